@@ -1,0 +1,74 @@
+#pragma once
+// Errors. A recoverable error (bad input, a failed peer, a full disk) is an exception class whose message is written for the
+// user and whose exit code is documented; a broken invariant ends the process at once with kInternal.
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+
+// Process exit codes; part of the command-line interface.
+enum class ExitCode : int {
+  kOk = 0,
+  kUsage = 2,       // command line or config
+  kData = 3,        // data set missing, unreadable or malformed
+  kCheckpoint = 4,  // checkpoint or run folder missing, corrupt or not writable
+  kMemory = 5,      // does not fit in memory
+  kPeer = 6,        // a peer or the network failed
+  kNumeric = 7,     // NaN, Inf or diverged replicas
+  kInternal = 70,   // a broken invariant of Lockstep itself
+  kPreempted = 75,  // checkpoint written on request: start me again
+};
+
+// Base of all recoverable errors. what() is one line that names the field or file, the value and what is allowed.
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// One class per exit code, constructed from a fmt format string and its arguments.
+template <ExitCode kCode>
+class CodedError : public Error {
+ public:
+  template <typename... Args>
+  explicit CodedError(fmt::format_string<Args...> format, Args&&... args)
+      : Error(kCode, fmt::format(format, std::forward<Args>(args)...)) {}
+};
+
+using ConfigError = CodedError<ExitCode::kUsage>;
+using DataError = CodedError<ExitCode::kData>;
+using CheckpointError = CodedError<ExitCode::kCheckpoint>;
+using MemoryError = CodedError<ExitCode::kMemory>;
+using CommError = CodedError<ExitCode::kPeer>;
+using NumericError = CodedError<ExitCode::kNumeric>;
+
+// A system call on a file failed. The message has operation, path and strerror text. Callers that know what the file is for
+// rethrow it as DataError or CheckpointError; uncaught it counts as a failure of the run folder.
+class IoError : public Error {
+ public:
+  IoError(const std::string& operation, const std::string& path, int error_number);
+  int error_number() const { return error_number_; }
+
+ private:
+  int error_number_;
+};
+
+// Prints "internal error: ..." with file and line to stderr and ends the process with ExitCode::kInternal (or with abort(),
+// for a core file, where the environment has LOCKSTEP_ABORT=1).
+[[noreturn]] void invariant_failed(const char* expression, const char* file, int line, const std::string& message);
+
+}  // namespace lockstep
+
+// Checks an invariant of Lockstep itself, never user input. Arguments after the condition are a fmt format and its values.
+#define LOCKSTEP_CHECK(condition, ...)                                                                \
+  do {                                                                                                \
+    if (!(condition)) [[unlikely]]                                                                    \
+      ::lockstep::invariant_failed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__));    \
+  } while (false)

@@ -1,0 +1,117 @@
+#include "runtime/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Closes on scope exit; used where no buffered data can be lost by it.
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+struct stat status_of(int fd, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw IoError("stat", path, errno);
+  if (S_ISDIR(status.st_mode)) throw IoError("read", path, EISDIR);
+  return status;
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) throw IoError("open", path, errno);
+  status_of(file.fd, path);
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(file.fd, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw IoError("read", path, errno);
+    if (got == 0) return text;
+    if (text.size() + static_cast<size_t>(got) > limit_bytes) throw IoError("read", path, EFBIG);
+    text.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) throw IoError("open", path, errno);
+  size_ = static_cast<size_t>(status_of(file.fd, path).st_size);
+  if (size_ == 0) return;
+  data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (data_ == MAP_FAILED) {
+    data_ = nullptr;
+    throw IoError("map", path, errno);
+  }
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+FileWriter::FileWriter(const std::filesystem::path& path) : path_(path) {
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) throw IoError("create", path_, errno);
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void FileWriter::write(const void* data, size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t wrote = ::write(descriptor_, next, std::min<size_t>(bytes, size_t{1} << 30));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) throw IoError("write", path_, errno);
+    next += wrote;
+    bytes -= static_cast<size_t>(wrote);
+  }
+}
+
+void FileWriter::finish() {
+  if (::fsync(descriptor_) != 0) throw IoError("sync", path_, errno);
+  if (::close(std::exchange(descriptor_, -1)) != 0) throw IoError("close", path_, errno);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  const std::filesystem::path temporary = path.string() + ".tmp";
+  {
+    FileWriter writer(temporary);
+    writer.write(text);
+    writer.finish();
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) throw IoError("rename", temporary, errno);
+  sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+}
+
+void sync_folder(const std::filesystem::path& path) {
+  Descriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (folder.fd < 0) throw IoError("open", path, errno);
+  if (::fsync(folder.fd) != 0) throw IoError("sync", path, errno);
+}
+
+}  // namespace lockstep

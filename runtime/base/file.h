@@ -1,0 +1,53 @@
+#pragma once
+// Files: whole-file reads, memory maps, and durable writes. All throw IoError.
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// The whole file; refuses one larger than `limit_bytes` (IoError with EFBIG).
+std::string read_file(const std::filesystem::path& path, size_t limit_bytes);
+
+// A read-only memory map of a whole file; an empty file gives an empty span. Movable; unmaps when destroyed.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Writes a file sequentially with checked writes; finish() makes it durable (fsync) and closes it. Destroying an unfinished
+// writer closes the file and leaves it as it is: put it in a folder that is renamed only once whole.
+class FileWriter {
+ public:
+  explicit FileWriter(const std::filesystem::path& path);  // creates or truncates
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  ~FileWriter();
+  void write(const void* data, size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void finish();
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+// Writes `text` to path.tmp, fsyncs, renames to `path` and fsyncs the folder: readers see the old file or the new one.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+// fsync of a folder, so that renames in it are durable.
+void sync_folder(const std::filesystem::path& path);
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+#include "runtime/base/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+void init_log(const std::string& level, int rank, int ranks) {
+  const auto parsed = spdlog::level::from_str(level);
+  if (parsed == spdlog::level::off && level != "off")
+    throw ConfigError("--log-level: '{}' is not a level; allowed: trace, debug, info, warn, error, off", level);
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  auto logger = std::make_shared<spdlog::logger>("lockstep", sink);
+  logger->set_level(rank == 0 ? parsed : std::max(parsed, spdlog::level::warn));
+  const std::string who = ranks > 1 ? fmt::format(" [rank {}]", rank) : "";
+  logger->set_pattern(rank == 0 ? "%^%v%$" : "%^" + who.substr(1) + " %v%$");
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(logger);
+}
+
+void add_log_file(const std::string& path) {
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, false);
+    sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+    spdlog::default_logger()->sinks().push_back(sink);
+  } catch (const spdlog::spdlog_ex&) {
+    throw IoError("open", path, errno);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+// Threads of one rank. Work is split statically; results never depend on how many threads run it.
+
+#include <cstdint>
+#include <type_traits>
+
+namespace lockstep {
+
+// Sets the number of threads that parallel_for uses (>= 1). Call once at the start, from the main thread.
+void set_compute_threads(int threads);
+int compute_threads();
+
+// CPUs that this process may run on (its affinity mask).
+int available_cpus();
+
+namespace detail {
+void parallel_ranges(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context);
+}
+
+// Calls body(begin, end) on disjoint ranges that cover [0, count), on up to compute_threads() threads, each range at least
+// `grain` long; returns when all are done. Does not allocate. body must not throw. Ranges depend on the number of threads, so body must give
+// each index the same result whatever range it is in.
+template <typename Body>
+void parallel_for(int64_t count, int64_t grain, Body&& body) {
+  if (compute_threads() == 1 || count <= grain) {
+    if (count > 0) body(int64_t{0}, count);
+    return;
+  }
+  detail::parallel_ranges(
+      count, grain, [](void* context, int64_t begin, int64_t end) { (*static_cast<std::remove_reference_t<Body>*>(context))(begin, end); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace lockstep
