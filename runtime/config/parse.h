@@ -1,6 +1,6 @@
 #pragma once
-// Config text -> RunConfig, and back. All functions throw ConfigError: one line that names the field, its value and what is
-// allowed, with file, line and column for syntax errors.
+// Config text -> RunConfig, and back. All functions throw ConfigError: one line that names the
+// field, its value and what is allowed, with file, line and column for syntax errors.
 
 #include <filesystem>
 #include <string>
@@ -10,16 +10,25 @@
 
 namespace lockstep {
 
-// Parses text-format `text` (`origin` names it in errors), applies overrides "path.to.field=value" in order (a scalar field is
-// replaced, a repeated field is replaced by a comma-separated list, a sub-message is created), validates every limit that run_config.h states.
-// Refuses nesting deeper than 100 and text above 1 MiB.
-RunConfig parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides);
+// Parses text-format `text` (`origin` names it in errors), applies overrides "path.to.field=value"
+// in order and validates every limit that run_config.h states. Opens no data file.
+//
+// In an override text is taken literally, an enum by its name in any case; a repeated field is
+// replaced by a comma-separated list (nothing clears it); sections on the path are created, which
+// switches a oneof ("data.table.train=a.csv"); "optimizer.adamw={}" resets a section to its
+// defaults. Refuses nesting deeper than 100 and text above 1 MiB.
+RunConfig parse_config(const std::string& text,
+                       const std::string& origin,
+                       const std::vector<std::string>& overrides);
+
+// The same for a file; one that cannot be read is a ConfigError too.
 RunConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 
-// Checks that need the number of ranks: lanes divisible by ranks.
+// Checks that need the number of ranks: lanes can be shared evenly by them.
 void validate_for_ranks(const RunConfig& config, int ranks);
 
-// The resolved config, every field written out, as text that parse_config accepts and maps to an equal RunConfig.
+// The resolved config as text that parse_config maps to an equal RunConfig, floats included. Every
+// field is written out, except schedule.gamma and schedule.power where the kind does not use them.
 std::string to_text(const RunConfig& config);
 
 }  // namespace lockstep

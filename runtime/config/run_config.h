@@ -1,6 +1,7 @@
 #pragma once
-// The validated configuration of a run: plain structs that mirror run_config.proto field by field. Comments give the effect,
-// unit and limits of each field; initialisers are the defaults. parse.h makes these from text; nothing below it sees protobuf.
+// The validated configuration of a run: plain structs that mirror run_config.proto field by field.
+// Comments give the effect, unit and limits of each field; initialisers are the defaults. parse.h
+// makes these from text; nothing below it sees protobuf.
 
 #include <cstdint>
 #include <string>
@@ -14,12 +15,15 @@ enum class Loss { kSoftmaxCrossEntropy, kBinaryCrossEntropy, kMeanSquaredError }
 
 // Multilayer perceptron over flat feature vectors.
 struct MlpConfig {
-  std::vector<int64_t> hidden;  // widths of the hidden layers; each 1..1,000,000; empty: one linear layer
+  std::vector<int64_t> hidden;  // widths, each 1..1,000,000; empty: one linear layer
   Activation activation = Activation::kRelu;
-  float dropout = 0;            // after each hidden activation; in [0, 1)
+  float dropout = 0;  // after each hidden activation; in [0, 1); 0 without them
   Loss loss = Loss::kSoftmaxCrossEntropy;
-  float label_smoothing = 0;    // in [0, 1); softmax cross-entropy only
-  int64_t outputs = 0;          // 0: from the data (classes; 1 for binary cross-entropy; target columns)
+  float label_smoothing = 0;  // in [0, 1); softmax cross-entropy only
+  // 0: from the data (classes; 1 for binary cross-entropy; target columns); 0..10,000,000, and at
+  // most 1 for binary cross-entropy.
+  int64_t outputs = 0;
+  bool operator==(const MlpConfig&) const = default;
 };
 
 // GPT-2: pre-norm decoder-only transformer with learned positions.
@@ -28,12 +32,13 @@ struct GptConfig {
   int64_t heads = 12;         // must divide width
   int64_t width = 768;        // 1..1,000,000
   int64_t context = 1024;     // T, tokens of a sample; 1..1,048,576
-  int64_t vocabulary = 0;     // 0: from the data (256 for text)
+  int64_t vocabulary = 0;     // 0: from the data (256 for text); else at least that, <= 10,000,000
   bool tied_head = true;      // output matrix = token embedding
   bool bias = true;           // biases in linear and norm layers
   float dropout = 0;          // on embeddings and on each residual branch; in [0, 1)
   float label_smoothing = 0;  // in [0, 1)
   Activation activation = Activation::kGeluTanh;
+  bool operator==(const GptConfig&) const = default;
 };
 
 using ModelConfig = std::variant<MlpConfig, GptConfig>;
@@ -43,36 +48,43 @@ struct IdxConfig {
   std::string train_images, train_labels;  // required to train
   std::string eval_images, eval_labels;    // both or neither
   float mean = 0.5f;
-  float std = 0.5f;                        // > 0
+  float std = 0.5f;  // > 0
+  bool operator==(const IdxConfig&) const = default;
 };
 
 // A delimited text table. Columns are named by the header, or by number from 0 without one.
 struct TableConfig {
-  std::string train;                     // path; required
-  std::string eval;                      // path; empty: eval_fraction of the training rows is held out
-  std::string delimiter = ",";           // one character; "\t" for TSV
+  std::string train;            // path; required
+  std::string eval;             // path; empty: eval_fraction of the training rows is held out
+  std::string delimiter = ",";  // one character; "\t" for TSV
   bool header = true;
-  std::string target;                    // required: column name or number
-  std::vector<std::string> categorical;  // columns forced to one-hot; others are categorical if any value is not a number
-  std::vector<std::string> numeric;      // columns forced to numeric: a non-number is a bad record
-  std::vector<std::string> ignore;       // columns left out
-  std::vector<std::string> missing{"", "?", "NA", "NaN", "nan"};  // spellings of a missing value
-  float eval_fraction = 0;               // in [0, 1); rows held out by a fixed hash of the row number when eval is empty
+  std::string target;  // required: column name or number
+  // Columns forced to one-hot; others are categorical if any value is not a number.
+  std::vector<std::string> categorical;
+  std::vector<std::string> numeric;  // columns forced to numeric: a non-number is a bad record
+  std::vector<std::string> ignore;   // columns left out
+  // Spellings of a missing value. Giving none means these; there is always at least one.
+  std::vector<std::string> missing{"", "?", "NA", "NaN", "nan"};
+  float eval_fraction = 0;  // in [0, 1); rows held out, by a hash of the row number; 0 with eval
+  bool operator==(const TableConfig&) const = default;
 };
 
 // Text as bytes (vocabulary 256). A sample is `context` + 1 consecutive bytes.
 struct TextConfig {
-  std::string train;         // required; plain or .gz
-  std::string eval;          // empty: the last eval_fraction of train is held out
-  float eval_fraction = 0;   // in [0, 1)
+  std::string train;        // required; plain or .gz
+  std::string eval;         // empty: the last eval_fraction of train is held out
+  float eval_fraction = 0;  // in [0, 1); 0 with eval
+  bool operator==(const TextConfig&) const = default;
 };
 
-// Token files: raw little-endian uint16 (nanoGPT) or llm.c's .bin (256 int32 header: magic 20240520, version 1, count).
+// Token files: raw little-endian uint16 (nanoGPT) or llm.c's .bin (256 int32 header: magic
+// 20240520, version 1, count).
 struct TokensConfig {
   enum class Format { kRawUint16, kLlmc };
   std::string train;  // required
   std::string eval;
   Format format = Format::kRawUint16;
+  bool operator==(const TokensConfig&) const = default;
 };
 
 // Random inputs with learnable labels, for benchmarks: features for an MLP, tokens for a GPT.
@@ -80,32 +92,39 @@ struct SyntheticConfig {
   int64_t samples = 65536;  // 1..2^40; an epoch
   int64_t features = 784;   // MLP inputs, 1..10,000,000
   int64_t classes = 10;     // MLP classes or regression targets; GPT vocabulary; 1..10,000,000
+  bool operator==(const SyntheticConfig&) const = default;
 };
 
 enum class BadRecords { kFail, kSkip, kReplace };
 
 struct DataConfig {
   std::variant<IdxConfig, TableConfig, TextConfig, TokensConfig, SyntheticConfig> source;
-  std::string dir;                                // relative paths above are below this folder; empty: current folder
-  bool shuffle = true;                            // order of training samples: random each epoch, or as stored
-  BadRecords bad_records = BadRecords::kFail;     // fail; leave the record out; or put the next good record in its place
-  float max_bad_fraction = 0.001f;                // in [0, 1]; above it the run fails whatever bad_records says
+  std::string dir;      // relative paths above are below this folder; empty: current folder
+  bool shuffle = true;  // order of training samples: random each epoch, or as stored
+  // Fail; leave the record out; or put the next good record in its place.
+  BadRecords bad_records = BadRecords::kFail;
+  float max_bad_fraction = 0.001f;  // in [0, 1]; above it the run fails whatever bad_records says
+  bool operator==(const DataConfig&) const = default;
 };
 
+// Numbers of steps, here and below, are at most 10^11.
 struct TrainConfig {
-  int64_t global_batch = 128;  // samples a step over all ranks; a multiple of lanes
-  int64_t lanes = 8;           // parts of a batch; a power of two, a multiple of the number of ranks; 1..4096
-  int64_t steps = 0;           // length of the run; exactly one of steps and epochs is given
-  double epochs = 0;
-  int64_t hash_every = 0;      // weights_hash every so many steps; 0: only at checkpoints and at the end
-  int64_t log_every = 10;      // a line every so many steps when not on a terminal; >= 1
-  std::string init_from;       // a safetensors file with initial weights; empty: random
+  int64_t global_batch = 128;  // samples a step over all ranks; a multiple of lanes; 1..2^24
+  int64_t lanes = 8;  // parts of a batch; power of two; multiple of the number of ranks; 1..4096
+  // Length of the run: exactly one of steps and epochs is above 0.
+  int64_t steps = 0;
+  double epochs = 0;       // at most 10^6
+  int64_t hash_every = 0;  // steps between weights_hash; 0: only at checkpoints and at the end
+  int64_t log_every = 10;  // a line every so many steps when not on a terminal; >= 1
+  std::string init_from;   // a safetensors file with initial weights; empty: random
+  bool operator==(const TrainConfig&) const = default;
 };
 
 struct SgdConfig {
   float momentum = 0;      // in [0, 1)
   bool nesterov = false;   // needs momentum > 0
   float weight_decay = 0;  // >= 0; added to the gradient
+  bool operator==(const SgdConfig&) const = default;
 };
 
 // Adam adds weight_decay to the gradient (L2); AdamW shrinks the weights by lr * weight_decay.
@@ -115,67 +134,82 @@ struct AdamConfig {
   float epsilon = 1e-8f;   // > 0
   float weight_decay = 0;  // >= 0
   bool decoupled = false;  // true: AdamW
+  bool operator==(const AdamConfig&) const = default;
 };
 
 struct OptimizerConfig {
   std::variant<SgdConfig, AdamConfig> kind;
   float clip_norm = 0;               // > 0: gradients are scaled down to this global L2 norm
   bool decay_bias_and_norm = false;  // true: weight decay on biases and norm gains too
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
-// Learning rate at step s (from 0), S = length of the run, w = warmup_steps, m = min_lr. For s < w: lr * (s + 1) / w. Then:
-// constant lr | linear lr -> m | cosine lr -> m | step: lr * gamma^(milestones passed) | polynomial m + (lr - m)(1 - x)^power |
-// warmup-stable-decay: lr, then over the last decay_steps linear to m.
+// Learning rate at step s (from 0); S = length of the run, w = warmup_steps, m = min_lr.
+// For s < w: lr * (s + 1) / w. Then, by kind:
+//   CONSTANT lr | LINEAR lr -> m | COSINE lr -> m | STEP lr * gamma^(milestones passed)
+//   POLYNOMIAL m + (lr - m)(1 - x)^power
+//   WARMUP_STABLE_DECAY lr, then over the last decay_steps linear to m
+// A field of another kind is refused, not ignored.
 struct ScheduleConfig {
   enum class Kind { kConstant, kLinear, kCosine, kStep, kPolynomial, kWarmupStableDecay };
   Kind kind = Kind::kConstant;
   float lr = 1e-3f;                 // > 0
-  int64_t warmup_steps = 0;         // >= 0
-  float min_lr = 0;                 // in [0, lr]
+  int64_t warmup_steps = 0;         // >= 0; below the length of the run
+  float min_lr = 0;                 // in [0, lr]; 0 for CONSTANT and STEP
   std::vector<int64_t> milestones;  // increasing steps; STEP only, required there
   float gamma = 0.1f;               // > 0; STEP only
   float power = 2;                  // > 0; POLYNOMIAL only
   int64_t decay_steps = 0;          // WARMUP_STABLE_DECAY only, required there
+  bool operator==(const ScheduleConfig&) const = default;
 };
 
 struct EvalConfig {
   enum class Metric { kLoss, kAccuracy };
-  int64_t every = 0;                // steps between evaluations; 0: only at the end (when there is an evaluation set)
-  int64_t max_samples = 0;          // evaluate on the first so many samples; 0: all
-  Metric best = Metric::kLoss;      // what decides which checkpoint is the best
-  int64_t early_stop_patience = 0;  // stop after so many evaluations without improvement; 0: never
+  // Steps between evaluations; above 0 needs an evaluation set. 0: at the end, when there is one.
+  int64_t every = 0;
+  int64_t max_samples = 0;      // evaluate on the first so many samples; 0: all; <= 2^40
+  Metric best = Metric::kLoss;  // decides which checkpoint is the best; LOSS for squared error
+  // Stop after so many evaluations without improvement; needs every > 0. 0: never.
+  int64_t early_stop_patience = 0;
+  bool operator==(const EvalConfig&) const = default;
 };
 
 struct CheckpointConfig {
   int64_t every = 0;      // steps between checkpoints; 0: only at the end
-  int64_t keep_last = 2;  // >= 1
+  int64_t keep_last = 2;  // 1..1,000,000
   bool keep_best = true;  // also keep the best by eval.best
   bool at_end = true;
+  bool operator==(const CheckpointConfig&) const = default;
 };
 
 enum class Precision { kFp32, kBf16, kFp16 };
 
 struct CommConfig {
   enum class Order { kTree, kFast };
-  Order order = Order::kTree;  // TREE: same bits on any number of ranks; FAST: the library's own order
-  double bucket_mib = 25;      // gradients exchanged at a time, MiB; (0, 1024]
+  // TREE: same bits on any number of ranks; FAST: the library's own order.
+  Order order = Order::kTree;
+  double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]
   Precision wire_dtype = Precision::kFp32;
+  bool operator==(const CommConfig&) const = default;
 };
 
 struct ExecutionConfig {
-  int64_t threads = 0;           // compute threads a rank; 0: its share of the CPUs; 1..1024
+  int64_t threads = 0;  // compute threads a rank; 0: its share of the CPUs; 1..1024
   Precision precision = Precision::kFp32;
   int64_t prefetch_batches = 0;  // batches the loader keeps ready; 0: chosen by size; 1..1024
+  bool operator==(const ExecutionConfig&) const = default;
 };
 
 struct OutputConfig {
-  std::string run_dir;      // empty: runs/<name>
+  std::string run_dir;  // empty: runs/<name>
   bool tensorboard = true;
-  bool timeline = false;    // write timeline.json (Chrome trace)
+  bool timeline = false;  // write timeline.json (Chrome trace)
+  bool operator==(const OutputConfig&) const = default;
 };
 
 struct RunConfig {
-  std::string name = "run";  // letters, digits, '.', '_' and '-'
+  // 1..100 letters, digits, '.', '_' and '-'; does not begin with '.' or '-'.
+  std::string name = "run";
   uint64_t seed = 1;
   ModelConfig model;
   DataConfig data;
@@ -187,6 +221,7 @@ struct RunConfig {
   CommConfig comm;
   ExecutionConfig execution;
   OutputConfig output;
+  bool operator==(const RunConfig&) const = default;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+// Decisions that all ranks share. No rank goes on, or waits, while another has failed.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+// An error that every rank throws at the same point: the ranks can end in order, and rank 0 speaks for all.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Runs `action` on every rank, then exchanges the outcome: if any rank threw an Error, every rank throws an AgreedError that repeats the one of the
+// lowest such rank, with the same code and message ("rank R: " in front where only some ranks failed).
+void run_on_all(Communicator& communicator, const std::function<void()>& action);
+
+// Runs `action` on rank 0 only; all ranks return together, or throw rank 0's error together.
+void run_on_root(Communicator& communicator, const std::function<void()>& action);
+
+// Rank 0's text on every rank.
+std::string broadcast_text(Communicator& communicator, const std::string& text);
+
+// Every rank's text, in rank order, on every rank.
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text);
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+// Every operation is non-blocking MPI, so that several buckets can be under way, and waiting polls MPI_Testall: on machines
+// with more ranks than cores the poll yields the core after a short spin.
+#include "collectives/mpi/mpi_communicator.h"
+
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+void check(int code, const char* expression, int rank) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "unknown error";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw CommError("rank {}: {} failed: {}", rank, expression, text);
+}
+#define LOCKSTEP_MPI(call) check((call), #call, rank_)
+
+int count_of(size_t count) {
+  LOCKSTEP_CHECK(count <= INT_MAX, "message of {} elements ", count);
+  return static_cast<int>(count);
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator() {
+    LOCKSTEP_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
+    LOCKSTEP_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
+    LOCKSTEP_MPI(MPI_Comm_rank(comm_, &rank_));
+    LOCKSTEP_MPI(MPI_Comm_size(comm_, &size_));
+    for (auto& requests : pending_) requests.reserve(2 * static_cast<size_t>(size_));
+  }
+  ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const char* name() const override { return "mpi"; }
+
+  int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) override {
+    const int handle = take_handle();
+    auto& requests = pending_[static_cast<size_t>(handle)];
+    // Partner at distance d, so that no rank is everybody's first target.
+    for (int distance = 1; distance < size_; ++distance) {
+      const int from = (rank_ - distance + size_) % size_, to = (rank_ + distance) % size_;
+      LOCKSTEP_MPI(MPI_Irecv(receive + static_cast<size_t>(from) * bytes, count_of(bytes), MPI_BYTE, from, handle, comm_,
+                             &requests.emplace_back()));
+      LOCKSTEP_MPI(MPI_Isend(send + static_cast<size_t>(to) * bytes, count_of(bytes), MPI_BYTE, to, handle, comm_,
+                             &requests.emplace_back()));
+    }
+    return handle;
+  }
+
+  int start_all_gather(std::byte* buffer, size_t bytes) override {
+    const int handle = take_handle();
+    LOCKSTEP_MPI(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, count_of(bytes), MPI_BYTE, comm_,
+                                &pending_[static_cast<size_t>(handle)].emplace_back()));
+    return handle;
+  }
+
+  int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
+    const int handle = take_handle();
+    LOCKSTEP_MPI(MPI_Ireduce_scatter_block(send, receive, count_of(static_cast<size_t>(elements)), MPI_FLOAT, MPI_SUM,
+                                           comm_, &pending_[static_cast<size_t>(handle)].emplace_back()));
+    return handle;
+  }
+
+  void wait(int handle) override {
+    auto& requests = pending_[static_cast<size_t>(handle)];
+    finish(requests);
+    requests.clear();
+  }
+
+  void broadcast(std::byte* buffer, size_t bytes, int root) override {
+    constexpr size_t kPiece = size_t{1} << 30;
+    for (size_t done = 0; done < bytes; done += kPiece) {
+      const size_t piece = std::min(kPiece, bytes - done);
+      const int handle = take_handle();
+      LOCKSTEP_MPI(MPI_Ibcast(buffer + done, count_of(piece), MPI_BYTE, root, comm_,
+                              &pending_[static_cast<size_t>(handle)].emplace_back()));
+      wait(handle);
+    }
+  }
+
+  void barrier() override {
+    const int handle = take_handle();
+    LOCKSTEP_MPI(MPI_Ibarrier(comm_, &pending_[static_cast<size_t>(handle)].emplace_back()));
+    wait(handle);
+  }
+
+ private:
+  int take_handle() {
+    for (int handle = 0; handle < kMaxPending; ++handle) {
+      if (pending_[static_cast<size_t>(handle)].empty()) return handle;
+    }
+    LOCKSTEP_CHECK(false, "more than {} operations under way ", kMaxPending);
+  }
+
+  void finish(std::vector<MPI_Request>& requests) {
+    constexpr int kSpins = 2000;  // some tens of microseconds: longer than a small message takes
+    int done = 0;
+    for (int spin = 0;; ++spin) {
+      LOCKSTEP_MPI(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+      if (done) return;
+      if (spin > kSpins) sched_yield();
+    }
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  std::array<std::vector<MPI_Request>, kMaxPending> pending_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator() { return std::make_unique<MpiCommunicator>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,107 @@
+#pragma once
+// From the gradients of single lanes to the summed gradient of the global batch, in one fixed order on any number of ranks.
+//
+// The lanes are the leaves of one balanced binary tree. A rank sums the subtree of its own lanes with a binary counter: after
+// lane i, as many partial sums are merged as i has trailing one bits, so at most log2(local lanes) + 1 gradient buffers live at
+// a time. The upper levels run across ranks, bucket by bucket: each rank receives every other rank's sum for the slices that it
+// owns and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence the same additions in the same order whatever the number of ranks.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "collectives/sharding.h"
+
+namespace lockstep {
+
+// Arithmetic on slices, done by the backend that owns the memory.
+class SliceMath {
+ public:
+  virtual ~SliceMath() = default;
+  // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one of the sources.
+  virtual void tree_sum(const float* const* sources, int count, float* out, int64_t n) = 0;
+  // Sum of squares of n floats in a fixed order.
+  virtual double sum_of_squares(const float* x, int64_t n) = 0;
+};
+
+// What a loss op reports for a lane: sum of losses, rows counted, rows predicted correctly, 0.
+struct LaneStatistics {
+  double values[4] = {};
+};
+
+// Sums over the global batch, equal on all ranks.
+struct StepTotals {
+  double loss_sum = 0;
+  double valid_count = 0;
+  double correct_count = 0;
+  double squared_norm = 0;  // of the summed gradient, before scaling
+  int64_t flags = 0;        // bitwise or of the ranks' flags
+};
+
+struct ReducerOptions {
+  int lanes = 1;
+  bool fast_order = false;  // let the library choose the order across ranks
+  std::vector<Range> buckets;
+};
+
+class Reducer {
+ public:
+  // `gradients`: gradient_buffers() buffers of `elements` floats each; `staging`: staging_elements() floats. Both borrowed.
+  Reducer(Communicator& communicator, SliceMath& math, ReducerOptions options, float* gradients, float* staging);
+
+  int local_lanes() const { return local_lanes_; }
+  int first_lane() const { return communicator_.rank() * local_lanes_; }
+
+  void begin_step();
+  // Where the next lane's backward pass writes its gradients.
+  float* lane_gradients() { return buffer(depth_of(lane_)); }
+  // The lane under way has finished every gradient of `bucket`. Called once per bucket and lane, in increasing order.
+  void bucket_ready(int bucket);
+  void end_lane() { ++lane_; }
+  // Completes the exchange; afterwards the owned ranges of reduced() hold the sum over all lanes.
+  StepTotals finish(std::span<const LaneStatistics> local, int64_t flags);
+  const float* reduced() const { return gradients_; }
+
+  // Sums the statistics of an evaluation batch over all lanes.
+  StepTotals sum_statistics(std::span<const LaneStatistics> local, int64_t flags);
+  // Every rank's owned ranges of `parameters` to all ranks.
+  void gather(float* parameters);
+
+  // Milliseconds spent waiting for other ranks since the last call.
+  double take_exposed_ms();
+
+ private:
+  struct Exchange {
+    int bucket = -1;
+    int handle = -1;
+  };
+  static int depth_of(int lane) { return __builtin_popcount(static_cast<unsigned>(lane)); }
+  float* buffer(int index) { return gradients_ + index * elements_; }
+  float* staging(size_t slot) { return staging_ + static_cast<int64_t>(slot) * (staging_bucket_elements_); }
+  void start_exchange(int bucket);
+  void complete_oldest();
+  void measure_norm(int bucket);
+  void timed_wait(int handle);
+
+  // One rank's part of the small exchange that ends a step: flags, statistics of its lanes, norms of its slices.
+  std::vector<double> exchange_;
+
+  Communicator& communicator_;
+  SliceMath& math_;
+  ReducerOptions options_;
+  float* gradients_;
+  float* staging_;
+  int64_t elements_;
+  int64_t staging_bucket_elements_;
+  int local_lanes_;
+  int lane_ = 0;
+  static constexpr size_t kInFlight = kExchangesInFlight;
+  Exchange in_flight_[kInFlight];  // a queue: oldest first
+  size_t in_flight_count_ = 0;
+  size_t next_slot_ = 0;
+  std::vector<double> norms_;  // (buckets, slices of mine)
+  double exposed_ms_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#include "collectives/sharding.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+int64_t padded_elements(int64_t elements, int lanes) {
+  const int64_t unit = lanes * kSliceAlignment;
+  return (elements + unit - 1) / unit * unit;
+}
+
+std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements) {
+  const int64_t unit = lanes * kSliceAlignment;
+  LOCKSTEP_CHECK(padded % unit == 0);
+  const int64_t step = std::max<int64_t>(bucket_elements / unit, 1) * unit;
+  std::vector<Range> buckets;
+  for (int64_t begin = 0; begin < padded; begin += step)
+    buckets.push_back({begin, std::min(begin + step, padded)});
+  return buckets;
+}
+
+Range slice_of(const Range& bucket, int slice, int lanes) {
+  const int64_t length = bucket.size() / lanes;
+  return {bucket.begin + slice * length, bucket.begin + (slice + 1) * length};
+}
+
+Range owned_part(const Range& bucket, int rank, int ranks) { return slice_of(bucket, rank, ranks); }
+
+int gradient_buffers(int local_lanes) { return std::bit_width(static_cast<unsigned>(local_lanes)); }
+
+int64_t largest_bucket(const std::vector<Range>& buckets) {
+  int64_t most = 0;
+  for (const Range& bucket : buckets) most = std::max(most, bucket.size());
+  return most;
+}
+
+int64_t staging_elements(const std::vector<Range>& buckets, int ranks) {
+  return ranks == 1 ? 0 : kExchangesInFlight * largest_bucket(buckets);
+}
+
+std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int rank, int ranks) {
+  std::vector<Range> ranges;
+  for (const Range& bucket : buckets) ranges.push_back(owned_part(bucket, rank, ranks));
+  return ranges;
+}
+
+}  // namespace lockstep

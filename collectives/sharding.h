@@ -1,0 +1,49 @@
+#pragma once
+// Who owns which part of the flat buffers: pure arithmetic, the same on every rank.
+//
+// The flat buffer is padded to a multiple of lanes * kSliceAlignment elements and cut into buckets of such multiples. A bucket
+// is cut into `lanes` equal slices, and rank r of W owns the lanes/W consecutive slices from r * lanes / W. So a slice is
+// never split, whatever the number of ranks, and whatever is computed slice by slice has the same bits on any W.
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+// Elements; 64 floats are four cache lines.
+inline constexpr int64_t kSliceAlignment = 64;
+
+// Element range [begin, end) of the flat buffer.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+// `elements` rounded up so that it can be cut for `lanes`.
+int64_t padded_elements(int64_t elements, int lanes);
+
+// Consecutive buckets that cover [0, padded); each of about `bucket_elements`, at least one alignment unit.
+std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements);
+
+// Slice `slice` of `lanes` of a bucket.
+Range slice_of(const Range& bucket, int slice, int lanes);
+
+// The part of a bucket that a rank owns.
+Range owned_part(const Range& bucket, int rank, int ranks);
+
+// Gradient buffers that a rank needs to sum `local_lanes` lanes as a binary tree (see reducer.h).
+int gradient_buffers(int local_lanes);
+
+// Buckets whose exchange may be under way at a time, and the floats that a rank receives them in.
+inline constexpr int kExchangesInFlight = 2;
+int64_t staging_elements(const std::vector<Range>& buckets, int ranks);
+
+// Length of the longest bucket.
+int64_t largest_bucket(const std::vector<Range>& buckets);
+
+// owned_part of every bucket, in order.
+std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int rank, int ranks);
+
+}  // namespace lockstep

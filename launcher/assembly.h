@@ -1,0 +1,49 @@
+#pragma once
+// From a config to everything that a run is made of.
+
+#include <memory>
+#include <optional>
+
+#include "launcher/commands.h"
+#include "models/registry.h"
+#include "runtime/config/run_config.h"
+#include "runtime/data/dataset.h"
+#include "runtime/exec/backend.h"
+#include "runtime/plan/plan.h"
+#include "runtime/train/run_parts.h"
+
+namespace lockstep {
+
+enum class AssemblyPurpose { kTrain, kEvaluate };
+
+struct Assembly {
+  RunConfig config;  // resolved: steps, model outputs, folders
+  OpenedData data;
+  ModelIo io;
+  Graph training;
+  std::optional<Graph> evaluation;
+  std::unique_ptr<Backend> backend;
+  Plan plan;
+  int64_t train_ring_batches = 0, eval_ring_batches = 0;
+};
+
+// The config file with --set, --data and --run-dir applied. Throws ConfigError.
+RunConfig read_config(const CommonOptions& options);
+
+// "cpu": the device to run on. Throws ConfigError for --device cuda in a build without CUDA.
+std::string choose_device(const CommonOptions& options);
+
+// Compute threads of a rank: as configured, or this rank's share of the CPUs that it may use.
+int choose_threads(const RunConfig& config, int local_ranks);
+
+// Opens the data, builds the graphs and plans the memory for `ranks` ranks. Communicates nothing. Throws ConfigError,
+// DataError.
+Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose);
+
+// Refuses a plan that does not fit in this host's memory, naming the largest global batch that would. Throws MemoryError.
+void check_memory(const Assembly& assembly, int local_ranks);
+
+// What the trainer and the evaluator work on; refers to `assembly`.
+RunParts parts_of(const Assembly& assembly, Communicator& communicator);
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+// The commands: each file launcher/<command>.cc adds one subcommand to the command line.
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/session.h"
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+// Flags that every command about a run shares.
+struct CommonOptions {
+  std::string config;              // path of the config file
+  std::vector<std::string> set;    // --set path.to.field=value
+  std::string device = "auto";     // auto, cpu, cuda
+  std::string data;                // --data: folder of the data files
+  std::string run_dir;             // --run-dir
+  std::string json;                // --json: the result as a JSON file
+  std::string log_level = "info";
+};
+
+// What main() runs once the command line is parsed: the command on this rank.
+using Command = std::function<ExitCode(Session&)>;
+
+// Adds the shared flags to a subcommand.
+void add_common_options(CLI::App& app, CommonOptions& options);
+
+// Each adds a subcommand to `app` that stores itself in `selected` when it is chosen.
+void add_train_command(CLI::App& app, Command& selected);
+void add_eval_command(CLI::App& app, Command& selected);
+void add_generate_command(CLI::App& app, Command& selected);
+void add_plan_command(CLI::App& app, Command& selected);
+void add_inspect_command(CLI::App& app, Command& selected);
+
+}  // namespace lockstep

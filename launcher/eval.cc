@@ -1,0 +1,76 @@
+// lockstep eval CONFIG --checkpoint DIR
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "collectives/agreement.h"
+#include "launcher/assembly.h"
+#include "launcher/results.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/train/evaluator.h"
+#include "runtime/train/initialize.h"
+
+namespace lockstep {
+namespace {
+
+struct EvalCommandOptions {
+  CommonOptions common;
+  std::string checkpoint;
+};
+
+ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
+  Communicator& communicator = session.communicator();
+  init_log(options.common.log_level, communicator.rank(), communicator.size());
+  Assembly assembly;
+  run_on_all(communicator, [&] {
+    RunConfig config = read_config(options.common);
+    choose_device(options.common);
+    set_compute_threads(choose_threads(config, session.local_ranks()));
+    assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kEvaluate);
+  });
+  const RunParts parts = parts_of(assembly, communicator);
+  RunMemory memory;
+  CheckpointState state;
+  run_on_all(communicator, [&] {
+    memory = allocate_run(*assembly.backend, assembly.plan);
+    const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
+    state = read_state(folder);
+    read_model(folder, state, named_slices(assembly.plan.layout), memory.parameters);
+  });
+  Reducer reducer(communicator, *assembly.backend, {assembly.plan.lanes, false, assembly.plan.buckets}, nullptr, nullptr);
+  const Evaluation result = Evaluator(parts, memory, reducer).run();
+
+  nlohmann::ordered_json json;
+  json["step"] = state.step;
+  json["samples"] = assembly.data.eval->samples();
+  json["eval_loss"] = result.loss;
+  const bool labels = assembly.data.summary.classes > 0;
+  if (labels) json["eval_accuracy"] = result.accuracy;
+  json["weights_hash"] = hash_text_of(state.weights_hash);
+  write_result(session, options.common.json, json);
+  if (communicator.rank() == 0) {
+    fmt::print("step {}: evaluation loss {:.6f}", state.step, result.loss);
+    if (labels) fmt::print(", accuracy {:.4f}", result.accuracy);
+    fmt::print(" on {} samples\n", assembly.data.eval->samples());
+    std::fflush(stdout);
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app, Command& selected) {
+  auto options = std::make_shared<EvalCommandOptions>();
+  CLI::App* command = app.add_subcommand("eval", "Evaluate a checkpoint on the evaluation set");
+  add_common_options(*command, options->common);
+  command->add_option("--checkpoint", options->checkpoint, "A checkpoint, a checkpoints folder or a run folder (the newest)")
+      ->required();
+  command->callback([options, &selected] {
+    selected = [options](Session& session) { return evaluate(session, *options); };
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+#include <cstdio>
+#include <exception>
+
+#include "collectives/agreement.h"
+#include "launcher/commands.h"
+#include "runtime/base/error.h"
+#include "runtime/metrics/environment.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint or run folder, 5 does not fit in memory,\n"
+    "6 a peer or the network failed, 7 numeric failure, 70 internal, 75 preempted with checkpoint written.\n"
+    "Several ranks: mpirun -n N lockstep train CONFIG ...";
+
+// One line on stderr.
+void complain(const std::string& who, const char* message) {
+  std::fprintf(stderr, "lockstep: %serror: %s\n", who.c_str(), message);
+  std::fflush(stderr);
+}
+
+// Runs the command. An error that all ranks agreed on ends each of them in order, and rank 0 speaks; an error of one rank alone
+// ends the others too, since they may wait for it.
+int run_command(Session& session, const Command& command) {
+  const int rank = session.communicator().rank();
+  const std::string who = session.communicator().size() > 1 ? fmt::format("rank {}: ", rank) : "";
+  const auto fail = [&](ExitCode code, const char* message) {
+    complain(who, message);
+    if (session.communicator().size() > 1) session.abort(static_cast<int>(code));
+    return static_cast<int>(code);
+  };
+  try {
+    return static_cast<int>(command(session));
+  } catch (const AgreedError& error) {
+    if (rank == 0) complain("", error.what());
+    return static_cast<int>(error.code());
+  } catch (const Error& error) {
+    return fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(ExitCode::kMemory, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(ExitCode::kInternal, error.what());
+  }
+}
+
+int main_of(int argc, char** argv) {
+  CLI::App app("Lockstep: distributed data-parallel training with the same bits on any number of ranks.", "lockstep");
+  app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  Command command;
+  add_train_command(app, command);
+  add_eval_command(app, command);
+  add_generate_command(app, command);
+  add_plan_command(app, command);
+  add_inspect_command(app, command);
+
+  std::string usage_error;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    usage_error = error.what();
+  }
+  std::unique_ptr<Session> session;
+  try {
+    session = join_run();
+  } catch (const Error& error) {
+    complain("", error.what());
+    return static_cast<int>(error.code());
+  }
+  if (!usage_error.empty()) {
+    if (session->communicator().rank() == 0) complain("", (usage_error + " (see lockstep --help)").c_str());
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  return run_command(*session, command);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) { return lockstep::main_of(argc, argv); }

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+#include "launcher/session.h"
+
+namespace lockstep {
+
+// Rank 0 writes `result` to `path`, if not empty; all ranks learn of a failure.
+void write_result(Session& session, const std::string& path, const nlohmann::ordered_json& result);
+
+// "0123456789abcdef".
+std::string hash_text_of(uint64_t hash);
+
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+#!/bin/bash
+# Installs the Debian packages that Lockstep is built from, and the two data sets of the README.
+# What is there already is left alone: a second run changes nothing and needs neither network nor root.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: launcher/setup.sh [--check] [--tests]
+  --check   install nothing; list what is missing and end with 1 if something is
+  --tests   also what the tests need
+As root it installs; as a user it does so through sudo without a password, or else prints the
+command to run. Any MPI whose mpicxx and mpirun are on the PATH is used; without one, Open MPI is
+installed.
+TEXT
+}
+
+check_only=no
+with_tests=no
+for argument in "$@"; do
+  case "$argument" in
+    --check) check_only=yes ;;
+    --tests) with_tests=yes ;;
+    -h | --help) usage && exit 0 ;;
+    *) echo "setup: unknown option '$argument'" >&2 && usage >&2 && exit 2 ;;
+  esac
+done
+
+build_packages=(
+  g++ cmake ninja-build pkg-config
+  libcli11-dev libfmt-dev libhwy-dev libprotobuf-dev libspdlog-dev libxxhash-dev
+  nlohmann-json3-dev protobuf-compiler zlib1g-dev
+)
+mpi_packages=(libopenmpi-dev openmpi-bin)
+test_packages=(libgmock-dev libgtest-dev python3)
+# Package and the file that is wanted from it. The file decides: images made small by leaving out
+# /usr/share/doc have the package without its text.
+data_files=(
+  "dataset-fashion-mnist /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
+  "jargon-text /usr/share/doc/jargon-text/jargon.txt.gz"
+)
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  echo "setup: this is not a Debian system, so these have to come from your own package manager" >&2
+  echo "       (the names are Debian's): ${build_packages[*]}" >&2
+  echo "       and an MPI with mpicxx and mpirun on the PATH" >&2
+  exit 1
+fi
+
+is_installed() {
+  [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+wanted=("${build_packages[@]}")
+[ "$with_tests" = no ] || wanted+=("${test_packages[@]}")
+if command -v mpicxx >/dev/null && command -v mpirun >/dev/null; then
+  mpi="$(mpirun --version 2>&1 | sed -n '1{s/^mpirun (//;s/)//;p}')"
+else
+  mpi="Open MPI"
+  wanted+=("${mpi_packages[@]}")
+fi
+
+missing=()
+for package in "${wanted[@]}"; do
+  is_installed "$package" || missing+=("$package")
+done
+for entry in "${data_files[@]}"; do
+  [ -s "${entry#* }" ] || missing+=("${entry%% *}")
+done
+
+if [ "${#missing[@]}" = 0 ]; then
+  echo "setup: everything is installed ($mpi); nothing to do"
+  exit 0
+fi
+echo "setup: missing: ${missing[*]}"
+[ "$check_only" = no ] || exit 1
+
+# --reinstall brings back the file of a data package that is installed without it; --path-include
+# overrules images that leave out /usr/share/doc.
+install=(
+  apt-get install -y --no-install-recommends --reinstall
+  -o DPkg::Lock::Timeout=300 "-oDpkg::Options::=--path-include=/usr/share/doc/jargon-text/*"
+)
+if [ "$(id -u)" = 0 ]; then
+  as_root=(env DEBIAN_FRONTEND=noninteractive)
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  as_root=(sudo -n env DEBIAN_FRONTEND=noninteractive)
+else
+  echo "setup: installing needs root, and sudo does not work here without a password." >&2
+  echo "       Run this (as root, or with sudo before each command), then start me again:" >&2
+  printf '         apt-get update && %s %s\n' "$(printf '%q ' "${install[@]}")" "${missing[*]}" >&2
+  exit 1
+fi
+
+# The lists of packages are fetched only when they do not know a package, or when what they point
+# to is no longer there.
+unknown_packages() {
+  local package
+  for package in "${missing[@]}"; do
+    [[ "$(LC_ALL=C apt-cache policy "$package" 2>/dev/null)" == *"Candidate: "[^\(]* ]] ||
+      echo "$package"
+  done
+}
+start=$SECONDS
+refresh() {
+  echo "setup: fetching the package lists"
+  "${as_root[@]}" apt-get update -qq
+}
+[ -z "$(unknown_packages)" ] || refresh
+unknown="$(unknown_packages | tr '\n' ' ')"
+if [ -n "$unknown" ]; then
+  echo "setup: no package source of this machine (/etc/apt) has: $unknown" >&2
+  exit 1
+fi
+echo "setup: installing ${#missing[@]} packages and what they depend on (a minute or two)"
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+install_missing() { "${as_root[@]}" "${install[@]}" "${missing[@]}" </dev/null >"$log" 2>&1; }
+if ! install_missing && ! { refresh && install_missing; }; then
+  tail -n 25 "$log" >&2
+  echo "setup: apt-get failed; its last lines are above" >&2
+  exit 1
+fi
+
+for entry in "${data_files[@]}"; do
+  if [ ! -s "${entry#* }" ]; then
+    echo "setup: ${entry%% *} is installed but ${entry#* } is not there" >&2
+    exit 1
+  fi
+done
+echo "setup: done in $((SECONDS - start)) s"

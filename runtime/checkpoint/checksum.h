@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// XXH3-64 (seed 0) of data that comes in parts.
+class Checksum {
+ public:
+  Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+  ~Checksum();
+  void update(const void* data, size_t bytes);
+  uint64_t value() const;
+
+ private:
+  void* state_;
+};
+
+uint64_t checksum_of(const void* data, size_t bytes);
+
+// 16 lower-case hexadecimal digits, as `xxhsum -H3` prints them, and back; from_hex returns false
+// on anything else.
+std::string to_hex(uint64_t value);
+bool from_hex(std::string_view text, uint64_t& value);
+
+// `name` in quotes for a one-line message: escapes what is not printable, cuts what is very long.
+std::string quote_name(std::string_view name);
+
+}  // namespace lockstep

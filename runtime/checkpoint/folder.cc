@@ -1,0 +1,211 @@
+#include "runtime/checkpoint/folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/checksum.h"
+#include "runtime/checkpoint/publish.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/state.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kBestFile[] = "best";
+constexpr char kReplacedSuffix[] = ".replaced";
+constexpr char kDeleteSuffix[] = ".tmp-delete";
+
+// The step of a name that checkpoint_name made; -1 for any other.
+int64_t step_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return -1;
+  int64_t step = -1;
+  const char* last = name.data() + name.size();
+  const auto [end, code] = std::from_chars(name.data() + kPrefix.size(), last, step);
+  if (code != std::errc() || end != last || step < 0 || checkpoint_name(step) != name) return -1;
+  return step;
+}
+
+std::vector<std::string> names_in(const fs::path& root) {
+  std::vector<std::string> names;
+  std::error_code code;
+  fs::directory_iterator next(root, code);
+  if (code == std::errc::no_such_file_or_directory) return names;
+  while (!code && next != fs::directory_iterator()) {
+    names.push_back(next->path().filename().string());
+    next.increment(code);
+  }
+  if (code) throw IoError("list", root, code.value());
+  return names;
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw IoError("rename", from, errno);
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code code;
+  fs::remove_all(path, code);
+  if (code) throw IoError("remove", path, code.value());
+}
+
+// Throws if the checkpoint cannot be whole, from what is cheap to see.
+void check_cheaply(const fs::path& folder) {
+  for (const FileRecord& record : read_state(folder).files) {
+    std::error_code code;
+    const uint64_t size = fs::file_size(folder / record.name, code);
+    if (code) throw IoError("stat", folder / record.name, code.value());
+    if (size != record.size) {
+      throw CheckpointError("{}: has {} bytes where {} were written",
+                            (folder / record.name).string(),
+                            size,
+                            record.size);
+    }
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) { return fmt::format("step-{:08d}", step); }
+
+std::vector<CheckpointEntry> list_checkpoints(const fs::path& root) {
+  std::map<int64_t, fs::path> found;
+  for (const std::string& name : names_in(root)) {
+    if (const int64_t step = step_of(name); step >= 0) found[step] = root / name;
+    // Left by an interrupted replacement; counts only while its successor is not there.
+    if (name.ends_with(kReplacedSuffix)) {
+      const int64_t step = step_of(std::string_view(name).substr(0, name.rfind('.')));
+      if (step >= 0) found.emplace(step, root / name);
+    }
+  }
+  std::vector<CheckpointEntry> entries;
+  for (const auto& [step, path] : found) entries.push_back({step, path});
+  return entries;
+}
+
+std::optional<CheckpointEntry> find_latest(const fs::path& root,
+                                           std::vector<std::string>* skipped) {
+  std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    try {
+      check_cheaply(entry->path);
+      return *entry;
+    } catch (const Error& error) {
+      if (skipped != nullptr) skipped->push_back(error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+fs::path resolve_checkpoint(const fs::path& path) {
+  std::error_code code;
+  if (fs::exists(path / kStateFile, code)) return path;
+  std::vector<std::string> skipped;
+  for (const fs::path& root : {path, path / "checkpoints"}) {
+    if (const auto latest = find_latest(root, &skipped)) return latest->path;
+  }
+  throw CheckpointError(
+      "{}: no checkpoint here: give a step-* folder, the folder that holds them or "
+      "a run folder{}{}",
+      path.string(),
+      skipped.empty() ? "" : "; passed over: ",
+      skipped.empty() ? "" : skipped.front());
+}
+
+void write_best(const fs::path& root, int64_t step) {
+  write_file_atomically(root / kBestFile, checkpoint_name(step) + "\n");
+}
+
+std::optional<CheckpointEntry> read_best(const fs::path& root) {
+  std::error_code code;
+  if (!fs::exists(root / kBestFile, code)) return std::nullopt;
+  std::string name = read_file(root / kBestFile, 4096);
+  if (name.ends_with('\n')) name.pop_back();
+  const int64_t step = step_of(name);
+  if (step < 0) {
+    throw CheckpointError("{}: holds {} where the name of a checkpoint is expected",
+                          (root / kBestFile).string(),
+                          quote_name(name));
+  }
+  for (const CheckpointEntry& entry : list_checkpoints(root)) {
+    if (entry.step == step) return entry;
+  }
+  return std::nullopt;
+}
+
+void remove_checkpoint(const fs::path& path) {
+  const fs::path doomed = path.string() + kDeleteSuffix;
+  remove_tree(doomed);
+  rename_folder(path, doomed);
+  remove_tree(doomed);
+}
+
+void remove_leftovers(const fs::path& root) {
+  const std::vector<std::string> names = names_in(root);
+  const std::set<std::string> present(names.begin(), names.end());
+  for (const std::string& name : names) {
+    const size_t dot = name.find('.');
+    if (dot == std::string::npos || step_of(std::string_view(name).substr(0, dot)) < 0) continue;
+    // An old checkpoint that was moved aside is all there is of its step until the new one has its
+    // name.
+    const bool superseded = present.count(name.substr(0, dot)) != 0;
+    if (name.substr(dot) != kReplacedSuffix || superseded) remove_tree(root / name);
+  }
+}
+
+void publish_checkpoint(const fs::path& temporary, const fs::path& final_path, bool exchange) {
+  const fs::path root = final_path.parent_path();
+  std::error_code code;
+  if (!fs::exists(final_path, code)) {
+    rename_folder(temporary, final_path);
+    sync_folder(root);
+    remove_leftovers(root);
+    return;
+  }
+  if (exchange &&
+      ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) ==
+          0) {
+    sync_folder(root);
+    remove_checkpoint(temporary);
+    return;
+  }
+  if (exchange && errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
+    throw IoError("rename", temporary, errno);
+  }
+  const fs::path aside = final_path.string() + kReplacedSuffix;
+  remove_tree(aside);
+  rename_folder(final_path, aside);
+  rename_folder(temporary, final_path);
+  sync_folder(root);
+  remove_checkpoint(aside);
+}
+
+void prune(const fs::path& root, int64_t keep_last, std::optional<int64_t> keep_step) {
+  LOCKSTEP_CHECK(keep_last >= 1);
+  std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  int64_t kept = 0;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (kept >= keep_last) {
+      if (entry->step != keep_step) remove_checkpoint(entry->path);
+      continue;
+    }
+    try {
+      check_cheaply(entry->path);
+      ++kept;
+    } catch (const Error&) {
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#pragma once
+// The renames by which checkpoints appear and disappear; used by CheckpointWriter and prune. Throws
+// IoError.
+
+#include <filesystem>
+
+namespace lockstep {
+
+// Gives the finished folder `temporary` its final name beside it, durably. A checkpoint that has
+// the name already is exchanged in one step and then removed; where the file system cannot exchange
+// (or `exchange` is false) it is moved aside first, under a name that list_checkpoints accepts, so
+// that at every moment one of the two is found.
+void publish_checkpoint(const std::filesystem::path& temporary,
+                        const std::filesystem::path& final_path,
+                        bool exchange = true);
+
+// Renames the folder to *.tmp-delete and removes it with all it holds.
+void remove_checkpoint(const std::filesystem::path& path);
+
+// Removes what interrupted writers and removals left in `root`.
+void remove_leftovers(const std::filesystem::path& root);
+
+}  // namespace lockstep

@@ -1,0 +1,226 @@
+#include "runtime/checkpoint/reader.h"
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/checksum.h"
+#include "runtime/checkpoint/recorded_file.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/shards.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kStateLimitBytes = size_t{1} << 30;
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "(" + text + ")";
+}
+
+// "'a', 'b' and 3 more".
+std::string name_list(const std::vector<std::string>& names) {
+  constexpr size_t kMostNamed = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + quote_name(names[i]);
+  }
+  if (names.size() > kMostNamed) text += fmt::format(" and {} more", names.size() - kMostNamed);
+  return text;
+}
+
+std::vector<int64_t> extents(const Shape& shape) {
+  std::vector<int64_t> result;
+  for (int i = 0; i < shape.rank(); ++i) result.push_back(shape[i]);
+  return result;
+}
+
+using ShapeByName = std::map<std::string, std::vector<int64_t>>;
+
+ShapeByName shapes_of(const std::vector<NamedSlice>& slices) {
+  ShapeByName shapes;
+  for (const NamedSlice& slice : slices) shapes[slice.name] = extents(slice.shape);
+  return shapes;
+}
+
+// Throws unless both have the same names with the same shapes; names the first few that are not.
+void match(const ShapeByName& found, const ShapeByName& expected, const std::string& origin) {
+  std::vector<std::string> missing, unexpected;
+  for (const auto& [name, shape] : expected) {
+    const auto at = found.find(name);
+    if (at == found.end()) {
+      missing.push_back(name);
+    } else if (at->second != shape) {
+      throw CheckpointError("{}: tensor {} has shape {} where the model needs {}",
+                            origin,
+                            quote_name(name),
+                            shape_text(at->second),
+                            shape_text(shape));
+    }
+  }
+  for (const auto& [name, shape] : found) {
+    if (expected.count(name) == 0) unexpected.push_back(name);
+  }
+  if (missing.empty() && unexpected.empty()) return;
+  throw CheckpointError("{}: its tensors are not the model's: {}{}{}",
+                        origin,
+                        missing.empty() ? "" : "missing " + name_list(missing),
+                        missing.empty() || unexpected.empty() ? "" : "; ",
+                        unexpected.empty() ? "" : "the model has no " + name_list(unexpected));
+}
+
+ShapeByName shapes_of(const SafetensorsFile& file) {
+  ShapeByName shapes;
+  for (const SafetensorsEntry& entry : file.header().entries) shapes[entry.name] = entry.shape;
+  return shapes;
+}
+
+// Elements [begin, begin + elements) of the stored moment go to out.
+struct Copy {
+  int64_t begin = 0, elements = 0;
+  float* out = nullptr;
+};
+
+std::vector<Copy> plan_copies(const std::vector<NamedSlice>& stored,
+                              const std::vector<NamedSlice>& slices,
+                              const std::vector<MomentTarget>& targets) {
+  std::map<std::string, int64_t> stored_offset;
+  for (const NamedSlice& slice : stored) stored_offset[slice.name] = slice.offset;
+  std::vector<Copy> copies;
+  for (const MomentTarget& target : targets) {
+    const int64_t target_end = target.begin + static_cast<int64_t>(target.values.size());
+    for (const NamedSlice& slice : slices) {
+      const int64_t begin = std::max(target.begin, slice.offset);
+      const int64_t end = std::min(target_end, slice.offset + slice.shape.elements());
+      if (begin >= end) continue;
+      copies.push_back({stored_offset.at(slice.name) + begin - slice.offset,
+                        end - begin,
+                        target.values.data() + (begin - target.begin)});
+    }
+  }
+  std::sort(
+      copies.begin(), copies.end(), [](const Copy& a, const Copy& b) { return a.begin < b.begin; });
+  return copies;
+}
+
+}  // namespace
+
+CheckpointState read_state(const fs::path& folder) {
+  const fs::path path = folder / kStateFile;
+  return parse_state(read_file(path, kStateLimitBytes), path.string());
+}
+
+void read_model(const fs::path& folder,
+                const CheckpointState& state,
+                const std::vector<NamedSlice>& slices,
+                float* flat) {
+  const auto record = std::find_if(state.files.begin(), state.files.end(), [](const FileRecord& r) {
+    return r.name == kModelFile;
+  });
+  if (record == state.files.end()) {
+    throw CheckpointError("{}: {} does not list {}", folder.string(), kStateFile, kModelFile);
+  }
+  const SafetensorsFile file = open_recorded(folder, *record);
+  match(shapes_of(file), shapes_of(slices), file.path());
+  std::map<std::string, const TensorRecord*> records;
+  for (const TensorRecord& tensor : record->tensors) records[tensor.name] = &tensor;
+  for (const NamedSlice& slice : slices) {
+    const auto tensor = records.find(slice.name);
+    if (tensor == records.end()) {
+      throw CheckpointError("{}: {} has no checksum of tensor {}",
+                            folder.string(),
+                            kStateFile,
+                            quote_name(slice.name));
+    }
+    const SafetensorsEntry& entry = entry_of(file, *tensor->second);
+    if (!read_checked(file, entry, tensor->second->checksum, flat + slice.offset)) {
+      throw CheckpointError("{}", damaged(file, entry));
+    }
+  }
+}
+
+void read_model_file(const fs::path& path, const std::vector<NamedSlice>& slices, float* flat) {
+  const SafetensorsFile file(path);
+  match(shapes_of(file), shapes_of(slices), file.path());
+  for (const NamedSlice& slice : slices) {
+    file.read_f32(*file.find(slice.name), true, flat + slice.offset);
+  }
+}
+
+void read_optimizer(const fs::path& folder,
+                    const CheckpointState& state,
+                    const std::vector<NamedSlice>& slices,
+                    const std::string& moment,
+                    const std::vector<MomentTarget>& targets) {
+  if (std::find(state.moments.begin(), state.moments.end(), moment) == state.moments.end()) {
+    throw CheckpointError(
+        "{}: has no optimizer moment {}: it was written by optimizer {} with moments: {}",
+        folder.string(),
+        quote_name(moment),
+        quote_name(state.optimizer),
+        name_list(state.moments));
+  }
+  match(shapes_of(state.layout), shapes_of(slices), (folder / kStateFile).string());
+  for (const MomentTarget& target : targets) {
+    std::fill(target.values.begin(), target.values.end(), 0.0f);
+  }
+  const std::vector<Copy> copies = plan_copies(state.layout, slices, targets);
+  const std::vector<MomentPiece> pieces = moment_pieces(state, moment);
+  std::map<size_t, SafetensorsFile> files;
+  std::vector<float> values;
+  int64_t copied = 0, wanted = 0;
+  for (const Copy& copy : copies) wanted += copy.elements;
+  size_t first_copy = 0;
+  int64_t covered = 0;
+  for (const MomentPiece& piece : pieces) {
+    const FileRecord& record = state.files[piece.file];
+    if (piece.begin < covered || piece.elements > state.flat_elements ||
+        piece.begin > state.flat_elements - piece.elements) {
+      throw CheckpointError(
+          "{}: the piece of moment {} at flat element {} is stored twice or lies "
+          "outside the flat buffer",
+          record.name,
+          quote_name(moment),
+          piece.begin);
+    }
+    const int64_t piece_end = covered = piece.begin + piece.elements;
+    while (first_copy < copies.size() &&
+           copies[first_copy].begin + copies[first_copy].elements <= piece.begin) {
+      ++first_copy;
+    }
+    if (first_copy == copies.size() || copies[first_copy].begin >= piece_end) continue;
+    auto opened = files.find(piece.file);
+    if (opened == files.end()) {
+      opened = files.emplace(piece.file, open_recorded(folder, record)).first;
+    }
+    const TensorRecord& tensor = record.tensors[piece.tensor];
+    const SafetensorsEntry& entry = entry_of(opened->second, tensor);
+    values.resize(static_cast<size_t>(piece.elements));
+    if (!read_checked(opened->second, entry, tensor.checksum, values.data())) {
+      throw CheckpointError("{}", damaged(opened->second, entry));
+    }
+    for (size_t i = first_copy; i < copies.size() && copies[i].begin < piece_end; ++i) {
+      const int64_t begin = std::max(copies[i].begin, piece.begin);
+      const int64_t end = std::min(copies[i].begin + copies[i].elements, piece_end);
+      if (begin >= end) continue;
+      std::copy(values.begin() + (begin - piece.begin),
+                values.begin() + (end - piece.begin),
+                copies[i].out + (begin - copies[i].begin));
+      copied += end - begin;
+    }
+  }
+  if (copied != wanted) {
+    throw CheckpointError("{}: the shards of moment {} lack {} of {} elements",
+                          folder.string(),
+                          quote_name(moment),
+                          wanted - copied,
+                          wanted);
+  }
+}
+
+}  // namespace lockstep

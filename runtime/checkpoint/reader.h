@@ -1,0 +1,51 @@
+#pragma once
+// Reads checkpoints, on any number of ranks, and verifies them. Everything read is checked against
+// the checksums of the state. Errors are CheckpointError (missing, corrupt, does not fit) or
+// IoError. No communication; ranks may read at the same time.
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/state.h"
+
+namespace lockstep {
+
+CheckpointState read_state(const std::filesystem::path& folder);
+
+// Reads every parameter into flat (fp32, at the slices' offsets); elements between slices are left
+// alone. Names and shapes of the checkpoint must be exactly those of `slices`: the error names the
+// tensor, what was found and what was expected.
+void read_model(const std::filesystem::path& folder,
+                const CheckpointState& state,
+                const std::vector<NamedSlice>& slices,
+                float* flat);
+
+// The same from a single safetensors file without checksums, such as initial weights from
+// elsewhere. F16 and BF16 tensors are converted.
+void read_model_file(const std::filesystem::path& file,
+                     const std::vector<NamedSlice>& slices,
+                     float* flat);
+
+// A part of the flat buffer to be filled: elements [begin, begin + values.size()).
+struct MomentTarget {
+  int64_t begin = 0;
+  std::span<float> values;
+};
+
+// Fills `targets` with the moment (one of state.moments), whoever wrote it. `slices` is the
+// reader's layout of the flat buffer: values are matched by parameter name, so that padding, order
+// and sharding may all differ from the writer's; elements between slices become zero.
+void read_optimizer(const std::filesystem::path& folder,
+                    const CheckpointState& state,
+                    const std::vector<NamedSlice>& slices,
+                    const std::string& moment,
+                    const std::vector<MomentTarget>& targets);
+
+// Reads everything and returns a line for each problem, naming file, tensor and byte offsets; none:
+// every bit is as written. Does not throw for what is wrong with the checkpoint.
+std::vector<std::string> verify(const std::filesystem::path& folder);
+
+}  // namespace lockstep

@@ -1,0 +1,193 @@
+#include "runtime/checkpoint/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/checksum.h"
+
+namespace lockstep {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tensor data is copied as it lies");
+
+constexpr size_t kChunkBytes = size_t{1} << 20;  // fits the cache between hashing and copying
+constexpr uint64_t kDataAlignment = 64;
+
+// Fills `out` from `offset` of the file or throws.
+void read_exactly(int fd, const std::string& path, uint64_t offset, void* out, size_t bytes) {
+  char* next = static_cast<char*>(out);
+  while (bytes > 0) {
+    const size_t ask = std::min(bytes, size_t{1} << 30);
+    const ssize_t got = ::pread(fd, next, ask, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw IoError("read", path, errno);
+    if (got == 0) throw CheckpointError("{}: ends at byte {}: it shrank while open", path, offset);
+    next += got;
+    offset += static_cast<uint64_t>(got);
+    bytes -= static_cast<size_t>(got);
+  }
+}
+
+float float_from_half(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1fu, mantissa = half & 0x3ffu;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
+  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact in fp32
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+float float_from_bfloat(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path.string()) {
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) throw IoError("open", path_, errno);
+  try {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0) throw IoError("stat", path_, errno);
+    if (!S_ISREG(status.st_mode)) throw CheckpointError("{}: not a regular file", path_);
+    file_bytes_ = static_cast<uint64_t>(status.st_size);
+    uint64_t length = 0;
+    std::vector<std::byte> prefix(std::min<uint64_t>(file_bytes_, sizeof(length)));
+    read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());
+    if (prefix.size() == sizeof(length)) {
+      std::memcpy(&length, prefix.data(), sizeof(length));
+      if (length <= kMaxSafetensorsHeaderBytes) {
+        prefix.resize(std::min(file_bytes_, sizeof(length) + length));
+        read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());
+      }
+    }
+    header_ = parse_safetensors_header(prefix, file_bytes_, path_);
+    header_checksum_ = checksum_of(prefix.data(), prefix.size());
+    for (size_t i = 0; i < header_.entries.size(); ++i) index_[header_.entries[i].name] = i;
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      file_bytes_(other.file_bytes_),
+      header_(std::move(other.header_)),
+      header_checksum_(other.header_checksum_),
+      index_(std::move(other.index_)) {}
+
+SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(file_bytes_, other.file_bytes_);
+  std::swap(header_, other.header_);
+  std::swap(header_checksum_, other.header_checksum_);
+  std::swap(index_, other.index_);
+  return *this;
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+const SafetensorsEntry* SafetensorsFile::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &header_.entries[found->second];
+}
+
+void SafetensorsFile::read_bytes(const SafetensorsEntry& entry,
+                                 uint64_t offset,
+                                 void* out,
+                                 size_t bytes) const {
+  LOCKSTEP_CHECK(offset <= entry.end - entry.begin && bytes <= entry.end - entry.begin - offset);
+  read_exactly(descriptor_, path_, header_.data_start + entry.begin + offset, out, bytes);
+}
+
+void SafetensorsFile::read_f32(const SafetensorsEntry& entry, bool convert, float* out) const {
+  if (entry.dtype == "F32") {
+    read_bytes(entry, 0, out, entry.end - entry.begin);
+    return;
+  }
+  const bool half = entry.dtype == "F16";
+  if (!convert || (!half && entry.dtype != "BF16")) {
+    throw CheckpointError("{}: tensor {} has dtype {} where {} is expected",
+                          path_,
+                          quote_name(entry.name),
+                          entry.dtype,
+                          convert ? "F32, F16 or BF16" : "F32");
+  }
+  std::vector<uint16_t> words(kChunkBytes / sizeof(uint16_t));
+  const uint64_t bytes = entry.end - entry.begin;
+  for (uint64_t offset = 0; offset < bytes;) {
+    const size_t part = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, bytes - offset));
+    read_bytes(entry, offset, words.data(), part);
+    for (size_t i = 0; i < part / sizeof(uint16_t); ++i) {
+      *out++ = half ? float_from_half(words[i]) : float_from_bfloat(words[i]);
+    }
+    offset += part;
+  }
+}
+
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              std::vector<F32Tensor> tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  std::sort(tensors.begin(), tensors.end(), [](const F32Tensor& a, const F32Tensor& b) {
+    return a.name < b.name;
+  });
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t position = 0;
+  for (const F32Tensor& tensor : tensors) {
+    int64_t elements = 1;
+    for (int64_t extent : tensor.shape) elements *= extent;
+    LOCKSTEP_CHECK(elements == static_cast<int64_t>(tensor.values.size()), "{}", tensor.name);
+    LOCKSTEP_CHECK(!header.contains(tensor.name), "two tensors named {}", tensor.name);
+    const uint64_t end = position + tensor.values.size_bytes();
+    header[tensor.name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {position, end}}};
+    position = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 8 + kDataAlignment - 1) / kDataAlignment * kDataAlignment - 8, ' ');
+  const uint64_t length = text.size();
+  std::string prefix(sizeof(length), '\0');
+  std::memcpy(prefix.data(), &length, sizeof(length));
+  prefix += text;
+
+  WrittenFile written;
+  written.bytes = prefix.size() + position;
+  written.header_checksum = checksum_of(prefix.data(), prefix.size());
+  FileWriter writer(path);
+  writer.write(prefix);
+  for (const F32Tensor& tensor : tensors) {
+    Checksum checksum;
+    const char* next = reinterpret_cast<const char*>(tensor.values.data());
+    for (size_t left = tensor.values.size_bytes(); left > 0;) {
+      const size_t part = std::min(left, kChunkBytes);
+      checksum.update(next, part);
+      writer.write(next, part);
+      next += part;
+      left -= part;
+    }
+    written.tensors.push_back(
+        {tensor.name, static_cast<int64_t>(tensor.values.size()), checksum.value()});
+  }
+  writer.finish();
+  return written;
+}
+
+}  // namespace lockstep

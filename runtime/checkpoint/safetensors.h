@@ -1,0 +1,99 @@
+#pragma once
+// The safetensors file format: an 8-byte little-endian header length, a JSON header, then the
+// tensors' bytes without holes. The reader is strict and bounded, so that files from elsewhere can
+// be opened safely; it reads with pread, so that a failing or shrinking file is an error and not a
+// signal. All errors are CheckpointError (malformed) or IoError (system call failed).
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace lockstep {
+
+constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;            // as in the file: "F32", "BF16", "I64", ...
+  std::vector<int64_t> shape;   // outermost first; empty for a scalar
+  uint64_t begin = 0, end = 0;  // bytes, from the first byte after the header
+  int64_t elements = 0;         // product of shape
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;        // in the order of their data
+  std::map<std::string, std::string> metadata;  // "__metadata__"
+  uint64_t data_start = 0;                      // file offset of the first tensor byte
+};
+
+// Parses and checks the header of a file of `file_bytes` bytes whose first bytes are `prefix` (at
+// least 8 + header length, or the whole file). Refuses: a header above kMaxSafetensorsHeaderBytes
+// or beyond the file, JSON that is malformed or nested deeper than the format, duplicate or unknown
+// keys, unknown dtypes, extents whose product overflows, sizes that do not fit dtype and shape, and
+// data with holes, overlaps or bytes to spare. `origin` names the file in errors.
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
+                                           uint64_t file_bytes,
+                                           const std::string& origin);
+
+// A file opened for reading. Movable; safe to read from several threads.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  SafetensorsFile(SafetensorsFile&& other) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&& other) noexcept;
+  ~SafetensorsFile();
+
+  const std::string& path() const { return path_; }
+  uint64_t file_bytes() const { return file_bytes_; }
+  const SafetensorsHeader& header() const { return header_; }
+  // XXH3-64 of the header with its length field: bytes [0, header().data_start).
+  uint64_t header_checksum() const { return header_checksum_; }
+  // Null where there is none.
+  const SafetensorsEntry* find(const std::string& name) const;
+
+  // Copies bytes [offset, offset + bytes) of the entry's data.
+  void read_bytes(const SafetensorsEntry& entry, uint64_t offset, void* out, size_t bytes) const;
+  // The entry's values as float: out is (entry.elements). F32 is copied; F16 and BF16 are converted
+  // (exactly) where `convert`, and refused otherwise; other dtypes are refused.
+  void read_f32(const SafetensorsEntry& entry, bool convert, float* out) const;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  uint64_t file_bytes_ = 0;
+  SafetensorsHeader header_;
+  uint64_t header_checksum_ = 0;
+  std::unordered_map<std::string, size_t> index_;  // name to entry
+};
+
+// One tensor to be written; the caller keeps the values alive.
+struct F32Tensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::span<const float> values;  // product of shape elements
+};
+
+struct WrittenTensor {
+  std::string name;
+  int64_t elements = 0;
+  uint64_t checksum = 0;  // XXH3-64 of the bytes in the file
+};
+
+struct WrittenFile {
+  uint64_t bytes = 0;
+  uint64_t header_checksum = 0;        // as SafetensorsFile::header_checksum
+  std::vector<WrittenTensor> tensors;  // in the order of their data
+};
+
+// Writes F32 tensors, sorted by name, data aligned to 64 bytes in the file, and makes the file
+// durable. Streams: no copy of the values is made. Throws IoError.
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              std::vector<F32Tensor> tensors,
+                              const std::map<std::string, std::string>& metadata);
+
+}  // namespace lockstep

@@ -1,0 +1,278 @@
+// The header parser: a SAX state machine, so that depth, duplicate keys and memory are bounded
+// whatever the file holds.
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/checkpoint/checksum.h"
+#include "runtime/checkpoint/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+struct DTypeName {
+  const char* name;
+  uint64_t bytes;
+};
+constexpr DTypeName kDTypes[] = {
+    {"BOOL", 1},
+    {"U8", 1},
+    {"I8", 1},
+    {"F8_E5M2", 1},
+    {"F8_E4M3", 1},
+    {"I16", 2},
+    {"U16", 2},
+    {"F16", 2},
+    {"BF16", 2},
+    {"I32", 4},
+    {"U32", 4},
+    {"F32", 4},
+    {"I64", 8},
+    {"U64", 8},
+    {"F64", 8},
+};
+
+// Grammar: { "__metadata__": {string: string}, NAME: {"dtype": string, "shape": [u..],
+// "data_offsets": [u, u]} ... }
+class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  HeaderHandler(SafetensorsHeader& header, const std::string& origin)
+      : header_(header), origin_(origin) {}
+
+  bool start_object(size_t) override {
+    switch (place_) {
+      case Place::kStart: place_ = Place::kRoot; return true;
+      case Place::kName:
+        fields_seen_ = 0;
+        offsets_.clear();
+        place_ = Place::kTensor;
+        return true;
+      case Place::kMetadataValue: place_ = Place::kMetadata; return true;
+      default: fail("an object where none may be");
+    }
+  }
+
+  bool end_object() override {
+    if (place_ == Place::kTensor) finish_tensor();
+    place_ = place_ == Place::kRoot ? Place::kEnd : Place::kRoot;
+    return true;
+  }
+
+  bool key(std::string& text) override {
+    switch (place_) {
+      case Place::kRoot:
+        if (text == "__metadata__") {
+          if (std::exchange(metadata_seen_, true)) fail("two '__metadata__' objects");
+          place_ = Place::kMetadataValue;
+          return true;
+        }
+        if (!names_.insert(text).second) fail("duplicate tensor name " + quote_name(text));
+        header_.entries.push_back({});
+        header_.entries.back().name = text;
+        place_ = Place::kName;
+        return true;
+      case Place::kMetadata:
+        metadata_key_ = text;
+        if (header_.metadata.count(text) != 0) fail("duplicate metadata key " + quote_name(text));
+        return true;
+      case Place::kTensor:
+        if (text == "dtype") return field(kDTypeField, Place::kDType);
+        if (text == "shape") return field(kShapeField, Place::kShapeValue);
+        if (text == "data_offsets") return field(kOffsetsField, Place::kOffsetsValue);
+        fail_tensor("has an unknown field " + quote_name(text));
+      default: fail("a key where none may be");
+    }
+  }
+
+  bool start_array(size_t) override {
+    if (place_ == Place::kShapeValue) {
+      place_ = Place::kShape;
+    } else if (place_ == Place::kOffsetsValue) {
+      place_ = Place::kOffsets;
+    } else {
+      fail("an array where none may be");
+    }
+    return true;
+  }
+
+  bool end_array() override {
+    place_ = Place::kTensor;
+    return true;
+  }
+
+  bool number_unsigned(uint64_t value) override {
+    if (place_ == Place::kShape) {
+      if (value > static_cast<uint64_t>(INT64_MAX)) fail_tensor("has an extent above 2^63");
+      header_.entries.back().shape.push_back(static_cast<int64_t>(value));
+      return true;
+    }
+    if (place_ == Place::kOffsets) {
+      if (offsets_.size() == 2) fail_tensor("has more than two data_offsets");
+      offsets_.push_back(value);
+      return true;
+    }
+    fail("a number where none may be");
+  }
+
+  bool string(std::string& text) override {
+    if (place_ == Place::kDType) {
+      header_.entries.back().dtype = text;
+      place_ = Place::kTensor;
+      return true;
+    }
+    if (place_ == Place::kMetadata) {
+      header_.metadata[metadata_key_] = text;
+      return true;
+    }
+    fail("a string where none may be");
+  }
+
+  bool null() override { fail("a null where none may be"); }
+  bool boolean(bool) override { fail("a boolean where none may be"); }
+  bool number_integer(int64_t) override { fail("a negative number where none may be"); }
+  bool number_float(double, const std::string&) override {
+    fail("a number that is no 64-bit unsigned integer");
+  }
+  bool binary(nlohmann::json::binary_t&) override { fail("binary data where none may be"); }
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
+    fail("malformed JSON at header byte " + std::to_string(position));
+  }
+
+ private:
+  enum class Place {
+    kStart,
+    kRoot,
+    kName,
+    kTensor,
+    kDType,
+    kShapeValue,
+    kShape,
+    kOffsetsValue,
+    kOffsets,
+    kMetadataValue,
+    kMetadata,
+    kEnd
+  };
+  enum Field : unsigned { kDTypeField = 1, kShapeField = 2, kOffsetsField = 4 };
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw CheckpointError("{}: not a safetensors file: {}", origin_, what);
+  }
+  [[noreturn]] void fail_tensor(const std::string& what) const {
+    throw CheckpointError(
+        "{}: tensor {} {}", origin_, quote_name(header_.entries.back().name), what);
+  }
+
+  bool field(Field which, Place next) {
+    if ((fields_seen_ & which) != 0) fail_tensor("has a field twice");
+    fields_seen_ |= which;
+    place_ = next;
+    return true;
+  }
+
+  // Checks what can be known of a tensor alone: fields, dtype, overflow, and that size fits dtype
+  // and shape.
+  void finish_tensor() {
+    if (fields_seen_ != (kDTypeField | kShapeField | kOffsetsField)) {
+      fail_tensor("lacks one of dtype, shape and data_offsets");
+    }
+    if (offsets_.size() != 2 || offsets_[0] > offsets_[1]) fail_tensor("has bad data_offsets");
+    SafetensorsEntry& entry = header_.entries.back();
+    entry.begin = offsets_[0];
+    entry.end = offsets_[1];
+    const auto* dtype = std::find_if(std::begin(kDTypes),
+                                     std::end(kDTypes),
+                                     [&](const DTypeName& d) { return entry.dtype == d.name; });
+    if (dtype == std::end(kDTypes)) fail_tensor("has the unknown dtype " + quote_name(entry.dtype));
+    int64_t elements = 1, bytes = 0;
+    for (int64_t extent : entry.shape) {
+      if (__builtin_mul_overflow(elements, extent, &elements)) fail_tensor("is too large");
+    }
+    if (__builtin_mul_overflow(elements, static_cast<int64_t>(dtype->bytes), &bytes)) {
+      fail_tensor("is too large");
+    }
+    if (static_cast<uint64_t>(bytes) != entry.end - entry.begin) {
+      fail_tensor(fmt::format("has {} bytes of data where {} of its shape need {}",
+                              entry.end - entry.begin,
+                              entry.dtype,
+                              bytes));
+    }
+    entry.elements = elements;
+  }
+
+  SafetensorsHeader& header_;
+  const std::string& origin_;
+  Place place_ = Place::kStart;
+  unsigned fields_seen_ = 0;
+  bool metadata_seen_ = false;
+  std::vector<uint64_t> offsets_;
+  std::string metadata_key_;
+  std::unordered_set<std::string> names_;
+};
+
+// The tensors together must fill the rest of the file exactly.
+void check_tiling(SafetensorsHeader& header, uint64_t data_bytes, const std::string& origin) {
+  std::sort(header.entries.begin(),
+            header.entries.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+              return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+            });
+  uint64_t position = 0;
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (entry.begin != position) {
+      throw CheckpointError("{}: tensor {} begins at data byte {} where {} was expected: {}",
+                            origin,
+                            quote_name(entry.name),
+                            entry.begin,
+                            position,
+                            entry.begin < position ? "tensors overlap" : "there is a hole");
+    }
+    position = entry.end;
+  }
+  if (position != data_bytes) {
+    throw CheckpointError("{}: has {} bytes of tensor data where its header needs {}: {}",
+                          origin,
+                          data_bytes,
+                          position,
+                          data_bytes < position ? "the file is cut short" : "bytes to spare");
+  }
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
+                                           uint64_t file_bytes,
+                                           const std::string& origin) {
+  uint64_t length = 0;
+  if (file_bytes < sizeof(length) || prefix.size() < sizeof(length)) {
+    throw CheckpointError("{}: not a safetensors file: only {} bytes long", origin, file_bytes);
+  }
+  std::memcpy(&length, prefix.data(), sizeof(length));
+  if (length > kMaxSafetensorsHeaderBytes || length > file_bytes - sizeof(length)) {
+    throw CheckpointError(
+        "{}: not a safetensors file, or cut short: its header claims {} bytes, the file has {} and "
+        "at most {} are allowed",
+        origin,
+        length,
+        file_bytes,
+        kMaxSafetensorsHeaderBytes);
+  }
+  LOCKSTEP_CHECK(prefix.size() - sizeof(length) >= length);
+  const char* json = reinterpret_cast<const char*>(prefix.data()) + sizeof(length);
+  if (length == 0 || json[0] != '{') {
+    throw CheckpointError("{}: not a safetensors file: its header does not begin with '{{'",
+                          origin);
+  }
+  SafetensorsHeader header;
+  HeaderHandler handler(header, origin);
+  nlohmann::json::sax_parse(json, json + length, &handler);
+  header.data_start = sizeof(length) + length;
+  check_tiling(header, file_bytes - header.data_start, origin);
+  return header;
+}
+
+}  // namespace lockstep

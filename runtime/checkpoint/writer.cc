@@ -1,0 +1,139 @@
+#include "runtime/checkpoint/writer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/checksum.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/publish.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/shards.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+FileRecord record_of(const fs::path& path, WrittenFile written) {
+  FileRecord record{path.filename().string(), written.bytes, written.header_checksum, {}};
+  for (WrittenTensor& tensor : written.tensors) {
+    record.tensors.push_back({std::move(tensor.name), tensor.elements, tensor.checksum});
+  }
+  return record;
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(const fs::path& root, int64_t step)
+    : root_(fs::absolute(root).lexically_normal()),
+      temporary_(root_ / (checkpoint_name(step) + ".tmp")),
+      final_(root_ / checkpoint_name(step)),
+      step_(step) {
+  LOCKSTEP_CHECK(step >= 0);
+}
+
+CheckpointWriter CheckpointWriter::begin(const fs::path& root, int64_t step) {
+  CheckpointWriter writer(root, step);
+  std::error_code code;
+  fs::create_directories(writer.root_, code);
+  if (code) throw IoError("create", writer.root_, code.value());
+  sync_folder(writer.root_.parent_path());
+  remove_leftovers(writer.root_);
+  fs::create_directory(writer.temporary_, code);
+  if (code) throw IoError("create", writer.temporary_, code.value());
+  return writer;
+}
+
+CheckpointWriter CheckpointWriter::join(const fs::path& root, int64_t step) {
+  CheckpointWriter writer(root, step);
+  std::error_code code;
+  if (!fs::is_directory(writer.temporary_, code)) {
+    throw CheckpointError(
+        "{}: does not exist on this host though rank 0 has created it: the run "
+        "folder must lie on a file system that all hosts share",
+        writer.temporary_.string());
+  }
+  return writer;
+}
+
+FileRecord CheckpointWriter::write_model(const std::vector<NamedSlice>& slices,
+                                         const float* flat) const {
+  std::vector<F32Tensor> tensors;
+  for (const NamedSlice& slice : slices) {
+    std::vector<int64_t> shape;
+    for (int i = 0; i < slice.shape.rank(); ++i) shape.push_back(slice.shape[i]);
+    tensors.push_back({slice.name,
+                       std::move(shape),
+                       {flat + slice.offset, static_cast<size_t>(slice.shape.elements())}});
+  }
+  // "format" tells Python libraries that tensors are row-major, as PyTorch's are.
+  const fs::path path = temporary_ / kModelFile;
+  return record_of(
+      path,
+      write_safetensors(
+          path, std::move(tensors), {{"format", "pt"}, {"lockstep_step", std::to_string(step_)}}));
+}
+
+FileRecord CheckpointWriter::write_optimizer_shard(int64_t rank,
+                                                   int64_t ranks,
+                                                   const std::vector<MomentShard>& moments) const {
+  LOCKSTEP_CHECK(rank >= 0 && rank < ranks && ranks <= kMaxCheckpointRanks);
+  std::vector<F32Tensor> tensors;
+  for (const MomentShard& moment : moments) {
+    for (const MomentSlice& slice : moment.slices) {
+      const int64_t end = slice.begin + static_cast<int64_t>(slice.values.size());
+      for (int64_t begin = slice.begin; begin < end;) {
+        const int64_t next =
+            std::min(end, (begin / kMomentChunkElements + 1) * kMomentChunkElements);
+        tensors.push_back({fmt::format("{}.{}", moment.name, begin),
+                           {next - begin},
+                           slice.values.subspan(static_cast<size_t>(begin - slice.begin),
+                                                static_cast<size_t>(next - begin))});
+        begin = next;
+      }
+    }
+  }
+  const fs::path path = temporary_ / optimizer_file_name(rank, ranks);
+  return record_of(
+      path,
+      write_safetensors(path, std::move(tensors), {{"lockstep_step", std::to_string(step_)}}));
+}
+
+fs::path CheckpointWriter::commit(const CheckpointState& state) const {
+  LOCKSTEP_CHECK(
+      state.step == step_, "state of step {} in a checkpoint of step {}", state.step, step_);
+  const std::vector<std::string> problems = find_inconsistencies(state);
+  if (!problems.empty()) {
+    throw CheckpointError("{}: not committed: {}", temporary_.string(), problems.front());
+  }
+  for (const FileRecord& record : state.files) {
+    std::error_code code;
+    const fs::path path = temporary_ / record.name;
+    const uint64_t size = fs::file_size(path, code);
+    if (code || size != record.size) {
+      throw CheckpointError(
+          "{}: {} where its writer reported {} bytes: the run folder must lie on "
+          "a file system that all hosts share",
+          path.string(),
+          code ? code.message() : fmt::format("has {} bytes", size),
+          record.size);
+    }
+  }
+  FileWriter writer(temporary_ / kStateFile);
+  writer.write(to_text(state));
+  writer.finish();
+  sync_folder(temporary_);
+  publish_checkpoint(temporary_, final_);
+  return final_;
+}
+
+void CheckpointWriter::abandon() const noexcept {
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);
+}
+
+}  // namespace lockstep

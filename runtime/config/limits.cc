@@ -1,0 +1,71 @@
+#include "runtime/config/limits.h"
+
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+// Templated on the type of the field so that the message shows 0.1f as 0.1.
+template <typename Real>
+void check_real(std::string_view field, Real value, const RealLimit& limit) {
+  const bool above = limit.low_open ? value > limit.low : value >= limit.low;
+  const bool below = limit.high_open ? value < limit.high : value <= limit.high;
+  if (!(std::isfinite(value) && above && below)) refuse_value(field, value, describe(limit));
+}
+
+}  // namespace
+
+std::string describe(const IntegerLimit& limit) {
+  if (limit.high == std::numeric_limits<int64_t>::max()) {
+    return fmt::format("a whole number >= {}", limit.low);
+  }
+  return fmt::format("{}..{}", limit.low, limit.high);
+}
+
+std::string describe(const RealLimit& limit) {
+  if (limit.high != kNoBound) {
+    return fmt::format("a number in {}{}, {}{}",
+                       limit.low_open ? '(' : '[',
+                       limit.low,
+                       limit.high,
+                       limit.high_open ? ')' : ']');
+  }
+  if (limit.low == -kNoBound) return "a finite number";
+  return fmt::format("a finite number {} {}", limit.low_open ? ">" : ">=", limit.low);
+}
+
+std::string quoted(std::string_view text) {
+  constexpr size_t kLongest = 100;
+  std::string result = "'";
+  for (const char c : text.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\'' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (c == '\n') {
+      result += "\\n";
+    } else if (c == '\t') {
+      result += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  if (text.size() > kLongest) result += "...";
+  return result + "'";
+}
+
+void check_limit(std::string_view field, int64_t value, const IntegerLimit& limit) {
+  if (value < limit.low || value > limit.high) refuse_value(field, value, describe(limit));
+}
+
+void check_limit(std::string_view field, float value, const RealLimit& limit) {
+  check_real(field, value, limit);
+}
+
+void check_limit(std::string_view field, double value, const RealLimit& limit) {
+  check_real(field, value, limit);
+}
+
+}  // namespace lockstep

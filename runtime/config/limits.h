@@ -1,0 +1,55 @@
+#pragma once
+// Limits of single fields, and the one form in which a value outside its limit is refused.
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+// low <= value <= high.
+struct IntegerLimit {
+  int64_t low;
+  int64_t high;
+};
+
+// Finite numbers from low to high; an open end leaves the end itself out.
+struct RealLimit {
+  double low;
+  double high;
+  bool low_open = false;
+  bool high_open = false;
+};
+
+inline constexpr double kNoBound = std::numeric_limits<double>::infinity();
+inline constexpr RealLimit kFinite{-kNoBound, kNoBound, true, true};
+inline constexpr RealLimit kPositive{0, kNoBound, true, true};
+inline constexpr RealLimit kNotNegative{0, kNoBound, false, true};
+inline constexpr RealLimit kFractionBelowOne{0, 1, false, true};
+inline constexpr RealLimit kFraction{0, 1};
+
+// What a limit allows, in words: "1..1000", "a number in [0, 1)", "a finite number > 0".
+std::string describe(const IntegerLimit& limit);
+std::string describe(const RealLimit& limit);
+
+// 'text' in quotes, control characters and quotes escaped so that it stays on one line, cut to
+// 100 bytes.
+std::string quoted(std::string_view text);
+
+// Throws "FIELD: value is VALUE; allowed: ALLOWED".
+template <typename Value>
+[[noreturn]] void refuse_value(std::string_view field,
+                               const Value& value,
+                               std::string_view allowed) {
+  throw ConfigError("{}: value is {}; allowed: {}", field, value, allowed);
+}
+
+// Throws unless the value is within the limit. NaN and infinities are outside every limit.
+void check_limit(std::string_view field, int64_t value, const IntegerLimit& limit);
+void check_limit(std::string_view field, float value, const RealLimit& limit);
+void check_limit(std::string_view field, double value, const RealLimit& limit);
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+#include "runtime/config/names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/config/run_config.pb.h"
+
+namespace lockstep {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::FieldDescriptor;
+
+void append_fields(const Descriptor& type,
+                   const std::string& prefix,
+                   std::vector<SchemaField>* fields) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    fields->push_back({prefix + field->name(), field});
+    if (field->message_type() != nullptr) {
+      append_fields(*field->message_type(), fields->back().path + ".", fields);
+    }
+  }
+}
+
+std::vector<std::string> names_of_fields(const Descriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+  return names;
+}
+
+std::vector<std::string> names_of_values(const EnumDescriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type.value_count(); ++i) names.push_back(type.value(i)->name());
+  return names;
+}
+
+// Levenshtein distance, upper and lower case being equal. One row of the table at a time.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
+                        std::tolower(static_cast<unsigned char>(b[j - 1]));
+      const size_t replaced = diagonal + (same ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string joined;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) joined += separator;
+    joined += parts[i];
+  }
+  return joined;
+}
+
+const std::vector<SchemaField>& schema_fields() {
+  static const std::vector<SchemaField> fields = [] {
+    std::vector<SchemaField> all;
+    append_fields(*proto::RunConfig::descriptor(), "", &all);
+    return all;
+  }();
+  return fields;
+}
+
+std::vector<SchemaField> schema_fields_named(std::string_view name) {
+  std::vector<SchemaField> found;
+  for (const SchemaField& entry : schema_fields()) {
+    if (entry.field->name() == name) found.push_back(entry);
+  }
+  return found;
+}
+
+std::string section_name(const Descriptor& type) {
+  if (&type == proto::RunConfig::descriptor()) return "the config";
+  std::vector<std::string> paths;
+  for (const SchemaField& entry : schema_fields()) {
+    if (entry.field->message_type() == &type) paths.push_back(entry.path);
+  }
+  return join(paths, " or ");
+}
+
+std::string field_names(const Descriptor& type) { return join(names_of_fields(type), ", "); }
+
+std::string describe_type(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64: return "a whole number (int64)";
+    case FieldDescriptor::CPPTYPE_UINT64: return "a whole number >= 0 (uint64)";
+    case FieldDescriptor::CPPTYPE_FLOAT: return "a number (float)";
+    case FieldDescriptor::CPPTYPE_DOUBLE: return "a number (double)";
+    case FieldDescriptor::CPPTYPE_BOOL: return "true or false (bool)";
+    case FieldDescriptor::CPPTYPE_STRING: return "text in quotes (string)";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return fmt::format("one of {}", join(names_of_values(*field.enum_type()), ", "));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return fmt::format("a section {{ ... }} of {}", field_names(*field.message_type()));
+    default: break;
+  }
+  LOCKSTEP_CHECK(false, "field {} has a type that configs do not use", field.full_name());
+  return "";
+}
+
+std::string suggestion(std::string_view name, const std::vector<std::string>& candidates) {
+  // A third of the letters may differ: enough for two swapped letters in a word of four or more.
+  size_t best_distance = (name.size() + 2) / 3 + 1;
+  const std::string* best = nullptr;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance && distance < candidate.size()) {
+      best_distance = distance;
+      best = &candidate;
+    }
+  }
+  return best == nullptr ? "" : fmt::format(" did you mean '{}'?", *best);
+}
+
+std::string unknown_field_message(const Descriptor& type, std::string_view name) {
+  // A name that exists in another section is in the wrong place rather than misspelt.
+  constexpr size_t kMostPlaces = 3;
+  std::vector<std::string> elsewhere;
+  for (const SchemaField& entry : schema_fields_named(name)) elsewhere.push_back(entry.path);
+  const std::vector<std::string> names = names_of_fields(type);
+  const std::string hint = elsewhere.empty() || elsewhere.size() > kMostPlaces
+                               ? suggestion(name, names)
+                               : fmt::format(" did you mean '{}'?", join(elsewhere, "' or '"));
+  return fmt::format("unknown field {} in {};{} allowed: {}",
+                     quoted(name),
+                     section_name(type),
+                     hint,
+                     join(names, ", "));
+}
+
+std::string unknown_enum_message(const FieldDescriptor& field, std::string_view value) {
+  return fmt::format("value is {};{} allowed: {}",
+                     quoted(value),
+                     suggestion(value, names_of_values(*field.enum_type())),
+                     describe_type(field));
+}
+
+}  // namespace lockstep

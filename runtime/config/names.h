@@ -1,0 +1,46 @@
+#pragma once
+// Names of the schema's fields and enum values, for messages that say what is allowed.
+
+#include <google/protobuf/descriptor.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+// A field of the schema with its path from the root: "model.gpt.width".
+struct SchemaField {
+  std::string path;
+  const google::protobuf::FieldDescriptor* field;
+};
+
+// Every field below RunConfig, sections included, in schema order.
+const std::vector<SchemaField>& schema_fields();
+
+// The paths of the fields called `name`, anywhere in the schema.
+std::vector<SchemaField> schema_fields_named(std::string_view name);
+
+// Where messages of `type` stand: "model.gpt", "optimizer.adam or optimizer.adamw", "the config".
+std::string section_name(const google::protobuf::Descriptor& type);
+
+// The parts with `separator` between them.
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+
+// The names of a message's fields: "layers, heads, width".
+std::string field_names(const google::protobuf::Descriptor& type);
+
+// What a field takes, in words: "a whole number", "one of FAIL, SKIP, REPLACE".
+std::string describe_type(const google::protobuf::FieldDescriptor& field);
+
+// " did you mean 'width'?" where one of `candidates` is a near match of `name`, else "".
+std::string suggestion(std::string_view name, const std::vector<std::string>& candidates);
+
+// "unknown field 'widht' in model.gpt; did you mean 'width'? allowed: layers, heads, ..."
+std::string unknown_field_message(const google::protobuf::Descriptor& type, std::string_view name);
+
+// "value is 'COSIN'; did you mean 'COSINE'? allowed: one of CONSTANT, LINEAR, ..."
+std::string unknown_enum_message(const google::protobuf::FieldDescriptor& field,
+                                 std::string_view value);
+
+}  // namespace lockstep

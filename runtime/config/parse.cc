@@ -1,0 +1,59 @@
+#include "runtime/config/parse.h"
+
+#include <cerrno>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/config/from_proto.h"
+#include "runtime/config/names.h"
+#include "runtime/config/overrides.h"
+#include "runtime/config/text.h"
+#include "runtime/config/to_proto.h"
+#include "runtime/config/validate.h"
+
+namespace lockstep {
+
+RunConfig parse_config(const std::string& text,
+                       const std::string& origin,
+                       const std::vector<std::string>& overrides) {
+  proto::RunConfig message = parse_text(text, origin);
+  for (const std::string& assignment : overrides) apply_override(assignment, &message);
+  RunConfig config = from_proto(message);
+  validate(config);
+  return config;
+}
+
+RunConfig load_config(const std::filesystem::path& path,
+                      const std::vector<std::string>& overrides) {
+  std::string text;
+  try {
+    text = read_file(path, kMostConfigBytes);
+  } catch (const IoError& error) {
+    if (error.error_number() == EFBIG) {
+      throw ConfigError(
+          "{}: too large for a config; allowed: at most {} bytes", path.string(), kMostConfigBytes);
+    }
+    throw ConfigError("config: {}; allowed: the path of a file in protobuf text format",
+                      error.what());
+  }
+  return parse_config(text, path.string(), overrides);
+}
+
+void validate_for_ranks(const RunConfig& config, int ranks) {
+  const int64_t lanes = config.train.lanes;
+  if (ranks >= 1 && lanes % ranks == 0) return;
+  std::vector<std::string> allowed;
+  for (int64_t divisor = 1; divisor <= lanes; divisor *= 2) {
+    allowed.push_back(std::to_string(divisor));
+  }
+  throw ConfigError(
+      "train.lanes: {} lanes cannot be shared by {} ranks; allowed: a multiple of the number of "
+      "ranks ({} ranks)",
+      lanes,
+      ranks,
+      join(allowed, ", "));
+}
+
+std::string to_text(const RunConfig& config) { return print_text(to_proto(config)); }
+
+}  // namespace lockstep

@@ -1,0 +1,150 @@
+#include "runtime/config/text_error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <vector>
+
+#include "runtime/config/limits.h"
+#include "runtime/config/names.h"
+
+namespace lockstep {
+namespace {
+
+// The strings between double quotes in a message of the library.
+std::vector<std::string> quoted_parts(std::string_view message) {
+  std::vector<std::string> parts;
+  size_t begin = message.find('"');
+  while (begin != std::string_view::npos) {
+    const size_t end = message.find('"', begin + 1);
+    if (end == std::string_view::npos) break;
+    parts.emplace_back(message.substr(begin + 1, end - begin - 1));
+    begin = message.find('"', end + 1);
+  }
+  return parts;
+}
+
+size_t offset_of(std::string_view text, int line, int column) {
+  size_t offset = 0;
+  for (; line > 0; --line) {
+    const size_t end = text.find('\n', offset);
+    if (end == std::string_view::npos) return text.size();
+    offset = end + 1;
+  }
+  for (int at = 0; at < column && offset < text.size() && text[offset] != '\n'; ++offset) {
+    at = text[offset] == '\t' ? (at / 8 + 1) * 8 : at + 1;
+  }
+  return offset;
+}
+
+// Errors that the library notices only after it has read past the name or value that they are
+// about, perhaps into the next line; and which quoted part of the message that is.
+struct LateError {
+  std::string_view beginning;
+  size_t part;
+};
+constexpr LateError kLateErrors[] = {
+    {"Message type ", 1},
+    {"Unknown enumeration value ", 0},
+    {"Invalid value for boolean field ", 1},
+    {"Non-repeated field ", 0},
+    {"Field ", 0},
+};
+
+// Where the offending name or value begins.
+size_t culprit_offset(std::string_view text,
+                      size_t offset,
+                      std::string_view message,
+                      const std::vector<std::string>& parts) {
+  for (const LateError& late : kLateErrors) {
+    if (!message.starts_with(late.beginning) || parts.size() <= late.part) continue;
+    const size_t found = text.substr(0, offset).rfind(parts[late.part]);
+    if (found != std::string_view::npos) return found;
+  }
+  return offset;
+}
+
+// The field whose value stands after `before` on the same line ("train { steps: " -> "steps"), or
+// "" when there is none.
+std::string field_before(std::string_view before) {
+  const size_t colon = before.rfind(':');
+  if (colon == std::string_view::npos) return "";
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  size_t end = colon;
+  while (end > 0 && (before[end - 1] == ' ' || before[end - 1] == '\t')) --end;
+  size_t begin = end;
+  while (begin > 0 && in_name(before[begin - 1])) --begin;
+  return std::string(before.substr(begin, end - begin));
+}
+
+// What to call one of the `fields` of the same name: by its path where that is certain.
+std::string name_of(const std::vector<SchemaField>& fields) {
+  return fields.size() == 1 ? fields[0].path : fields[0].field->name();
+}
+
+// "train.steps: Expected integer, got: \"abc\"; allowed: a whole number", for an error about the
+// type of a value whose field is found on its line.
+std::optional<std::string> explain_type(const std::string& message, std::string_view before) {
+  const bool about_type = message.starts_with("Expected ") || message.starts_with("Integer ") ||
+                          message.starts_with("Invalid value ");
+  if (!about_type) return std::nullopt;
+  const std::vector<SchemaField> fields = schema_fields_named(field_before(before));
+  if (fields.empty()) return std::nullopt;
+  const std::string allowed = describe_type(*fields[0].field);
+  const bool one_type = std::all_of(fields.begin(), fields.end(), [&](const SchemaField& other) {
+    return describe_type(*other.field) == allowed;
+  });
+  if (!one_type) return std::nullopt;
+  return fmt::format("{}: {}; allowed: {}", name_of(fields), message, allowed);
+}
+
+// An unknown field or enum value, with the names that this schema has.
+std::optional<std::string> explain_name(std::string_view message,
+                                        const std::vector<std::string>& parts) {
+  if (parts.size() != 2) return std::nullopt;
+  if (message.starts_with("Message type ")) {
+    const auto* type =
+        google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(parts[0]);
+    if (type != nullptr) return unknown_field_message(*type, parts[1]);
+  }
+  if (message.starts_with("Unknown enumeration value ")) {
+    const std::vector<SchemaField> fields = schema_fields_named(parts[1]);
+    if (!fields.empty()) {
+      return fmt::format(
+          "{}: {}", name_of(fields), unknown_enum_message(*fields[0].field, parts[0]));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string describe_text_error(std::string_view text,
+                                int line,
+                                int column,
+                                const std::string& library_message) {
+  std::string message = library_message;
+  if (!message.empty() && message.back() == '.') message.pop_back();
+  const std::vector<std::string> parts = quoted_parts(message);
+  const size_t offset = culprit_offset(text, offset_of(text, line, column), message, parts);
+  const size_t line_begin = text.substr(0, offset).rfind('\n') + 1;  // npos + 1 is 0
+  const auto line_number = std::count(text.begin(), text.begin() + offset, '\n') + 1;
+
+  std::optional<std::string> explained = explain_name(message, parts);
+  if (!explained) {
+    explained = explain_type(message, text.substr(line_begin, offset - line_begin));
+  }
+  if (!explained) {  // the library's words, with the line that they are about
+    std::string_view whole = text.substr(line_begin);
+    whole = whole.substr(0, whole.find('\n'));
+    whole.remove_prefix(std::min(whole.find_first_not_of(" \t"), whole.size()));
+    explained = fmt::format("{} (in {})", message, quoted(whole));
+  }
+  return fmt::format("{}:{}: {}", line_number, offset - line_begin + 1, *explained);
+}
+
+}  // namespace lockstep

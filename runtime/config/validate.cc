@@ -1,0 +1,191 @@
+#include "runtime/config/validate.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/config/run_config.pb.h"
+#include "runtime/config/validate_data.h"
+
+namespace lockstep {
+namespace {
+
+void validate_name(const std::string& name) {
+  const auto safe = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  const bool ok = !name.empty() && name.size() <= 100 && name[0] != '.' && name[0] != '-' &&
+                  std::all_of(name.begin(), name.end(), safe);
+  if (!ok) {
+    refuse_value("name",
+                 quoted(name),
+                 "1..100 letters, digits, '.', '_' and '-', beginning with a letter, digit or '_'");
+  }
+}
+
+void validate_mlp(const MlpConfig& mlp) {
+  if (mlp.label_smoothing > 0 && mlp.loss != Loss::kSoftmaxCrossEntropy) {
+    refuse_value("model.mlp.label_smoothing",
+                 mlp.label_smoothing,
+                 "0, or above it only with model.mlp.loss SOFTMAX_CROSS_ENTROPY");
+  }
+  if (mlp.dropout > 0 && mlp.hidden.empty()) {
+    refuse_value("model.mlp.dropout",
+                 mlp.dropout,
+                 "0, or above it only with model.mlp.hidden layers, whose outputs it drops");
+  }
+  if (mlp.outputs > 1 && mlp.loss == Loss::kBinaryCrossEntropy) {
+    refuse_value(
+        "model.mlp.outputs", mlp.outputs, "0 or 1 with model.mlp.loss BINARY_CROSS_ENTROPY");
+  }
+}
+
+void validate_gpt(const GptConfig& gpt) {
+  if (gpt.width % gpt.heads != 0) {
+    refuse_value("model.gpt.heads",
+                 gpt.heads,
+                 fmt::format("a divisor of model.gpt.width, which is {}", gpt.width));
+  }
+}
+
+void validate_train(const TrainConfig& train) {
+  if (!std::has_single_bit(static_cast<uint64_t>(train.lanes))) {
+    refuse_value("train.lanes", train.lanes, "a power of two in 1..4096");
+  }
+  if (train.global_batch % train.lanes != 0) {
+    refuse_value("train.global_batch",
+                 train.global_batch,
+                 fmt::format("a multiple of train.lanes, which is {}", train.lanes));
+  }
+  if (train.steps == 0 && train.epochs == 0) {
+    throw ConfigError(
+        "train.steps: missing, and so is train.epochs; allowed: exactly one of the two, above 0");
+  }
+  if (train.steps != 0 && train.epochs != 0) {
+    refuse_value("train.epochs",
+                 train.epochs,
+                 fmt::format("exactly one of train.epochs and train.steps, which is {}; set the "
+                             "other one to 0",
+                             train.steps));
+  }
+}
+
+void validate_optimizer(const OptimizerConfig& optimizer) {
+  const SgdConfig* sgd = std::get_if<SgdConfig>(&optimizer.kind);
+  if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0) {
+    refuse_value("optimizer.sgd.nesterov",
+                 sgd->nesterov,
+                 "true only with optimizer.sgd.momentum above 0, which is 0");
+  }
+}
+
+void validate_milestones(const ScheduleConfig& schedule) {
+  const auto& milestones = schedule.milestones;
+  if (schedule.kind != ScheduleConfig::Kind::kStep) {
+    if (milestones.empty()) return;
+    refuse_value("schedule.milestones", milestones.front(), "none, except with schedule.kind STEP");
+  }
+  if (milestones.empty()) {
+    throw ConfigError(
+        "schedule.milestones: missing; allowed with schedule.kind STEP: one or more increasing "
+        "steps");
+  }
+  for (size_t i = 1; i < milestones.size(); ++i) {
+    if (milestones[i] > milestones[i - 1]) continue;
+    refuse_value("schedule.milestones",
+                 milestones[i],
+                 fmt::format("increasing steps; the one before it is {}", milestones[i - 1]));
+  }
+}
+
+void validate_schedule(const ScheduleConfig& schedule) {
+  using Kind = ScheduleConfig::Kind;
+  const bool has_minimum = schedule.kind != Kind::kConstant && schedule.kind != Kind::kStep;
+  if (schedule.min_lr > 0 && !has_minimum) {
+    refuse_value("schedule.min_lr",
+                 schedule.min_lr,
+                 "0 with schedule.kind CONSTANT or STEP, which have no minimum");
+  }
+  if (schedule.min_lr > schedule.lr) {
+    refuse_value("schedule.min_lr",
+                 schedule.min_lr,
+                 fmt::format("at most schedule.lr, which is {}", schedule.lr));
+  }
+  validate_milestones(schedule);
+  if (schedule.decay_steps > 0 && schedule.kind != Kind::kWarmupStableDecay) {
+    refuse_value("schedule.decay_steps",
+                 schedule.decay_steps,
+                 "0, or above it only with schedule.kind WARMUP_STABLE_DECAY");
+  }
+  if (schedule.decay_steps == 0 && schedule.kind == Kind::kWarmupStableDecay) {
+    throw ConfigError(
+        "schedule.decay_steps: missing; allowed with schedule.kind WARMUP_STABLE_DECAY: 1 or more "
+        "steps");
+  }
+}
+
+// The schedule against the length of the run, where that is known before the data is opened.
+void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps) {
+  if (steps == 0) return;
+  if (schedule.warmup_steps >= steps) {
+    refuse_value("schedule.warmup_steps",
+                 schedule.warmup_steps,
+                 fmt::format("below train.steps, which is {}", steps));
+  }
+  if (schedule.decay_steps > steps - schedule.warmup_steps) {
+    refuse_value("schedule.decay_steps",
+                 schedule.decay_steps,
+                 fmt::format("at most train.steps - schedule.warmup_steps, which is {}",
+                             steps - schedule.warmup_steps));
+  }
+}
+
+void validate_eval(const RunConfig& config) {
+  const EvalConfig& eval = config.eval;
+  if (eval.early_stop_patience > 0 && eval.every == 0) {
+    refuse_value("eval.early_stop_patience",
+                 eval.early_stop_patience,
+                 "0, or above it only with eval.every above 0, which is 0");
+  }
+  if (eval.every > 0 && !has_eval_data(config.data)) {
+    refuse_value("eval.every",
+                 eval.every,
+                 "0, or above it only with evaluation data in the data section, which has none");
+  }
+  const MlpConfig* mlp = std::get_if<MlpConfig>(&config.model);
+  if (eval.best == EvalConfig::Metric::kAccuracy && mlp != nullptr &&
+      mlp->loss == Loss::kMeanSquaredError) {
+    refuse_value("eval.best", "ACCURACY", "LOSS with model.mlp.loss MEAN_SQUARED_ERROR");
+  }
+}
+
+void validate_fp32(std::string_view field, Precision precision) {
+  if (precision == Precision::kFp32) return;
+  refuse_value(field,
+               proto::DataType_Name(static_cast<proto::DataType>(precision)),
+               "FP32 (this build trains in FP32)");
+}
+
+}  // namespace
+
+void validate(const RunConfig& config) {
+  validate_name(config.name);
+  if (const auto* mlp = std::get_if<MlpConfig>(&config.model)) validate_mlp(*mlp);
+  if (const auto* gpt = std::get_if<GptConfig>(&config.model)) validate_gpt(*gpt);
+  validate_data(config.data);
+  validate_data_for_model(config.data, config.model);
+  validate_train(config.train);
+  validate_optimizer(config.optimizer);
+  validate_schedule(config.schedule);
+  validate_schedule_length(config.schedule, config.train.steps);
+  validate_eval(config);
+  validate_fp32("comm.wire_dtype", config.comm.wire_dtype);
+  validate_fp32("execution.precision", config.execution.precision);
+}
+
+}  // namespace lockstep

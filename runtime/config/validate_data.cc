@@ -1,0 +1,161 @@
+#include "runtime/config/validate_data.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kByteValues = 256;
+
+void require(std::string_view field, const std::string& value, std::string_view what) {
+  if (value.empty()) throw ConfigError("{}: missing; allowed: {}", field, what);
+}
+
+// `eval_fraction` splits the training data; next to separate evaluation data it would do nothing.
+void validate_eval_split(const std::string& section, const std::string& eval, float fraction) {
+  if (eval.empty() || fraction == 0) return;
+  refuse_value(section + ".eval_fraction",
+               fraction,
+               fmt::format("0 when {}.eval is given, which is {}", section, quoted(eval)));
+}
+
+void validate_source(const IdxConfig& idx) {
+  require("data.idx.train_images", idx.train_images, "the path of an IDX file of images");
+  require("data.idx.train_labels", idx.train_labels, "the path of an IDX file of labels");
+  if (idx.eval_images.empty() == idx.eval_labels.empty()) return;
+  if (idx.eval_images.empty()) {
+    throw ConfigError(
+        "data.idx.eval_images: missing, but eval_labels is {}; allowed: both or neither",
+        quoted(idx.eval_labels));
+  }
+  throw ConfigError(
+      "data.idx.eval_labels: missing, but eval_images is {}; allowed: both or neither",
+      quoted(idx.eval_images));
+}
+
+void validate_column(const std::string& field, const std::string& column, bool header) {
+  if (column.empty()) refuse_value(field, quoted(column), "the name or number of a column");
+  if (header) return;
+  int64_t number = -1;
+  const char* end = column.data() + column.size();
+  const auto [stop, error] = std::from_chars(column.data(), end, number);
+  if (error != std::errc{} || stop != end || number < 0) {
+    refuse_value(field,
+                 quoted(column),
+                 "the number of a column, from 0, because data.table.header is false");
+  }
+}
+
+// Checks the columns of one list, and that none of them stands in `other`, which is what the
+// message calls `other_field`.
+void validate_columns(const std::string& field,
+                      const std::vector<std::string>& columns,
+                      std::string_view other_field,
+                      const std::vector<std::string>& other,
+                      bool header) {
+  for (const std::string& column : columns) {
+    validate_column(field, column, header);
+    if (std::find(other.begin(), other.end(), column) != other.end()) {
+      refuse_value(field, quoted(column), fmt::format("columns that are not in {}", other_field));
+    }
+  }
+}
+
+void validate_source(const TableConfig& table) {
+  require("data.table.train", table.train, "the path of a text table");
+  const std::string& delimiter = table.delimiter;
+  if (delimiter.size() != 1 || delimiter == "\n" || delimiter == "\r" || delimiter == "\"") {
+    refuse_value("data.table.delimiter",
+                 quoted(delimiter),
+                 "one character, not a quotation mark or a line break");
+  }
+  require("data.table.target", table.target, "the name of a column, or its number from 0");
+  validate_column("data.table.target", table.target, table.header);
+  validate_columns("data.table.categorical",
+                   table.categorical,
+                   "data.table.numeric",
+                   table.numeric,
+                   table.header);
+  validate_columns(
+      "data.table.numeric", table.numeric, "data.table.ignore", table.ignore, table.header);
+  validate_columns(
+      "data.table.ignore", table.ignore, "data.table.categorical", table.categorical, table.header);
+  validate_columns(
+      "data.table.ignore", table.ignore, "data.table.target", {table.target}, table.header);
+  validate_eval_split("data.table", table.eval, table.eval_fraction);
+}
+
+void validate_source(const TextConfig& text) {
+  require("data.text.train", text.train, "the path of a text file");
+  validate_eval_split("data.text", text.eval, text.eval_fraction);
+}
+
+void validate_source(const TokensConfig& tokens) {
+  require("data.tokens.train", tokens.train, "the path of a file of tokens");
+}
+
+void validate_source(const SyntheticConfig&) {}  // its limits are those of single fields
+
+std::string_view section_of(const IdxConfig&) { return "data.idx"; }
+std::string_view section_of(const TableConfig&) { return "data.table"; }
+std::string_view section_of(const TextConfig&) { return "data.text"; }
+std::string_view section_of(const TokensConfig&) { return "data.tokens"; }
+std::string_view section_of(const SyntheticConfig&) { return "data.synthetic"; }
+
+void validate_vocabulary(const DataConfig& data, const GptConfig& gpt) {
+  const bool bytes = std::holds_alternative<TextConfig>(data.source);
+  if (bytes && gpt.vocabulary != 0 && gpt.vocabulary < kByteValues) {
+    refuse_value("model.gpt.vocabulary",
+                 gpt.vocabulary,
+                 "0 (from the data), or at least 256 with data.text, whose tokens are bytes");
+  }
+}
+
+}  // namespace
+
+void validate_data(const DataConfig& data) {
+  std::visit([](const auto& source) { validate_source(source); }, data.source);
+}
+
+void validate_data_for_model(const DataConfig& data, const ModelConfig& model) {
+  const bool tokens = std::holds_alternative<TextConfig>(data.source) ||
+                      std::holds_alternative<TokensConfig>(data.source);
+  const bool either = std::holds_alternative<SyntheticConfig>(data.source);
+  const std::string_view section =
+      std::visit([](const auto& source) { return section_of(source); }, data.source);
+  if (const auto* gpt = std::get_if<GptConfig>(&model)) {
+    if (!tokens && !either) {
+      refuse_value("data", section, "data.text, data.tokens or data.synthetic with model.gpt");
+    }
+    validate_vocabulary(data, *gpt);
+  } else if (tokens) {
+    refuse_value("data", section, "data.idx, data.table or data.synthetic with model.mlp");
+  }
+}
+
+bool has_eval_data(const DataConfig& data) {
+  return std::visit(
+      [](const auto& source) {
+        using Source = std::decay_t<decltype(source)>;
+        if constexpr (std::is_same_v<Source, IdxConfig>) {
+          return !source.eval_images.empty();
+        } else if constexpr (std::is_same_v<Source, SyntheticConfig>) {
+          return false;
+        } else if constexpr (std::is_same_v<Source, TokensConfig>) {
+          return !source.eval.empty();
+        } else {
+          return !source.eval.empty() || source.eval_fraction > 0;
+        }
+      },
+      data.source);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "runtime/config/run_config.h"
+
+namespace lockstep {
+
+// Checks the data section by itself: files and columns that must be named, spellings, fields that
+// exclude each other. Throws ConfigError.
+void validate_data(const DataConfig& data);
+
+// Checks that the model can learn from this kind of data. Throws ConfigError.
+void validate_data_for_model(const DataConfig& data, const ModelConfig& model);
+
+// Whether the section gives an evaluation set; synthetic data never does.
+bool has_eval_data(const DataConfig& data);
+
+}  // namespace lockstep

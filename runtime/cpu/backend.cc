@@ -1,0 +1,93 @@
+#include "runtime/cpu/backend.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/elementwise.h"
+#include "runtime/cpu/launchers.h"
+#include "runtime/cpu/optimizers.h"
+#include "runtime/cpu/peak.h"
+
+namespace lockstep::cpu {
+namespace {
+
+// Memory straight from the kernel, on huge pages where there are any: large products touch thousands of pages otherwise. Every
+// page is touched here, so that memory that does not exist is missed now and not in the middle of a run.
+class Mapping {
+ public:
+  Mapping(size_t bytes, const char* what) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
+    // One huge page more, to begin on a huge page.
+    mapped_ = bytes_ + kHugePage;
+    base_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base_ == MAP_FAILED) throw MemoryError("cannot allocate {} bytes for {}", bytes, what);
+    const auto address = reinterpret_cast<uintptr_t>(base_);
+    data_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
+    ::madvise(data_, bytes_, MADV_HUGEPAGE);
+    parallel_for(static_cast<int64_t>(bytes), int64_t{kHugePage}, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i += kPage) data_[i] = std::byte{0};
+    });
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  Mapping(Mapping&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), data_(other.data_), bytes_(other.bytes_), mapped_(other.mapped_) {}
+  ~Mapping() {
+    if (base_ != nullptr) ::munmap(base_, mapped_);
+  }
+  std::byte* data() const { return data_; }
+
+ private:
+  static constexpr size_t kHugePage = size_t{2} << 20;
+  static constexpr int64_t kPage = 4096;
+  void* base_ = nullptr;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+  size_t mapped_ = 0;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  const char* name() const override { return "cpu"; }
+
+  std::byte* allocate(size_t bytes, const char* what) override {
+    allocated_bytes_ += bytes;
+    return mappings_.emplace_back(bytes, what).data();
+  }
+  size_t allocated_bytes() const override { return allocated_bytes_; }
+
+  std::span<const Implementation> implementations() const override { return cpu_implementations(); }
+
+  void update(const OptimizerSlice& slice) override { optimizer_update(slice); }
+
+  double peak_flops() override { return measure_peak_flops() * compute_threads(); }
+
+  void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
+    cpu::tree_sum(sources, count, out, n);
+  }
+
+  double sum_of_squares(const float* x, int64_t n) override {
+    // In pieces, so that the block sums fit on the stack.
+    std::array<double, kSumBlocks> workspace;
+    const int64_t piece = static_cast<int64_t>(kSumBlocks) * 4096;
+    double sum = 0;
+    for (int64_t begin = 0; begin < n; begin += piece)
+      sum += cpu::sum_of_squares(x + begin, std::min(piece, n - begin), workspace.data());
+    return sum;
+  }
+
+ private:
+  static constexpr size_t kSumBlocks = 512;
+  std::vector<Mapping> mappings_;
+  size_t allocated_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "runtime/exec/backend.h"
+
+namespace lockstep::cpu {
+
+// The backend that computes in this process, on compute_threads() threads.
+std::unique_ptr<Backend> make_backend();
+
+}  // namespace lockstep::cpu

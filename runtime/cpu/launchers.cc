@@ -1,0 +1,144 @@
+// Launchers: each unpacks an op into the call of its kernel. Inputs and outputs are numbered as graph/ops/<op>.cc documents.
+#include "runtime/cpu/launchers.h"
+
+#include <algorithm>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/activations.h"
+#include "runtime/cpu/attention.h"
+#include "runtime/cpu/binary_cross_entropy.h"
+#include "runtime/cpu/dropout.h"
+#include "runtime/cpu/elementwise.h"
+#include "runtime/cpu/embedding.h"
+#include "runtime/cpu/layer_norm.h"
+#include "runtime/cpu/linear.h"
+#include "runtime/cpu/mean_squared_error.h"
+#include "runtime/cpu/softmax_cross_entropy.h"
+
+namespace lockstep::cpu {
+namespace {
+
+bool always(const Graph&, const Op&) { return true; }
+size_t no_workspace(const Graph&, const Op&) { return 0; }
+
+LinearShape linear_shape(const Shape& x, const Shape& weight) { return {x.rows(), weight[1], weight[0]}; }
+
+size_t linear_workspace(const Graph& graph, const Op& op) {
+  const bool forward = op.kind == OpKind::kLinear;
+  const LinearShape shape =
+      linear_shape(graph.shape(op.inputs[forward ? 0 : 1]), graph.shape(op.inputs[forward ? 1 : 2]));
+  return static_cast<size_t>(linear_workspace_bytes(shape, compute_threads()));
+}
+
+void run_linear(const OpCall& call) {
+  linear_forward({.shape = linear_shape(call.input_shape(0), call.input_shape(1)),
+                  .x = call.input<float>(0),
+                  .w = call.input<float>(1),
+                  .bias = call.input<float>(2),
+                  .activation = call.attributes<LinearAttributes>().activation,
+                  .pre = call.output<float>(1),
+                  .y = call.output<float>(0)},
+                 call.workspace());
+}
+
+void run_linear_backward(const OpCall& call) {
+  const LinearShape shape = linear_shape(call.input_shape(1), call.input_shape(2));
+  const auto& attributes = call.attributes<LinearBackwardAttributes>();
+  const float* d_y = call.input<float>(0);
+  if (float* d_x = call.output<float>(0)) linear_backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
+  linear_backward_weight(shape, d_y, call.input<float>(1), call.output<float>(1), attributes.accumulate_weight,
+                         call.workspace());
+  if (float* d_bias = call.output<float>(2)) linear_backward_bias(shape, d_y, d_bias, attributes.accumulate_bias);
+}
+
+void run_activation(const OpCall& call) {
+  activation_forward(call.attributes<ActivationAttributes>().activation, call.input<float>(0), call.output<float>(0),
+                     call.input_shape(0).elements());
+}
+
+void run_activation_backward(const OpCall& call) {
+  activation_backward(call.attributes<ActivationAttributes>().activation, call.input<float>(0), call.input<float>(1),
+                      call.output<float>(0), call.input_shape(0).elements());
+}
+
+void run_embedding(const OpCall& call) {
+  const Shape &ids = call.input_shape(0), &token = call.input_shape(1);
+  embedding_forward({ids[0], ids[1], token[1], token[0]}, call.input<int32_t>(0), call.input<float>(1),
+                    call.input<float>(2), call.output<float>(0));
+}
+
+void run_embedding_backward(const OpCall& call) {
+  const Shape &ids = call.input_shape(1), &token = call.output_shape(0);
+  const auto& attributes = call.attributes<EmbeddingAttributes>();
+  embedding_backward({ids[0], ids[1], token[1], token[0]}, call.input<int32_t>(1), call.input<float>(0),
+                     call.output<float>(0), attributes.accumulate_token, call.output<float>(1),
+                     attributes.accumulate_position);
+}
+
+void run_layer_norm(const OpCall& call) {
+  layer_norm_forward({.rows = call.input_shape(0).rows(),
+                      .columns = call.input_shape(0).columns(),
+                      .epsilon = call.attributes<LayerNormAttributes>().epsilon,
+                      .x = call.input<float>(0),
+                      .delta = call.input<float>(1),
+                      .gamma = call.input<float>(2),
+                      .beta = call.input<float>(3),
+                      .sum = call.output<float>(1),
+                      .y = call.output<float>(0),
+                      .mean = call.output<float>(2),
+                      .rstd = call.output<float>(3)});
+}
+
+size_t layer_norm_backward_workspace(const Graph& graph, const Op& op) {
+  const Shape& shape = graph.shape(op.inputs[0]);
+  return layer_norm_backward_workspace_bytes(shape.rows(), shape.columns());
+}
+
+void run_layer_norm_backward(const OpCall& call) {
+  layer_norm_backward({.rows = call.input_shape(0).rows(),
+                       .columns = call.input_shape(0).columns(),
+                       .d_y = call.input<float>(0),
+                       .x = call.input<float>(2),
+                       .gamma = call.input<float>(3),
+                       .mean = call.input<float>(4),
+                       .rstd = call.input<float>(5),
+                       .d_sum = call.input<float>(1),
+                       .d_x = call.output<float>(0),
+                       .d_gamma = call.output<float>(1),
+                       .d_beta = call.output<float>(2),
+                       .accumulate = false,
+                       .workspace = call.workspace()});
+}
+
+void run_dropout(const OpCall& call) {
+  const auto& attributes = call.attributes<DropoutAttributes>();
+  const LaneContext& lane = call.lane();
+  const RngStream stream{lane.seed, lane.step, lane.lane, kRngDropout | attributes.stream};
+  // Forward and backward apply the same mask to their first input.
+  dropout_forward(call.input<float>(0), call.output<float>(0), call.input_shape(0).elements(), attributes.probability,
+                  stream);
+}
+
+void run_add(const OpCall& call) {
+  add(call.input<float>(0), call.input<float>(1), call.output<float>(0), call.input_shape(0).elements());
+}
+
+const Implementation kImplementations[] = {
+    {OpKind::kLinear, "gemm", always, linear_workspace, run_linear},
+    {OpKind::kLinearBackward, "gemm", always, linear_workspace, run_linear_backward},
+    {OpKind::kActivation, "simd", always, no_workspace, run_activation},
+    {OpKind::kActivationBackward, "simd", always, no_workspace, run_activation_backward},
+    {OpKind::kEmbedding, "simd", always, no_workspace, run_embedding},
+    {OpKind::kEmbeddingBackward, "simd", always, no_workspace, run_embedding_backward},
+    {OpKind::kLayerNorm, "simd", always, no_workspace, run_layer_norm},
+    {OpKind::kLayerNormBackward, "simd", always, layer_norm_backward_workspace, run_layer_norm_backward},
+    {OpKind::kDropout, "simd", always, no_workspace, run_dropout},
+    {OpKind::kDropoutBackward, "simd", always, no_workspace, run_dropout},
+    {OpKind::kAdd, "simd", always, no_workspace, run_add},
+};
+
+}  // namespace
+
+std::span<const Implementation> cpu_implementations() { return kImplementations; }
+
+}  // namespace lockstep::cpu

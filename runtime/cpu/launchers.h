@@ -1,0 +1,12 @@
+#pragma once
+
+#include <span>
+
+#include "runtime/exec/backend.h"
+
+namespace lockstep::cpu {
+
+// The table of this backend: one launcher per op, which unpacks the op and calls its kernel.
+std::span<const Implementation> cpu_implementations();
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,292 @@
+#include "runtime/cpu/linear.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/gemm.h"
+#include "runtime/cpu/gemm_blocking.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/linear.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/gemm-inl.h"
+#include "runtime/cpu/simd-inl.h"
+
+// The forward product is computed transposed, y^T = w x^T: rows of w are broadcast from where they
+// lie, and the small x is packed, so that the large w is never rearranged. A strip of y^T stays in
+// the cache until its sums are complete; it is then transposed into y with bias and activation. A
+// few rows of x (generating text) would leave most lanes of a vector empty: they are multiplied the
+// other way round, with w packed panel by panel.
+
+#ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_CONSTANTS
+#define LOCKSTEP_RUNTIME_CPU_LINEAR_CONSTANTS
+namespace lockstep::cpu {
+constexpr int64_t kRowChunk = 512;                // rows of x packed at a time
+constexpr int64_t kStripStride = kRowChunk + 16;  // floats between rows of a strip of y^T; the odd
+                                                  // length keeps them in different cache sets
+constexpr int64_t kForwardScratch = kStripScratch + kPanelScratch + kStripRows * kStripStride;
+}  // namespace lockstep::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Adds the bias, stores the pre-activation, applies the activation and stores the result, for the
+// outputs that `access` selects.
+template <Activation kKind, typename Access>
+HWY_INLINE void finish(
+    Access access, Vec sum, const float* bias, float* pre, float* y, size_t output, size_t at) {
+  if (bias != nullptr) sum = hn::Add(sum, access.load(bias + output));
+  if (pre != nullptr) access.store(sum, pre + at);
+  access.store(activate<kKind>(sum), y + at);
+}
+
+// Writes the strip of y^T, outputs x rows, into y.
+template <Activation kKind>
+HWY_INLINE void finish_strip(const LinearForward& op,
+                             const float* strip,
+                             Range outputs,
+                             Range rows) {
+  const auto one_group = [&](int64_t n, auto access, size_t count) HWY_ATTR {
+    const float* from = strip + (n - outputs.begin) * kStripStride;
+    int64_t m = rows.begin;
+#if HWY_TARGET != HWY_SCALAR
+    const float* row[kVecLanes];
+    for (size_t i = 0; i < kVecLanes; ++i) row[i] = from + std::min(i, count - 1) * kStripStride;
+    for (; m + 4 <= rows.end; m += 4) {
+      Vec sums[4];
+      load_transposed_4(row, m - rows.begin, sums);
+      for (int64_t c = 0; c < 4; ++c) {
+        finish<kKind>(access, sums[c], op.bias, op.pre, op.y, n, (m + c) * op.shape.outputs + n);
+      }
+    }
+#endif
+    for (; m < rows.end; ++m) {
+      alignas(64) float column[kVecLanes];
+      for (size_t i = 0; i < kVecLanes; ++i) {
+        column[i] = from[std::min(i, count - 1) * kStripStride + m - rows.begin];
+      }
+      finish<kKind>(
+          access, hn::Load(F32(), column), op.bias, op.pre, op.y, n, m * op.shape.outputs + n);
+    }
+  };
+  int64_t n = outputs.begin;
+  for (; n + static_cast<int64_t>(kVecLanes) <= outputs.end; n += kVecLanes) {
+    one_group(n, FullVector{}, kVecLanes);
+  }
+  if (n < outputs.end) {
+    const size_t count = outputs.end - n;
+    one_group(n, PartialVector{count}, count);
+  }
+}
+
+HWY_NOINLINE void finish_strip_with(const LinearForward& op,
+                                    const float* strip,
+                                    Range outputs,
+                                    Range rows) {
+  with_activation(op.activation, [&](auto kind) HWY_ATTR {
+    finish_strip<decltype(kind)::value>(op, strip, outputs, rows);
+  });
+}
+
+// One worker's part of y^T: `outputs` x `rows`. `packed` has all depth blocks of the panels of x^T
+// for rows from chunk.begin on, or is null.
+HWY_NOINLINE void forward_rectangle(const LinearForward& op,
+                                    Range outputs,
+                                    Range rows,
+                                    Range chunk,
+                                    const float* packed,
+                                    float* scratch) {
+  const int64_t depth = op.shape.inputs;
+  const GemmOperand w{op.w, depth}, x{op.x, depth, /*transposed=*/true};
+  const DepthBlocks blocks(depth);
+  float* const strip = scratch + kStripScratch + kPanelScratch;
+  for (int64_t n = outputs.begin; n < outputs.end; n += kStripRows) {
+    const Range strip_outputs{n, std::min(outputs.end, n + kStripRows)};
+    for (int64_t index = 0; index < blocks.count(); ++index) {
+      const Range block = blocks.range(index);
+      const float* panels = packed == nullptr
+                                ? nullptr
+                                : packed + block.begin * round_up(chunk.size(), kVecLanes) +
+                                      (rows.begin - chunk.begin) * block.size();
+      multiply_strip(strip_outputs.size(),
+                     rows.size(),
+                     block.size(),
+                     w.at(n, block.begin),
+                     Panels{.b = x.at(block.begin, rows.begin), .packed = panels},
+                     Result{strip, kStripStride, /*padded=*/true},
+                     index > 0,
+                     scratch);
+    }
+    finish_strip_with(op, strip, strip_outputs, rows);
+  }
+}
+
+void forward_transposed(const LinearForward& op, float* workspace) {
+  const auto [m_count, k_count, n_count] = op.shape;
+  const bool shared = n_count > kStripRows;
+  float* const packed = shared ? workspace : nullptr;
+  float* const scratch =
+      workspace + (shared ? round_up(std::min(m_count, kRowChunk), kMaxPanel) * k_count : 0);
+  for (int64_t m = 0; m < m_count; m += kRowChunk) {
+    const Range chunk{m, std::min(m_count, m + kRowChunk)};
+    const WorkerGrid grid = arrange_workers(
+        compute_threads(), ceil_div(n_count, kTileRows), ceil_div(chunk.size(), kPanel));
+    if (shared) {
+      for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+        const GemmOperand x{op.x + m * k_count, k_count, /*transposed=*/true};
+        pack_panels(x, chunk.size(), DepthBlocks(k_count), packed, worker, grid.workers());
+      });
+    }
+    for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+      const Range outputs = share(n_count, kTileRows, worker / grid.columns, grid.rows);
+      const Range rows = share(chunk.size(), kPanel, worker % grid.columns, grid.columns);
+      forward_rectangle(op,
+                        outputs,
+                        {rows.begin + m, rows.end + m},
+                        chunk,
+                        packed,
+                        scratch + worker * kForwardScratch);
+    });
+  }
+}
+
+// Few rows: y = x w^T with the rows of x broadcast.
+void forward_few_rows(const LinearForward& op, float* workspace) {
+  const auto [m_count, k_count, n_count] = op.shape;
+  const GemmOperand x{op.x, k_count}, w{op.w, k_count, /*transposed=*/true};
+  const DepthBlocks blocks(k_count);
+  const int workers = compute_threads();
+  for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
+    const Range outputs = share(n_count, kPanel, worker, workers);
+    for (int64_t n = outputs.begin; n < outputs.end; n += kPanel) {
+      const int64_t columns = std::min<int64_t>(kPanel, outputs.end - n);
+      for (int64_t index = 0; index < blocks.count(); ++index) {
+        const Range block = blocks.range(index);
+        multiply_strip(m_count,
+                       columns,
+                       block.size(),
+                       x.at(0, block.begin),
+                       Panels{.b = w.at(block.begin, n)},
+                       Result{op.y + n, static_cast<size_t>(n_count), /*padded=*/false},
+                       index > 0,
+                       workspace + worker * kForwardScratch);
+      }
+      with_activation(op.activation, [&](auto kind) HWY_ATTR {
+        for (int64_t m = 0; m < m_count; ++m) {
+          for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
+            const size_t at = m * n_count + n + j;
+            finish<decltype(kind)::value>(
+                access, access.load(op.y + at), op.bias, op.pre, op.y, n + j, at);
+          });
+        }
+      });
+    }
+  });
+}
+
+void linear_forward_kernel(const LinearForward& op, float* workspace) {
+  if (op.shape.rows <= static_cast<int64_t>(kVecLanes / 2)) {
+    forward_few_rows(op, workspace);
+  } else {
+    forward_transposed(op, workspace);
+  }
+}
+
+// Sums of the columns of d_pre, in vectors of columns.
+void backward_bias_kernel(
+    const float* d_pre, int64_t rows, int64_t stride, Range columns, bool accumulate, float* d_b) {
+  constexpr int64_t kTogether = 8;  // vectors summed in one pass over the rows
+  int64_t n = columns.begin;
+  for (; n + kTogether * static_cast<int64_t>(kVecLanes) <= columns.end;
+       n += kTogether * kVecLanes) {
+    Vec sum[kTogether];
+    HWY_UNROLL(8)
+    for (int64_t v = 0; v < kTogether; ++v) {
+      sum[v] = accumulate ? hn::LoadU(F32(), d_b + n + v * kVecLanes) : hn::Zero(F32());
+    }
+    for (int64_t m = 0; m < rows; ++m) {
+      HWY_UNROLL(8)
+      for (int64_t v = 0; v < kTogether; ++v) {
+        sum[v] = hn::Add(sum[v], hn::LoadU(F32(), d_pre + m * stride + n + v * kVecLanes));
+      }
+    }
+    HWY_UNROLL(8)
+    for (int64_t v = 0; v < kTogether; ++v) {
+      hn::StoreU(sum[v], F32(), d_b + n + v * kVecLanes);
+    }
+  }
+  for_each_vector(columns.end - n, [&](size_t j, auto access) HWY_ATTR {
+    Vec sum = accumulate ? access.load(d_b + n + j) : hn::Zero(F32());
+    for (int64_t m = 0; m < rows; ++m) sum = hn::Add(sum, access.load(d_pre + m * stride + n + j));
+    access.store(sum, d_b + n + j);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(linear_forward_kernel);
+HWY_EXPORT(backward_bias_kernel);
+
+namespace {
+constexpr int64_t kBiasGrain = 128;  // columns a thread sums at least
+}
+
+int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
+  const auto [m, k, n] = shape;
+  const int64_t packed_x = n > kStripRows ? round_up(std::min(m, kRowChunk), kMaxPanel) * k : 0;
+  const int64_t forward = (packed_x + threads * kForwardScratch) * sizeof(float);
+  return std::max(
+      {forward, gemm_workspace_bytes(m, k, n, threads), gemm_workspace_bytes(n, k, m, threads)});
+}
+
+void linear_forward(const LinearForward& op, void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  HWY_DYNAMIC_DISPATCH(linear_forward_kernel)(op, static_cast<float*>(workspace));
+}
+
+void linear_backward_input(
+    const LinearShape& shape, const float* d_pre, const float* w, float* d_x, void* workspace) {
+  const auto [m, k, n] = shape;
+  gemm({.rows = m, .columns = k, .depth = n, .a = {d_pre, n}, .b = {w, k}, .c = d_x, .c_stride = k},
+       workspace);
+}
+
+void linear_backward_weight(const LinearShape& shape,
+                            const float* d_pre,
+                            const float* x,
+                            float* d_w,
+                            bool accumulate,
+                            void* workspace) {
+  const auto [m, k, n] = shape;
+  gemm({.rows = n,
+        .columns = k,
+        .depth = m,
+        .a = {d_pre, n, /*transposed=*/true},
+        .b = {x, k},
+        .c = d_w,
+        .c_stride = k,
+        .accumulate = accumulate},
+       workspace);
+}
+
+void linear_backward_bias(const LinearShape& shape,
+                          const float* d_pre,
+                          float* d_b,
+                          bool accumulate) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(backward_bias_kernel);
+  parallel_for(shape.outputs, kBiasGrain, [&](int64_t begin, int64_t end) {
+    kernel(d_pre, shape.rows, shape.outputs, Range{begin, end}, accumulate, d_b);
+  });
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,98 @@
+#include "runtime/cpu/optimizers.h"
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/optimizers.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+// Plain loops around the scalar functions, which the compiler turns into vectors of each
+// instruction set: so the arithmetic exists once, and the vector code cannot differ from it. The
+// loops are bound by memory.
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+void sgd_kernel(const SgdConstants& constants,
+                const float* HWY_RESTRICT gradients,
+                float* HWY_RESTRICT parameters,
+                int64_t n) {
+  const SgdConstants c = constants;
+  for (int64_t i = 0; i < n; ++i) sgd_update(c, gradients[i], parameters[i]);
+}
+
+void sgd_momentum_kernel(const SgdConstants& constants,
+                         const float* HWY_RESTRICT gradients,
+                         float* HWY_RESTRICT parameters,
+                         float* HWY_RESTRICT moments,
+                         int64_t n) {
+  const SgdConstants c = constants;
+  for (int64_t i = 0; i < n; ++i) sgd_momentum_update(c, gradients[i], parameters[i], moments[i]);
+}
+
+void adam_kernel(const AdamConstants& constants,
+                 const float* HWY_RESTRICT gradients,
+                 float* HWY_RESTRICT parameters,
+                 float* HWY_RESTRICT first_moments,
+                 float* HWY_RESTRICT second_moments,
+                 int64_t n) {
+  const AdamConstants c = constants;
+  for (int64_t i = 0; i < n; ++i)
+    adam_update(c, gradients[i], parameters[i], first_moments[i], second_moments[i]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(sgd_kernel);
+HWY_EXPORT(sgd_momentum_kernel);
+HWY_EXPORT(adam_kernel);
+
+namespace {
+
+void update(const SgdConstants& constants, const OptimizerSlice& slice) {
+  if (constants.momentum == 0) {
+    const auto kernel = HWY_DYNAMIC_DISPATCH(sgd_kernel);
+    parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
+      kernel(constants, slice.gradients + begin, slice.parameters + begin, end - begin);
+    });
+    return;
+  }
+  LOCKSTEP_CHECK(slice.first_moment != nullptr);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(sgd_momentum_kernel);
+  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(constants,
+           slice.gradients + begin,
+           slice.parameters + begin,
+           slice.first_moment + begin,
+           end - begin);
+  });
+}
+
+void update(const AdamConstants& constants, const OptimizerSlice& slice) {
+  LOCKSTEP_CHECK(slice.first_moment != nullptr && slice.second_moment != nullptr);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(adam_kernel);
+  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(constants,
+           slice.gradients + begin,
+           slice.parameters + begin,
+           slice.first_moment + begin,
+           slice.second_moment + begin,
+           end - begin);
+  });
+}
+
+}  // namespace
+
+void optimizer_update(const OptimizerSlice& slice) {
+  std::visit([&](const auto& constants) { update(constants, slice); }, slice.constants);
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

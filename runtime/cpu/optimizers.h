@@ -1,0 +1,10 @@
+#pragma once
+
+#include "runtime/exec/optimizer_math.h"
+
+namespace lockstep::cpu {
+
+// Updates the parameters and moments of a slice by the formulas of optimizer_math.h, bit for bit.
+void optimizer_update(const OptimizerSlice& slice);
+
+}  // namespace lockstep::cpu

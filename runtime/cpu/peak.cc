@@ -1,0 +1,77 @@
+#include "runtime/cpu/peak.h"
+
+#include <algorithm>
+
+#include "runtime/base/time.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/peak.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Twelve independent chains hide the latency of the multiply-add on every core of today; start values keep the numbers normal.
+double fma_chains(int iterations, float start) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  const V half = hn::Set(d, 0.5f);
+  V a = hn::Set(d, start), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a, m = a;
+  for (int n = 0; n < iterations; ++n) {
+    a = hn::MulAdd(a, half, half);
+    b = hn::MulAdd(b, half, half);
+    c = hn::MulAdd(c, half, half);
+    e = hn::MulAdd(e, half, half);
+    f = hn::MulAdd(f, half, half);
+    g = hn::MulAdd(g, half, half);
+    h = hn::MulAdd(h, half, half);
+    i = hn::MulAdd(i, half, half);
+    j = hn::MulAdd(j, half, half);
+    k = hn::MulAdd(k, half, half);
+    l = hn::MulAdd(l, half, half);
+    m = hn::MulAdd(m, half, half);
+  }
+  const V sum = hn::Add(hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, i))),
+                        hn::Add(hn::Add(j, k), hn::Add(l, m)));
+  return static_cast<double>(hn::GetLane(sum));
+}
+
+double flops_per_iteration() { return 2.0 * 12.0 * static_cast<double>(hn::Lanes(hn::ScalableTag<float>())); }
+
+}  // namespace lockstep::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+namespace {
+
+HWY_EXPORT(fma_chains);
+HWY_EXPORT(flops_per_iteration);
+
+double measure() {
+  constexpr int kIterations = 100000, kTries = 5;
+  double best = 0;
+  volatile float start = 1.5f;
+  volatile double sink = 0;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const double begin = now_ms();
+    sink = HWY_DYNAMIC_DISPATCH(fma_chains)(kIterations, start);
+    const double seconds = (now_ms() - begin) / 1000;
+    best = std::max(best, HWY_DYNAMIC_DISPATCH(flops_per_iteration)() * kIterations / seconds);
+  }
+  static_cast<void>(sink);
+  return best;
+}
+
+}  // namespace
+
+double measure_peak_flops() {
+  static const double peak = measure();
+  return peak;
+}
+
+}  // namespace lockstep::cpu
+#endif

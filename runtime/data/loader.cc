@@ -1,0 +1,238 @@
+#include "runtime/data/loader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/time.h"
+
+namespace lockstep {
+
+// The thread and the user share two counters: produced_, which only the thread advances, and
+// released_, which only the user advances. While the ring is neither empty nor full nobody takes
+// the mutex. The thread sleeps when the ring is full and is woken only when it is half empty, so
+// that for tiny batches a wake-up pays for many steps; the user sleeps only when the ring is empty.
+//
+// Nobody misses a wake-up: each side, before it sleeps, sets its asleep flag and then looks at the
+// other side's counter once more, under the mutex; the other side advances its counter and then
+// looks at the flag. All four are sequentially consistent, so at least one of them sees the other.
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kRingBytes = size_t{4} << 20;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+int64_t samples_to_read(const Dataset& dataset, const LoaderOptions& options) {
+  if (options.training || options.samples < 0) return dataset.samples();
+  return std::min(dataset.samples(), options.samples);
+}
+
+}  // namespace
+
+size_t loader_bytes(const SampleSpec& input,
+                    const SampleSpec& target,
+                    const BatchGeometry& geometry,
+                    int64_t ring_batches) {
+  const size_t rows = static_cast<size_t>(geometry.lane_batch);
+  const size_t lane = aligned(rows * input.bytes()) + aligned(rows * target.bytes());
+  return lane * static_cast<size_t>(geometry.local_lanes) * static_cast<size_t>(ring_batches);
+}
+
+size_t loader_bytes(const Dataset& dataset, const BatchGeometry& geometry, int64_t ring_batches) {
+  return loader_bytes(dataset.input(), dataset.target(), geometry, ring_batches);
+}
+
+int64_t default_ring_batches(size_t batch_bytes) {
+  return static_cast<int64_t>(
+      std::clamp<size_t>(kRingBytes / std::max<size_t>(batch_bytes, 1), 2, 64));
+}
+
+int64_t evaluation_steps(int64_t samples, const BatchGeometry& geometry) {
+  return (samples + geometry.global_batch() - 1) / geometry.global_batch();
+}
+
+Loader::Loader(const Dataset& dataset, const LoaderOptions& options, std::span<std::byte> memory)
+    : dataset_(dataset),
+      options_(options),
+      samples_(samples_to_read(dataset, options)),
+      first_step_(options.first_step),
+      batches_(batches_from(options.first_step)),
+      refill_at_(std::min((options.ring_batches + 1) / 2, options.ring_batches - 1)),
+      sampler_(dataset.samples(), options.seed, 0, options.training && options.shuffle) {
+  const BatchGeometry& geometry = options_.geometry;
+  LOCKSTEP_CHECK(geometry.lane_batch >= 1 && geometry.local_lanes >= 1 &&
+                 geometry.first_lane >= 0 &&
+                 geometry.first_lane + geometry.local_lanes <= geometry.lanes);
+  LOCKSTEP_CHECK(options_.ring_batches >= 1 && options_.first_step >= 0);
+  LOCKSTEP_CHECK(memory.size() >= loader_bytes(dataset, geometry, options_.ring_batches));
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(memory.data()) % kAlignment == 0);
+  const size_t input_bytes = aligned(geometry.lane_batch * dataset.input().bytes());
+  const size_t target_bytes = aligned(geometry.lane_batch * dataset.target().bytes());
+  lanes_.resize(options_.ring_batches * geometry.local_lanes);
+  std::byte* next = memory.data();
+  for (LaneBatch& lane : lanes_) {
+    lane.input = next;
+    lane.target = next + input_bytes;
+    next += input_bytes + target_bytes;
+  }
+  memory_ = memory.data();
+  thread_ = std::thread(&Loader::run, this);
+}
+
+Loader::~Loader() {
+  halt_and_wait();
+  {
+    std::lock_guard lock(mutex_);
+    quit_ = true;
+  }
+  producer_wakes_.notify_one();
+  thread_.join();
+}
+
+int64_t Loader::batches_from(int64_t first_step) const {
+  if (options_.training) return options_.steps;
+  const int64_t all = evaluation_steps(samples_, options_.geometry);
+  const int64_t rest = std::max<int64_t>(0, all - first_step);
+  return options_.steps < 0 ? rest : std::min(rest, options_.steps);
+}
+
+// The user's side.
+
+const LaneBatch* Loader::next() {
+  release_last();
+  if (batches_ >= 0 && taken_ == batches_) return nullptr;
+  if (produced_.load() <= taken_) wait_for_batch();
+  const int64_t slot = taken_ % options_.ring_batches;
+  ++taken_;
+  return &lanes_[slot * options_.geometry.local_lanes];
+}
+
+void Loader::release_last() {
+  if (released_.load(std::memory_order_relaxed) == taken_) return;
+  released_.store(taken_);
+  if (!producer_asleep_.load() || produced_.load() - taken_ > refill_at_) return;
+  { std::lock_guard lock(mutex_); }
+  producer_wakes_.notify_one();
+}
+
+void Loader::wait_for_batch() {
+  const double begin_ms = now_ms();
+  std::unique_lock lock(mutex_);
+  consumer_asleep_.store(true);
+  consumer_wakes_.wait(lock, [this] { return produced_.load() > taken_ || parked_; });
+  consumer_asleep_.store(false);
+  waited_ms_ += now_ms() - begin_ms;
+  if (produced_.load() > taken_) return;
+  LOCKSTEP_CHECK(error_ != nullptr, "the loader stopped at batch {} of {}", taken_, batches_);
+  std::rethrow_exception(error_);
+}
+
+void Loader::restart(int64_t first_step) {
+  LOCKSTEP_CHECK(first_step >= 0);
+  halt_and_wait();
+  {
+    std::lock_guard lock(mutex_);
+    first_step_ = first_step;
+    batches_ = batches_from(first_step);
+    taken_ = 0;
+    produced_.store(0);
+    released_.store(0);
+    halt_.store(false);
+    error_ = nullptr;
+    parked_ = false;
+  }
+  producer_wakes_.notify_one();
+}
+
+void Loader::halt_and_wait() {
+  std::unique_lock lock(mutex_);
+  halt_.store(true);
+  producer_wakes_.notify_one();
+  consumer_wakes_.wait(lock, [this] { return parked_; });
+}
+
+// The thread's side.
+
+void Loader::run() {
+  for (;;) {
+    std::exception_ptr error;
+    try {
+      fill_ring();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    std::unique_lock lock(mutex_);
+    error_ = std::move(error);
+    parked_ = true;
+    consumer_wakes_.notify_one();
+    producer_wakes_.wait(lock, [this] { return quit_ || !parked_; });
+    if (quit_) return;
+  }
+}
+
+void Loader::fill_ring() {
+  for (int64_t batch = 0; batches_ < 0 || batch < batches_; ++batch) {
+    if (!wait_for_space()) return;
+    fill(first_step_ + batch, batch % options_.ring_batches);
+    announce_batch();
+  }
+}
+
+bool Loader::wait_for_space() {
+  const int64_t produced = produced_.load(std::memory_order_relaxed);
+  if (produced - released_.load() < options_.ring_batches) return !halt_.load();
+  std::unique_lock lock(mutex_);
+  producer_asleep_.store(true);
+  producer_wakes_.wait(lock,
+                       [&] { return halt_.load() || produced - released_.load() <= refill_at_; });
+  producer_asleep_.store(false);
+  return !halt_.load();
+}
+
+void Loader::announce_batch() {
+  produced_.store(produced_.load(std::memory_order_relaxed) + 1);
+  if (!consumer_asleep_.load()) return;
+  { std::lock_guard lock(mutex_); }
+  consumer_wakes_.notify_one();
+}
+
+void Loader::fill(int64_t step, int64_t slot) {
+  const BatchGeometry& geometry = options_.geometry;
+  const size_t input_bytes = dataset_.input().bytes();
+  const size_t target_bytes = dataset_.target().bytes();
+  LaneBatch* lanes = &lanes_[slot * geometry.local_lanes];
+  for (int lane = 0; lane < geometry.local_lanes; ++lane) {
+    const int64_t first =
+        step * geometry.global_batch() + (geometry.first_lane + lane) * geometry.lane_batch;
+    const int64_t valid = options_.training
+                              ? geometry.lane_batch
+                              : std::clamp<int64_t>(samples_ - first, 0, geometry.lane_batch);
+    std::byte* input = memory_ + (lanes[lane].input - memory_);
+    std::byte* target = memory_ + (lanes[lane].target - memory_);
+    SampleKey key{.epoch = first / samples_, .augment = options_.training};
+    int64_t position = first % samples_;
+    if (!options_.training) {
+      key.epoch = 0;
+      position = first;
+    }
+    for (int64_t row = 0; row < valid; ++row, ++position) {
+      if (position == samples_) {
+        position = 0;
+        ++key.epoch;
+      }
+      if (key.epoch != sampler_epoch_) {
+        sampler_ = Sampler(dataset_.samples(), options_.seed, key.epoch, options_.shuffle);
+        sampler_epoch_ = key.epoch;
+      }
+      key.index = sampler_[position];
+      dataset_.read(key, input + row * input_bytes, target + row * target_bytes);
+    }
+    std::memset(input + valid * input_bytes, 0, (geometry.lane_batch - valid) * input_bytes);
+    std::memset(target + valid * target_bytes, 0, (geometry.lane_batch - valid) * target_bytes);
+    lanes[lane].valid_samples = valid;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,128 @@
+#pragma once
+// The loader: one thread that fills a ring of batches ahead of the trainer.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "runtime/data/dataset.h"
+#include "runtime/data/sampler.h"
+
+namespace lockstep {
+
+// The global batch is lane_batch * lanes samples; this rank fills the lanes
+// [first_lane, first_lane + local_lanes).
+struct BatchGeometry {
+  int64_t lane_batch = 1;
+  int lanes = 1;
+  int first_lane = 0;
+  int local_lanes = 1;
+  int64_t global_batch() const { return lane_batch * lanes; }
+};
+
+// The samples of one lane in one step, in memory that the loader fills; 64-byte aligned.
+struct LaneBatch {
+  const std::byte* input = nullptr;   // (lane_batch, ...input().shape)
+  const std::byte* target = nullptr;  // (lane_batch, ...target().shape)
+  int64_t valid_samples = 0;          // rows from here on are zeros; only in evaluation
+};
+
+struct LoaderOptions {
+  BatchGeometry geometry;
+  uint64_t seed = 0;
+  bool shuffle = false;  // training only; evaluation reads in stored order
+  bool training = true;
+  int64_t first_step = 0;  // step of the first batch that next() gives
+  int64_t steps = -1;      // batches before next() gives null; -1: endless (evaluation: to the end)
+  int64_t samples = -1;    // evaluation only: read only the first so many samples; -1: all
+  int64_t ring_batches = 2;  // >= 1; at least 2 for filling to overlap with use
+};
+
+// Bytes of the memory to hand to a Loader.
+size_t loader_bytes(const SampleSpec& input,
+                    const SampleSpec& target,
+                    const BatchGeometry& geometry,
+                    int64_t ring_batches);
+size_t loader_bytes(const Dataset& dataset, const BatchGeometry& geometry, int64_t ring_batches);
+
+// Ring length for batches of `batch_bytes` (all local lanes of a step, or loader_bytes of a ring of
+// 1): about 4 MiB, at least 2 and at most 64 batches.
+int64_t default_ring_batches(size_t batch_bytes);
+
+// Steps that one evaluation of `samples` samples takes.
+int64_t evaluation_steps(int64_t samples, const BatchGeometry& geometry);
+
+// Gives the batches of consecutive steps.
+//
+// Training: row r of lane l in step s is sample number p = s * global_batch + l * lane_batch + r of
+// the run: position p % N of epoch p / N. Batches straddle epochs, nothing is dropped, and the step
+// is all the state there is: a loader with first_step = s continues what another one left at s.
+// Evaluation: positions 0..M-1 in stored order; the last batch is padded with zeros.
+//
+// next(), restart() and the destructor are for one thread. Allocates nothing after construction.
+class Loader {
+ public:
+  // Keeps references to `dataset` and to `memory`, which is loader_bytes() long, 64-byte aligned,
+  // and not touched by others while the loader lives. Filling starts at once.
+  Loader(const Dataset& dataset, const LoaderOptions& options, std::span<std::byte> memory);
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+  ~Loader();
+
+  // The local_lanes lanes of the next step, valid until the next call; null after the last batch.
+  // Rethrows what the data set threw, once the batches before the failed one have been given out.
+  const LaneBatch* next();
+
+  // Begins again at `first_step`, in the same memory and with the same number of steps. Used to
+  // evaluate repeatedly. What next() gave before is invalid.
+  void restart(int64_t first_step);
+
+  // Time that next() has waited for data since construction, in milliseconds.
+  double waited_ms() const { return waited_ms_; }
+
+ private:
+  void run();        // body of the thread
+  void fill_ring();  // fills until the last batch or until halted
+  void fill(int64_t step, int64_t slot);
+  bool wait_for_space();  // false: halted
+  void announce_batch();
+  void release_last();  // gives the slot of the last batch back
+  void wait_for_batch();
+  void halt_and_wait();  // until the thread is parked
+  int64_t batches_from(int64_t first_step) const;
+
+  const Dataset& dataset_;
+  const LoaderOptions options_;
+  const int64_t samples_;  // in an epoch, or in the evaluation
+  int64_t first_step_;
+  int64_t batches_;          // to give from first_step_; -1: endless
+  const int64_t refill_at_;  // the thread, once asleep, wakes when so few batches are in the ring
+  Sampler sampler_;          // of sampler_epoch_; used by the thread only
+  int64_t sampler_epoch_ = 0;
+  std::byte* memory_;
+  std::vector<LaneBatch> lanes_;  // (ring_batches, local_lanes)
+
+  // Counts of batches since first_step_; batch b lies in slot b % ring_batches.
+  alignas(64) std::atomic<int64_t> produced_{0};  // written by the thread
+  std::atomic<bool> producer_asleep_{false};
+  alignas(64) std::atomic<int64_t> released_{0};  // written by the user
+  std::atomic<bool> consumer_asleep_{false};
+  std::atomic<bool> halt_{false};  // asks the thread to park
+  int64_t taken_ = 0;
+  double waited_ms_ = 0;
+
+  std::mutex mutex_;  // guards parked_, quit_, error_ and falling asleep
+  std::condition_variable producer_wakes_, consumer_wakes_;
+  bool parked_ = false;  // the thread is done, failed or halted, and waits for restart or the end
+  bool quit_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace lockstep

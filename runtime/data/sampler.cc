@@ -1,0 +1,68 @@
+#include "runtime/data/sampler.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/base/error.h"
+#include "runtime/base/rng.h"
+
+namespace lockstep {
+
+// A Feistel network is a bijection of [0, 2^bits) whatever its round function does: each round
+// changes one half by exclusive or with a function of the other half and a round key. Values of at
+// least `samples` are sent through again until one falls inside ("cycle walking"), which keeps the
+// whole a bijection of [0, samples); as 2^bits < 2 * samples (but for tiny sets), that takes under
+// two passes on average. Round keys come from Philox; the round function is only an integer hash,
+// as this decides the order of samples, not a secret.
+
+namespace {
+
+constexpr int kSmallestDomainBits =
+    4;  // fewer bits would leave the network few permutations to choose
+
+uint32_t mix(uint32_t value) {
+  value ^= value >> 16;
+  value *= 0x9E3779B1u;
+  value ^= value >> 15;
+  value *= 0x85EBCA6Bu;
+  value ^= value >> 14;
+  return value;
+}
+
+}  // namespace
+
+Sampler::Sampler(int64_t samples, uint64_t seed, int64_t epoch, bool shuffle)
+    : samples_(samples), shuffle_(shuffle && samples > 1) {
+  LOCKSTEP_CHECK(samples >= 1 && samples < (int64_t{1} << 62), "samples = {}", samples);
+  LOCKSTEP_CHECK(epoch >= 0 && epoch < (int64_t{1} << 32), "epoch = {}", epoch);
+  const int bits =
+      std::max<int>(kSmallestDomainBits, std::bit_width(static_cast<uint64_t>(samples) - 1));
+  low_bits_ = bits / 2;
+  low_mask_ = (uint64_t{1} << low_bits_) - 1;
+  high_mask_ = (uint64_t{1} << (bits - low_bits_)) - 1;
+  const RngStream stream{
+      .seed = seed, .step = static_cast<uint32_t>(epoch), .purpose = kRngShuffle};
+  for (int round = 0; round < kRounds; ++round) keys_[round] = philox_word(stream, round);
+}
+
+uint64_t Sampler::permute(uint64_t value) const {
+  uint64_t low = value & low_mask_;
+  uint64_t high = value >> low_bits_;
+  for (int round = 0; round < kRounds; round += 2) {
+    low ^= mix(static_cast<uint32_t>(high) ^ keys_[round]) & low_mask_;
+    high ^= mix(static_cast<uint32_t>(low) ^ keys_[round + 1]) & high_mask_;
+  }
+  return high << low_bits_ | low;
+}
+
+int64_t Sampler::operator[](int64_t position) const {
+  LOCKSTEP_CHECK(position >= 0 && position < samples_, "position = {}", position);
+  if (!shuffle_) return position;
+  uint64_t value = static_cast<uint64_t>(position);
+  do {
+    value = permute(value);
+  } while (value >= static_cast<uint64_t>(samples_));
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#pragma once
+// What a launcher sees of an op that it is to run: pointers, shapes, attributes and the lane.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/graph/graph.h"
+
+namespace lockstep {
+
+// Which lane of which step runs, and what of its batch counts.
+struct LaneContext {
+  uint64_t seed = 0;
+  uint32_t step = 0;
+  uint32_t lane = 0;
+  int64_t valid_rows = 0;     // rows of the loss from this one on are padding
+  float gradient_scale = 1;   // multiplies the gradient of the loss sum
+};
+
+class OpCall {
+ public:
+  OpCall(const Graph& graph, const Op& op, std::byte* const* tensors, std::byte* workspace, const LaneContext& lane)
+      : graph_(graph), op_(op), tensors_(tensors), workspace_(workspace), lane_(lane) {}
+
+  // Input or output by its place in the op; null where it is absent.
+  template <typename T>
+  const T* input(size_t place) const {
+    return pointer<const T>(op_.inputs, place);
+  }
+  template <typename T>
+  T* output(size_t place) const {
+    return pointer<T>(op_.outputs, place);
+  }
+  const Shape& input_shape(size_t place) const { return graph_.shape(op_.inputs[place]); }
+  const Shape& output_shape(size_t place) const { return graph_.shape(op_.outputs[place]); }
+  template <typename T>
+  const T& attributes() const {
+    return op_.as<T>();
+  }
+  std::byte* workspace() const { return workspace_; }  // as long as workspace_bytes() asked for, 64-byte aligned
+  const LaneContext& lane() const { return lane_; }
+  bool training() const { return graph_.purpose == Purpose::kTraining; }
+
+ private:
+  template <typename T>
+  T* pointer(const std::vector<TensorId>& ids, size_t place) const {
+    if (place >= ids.size() || ids[place] == kNoTensor) return nullptr;
+    return reinterpret_cast<T*>(tensors_[ids[place]]);
+  }
+  const Graph& graph_;
+  const Op& op_;
+  std::byte* const* tensors_;
+  std::byte* workspace_;
+  const LaneContext& lane_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+#pragma once
+// The arithmetic of the optimizers on one element, shared by all backends, and what a backend is
+// given to update a slice. Fused multiply-adds are written out, so that every instruction set and
+// the GPU round alike. The formulas are PyTorch's.
+
+#include <cmath>
+#include <cstdint>
+#include <variant>
+
+#include "runtime/base/host_device.h"
+
+namespace lockstep {
+
+// Stochastic gradient descent; momentum without dampening.
+struct SgdConstants {
+  float lr;
+  float momentum;      // 0: no moment is kept
+  float weight_decay;  // times the parameter is added to the gradient
+  float grad_scale;    // multiplies every gradient first
+  bool nesterov;
+};
+
+// Adam (weight decay added to the gradient) or, decoupled, AdamW (the parameter shrinks by
+// decay_factor). Filled by adam_constants().
+struct AdamConstants {
+  float step_size;  // lr / (1 - beta1^step)
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float inverse_root_correction2;  // 1 / sqrt(1 - beta2^step)
+  float epsilon;
+  float weight_decay;  // added to the gradient; 0 when decoupled
+  float decay_factor;  // 1 - lr * weight_decay when decoupled; 1 otherwise
+  float grad_scale;    // multiplies every gradient first
+};
+
+// `step` counts from 1. The corrections are computed in double precision: near step 1 of beta2 =
+// 0.999 a float would lose four digits.
+inline AdamConstants adam_constants(double lr,
+                                    double beta1,
+                                    double beta2,
+                                    double epsilon,
+                                    double weight_decay,
+                                    bool decoupled,
+                                    double grad_scale,
+                                    int64_t step) {
+  const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
+  const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
+  return {.step_size = static_cast<float>(lr / correction1),
+          .beta1 = static_cast<float>(beta1),
+          .one_minus_beta1 = static_cast<float>(1 - beta1),
+          .beta2 = static_cast<float>(beta2),
+          .one_minus_beta2 = static_cast<float>(1 - beta2),
+          .inverse_root_correction2 = static_cast<float>(1 / std::sqrt(correction2)),
+          .epsilon = static_cast<float>(epsilon),
+          .weight_decay = decoupled ? 0.0f : static_cast<float>(weight_decay),
+          .decay_factor = decoupled ? static_cast<float>(1 - lr * weight_decay) : 1.0f,
+          .grad_scale = static_cast<float>(grad_scale)};
+}
+
+// A slice of the flat buffers and what to do with it. All pointers are to `elements` floats and
+// borrowed.
+struct OptimizerSlice {
+  std::variant<SgdConstants, AdamConstants> constants;
+  int64_t elements;
+  float* parameters;
+  const float* gradients;
+  float* first_moment;   // SGD with momentum, Adam; else null
+  float* second_moment;  // Adam; else null
+};
+
+// p <- p - lr * g, without momentum.
+LOCKSTEP_HD void sgd_update(const SgdConstants& c, float gradient, float& parameter) {
+  const float g = std::fma(c.weight_decay, parameter, gradient * c.grad_scale);
+  parameter = std::fma(-c.lr, g, parameter);
+}
+
+// m <- momentum * m + g; p <- p - lr * m, or with Nesterov p - lr * (g + momentum * m).
+LOCKSTEP_HD void sgd_momentum_update(const SgdConstants& c,
+                                     float gradient,
+                                     float& parameter,
+                                     float& moment) {
+  const float g = std::fma(c.weight_decay, parameter, gradient * c.grad_scale);
+  moment = std::fma(c.momentum, moment, g);
+  const float direction = c.nesterov ? std::fma(c.momentum, moment, g) : moment;
+  parameter = std::fma(-c.lr, direction, parameter);
+}
+
+// m <- beta1 m + (1 - beta1) g; v <- beta2 v + (1 - beta2) g^2; p <- decay_factor p - step_size m /
+// (sqrt(v / correction2) + epsilon).
+LOCKSTEP_HD void adam_update(const AdamConstants& c,
+                             float gradient,
+                             float& parameter,
+                             float& first_moment,
+                             float& second_moment) {
+  const float g = std::fma(c.weight_decay, parameter, gradient * c.grad_scale);
+  first_moment = std::fma(c.beta1, first_moment, c.one_minus_beta1 * g);
+  second_moment = std::fma(c.beta2, second_moment, c.one_minus_beta2 * g * g);
+  const float denominator =
+      std::fma(std::sqrt(second_moment), c.inverse_root_correction2, c.epsilon);
+  parameter = std::fma(-c.step_size, first_moment / denominator, parameter * c.decay_factor);
+}
+
+}  // namespace lockstep

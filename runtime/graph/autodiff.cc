@@ -1,0 +1,89 @@
+#include "runtime/graph/autodiff.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<bool> find_trainable(const Graph& graph) {
+  std::vector<bool> trainable(graph.tensors.size(), false);
+  for (TensorId id : graph.parameters) trainable[static_cast<size_t>(id)] = true;
+  for (const Op& op : graph.ops) {
+    bool any = false;
+    for (TensorId id : op.inputs) any |= id != kNoTensor && trainable[static_cast<size_t>(id)];
+    for (TensorId id : op.outputs) {
+      if (id != kNoTensor) trainable[static_cast<size_t>(id)] = any;
+    }
+  }
+  return trainable;
+}
+
+}  // namespace
+
+TensorId GradientBuilder::new_gradient(TensorId of) {
+  Tensor gradient;
+  gradient.name = "d_" + graph_[of].name;
+  gradient.shape = graph_[of].shape;
+  graph_.tensors.push_back(std::move(gradient));
+  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+}
+
+std::pair<TensorId, bool> GradientBuilder::parameter_gradient(TensorId parameter) {
+  if (parameter == kNoTensor) return {kNoTensor, false};
+  LOCKSTEP_CHECK(graph_[parameter].role == Role::kParameter);
+  if (graph_[parameter].gradient != kNoTensor) return {graph_[parameter].gradient, true};
+  const TensorId gradient = new_gradient(parameter);
+  graph_[gradient].role = Role::kParameterGradient;
+  graph_[parameter].gradient = gradient;
+  return {gradient, false};
+}
+
+void differentiate(Graph& graph) {
+  LOCKSTEP_CHECK(graph.purpose == Purpose::kTraining && graph.result != kNoTensor);
+  GradientBuilder builder(graph);
+  builder.needs_gradient_ = find_trainable(graph);
+  graph.forward_ops = graph.ops.size();
+
+  // Contributions to the gradient of each forward tensor, in the order in which the backward pass makes them.
+  std::vector<std::vector<TensorId>> contributions(graph.tensors.size());
+  {
+    const TensorId prediction = graph.ops.back().inputs[0];
+    const TensorId gradient = builder.new_gradient(prediction);
+    graph.ops.back().outputs.push_back(gradient);
+    contributions[static_cast<size_t>(prediction)].push_back(gradient);
+  }
+  const auto summed = [&](TensorId id) {
+    if (id == kNoTensor) return kNoTensor;
+    auto& parts = contributions[static_cast<size_t>(id)];
+    while (parts.size() > 1) {
+      const TensorId sum = builder.new_gradient(id);
+      builder.append({OpKind::kAdd, "sum " + graph[sum].name, {parts[0], parts[1]}, {sum}, {}});
+      parts.erase(parts.begin());
+      parts[0] = sum;
+    }
+    return parts.empty() ? kNoTensor : parts[0];
+  };
+
+  for (size_t i = graph.forward_ops - 1; i-- > 0;) {
+    const Op op = graph.ops[i];  // a copy: appending moves the vector
+    std::vector<TensorId> d_outputs;
+    bool any = false;
+    for (TensorId id : op.outputs) {
+      d_outputs.push_back(summed(id));
+      any |= d_outputs.back() != kNoTensor;
+    }
+    if (!any) continue;
+    const auto rule = schema_of(op.kind).backward;
+    LOCKSTEP_CHECK(rule != nullptr, "no backward rule for {} ", schema_of(op.kind).name);
+    const std::vector<TensorId> d_inputs = rule(builder, op, d_outputs);
+    LOCKSTEP_CHECK(d_inputs.size() == op.inputs.size());
+    for (size_t k = 0; k < d_inputs.size(); ++k) {
+      if (d_inputs[k] != kNoTensor) contributions[static_cast<size_t>(op.inputs[k])].push_back(d_inputs[k]);
+    }
+  }
+  for (TensorId id : graph.parameters)
+    LOCKSTEP_CHECK(graph[id].gradient != kNoTensor, "parameter {} is not used ", graph[id].name);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#pragma once
+// Reverse-mode differentiation: appends the backward pass to a training graph that ends in a loss.
+
+#include <utility>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+
+namespace lockstep {
+
+// Appends backward ops in reverse order of the forward ops. The loss op gains an output, the gradient of its first input.
+// Every parameter that the loss depends on gets `gradient`; a parameter used more than once has its later contributions
+// accumulated into the first. A parameter that the loss does not depend on is a broken invariant.
+void differentiate(Graph& graph);
+
+// What a backward rule may do.
+class GradientBuilder {
+ public:
+  explicit GradientBuilder(Graph& graph) : graph_(graph) {}
+
+  const Graph& graph() const { return graph_; }
+  // Whether anything trainable lies behind this tensor.
+  bool needs_gradient(TensorId tensor) const { return needs_gradient_[static_cast<size_t>(tensor)]; }
+  // A new activation-shaped gradient tensor "d_<name>".
+  TensorId new_gradient(TensorId of);
+  // The gradient tensor of a parameter, and whether this contribution must accumulate. {kNoTensor, false} for kNoTensor.
+  std::pair<TensorId, bool> parameter_gradient(TensorId parameter);
+  void append(Op op) { graph_.ops.push_back(std::move(op)); }
+
+ private:
+  friend void differentiate(Graph& graph);
+  Graph& graph_;
+  std::vector<bool> needs_gradient_;
+};
+
+}  // namespace lockstep

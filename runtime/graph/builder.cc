@@ -1,0 +1,43 @@
+#include "runtime/graph/builder.h"
+
+namespace lockstep {
+
+TensorId GraphBuilder::tensor(std::string name, Shape shape, DType dtype, Role role) {
+  Tensor tensor;
+  tensor.name = std::move(name);
+  tensor.shape = shape;
+  tensor.dtype = dtype;
+  tensor.role = role;
+  graph_.tensors.push_back(std::move(tensor));
+  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+}
+
+TensorId GraphBuilder::activation_tensor(const std::string& name, Shape shape) {
+  return tensor(name, shape, DType::kF32, Role::kActivation);
+}
+
+TensorId GraphBuilder::input(const std::string& name, Shape shape, DType dtype) {
+  graph_.inputs.push_back(tensor(name, shape, dtype, Role::kInput));
+  return graph_.inputs.back();
+}
+
+TensorId GraphBuilder::parameter(const std::string& name, Shape shape, Initializer initializer, bool decay) {
+  const TensorId id = tensor(name, shape, DType::kF32, Role::kParameter);
+  graph_[id].initializer = initializer;
+  graph_[id].decay = decay;
+  graph_.parameters.push_back(id);
+  return id;
+}
+
+void GraphBuilder::keep(TensorId output) {
+  graph_[output].role = Role::kResult;
+  graph_.result = output;
+}
+
+Graph GraphBuilder::finish() && {
+  LOCKSTEP_CHECK(graph_.result != kNoTensor, "the graph has no loss and no output ");
+  graph_.forward_ops = graph_.ops.size();
+  return std::move(graph_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#pragma once
+// Builds a forward graph. Each method is defined in graph/ops/<op>.cc beside the op's schema, appends one op and returns its
+// output; shapes are checked there. Shape mistakes are broken invariants: models/ validates what users can get wrong.
+
+#include <string>
+#include <utility>
+
+#include "runtime/graph/graph.h"
+
+namespace lockstep {
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(Purpose purpose) { graph_.purpose = purpose; }
+
+  TensorId input(const std::string& name, Shape shape, DType dtype);
+  TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
+
+  // activation(x (..., K) weight (N, K)^T + bias (N)) -> (..., N). bias may be kNoTensor.
+  TensorId linear(const std::string& name, TensorId x, TensorId weight, TensorId bias, Activation activation);
+  // Elementwise activation -> shape of x.
+  TensorId activation(const std::string& name, TensorId x, Activation activation);
+  // token (V, C)[ids (B, T) i32] + position (>=T, C) -> (B, T, C).
+  TensorId embedding(const std::string& name, TensorId ids, TensorId token, TensorId position);
+  // Normalises rows of x (..., C) with gain and bias (C); bias may be kNoTensor.
+  TensorId layer_norm(const std::string& name, TensorId x, TensorId gain, TensorId bias);
+  // sum = x + delta; returns {sum, layer_norm(sum)}.
+  std::pair<TensorId, TensorId> layer_norm_residual(const std::string& name, TensorId x, TensorId delta, TensorId gain,
+                                                    TensorId bias);
+  // Self-attention over packed qkv (B, T, 3C) -> (B, T, C); C = heads * head size, scores scaled by 1/sqrt(head size).
+  TensorId attention(const std::string& name, TensorId qkv, int64_t heads, bool causal);
+  // Inverted dropout; returns x itself when probability is 0 or the graph is not for training.
+  TensorId dropout(const std::string& name, TensorId x, float probability);
+  // a + b, same shape.
+  TensorId add(const std::string& name, TensorId a, TensorId b);
+
+  // Losses end a training or evaluation graph. targets: (rows) i32, (rows, O) f32, (rows, O) f32.
+  void softmax_cross_entropy(TensorId logits, TensorId targets, float label_smoothing);
+  void binary_cross_entropy(TensorId logits, TensorId targets);
+  void mean_squared_error(TensorId predictions, TensorId targets);
+  // Ends an inference graph: `output` is kept.
+  void keep(TensorId output);
+
+  const Graph& graph() const { return graph_; }
+  bool training() const { return graph_.purpose == Purpose::kTraining; }
+  Graph finish() &&;
+
+ private:
+  friend class GradientBuilder;
+  TensorId tensor(std::string name, Shape shape, DType dtype, Role role);
+  TensorId activation_tensor(const std::string& name, Shape shape);
+  void loss(OpKind kind, TensorId logits, TensorId targets, LossAttributes attributes);
+
+  Graph graph_;
+  uint32_t dropouts_ = 0;
+};
+
+}  // namespace lockstep

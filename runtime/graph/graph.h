@@ -1,0 +1,136 @@
+#pragma once
+// The static graph of one lane's forward (and backward) pass: typed tensors and coarse ops in execution order. Plain data.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/shape.h"
+#include "runtime/graph/activation.h"
+
+namespace lockstep {
+
+using TensorId = int32_t;
+inline constexpr TensorId kNoTensor = -1;
+
+// What the graph is built for. Training has dropout, saved tensors and gradients; evaluation ends in the loss statistics;
+// inference ends in the model's output.
+enum class Purpose { kTraining, kEvaluation, kInference };
+
+enum class Role : uint8_t {
+  kInput,              // filled by the loader before the lane runs
+  kParameter,          // a slice of the flat parameter buffer
+  kActivation,         // lives in the arena between its first write and its last use
+  kParameterGradient,  // a slice of the flat gradient buffer
+  kResult,             // kept until the lane is done: statistics (4) f64, or an inference output
+};
+
+// Initial value of a parameter: every element drawn independently from the parameter's own random stream.
+struct Initializer {
+  enum class Kind : uint8_t { kConstant, kNormal, kUniform };
+  Kind kind = Kind::kConstant;
+  float value = 0;  // the constant; standard deviation; bound of U(-value, value)
+};
+
+struct Tensor {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::kF32;
+  Role role = Role::kActivation;
+  Initializer initializer;            // parameters only
+  bool decay = false;                 // parameters only: subject to weight decay by default
+  TensorId gradient = kNoTensor;      // parameters only, once differentiated
+
+  size_t bytes() const { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
+};
+
+enum class OpKind : uint8_t {
+  kLinear,
+  kLinearBackward,
+  kActivation,
+  kActivationBackward,
+  kEmbedding,
+  kEmbeddingBackward,
+  kLayerNorm,
+  kLayerNormBackward,
+  kAttention,
+  kAttentionBackward,
+  kDropout,
+  kDropoutBackward,
+  kAdd,
+  kSoftmaxCrossEntropy,
+  kBinaryCrossEntropy,
+  kMeanSquaredError,
+  kCount,
+};
+
+// Attributes of the ops; each backward op carries those of its forward op. Absent inputs and outputs are kNoTensor.
+struct LinearAttributes {
+  Activation activation = Activation::kNone;
+};
+struct LinearBackwardAttributes {
+  bool accumulate_weight = false;  // d_weight += instead of =
+  bool accumulate_bias = false;
+};
+struct ActivationAttributes {
+  Activation activation = Activation::kNone;
+};
+struct EmbeddingAttributes {
+  bool accumulate_token = false;  // backward only: d_token += instead of =
+  bool accumulate_position = false;
+};
+struct LayerNormAttributes {
+  float epsilon = 1e-5f;
+};
+struct AttentionAttributes {
+  int64_t heads = 1;
+  bool causal = true;
+};
+struct DropoutAttributes {
+  float probability = 0;
+  uint32_t stream = 0;  // number of this dropout in the graph: part of the random stream's purpose
+};
+struct LossAttributes {
+  float label_smoothing = 0;
+  int32_t ignore_index = -1;  // softmax cross-entropy: targets equal to it do not count
+};
+using Attributes = std::variant<std::monostate, LinearAttributes, LinearBackwardAttributes, ActivationAttributes,
+                                EmbeddingAttributes, LayerNormAttributes, AttentionAttributes, DropoutAttributes,
+                                LossAttributes>;
+
+struct Op {
+  OpKind kind;
+  std::string name;
+  std::vector<TensorId> inputs;   // in the order that the op's file documents
+  std::vector<TensorId> outputs;
+  Attributes attributes;
+
+  template <typename T>
+  const T& as() const {
+    return std::get<T>(attributes);
+  }
+};
+
+struct Graph {
+  Purpose purpose = Purpose::kTraining;
+  std::vector<Tensor> tensors;
+  std::vector<Op> ops;
+  size_t forward_ops = 0;                  // ops[0, forward_ops) are the forward pass
+  std::vector<TensorId> inputs;            // input, target (inference: input only)
+  std::vector<TensorId> parameters;        // in order of creation
+  TensorId result = kNoTensor;             // statistics or inference output
+  // Rows of `statistics` that the loss counts per sample: 1 for an MLP, T for a language model.
+  int64_t loss_rows_per_sample = 1;
+
+  Tensor& operator[](TensorId id) { return tensors[static_cast<size_t>(id)]; }
+  const Tensor& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }
+  const Shape& shape(TensorId id) const { return (*this)[id].shape; }
+  int64_t parameter_count() const;
+};
+
+// Statistics of one lane's loss, as every loss op writes them: (4) f64.
+enum StatisticIndex { kLossSum = 0, kValidCount = 1, kCorrectCount = 2, kStatisticCount = 4 };
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// activation: y = f(x) elementwise.          inputs x; outputs y
+// activation_backward: d_x = d_y * f'(saved). inputs d_y, saved (x for GELU and SiLU, y for ReLU and tanh); outputs d_x
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+TensorId GraphBuilder::activation(const std::string& name, TensorId x, Activation activation) {
+  const TensorId y = activation_tensor(name, graph_.shape(x));
+  graph_.ops.push_back({OpKind::kActivation, name, {x}, {y}, ActivationAttributes{activation}});
+  return y;
+}
+
+TensorId append_activation_backward(GradientBuilder& builder, const std::string& name, TensorId d_y, TensorId saved,
+                                    Activation activation) {
+  if (activation == Activation::kNone) return d_y;
+  const TensorId d_x = builder.new_gradient(saved);
+  builder.append({OpKind::kActivationBackward, name, {d_y, saved}, {d_x}, ActivationAttributes{activation}});
+  return d_x;
+}
+
+namespace {
+
+std::vector<TensorId> activation_gradient(GradientBuilder& builder, const Op& op,
+                                          const std::vector<TensorId>& d_outputs) {
+  const Activation activation = op.as<ActivationAttributes>().activation;
+  const TensorId saved = saves_pre_activation(activation) ? op.inputs[0] : op.outputs[0];
+  return {append_activation_backward(builder, op.name, d_outputs[0], saved, activation)};
+}
+
+}  // namespace
+
+const OpSchema kActivationSchema = {"activation", activation_gradient, elementwise_flops<10>, {{0, 0}}};
+const OpSchema kActivationBackwardSchema = {"activation_backward", nullptr, elementwise_flops<12>, {{0, 0}}};
+
+}  // namespace lockstep

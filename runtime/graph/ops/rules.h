@@ -1,0 +1,18 @@
+#pragma once
+// Pieces that several ops' rules share.
+
+#include "runtime/graph/autodiff.h"
+
+namespace lockstep {
+
+// Appends d_x = d_y * activation'(saved) and returns d_x; returns d_y itself for Activation::kNone.
+TensorId append_activation_backward(GradientBuilder& builder, const std::string& name, TensorId d_y, TensorId saved,
+                                    Activation activation);
+
+// Flops of an op that does `per_element` operations on each element of its first input.
+template <int kPerElement>
+int64_t elementwise_flops(const Graph& graph, const Op& op) {
+  return kPerElement * graph.shape(op.inputs[0]).elements();
+}
+
+}  // namespace lockstep

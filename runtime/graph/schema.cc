@@ -1,0 +1,30 @@
+#include "runtime/graph/schema.h"
+
+#include <array>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+const OpSchema& schema_of(OpKind kind) {
+  static const std::array<const OpSchema*, static_cast<size_t>(OpKind::kCount)> table = {
+      &kLinearSchema,        &kLinearBackwardSchema,     &kActivationSchema,          &kActivationBackwardSchema,
+      &kEmbeddingSchema,     &kEmbeddingBackwardSchema,  &kLayerNormSchema,           &kLayerNormBackwardSchema,
+      &kAttentionSchema,     &kAttentionBackwardSchema,  &kDropoutSchema,             &kDropoutBackwardSchema,
+      &kAddSchema,           &kSoftmaxCrossEntropySchema, &kBinaryCrossEntropySchema, &kMeanSquaredErrorSchema,
+  };
+  LOCKSTEP_CHECK(kind < OpKind::kCount);
+  return *table[static_cast<size_t>(kind)];
+}
+
+int64_t bytes_moved(const Graph& graph, const Op& op) {
+  int64_t bytes = 0;
+  for (const auto& ids : {op.inputs, op.outputs}) {
+    for (TensorId id : ids) {
+      if (id != kNoTensor) bytes += static_cast<int64_t>(graph[id].bytes());
+    }
+  }
+  return bytes;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+#include "runtime/metrics/environment.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/threads.h"
+
+namespace lockstep {
+namespace {
+
+// The value of the first line "KEY<blanks>: VALUE" of a file of /proc; empty if there is none.
+std::string proc_value(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(key)) continue;
+    const size_t colon = line.find(':');
+    const size_t start = line.find_first_not_of(" \t", colon + 1);
+    return colon == std::string::npos || start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+}  // namespace
+
+const char* lockstep_version() { return LOCKSTEP_VERSION; }
+
+std::string environment_text(const EnvironmentInfo& info) {
+  utsname system{};
+  ::uname(&system);
+  nlohmann::ordered_json json;
+  json["lockstep_version"] = lockstep_version();
+  if (!info.git_revision.empty()) json["git_revision"] = info.git_revision;
+  json["start_time"] = utc_now();
+  json["command_line"] = info.command_line;
+  json["ranks"] = info.ranks;
+  json["threads"] = info.threads;
+  json["host"] = system.nodename;
+  if (!info.hosts.empty()) json["hosts"] = info.hosts;
+  if (!info.devices.empty()) json["devices"] = info.devices;
+  json["operating_system"] =
+      fmt::format("{} {} {}", system.sysname, system.release, system.machine);
+  json["cpu_model"] = proc_value("/proc/cpuinfo", "model name");
+  json["cpu_cores"] = available_cpus();
+  json["memory_bytes"] = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                         static_cast<int64_t>(::sysconf(_SC_PAGESIZE));
+#ifdef __clang__
+  json["compiler"] = "clang " __clang_version__;
+#else
+  json["compiler"] = "gcc " __VERSION__;
+#endif
+  json["libraries"] = nlohmann::ordered_json::object();
+  for (const auto& [name, version] : info.libraries) json["libraries"][name] = version;
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void write_environment(const std::filesystem::path& path, const EnvironmentInfo& info) {
+  write_file_atomically(path, environment_text(info));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// What the caller knows about the run; the rest of environment.json is found out from the machine.
+struct EnvironmentInfo {
+  int ranks = 1;
+  int threads = 1;                   // compute threads a rank
+  std::vector<std::string> hosts;    // of each rank; may be empty
+  std::vector<std::string> devices;  // of each rank, in words; may be empty
+  std::vector<std::pair<std::string, std::string>> libraries;  // name, version
+  std::string git_revision;                                    // empty: left out
+  std::vector<std::string> command_line;
+};
+
+// Lockstep's version, "0.1.0".
+const char* lockstep_version();
+
+// environment.json as text: lockstep_version, compiler, host, operating_system, cpu_model,
+// cpu_cores, memory_bytes, ranks, threads, hosts, devices, libraries, git_revision, command_line,
+// start_time (ISO 8601, UTC).
+std::string environment_text(const EnvironmentInfo& info);
+
+// Writes it atomically. Throws IoError.
+void write_environment(const std::filesystem::path& path, const EnvironmentInfo& info);
+
+}  // namespace lockstep

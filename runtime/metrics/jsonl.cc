@@ -1,0 +1,151 @@
+#include "runtime/metrics/jsonl.h"
+
+#include <fcntl.h>
+#include <fmt/compile.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+
+namespace lockstep {
+namespace {
+
+// The step of a line `{"step": N, ...}`; -1 if it is not one.
+int64_t step_of_line(std::string_view line) {
+  constexpr std::string_view kStart = "{\"step\": ";
+  int64_t step = -1;
+  if (!line.starts_with(kStart) || !line.ends_with('}')) return -1;
+  const auto [end, code] =
+      std::from_chars(line.data() + kStart.size(), line.data() + line.size(), step);
+  return code == std::errc() && (*end == ',' || *end == '}') ? step : -1;
+}
+
+// Bytes of `text` that a run resumed at `resume_step` keeps: whole lines up to the first that is
+// later or is no record.
+size_t kept_bytes(std::string_view text, int64_t resume_step) {
+  size_t kept = 0;
+  while (kept < text.size()) {
+    const size_t end = text.find('\n', kept);
+    if (end == std::string_view::npos) break;
+    const int64_t step = step_of_line(text.substr(kept, end - kept));
+    if (step < 0 || step > resume_step) break;
+    kept = end + 1;
+  }
+  return kept;
+}
+
+// Cuts the file before it is opened for appending.
+const std::filesystem::path& cut(const std::filesystem::path& path, int64_t resume_step) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code)) return path;
+  size_t kept = 0;
+  if (resume_step >= 0) {
+    const MappedFile file(path);
+    kept = kept_bytes({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
+                      resume_step);
+  }
+  if (::truncate(path.c_str(), static_cast<off_t>(kept)) != 0)
+    throw IoError("truncate", path, errno);
+  return path;
+}
+
+// Formats fields one after the other into a buffer that is known to be large enough.
+class LineFormatter {
+ public:
+  explicit LineFormatter(char* out) : out_(out) { *out_++ = '{'; }
+
+  void integer(std::string_view name, int64_t value) {
+    key(name);
+    out_ = std::to_chars(out_, out_ + 24, value).ptr;
+  }
+  // The shortest text that reads back as the same number.
+  void exact(std::string_view name, double value) {
+    key(name);
+    if (!finite(value)) return;
+    out_ = fmt::format_to(out_, FMT_COMPILE("{}"), value);
+  }
+  // Rounded to thousandths: for times and rates, which are not known better.
+  void rounded(std::string_view name, double value) {
+    key(name);
+    if (!finite(value)) return;
+    if (!(std::fabs(value) < 1e15)) {
+      out_ = fmt::format_to(out_, FMT_COMPILE("{}"), value);
+      return;
+    }
+    const int64_t thousandths = std::llround(value * 1000);
+    const int64_t magnitude = std::abs(thousandths);
+    if (thousandths < 0) *out_++ = '-';
+    out_ = std::to_chars(out_, out_ + 24, magnitude / 1000).ptr;
+    *out_++ = '.';
+    const int fraction = static_cast<int>(magnitude % 1000);
+    *out_++ = static_cast<char>('0' + fraction / 100);
+    *out_++ = static_cast<char>('0' + fraction / 10 % 10);
+    *out_++ = static_cast<char>('0' + fraction % 10);
+  }
+  void hash(std::string_view name, uint64_t value) {
+    key(name);
+    out_ = fmt::format_to(out_, FMT_COMPILE("\"{:016x}\""), value);
+  }
+  char* finish() {
+    if (nonfinite_) put(", \"nonfinite\": true");
+    put("}\n");
+    return out_;
+  }
+
+ private:
+  void put(std::string_view text) {
+    std::memcpy(out_, text.data(), text.size());
+    out_ += text.size();
+  }
+  void key(std::string_view name) {
+    if (out_[-1] != '{') put(", ");
+    *out_++ = '"';
+    put(name);
+    put("\": ");
+  }
+  bool finite(double value) {
+    if (std::isfinite(value)) return true;
+    put("null");
+    nonfinite_ = true;
+    return false;
+  }
+
+  char* out_;
+  bool nonfinite_ = false;
+};
+
+}  // namespace
+
+JsonlWriter::JsonlWriter(const std::filesystem::path& path, int64_t resume_step)
+    : file_(cut(path, resume_step)) {}
+
+void JsonlWriter::append(const StepRecord& record) {
+  LineFormatter line(file_.reserve());
+  line.integer("step", record.step);
+  line.exact("epoch", record.epoch);
+  line.integer("samples", record.samples);
+  line.exact("loss", record.loss);
+  line.exact("lr", record.lr);
+  line.exact("grad_norm", record.grad_norm);
+  line.rounded("step_ms", record.step_ms);
+  line.rounded("compute_ms", record.compute_ms);
+  line.rounded("comm_exposed_ms", record.comm_exposed_ms);
+  line.rounded("data_wait_ms", record.data_wait_ms);
+  line.rounded("optimizer_ms", record.optimizer_ms);
+  line.rounded("samples_per_s", record.samples_per_s);
+  if (!(record.tokens_per_s < 0)) line.rounded("tokens_per_s", record.tokens_per_s);
+  if (!(record.mfu < 0)) line.exact("mfu", record.mfu);
+  if (record.weights_hash) line.hash("weights_hash", *record.weights_hash);
+  if (record.eval_loss) line.exact("eval_loss", *record.eval_loss);
+  if (record.eval_accuracy) line.exact("eval_accuracy", *record.eval_accuracy);
+  file_.commit(line.finish());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,188 @@
+#include "runtime/metrics/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/time.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kRedrawMs = 100;
+constexpr double kSmoothing = 0.3;  // weight of the newest measurement of speed
+constexpr char kEraseLine[] = "\r\x1b[K";
+
+int columns_of(int fd) {
+  winsize size{};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void write_all(int fd, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = ::write(fd, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return;
+    done += static_cast<size_t>(wrote);
+  }
+}
+
+// "1.23M", "45.6k", "789".
+std::string short_number(double value) {
+  if (!std::isfinite(value)) return "?";
+  if (value >= 1e9) return fmt::format("{:.2f}G", value / 1e9);
+  if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
+  if (value >= 1e4) return fmt::format("{:.1f}k", value / 1e3);
+  return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);
+}
+
+std::string speed_text(const StepRecord& record) {
+  return record.tokens_per_s < 0 ? short_number(record.samples_per_s) + " samples/s"
+                                 : short_number(record.tokens_per_s) + " tokens/s";
+}
+
+std::string eval_text(const StepRecord& record) {
+  std::string text;
+  if (record.eval_loss) text += fmt::format("eval loss {:.4f}", *record.eval_loss);
+  if (record.eval_accuracy) {
+    text += fmt::format(
+        "{}eval accuracy {:.2f}%", text.empty() ? "" : "  ", 100 * *record.eval_accuracy);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string format_duration(double milliseconds) {
+  const int64_t seconds = std::llround(std::clamp(milliseconds, 0.0, 3.6e12) / 1000);
+  const int64_t hours = seconds / 3600, minutes = seconds / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, seconds % 60);
+  return fmt::format("{}:{:02}", minutes, seconds % 60);
+}
+
+std::string format_progress(const StepRecord& record,
+                            int64_t total_steps,
+                            double eta_ms,
+                            int columns) {
+  constexpr int kNarrowestBar = 10, kWidestBar = 40;
+  const double done = total_steps > 0 ? static_cast<double>(record.step) / total_steps : 0;
+  // Most important first; a field that does not fit ends the line.
+  const std::string fields[] = {
+      fmt::format("{}/{}", record.step, total_steps),
+      fmt::format("loss {:.4f}", record.loss),
+      "ETA " + (eta_ms < 0 ? std::string("?") : format_duration(eta_ms)),
+      speed_text(record),
+      fmt::format("lr {:.2e}", record.lr),
+  };
+  std::string text = fmt::format("{:3.0f}%", 100 * std::clamp(done, 0.0, 1.0));
+  for (const std::string& field : fields) {
+    if (static_cast<int>(text.size() + 2 + field.size()) > columns) break;
+    text += "  " + field;
+  }
+  const int room = columns - static_cast<int>(text.size()) - 3;  // two brackets and a space
+  if (room >= kNarrowestBar) {
+    const int width = std::min(room, kWidestBar);
+    const int filled = static_cast<int>(std::clamp(done, 0.0, 1.0) * width);
+    text = fmt::format("[{}{}] {}",
+                       std::string(static_cast<size_t>(filled), '='),
+                       std::string(static_cast<size_t>(width - filled), ' '),
+                       text);
+  }
+  if (static_cast<int>(text.size()) > columns)
+    text.resize(static_cast<size_t>(std::max(columns, 0)));
+  return text;
+}
+
+Progress::Progress(const ProgressOptions& options)
+    : options_(options), speed_since_ms_(now_ms()), speed_since_step_(options.start_step) {
+  LOCKSTEP_CHECK(options.log_every >= 1);
+  const char* kind = std::getenv("TERM");
+  terminal_ = ::isatty(options.fd) == 1 && !(kind != nullptr && std::strcmp(kind, "dumb") == 0);
+}
+
+Progress::~Progress() { finish(); }
+
+void Progress::update(const StepRecord& record) {
+  const bool evaluated = record.eval_loss || record.eval_accuracy;
+  if (!terminal_) {
+    if (evaluated || record.step % options_.log_every == 0) print_line(record);
+    return;
+  }
+  last_ = record;
+  last_drawn_ = false;
+  const double now = now_ms();
+  if (evaluated) {
+    clear();
+    write_all(options_.fd, fmt::format("step {}: {}\n", record.step, eval_text(record)));
+  } else if (now < next_draw_ms_) {
+    return;
+  }
+  draw(record, now);
+}
+
+void Progress::update_speed(int64_t step, double now) {
+  const int64_t steps = step - speed_since_step_;
+  if (steps <= 0) return;
+  const double measured = (now - speed_since_ms_) / static_cast<double>(steps);
+  speed_ms_ = speed_ms_ == 0 ? measured : speed_ms_ + kSmoothing * (measured - speed_ms_);
+  speed_since_ms_ = now;
+  speed_since_step_ = step;
+}
+
+void Progress::draw(const StepRecord& record, double now) {
+  update_speed(record.step, now);
+  const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
+  // One column stays free: a full line would make some terminals wrap.
+  write_all(options_.fd,
+            kEraseLine + format_progress(record,
+                                         options_.total_steps,
+                                         speed_ms_ == 0 ? -1 : left * speed_ms_,
+                                         columns_of(options_.fd) - 1));
+  next_draw_ms_ = now + kRedrawMs;
+  line_open_ = true;
+  last_drawn_ = true;
+}
+
+void Progress::print_line(const StepRecord& record) {
+  update_speed(record.step, now_ms());
+  const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
+  std::string line =
+      fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {:.1f} ms  {}  ETA {}",
+                  record.step,
+                  options_.total_steps,
+                  record.loss,
+                  record.lr,
+                  record.grad_norm,
+                  record.step_ms,
+                  speed_text(record),
+                  speed_ms_ == 0 ? "?" : format_duration(left * speed_ms_));
+  const std::string evaluation = eval_text(record);
+  if (!evaluation.empty()) line += "  " + evaluation;
+  write_all(options_.fd, line + "\n");
+}
+
+void Progress::clear() {
+  if (!line_open_) return;
+  write_all(options_.fd, kEraseLine);
+  line_open_ = false;
+  next_draw_ms_ = 0;
+}
+
+void Progress::finish() {
+  if (finished_) return;
+  finished_ = true;
+  if (!terminal_) return;
+  if (!last_drawn_) draw(last_, now_ms());
+  if (line_open_) write_all(options_.fd, "\n");
+  line_open_ = false;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+#pragma once
+// What is reported about one training step. The names are those of metrics.jsonl, and an interface.
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep {
+
+struct StepRecord {
+  int64_t step = 0;     // completed steps, from 1
+  double epoch = 0;     // epochs consumed, with fraction
+  int64_t samples = 0;  // consumed since the beginning of the run
+  double loss = 0;      // mean over the global batch
+  double lr = 0;
+  double grad_norm = 0;        // global L2 norm before clipping
+  double step_ms = 0;          // wall time of the step
+  double compute_ms = 0;       // forward and backward
+  double comm_exposed_ms = 0;  // communication that nothing hid
+  double data_wait_ms = 0;
+  double optimizer_ms = 0;
+  double samples_per_s = 0;  // over all ranks
+  double tokens_per_s = -1;  // over all ranks; negative: not a language model, left out
+  double mfu = -1;           // model FLOPs utilisation, 0..1; negative: peak unknown, left out
+  std::optional<uint64_t> weights_hash;
+  std::optional<double> eval_loss;
+  std::optional<double> eval_accuracy;  // 0..1
+};
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+#include "runtime/metrics/tensorboard.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "runtime/base/error.h"
+#include "runtime/metrics/crc32c.h"
+#include "runtime/metrics/event.pb.h"
+
+namespace lockstep {
+namespace {
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::filesystem::path event_path(const std::filesystem::path& folder) {
+  char host[256] = "localhost";
+  if (::gethostname(host, sizeof(host) - 1) != 0) std::strcpy(host, "localhost");
+  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}",
+                              static_cast<int64_t>(wall_seconds()),
+                              host,
+                              ::getpid());
+}
+
+// TFRecord framing: length, its checksum, data, its checksum; little-endian.
+void append_event(BufferedFile& file, const proto::TensorBoardEvent& event) {
+  const uint64_t length = event.ByteSizeLong();
+  LOCKSTEP_CHECK(length + 16 <= BufferedFile::kMaxRecordBytes);
+  char* out = file.reserve();
+  char* data = out + 12;
+  event.SerializeToArray(data, static_cast<int>(length));
+  std::memcpy(out, &length, 8);
+  const uint32_t length_crc = masked_crc32c(out, 8), data_crc = masked_crc32c(data, length);
+  std::memcpy(out + 8, &length_crc, 4);
+  std::memcpy(data + length, &data_crc, 4);
+  file.commit(data + length + 4);
+}
+
+}  // namespace
+
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder,
+                                     int64_t log_every,
+                                     int64_t resume_step)
+    : path_(event_path(folder)), file_(path_), log_every_(log_every) {
+  LOCKSTEP_CHECK(log_every >= 1);
+  proto::TensorBoardEvent event;
+  event.set_wall_time(wall_seconds());
+  event.set_file_version("brain.Event:2");
+  append_event(file_, event);
+  if (resume_step > 0) {
+    event.set_step(resume_step + 1);
+    event.mutable_session_log()->set_status(1);
+    append_event(file_, event);
+  }
+  file_.flush();
+}
+
+void TensorBoardWriter::append(const StepRecord& record) {
+  const bool train = record.step % log_every_ == 0;
+  if (!train && !record.eval_loss && !record.eval_accuracy) return;
+  proto::TensorBoardEvent event;
+  event.set_wall_time(wall_seconds());
+  event.set_step(record.step);
+  const auto scalar = [&](const char* tag, double value) {
+    proto::TensorBoardEvent::Value& entry = *event.mutable_summary()->add_value();
+    entry.set_tag(tag);
+    entry.set_simple_value(static_cast<float>(value));
+  };
+  if (train) {
+    scalar("train/loss", record.loss);
+    scalar("train/lr", record.lr);
+    scalar("train/grad_norm", record.grad_norm);
+    scalar("throughput/samples_per_s", record.samples_per_s);
+    if (!(record.tokens_per_s < 0)) scalar("throughput/tokens_per_s", record.tokens_per_s);
+    if (!(record.mfu < 0)) scalar("throughput/mfu", record.mfu);
+    scalar("time/step_ms", record.step_ms);
+    scalar("time/compute_ms", record.compute_ms);
+    scalar("time/comm_exposed_ms", record.comm_exposed_ms);
+    scalar("time/data_wait_ms", record.data_wait_ms);
+    scalar("time/optimizer_ms", record.optimizer_ms);
+  }
+  if (record.eval_loss) scalar("eval/loss", *record.eval_loss);
+  if (record.eval_accuracy) scalar("eval/accuracy", *record.eval_accuracy);
+  append_event(file_, event);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,132 @@
+// Activations and workspaces in one arena, by lifetime.
+//
+// 1. Lifetimes: a tensor lives from the op that first writes it to the op that last uses it; a result to the end; a workspace
+//    during its op.
+// 2. In place: where an op's schema allows it and nothing needs the input afterwards, output and input share one block.
+// 3. Offsets: blocks are placed from the largest to the smallest, each at the lowest offset that is free during its lifetime.
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/error.h"
+#include "runtime/graph/schema.h"
+#include "runtime/plan/plan.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kBlockAlignment = 64;  // bytes: a cache line, and a 512-bit vector
+
+struct Block {
+  size_t bytes = 0;
+  int first_op = 0;
+  int last_op = -1;
+  size_t offset = 0;
+};
+
+bool in_arena(const Tensor& tensor) { return tensor.role == Role::kActivation || tensor.role == Role::kResult; }
+
+size_t aligned(size_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
+
+// Blocks of tensors, with in-place outputs folded into the block of their input. Returns each tensor's block, -1 for none.
+std::vector<int> make_blocks(const Graph& graph, std::vector<Block>& blocks) {
+  std::vector<int> last_use(graph.tensors.size(), -1);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    for (const auto& ids : {graph.ops[i].inputs, graph.ops[i].outputs}) {
+      for (TensorId id : ids) {
+        if (id != kNoTensor) last_use[static_cast<size_t>(id)] = static_cast<int>(i);
+      }
+    }
+  }
+  if (graph.result != kNoTensor) last_use[static_cast<size_t>(graph.result)] = static_cast<int>(graph.ops.size());
+
+  std::vector<int> block_of(graph.tensors.size(), -1);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    const int now = static_cast<int>(i);
+    std::vector<bool> taken(op.inputs.size(), false);
+    for (size_t k = 0; k < op.outputs.size(); ++k) {
+      const TensorId output = op.outputs[k];
+      if (output == kNoTensor || !in_arena(graph[output])) continue;
+      int& block = block_of[static_cast<size_t>(output)];
+      if (block >= 0) continue;
+      for (const auto& [out, in] : schema_of(op.kind).in_place) {
+        if (out != static_cast<int>(k) || taken[static_cast<size_t>(in)]) continue;
+        const TensorId input = op.inputs[static_cast<size_t>(in)];
+        if (input == kNoTensor || graph[input].role != Role::kActivation) continue;
+        if (last_use[static_cast<size_t>(input)] != now || graph[input].bytes() != graph[output].bytes()) continue;
+        // The same tensor may stand twice among the inputs: then it is still read.
+        if (std::count(op.inputs.begin(), op.inputs.end(), input) > 1) continue;
+        block = block_of[static_cast<size_t>(input)];
+        taken[static_cast<size_t>(in)] = true;
+        break;
+      }
+      if (block < 0) {
+        block = static_cast<int>(blocks.size());
+        blocks.push_back({aligned(graph[output].bytes()), now, now});
+      }
+      Block& storage = blocks[static_cast<size_t>(block)];
+      storage.last_op = std::max(storage.last_op, last_use[static_cast<size_t>(output)]);
+    }
+  }
+  return block_of;
+}
+
+// Greedy by size. Returns the arena's size.
+size_t place(std::vector<Block>& blocks) {
+  std::vector<size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::vector<const Block*> placed;  // by offset
+  size_t arena = 0;
+  for (size_t index : order) {
+    Block& block = blocks[index];
+    size_t offset = 0;
+    for (const Block* other : placed) {
+      const bool together = other->first_op <= block.last_op && block.first_op <= other->last_op;
+      if (!together) continue;
+      if (offset + block.bytes <= other->offset) break;
+      offset = std::max(offset, other->offset + other->bytes);
+    }
+    block.offset = offset;
+    arena = std::max(arena, offset + block.bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), &block,
+                                   [](const Block* a, const Block* b) { return a->offset < b->offset; }),
+                  &block);
+  }
+  return arena;
+}
+
+}  // namespace
+
+ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes) {
+  std::vector<Block> blocks;
+  const std::vector<int> block_of = make_blocks(graph, blocks);
+  std::vector<int> workspace_block(graph.ops.size(), -1);
+  ProgramPlan plan;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    plan.flops += schema_of(graph.ops[i].kind).flops(graph, graph.ops[i]);
+    const size_t bytes = aligned(workspace_bytes(graph, graph.ops[i]));
+    if (bytes == 0) continue;
+    workspace_block[i] = static_cast<int>(blocks.size());
+    blocks.push_back({bytes, static_cast<int>(i), static_cast<int>(i)});
+  }
+  plan.arena_bytes = place(blocks);
+
+  const auto placement = [&](TensorId tensor, const Block& block) {
+    plan.placements.push_back({tensor, block.offset, block.bytes, block.first_op, block.last_op});
+    return block.offset;
+  };
+  plan.tensor_offsets.assign(graph.tensors.size(), kNotInArena);
+  for (size_t id = 0; id < graph.tensors.size(); ++id) {
+    if (block_of[id] < 0) continue;
+    plan.tensor_offsets[id] = placement(static_cast<TensorId>(id), blocks[static_cast<size_t>(block_of[id])]);
+  }
+  plan.workspace_offsets.assign(graph.ops.size(), 0);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    if (workspace_block[i] < 0) continue;
+    plan.workspace_offsets[i] = placement(kNoTensor, blocks[static_cast<size_t>(workspace_block[i])]);
+  }
+  return plan;
+}
+
+}  // namespace lockstep

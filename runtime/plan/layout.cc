@@ -1,0 +1,69 @@
+// The flat parameter buffer: slots in the order in which the backward pass finishes their gradients.
+#include "runtime/plan/layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Slots begin on cache lines.
+constexpr int64_t kSlotAlignment = 16;
+
+std::vector<int> last_writers(const Graph& graph) {
+  std::vector<int> writer(graph.tensors.size(), -1);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    for (TensorId id : graph.ops[i].outputs) {
+      if (id != kNoTensor) writer[static_cast<size_t>(id)] = static_cast<int>(i);
+    }
+  }
+  return writer;
+}
+
+int finished_after(const Graph& graph, const std::vector<int>& writer, size_t parameter) {
+  return writer[static_cast<size_t>(graph[graph.parameters[parameter]].gradient)];
+}
+
+}  // namespace
+
+ParameterLayout make_layout(const Graph& training, int lanes) {
+  const std::vector<int> writer = last_writers(training);
+  std::vector<size_t> order(training.parameters.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return finished_after(training, writer, a) < finished_after(training, writer, b);
+  });
+
+  ParameterLayout layout;
+  layout.slots.resize(training.parameters.size());
+  int64_t offset = 0;
+  for (size_t index : order) {
+    const Tensor& tensor = training[training.parameters[index]];
+    const int64_t elements = tensor.shape.elements();
+    layout.slots[index] = {tensor.name, tensor.shape, offset, elements, tensor.decay, tensor.initializer};
+    layout.parameters += elements;
+    offset += (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+  }
+  layout.elements = padded_elements(offset, lanes);
+  return layout;
+}
+
+std::vector<std::vector<int>> bucket_schedule(const Graph& training, const ParameterLayout& layout,
+                                              const std::vector<Range>& buckets) {
+  const std::vector<int> writer = last_writers(training);
+  std::vector<std::vector<int>> after(training.ops.size());
+  int ready = static_cast<int>(training.forward_ops) - 1;  // never before an earlier bucket
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    for (size_t i = 0; i < layout.slots.size(); ++i) {
+      const ParameterSlot& slot = layout.slots[i];
+      const bool overlaps = slot.offset < buckets[b].end && slot.offset + slot.elements > buckets[b].begin;
+      if (overlaps) ready = std::max(ready, finished_after(training, writer, i));
+    }
+    after[static_cast<size_t>(ready)].push_back(static_cast<int>(b));
+  }
+  return after;
+}
+
+}  // namespace lockstep

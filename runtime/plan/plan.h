@@ -1,0 +1,108 @@
+#pragma once
+// The plan of a run: where every parameter, gradient and activation lies, and how many bytes each rank will allocate. Plain,
+// printable data, computed before anything is allocated.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "collectives/sharding.h"
+#include "runtime/graph/graph.h"
+
+namespace lockstep {
+
+// Where a parameter lies in the flat buffers, in elements.
+struct ParameterSlot {
+  std::string name;
+  Shape shape;
+  int64_t offset = 0;
+  int64_t elements = 0;
+  bool decay = false;
+  Initializer initializer;
+};
+
+// Slots by parameter number (order of creation in the graph). Offsets follow the order in which the backward pass finishes the
+// gradients, so that a bucket is complete as early as possible.
+struct ParameterLayout {
+  std::vector<ParameterSlot> slots;
+  int64_t parameters = 0;  // elements in use
+  int64_t elements = 0;    // with padding
+};
+
+// Bytes [offset, offset + bytes) of the arena, in use from before op `first_op` until after op `last_op`.
+struct Placement {
+  TensorId tensor = kNoTensor;  // kNoTensor: the workspace of first_op
+  size_t offset = 0;
+  size_t bytes = 0;
+  int first_op = 0;
+  int last_op = 0;
+};
+
+// One graph laid out in the arena.
+struct ProgramPlan {
+  std::vector<Placement> placements;
+  std::vector<size_t> tensor_offsets;     // by TensorId; kNotInArena where the tensor lies elsewhere
+  std::vector<size_t> workspace_offsets;  // by op
+  size_t arena_bytes = 0;
+  int64_t flops = 0;                               // of one lane
+  std::vector<std::vector<int>> buckets_after_op;  // gradient buckets that are complete after each op; training only
+};
+inline constexpr size_t kNotInArena = ~size_t{0};
+
+// One allocation of a rank.
+struct MemoryRow {
+  std::string name;
+  size_t bytes = 0;
+  std::string note;
+};
+
+struct Plan {
+  int ranks = 1;
+  int lanes = 1;
+  ParameterLayout layout;
+  std::vector<Range> buckets;
+  ProgramPlan training;
+  ProgramPlan evaluation;
+  std::vector<MemoryRow> memory;  // per rank
+  int64_t wire_bytes = 0;         // sent by one rank in a step
+
+  size_t memory_bytes() const;
+  size_t row_bytes(const std::string& name) const;
+};
+
+// Names of the memory rows; the run makes exactly these allocations.
+inline constexpr const char* kParametersRow = "parameters";
+inline constexpr const char* kGradientsRow = "gradients";
+inline constexpr const char* kMomentsRow = "optimizer moments";
+inline constexpr const char* kArenaRow = "activations and workspace";
+inline constexpr const char* kStagingRow = "exchange staging";
+inline constexpr const char* kTrainBatchesRow = "training batches";
+inline constexpr const char* kEvalBatchesRow = "evaluation batches";
+inline constexpr const char* kDatasetRow = "data set";
+
+// Scratch bytes that a backend's implementation of an op asks for.
+using WorkspaceBytes = std::function<size_t(const Graph&, const Op&)>;
+
+struct PlanOptions {
+  int ranks = 1;
+  int lanes = 1;
+  double bucket_mib = 25;
+  int moments = 0;              // floats that the optimizer keeps per parameter
+  size_t train_batch_bytes = 0;  // rings of the loaders
+  size_t eval_batch_bytes = 0;
+  size_t dataset_bytes = 0;
+  bool evaluation_only = false;  // no gradients, moments or exchange
+};
+
+// `training` must be differentiated; `evaluation` may be null.
+Plan make_plan(const Graph& training, const Graph* evaluation, const PlanOptions& options,
+               const WorkspaceBytes& workspace_bytes);
+
+// Lays out one graph whose parameters are those of `layout` (in the same order of creation).
+ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes);
+
+// Human-readable memory table with a total.
+std::string memory_table(const Plan& plan);
+
+}  // namespace lockstep

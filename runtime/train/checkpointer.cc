@@ -1,0 +1,156 @@
+#include "runtime/train/checkpointer.h"
+
+#include "collectives/agreement.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/writer.h"
+#include "runtime/config/parse.h"
+#include "runtime/metrics/environment.h"
+#include "runtime/train/initialize.h"
+
+namespace lockstep {
+
+Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optimizer& optimizer)
+    : parts_(parts),
+      memory_(memory),
+      optimizer_(optimizer),
+      root_(parts.run_dir / "checkpoints"),
+      slices_(named_slices(parts.plan.layout)) {}
+
+CheckpointState Checkpointer::state_for(const Progression& progression, uint64_t weights_hash) const {
+  const RunConfig& config = parts_.config;
+  CheckpointState state;
+  state.step = progression.step;
+  state.samples = progression.step * config.train.global_batch;
+  state.seed = config.seed;
+  state.lanes = parts_.plan.lanes;
+  state.ranks = parts_.communicator.size();
+  state.global_batch = config.train.global_batch;
+  state.lockstep_version = lockstep_version();
+  state.weights_hash = weights_hash;
+  state.config_hash = hash_text(to_text(config));
+  state.optimizer = optimizer_name(config.optimizer);
+  state.moments = moment_names(config.optimizer);
+  state.flat_elements = parts_.plan.layout.elements;
+  state.layout = slices_;
+  state.best_metric = progression.best_metric;
+  state.best_step = progression.best_step;
+  state.evals_since_best = progression.evals_since_best;
+  return state;
+}
+
+void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
+  Communicator& communicator = parts_.communicator;
+  CheckpointState state = state_for(progression, weights_hash);
+  std::optional<CheckpointWriter> writer;
+  run_on_root(communicator, [&] { writer.emplace(CheckpointWriter::begin(root_, state.step)); });
+  try {
+    std::vector<FileRecord> records;
+    run_on_all(communicator, [&] {
+      if (!writer) writer.emplace(CheckpointWriter::join(root_, state.step));
+      if (communicator.rank() == 0) records.push_back(writer->write_model(slices_, memory_.parameters));
+      if (state.moments.empty()) return;
+      std::vector<MomentShard> shards;
+      for (size_t m = 0; m < state.moments.size(); ++m) {
+        MomentShard shard{state.moments[m], {}};
+        for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
+          const Range& range = optimizer_.owned()[r];
+          shard.slices.push_back({range.begin, {optimizer_.moment(m, r), static_cast<size_t>(range.size())}});
+        }
+        shards.push_back(std::move(shard));
+      }
+      records.push_back(writer->write_optimizer_shard(communicator.rank(), communicator.size(), shards));
+    });
+    for (const std::string& text : gather_texts(communicator, records.empty() ? "" : serialize(records.back()))) {
+      if (!text.empty()) state.files.push_back(parse_file_record(text));
+    }
+    run_on_root(communicator, [&] {
+      // Rank 0 gathered its last record above; the model's own record comes first.
+      if (records.size() > 1) state.files.insert(state.files.begin(), records.front());
+      writer->commit(state);
+    });
+  } catch (const Error&) {
+    if (writer && communicator.rank() == 0) writer->abandon();
+    throw;
+  }
+  run_on_root(communicator, [&] {
+    const bool has_best = parts_.config.checkpoint.keep_best && progression.best_metric.has_value();
+    if (has_best && progression.best_step == state.step) write_best(root_, state.step);
+    prune(root_, parts_.config.checkpoint.keep_last,
+          has_best ? std::optional(progression.best_step) : std::nullopt);
+  });
+}
+
+std::optional<std::filesystem::path> Checkpointer::choose(const std::string& resume) const {
+  std::string chosen;
+  run_on_root(parts_.communicator, [&] {
+    if (resume == "none") {
+      if (!list_checkpoints(root_).empty())
+        throw CheckpointError(
+            "run folder '{}' already has checkpoints; give --resume auto to continue that run, or another --run-dir",
+            parts_.run_dir.string());
+    } else if (resume == "auto") {
+      std::vector<std::string> skipped;
+      const auto latest = find_latest(root_, &skipped);
+      for (const std::string& line : skipped) spdlog::warn("{}", line);
+      if (latest) chosen = latest->path;
+      if (!latest && !list_checkpoints(root_).empty())
+        throw CheckpointError("run folder '{}' has checkpoints but none can be read; `lockstep inspect` shows why",
+                              parts_.run_dir.string());
+    } else {
+      chosen = resolve_checkpoint(resume);
+    }
+  });
+  chosen = broadcast_text(parts_.communicator, chosen);
+  return chosen.empty() ? std::nullopt : std::optional<std::filesystem::path>(chosen);
+}
+
+void Checkpointer::check_compatible(const CheckpointState& state, const std::filesystem::path& folder) const {
+  const RunConfig& config = parts_.config;
+  const std::string where = folder.string();
+  if (state.global_batch != config.train.global_batch)
+    throw CheckpointError("{}: written with train.global_batch {}, the config has {}; sample order would change", where,
+                          state.global_batch, config.train.global_batch);
+  if (state.seed != config.seed)
+    throw CheckpointError("{}: written with seed {}, the config has {}; sample order would change", where, state.seed,
+                          config.seed);
+  if (state.optimizer != optimizer_name(config.optimizer) || state.moments != moment_names(config.optimizer))
+    throw CheckpointError(
+        "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start anew from its weights, set "
+        "train.init_from",
+        where, state.optimizer, state.moments.size(), optimizer_name(config.optimizer),
+        moment_names(config.optimizer).size());
+  if (state.lanes != parts_.plan.lanes && parts_.communicator.rank() == 0)
+    spdlog::warn("{}: written with {} lanes, now {}: training goes on, with other bits than without the change", where,
+                 state.lanes, parts_.plan.lanes);
+}
+
+void Checkpointer::restore_moments(const CheckpointState& state, const std::filesystem::path& folder) {
+  for (size_t m = 0; m < state.moments.size(); ++m) {
+    std::vector<MomentTarget> targets;
+    for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
+      const Range& range = optimizer_.owned()[r];
+      targets.push_back({range.begin, {optimizer_.moment(m, r), static_cast<size_t>(range.size())}});
+    }
+    read_optimizer(folder, state, slices_, state.moments[m], targets);
+  }
+}
+
+Progression Checkpointer::restore(const std::filesystem::path& folder) {
+  Progression progression;
+  run_on_all(parts_.communicator, [&] {
+    const CheckpointState state = read_state(folder);
+    check_compatible(state, folder);
+    read_model(folder, state, slices_, memory_.parameters);
+    restore_moments(state, folder);
+    const uint64_t hash = hash_parameters(parts_.plan.layout, memory_.parameters);
+    if (hash != state.weights_hash)
+      throw CheckpointError("{}: the weights hash to {:016x}, the state says {:016x}", folder.string(), hash,
+                            state.weights_hash);
+    progression = {state.step, state.best_metric, state.best_step, state.evals_since_best};
+  });
+  return progression;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/state.h"
+#include "runtime/train/optimizer.h"
+#include "runtime/train/run_parts.h"
+
+namespace lockstep {
+
+// What a run knows of its own progress, beside weights and moments.
+struct Progression {
+  int64_t step = 0;  // completed
+  std::optional<double> best_metric;
+  int64_t best_step = 0;
+  int64_t evals_since_best = 0;
+};
+
+// Saves and restores a run, all ranks together: rank 0 decides about folders and every rank learns the decision and the error;
+// each rank writes and reads its own part of the moments.
+class Checkpointer {
+ public:
+  Checkpointer(const RunParts& parts, const RunMemory& memory, Optimizer& optimizer);
+
+  // Writes checkpoints/step-... and removes those that the config does not keep. Throws the same error on all ranks when any
+  // rank fails; earlier checkpoints are untouched then.
+  void save(const Progression& progression, uint64_t weights_hash);
+
+  // The checkpoint that --resume names: "none" gives nothing; "auto" the newest of this run's folder, if any; otherwise a path.
+  std::optional<std::filesystem::path> choose(const std::string& resume) const;
+  // Loads weights, moments and progress; checks that the checkpoint belongs to a run like this one.
+  Progression restore(const std::filesystem::path& folder);
+
+ private:
+  CheckpointState state_for(const Progression& progression, uint64_t weights_hash) const;
+  void check_compatible(const CheckpointState& state, const std::filesystem::path& folder) const;
+  void restore_moments(const CheckpointState& state, const std::filesystem::path& folder);
+
+  const RunParts& parts_;
+  const RunMemory& memory_;
+  Optimizer& optimizer_;
+  std::filesystem::path root_;
+  std::vector<NamedSlice> slices_;
+};
+
+}  // namespace lockstep

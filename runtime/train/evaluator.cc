@@ -1,0 +1,46 @@
+#include "runtime/train/evaluator.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+LoaderOptions loader_options(const RunParts& parts) {
+  LoaderOptions options;
+  options.geometry = parts.geometry();
+  options.training = false;
+  if (parts.config.eval.max_samples > 0)
+    options.samples = std::min(parts.config.eval.max_samples, parts.data.eval->samples());
+  options.ring_batches = parts.eval_ring_batches;
+  return options;
+}
+
+}  // namespace
+
+Evaluator::Evaluator(const RunParts& parts, const RunMemory& memory, Reducer& reducer)
+    : parts_(parts),
+      reducer_(reducer),
+      executor_(*parts.evaluation, parts.plan.evaluation, parts.plan.layout, parts.backend,
+                {memory.arena, memory.parameters}),
+      loader_(*parts.data.eval, loader_options(parts), memory.eval_batches),
+      sums_(static_cast<size_t>(parts.local_lanes())) {}
+
+Evaluation Evaluator::run() {
+  loader_.restart(0);
+  std::fill(sums_.begin(), sums_.end(), LaneStatistics{});
+  LaneContext lane;
+  while (const LaneBatch* batches = loader_.next()) {
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      lane.valid_rows = batches[i].valid_samples * parts_.evaluation->loss_rows_per_sample;
+      if (lane.valid_rows == 0) continue;
+      executor_.run(lane, batches[i].input, batches[i].target, nullptr, nullptr);
+      const LaneStatistics statistics = executor_.statistics();
+      for (int k = 0; k < kStatisticCount; ++k) sums_[i].values[k] += statistics.values[k];
+    }
+  }
+  const StepTotals totals = reducer_.sum_statistics(sums_, 0);
+  const double count = std::max(totals.valid_count, 1.0);
+  return {totals.loss_sum / count, totals.correct_count / count};
+}
+
+}  // namespace lockstep

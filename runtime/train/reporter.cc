@@ -1,0 +1,30 @@
+#include "runtime/train/reporter.h"
+
+#include <unistd.h>
+
+namespace lockstep {
+
+Reporter::Reporter(const RunParts& parts, int64_t start_step, int64_t last_step)
+    : jsonl_(parts.run_dir / "metrics.jsonl", start_step > 0 ? start_step : -1),
+      progress_({STDERR_FILENO, start_step, last_step, parts.config.train.log_every}) {
+  if (parts.config.output.tensorboard)
+    tensorboard_.emplace(parts.run_dir, parts.config.train.log_every, start_step);
+}
+
+void Reporter::report(const StepRecord& record) {
+  jsonl_.append(record);
+  if (tensorboard_) tensorboard_->append(record);
+  progress_.update(record);
+}
+
+void Reporter::flush() {
+  jsonl_.flush();
+  if (tensorboard_) tensorboard_->flush();
+}
+
+void Reporter::finish() {
+  progress_.finish();
+  flush();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#include "runtime/train/run_parts.h"
+
+namespace lockstep {
+
+RunMemory allocate_run(Backend& backend, const Plan& plan) {
+  const auto take = [&](const char* row) -> std::byte* {
+    const size_t bytes = plan.row_bytes(row);
+    return bytes == 0 ? nullptr : backend.allocate(bytes, row);
+  };
+  const auto take_span = [&](const char* row) { return std::span(take(row), plan.row_bytes(row)); };
+  const auto take_floats = [&](const char* row) { return reinterpret_cast<float*>(take(row)); };
+  RunMemory memory;
+  memory.parameters = take_floats(kParametersRow);
+  memory.gradients = take_floats(kGradientsRow);
+  memory.moments = take_floats(kMomentsRow);
+  memory.arena = take(kArenaRow);
+  memory.staging = take_floats(kStagingRow);
+  memory.train_batches = take_span(kTrainBatchesRow);
+  memory.eval_batches = take_span(kEvalBatchesRow);
+  return memory;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#pragma once
+// What a run is made of. The launcher assembles it; the trainer, the evaluator and the checkpointer work on it.
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "collectives/communicator.h"
+#include "runtime/config/run_config.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/loader.h"
+#include "runtime/exec/backend.h"
+#include "runtime/plan/plan.h"
+
+namespace lockstep {
+
+// Borrowed references; everything outlives the trainer.
+struct RunParts {
+  const RunConfig& config;  // resolved: steps set, model outputs set
+  Communicator& communicator;
+  Backend& backend;
+  const Graph& training;
+  const Graph* evaluation;  // null without evaluation data
+  const Plan& plan;
+  const OpenedData& data;
+  std::filesystem::path run_dir;
+  int64_t train_ring_batches = 2;
+  int64_t eval_ring_batches = 2;
+  double flops_per_sample = 0;  // forward and backward, for MFU
+
+  int local_lanes() const { return plan.lanes / communicator.size(); }
+  BatchGeometry geometry() const {
+    return {config.train.global_batch / plan.lanes, plan.lanes, communicator.rank() * local_lanes(), local_lanes()};
+  }
+};
+
+// The allocations of a run: one for each row of the plan's memory table (the data set has made its own).
+struct RunMemory {
+  float* parameters = nullptr;  // flat
+  float* gradients = nullptr;   // gradient_buffers() flat buffers
+  float* moments = nullptr;     // per moment, this rank's owned ranges one after the other
+  std::byte* arena = nullptr;
+  float* staging = nullptr;
+  std::span<std::byte> train_batches, eval_batches;
+};
+
+// Takes everything that the plan says, and nothing else. Throws MemoryError.
+RunMemory allocate_run(Backend& backend, const Plan& plan);
+
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/data/loader.h"
+#include "runtime/exec/executor.h"
+#include "runtime/metrics/timeline.h"
+#include "runtime/train/checkpointer.h"
+#include "runtime/train/evaluator.h"
+#include "runtime/train/optimizer.h"
+#include "runtime/train/reporter.h"
+#include "runtime/train/run_parts.h"
+
+namespace lockstep {
+
+struct TrainOptions {
+  std::string resume = "none";  // "auto", "none" or a checkpoint's path
+  int64_t max_steps = -1;       // stop at this step, counted from the beginning of the run; -1: at its end
+};
+
+struct TrainResult {
+  int64_t step = 0;
+  double loss = 0;  // of the last step
+  std::optional<Evaluation> evaluation;
+  uint64_t weights_hash = 0;
+  double train_seconds = 0;  // of the steps alone
+  bool preempted = false;    // stopped by a signal, checkpoint written
+  bool early_stopped = false;
+  std::optional<double> best_metric;
+  int64_t best_step = 0;
+};
+
+// Trains: one object per rank, all ranks in lockstep.
+class Trainer {
+ public:
+  // Allocates everything that the run will use.
+  explicit Trainer(const RunParts& parts);
+  ~Trainer();
+
+  TrainResult run(const TrainOptions& options);
+
+ private:
+  StepRecord step();
+  LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
+  StepRecord make_record(const StepTotals& totals, double lr, double gradient_scale, double step_ms) const;
+  // What happens between two steps: evaluation, hash, checkpoint. Returns false when the run is to end early.
+  bool between_steps(StepRecord& record, bool last);
+  void evaluate(StepRecord& record);
+  uint64_t agreed_hash();
+  void start(const TrainOptions& options);
+
+  const RunParts& parts_;
+  RunMemory memory_;
+  Reducer reducer_;
+  Executor executor_;
+  Optimizer optimizer_;
+  Checkpointer checkpointer_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<Reporter> reporter_;  // rank 0
+  std::unique_ptr<Timeline> timeline_;
+  std::vector<LaneStatistics> statistics_;  // by local lane
+  Progression progression_;
+  TrainResult result_;
+  bool stop_agreed_ = false;
+  int64_t saved_step_ = -1;
+  double peak_flops_ = 0;  // of all ranks
+
+  // Milliseconds of the step under way.
+  struct Phases {
+    double data = 0, compute = 0, exchange = 0, optimizer = 0;
+  };
+  Phases phases_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,388 @@
+#!/usr/bin/env python3
+"""Makes the golden files in this folder with PyTorch: data, configs, initial weights, expected losses.
+
+    python3 generate.py            needs torch, numpy and safetensors
+
+Every case is one short training run in float64. The float32 run beside it shows how far rounding
+alone moves the losses ("float32_deviation"), which is what the tolerance of the test stands on.
+"""
+import json
+import math
+import pathlib
+import struct
+
+import numpy
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+HERE = pathlib.Path(__file__).resolve().parent
+STEPS = 20
+IMAGE_SHAPE, CLASSES, IMAGES = (4, 5), 5, 72  # 72 images in batches of 16: batches straddle epochs
+ROWS, COLUMNS = 50, 6
+TOKENS, VOCABULARY, CONTEXT = 500, 64, 16
+IDX_MEAN, IDX_STD = 0.375, 0.25
+
+ACTIVATIONS = {
+    "NONE": lambda x: x,
+    "RELU": F.relu,
+    "GELU_TANH": lambda x: F.gelu(x, approximate="tanh"),
+    "GELU_ERF": F.gelu,
+    "SILU": F.silu,
+    "TANH": torch.tanh,
+}
+
+
+# ---- data ------------------------------------------------------------------------------------------
+
+
+def noise(count, seed):
+    """`count` integers in 0..255 from a 32-bit linear congruential generator."""
+    values, state = [], seed
+    for _ in range(count):
+        state = (1664525 * state + 1013904223) % 2**32
+        values.append(state >> 24)
+    return values
+
+
+def write_images():
+    """Bright columns say which class an image is of; noise covers them."""
+    pixels = IMAGE_SHAPE[0] * IMAGE_SHAPE[1]
+    labels = [(7 * i + i // 5) % CLASSES for i in range(IMAGES)]
+    dim = noise(IMAGES * pixels, seed=1)
+    data = bytes(dim[i * pixels + j] // 2 + (100 if j % CLASSES == labels[i] else 0)
+                 for i in range(IMAGES) for j in range(pixels))
+    header = struct.pack(">IIII", 0x00000803, IMAGES, *IMAGE_SHAPE)
+    (HERE / "images.idx").write_bytes(header + data)
+    (HERE / "labels.idx").write_bytes(struct.pack(">II", 0x00000801, IMAGES) + bytes(labels))
+
+
+def write_table():
+    """Columns of different scale and offset, a smooth target `y` and a noisy binary one `z`."""
+    draw = noise(ROWS * (COLUMNS + 1), seed=2)
+    lines = [",".join([f"x{j}" for j in range(COLUMNS)] + ["y", "z"])]
+    for i in range(ROWS):
+        raw = [draw[i * (COLUMNS + 1) + j] / 255 - 0.5 for j in range(COLUMNS + 1)]
+        y = math.sin(3 * raw[0]) + raw[1] * raw[2] - 0.5 * raw[3]
+        z = int(y + 0.5 * raw[COLUMNS] > 0)
+        cells = [f"{raw[j] * 10**(j - 2) + j:.6f}" for j in range(COLUMNS)]
+        lines.append(",".join(cells + [f"{y:.6f}", str(z)]))
+    (HERE / "table.csv").write_text("\n".join(lines) + "\n")
+
+
+def write_tokens():
+    """A noisy arithmetic sequence: the next token can be guessed, but not always."""
+    draw = noise(TOKENS, seed=3)
+    tokens = [0]
+    for i in range(1, TOKENS):
+        tokens.append(draw[i] % VOCABULARY if draw[i] < 50 else (5 * tokens[-1] + 3) % VOCABULARY)
+    (HERE / "tokens.u16").write_bytes(struct.pack(f"<{TOKENS}H", *tokens))
+
+
+def read_images(_):
+    pixels = numpy.frombuffer((HERE / "images.idx").read_bytes()[16:], numpy.uint8)
+    x = (pixels.reshape(IMAGES, -1).astype(numpy.float64) / 255 - IDX_MEAN) / IDX_STD
+    labels = numpy.frombuffer((HERE / "labels.idx").read_bytes()[8:], numpy.uint8)
+    return torch.tensor(x), torch.tensor(labels.astype(numpy.int64))
+
+
+def read_table(case):
+    cells = numpy.loadtxt(HERE / "table.csv", delimiter=",", skiprows=1)
+    x = cells[:, :COLUMNS]
+    x = (x - x.mean(axis=0)) / x.std(axis=0)  # the population's standard deviation
+    column = COLUMNS + "yz".index(case["data"]["table"]["target"])
+    return torch.tensor(x), torch.tensor(cells[:, column:column + 1])
+
+
+def read_tokens(_):
+    tokens = numpy.frombuffer((HERE / "tokens.u16").read_bytes(), numpy.uint16).astype(numpy.int64)
+    samples = (TOKENS - 1) // CONTEXT
+    at = numpy.arange(samples)[:, None] * CONTEXT + numpy.arange(CONTEXT)
+    return torch.tensor(tokens[at]), torch.tensor(tokens[at + 1])
+
+
+# ---- models: parameters are named as in models/*.cc ---------------------------------------------------
+
+
+class Mlp(nn.Module):
+
+    def __init__(self, config, features, outputs):
+        super().__init__()
+        widths = [features] + config.get("hidden", []) + [outputs]
+        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in zip(widths, widths[1:]))
+        self.activation = ACTIVATIONS[config.get("activation", "RELU")]
+        self.loss_name = config.get("loss", "SOFTMAX_CROSS_ENTROPY")
+        self.label_smoothing = config.get("label_smoothing", 0)
+
+    def loss(self, x, y):
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        x = self.layers[-1](x)
+        if self.loss_name == "SOFTMAX_CROSS_ENTROPY":
+            return F.cross_entropy(x, y, label_smoothing=self.label_smoothing)
+        if self.loss_name == "BINARY_CROSS_ENTROPY":
+            return F.binary_cross_entropy_with_logits(x, y)
+        return F.mse_loss(x, y)
+
+
+class Block(nn.Module):
+
+    def __init__(self, config):
+        super().__init__()
+        width, bias = config["width"], config.get("bias", True)
+        self.heads = config["heads"]
+        self.activation = ACTIVATIONS[config.get("activation", "GELU_TANH")]
+        self.ln_1 = nn.LayerNorm(width, bias=bias)
+        self.attn = nn.ModuleDict({"c_attn": nn.Linear(width, 3 * width, bias=bias),
+                                   "c_proj": nn.Linear(width, width, bias=bias)})
+        self.ln_2 = nn.LayerNorm(width, bias=bias)
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 4 * width, bias=bias),
+                                  "c_proj": nn.Linear(4 * width, width, bias=bias)})
+
+    def forward(self, x):  # (B, T, C)
+        qkv = self.attn.c_attn(self.ln_1(x)).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv)  # (B, H, T, D)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        x = x + self.attn.c_proj(mixed)
+        return x + self.mlp.c_proj(self.activation(self.mlp.c_fc(self.ln_2(x))))
+
+
+class Gpt(nn.Module):
+
+    def __init__(self, config):
+        super().__init__()
+        width, bias = config["width"], config.get("bias", True)
+        self.transformer = nn.ModuleDict({
+            "wte": nn.Embedding(config["vocabulary"], width),
+            "wpe": nn.Embedding(config["context"], width),
+            "h": nn.ModuleList(Block(config) for _ in range(config["layers"])),
+            "ln_f": nn.LayerNorm(width, bias=bias),
+        })
+        if not config.get("tied_head", True):
+            self.lm_head = nn.Linear(width, config["vocabulary"], bias=False)
+        self.label_smoothing = config.get("label_smoothing", 0)
+
+    def loss(self, tokens, targets):  # (B, T) each
+        x = self.transformer.wte(tokens) + self.transformer.wpe.weight
+        for block in self.transformer.h:
+            x = block(x)
+        head = self.lm_head if hasattr(self, "lm_head") else self.transformer.wte
+        logits = F.linear(self.transformer.ln_f(x), head.weight)  # (B, T, V)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=self.label_smoothing)
+
+
+def make_model(case):
+    """With weights far from any symmetry: also biases and norm gains are random."""
+    torch.manual_seed(4)
+    if "gpt" in case["model"]:
+        model = Gpt(case["model"]["gpt"])
+    else:
+        labels = "idx" in case["data"]
+        pixels = IMAGE_SHAPE[0] * IMAGE_SHAPE[1]
+        model = Mlp(case["model"]["mlp"], pixels if labels else COLUMNS, CLASSES if labels else 1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2:
+                spread = 0.1 if "gpt" in case["model"] else parameter.shape[1]**-0.5
+                parameter.normal_(0, spread)
+            else:
+                gain = "ln_" in name and name.endswith("weight")
+                parameter.normal_(1 if gain else 0, 0.05)
+    return model
+
+
+# ---- training ------------------------------------------------------------------------------------------
+
+
+def learning_rate(schedule, step):
+    """The rates that runtime/config/run_config.h defines."""
+    lr, low = schedule["lr"], schedule.get("min_lr", 0)
+    warmup = schedule.get("warmup_steps", 0)
+    if step < warmup:
+        return lr * (step + 1) / warmup
+    x = (step - warmup) / (STEPS - warmup)
+    kind = schedule.get("kind", "CONSTANT")
+    if kind == "CONSTANT":
+        return lr
+    if kind == "LINEAR":
+        return lr + (low - lr) * x
+    if kind == "COSINE":
+        return low + (lr - low) * 0.5 * (1 + math.cos(math.pi * x))
+    if kind == "STEP":
+        return lr * schedule["gamma"]**sum(step >= m for m in schedule["milestones"])
+    if kind == "POLYNOMIAL":
+        return low + (lr - low) * (1 - x)**schedule["power"]
+    assert kind == "WARMUP_STABLE_DECAY"
+    decayed = max(0, step - (STEPS - schedule["decay_steps"]))
+    return lr + (low - lr) * decayed / schedule["decay_steps"]
+
+
+def make_optimizer(case, model):
+    config = case["optimizer"]
+    kind = next(k for k in ("sgd", "adam", "adamw") if k in config)
+    options = config[kind]
+    decay = options.get("weight_decay", 0)
+    groups = [{"params": [], "weight_decay": 0 if not config.get("decay_bias_and_norm") else decay},
+              {"params": [], "weight_decay": decay}]
+    for parameter in model.parameters():
+        groups[parameter.dim() == 2]["params"].append(parameter)
+    if kind == "sgd":
+        return torch.optim.SGD(groups, lr=1, momentum=options.get("momentum", 0),
+                               nesterov=options.get("nesterov", False))
+    adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
+    betas = (options.get("beta1", 0.9), options.get("beta2", 0.999))
+    return adam(groups, lr=1, betas=betas, eps=options.get("epsilon", 1e-8))
+
+
+def train(case, weights, dtype):
+    """Returns losses, gradient norms before clipping, learning rates and the final weights."""
+    model = make_model(case)
+    model.load_state_dict(weights)
+    model.to(dtype)
+    x, y = READERS[next(iter(case["data"]))](case)
+    x, y = (t.to(dtype) if t.is_floating_point() else t for t in (x, y))
+    optimizer = make_optimizer(case, model)
+    clip = case["optimizer"].get("clip_norm", 0) or math.inf
+    batch = case["train"]["global_batch"]
+    losses, norms, rates = [], [], []
+    for step in range(STEPS):
+        rows = torch.arange(step * batch, (step + 1) * batch) % len(x)
+        rates.append(learning_rate(case["schedule"], step))
+        for group in optimizer.param_groups:
+            group["lr"] = rates[-1]
+        optimizer.zero_grad()
+        loss = model.loss(x[rows], y[rows])
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), clip).item())
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, norms, rates, model.state_dict()
+
+
+def projection(tensor):
+    """One number that every element moves: the sum of w[i] cos(i)."""
+    flat = tensor.double().flatten()
+    return (flat * torch.cos(torch.arange(len(flat), dtype=torch.float64))).sum().item()
+
+
+# ---- cases ------------------------------------------------------------------------------------------
+
+
+def images(**options):
+    source = {"train_images": "images.idx", "train_labels": "labels.idx", "mean": IDX_MEAN, "std": IDX_STD}
+    return {"model": {"mlp": {"hidden": [32, 16], **options}}, "data": {"idx": source}, "weights": "mlp"}
+
+
+def table(target, ignored, **options):
+    source = {"train": "table.csv", "target": target, "ignore": [ignored]}
+    return {"model": {"mlp": {"hidden": [32, 16], **options}}, "data": {"table": source},
+            "weights": "table"}
+
+
+def gpt(**options):
+    model = {"layers": 2, "heads": 4, "width": 32, "context": CONTEXT, "vocabulary": VOCABULARY, **options}
+    return {"model": {"gpt": model}, "data": {"tokens": {"train": "tokens.u16", "format": "RAW_UINT16"}}}
+
+
+def run(base, lanes, optimizer, schedule, weights=None, batch=16):
+    return {**base, "train": {"global_batch": batch, "lanes": lanes, "steps": STEPS},
+            "optimizer": optimizer, "schedule": schedule, "weights": weights or base["weights"]}
+
+
+def cosine(lr, warmup):
+    return {"kind": "COSINE", "lr": lr, "warmup_steps": warmup, "min_lr": lr / 8}
+
+
+CASES = {
+    "linear_classifier": run(images(hidden=[]), 1, {"sgd": {}}, {"lr": 0.125}, "linear"),
+    "mlp_relu_sgd": run(images(activation="RELU"), 1,
+                        {"sgd": {"momentum": 0.875, "weight_decay": 0.015625}}, {"lr": 0.0625}),
+    "mlp_gelu_tanh_nesterov": run(images(activation="GELU_TANH", label_smoothing=0.125), 4,
+                                  {"sgd": {"momentum": 0.875, "nesterov": True}, "clip_norm": 0.5},
+                                  {"kind": "LINEAR", "lr": 0.125, "min_lr": 0.03125}),
+    "mlp_gelu_erf_adamw": run(images(activation="GELU_ERF"), 2,
+                              {"adamw": {"weight_decay": 0.125}, "clip_norm": 0.5}, cosine(0.0078125, 5)),
+    "mlp_silu_adam": run(images(activation="SILU"), 4,
+                         {"adam": {"beta1": 0.75, "beta2": 0.9375, "weight_decay": 0.03125},
+                          "decay_bias_and_norm": True},
+                         {"kind": "POLYNOMIAL", "lr": 0.0078125, "power": 2}),
+    "mlp_tanh_regression": run(table("y", "z", activation="TANH", loss="MEAN_SQUARED_ERROR"), 2,
+                               {"sgd": {"momentum": 0.75}},
+                               {"kind": "WARMUP_STABLE_DECAY", "lr": 0.03125, "warmup_steps": 4,
+                                "decay_steps": 8, "min_lr": 0.00390625}),
+    "mlp_binary": run(table("z", "y", activation="RELU", loss="BINARY_CROSS_ENTROPY"), 4,
+                      {"adamw": {"weight_decay": 0.0625}},
+                      {"kind": "STEP", "lr": 0.0078125, "milestones": [8, 15], "gamma": 0.25}),
+    "gpt_tied": run(gpt(), 2, {"adamw": {"beta2": 0.953125, "epsilon": 1e-6, "weight_decay": 0.125},
+                               "clip_norm": 1}, cosine(0.00390625, 4), "gpt_tied", batch=8),
+    "gpt_untied": run(gpt(tied_head=False, bias=False, label_smoothing=0.0625), 4,
+                      {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}, "clip_norm": 0.75,
+                       "decay_bias_and_norm": True}, cosine(0.00390625, 2), "gpt_untied", batch=8),
+}
+READERS = {"idx": read_images, "table": read_table, "tokens": read_tokens}
+ENUM_FIELDS = {"activation", "loss", "kind", "format"}
+
+
+def to_textproto(fields, indent=""):
+    lines = []
+    for name, value in fields.items():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                lines += [f"{indent}{name} {{"] + to_textproto(item, indent + "  ") + [f"{indent}}}"]
+            elif isinstance(item, str) and name not in ENUM_FIELDS:
+                lines.append(f'{indent}{name}: "{item}"')
+            else:
+                lines.append(f"{indent}{name}: {str(item).lower() if isinstance(item, bool) else item}")
+    return lines
+
+
+def write_case(name, case):
+    weights = {key: tensor.clone() for key, tensor in make_model(case).state_dict().items()}
+    weights_file = f"{case['weights']}.safetensors"
+    (HERE / weights_file).write_bytes(safetensors.torch.save(weights))
+    config = {
+        "name": name,
+        "model": case["model"],
+        "data": {**case["data"], "shuffle": False},
+        "train": {**case["train"], "init_from": weights_file},
+        "optimizer": case["optimizer"],
+        "schedule": case["schedule"],
+        "execution": {"threads": 1},
+        "output": {"tensorboard": False},
+    }
+    text = "# Made by generate.py. Paths are relative to this folder: run from here.\n"
+    (HERE / f"{name}.textproto").write_text(text + "\n".join(to_textproto(config)) + "\n")
+
+    losses, norms, rates, final = train(case, weights, torch.float64)
+    losses32, norms32, _, final32 = train(case, weights, torch.float32)
+    deviation = {
+        "loss": max(abs(a / b - 1) for a, b in zip(losses32, losses)),
+        "grad_norm": max(abs(a / b - 1) for a, b in zip(norms32, norms)),
+        "projection": max(abs(projection(final32[k]) - projection(final[k])) / final[k].norm().item()
+                          for k in final),
+    }
+    expected = {
+        "loss": losses,
+        "grad_norm": norms,
+        "lr": rates,
+        "final": {k: {"norm": t.norm().item(), "projection": projection(t)} for k, t in final.items()},
+        "float32_deviation": deviation,
+    }
+    (HERE / f"{name}.json").write_text(json.dumps(expected, indent=1) + "\n")
+    print(f"{name:24} loss {losses[0]:.4f} -> {losses[-1]:.4f}, norm {norms[0]:.3f} -> {norms[-1]:.3f}, "
+          f"float32 off by {deviation['loss']:.1e} {deviation['grad_norm']:.1e} "
+          f"{deviation['projection']:.1e}")
+
+
+def main():
+    torch.set_num_threads(1)
+    write_images()
+    write_table()
+    write_tokens()
+    for name, case in CASES.items():
+        write_case(name, case)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+// Catches: a formula that is not PyTorch's (decay coupled or not, Nesterov, the first step), a
+// wrong bias correction, vector code that rounds differently from the scalar functions (a backend
+// would then train to other bits), writes outside a slice.
+
+#include "runtime/cpu/optimizers.h"
+
+#include "tests/reference/kernel_test.h"
+#include "tests/reference/optimizers.h"
+
+namespace lockstep {
+namespace {
+
+using test::Guarded;
+using test::kEps;
+
+struct Sgd {
+  float momentum;
+  bool nesterov;
+  float weight_decay;
+};
+constexpr Sgd kSgds[] = {
+    {0, false, 0}, {0, false, 0.01f}, {0.9f, false, 0.01f}, {0.9f, true, 0.01f}};
+
+struct Adam {
+  float weight_decay;
+  bool decoupled;
+};
+constexpr Adam kAdams[] = {{0, false}, {0.1f, false}, {0.1f, true}};
+
+TEST(OptimizersTest, SgdFollowsTheReference) {
+  for (const Sgd& kind : kSgds) {
+    const int64_t n = 37, steps = 20;
+    std::vector<float> p(n), m(n), g(n);
+    test::fill_uniform(p, -1, 1, 1);
+    std::vector<double> p64 = test::to_double(p), m64(n);
+    std::vector<test::SgdReference> references(n,
+                                               {.lr = 0.1f,
+                                                .momentum = kind.momentum,
+                                                .weight_decay = kind.weight_decay,
+                                                .grad_scale = 0.5,
+                                                .nesterov = kind.nesterov});
+    for (int64_t t = 0; t < steps; ++t) {
+      test::fill_uniform(g, -1, 1, 100 + t);
+      cpu::optimizer_update(
+          {.constants = SgdConstants{0.1f, kind.momentum, kind.weight_decay, 0.5f, kind.nesterov},
+           .elements = n,
+           .parameters = p.data(),
+           .gradients = g.data(),
+           .first_moment = kind.momentum == 0 ? nullptr : m.data(),
+           .second_moment = nullptr});
+      for (int64_t i = 0; i < n; ++i) references[i].step(g[i], p64[i], m64[i]);
+    }
+    // Each step rounds p (below 4) and a moment (below 5) a few times by half an ulp; errors of the
+    // moment act for 1 / (1 - 0.9) steps.
+    test::expect_close(p, p64, steps * 10 * 4 * kEps, "parameters");
+    if (kind.momentum != 0) test::expect_close(m, m64, steps * 5 * kEps, "moments");
+  }
+}
+
+TEST(OptimizersTest, AdamFollowsTheReference) {
+  for (const Adam& kind : kAdams) {
+    const int64_t n = 37, steps = 20;
+    std::vector<float> p(n), m(n), v(n), g(n);
+    test::fill_uniform(p, -1, 1, 1);
+    std::vector<double> p64 = test::to_double(p), m64(n), v64(n);
+    const test::AdamReference reference{.lr = 0.01f,
+                                        .beta1 = 0.9f,
+                                        .beta2 = 0.999f,
+                                        .epsilon = 1e-8f,
+                                        .weight_decay = kind.weight_decay,
+                                        .grad_scale = 0.5,
+                                        .decoupled = kind.decoupled};
+    for (int64_t t = 1; t <= steps; ++t) {
+      test::fill_uniform(g, -1, 1, 100 + t);
+      cpu::optimizer_update(
+          {.constants = adam_constants(
+               0.01f, 0.9f, 0.999f, 1e-8f, kind.weight_decay, kind.decoupled, 0.5, t),
+           .elements = n,
+           .parameters = p.data(),
+           .gradients = g.data(),
+           .first_moment = m.data(),
+           .second_moment = v.data()});
+      for (int64_t i = 0; i < n; ++i) reference.step(t, g[i], p64[i], m64[i], v64[i]);
+    }
+    // p (below 2) rounds twice a step; each update, 0.01 times a ratio of at most about 1, has a
+    // few eps from its operands, where a moment's own error, relative to the largest gradient, may
+    // exceed the moment by a factor of ten.
+    test::expect_close(p, p64, steps * (2 + 0.01 * 40) * kEps, "parameters");
+    test::expect_close(m, m64, steps * kEps, "first moments");
+    test::expect_close(
+        v, v64, [&](int64_t i) { return steps * 2 * kEps * v64[i]; }, "second moments");
+  }
+}
+
+TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
+  test::for_each_target([&](const std::string& target) {
+    for (int64_t n : {1, 15, 17, 1003}) {
+      Guarded<float> p(n, 1), m(n, 2), v(n, 3), g(n, 1);
+      test::fill_uniform(g, -1, 1, 1);
+      const auto reset = [&] {
+        test::fill_uniform(p, -1, 1, 2);
+        test::fill_uniform(m, -1, 1, 3);
+        test::fill_uniform(v, 0, 1, 4);
+      };
+      const auto check = [&](const OptimizerSlice& slice,
+                             const std::function<void(float, float&, float&, float&)>& scalar) {
+        reset();
+        std::vector<float> ps = p.copy(), ms = m.copy(), vs = v.copy();
+        for (int64_t i = 0; i < n; ++i) scalar(g[i], ps[i], ms[i], vs[i]);
+        cpu::optimizer_update(slice);
+        test::expect_same_bits(ps, p, "parameters, " + target);
+        test::expect_same_bits(ms, m, "first moments, " + target);
+        test::expect_same_bits(vs, v, "second moments, " + target);
+      };
+      OptimizerSlice slice{.constants = {},
+                           .elements = n,
+                           .parameters = p.data(),
+                           .gradients = g.data(),
+                           .first_moment = m.data(),
+                           .second_moment = v.data()};
+      for (const Sgd& kind : kSgds) {
+        const SgdConstants c{0.013f, kind.momentum, kind.weight_decay, 0.7f, kind.nesterov};
+        slice.constants = c;
+        check(slice, [&](float gradient, float& parameter, float& moment, float&) {
+          if (kind.momentum == 0) {
+            sgd_update(c, gradient, parameter);
+          } else {
+            sgd_momentum_update(c, gradient, parameter, moment);
+          }
+        });
+      }
+      for (const Adam& kind : kAdams) {
+        const AdamConstants c =
+            adam_constants(0.013, 0.9, 0.95, 1e-8, kind.weight_decay, kind.decoupled, 0.7, 3);
+        slice.constants = c;
+        check(slice, [&](float gradient, float& parameter, float& first, float& second) {
+          adam_update(c, gradient, parameter, first, second);
+        });
+      }
+    }
+  });
+}
+
+TEST(OptimizersTest, Reproducible) {
+  const int64_t n = 70001;
+  std::vector<float> p(n), g(n);
+  test::fill_uniform(p, -1, 1, 1);
+  test::fill_uniform(g, -1, 1, 2);
+  test::expect_reproducible<float>(
+      [&] {
+        std::vector<float> parameters(p), m(n), v(n);
+        for (int64_t step : {1, 2, 3}) {
+          cpu::optimizer_update(
+              {.constants = adam_constants(0.01, 0.9, 0.999, 1e-8, 0.1, true, 0.5, step),
+               .elements = n,
+               .parameters = parameters.data(),
+               .gradients = g.data(),
+               .first_moment = m.data(),
+               .second_moment = v.data()});
+        }
+        return parameters;
+      },
+      "adamw");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,148 @@
+// The most float32 fused multiply-adds that this machine does per second: the yardstick for the
+// benchmarks, and, run before and after each of them, a canary for other load on its CPUs.
+//
+//   fma_peak THREADS [MILLISECONDS [REPEATS]]
+//
+// Prints one JSON object: GFLOP/s (a multiply-add is two) over all threads, each pinned to a CPU of
+// its own, and the instruction set used.
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/peers/fma_peak.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::peers {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Independent chains of multiply-adds that live in registers: as many as there are registers, less
+// those for the factor and the addend and a few to spare. Two units with a latency of four or five
+// cycles need ten.
+constexpr int kChains = HWY_TARGET <= HWY_AVX3 ? 24 : 12;
+
+// Does `rounds` multiply-adds on each chain and returns the floating-point operations. The values
+// converge to 1, so nothing is ever denormal or infinite.
+double multiply_add_kernel(int64_t rounds, float half, float* sink) {
+  const hn::ScalableTag<float> d;
+  const auto factor = hn::Set(d, half);
+  hn::Vec<decltype(d)> chain[kChains];
+  for (int i = 0; i < kChains; ++i) chain[i] = hn::Set(d, static_cast<float>(i));
+  for (int64_t round = 0; round < rounds; ++round) {
+    HWY_UNROLL(kChains)
+    for (int i = 0; i < kChains; ++i) chain[i] = hn::MulAdd(chain[i], factor, factor);
+  }
+  auto sum = chain[0];
+  for (int i = 1; i < kChains; ++i) sum = hn::Add(sum, chain[i]);
+  *sink = hn::GetLane(sum);
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+}
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::peers
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::peers {
+namespace {
+
+HWY_EXPORT(multiply_add_kernel);
+HWY_EXPORT(target_name);
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  return cpus;
+}
+
+void pin_to(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+}
+
+// GFLOP/s of all threads together over `milliseconds`. Every thread counts what it did between its
+// own first and last look at the clock; the rates add up.
+double measure(const std::vector<int>& cpus, double milliseconds) {
+  constexpr int64_t kRounds = 20'000;  // some tens of microseconds between looks at the clock
+  std::vector<double> rates(cpus.size());
+  std::atomic<size_t> ready{0};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < cpus.size(); ++t) {
+    threads.emplace_back([&, t] {
+      pin_to(cpus[t]);
+      volatile float half = 0.5f;  // unknown to the compiler
+      float sink = 0;
+      HWY_DYNAMIC_DISPATCH(multiply_add_kernel)(kRounds, half, &sink);
+      ready.fetch_add(1);
+      while (ready.load() < cpus.size()) std::this_thread::yield();
+      double operations = 0, seconds = 0;
+      const auto begin = Clock::now();
+      while (seconds * 1e3 < milliseconds) {
+        operations += HWY_DYNAMIC_DISPATCH(multiply_add_kernel)(kRounds, half, &sink);
+        seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      }
+      volatile float keep = sink;
+      static_cast<void>(keep);
+      rates[t] = operations / seconds * 1e-9;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  double sum = 0;
+  for (const double rate : rates) sum += rate;
+  return sum;
+}
+
+int run(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 0;
+  const double milliseconds = argc > 2 ? std::atof(argv[2]) : 200;
+  const int repeats = argc > 3 ? std::atoi(argv[3]) : 7;
+  std::vector<int> cpus = allowed_cpus();
+  if (argc > 4 || threads < 1 || threads > static_cast<int>(cpus.size()) || !(milliseconds > 0) ||
+      repeats < 1) {
+    std::fprintf(stderr,
+                 "usage: fma_peak THREADS [MILLISECONDS [REPEATS]]; THREADS is 1..%zu here\n",
+                 cpus.size());
+    return 2;
+  }
+  cpus.resize(threads);
+  std::vector<double> rates;
+  for (int i = 0; i < repeats; ++i) rates.push_back(measure(cpus, milliseconds));
+  std::sort(rates.begin(), rates.end());
+  std::printf(
+      "{\"threads\": %d, \"instructions\": \"%s\", \"gflops\": %.2f, \"least\": %.2f, \"most\": "
+      "%.2f}\n",
+      threads,
+      HWY_DYNAMIC_DISPATCH(target_name)(),
+      rates[rates.size() / 2],
+      rates.front(),
+      rates.back());
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::peers
+
+int main(int argc, char** argv) { return lockstep::peers::run(argc, argv); }
+#endif  // HWY_ONCE

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""One rank of PyTorch training one of the cases of compare_pytorch.py; prints one JSON object.
+
+Ranks are started by compare_pytorch.py, which also pins them, and meet through a file (--meet).
+Every rank trains on batches that lie ready in memory: PyTorch pays for no data loading here.
+"""
+import argparse
+import json
+import os
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Gpt2(nn.Module):
+    """GPT-2 with the operators that PyTorch itself offers for its parts."""
+
+    def __init__(self, layers=12, heads=12, width=768, context=256, vocabulary=50257):
+        super().__init__()
+        self.heads = heads
+        self.token = nn.Embedding(vocabulary, width)
+        self.position = nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict({
+                "norm_1": nn.LayerNorm(width),
+                "qkv": nn.Linear(width, 3 * width),
+                "mix": nn.Linear(width, width),
+                "norm_2": nn.LayerNorm(width),
+                "up": nn.Linear(width, 4 * width),
+                "down": nn.Linear(4 * width, width),
+            }) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, tokens):  # (B, T)
+        x = self.token(tokens) + self.position.weight[:tokens.shape[1]]
+        for block in self.blocks:
+            qkv = block["qkv"](block["norm_1"](x)).chunk(3, dim=-1)
+            q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + block["mix"](mixed.transpose(1, 2).flatten(2))
+            hidden = F.gelu(block["up"](block["norm_2"](x)), approximate="tanh")
+            x = x + block["down"](hidden)
+        return F.linear(self.norm(x), self.token.weight)  # (B, T, V), tied
+
+
+def make_case(name, rank, fused):
+    """Model, optimizer, loss function, and input and target of a batch."""
+    generator = torch.Generator().manual_seed(1 + rank)
+    if name == "gpt2_124m":
+        model = Gpt2()
+        tokens = torch.randint(0, 50257, (2, 257), generator=generator)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
+        loss = lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return model, optimizer, loss, tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    if name == "mlp":
+        model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
+                              nn.Linear(512, 10))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
+        return (model, optimizer, F.cross_entropy, torch.randn((128, 784), generator=generator),
+                torch.randint(0, 10, (128,), generator=generator))
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=fused)
+    return (model, optimizer, F.binary_cross_entropy_with_logits,
+            torch.randn((32, 64), generator=generator),
+            torch.randint(0, 2, (32, 1), generator=generator).float())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--case", choices=["mlp", "table", "gpt2_124m"], required=True)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--meet", help="path of a new file in which several ranks meet")
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--warmup-seconds", type=float, default=1)
+    parser.add_argument("--least-steps", type=int, default=4)
+    parser.add_argument("--fused", action="store_true", help="the optimizer's fused kernel")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--onednn", action="store_true", help="matrix products by oneDNN, not MKL")
+    args = parser.parse_args()
+
+    torch.set_num_threads(args.threads)
+    torch.set_num_interop_threads(1)
+    torch.manual_seed(0)
+    if args.onednn:
+        # oneDNN may then round inputs to bfloat16 where the CPU has dot products for it, which
+        # ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI (or AVX2) forbids: what remains is its float32 kernel.
+        if "VNNI" not in os.environ.get("ONEDNN_MAX_CPU_ISA", ""):
+            parser.error("--onednn needs ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI, or it is not float32")
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    model, optimizer, loss_of, x, y = make_case(args.case, args.rank, args.fused)
+    parameters = sum(p.numel() for p in model.parameters())
+    if args.ranks > 1:
+        torch.distributed.init_process_group("gloo", init_method=f"file://{args.meet}",
+                                             rank=args.rank, world_size=args.ranks)
+        model = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,
+                                                    gradient_as_bucket_view=True, static_graph=True)
+    if args.compile:
+        model = torch.compile(model)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    def run_for(seconds):
+        """Seconds of each step. All ranks take the same number: the slowest decides."""
+        times, losses, begin = [], [], time.perf_counter()
+        check_every = 1 if args.ranks == 1 or args.case == "gpt2_124m" else 100
+        while True:
+            start = time.perf_counter()
+            losses.append(step().item())
+            times.append(time.perf_counter() - start)
+            if len(times) % check_every != 0:
+                continue
+            done = time.perf_counter() - begin > seconds and len(times) >= args.least_steps
+            if args.ranks > 1:
+                vote = torch.tensor([float(done)])
+                torch.distributed.all_reduce(vote, op=torch.distributed.ReduceOp.MIN)
+                done = bool(vote.item())
+            if done:
+                return times, losses
+
+    _, first_losses = run_for(args.warmup_seconds)
+    times, losses = run_for(args.seconds)
+    print(json.dumps({
+        "torch": torch.__version__,
+        "rank": args.rank,
+        "parameters": parameters,
+        "steps": len(times),
+        "step_ms": 1e3 * statistics.median(times),
+        "mean_step_ms": 1e3 * statistics.fmean(times),
+        "first_loss": first_losses[0],
+        "last_loss": losses[-1],
+    }), flush=True)
+    if args.ranks > 1:
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+#!/bin/bash
+# Builds Lockstep and runs its tests. The last line is "N passed, N failed, N skipped"; the exit
+# status is 0 only when nothing failed.
+set -euo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+cd "$root"
+
+usage() {
+  cat <<'TEXT'
+usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX]
+  --preset   how to build (CMakePresets.json); release unless told
+  --label    only the tests with this label, such as unit
+  --filter   only the tests whose name matches this regular expression
+Without --label and --filter it also checks the include directions, the lengths of the files and,
+where clang-format 14 is installed, the format.
+TEXT
+}
+
+preset=release
+selection=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --preset | --label | --filter)
+      if [ $# -lt 2 ]; then
+        echo "tests: $1 needs a value" >&2
+        exit 2
+      fi
+      case "$1" in
+        --preset) preset="$2" ;;
+        --label) selection+=(-L "$2") ;;
+        --filter) selection+=(-R "$2") ;;
+      esac
+      shift 2
+      ;;
+    -h | --help) usage && exit 0 ;;
+    *) echo "tests: unknown option '$1'" >&2 && usage >&2 && exit 2 ;;
+  esac
+done
+
+passed=0
+failed=0
+skipped=0
+step() { printf '\n==> %s\n' "$*"; }
+finish() {
+  echo "$passed passed, $failed failed, $skipped skipped"
+  if [ "$failed" = 0 ]; then exit 0; else exit 1; fi
+}
+
+# check NAME COMMAND...: a check of the sources, counted like a test.
+check() {
+  if "${@:2}"; then
+    passed=$((passed + 1))
+  else
+    echo "FAILED: $1"
+    failed=$((failed + 1))
+  fi
+}
+check_format() {
+  find runtime collectives models launcher tests -name '*.cc' -o -name '*.h' -o -name '*.cu' |
+    LC_ALL=C sort | xargs clang-format --dry-run --Werror
+}
+
+# An undefined behaviour or a data race ends the test that found it. The environment may say otherwise.
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
+jobs="$(nproc)"
+folder="build/$preset"
+
+step "Packages"
+launcher/setup.sh --tests
+
+if [ "${#selection[@]}" = 0 ]; then
+  step "Sources"
+  check "include directions, lengths" tests/tools/check_includes.py
+  check "the include checker itself" tests/tools/check_includes.py --self-test
+  if [[ "$(clang-format --version 2>/dev/null)" == *"version 14."* ]]; then
+    check "format" check_format
+  else
+    echo "format: skipped: no clang-format 14 here (other versions format differently)"
+    skipped=$((skipped + 1))
+  fi
+fi
+
+step "Build: preset $preset, in $folder, $jobs jobs"
+start=$SECONDS
+if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON && cmake --build "$folder" -j "$jobs"; }; then
+  echo "FAILED: the build"
+  failed=$((failed + 1))
+  finish
+fi
+echo "built in $((SECONDS - start)) s"
+
+step "Tests: ctest --test-dir $folder ${selection[*]}"
+log="$folder/ctest.log"
+ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "${selection[@]}" \
+  </dev/null 2>&1 | tee "$log" && status=0 || status=$?
+
+# "97% tests passed, 3 tests failed out of 100": CTest counts a skipped test among those that passed.
+read -r ctest_failed ctest_total < <(
+  sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log"
+) || true
+ctest_skipped="$(grep -cE '^[[:space:]]+[0-9]+ - .* \((Skipped|Disabled)\)$' "$log" || true)"
+if [ -z "${ctest_total:-}" ]; then
+  echo "FAILED: ctest ran no test"
+  ctest_failed=1 ctest_total=1 ctest_skipped=0
+elif [ "$status" != 0 ] && [ "$ctest_failed" = 0 ]; then
+  echo "FAILED: ctest ended with status $status"
+  ctest_failed=1 ctest_total=$((ctest_total + 1))
+fi
+passed=$((passed + ctest_total - ctest_failed - ctest_skipped))
+failed=$((failed + ctest_failed))
+skipped=$((skipped + ctest_skipped))
+finish

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""Checks that includes point down, that third-party headers stay where they belong, that every source
+is built, and that files stay short. Prints `file:line: what is wrong` and ends with 1 if anything is.
+
+  check_includes.py [--root DIR]   check the tree (default: the one this script lies in)
+  check_includes.py --diagram      print who may include whom
+  check_includes.py --self-test    check this script on a made-up tree
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+
+# Who may include whom: folder -> folders or single headers. A folder may always include itself and
+# runtime/base. "*" is everything. The longest folder that a file lies in decides.
+MAY_INCLUDE = {
+    "runtime/base": [],
+    "runtime/config": [],
+    "runtime/graph": ["runtime/config"],
+    "models": ["runtime/graph", "runtime/config"],
+    "collectives": [],
+    "runtime/plan": ["runtime/graph", "runtime/config", "collectives/sharding.h"],
+    "runtime/exec": [
+        "runtime/plan",
+        "runtime/graph",
+        "collectives/communicator.h",
+        "collectives/reducer.h",
+        "collectives/sharding.h",
+    ],
+    # The backends see nothing of the configuration but what graph/activation.h passes on.
+    "runtime/cpu": ["runtime/exec", "runtime/graph"],
+    "runtime/cuda": ["runtime/exec", "runtime/graph"],
+    "runtime/data": ["runtime/config"],
+    "runtime/metrics": ["runtime/config"],
+    "runtime/checkpoint": ["runtime/graph", "collectives/sharding.h"],
+    "runtime/train": [
+        "runtime/exec",
+        "runtime/plan",
+        "runtime/graph",
+        "runtime/config",
+        "runtime/data",
+        "runtime/checkpoint",
+        "runtime/metrics",
+        "collectives",
+    ],
+    "launcher": ["*"],
+    "tests": ["*"],
+}
+
+# Third-party headers that only some places may include: name, pattern of the header, places.
+RESTRICTED = [
+    (
+        "MPI",
+        re.compile(r"mpi\.h$"),
+        ["collectives/mpi/", "collectives/shm/", "launcher/bootstrap_mpi."],
+    ),
+    ("NCCL", re.compile(r"nccl\w*\.h$"), ["collectives/nccl/"]),
+    (
+        "CUDA",
+        re.compile(r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|cooperative_groups|cub/|mma\.h)"),
+        ["runtime/cuda/", "collectives/nccl/"],
+    ),
+    (
+        "protobuf",
+        re.compile(r"(google/protobuf/|.*\.pb\.h$)"),
+        ["runtime/config/", "runtime/metrics/", "runtime/checkpoint/"],
+    ),
+]
+
+MAX_LINES = 800
+LONG_LINES = 500
+
+SOURCE_SUFFIXES = (".cc", ".cu")
+HEADER_SUFFIXES = (".h", ".cuh")
+COUNTED_SUFFIXES = SOURCE_SUFFIXES + HEADER_SUFFIXES + (".proto", ".py", ".sh")
+TOP_FOLDERS = sorted({folder.split("/")[0] for folder in MAY_INCLUDE})
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+class Report:
+    def __init__(self):
+        self.errors = []
+        self.warnings = []
+
+    def error(self, path, line, text):
+        self.errors.append(f"{path}:{line}: {text}")
+
+    def warning(self, path, line, text):
+        self.warnings.append(f"{path}:{line}: {text}")
+
+
+def folder_of(path):
+    """The longest folder of MAY_INCLUDE that path lies in, or None."""
+    inside = [folder for folder in MAY_INCLUDE if path.startswith(folder + "/")]
+    return max(inside, key=len) if inside else None
+
+
+def find_files(root):
+    """Paths below root, relative to it, of the project's own files."""
+    found = []
+    for top in TOP_FOLDERS:
+        for folder, subfolders, names in os.walk(os.path.join(root, top)):
+            subfolders[:] = sorted(s for s in subfolders if s != "__pycache__" and s[0] != ".")
+            for name in sorted(names):
+                found.append(os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/"))
+    return found
+
+
+def read_includes(root, path):
+    """(line number, header) of each include line of a file."""
+    with open(os.path.join(root, path), encoding="utf-8") as text:
+        for number, line in enumerate(text, 1):
+            match = INCLUDE.match(line)
+            if match:
+                yield number, match.group(1)
+
+
+def check_direction(path, line, header, report):
+    folder = folder_of(path)
+    target = folder_of(header)
+    if folder is None or target is None or target in (folder, "runtime/base"):
+        return
+    allowed = MAY_INCLUDE[folder]
+    if "*" in allowed or header in allowed or target in allowed:
+        return
+    readable = ", ".join(["runtime/base"] + allowed)
+    report.error(path, line, f'"{header}": {folder} may include only itself, {readable}')
+
+
+def check_restricted(path, line, header, report):
+    for name, pattern, places in RESTRICTED:
+        if pattern.match(header) and not path.startswith(tuple(places)):
+            report.error(path, line, f"{header}: {name} headers belong only in {', '.join(places)}")
+
+
+def cmake_words(text):
+    """Words of a CMakeLists.txt; ${x} of a foreach over ITEMS is replaced by each item."""
+    text = re.sub(r"#[^\n]*", "", text)
+    loops = {}
+    for variable, items in re.findall(r"foreach\s*\(\s*(\w+)\s+IN\s+ITEMS\s+([^)]*)\)", text):
+        loops.setdefault(variable, []).extend(items.split())
+    for word in re.split(r'[\s()"]+', text):
+        used = re.search(r"\$\{(\w+)\}", word)
+        if used and used.group(1) in loops:
+            for item in loops[used.group(1)]:
+                yield word.replace(used.group(0), item)
+        else:
+            yield word
+
+
+def built_sources(root, files):
+    """Sources that a CMakeLists.txt of their folder, or of one above, names."""
+    named = set()
+    for path in files:
+        if os.path.basename(path) != "CMakeLists.txt":
+            continue
+        folder = os.path.dirname(path)
+        with open(os.path.join(root, path), encoding="utf-8") as text:
+            for word in cmake_words(text.read()):
+                word = re.sub(r"^\$\{(CMAKE_SOURCE_DIR|PROJECT_SOURCE_DIR)\}/", "/", word)
+                word = re.sub(r"^\$\{CMAKE_CURRENT_(SOURCE|LIST)_DIR\}/", "", word)
+                where = word[1:] if word.startswith("/") else os.path.join(folder, word)
+                named.add(os.path.normpath(where))
+    return named & set(files)
+
+
+def check_built(files, built, includes, report):
+    """Every source is named in a CMakeLists.txt; every header is included by what is built."""
+    reached = set(built)
+    pending = list(built)
+    while pending:
+        for _, header in includes.get(pending.pop(), ()):
+            if header in includes and header not in reached:
+                reached.add(header)
+                pending.append(header)
+    for path in files:
+        if path.endswith(SOURCE_SUFFIXES) and path not in reached:
+            report.error(path, 1, "no CMakeLists.txt names this source")
+        if path.endswith(HEADER_SUFFIXES) and path not in reached:
+            report.error(path, 1, "nothing that is built includes this header")
+
+
+def check_length(root, path, report):
+    with open(os.path.join(root, path), encoding="utf-8") as text:
+        lines = sum(1 for _ in text)
+    if lines > MAX_LINES:
+        report.error(path, lines, f"{lines} lines: split this file (at most {MAX_LINES})")
+    elif lines > LONG_LINES:
+        report.warning(path, lines, f"{lines} lines: look for the seam (over {LONG_LINES})")
+
+
+def check_tree(root):
+    report = Report()
+    files = find_files(root)
+    known = set(files)
+    includes = {
+        path: list(read_includes(root, path))
+        for path in files
+        if path.endswith(SOURCE_SUFFIXES + HEADER_SUFFIXES)
+    }
+    for path, lines in includes.items():
+        for line, header in lines:
+            check_direction(path, line, header, report)
+            check_restricted(path, line, header, report)
+            beside = os.path.normpath(os.path.join(os.path.dirname(path), header))
+            if header not in known and beside in known:
+                report.error(path, line, f'"{header}": write it from the root: "{beside}"')
+    check_built(files, built_sources(root, files), includes, report)
+    for path in files:
+        if path.endswith(COUNTED_SUFFIXES):
+            check_length(root, path, report)
+    return report, len(includes)
+
+
+def diagram():
+    """Folders from the top of the house down; on the right what each may include."""
+
+    def depth(folder):
+        below = [t for t in MAY_INCLUDE[folder] if t != "*"]
+        if "*" in MAY_INCLUDE[folder]:
+            return 1 + max(depth(f) for f in MAY_INCLUDE if "*" not in MAY_INCLUDE[f])
+        if folder == "runtime/base":
+            return 0
+        return 1 + max([depth(t if t in MAY_INCLUDE else folder_of(t)) for t in below], default=0)
+
+    def show(targets):
+        headers = [t[len("collectives/") : -2] for t in targets if t.endswith(".h")]
+        names = [t.replace("runtime/", "") for t in targets if not t.endswith(".h")]
+        if len(headers) == 1:
+            names.append(f"collectives/{headers[0]}.h")
+        elif headers:
+            names.append(f"collectives/{{{','.join(headers)}}}.h")
+        return ", ".join(names).replace("*", "everything") or "base only"
+
+    lines = []
+    for folder in sorted(MAY_INCLUDE, key=lambda f: (-depth(f), f)):
+        if folder == "runtime/base":
+            lines.append(f"  {folder:<20} included by all")
+            continue
+        lines.append(f"  {folder:<20} -> {show(MAY_INCLUDE[folder])}")
+    return "\n".join(lines)
+
+
+SELF_TEST_TREE = {
+    "runtime/base/CMakeLists.txt": "add_library(base error.cc)",
+    "runtime/base/error.h": "",
+    "runtime/base/error.cc": '#include "runtime/base/error.h"\n#include "runtime/config/parse.h"\n',
+    "runtime/config/CMakeLists.txt": "add_library(config parse.cc)  # not: stray.cc",
+    "runtime/config/parse.h": '#include "runtime/base/error.h"\n',
+    "runtime/config/parse.cc": '#include "parse.h"\n#include <google/protobuf/message.h>\n',
+    "runtime/config/stray.cc": "",
+    "runtime/graph/CMakeLists.txt": "foreach(s IN ITEMS add relu)\n list(APPEND l ${s}.cc)\nendforeach()",
+    "runtime/graph/add.cc": "#include <cuda_runtime.h>\n" + "\n" * 600,
+    "runtime/graph/relu.cc": '#include "runtime/config/parse.h"\n' + "\n" * 800,
+    "runtime/plan/CMakeLists.txt": "add_library(plan plan.cc)",
+    "runtime/plan/plan.cc": '#include "collectives/sharding.h"\n#include "collectives/reducer.h"\n',
+    "runtime/plan/lonely.h": "",
+    "runtime/train/CMakeLists.txt": "add_library(train trainer.cc)",
+    "runtime/train/trainer.cc": '#include "collectives/reducer.h"\n#include "runtime/cpu/gemm.h"\n',
+    "runtime/cpu/gemm.h": "",
+    "collectives/CMakeLists.txt": "add_library(c mpi/world.cc reducer.cc)",
+    "collectives/sharding.h": "",
+    "collectives/reducer.h": "",
+    "collectives/reducer.cc": '#include "collectives/reducer.h"\n#include <nccl.h>\n#include <mpi.h>\n',
+    "collectives/mpi/world.cc": "#include <mpi.h>\n",
+    "launcher/CMakeLists.txt": "add_executable(l main.cc bootstrap_mpi.cc)",
+    "launcher/main.cc": '#include "runtime/cpu/gemm.h"\n#include "runtime/config/run.pb.h"\n',
+    "launcher/bootstrap_mpi.cc": "#include <mpi.h>\n",
+}
+SELF_TEST_ERRORS = [
+    ("runtime/base/error.cc:2", "runtime/base may include only itself"),
+    ("runtime/config/parse.cc:1", 'from the root: "runtime/config/parse.h"'),
+    ("runtime/config/stray.cc:1", "no CMakeLists.txt names"),
+    ("runtime/graph/add.cc:1", "CUDA headers"),
+    ("runtime/graph/relu.cc:801", "801 lines"),
+    ("runtime/plan/plan.cc:2", "runtime/plan may include only itself"),
+    ("runtime/plan/lonely.h:1", "nothing that is built includes"),
+    ("runtime/train/trainer.cc:2", "runtime/train may include only itself"),
+    ("collectives/reducer.cc:2", "NCCL headers"),
+    ("collectives/reducer.cc:3", "MPI headers"),
+    ("launcher/main.cc:2", "protobuf headers"),
+]
+SELF_TEST_WARNINGS = [("runtime/graph/add.cc:601", "601 lines")]
+
+
+def self_test():
+    """The made-up tree breaks every rule at a known place and nowhere else."""
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in SELF_TEST_TREE.items():
+            os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+        report, _ = check_tree(root)
+    failures = []
+    for expected, found in (
+        (SELF_TEST_ERRORS, report.errors),
+        (SELF_TEST_WARNINGS, report.warnings),
+    ):
+        unexplained = list(found)
+        for where, what in expected:
+            hits = [line for line in unexplained if line.startswith(where + ":") and what in line]
+            if len(hits) == 1:
+                unexplained.remove(hits[0])
+            else:
+                failures.append(f"expected once: {where}: ...{what}...; found {len(hits)}")
+        failures.extend(f"not expected: {line}" for line in unexplained)
+    for failure in failures:
+        print(f"self-test: {failure}")
+    if not failures:
+        print(f"self-test: all {len(SELF_TEST_ERRORS) + len(SELF_TEST_WARNINGS)} findings as expected")
+    return 1 if failures else 0
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(here)))
+    parser.add_argument("--diagram", action="store_true")
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.diagram:
+        print(diagram())
+        return 0
+    if arguments.self_test:
+        return self_test()
+    report, count = check_tree(arguments.root)
+    for line in report.warnings:
+        print(f"{line} (warning)")
+    for line in report.errors:
+        print(line)
+    print(f"includes: {count} files, {len(report.errors)} errors, {len(report.warnings)} warnings")
+    return 1 if report.errors or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+// No damage to a checkpoint goes unnoticed.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include "checkpoint_fixture.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Corruption : public ::testing::Test {
+ protected:
+  Corruption() : run_({{"w", {3, 2}}, {"b", {3}}}, 1), saved_(run_.save(folder_.path(), 3, 2)) {}
+
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> paths;
+    for (const auto& entry : fs::directory_iterator(saved_)) paths.push_back(entry.path());
+    EXPECT_EQ(paths.size(), 4u);
+    return paths;
+  }
+
+  // verify() must speak of the file, and loading must fail.
+  void expect_detected(const fs::path& file, const std::string& what) {
+    const std::vector<std::string> problems = verify(saved_);
+    ASSERT_FALSE(problems.empty()) << what;
+    ASSERT_THAT(problems[0], HasSubstr(file.filename().string())) << what;
+    ASSERT_THAT(problems[0], Not(HasSubstr("\n")));
+    ASSERT_NE(error_of([&] { run_.load(saved_, 2); }), "") << what;
+  }
+
+  TemporaryFolder folder_;
+  SampleRun run_;
+  fs::path saved_;
+};
+
+TEST_F(Corruption, EverySingleFlippedBit) {
+  for (const fs::path& path : files()) {
+    const std::string original = bytes_of(path);
+    const int fd = ::open(path.c_str(), O_WRONLY);
+    ASSERT_GE(fd, 0);
+    for (size_t bit = 0; bit < original.size() * 8; ++bit) {
+      const off_t at = static_cast<off_t>(bit / 8);
+      const char flipped = static_cast<char>(original[bit / 8] ^ (1 << bit % 8));
+      ASSERT_EQ(::pwrite(fd, &flipped, 1, at), 1);
+      expect_detected(path, path.string() + " bit " + std::to_string(bit));
+      ASSERT_EQ(::pwrite(fd, &original[bit / 8], 1, at), 1);
+      if (HasFatalFailure()) break;
+    }
+    ::close(fd);
+  }
+  EXPECT_THAT(verify(saved_), ::testing::IsEmpty()) << "all bits are back";
+}
+
+TEST_F(Corruption, EveryTruncationAndExtension) {
+  for (const fs::path& path : files()) {
+    const std::string original = bytes_of(path);
+    for (size_t size = 0; size < original.size(); ++size) {
+      set_bytes(path, original.substr(0, size));
+      expect_detected(path, path.string() + " cut to " + std::to_string(size));
+      if (HasFatalFailure()) return;
+    }
+    set_bytes(path, original + '\0');
+    expect_detected(path, path.string() + " extended");
+    set_bytes(path, original);
+  }
+}
+
+TEST_F(Corruption, MissingFile) {
+  for (const fs::path& path : files()) {
+    const std::string original = bytes_of(path);
+    fs::remove(path);
+    expect_detected(path, path.string() + " removed");
+    set_bytes(path, original);
+  }
+}
+
+TEST_F(Corruption, TheProblemNamesTensorAndBytes) {
+  const fs::path path = saved_ / kModelFile;
+  std::string bytes = bytes_of(path);
+  bytes.back() ^= 1;  // 'w' is the last by name
+  set_bytes(path, bytes);
+  const std::vector<std::string> problems = verify(saved_);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0], HasSubstr("tensor 'w'"));
+  EXPECT_THAT(problems[0],
+              HasSubstr(fmt::format("bytes {} to {}", bytes.size() - 24, bytes.size())));
+}
+
+// Two files of the right sizes, swapped: sizes and headers are equal in form, contents are not.
+TEST_F(Corruption, ShardOfAnotherStep) {
+  const fs::path other = SampleRun({{"w", {3, 2}}, {"b", {3}}}, 1).save(folder_.path(), 4, 2);
+  fs::copy_file(other / kModelFile, saved_ / kModelFile, fs::copy_options::overwrite_existing);
+  expect_detected(saved_ / kModelFile, "model of another step");
+}
+
+// A state whose own checksum is right but whose contents cannot be: from a faulty or hostile
+// writer.
+class BadState : public Corruption {
+ protected:
+  template <typename Edit>
+  std::string verified(Edit&& edit) {
+    CheckpointState state = read_state(saved_);
+    edit(state);
+    const std::string original = bytes_of(saved_ / kStateFile);
+    set_bytes(saved_ / kStateFile, to_text(state));
+    const std::vector<std::string> problems = verify(saved_);
+    set_bytes(saved_ / kStateFile, original);
+    return problems.empty() ? "" : problems[0];
+  }
+};
+
+TEST_F(BadState, ShardsThatDoNotCover) {
+  EXPECT_THAT(verified([](CheckpointState& s) { s.flat_elements += 1; }), HasSubstr("in no shard"));
+}
+TEST_F(BadState, ShardsThatOverlap) {
+  EXPECT_THAT(verified([](CheckpointState& s) {
+                for (FileRecord& file : s.files) {
+                  for (TensorRecord& tensor : file.tensors) {
+                    if (tensor.name == "exp_avg.0") tensor.elements += 1;
+                  }
+                }
+              }),
+              HasSubstr("stored twice"));
+}
+TEST_F(BadState, RanksWithoutFiles) {
+  EXPECT_THAT(verified([](CheckpointState& s) { s.ranks = 3; }), HasSubstr("does not belong to 3"));
+  EXPECT_THAT(verified([](CheckpointState& s) { s.ranks = int64_t{1} << 60; }), HasSubstr("ranks"));
+}
+TEST_F(BadState, FileOutsideTheFolder) {
+  EXPECT_THAT(verified([](CheckpointState& s) { s.files[0].name = "../secret"; }),
+              HasSubstr("not a file of a checkpoint"));
+}
+TEST_F(BadState, LayoutOutsideTheBuffer) {
+  EXPECT_THAT(verified([](CheckpointState& s) { s.layout[0].offset = INT64_MAX - 1; }),
+              HasSubstr("does not lie in a flat buffer"));
+  EXPECT_THAT(verified([](CheckpointState& s) { s.layout[0].offset = -1; }),
+              HasSubstr("does not lie in a flat buffer"));
+}
+TEST_F(BadState, ModelWithoutAParameterOfTheLayout) {
+  EXPECT_THAT(verified([](CheckpointState& s) { s.layout.pop_back(); }),
+              HasSubstr("not in the layout"));
+}
+TEST_F(BadState, NewerFormat) {
+  EXPECT_THAT(verified([](CheckpointState& s) { s.format = 2; }), HasSubstr("checkpoint format 2"));
+}
+
+TEST(FileRecordBytes, GarbageIsRefused) {
+  EXPECT_NE(error_of([] { parse_file_record("\xff\xff garbage"); }), "");
+  EXPECT_NE(error_of([] { parse_file_record(""); }), "");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// Which checkpoints a run has, which is best, and which are removed.
+
+#include <gmock/gmock.h>
+
+#include "checkpoint_fixture.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Folder : public ::testing::Test {
+ protected:
+  void save(std::initializer_list<int64_t> steps) {
+    for (int64_t step : steps) run_.save(root_, step, 1);
+  }
+  void spoil(int64_t step) { fs::resize_file(root_ / checkpoint_name(step) / kModelFile, 10); }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> result;
+    for (const CheckpointEntry& entry : list_checkpoints(root_)) result.push_back(entry.step);
+    return result;
+  }
+
+  TemporaryFolder folder_;
+  fs::path root_ = folder_.path() / "checkpoints";
+  SampleRun run_ = sample_run();
+};
+
+TEST_F(Folder, EmptyOrAbsent) {
+  EXPECT_THAT(list_checkpoints(root_), IsEmpty());
+  EXPECT_FALSE(find_latest(root_).has_value());
+  EXPECT_FALSE(read_best(root_).has_value());
+  EXPECT_THAT(error_of([&] { resolve_checkpoint(folder_.path()); }),
+              HasSubstr("no checkpoint here"));
+}
+
+TEST_F(Folder, ListsBySteps) {
+  save({100, 20, 123456789});
+  for (const char* other : {"step-00000007.tmp",
+                            "step-00000008.tmp-delete",
+                            "step-9",
+                            "step-0000001x",
+                            "step-",
+                            "notes",
+                            "step-00000007.replaced.tmp"}) {
+    fs::create_directories(root_ / other);
+  }
+  EXPECT_THAT(steps(), ElementsAre(20, 100, 123456789));
+  EXPECT_EQ(checkpoint_name(20), "step-00000020");
+}
+
+TEST_F(Folder, LatestPassesOverWhatIsNotWhole) {
+  save({1, 2, 3, 4});
+  spoil(4);
+  fs::remove(root_ / checkpoint_name(3) / kStateFile);
+  std::vector<std::string> skipped;
+  EXPECT_EQ(find_latest(root_, &skipped)->step, 2);
+  ASSERT_EQ(skipped.size(), 2u);
+  EXPECT_THAT(skipped[0], HasSubstr("step-00000004/model.safetensors"));
+  EXPECT_THAT(skipped[1], HasSubstr("step-00000003/state.textproto"));
+}
+
+TEST_F(Folder, ResolvesWhatAUserMeans) {
+  save({1, 2});
+  EXPECT_EQ(resolve_checkpoint(root_ / checkpoint_name(1)), root_ / checkpoint_name(1));
+  EXPECT_EQ(resolve_checkpoint(root_), root_ / checkpoint_name(2));
+  EXPECT_EQ(resolve_checkpoint(folder_.path()), root_ / checkpoint_name(2));
+}
+
+TEST_F(Folder, Best) {
+  save({1, 2});
+  write_best(root_, 1);
+  ASSERT_TRUE(read_best(root_).has_value());
+  EXPECT_EQ(read_best(root_)->path, root_ / checkpoint_name(1));
+  write_best(root_, 2);
+  EXPECT_EQ(read_best(root_)->step, 2);
+  fs::remove_all(root_ / checkpoint_name(2));
+  EXPECT_FALSE(read_best(root_).has_value());
+  set_bytes(root_ / "best", "../../etc\n");
+  EXPECT_THAT(error_of([&] { read_best(root_); }), HasSubstr("../../etc"));
+}
+
+TEST_F(Folder, PruneKeepsTheNewestAndTheBest) {
+  save({1, 2, 3, 4, 5});
+  prune(root_, 2, 1);
+  EXPECT_THAT(steps(), ElementsAre(1, 4, 5));
+  prune(root_, 1);
+  EXPECT_THAT(steps(), ElementsAre(5));
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), {}), 1) << "nothing half deleted";
+}
+
+// Catches: a damaged newest checkpoint counted as one that is kept, so that the last good one is
+// lost.
+TEST_F(Folder, PruneDoesNotCountDamagedOnes) {
+  save({1, 2, 3, 4});
+  spoil(4);
+  prune(root_, 1);
+  EXPECT_THAT(steps(), ElementsAre(3, 4));
+  EXPECT_EQ(find_latest(root_)->step, 3);
+}
+
+TEST_F(Folder, PruneAfterAnInterruptedPrune) {
+  save({1, 2, 3});
+  fs::create_directories(root_ / "step-00000001.tmp-delete" / "half");
+  prune(root_, 1);
+  EXPECT_THAT(steps(), ElementsAre(3));
+  EXPECT_FALSE(fs::exists(root_ / "step-00000001.tmp-delete"));
+}
+
+}  // namespace
+}  // namespace lockstep

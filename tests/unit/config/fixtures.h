@@ -1,0 +1,57 @@
+#pragma once
+// Two small good configs, and the check that an input is refused in the promised form.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/config/parse.h"
+
+namespace lockstep {
+
+inline const std::string kMlpText = R"(model { mlp { hidden: [32, 16] } }
+data { table { train: "a.csv" target: "y" } }
+train { steps: 100 }
+optimizer { sgd { momentum: 0.9 } }
+)";
+
+inline const std::string kGptText = R"(model { gpt { width: 64 heads: 4 } }
+data { text { train: "a.txt" } }
+train { steps: 100 }
+optimizer { adamw {} }
+)";
+
+inline RunConfig parse_good(const std::string& text,
+                            const std::vector<std::string>& overrides = {}) {
+  return parse_config(text, "run.textproto", overrides);
+}
+
+// The message with which the input is refused; a test failure and "" when it is not refused, when
+// the error is not a ConfigError, or when the message is not one line.
+inline std::string refusal(const std::string& text,
+                           const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_config(text, "run.textproto", overrides);
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    const std::string message = error.what();
+    EXPECT_EQ(message.find_first_of("\r\n"), std::string::npos) << message;
+    EXPECT_LT(message.size(), 600u) << message;
+    return message;
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "not a ConfigError: " << error.what();
+    return "";
+  }
+  ADD_FAILURE() << "accepted:\n" << text;
+  return "";
+}
+
+inline void expect_contains(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in: " << message;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+// Catches field splitting that differs from RFC 4180 and from what the class promises beyond it.
+
+#include "runtime/data/csv.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+using Records = std::vector<std::vector<std::string>>;
+
+Records split(std::string_view text, char delimiter = ',') {
+  CsvReader reader(text, delimiter);
+  Records records;
+  while (reader.next()) {
+    EXPECT_EQ(reader.problem(), "");
+    records.emplace_back(reader.fields().begin(), reader.fields().end());
+  }
+  return records;
+}
+
+TEST(Csv, SplitsLinesAndFields) {
+  EXPECT_EQ(split("a,b\n1,2\n"), (Records{{"a", "b"}, {"1", "2"}}));
+  EXPECT_EQ(split("a,b\r\n1,2"), (Records{{"a", "b"}, {"1", "2"}}));
+  EXPECT_EQ(split("a,,\n,\n"), (Records{{"a", "", ""}, {"", ""}}));
+  EXPECT_EQ(split("a\tb c\n", '\t'), (Records{{"a", "b c"}}));
+  EXPECT_EQ(split("a  b\n", ' '), (Records{{"a", "", "b"}}));
+  EXPECT_EQ(split("one\rtwo,x\n"), (Records{{"one\rtwo", "x"}}));
+}
+
+TEST(Csv, SkipsBlankLinesMarksAndSpaces) {
+  EXPECT_EQ(split("\n\r\n  \na, b ,c d\n\n"), (Records{{"a", "b", "c d"}}));
+  EXPECT_EQ(split("\xEF\xBB\xBF"
+                  "a,b"),
+            (Records{{"a", "b"}}));
+  EXPECT_EQ(split(""), Records{});
+  EXPECT_EQ(split("\n \n"), Records{});
+}
+
+TEST(Csv, Quotes) {
+  EXPECT_EQ(split("\"a,b\",c\n"), (Records{{"a,b", "c"}}));
+  EXPECT_EQ(split("\"say \"\"hi\"\" now\",\"\"\"\",\"\"\n"),
+            (Records{{"say \"hi\" now", "\"", ""}}));
+  EXPECT_EQ(split("\"two\r\nlines\",x\n\"y\"\n"), (Records{{"two\r\nlines", "x"}, {"y"}}));
+  EXPECT_EQ(split(" \" kept \" , z"), (Records{{" kept ", "z"}}));
+  EXPECT_EQ(split("5\" pipe,x"), (Records{{"5\" pipe", "x"}}));
+}
+
+TEST(Csv, CountsLinesThroughQuotesAndBlankLines) {
+  CsvReader reader("a\n\n\"x\ny\"\nb\n", ',');
+  for (int64_t line : {1, 3, 5}) {
+    ASSERT_TRUE(reader.next());
+    EXPECT_EQ(reader.line(), line);
+  }
+  EXPECT_FALSE(reader.next());
+}
+
+TEST(Csv, ReportsTextAfterAQuoteAndGoesOn) {
+  CsvReader reader("\"a\"b,c\nd,e\n", ',');
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.problem(), "text follows the closing quote of field 1");
+  EXPECT_FALSE(reader.unclosed_quote());
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.problem(), "");
+  EXPECT_EQ(reader.fields().size(), 2u);
+}
+
+TEST(Csv, ReportsAnUnclosedQuote) {
+  CsvReader reader("a\nb,\"c\nd\n", ',');
+  ASSERT_TRUE(reader.next());
+  ASSERT_TRUE(reader.next());
+  EXPECT_TRUE(reader.unclosed_quote());
+  EXPECT_EQ(reader.line(), 2);
+  EXPECT_FALSE(reader.next());
+}
+
+TEST(Csv, ParsesNumbers) {
+  const auto parse = [](std::string_view text) {
+    double number = -999;
+    return parse_number(text, &number) ? number : -999;
+  };
+  EXPECT_EQ(parse("12"), 12);
+  EXPECT_EQ(parse("+2.5"), 2.5);
+  EXPECT_EQ(parse("-1.5e3"), -1500);
+  EXPECT_EQ(parse(".5"), 0.5);
+  for (const char* text :
+       {"", "+", "+-1", "1 2", "1x", "inf", "nan", "-inf", "1e39", "1e999", "0x10", "1,5"})
+    EXPECT_EQ(parse(text), -999) << text;
+}
+
+}  // namespace
+}  // namespace lockstep
