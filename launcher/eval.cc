@@ -47,7 +47,7 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
   json["step"] = state.step;
   json["samples"] = assembly.data.eval->samples();
   json["eval_loss"] = result.loss;
-  const bool labels = assembly.data.summary.classes > 0;
+  const bool labels = parts.has_accuracy();
   if (labels) json["eval_accuracy"] = result.accuracy;
   json["weights_hash"] = hash_text_of(state.weights_hash);
   write_result(session, options.common.json, json);

@@ -80,7 +80,9 @@ if [[ "$(mpirun --version 2>&1)" == *"Open MPI"* ]]; then
     mpirun+=(--oversubscribe --bind-to none)
   fi
 fi
-train=("${mpirun[@]}" "$lockstep" train "$config" --run-dir "$run_dir" "$@")
+result="$(mktemp)"
+trap 'rm -f "$result"' EXIT
+train=("${mpirun[@]}" "$lockstep" train "$config" --run-dir "$run_dir" --set train.log_every=250 "$@")
 
 step "3/3 Training: $config on $ranks ranks"
 if [ "$cores" -lt "$ranks" ]; then
@@ -88,21 +90,15 @@ if [ "$cores" -lt "$ranks" ]; then
   echo "to the bit; the time is not."
 fi
 echo "${train[*]}"
-start=$SECONDS
-"${train[@]}"
-seconds=$((SECONDS - start))
+"${train[@]}" --json "$result"
 
-# last FIELD: the value of a field in the last line of metrics.jsonl that has it.
-last() {
-  sed -nE "s/.*\"$1\": *\"?([^\",}]*).*/\1/p" "$run_dir/metrics.jsonl" | tail -n 1
-}
-accuracy="$(last eval_accuracy)"
+field() { sed -nE "s/^ *\"$1\": *\"?([^\",]*).*/\1/p" "$result"; }
 cat <<TEXT
 
 ==> Done
-  test accuracy   ${accuracy:-not evaluated}
-  training time   $seconds s on $ranks ranks
-  weights_hash    $(last weights_hash)   (the same on 1, 2, 4 or 8 ranks of this kind of machine)
+  test accuracy   $(field eval_accuracy | awk '{ printf "%.2f%%", 100 * $1 }')
+  training time   $(field train_seconds | awk '{ printf "%.1f", $1 }') s on $ranks rank(s)
+  weights_hash    $(field weights_hash)   (the same on 1, 2, 4 or 8 ranks of this kind of machine)
   outputs         $run_dir/
                     metrics.jsonl, log.txt, events.out.tfevents.*, checkpoints/, config.textproto
 
@@ -111,8 +107,8 @@ Try next, from $root:
     launcher/quickstart.sh --ranks 1
   Change any field of the configuration:
     launcher/quickstart.sh -- --set schedule.lr=0.002 --set model.mlp.activation=GELU_TANH
-  Look into the last checkpoint, and verify it:
-    $lockstep inspect $(find "$run_dir/checkpoints" -maxdepth 1 -name 'step-*' | LC_ALL=C sort | tail -n 1)
+  Look into the best checkpoint, and verify every bit of it:
+    $lockstep inspect $run_dir/checkpoints/best
   Train two epochs more, from where this run ended:
     ${mpirun[*]} $lockstep train $config --run-dir $run_dir --resume auto --set train.epochs=10
   Watch the curves (where TensorBoard is installed):

@@ -23,13 +23,13 @@ struct TrainCommandOptions {
   int64_t max_steps = -1;
 };
 
-nlohmann::ordered_json to_json(const TrainResult& result, const Assembly& assembly) {
+nlohmann::ordered_json to_json(const TrainResult& result, const RunParts& parts) {
   nlohmann::ordered_json json;
   json["step"] = result.step;
   json["loss"] = result.loss;
   if (result.evaluation) {
     json["eval_loss"] = result.evaluation->loss;
-    if (assembly.data.summary.classes > 0) json["eval_accuracy"] = result.evaluation->accuracy;
+    if (parts.has_accuracy()) json["eval_accuracy"] = result.evaluation->accuracy;
   }
   if (result.best_metric) json["best_metric"] = *result.best_metric;
   if (result.best_metric) json["best_step"] = result.best_step;
@@ -37,19 +37,19 @@ nlohmann::ordered_json to_json(const TrainResult& result, const Assembly& assemb
   json["train_seconds"] = result.train_seconds;
   json["preempted"] = result.preempted;
   json["early_stopped"] = result.early_stopped;
-  json["run_dir"] = assembly.config.output.run_dir;
+  json["run_dir"] = parts.run_dir.string();
   return json;
 }
 
-void print_summary(const TrainResult& result, const Assembly& assembly) {
+void print_summary(const TrainResult& result, const RunParts& parts) {
   fmt::print("{} at step {} of {} after {:.1f} s of training: loss {:.4f}",
              result.preempted ? "stopped on request" : (result.early_stopped ? "stopped early" : "done"), result.step,
-             assembly.config.train.steps, result.train_seconds, result.loss);
+             parts.config.train.steps, result.train_seconds, result.loss);
   if (result.evaluation) {
     fmt::print(", evaluation loss {:.4f}", result.evaluation->loss);
-    if (assembly.data.summary.classes > 0) fmt::print(", accuracy {:.4f}", result.evaluation->accuracy);
+    if (parts.has_accuracy()) fmt::print(", accuracy {:.4f}", result.evaluation->accuracy);
   }
-  fmt::print("\nweights_hash {}\nrun folder   {}\n", hash_text_of(result.weights_hash), assembly.config.output.run_dir);
+  fmt::print("\nweights_hash {}\nrun folder   {}\n", hash_text_of(result.weights_hash), parts.run_dir.string());
   std::fflush(stdout);
 }
 
@@ -76,8 +76,8 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
   const TrainResult result = trainer->run({options.resume, options.max_steps});
-  write_result(session, options.common.json, to_json(result, assembly));
-  if (communicator.rank() == 0) print_summary(result, assembly);
+  write_result(session, options.common.json, to_json(result, parts));
+  if (communicator.rank() == 0) print_summary(result, parts);
   return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
 

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// Sets the number of threads that parallel_for uses (>= 1). Call once at the start, from the main thread.
+// Sets the number of threads that parallel_for uses (>= 1), and starts them. Not during a parallel loop.
 void set_compute_threads(int threads);
 int compute_threads();
 
@@ -17,8 +17,9 @@ namespace detail {
 void parallel_ranges(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context);
 }
 
-// Calls body(begin, end) on disjoint ranges that cover [0, count), on up to compute_threads() threads, each range at least
-// `grain` long; returns when all are done. Does not allocate. body must not throw. Ranges depend on the number of threads, so body must give
+// Calls body(begin, end) on disjoint ranges that cover [0, count), on up to compute_threads() threads, each range about
+// `grain` long or more; returns when all are done. Does not allocate. One loop at a time: not from two threads at once, nor from
+// within body. body must not throw. Ranges depend on the number of threads, so body must give
 // each index the same result whatever range it is in.
 template <typename Body>
 void parallel_for(int64_t count, int64_t grain, Body&& body) {

@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kBestFile[] = "best";
+constexpr char kTemporarySuffix[] = ".tmp";
 constexpr char kReplacedSuffix[] = ".replaced";
 constexpr char kDeleteSuffix[] = ".tmp-delete";
 
@@ -155,12 +156,14 @@ void remove_leftovers(const fs::path& root) {
   const std::vector<std::string> names = names_in(root);
   const std::set<std::string> present(names.begin(), names.end());
   for (const std::string& name : names) {
-    const size_t dot = name.find('.');
-    if (dot == std::string::npos || step_of(std::string_view(name).substr(0, dot)) < 0) continue;
+    const std::string stem = name.substr(0, name.find('.'));
+    if (step_of(stem) < 0) continue;
     // An old checkpoint that was moved aside is all there is of its step until the new one has its
     // name.
-    const bool superseded = present.count(name.substr(0, dot)) != 0;
-    if (name.substr(dot) != kReplacedSuffix || superseded) remove_tree(root / name);
+    const bool superseded = name == stem + kReplacedSuffix && present.count(stem) != 0;
+    if (name == stem + kTemporarySuffix || name.ends_with(kDeleteSuffix) || superseded) {
+      remove_tree(root / name);
+    }
   }
 }
 

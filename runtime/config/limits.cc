@@ -1,16 +1,17 @@
 #include "runtime/config/limits.h"
 
-#include <cmath>
+#include <algorithm>
 
 namespace lockstep {
 namespace {
 
-// Templated on the type of the field so that the message shows 0.1f as 0.1.
+// Templated on the type of the field so that the message shows 0.1f as 0.1. A NaN compares false;
+// an infinite bound is open, which keeps infinities out.
 template <typename Real>
 void check_real(std::string_view field, Real value, const RealLimit& limit) {
   const bool above = limit.low_open ? value > limit.low : value >= limit.low;
   const bool below = limit.high_open ? value < limit.high : value <= limit.high;
-  if (!(std::isfinite(value) && above && below)) refuse_value(field, value, describe(limit));
+  if (!(above && below)) refuse_value(field, value, describe(limit));
 }
 
 }  // namespace
@@ -36,8 +37,12 @@ std::string describe(const RealLimit& limit) {
 
 std::string quoted(std::string_view text) {
   constexpr size_t kLongest = 100;
+  size_t length = std::min(text.size(), kLongest);
+  if (length < text.size()) {  // not within a UTF-8 character
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
+  }
   std::string result = "'";
-  for (const char c : text.substr(0, kLongest)) {
+  for (const char c : text.substr(0, length)) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '\'' || c == '\\') {
       result += '\\';
@@ -52,7 +57,7 @@ std::string quoted(std::string_view text) {
       result += c;
     }
   }
-  if (text.size() > kLongest) result += "...";
+  if (length < text.size()) result += "...";
   return result + "'";
 }
 

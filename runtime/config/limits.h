@@ -16,7 +16,8 @@ struct IntegerLimit {
   int64_t high;
 };
 
-// Finite numbers from low to high; an open end leaves the end itself out.
+// Finite numbers from low to high; an open end leaves the end itself out. An infinite end must be
+// open.
 struct RealLimit {
   double low;
   double high;

@@ -126,6 +126,10 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& ca
       best = &candidate;
     }
   }
+  // Or it is the beginning of a longer name: "warmup" for "warmup_steps".
+  for (const std::string& candidate : candidates) {
+    if (best == nullptr && name.size() >= 3 && candidate.starts_with(name)) best = &candidate;
+  }
   return best == nullptr ? "" : fmt::format(" did you mean '{}'?", *best);
 }
 

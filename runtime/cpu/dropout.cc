@@ -37,6 +37,20 @@ constexpr size_t kBlocksAtOnce = kVecLanes / 2;     // Philox blocks in a vector
 constexpr size_t kWordsAtOnce = 4 * kBlocksAtOnce;  // random words they give: two vectors
 static_assert(kWordsAtOnce == 2 * kVecLanes);
 
+// The ten round keys, broadcast once for all blocks.
+struct RoundKeys {
+  explicit HWY_INLINE RoundKeys(uint64_t seed) {
+    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      first[round] = hn::Set(U64(), k0);
+      second[round] = hn::Set(U64(), k1);
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+  }
+  Vec64 first[10], second[10];
+};
+
 struct Words {
   hn::Vec<U32> first, second;  // words of kVecLanes consecutive elements each
 };
@@ -44,31 +58,27 @@ struct Words {
 // The words of the blocks index, index + 1, ...: philox() of rng.h with one block in each 64-bit
 // lane. Only the low half of a lane counts; MulEven reads no other, and what the exclusive ors
 // leave in the high half is masked away at the end.
-HWY_INLINE Words philox_words(const RngStream& stream, uint64_t index) {
+HWY_INLINE Words philox_words(const RngStream& stream, const RoundKeys& keys, uint64_t index) {
   const U64 d64;
   const U32 d32;
   // InterleaveLower and -Upper below take the even and the odd lanes of their operands: the even
   // lanes get the first half of the blocks, so that the words come out in order.
-  alignas(64) uint64_t indices[kBlocksAtOnce];
-  for (size_t k = 0; k < kBlocksAtOnce; ++k)
-    indices[k] = index + k / 2 + (k % 2) * (kBlocksAtOnce / 2);
-  const Vec64 blocks = hn::Load(d64, indices);
+  alignas(64) uint64_t offsets[kBlocksAtOnce];
+  for (size_t k = 0; k < kBlocksAtOnce; ++k) offsets[k] = k / 2 + (k % 2) * (kBlocksAtOnce / 2);
+  const Vec64 blocks = hn::Add(hn::Set(d64, index), hn::Load(d64, offsets));
 
   Vec64 c0 = blocks;
   Vec64 c1 = hn::Xor(hn::ShiftRight<32>(blocks), hn::Set(d64, stream.purpose));
   Vec64 c2 = hn::Set(d64, stream.step);
   Vec64 c3 = hn::Set(d64, stream.lane);
-  uint32_t k0 = static_cast<uint32_t>(stream.seed), k1 = static_cast<uint32_t>(stream.seed >> 32);
   const auto m0 = hn::Set(d32, 0xD2511F53u), m1 = hn::Set(d32, 0xCD9E8D57u);
   for (int round = 0; round < 10; ++round) {
     const Vec64 p0 = hn::MulEven(hn::BitCast(d32, c0), m0);
     const Vec64 p1 = hn::MulEven(hn::BitCast(d32, c2), m1);
-    c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), c1), hn::Set(d64, k0));
+    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, keys.first[round]));
     c1 = p1;
-    c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c3), hn::Set(d64, k1));
+    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, keys.second[round]));
     c3 = p0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
   }
   const Vec64 low = hn::Set(d64, 0xFFFFFFFFu);
   const Vec64 c01 = hn::Or(hn::And(c0, low), hn::ShiftLeft<32>(c1));
@@ -91,9 +101,10 @@ void dropout_kernel(const float* x,
                     float factor,
                     const RngStream& stream) {
   const F32 d;
+  const RoundKeys keys(stream.seed);
   int64_t i = begin;
   for (; i + static_cast<int64_t>(kWordsAtOnce) <= end; i += kWordsAtOnce) {
-    const Words words = philox_words(stream, i / 4);
+    const Words words = philox_words(stream, keys, i / 4);
     const Vec first = hn::LoadU(d, x + i), second = hn::LoadU(d, x + i + kVecLanes);
     hn::StoreU(drop(first, words.first, threshold, factor), d, y + i);
     hn::StoreU(drop(second, words.second, threshold, factor), d, y + i + kVecLanes);

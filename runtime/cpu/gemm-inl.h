@@ -20,6 +20,7 @@
 #include <cstring>
 #include <utility>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/gemm_blocking.h"
@@ -203,18 +204,34 @@ HWY_INLINE void pack_panel(GemmOperand b, size_t columns, size_t depth, float* H
 
 // Packs one worker's part of the panels of B(depth, columns): the depth blocks follow each other,
 // and within a block its panels.
-HWY_INLINE void pack_panels(
-    GemmOperand b, size_t columns, DepthBlocks blocks, float* to, int64_t worker, int64_t workers) {
+HWY_INLINE void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to,
+                            int64_t worker, int64_t workers) {
   const size_t panels = ceil_div(columns, kPanel);
   const size_t padded_columns = round_up(columns, kVecLanes);
-  const Range mine = share(panels * blocks.count(), 1, worker, workers);
-  for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
-    const size_t j = unit % panels * kPanel;
-    const Range block = blocks.range(unit / panels);
-    pack_panel(b.at(block.begin, j),
-               std::min(columns - j, kPanel),
-               block.size(),
-               to + block.begin * padded_columns + j * block.size());
+  if (b.transposed) {
+    const Range mine = share(panels * blocks.count(), 1, worker, workers);
+    for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
+      const size_t j = unit % panels * kPanel;
+      const Range block = blocks.range(unit / panels);
+      pack_panel(b.at(block.begin, j), std::min(columns - j, kPanel), block.size(),
+                 to + block.begin * padded_columns + j * block.size());
+    }
+    return;
+  }
+  // A few rows of all panels at a time, so that the rows are read from end to end.
+  constexpr int64_t kRows = 8;
+  const Range mine = share(blocks.depth, kRows, worker, workers);
+  for (int64_t k = mine.begin; k < mine.end;) {
+    const Range block = blocks.range(k / blocks.length);
+    const int64_t rows = std::min({kRows, block.end - k, mine.end - k});
+    float* const block_to = to + block.begin * padded_columns;
+    for (size_t j = 0; j < columns; j += kPanel) {
+      const size_t panel_columns = std::min(columns - j, kPanel);
+      pack_panel(b.at(k, j), panel_columns, rows,
+                 block_to + j * block.size() +
+                     (k - block.begin) * round_up(panel_columns, kVecLanes));
+    }
+    k += rows;
   }
 }
 
@@ -269,10 +286,58 @@ HWY_INLINE void multiply_strip(size_t rows,
                                Result c,
                                bool accumulate,
                                float* scratch) {
+  const auto tile = [&](size_t i, size_t j, const float* tile_a, size_t a_stride, bool depth_major,
+                        const float* panel, size_t panel_stride) HWY_ATTR {
+    const size_t tile_rows = std::min(rows - i, kTileRows);
+    const size_t tile_columns = std::min(columns - j, kPanel);
+    const size_t vectors = ceil_div(tile_columns, kVecLanes);
+    const TileKernel kernel = tile_kernel(depth_major, tile_rows, vectors);
+    float* const tile_c = c.data + i * c.stride + j;
+    if (c.padded || tile_columns == vectors * kVecLanes) {
+      kernel(depth, tile_a, a_stride, panel, panel_stride, tile_c, c.stride, accumulate);
+    } else {
+      multiply_edge_tile(kernel, depth, tile_a, a_stride, panel, panel_stride, tile_c, c.stride,
+                         accumulate, tile_rows, tile_columns);
+    }
+  };
+
+  if (panels.packed != nullptr || panels.in_place) {
+    // Each tile of A stays in the first-level cache while all panels pass by.
+    const bool pack_a = columns > (a.transposed ? 2 : 6) * kPanel;
+    for (size_t i = 0; i < rows; i += kTileRows) {
+      const GemmOperand tile_a = a.at(i, 0);
+      const size_t tile_rows = std::min(rows - i, kTileRows);
+      if (pack_a) pack_rows(tile_a, tile_rows, depth, scratch);
+      const size_t lines = i + kTileRows >= rows ? 0 : ceil_div(depth, 16);  // per row
+      size_t next = 0;
+      const GemmOperand next_a = a.at(i + kTileRows, 0);
+      const size_t each = a.transposed ? ceil_div(depth, ceil_div(columns, kPanel)) : ceil_div(lines * kTileRows, ceil_div(columns, kPanel));
+      for (size_t j = 0; j < columns; j += kPanel) {
+        const float* panel = panels.packed != nullptr ? panels.packed + j * depth : panels.b.data + j;
+        const size_t panel_stride =
+            panels.packed != nullptr
+                ? round_up(std::min(columns - j, kPanel), kVecLanes)
+                : panels.b.stride;
+        if (lines) {
+          if (a.transposed) {
+            const size_t end = std::min(depth, next + each);
+            for (; next < end; ++next) { hwy::Prefetch(next_a.data + next * a.stride); hwy::Prefetch(next_a.data + next * a.stride + 11);}
+          } else {
+            const size_t end = std::min(lines * kTileRows, next + each);
+            for (; next < end; ++next) hwy::Prefetch(next_a.data + next % kTileRows * a.stride + next / kTileRows * 16);
+          }
+        }
+        tile(i, j, pack_a ? scratch : tile_a.data, pack_a ? tile_rows : tile_a.stride,
+             pack_a || a.transposed, panel, panel_stride);
+      }
+    }
+    return;
+  }
+
   // Packing A costs about as much as one pass over it by the tiles: it pays from a few panels on.
   const bool pack_a = columns > (a.transposed ? 2 : 6) * kPanel;
   // A panel that only a few tiles use is cheaper to read in place than to copy.
-  const bool pack_b = !panels.in_place && (panels.b.transposed || rows > 2 * kTileRows);
+  const bool pack_b = panels.b.transposed || rows > 2 * kTileRows;
   float* const packed_a = scratch;
   float* const packed_b = scratch + kStripScratch;
   if (pack_a) {
@@ -280,45 +345,20 @@ HWY_INLINE void multiply_strip(size_t rows,
       pack_rows(a.at(i, 0), std::min(rows - i, kTileRows), depth, packed_a + i * depth);
     }
   }
-  const bool depth_major = pack_a || a.transposed;
   for (size_t j = 0; j < columns; j += kPanel) {
     const size_t panel_columns = std::min(columns - j, kPanel);
-    const size_t vectors = ceil_div(panel_columns, kVecLanes);
-    const float* panel;
-    size_t panel_stride = vectors * kVecLanes;
-    if (panels.packed != nullptr) {
-      panel = panels.packed + j * depth;
-    } else {
-      const GemmOperand from = panels.b.at(0, j);
-      if (pack_b || (!panels.in_place && panel_columns != panel_stride)) {
-        pack_panel(from, panel_columns, depth, packed_b);
-        panel = packed_b;
-      } else {
-        panel = from.data;
-        panel_stride = from.stride;
-      }
+    const GemmOperand from = panels.b.at(0, j);
+    const float* panel = from.data;
+    size_t panel_stride = from.stride;
+    if (pack_b || panel_columns % kVecLanes != 0) {
+      pack_panel(from, panel_columns, depth, packed_b);
+      panel = packed_b;
+      panel_stride = round_up(panel_columns, kVecLanes);
     }
     for (size_t i = 0; i < rows; i += kTileRows) {
-      const size_t tile_rows = std::min(rows - i, kTileRows);
-      const TileKernel kernel = tile_kernel(depth_major, tile_rows, vectors);
-      const float* tile_a = pack_a ? packed_a + i * depth : a.at(i, 0).data;
-      const size_t a_stride = pack_a ? tile_rows : a.stride;
-      float* const tile_c = c.data + i * c.stride + j;
-      if (c.padded || panel_columns == vectors * kVecLanes) {
-        kernel(depth, tile_a, a_stride, panel, panel_stride, tile_c, c.stride, accumulate);
-      } else {
-        multiply_edge_tile(kernel,
-                           depth,
-                           tile_a,
-                           a_stride,
-                           panel,
-                           panel_stride,
-                           tile_c,
-                           c.stride,
-                           accumulate,
-                           tile_rows,
-                           panel_columns);
-      }
+      tile(i, j, pack_a ? packed_a + i * depth : a.at(i, 0).data,
+           pack_a ? std::min(rows - i, kTileRows) : a.stride, pack_a || a.transposed, panel,
+           panel_stride);
     }
   }
 }

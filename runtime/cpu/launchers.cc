@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/activations.h"
 #include "runtime/cpu/attention.h"
@@ -123,6 +124,83 @@ void run_add(const OpCall& call) {
   add(call.input<float>(0), call.input<float>(1), call.output<float>(0), call.input_shape(0).elements());
 }
 
+AttentionShape attention_shape(const Shape& qkv, const AttentionAttributes& attributes) {
+  return {qkv[0], qkv[1], attributes.heads, qkv[2] / 3 / attributes.heads, attributes.causal};
+}
+
+size_t attention_workspace(const Graph& graph, const Op& op) {
+  const TensorId qkv = op.inputs[op.kind == OpKind::kAttention ? 0 : 1];
+  const AttentionShape shape = attention_shape(graph.shape(qkv), op.as<AttentionAttributes>());
+  return static_cast<size_t>(attention_workspace_bytes(shape, compute_threads()));
+}
+
+void run_attention(const OpCall& call) {
+  attention_forward(attention_shape(call.input_shape(0), call.attributes<AttentionAttributes>()), call.input<float>(0),
+                    call.output<float>(0), call.output<float>(1), call.workspace());
+}
+
+void run_attention_backward(const OpCall& call) {
+  attention_backward(attention_shape(call.input_shape(1), call.attributes<AttentionAttributes>()), call.input<float>(0),
+                     call.input<float>(1), call.input<float>(2), call.input<float>(3), call.output<float>(0),
+                     call.workspace());
+}
+
+size_t loss_workspace(const Graph& graph, const Op& op) {
+  return loss_workspace_bytes(graph.shape(op.inputs[0]).rows());
+}
+
+// The gradient, where there is one, lies over the prediction.
+float* gradient_over_prediction(const OpCall& call) {
+  LOCKSTEP_CHECK(call.output<float>(1) == call.input<float>(0), "the loss works in place ");
+  return call.output<float>(1);
+}
+
+void run_softmax_cross_entropy(const OpCall& call) {
+  const Shape& logits = call.input_shape(0);
+  const SoftmaxCrossEntropy loss = {.rows = logits.rows(),
+                                    .classes = logits.columns(),
+                                    .valid_rows = call.lane().valid_rows,
+                                    .label_smoothing = call.attributes<LossAttributes>().label_smoothing,
+                                    .targets = call.input<int32_t>(1),
+                                    .workspace = call.workspace()};
+  if (call.training()) {
+    softmax_cross_entropy_forward_backward(loss, gradient_over_prediction(call), call.lane().gradient_scale,
+                                           call.output<double>(0));
+  } else {
+    softmax_cross_entropy_forward(loss, call.input<float>(0), call.output<double>(0));
+  }
+}
+
+void run_binary_cross_entropy(const OpCall& call) {
+  const Shape& logits = call.input_shape(0);
+  const BinaryCrossEntropy loss = {.rows = logits.rows(),
+                                   .outputs = logits.columns(),
+                                   .valid_rows = call.lane().valid_rows,
+                                   .targets = call.input<float>(1),
+                                   .workspace = call.workspace()};
+  if (call.training()) {
+    binary_cross_entropy_forward_backward(loss, gradient_over_prediction(call), call.lane().gradient_scale,
+                                          call.output<double>(0));
+  } else {
+    binary_cross_entropy_forward(loss, call.input<float>(0), call.output<double>(0));
+  }
+}
+
+void run_mean_squared_error(const OpCall& call) {
+  const Shape& predictions = call.input_shape(0);
+  const MeanSquaredError loss = {.rows = predictions.rows(),
+                                 .outputs = predictions.columns(),
+                                 .valid_rows = call.lane().valid_rows,
+                                 .targets = call.input<float>(1),
+                                 .workspace = call.workspace()};
+  if (call.training()) {
+    mean_squared_error_forward_backward(loss, gradient_over_prediction(call), call.lane().gradient_scale,
+                                        call.output<double>(0));
+  } else {
+    mean_squared_error_forward(loss, call.input<float>(0), call.output<double>(0));
+  }
+}
+
 const Implementation kImplementations[] = {
     {OpKind::kLinear, "gemm", always, linear_workspace, run_linear},
     {OpKind::kLinearBackward, "gemm", always, linear_workspace, run_linear_backward},
@@ -135,6 +213,11 @@ const Implementation kImplementations[] = {
     {OpKind::kDropout, "simd", always, no_workspace, run_dropout},
     {OpKind::kDropoutBackward, "simd", always, no_workspace, run_dropout},
     {OpKind::kAdd, "simd", always, no_workspace, run_add},
+    {OpKind::kAttention, "blockwise", always, attention_workspace, run_attention},
+    {OpKind::kAttentionBackward, "blockwise", always, attention_workspace, run_attention_backward},
+    {OpKind::kSoftmaxCrossEntropy, "simd", always, loss_workspace, run_softmax_cross_entropy},
+    {OpKind::kBinaryCrossEntropy, "simd", always, loss_workspace, run_binary_cross_entropy},
+    {OpKind::kMeanSquaredError, "simd", always, loss_workspace, run_mean_squared_error},
 };
 
 }  // namespace

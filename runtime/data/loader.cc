@@ -198,25 +198,26 @@ void Loader::announce_batch() {
   consumer_wakes_.notify_one();
 }
 
+// The samples of a rank's lanes follow each other without gaps, so one pair of divisions serves a
+// step.
 void Loader::fill(int64_t step, int64_t slot) {
   const BatchGeometry& geometry = options_.geometry;
+  const int64_t first = step * geometry.global_batch() + geometry.first_lane * geometry.lane_batch;
+  SampleKey key{.index = 0, .epoch = 0, .augment = options_.training};
+  int64_t position = first;
+  int64_t left = std::max<int64_t>(0, samples_ - first);  // evaluation: samples to its end
+  if (options_.training) {
+    key.epoch = first / samples_;
+    position = first % samples_;
+    left = geometry.local_lanes * geometry.lane_batch;
+  }
   const size_t input_bytes = dataset_.input().bytes();
   const size_t target_bytes = dataset_.target().bytes();
   LaneBatch* lanes = &lanes_[slot * geometry.local_lanes];
   for (int lane = 0; lane < geometry.local_lanes; ++lane) {
-    const int64_t first =
-        step * geometry.global_batch() + (geometry.first_lane + lane) * geometry.lane_batch;
-    const int64_t valid = options_.training
-                              ? geometry.lane_batch
-                              : std::clamp<int64_t>(samples_ - first, 0, geometry.lane_batch);
     std::byte* input = memory_ + (lanes[lane].input - memory_);
     std::byte* target = memory_ + (lanes[lane].target - memory_);
-    SampleKey key{.epoch = first / samples_, .augment = options_.training};
-    int64_t position = first % samples_;
-    if (!options_.training) {
-      key.epoch = 0;
-      position = first;
-    }
+    const int64_t valid = std::min(left, geometry.lane_batch);
     for (int64_t row = 0; row < valid; ++row, ++position) {
       if (position == samples_) {
         position = 0;
@@ -227,11 +228,17 @@ void Loader::fill(int64_t step, int64_t slot) {
         sampler_epoch_ = key.epoch;
       }
       key.index = sampler_[position];
-      dataset_.read(key, input + row * input_bytes, target + row * target_bytes);
+      dataset_.read(key, input, target);
+      input += input_bytes;
+      target += target_bytes;
     }
-    std::memset(input + valid * input_bytes, 0, (geometry.lane_batch - valid) * input_bytes);
-    std::memset(target + valid * target_bytes, 0, (geometry.lane_batch - valid) * target_bytes);
+    const auto padding = static_cast<size_t>(geometry.lane_batch - valid);
+    if (padding > 0) {
+      std::memset(input, 0, padding * input_bytes);
+      std::memset(target, 0, padding * target_bytes);
+    }
     lanes[lane].valid_samples = valid;
+    left -= valid;
   }
 }
 

@@ -20,13 +20,10 @@ namespace {
 constexpr int kSmallestDomainBits =
     4;  // fewer bits would leave the network few permutations to choose
 
-uint32_t mix(uint32_t value) {
-  value ^= value >> 16;
-  value *= 0x9E3779B1u;
-  value ^= value >> 15;
-  value *= 0x85EBCA6Bu;
-  value ^= value >> 14;
-  return value;
+// The highest `bits` bits of a product with an odd constant: each depends on all of `value`.
+uint64_t mix(uint64_t value, uint32_t key, int bits) {
+  const uint32_t product = (static_cast<uint32_t>(value) ^ key) * 0x9E3779B1u;
+  return product >> (32 - bits);
 }
 
 }  // namespace
@@ -38,19 +35,18 @@ Sampler::Sampler(int64_t samples, uint64_t seed, int64_t epoch, bool shuffle)
   const int bits =
       std::max<int>(kSmallestDomainBits, std::bit_width(static_cast<uint64_t>(samples) - 1));
   low_bits_ = bits / 2;
-  low_mask_ = (uint64_t{1} << low_bits_) - 1;
-  high_mask_ = (uint64_t{1} << (bits - low_bits_)) - 1;
+  high_bits_ = bits - low_bits_;
   const RngStream stream{
       .seed = seed, .step = static_cast<uint32_t>(epoch), .purpose = kRngShuffle};
   for (int round = 0; round < kRounds; ++round) keys_[round] = philox_word(stream, round);
 }
 
 uint64_t Sampler::permute(uint64_t value) const {
-  uint64_t low = value & low_mask_;
+  uint64_t low = value & ((uint64_t{1} << low_bits_) - 1);
   uint64_t high = value >> low_bits_;
   for (int round = 0; round < kRounds; round += 2) {
-    low ^= mix(static_cast<uint32_t>(high) ^ keys_[round]) & low_mask_;
-    high ^= mix(static_cast<uint32_t>(low) ^ keys_[round + 1]) & high_mask_;
+    low ^= mix(high, keys_[round], low_bits_);
+    high ^= mix(low, keys_[round + 1], high_bits_);
   }
   return high << low_bits_ | low;
 }

@@ -24,8 +24,7 @@ class Sampler {
   int64_t samples_;
   bool shuffle_;
   int low_bits_ = 0;
-  uint64_t low_mask_ = 0;
-  uint64_t high_mask_ = 0;
+  int high_bits_ = 0;
   std::array<uint32_t, kRounds> keys_{};
 };
 

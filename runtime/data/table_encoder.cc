@@ -92,6 +92,9 @@ TableEncoder::TableEncoder(const TableSchema& schema,
           schema.describe(i),
           features_,
           kMostFeatures);
+    steps_.push_back({.first_feature = static_cast<int32_t>(encoding.first_feature),
+                      .categorical = kind == ColumnKind::kCategorical,
+                      .missing_indicator = encoding.missing_indicator});
     encodings_.push_back(std::move(encoding));
   }
   if (encodings_.empty())
@@ -134,14 +137,14 @@ void TableEncoder::expand(const uint32_t* cells, float* features) const {
     return;
   }
   std::memset(features, 0, static_cast<size_t>(features_) * sizeof(float));
-  for (const ColumnEncoding& encoding : encodings_) {
-    float* feature = features + encoding.first_feature;
+  for (const Step& step : steps_) {
+    float* feature = features + step.first_feature;
     const uint32_t cell = *cells++;
-    if (encoding.kind == ColumnKind::kCategorical) {
+    if (step.categorical) {
       feature[cell] = 1;
     } else if (const float value = std::bit_cast<float>(cell); !std::isnan(value)) {
       feature[0] = value;
-    } else if (encoding.missing_indicator) {
+    } else if (step.missing_indicator) {
       feature[1] = 1;
     }
   }

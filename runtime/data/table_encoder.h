@@ -49,7 +49,15 @@ class TableEncoder {
   void expand(const uint32_t* cells, float* features /* (features()) */) const;
 
  private:
+  // What expand() needs of an encoding, small so that all of them stay in the nearest cache.
+  struct Step {
+    int32_t first_feature;
+    bool categorical;
+    bool missing_indicator;
+  };
+
   std::vector<ColumnEncoding> encodings_;
+  std::vector<Step> steps_;  // (encodings_)
   int64_t features_ = 0;
   bool plain_ = true;  // every cell is its one feature
 };

@@ -29,6 +29,11 @@ struct RunParts {
   double flops_per_sample = 0;  // forward and backward, for MFU
 
   int local_lanes() const { return plan.lanes / communicator.size(); }
+  // Whether the loss counts correct predictions: a regression has none.
+  bool has_accuracy() const {
+    const auto* mlp = std::get_if<MlpConfig>(&config.model);
+    return mlp == nullptr || mlp->loss != Loss::kMeanSquaredError;
+  }
   BatchGeometry geometry() const {
     return {config.train.global_batch / plan.lanes, plan.lanes, communicator.rank() * local_lanes(), local_lanes()};
   }

@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/checkpoint/reader.h"
 #include "runtime/metrics/phase_timer.h"
 #include "runtime/train/initialize.h"
 #include "runtime/train/schedule.h"
@@ -214,8 +215,7 @@ void Trainer::evaluate(StepRecord& record) {
   const Evaluation evaluation = evaluator_->run();
   result_.evaluation = evaluation;
   record.eval_loss = evaluation.loss;
-  const bool labels = parts_.data.summary.classes > 0 || parts_.config.eval.best == EvalConfig::Metric::kAccuracy;
-  if (labels) record.eval_accuracy = evaluation.accuracy;
+  if (parts_.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
   const bool by_loss = parts_.config.eval.best == EvalConfig::Metric::kLoss;
   const double metric = by_loss ? evaluation.loss : evaluation.accuracy;
   const auto& best = progression_.best_metric;

@@ -8,7 +8,7 @@ namespace lockstep::fuzz {
 // The first byte chooses the format.
 std::vector<std::string> seed_inputs() {
   using namespace std::string_literals;
-  std::string header = "\x88\xd7\x34\x01\x01\0\0\0\x03\0\0\0"s;  // 20240520, 1, 3
+  std::string header = "\x88\xd8\x34\x01\x01\0\0\0\x03\0\0\0"s;  // 20240520, 1, 3
   header.resize(1024);
   return {"\0\x01\0\x02\0\xff\xff"s, "\x01"s + header + "\x01\0\x02\0\x03\0"s, "\x01"s + header};
 }

@@ -10,12 +10,12 @@ namespace lockstep::test {
 struct AttentionReference {
   int64_t batch, time, heads, head_size;
   bool causal;
-  std::vector<double> qkv;  // (B, T, 3C)
+  std::vector<double> qkv = {};  // (B, T, 3C)
 
-  std::vector<double> out;          // (B, T, C)
-  std::vector<double> log_sum_exp;  // (B, H, T)
-  std::vector<double> weights;      // (B, H, T, T)
-  std::vector<double> d_qkv;        // (B, T, 3C)
+  std::vector<double> out = {};          // (B, T, C)
+  std::vector<double> log_sum_exp = {};  // (B, H, T)
+  std::vector<double> weights = {};      // (B, H, T, T)
+  std::vector<double> d_qkv = {};        // (B, T, 3C)
 
   int64_t width() const { return heads * head_size; }
   // Element d of q (part 0), k (1) or v (2) of a token, in qkv or d_qkv.

@@ -12,13 +12,13 @@ namespace lockstep::test {
 struct LinearReference {
   int64_t rows, inputs, outputs;
   Activation activation;
-  std::vector<double> x;     // (M, K)
-  std::vector<double> w;     // (N, K)
-  std::vector<double> bias;  // (N), or empty
+  std::vector<double> x = {};     // (M, K)
+  std::vector<double> w = {};     // (N, K)
+  std::vector<double> bias = {};  // (N), or empty
 
-  std::vector<double> pre;        // (M, N)
-  std::vector<double> y;          // (M, N)
-  std::vector<double> magnitude;  // (M, N) the same sums over absolute values, for tolerances
+  std::vector<double> pre = {};        // (M, N)
+  std::vector<double> y = {};          // (M, N)
+  std::vector<double> magnitude = {};  // (M, N) the same sums over absolute values, for tolerances
 
   void forward() {
     pre.assign(rows * outputs, 0);
@@ -37,8 +37,8 @@ struct LinearReference {
     }
   }
 
-  std::vector<double> d_pre, d_x, d_w, d_bias;  // like the above
-  std::vector<double> d_x_magnitude, d_w_magnitude, d_bias_magnitude;
+  std::vector<double> d_pre = {}, d_x = {}, d_w = {}, d_bias = {};  // like the above
+  std::vector<double> d_x_magnitude = {}, d_w_magnitude = {}, d_bias_magnitude = {};
 
   // Gradients of sum(d_y * y); forward() comes first.
   void backward(const std::vector<double>& d_y) {  // (M, N)

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "checkpoint_fixture.h"
+#include "tests/unit/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep {
 namespace {
@@ -107,6 +107,20 @@ TEST_F(Folder, PruneAfterAnInterruptedPrune) {
   prune(root_, 1);
   EXPECT_THAT(steps(), ElementsAre(3));
   EXPECT_FALSE(fs::exists(root_ / "step-00000001.tmp-delete"));
+}
+
+// Catches: a clean-up that takes more than what Lockstep itself left behind.
+TEST_F(Folder, ForeignFilesStay) {
+  save({1});
+  for (const char* name : {"step-00000001.tar", "step-00000009.tmp.bak", "notes.tmp", "best"}) {
+    set_bytes(root_ / name, "mine");
+  }
+  save({2, 3});
+  prune(root_, 1);
+  EXPECT_THAT(steps(), ElementsAre(3));
+  for (const char* name : {"step-00000001.tar", "step-00000009.tmp.bak", "notes.tmp", "best"}) {
+    EXPECT_TRUE(fs::exists(root_ / name)) << name;
+  }
 }
 
 }  // namespace

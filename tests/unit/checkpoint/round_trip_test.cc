@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "checkpoint_fixture.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "tests/unit/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "checkpoint_fixture.h"
+#include "tests/unit/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep {
 namespace {

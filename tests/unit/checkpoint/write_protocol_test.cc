@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "checkpoint_fixture.h"
 #include "runtime/checkpoint/publish.h"
+#include "tests/unit/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep {
 namespace {
@@ -74,8 +74,8 @@ TEST_F(WriteProtocol, KilledAtAnyTime) {
       }
       ::_exit(1);
     }
-    ::usleep(
-        static_cast<useconds_t>(philox_word({1, 0, 0, 0}, static_cast<uint64_t>(attempt)) % 20000));
+    ::usleep(static_cast<useconds_t>(philox_word({1, 0, 0, 0}, static_cast<uint64_t>(attempt)) %
+                                     150000));
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -131,6 +131,7 @@ TEST(Parse, LimitsIncludeTheirEnds) {
                            "seed=0"}) {
     EXPECT_NO_THROW(parse_good(kMlpText, {good})) << good;
   }
+  EXPECT_NO_THROW(parse_good(kMlpText, {"name=" + std::string(100, 'n')}));
   EXPECT_NO_THROW(parse_good(kMlpText, {"train.lanes=4096", "train.global_batch=4096"}));
   EXPECT_NO_THROW(parse_good(kMlpText, {"train.steps=0", "train.epochs=1e6"}));
   EXPECT_NO_THROW(parse_good(kMlpText,

@@ -116,6 +116,11 @@ TEST(Text, SizeIsLimitedToOneMebibyte) {
 
 TEST(Text, LongLinesAreCut) {
   expect_contains(refusal("train { " + std::string(5000, 'x') + ": 1 }"), {"xxx...' in train"});
+  // The limit falls into the middle of a two-byte character, which must stay whole.
+  std::string name = "x" + std::string(50, 'y');
+  while (name.size() < 200) name += "\u00fc";
+  const std::string umlauts = refusal("name: '" + name + "'" + kMlpText);
+  expect_contains(umlauts, {"\u00fc...'"});
   expect_contains(refusal("seed: 1 seed: 2 " + std::string(5000, ' ')), {"...')"});
 }
 

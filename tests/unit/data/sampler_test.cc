@@ -105,6 +105,25 @@ TEST(Sampler, PutsSamplesAnywhereEquallyOften) {
   }
 }
 
+// The samples at two positions must not hang together.
+TEST(Sampler, PutsPairsAnywhereEquallyOften) {
+  constexpr int kSamples = 10, kEpochs = 90 * 300;
+  for (const auto& [first, second] : {std::pair(0, 1), std::pair(0, 5), std::pair(3, 9)}) {
+    std::vector<int> counts(kSamples * kSamples);
+    for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
+      const Sampler sampler(kSamples, 4, epoch, true);
+      ++counts[sampler[first] * kSamples + sampler[second]];
+    }
+    double chi_squared = 0;
+    for (int i = 0; i < kSamples * kSamples; ++i) {
+      const double expected = i / kSamples == i % kSamples ? 0 : 300;
+      if (expected > 0) chi_squared += (counts[i] - expected) * (counts[i] - expected) / expected;
+    }
+    EXPECT_LT(chi_squared, 155) << first << ", " << second;  // 89 degrees of freedom: 99.999%
+    EXPECT_GT(chi_squared, 42) << first << ", " << second;
+  }
+}
+
 // A permutation with structure (such as a rotation) has neighbours that stay neighbours.
 TEST(Sampler, SeparatesNeighbours) {
   const auto indices = order(60000, 1, 0);

@@ -1,0 +1,69 @@
+"""What compare_pytorch.py trains: the same model, batch and optimizer as torch_train.py, as Lockstep configs."""
+import dataclasses
+
+SGD = "optimizer { sgd { momentum: 0.9 } }\nschedule { lr: 0.01 }"
+PLAIN_SGD = "optimizer { sgd {} }\nschedule { lr: 0.01 }"
+ADAMW = "optimizer { adamw { weight_decay: 0.01 } }\nschedule { lr: 0.0001 }"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    title: str
+    model: str  # sections of the config
+    data: str
+    optimizer: str
+    batch: int  # samples a rank and step
+    unit: str  # what rates count
+    units_per_sample: int
+    flops_per_unit: float  # model FLOPs of a training step
+    causal_flops_per_unit: float  # the same, with only the half of attention that the mask leaves
+    first_steps: int  # of the run that finds out how long a step takes
+
+    def config(self, ranks, threads, steps):
+        """The config of a run. Work per rank does not depend on the number of ranks (weak scaling)."""
+        return f"""name: "{self.name}"
+model {{ {self.model} }}
+data {{ {self.data} }}
+train {{ global_batch: {self.batch * ranks} lanes: {ranks} steps: {steps} log_every: {steps} }}
+{self.optimizer}
+checkpoint {{ at_end: false }}
+execution {{ threads: {threads} }}
+output {{ tensorboard: false }}
+"""
+
+
+def mlp_flops(*widths):
+    """6 FLOPs per weight and sample: a multiply-add in forward and two in backward."""
+    return 6.0 * sum(i * o for i, o in zip(widths, widths[1:]))
+
+
+def gpt_flops(layers, width, context, vocabulary, attention):
+    """Per token: 6 per parameter (the tied embedding once), and `attention` * layers * width * context."""
+    block = 12 * width * width + 13 * width  # matrices and biases, two norms
+    parameters = vocabulary * width + context * width + layers * block + 2 * width
+    return 6.0 * parameters + attention * layers * width * context
+
+
+def _mlp_case(name, title, widths, loss, optimizer, batch, first_steps):
+    hidden = " ".join(f"hidden: {width}" for width in widths[1:-1])
+    flops = mlp_flops(*widths)
+    return Case(name, title, f"mlp {{ {hidden} activation: RELU loss: {loss} }}",
+                f"synthetic {{ features: {widths[0]} classes: {widths[-1]} }}", optimizer, batch,
+                "samples", 1, flops, flops, first_steps)
+
+
+_GPT2 = {"layers": 12, "width": 768, "context": 256, "vocabulary": 50257}
+
+CASES = {
+    case.name: case for case in (
+        _mlp_case("mlp", "MLP 784-512-512-10, batch 128, SGD with momentum", (784, 512, 512, 10),
+                  "SOFTMAX_CROSS_ENTROPY", SGD, 128, 100),
+        _mlp_case("table", "table network 64-32-1, batch 32, SGD, binary cross-entropy", (64, 32, 1),
+                  "BINARY_CROSS_ENTROPY", PLAIN_SGD, 32, 5000),
+        Case("gpt2_124m", "GPT-2 124M, T = 256, batch 2, AdamW, float32",
+             "gpt { heads: 12 " + " ".join(f"{k}: {v}" for k, v in _GPT2.items()) + " }",
+             "synthetic { classes: 50257 }", ADAMW, 2, "tokens", 256,
+             gpt_flops(**_GPT2, attention=12), gpt_flops(**_GPT2, attention=6), 2),
+    )
+}

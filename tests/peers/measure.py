@@ -1,0 +1,115 @@
+"""Running a program pinned to CPUs and watching its memory; knowing whether the machine was calm meanwhile."""
+import json
+import os
+import pathlib
+import subprocess
+import threading
+import time
+
+WATCH_INTERVAL_S = 0.5  # the high-water mark of a process only grows, so seldom is enough
+
+
+class ProgramFailed(Exception):
+    pass
+
+
+def allowed_cpus():
+    return sorted(os.sched_getaffinity(0))
+
+
+def pinned(cpus, command):
+    return ["taskset", "-c", ",".join(map(str, cpus))] + command
+
+
+class MemoryWatch:
+    """Follows the peak resident memory of the processes below this one that run `program`."""
+
+    def __init__(self, program):
+        self._program = os.path.realpath(program)
+        self._peaks = {}  # MiB by process
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+
+    def peaks_mib(self):
+        return sorted(self._peaks.values(), reverse=True)
+
+    def _watch(self):
+        while not self._ended.wait(WATCH_INTERVAL_S):
+            self._visit(os.getpid())
+
+    def _visit(self, process):
+        folder = pathlib.Path("/proc") / str(process)
+        try:
+            if os.readlink(folder / "exe") == self._program and process != os.getpid():
+                for line in (folder / "status").read_text().splitlines():
+                    if line.startswith("VmHWM:"):
+                        self._peaks[process] = int(line.split()[1]) / 1024
+            for task in (folder / "task").iterdir():
+                for child in (task / "children").read_text().split():
+                    self._visit(int(child))
+        except OSError:
+            pass  # it has ended
+
+
+def run_all(commands, env, timeout_s, **watch):
+    """Runs the commands at once; returns their standard outputs and the peak memory of their processes.
+
+    Throws ProgramFailed when one fails or takes too long, and ends the others then.
+    """
+    with MemoryWatch(**watch) as memory:
+        started = [
+            subprocess.Popen(command, env={**os.environ, **env}, text=True, errors="replace",
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE) for command in commands
+        ]
+        outputs, deadline = [], time.monotonic() + timeout_s
+        try:
+            for process in started:
+                out, err = process.communicate(timeout=max(1, deadline - time.monotonic()))
+                if process.returncode != 0:
+                    raise ProgramFailed(f"exit code {process.returncode}: {' '.join(process.args)}\n"
+                                        f"{out[-2000:]}{err[-2000:]}")
+                outputs.append(out)
+        except subprocess.TimeoutExpired:
+            raise ProgramFailed(f"not done after {timeout_s:.0f} s: {' '.join(commands[0])}")
+        finally:
+            for process in started:
+                if process.poll() is None:
+                    process.kill()
+                    process.communicate()
+    return outputs, memory.peaks_mib()
+
+
+class Machine:
+    """The FMA peak of this machine, and how much of it is really there at a moment."""
+
+    def __init__(self, fma_peak):
+        self._fma_peak = fma_peak
+        self.instructions = ""
+        self._most = {}  # GFLOP/s by number of threads: the best ever seen
+
+    def probe(self, threads, milliseconds=100, repeats=3):
+        """Median GFLOP/s that `threads` threads, pinned one to a CPU, get now."""
+        output = subprocess.run([self._fma_peak, str(threads), str(milliseconds), str(repeats)],
+                                check=True, capture_output=True, text=True).stdout
+        result = json.loads(output)
+        self.instructions = result["instructions"]
+        self._most[threads] = max(self._most.get(threads, 0), result["most"])
+        return result["gflops"]
+
+    def peak(self, threads):
+        if threads not in self._most:
+            self.probe(threads, 300, 5)
+        return self._most[threads]
+
+    def calm_share(self, threads):
+        """1 when nobody else uses the CPUs of `threads` threads; less when others do."""
+        now = self.probe(threads)
+        return now / max(self.peak(threads), threads * self.peak(1))

@@ -1,0 +1,108 @@
+// Catches: a sum whose order depends on the number of ranks, a lane or slice that is lost or counted twice, and a norm or
+// statistic that differs between ranks.
+#include "collectives/reducer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tests/reference/thread_communicator.h"
+
+namespace lockstep {
+namespace {
+
+class PlainMath final : public SliceMath {
+ public:
+  void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
+    for (int64_t i = 0; i < n; ++i) out[i] = sum(sources, count, i);
+  }
+  double sum_of_squares(const float* x, int64_t n) override {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+    return sum;
+  }
+
+ private:
+  static float sum(const float* const* sources, int count, int64_t i) {
+    return count == 1 ? sources[0][i] : sum(sources, count / 2, i) + sum(sources + count / 2, count / 2, i);
+  }
+};
+
+constexpr int kLanes = 8;
+
+// Gradient of element i in lane `lane`: values of very different sizes, so that any other order of addition shows.
+float rough_gradient(int lane, int64_t i) {
+  const uint32_t mixed = static_cast<uint32_t>(i * 2654435761u + static_cast<uint32_t>(lane) * 40503u);
+  return std::ldexp(static_cast<float>(mixed % 1000) - 500, static_cast<int>(mixed >> 28) - 8);
+}
+float whole_gradient(int lane, int64_t i) { return static_cast<float>(lane + 1) * static_cast<float>(i % 7); }
+
+struct Outcome {
+  std::vector<float> gradient;  // of the whole buffer, gathered
+  StepTotals totals;
+};
+
+Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps = 1) {
+  const int64_t elements = padded_elements(5000, kLanes);
+  const auto buckets = make_buckets(elements, kLanes, 1200);
+  Outcome outcome;
+  testing::run_ranks(ranks, [&](Communicator& communicator) {
+    const int local = kLanes / ranks;
+    std::vector<float> gradients(static_cast<size_t>(gradient_buffers(local) * elements), NAN);
+    std::vector<float> staging(static_cast<size_t>(staging_elements(buckets, ranks)), NAN);
+    PlainMath math;
+    Reducer reducer(communicator, math, {kLanes, fast, buckets}, gradients.data(), staging.data());
+    StepTotals totals;
+    for (int step = 0; step < steps; ++step) {
+      std::vector<LaneStatistics> statistics;
+      reducer.begin_step();
+      for (int i = 0; i < local; ++i) {
+        const int lane = reducer.first_lane() + i;
+        float* out = reducer.lane_gradients();
+        for (size_t b = 0; b < buckets.size(); ++b) {
+          for (int64_t k = buckets[b].begin; k < buckets[b].end; ++k) out[k] = gradient(lane, k);
+          reducer.bucket_ready(static_cast<int>(b));
+        }
+        statistics.push_back({{0.1 * lane, 1.0 + lane, 2.0, 0}});
+        reducer.end_lane();
+      }
+      totals = reducer.finish(statistics, communicator.rank() == ranks - 1 ? 4 : 1);
+    }
+    std::vector<float> whole(reducer.reduced(), reducer.reduced() + elements);
+    reducer.gather(whole.data());
+    if (communicator.rank() == 0) outcome = {whole, totals};
+  });
+  return outcome;
+}
+
+TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanks) {
+  const Outcome alone = reduce(1, false, rough_gradient);
+  for (int ranks : {2, 4, 8}) {
+    const Outcome many = reduce(ranks, false, rough_gradient);
+    ASSERT_EQ(many.gradient.size(), alone.gradient.size());
+    for (size_t i = 0; i < alone.gradient.size(); ++i) ASSERT_EQ(many.gradient[i], alone.gradient[i]) << ranks << ": " << i;
+    EXPECT_EQ(many.totals.loss_sum, alone.totals.loss_sum);
+    EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
+    EXPECT_EQ(many.totals.valid_count, alone.totals.valid_count);
+  }
+}
+
+TEST(Reducer, SumsEveryLaneOnce) {
+  for (const bool fast : {false, true}) {
+    for (int ranks : {1, 2, 4, 8}) {
+      const Outcome outcome = reduce(ranks, fast, whole_gradient, /*steps=*/3);
+      for (size_t i = 0; i < outcome.gradient.size(); ++i)
+        ASSERT_EQ(outcome.gradient[i], 36.0f * static_cast<float>(i % 7)) << ranks << " ranks, element " << i;
+      double norm = 0;
+      for (float g : outcome.gradient) norm += static_cast<double>(g) * g;
+      EXPECT_DOUBLE_EQ(outcome.totals.squared_norm, norm);
+      EXPECT_EQ(outcome.totals.valid_count, 44);
+      EXPECT_EQ(outcome.totals.correct_count, 16);
+      EXPECT_EQ(outcome.totals.flags, ranks == 1 ? 4 : 5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

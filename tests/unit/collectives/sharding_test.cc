@@ -1,0 +1,72 @@
+// Catches: a bucket or slice that a number of ranks could split, overlap or leave out.
+#include "collectives/sharding.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+TEST(Sharding, PaddingIsTheLeastMultiple) {
+  for (int lanes : {1, 2, 8, 64}) {
+    const int64_t unit = lanes * kSliceAlignment;
+    for (int64_t elements : {int64_t{1}, unit - 1, unit, unit + 1, 10 * unit}) {
+      const int64_t padded = padded_elements(elements, lanes);
+      EXPECT_EQ(padded % unit, 0);
+      EXPECT_GE(padded, elements);
+      EXPECT_LT(padded - elements, unit);
+    }
+  }
+}
+
+TEST(Sharding, BucketsCoverTheBufferInOrder) {
+  for (int64_t target : {int64_t{1}, int64_t{5000}, int64_t{1} << 40}) {
+    const int64_t padded = padded_elements(100'000, 8);
+    const auto buckets = make_buckets(padded, 8, target);
+    int64_t next = 0;
+    for (const Range& bucket : buckets) {
+      EXPECT_EQ(bucket.begin, next);
+      EXPECT_GT(bucket.size(), 0);
+      EXPECT_EQ(bucket.size() % (8 * kSliceAlignment), 0);
+      next = bucket.end;
+    }
+    EXPECT_EQ(next, padded);
+  }
+}
+
+TEST(Sharding, EveryRankCountOwnsWholeSlices) {
+  const auto buckets = make_buckets(padded_elements(99'999, 8), 8, 20'000);
+  for (const Range& bucket : buckets) {
+    for (int ranks : {1, 2, 4, 8}) {
+      const int per_rank = 8 / ranks;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Range owned = owned_part(bucket, rank, ranks);
+        EXPECT_EQ(owned.begin, slice_of(bucket, rank * per_rank, 8).begin);
+        EXPECT_EQ(owned.end, slice_of(bucket, rank * per_rank + per_rank - 1, 8).end);
+      }
+    }
+  }
+}
+
+TEST(Sharding, OwnedRangesOfAllRanksCoverEverythingOnce) {
+  const int64_t padded = padded_elements(123'456, 16);
+  const auto buckets = make_buckets(padded, 16, 30'000);
+  std::vector<int> owners(static_cast<size_t>(padded), 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const Range& range : owned_ranges(buckets, rank, 4)) {
+      for (int64_t i = range.begin; i < range.end; ++i) ++owners[static_cast<size_t>(i)];
+    }
+  }
+  EXPECT_EQ(std::count(owners.begin(), owners.end(), 1), padded);
+}
+
+TEST(Sharding, GradientBuffersFollowTheBinaryCounter) {
+  EXPECT_EQ(gradient_buffers(1), 1);
+  EXPECT_EQ(gradient_buffers(2), 2);
+  EXPECT_EQ(gradient_buffers(4), 3);
+  EXPECT_EQ(gradient_buffers(8), 4);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,232 @@
+// metrics.jsonl: names and numbers, resuming, and what a line costs.
+
+#include "runtime/metrics/jsonl.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runtime/base/error.h"
+#include "runtime/base/time.h"
+#include "tests/unit/metrics/metrics_fixture.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+
+class Jsonl : public ::testing::Test {
+ protected:
+  void append(std::initializer_list<int64_t> steps, int64_t resume_step) {
+    JsonlWriter writer(path_, resume_step);
+    for (int64_t step : steps) writer.append(sample_record(step));
+  }
+  nlohmann::ordered_json only_line(const StepRecord& record) {
+    {
+      JsonlWriter writer(path_, -1);
+      writer.append(record);
+    }
+    const std::string text = text_of(path_);
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+    EXPECT_EQ(text.back(), '\n');
+    return nlohmann::ordered_json::parse(text);
+  }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> result;
+    std::istringstream text(text_of(path_));
+    for (std::string line; std::getline(text, line);) {
+      result.push_back(nlohmann::json::parse(line).at("step").get<int64_t>());
+    }
+    return result;
+  }
+  static std::vector<std::string> names(const nlohmann::ordered_json& json) {
+    std::vector<std::string> result;
+    for (const auto& [name, value] : json.items()) result.push_back(name);
+    return result;
+  }
+
+  TemporaryFolder folder_;
+  fs::path path_ = folder_.path() / "metrics.jsonl";
+};
+
+// The names are an interface: catches any that is changed, dropped or written where it does not
+// apply.
+TEST_F(Jsonl, NamesOfAPlainStep) {
+  EXPECT_THAT(names(only_line(sample_record(1))),
+              ElementsAre("step",
+                          "epoch",
+                          "samples",
+                          "loss",
+                          "lr",
+                          "grad_norm",
+                          "step_ms",
+                          "compute_ms",
+                          "comm_exposed_ms",
+                          "data_wait_ms",
+                          "optimizer_ms",
+                          "samples_per_s"));
+}
+
+TEST_F(Jsonl, NamesOfAFullStep) {
+  StepRecord record = sample_record(3);
+  record.tokens_per_s = 5000;
+  record.mfu = 0.5;
+  record.weights_hash = 0x00ab;
+  record.eval_loss = 0.25;
+  record.eval_accuracy = 0.75;
+  const nlohmann::ordered_json json = only_line(record);
+  EXPECT_THAT(names(json),
+              ElementsAre("step",
+                          "epoch",
+                          "samples",
+                          "loss",
+                          "lr",
+                          "grad_norm",
+                          "step_ms",
+                          "compute_ms",
+                          "comm_exposed_ms",
+                          "data_wait_ms",
+                          "optimizer_ms",
+                          "samples_per_s",
+                          "tokens_per_s",
+                          "mfu",
+                          "weights_hash",
+                          "eval_loss",
+                          "eval_accuracy"));
+  EXPECT_EQ(json["weights_hash"], "00000000000000ab");
+  EXPECT_EQ(json["eval_accuracy"], 0.75);
+}
+
+// Loss, rate and norm to the last bit, so that two runs can be compared; times and rates to a
+// thousandth.
+TEST_F(Jsonl, Numbers) {
+  StepRecord record = sample_record(3);
+  record.loss = 0.1 + 0.2;
+  record.lr = 5e-324;
+  record.grad_norm = 1.7976931348623157e308;
+  record.data_wait_ms = 0.9996;
+  record.optimizer_ms = -0.0126;
+  record.samples_per_s = 1e18;
+  record.samples = std::numeric_limits<int64_t>::max();
+  const nlohmann::ordered_json json = only_line(record);
+  EXPECT_EQ(json["loss"].get<double>(), record.loss);
+  EXPECT_EQ(json["lr"].get<double>(), record.lr);
+  EXPECT_EQ(json["grad_norm"].get<double>(), record.grad_norm);
+  EXPECT_EQ(json["samples"].get<int64_t>(), record.samples);
+  EXPECT_EQ(json["step_ms"].get<double>(), 12.346);
+  EXPECT_EQ(json["data_wait_ms"].get<double>(), 1.0);
+  EXPECT_EQ(json["optimizer_ms"].get<double>(), -0.013);
+  EXPECT_EQ(json["samples_per_s"].get<double>(), 1e18);
+  EXPECT_FALSE(json.contains("nonfinite"));
+}
+
+TEST_F(Jsonl, NonFiniteIsNull) {
+  StepRecord record = sample_record(3);
+  record.loss = std::numeric_limits<double>::quiet_NaN();
+  record.step_ms = std::numeric_limits<double>::infinity();
+  const nlohmann::ordered_json json = only_line(record);
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_TRUE(json["step_ms"].is_null());
+  EXPECT_EQ(json["grad_norm"], 1.25);
+  EXPECT_EQ(json["nonfinite"], true);
+}
+
+TEST_F(Jsonl, ResumeCutsLaterSteps) {
+  append({1, 2, 3, 4, 5}, -1);
+  append({4, 5, 6}, 3);
+  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6));
+  append({}, 6);
+  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6));
+  append({1}, -1);
+  EXPECT_THAT(steps(), ElementsAre(1));
+}
+
+// Whatever a crash left at the end: the resumed file holds whole lines only.
+TEST_F(Jsonl, ResumeCutsATornLine) {
+  append({1, 2, 3}, -1);
+  const std::string whole = text_of(path_);
+  const size_t second_end = whole.find('\n', whole.find('\n') + 1) + 1;
+  for (size_t size = second_end; size < whole.size(); ++size) {
+    std::ofstream(path_, std::ios::trunc) << whole.substr(0, size);
+    append({3}, 3);
+    EXPECT_EQ(text_of(path_), whole) << size;
+  }
+  std::ofstream(path_, std::ios::app) << std::string(100, '\0') << '\n';
+  append({4}, 3);
+  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(Jsonl, LinesAppearWhenTheBufferIsFullAndOnFlush) {
+  JsonlWriter writer(path_, -1);
+  writer.append(sample_record(1));
+  EXPECT_EQ(fs::file_size(path_), 0u);
+  writer.flush();
+  EXPECT_THAT(steps(), ElementsAre(1));
+  for (int64_t step = 2; step < 1000; ++step) writer.append(sample_record(step));
+  EXPECT_GE(fs::file_size(path_), 65536u);
+  writer.flush();
+  EXPECT_EQ(steps().size(), 999u);
+}
+
+TEST_F(Jsonl, LinesAppearWithinASecond) {
+  JsonlWriter writer(path_, -1);
+  writer.append(sample_record(1));
+  ::usleep(1'050'000);
+  writer.append(sample_record(2));
+  EXPECT_THAT(steps(), ElementsAre(1, 2));
+}
+
+TEST_F(Jsonl, AppendDoesNotAllocate) {
+  JsonlWriter writer(path_, -1);
+  StepRecord record = sample_record(1);
+  record.tokens_per_s = 123456.7;
+  record.mfu = 0.123456789;
+  record.weights_hash = ~0ull;
+  record.eval_loss = 1.0 / 3;
+  record.eval_accuracy = std::numeric_limits<double>::quiet_NaN();
+  const uint64_t before = allocations();
+  for (int i = 0; i < 1000; ++i) {
+    record.step += 1;
+    record.loss = std::sqrt(static_cast<double>(i));
+    writer.append(record);
+  }
+  EXPECT_EQ(allocations() - before, 0u);
+}
+
+// The target is 1.5 us; the limit allows for sanitizers and busy machines. Prints what it measured.
+TEST_F(Jsonl, AppendIsCheap) {
+  JsonlWriter writer(path_, -1);
+  StepRecord record = sample_record(1);
+  record.tokens_per_s = 123456.7;
+  record.mfu = 0.123456789;
+  double best_us = 1e9;
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    constexpr int kLines = 200;  // less than the buffer holds
+    writer.flush();
+    const double start = now_ms();
+    for (int i = 0; i < kLines; ++i) {
+      record.step += 1;
+      record.loss = 1.0 / static_cast<double>(record.step);
+      writer.append(record);
+    }
+    best_us = std::min(best_us, (now_ms() - start) * 1000 / kLines);
+  }
+  std::printf("append: %.3f us\n", best_us);
+  RecordProperty("append_us", std::to_string(best_us));
+  EXPECT_LT(best_us, 30);
+}
+
+TEST_F(Jsonl, FullDiskIsAnError) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  BufferedFile file("/dev/full");
+  char* out = file.reserve();
+  *out = 'x';
+  file.commit(out + 1);
+  EXPECT_THROW(file.flush(), IoError);
+  EXPECT_NO_THROW(file.flush()) << "what could not be written is dropped";
+  EXPECT_THROW(JsonlWriter(folder_.path() / "absent" / "metrics.jsonl", -1), IoError);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,215 @@
+// Progress on a pseudo-terminal and elsewhere.
+
+#include "runtime/metrics/progress.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+
+#include <cstdlib>
+
+#include "runtime/base/time.h"
+#include "tests/unit/metrics/metrics_fixture.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What was written to `fd` so far.
+std::string drain(int fd) {
+  std::string text;
+  pollfd wait{fd, POLLIN, 0};
+  char buffer[4096];
+  while (::poll(&wait, 1, 50) == 1 && (wait.revents & POLLIN) != 0) {
+    const ssize_t got = ::read(fd, buffer, sizeof(buffer));
+    if (got <= 0) break;
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+class Terminal : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("TERM", "xterm", 1);
+    if (::openpty(&master_, &slave_, nullptr, nullptr, nullptr) != 0) {
+      GTEST_SKIP() << "no pseudo-terminals here";
+    }
+    set_columns(100);
+  }
+  void TearDown() override {
+    ::close(master_);
+    ::close(slave_);
+  }
+  void set_columns(unsigned short columns) {
+    const winsize size{24, columns, 0, 0};
+    ASSERT_EQ(::ioctl(slave_, TIOCSWINSZ, &size), 0);
+  }
+  ProgressOptions options() const { return {slave_, 0, 1000, 10}; }
+
+  int master_ = -1, slave_ = -1;
+};
+
+TEST_F(Terminal, DrawsOneLineAndEndsIt) {
+  {
+    Progress progress(options());
+    progress.update(sample_record(500));
+    progress.update(sample_record(501));  // within 100 ms: not drawn, until the end
+  }
+  const std::string text = drain(master_);
+  EXPECT_THAT(text, HasSubstr("500/1000"));
+  EXPECT_THAT(text, HasSubstr("501/1000"));
+  EXPECT_THAT(text, HasSubstr(" 50%"));
+  EXPECT_THAT(text, HasSubstr("samples/s"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_EQ(text.substr(text.size() - 2), "\r\n");
+}
+
+TEST_F(Terminal, DrawsAtMostTenTimesASecond) {
+  const double start = now_ms();
+  int64_t step = 0;
+  {
+    Progress progress(options());
+    while (now_ms() - start < 450) {
+      progress.update(sample_record(++step));
+      ::usleep(1000);
+    }
+  }
+  const double tenths = (now_ms() - start) / 100;
+  const std::string text = drain(master_);
+  const auto draws = std::count(text.begin(), text.end(), '\r');  // one a draw, one at the end
+  EXPECT_LE(draws, tenths + 3);
+  EXPECT_GE(draws, 4);
+}
+
+TEST_F(Terminal, ClearMakesRoomForOtherOutput) {
+  Progress progress(options());
+  progress.update(sample_record(1));
+  drain(master_);
+  progress.clear();
+  EXPECT_EQ(drain(master_), "\r\x1b[K");
+  progress.clear();
+  EXPECT_EQ(drain(master_), "");
+  progress.update(sample_record(2));
+  EXPECT_THAT(drain(master_), HasSubstr("2/1000")) << "drawn again at once";
+}
+
+TEST_F(Terminal, EvaluationsStay) {
+  Progress progress(options());
+  StepRecord record = sample_record(20);
+  record.eval_loss = 0.5;
+  record.eval_accuracy = 0.987;
+  progress.update(record);
+  EXPECT_THAT(drain(master_), HasSubstr("step 20: eval loss 0.5000  eval accuracy 98.70%\r\n"));
+}
+
+TEST_F(Terminal, FollowsTheWidth) {
+  for (unsigned short columns : {20, 40, 60, 80, 200}) {
+    set_columns(columns);
+    Progress progress(options());
+    progress.update(sample_record(500));
+    const std::string text = drain(master_);
+    EXPECT_LT(text.substr(text.rfind("\x1b[K") + 3).size(), columns);
+  }
+}
+
+TEST_F(Terminal, NothingToFinishPrintsNothing) {
+  { const Progress progress(options()); }
+  EXPECT_EQ(drain(master_), "");
+}
+
+TEST_F(Terminal, DumbTerminalGetsLines) {
+  ::setenv("TERM", "dumb", 1);
+  Progress progress(options());
+  progress.update(sample_record(10));
+  EXPECT_THAT(drain(master_), Not(HasSubstr("\x1b")));
+}
+
+class Pipe : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(::pipe(ends_), 0); }
+  void TearDown() override {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  int ends_[2];
+};
+
+TEST_F(Pipe, LineEveryFewStepsAndAtEvaluations) {
+  {
+    Progress progress({ends_[1], 0, 40, 10});
+    for (int64_t step = 1; step <= 25; ++step) {
+      StepRecord record = sample_record(step);
+      record.tokens_per_s = 2'500'000;
+      if (step == 15) record.eval_loss = 0.5;
+      progress.update(record);
+    }
+  }
+  const std::string text = drain(ends_[0]);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_THAT(text, HasSubstr("step 10/40  loss 0.2500  lr 1.00e-03"));
+  EXPECT_THAT(text, HasSubstr("step 15/40"));
+  EXPECT_THAT(text, HasSubstr("eval loss 0.5000\n"));
+  EXPECT_THAT(text, HasSubstr("2.50M tokens/s"));
+  EXPECT_THAT(text, HasSubstr("step 20/40"));
+  EXPECT_THAT(text, Not(HasSubstr("\r")));
+}
+
+TEST_F(Pipe, NobodyReads) {
+  const int null = ::open("/dev/full", O_WRONLY);
+  if (null < 0) GTEST_SKIP() << "no /dev/full here";
+  Progress progress({null, 0, 40, 1});
+  progress.update(sample_record(1));
+  progress.finish();
+  ::close(null);
+}
+
+// The target is 100 ns; the limit allows for sanitizers and busy machines. Prints what it measured.
+TEST_F(Terminal, UpdateThatPrintsNothingIsCheap) {
+  for (const int fd : {slave_, ::open("/dev/null", O_WRONLY)}) {
+    Progress progress({fd, 0, 1000, 1 << 30});
+    const StepRecord record = sample_record(1);
+    progress.update(record);
+    double best_ns = 1e9;
+    const uint64_t before = allocations();
+    for (int repeat = 0; repeat < 50; ++repeat) {
+      constexpr int kUpdates = 1000;
+      const double start = now_ms();
+      for (int i = 0; i < kUpdates; ++i) progress.update(record);
+      best_ns = std::min(best_ns, (now_ms() - start) * 1e6 / kUpdates);
+    }
+    std::printf("update on %s: %.1f ns\n", fd == slave_ ? "a terminal" : "a file", best_ns);
+    EXPECT_LT(best_ns, 2000);
+    EXPECT_LT(allocations() - before, 1000u) << "only draws may allocate";
+  }
+}
+
+TEST(ProgressText, FieldsByImportance) {
+  const StepRecord record = sample_record(250);
+  const std::string wide = format_progress(record, 1000, 3'723'000, 120);
+  EXPECT_THAT(wide, HasSubstr("[==========                              ]  25%"));
+  EXPECT_THAT(wide, HasSubstr("250/1000  loss 0.0100  ETA 1:02:03  2592 samples/s  lr 1.00e-03"));
+  EXPECT_EQ(format_progress(record, 1000, -1, 16), " 25%  250/1000");
+  for (int columns = 0; columns < 150; ++columns) {
+    EXPECT_LE(static_cast<int>(format_progress(record, 1000, 1e12, columns).size()), columns);
+  }
+}
+
+TEST(ProgressText, BeyondTheEnd) {
+  EXPECT_THAT(format_progress(sample_record(7), 5, 0, 80), HasSubstr("100%"));
+  EXPECT_THAT(format_progress(sample_record(7), 0, 0, 80), HasSubstr("  0%"));
+}
+
+TEST(ProgressText, Durations) {
+  EXPECT_EQ(format_duration(0), "0:00");
+  EXPECT_EQ(format_duration(59'600), "1:00");
+  EXPECT_EQ(format_duration(245'000), "4:05");
+  EXPECT_EQ(format_duration(36'000'000), "10:00:00");
+  EXPECT_EQ(format_duration(-5), "0:00");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// The framing of event files; check_tensorboard.py reads them with TensorBoard itself.
+
+#include "runtime/metrics/tensorboard.h"
+
+#include <cstring>
+
+#include "runtime/metrics/crc32c.h"
+#include "tests/unit/metrics/metrics_fixture.h"
+
+namespace lockstep {
+namespace {
+
+// The test vectors of RFC 3720, appendix B.4.
+TEST(Crc32c, KnownValues) {
+  EXPECT_EQ(crc32c("123456789", 9), 0xe3069283u);
+  const std::string zeros(32, '\0'), ones(32, '\xff');
+  EXPECT_EQ(crc32c(zeros.data(), 32), 0x8a9136aau);
+  EXPECT_EQ(crc32c(ones.data(), 32), 0x62a8ab43u);
+  EXPECT_EQ(crc32c("", 0), 0u);
+}
+
+// Splits a file into its records and checks both checksums of each.
+std::vector<std::string> records_of(const fs::path& path) {
+  const std::string text = text_of(path);
+  std::vector<std::string> records;
+  for (size_t at = 0; at < text.size();) {
+    uint64_t length = 0;
+    uint32_t length_crc = 0, data_crc = 0;
+    std::memcpy(&length, text.data() + at, 8);
+    std::memcpy(&length_crc, text.data() + at + 8, 4);
+    EXPECT_EQ(length_crc, masked_crc32c(&length, 8));
+    if (at + 16 + length > text.size()) {
+      ADD_FAILURE() << "torn record";
+      break;
+    }
+    records.push_back(text.substr(at + 12, length));
+    std::memcpy(&data_crc, text.data() + at + 12 + length, 4);
+    EXPECT_EQ(data_crc, masked_crc32c(records.back().data(), length));
+    at += 16 + length;
+  }
+  return records;
+}
+
+TEST(TensorBoard, WritesEveryFewStepsAndAtEvaluations) {
+  const TemporaryFolder folder;
+  TensorBoardWriter writer(folder.path(), 10, 0);
+  EXPECT_THAT(writer.path().filename().string(), ::testing::StartsWith("events.out.tfevents."));
+  for (int64_t step = 1; step <= 25; ++step) {
+    StepRecord record = sample_record(step);
+    if (step == 15) record.eval_loss = 0.5;
+    writer.append(record);
+  }
+  writer.flush();
+  const std::vector<std::string> records = records_of(writer.path());
+  ASSERT_EQ(records.size(), 4u) << "version, step 10, evaluation at 15, step 20";
+  EXPECT_THAT(records[0], ::testing::HasSubstr("brain.Event:2"));
+  EXPECT_THAT(records[1], ::testing::HasSubstr("train/loss"));
+  EXPECT_THAT(records[1], ::testing::Not(::testing::HasSubstr("tokens_per_s")));
+  EXPECT_THAT(records[2], ::testing::HasSubstr("eval/loss"));
+  EXPECT_THAT(records[2], ::testing::Not(::testing::HasSubstr("train/loss")));
+}
+
+TEST(TensorBoard, ResumedFilesSaySo) {
+  const TemporaryFolder folder;
+  const TensorBoardWriter writer(folder.path(), 1, 7);
+  EXPECT_EQ(records_of(writer.path()).size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep
