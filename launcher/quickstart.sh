@@ -53,7 +53,11 @@ mkdir -p "$build"
 # keeps them.
 [ -e "$build/build.ninja" ] ||
   run "$build/configure.log" cmake --preset release -DLOCKSTEP_TESTS=OFF
-run "$build/build.log" cmake --build "$build" --target lockstep -j "$(nproc)"
+if [ -t 1 ]; then
+  cmake --build "$build" --target lockstep -j "$(nproc)"  # shows one line that moves
+else
+  run "$build/build.log" cmake --build "$build" --target lockstep -j "$(nproc)"
+fi
 echo "built in $((SECONDS - start)) s"
 
 # Physical cores that this process may use: what mpirun counts as places for ranks.

@@ -17,9 +17,6 @@ void check_real(std::string_view field, Real value, const RealLimit& limit) {
 }  // namespace
 
 std::string describe(const IntegerLimit& limit) {
-  if (limit.high == std::numeric_limits<int64_t>::max()) {
-    return fmt::format("a whole number >= {}", limit.low);
-  }
   return fmt::format("{}..{}", limit.low, limit.high);
 }
 

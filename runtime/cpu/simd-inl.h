@@ -32,15 +32,14 @@ using F32 = hn::ScalableTag<float>;
 using Vec = hn::Vec<F32>;
 using U32 = hn::RebindToUnsigned<F32>;
 
-constexpr size_t kVecLanes = HWY_LANES(float);    // floats in a vector: 16, 8 or 4
+constexpr size_t kVecLanes = HWY_LANES(float);    // floats in a vector: 16, 8, 4 or 1
 constexpr size_t kRowLanes = 16;                  // virtual lanes of a row reduction
 constexpr size_t kParts = kRowLanes / kVecLanes;  // vectors that hold the virtual lanes
 static_assert(kParts * kVecLanes == kRowLanes);
 
 HWY_INLINE Vec set(float value) { return hn::Set(F32(), value); }
 
-// ---- Walking over arrays
-// -------------------------------------------------------------------------------------------
+// ---- Walking over arrays ----
 
 // How a loop body reads and writes one vector: all of it, or its first `count` lanes at the end of
 // an array. Never touches memory beyond those lanes.
@@ -55,22 +54,31 @@ struct PartialVector {
   size_t count;
 
   // Lanes past the end read as zero.
-  HWY_INLINE Vec load(const float* from) const {
-    return hn::MaskedLoad(hn::FirstN(F32(), count), F32(), from);
-  }
+  HWY_INLINE Vec load(const float* from) const { return load_or(from, 0.0f); }
   // Lanes past the end read as `fallback`.
   HWY_INLINE Vec load_or(const float* from, float fallback) const {
-    return hn::IfThenElse(hn::FirstN(F32(), count), load(from), set(fallback));
+    if constexpr (kMaskedMemory) {
+      const auto mask = hn::FirstN(F32(), count);
+      return hn::IfThenElse(mask, hn::MaskedLoad(mask, F32(), from), set(fallback));
+    }
+    HWY_ALIGN float lanes[kVecLanes];
+    for (size_t k = 0; k < kVecLanes; ++k) lanes[k] = k < count ? from[k] : fallback;
+    return hn::Load(F32(), lanes);
   }
   HWY_INLINE void store(Vec v, float* to) const {
-    hn::BlendedStore(v, hn::FirstN(F32(), count), F32(), to);
+    if constexpr (kMaskedMemory) return hn::BlendedStore(v, hn::FirstN(F32(), count), F32(), to);
+    HWY_ALIGN float lanes[kVecLanes];
+    hn::Store(v, F32(), lanes);
+    for (size_t k = 0; k < count; ++k) to[k] = lanes[k];
   }
   // Zeroes the lanes past the end: before adding computed values to a sum.
   HWY_INLINE Vec keep(Vec v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }
+
+ private:
+  // The masked loads and stores of AVX2 and AVX-512 leave the memory of other lanes alone. Highway
+  // emulates them elsewhere by touching the whole vector, which may lie beyond the array.
+  static constexpr bool kMaskedMemory = HWY_TARGET <= HWY_AVX2;
 };
-// Masked memory accesses of AVX2 and AVX-512 leave the other lanes' memory alone; one-lane vectors
-// are never partial. Highway emulates them for other vectors by touching the whole vector.
-static_assert(kVecLanes == 1 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3);
 
 // Calls body(i, access) for each vector of [0, n); access is a FullVector or, for the last one, a
 // PartialVector.
@@ -186,19 +194,17 @@ HWY_INLINE float row_max(const float* x, size_t n) {
   return largest.total();
 }
 
-// ---- Elementary functions
-// ------------------------------------------------------------------------------------------
+// ---- Elementary functions ----
 
-// Clamps to a bound from one side, letting NaN through. Where there are vectors they follow x86,
-// whose min and max return the second operand when either is NaN; Highway's scalar fallback passes
-// NaN over instead.
+// Clamps to a bound from one side, letting NaN through. The min and max of AVX2 and AVX-512 return
+// the second operand when either is NaN; elsewhere Highway may pass NaN over instead.
 HWY_INLINE Vec at_most(float bound, Vec x) {
-  if constexpr (kVecLanes == 1) return hn::IfThenElse(hn::Gt(x, set(bound)), set(bound), x);
-  return hn::Min(set(bound), x);
+  if constexpr (HWY_TARGET <= HWY_AVX2) return hn::Min(set(bound), x);
+  return hn::IfThenElse(hn::Gt(x, set(bound)), set(bound), x);
 }
 HWY_INLINE Vec at_least(float bound, Vec x) {
-  if constexpr (kVecLanes == 1) return hn::IfThenElse(hn::Lt(x, set(bound)), set(bound), x);
-  return hn::Max(set(bound), x);
+  if constexpr (HWY_TARGET <= HWY_AVX2) return hn::Max(set(bound), x);
+  return hn::IfThenElse(hn::Lt(x, set(bound)), set(bound), x);
 }
 
 // e^x, within 2 ulp; 0 below x = -86.6 (no denormal results), infinity above 88.7; NaN stays NaN.
@@ -269,8 +275,7 @@ HWY_INLINE Normal normal(Vec x) {
   return {hn::Mul(gauss, set(0.398942280f)), integral};
 }
 
-// ---- Activations
-// ---------------------------------------------------------------------------------------------------
+// ---- Activations ----
 
 // The argument of the sigmoid that GELU's tanh form amounts to: x (1 + tanh(u)) / 2 = x
 // sigmoid(2u), 2u = 2 sqrt(2/pi) (x + 0.044715 x^3) = x (a + b x^2).

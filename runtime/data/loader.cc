@@ -213,10 +213,12 @@ void Loader::fill(int64_t step, int64_t slot) {
   }
   const size_t input_bytes = dataset_.input().bytes();
   const size_t target_bytes = dataset_.target().bytes();
+  const size_t lane_bytes =
+      aligned(geometry.lane_batch * input_bytes) + aligned(geometry.lane_batch * target_bytes);
   LaneBatch* lanes = &lanes_[slot * geometry.local_lanes];
   for (int lane = 0; lane < geometry.local_lanes; ++lane) {
-    std::byte* input = memory_ + (lanes[lane].input - memory_);
-    std::byte* target = memory_ + (lanes[lane].target - memory_);
+    std::byte* input = memory_ + (slot * geometry.local_lanes + lane) * lane_bytes;
+    std::byte* target = input + aligned(geometry.lane_batch * input_bytes);
     const int64_t valid = std::min(left, geometry.lane_batch);
     for (int64_t row = 0; row < valid; ++row, ++position) {
       if (position == samples_) {

@@ -20,10 +20,12 @@ namespace {
 constexpr int kSmallestDomainBits =
     4;  // fewer bits would leave the network few permutations to choose
 
-// The highest `bits` bits of a product with an odd constant: each depends on all of `value`.
+// `bits` bits, each of which depends on all of `value` and `key`. One product alone is not enough:
+// pairs of positions would then prefer some pairs of samples.
 uint64_t mix(uint64_t value, uint32_t key, int bits) {
-  const uint32_t product = (static_cast<uint32_t>(value) ^ key) * 0x9E3779B1u;
-  return product >> (32 - bits);
+  uint32_t hash = (static_cast<uint32_t>(value) ^ key) * 0x9E3779B1u;
+  hash = (hash ^ hash >> 15) * 0x85EBCA6Bu;
+  return hash >> (32 - bits);
 }
 
 }  // namespace
@@ -38,7 +40,10 @@ Sampler::Sampler(int64_t samples, uint64_t seed, int64_t epoch, bool shuffle)
   high_bits_ = bits - low_bits_;
   const RngStream stream{
       .seed = seed, .step = static_cast<uint32_t>(epoch), .purpose = kRngShuffle};
-  for (int round = 0; round < kRounds; ++round) keys_[round] = philox_word(stream, round);
+  for (int round = 0; round < kRounds; round += 4) {
+    const Philox4 block = philox(stream, round / 4);
+    std::copy_n(block.word, 4, &keys_[round]);
+  }
 }
 
 uint64_t Sampler::permute(uint64_t value) const {

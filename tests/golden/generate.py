@@ -314,7 +314,7 @@ CASES = {
     "mlp_binary": run(table("z", "y", activation="RELU", loss="BINARY_CROSS_ENTROPY"), 4,
                       {"adamw": {"weight_decay": 0.0625}},
                       {"kind": "STEP", "lr": 0.0078125, "milestones": [8, 15], "gamma": 0.25}),
-    "gpt_tied": run(gpt(), 2, {"adamw": {"beta2": 0.953125, "epsilon": 1e-6, "weight_decay": 0.125},
+    "gpt_tied": run(gpt(), 2, {"adamw": {"beta2": 0.953125, "epsilon": 1e-5, "weight_decay": 0.125},
                                "clip_norm": 1}, cosine(0.00390625, 4), "gpt_tied", batch=8),
     "gpt_untied": run(gpt(tied_head=False, bias=False, label_smoothing=0.0625), 4,
                       {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}, "clip_norm": 0.75,

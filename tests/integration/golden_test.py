@@ -128,8 +128,10 @@ def main():
     parser.add_argument("--golden", type=pathlib.Path, default=default_folder)
     parser.add_argument("--ranks", default="1", help="numbers of ranks to run on, such as 1,2")
     parser.add_argument("--mpirun", default="mpirun", help="command that starts several ranks")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     args.lockstep = str(pathlib.Path(args.lockstep).resolve())
+    if not os.access(args.lockstep, os.X_OK):
+        sys.exit(f"{args.lockstep} is not a program")
     configs = sorted(args.golden.resolve().glob("*.textproto"))
     if args.cases:
         configs = [args.golden.resolve() / f"{case}.textproto" for case in args.cases]

@@ -78,7 +78,7 @@ inside() {
 show() {
   local start=$SECONDS status=0
   echo "    \$ ${*: -1}"
-  "$@" 2>&1 | sed 's/^/    | /' || status=$?
+  "$@" 2>&1 | sed -u 's/^/    | /' || status=$?
   echo "    (status $status, $((SECONDS - start)) s)"
   return "$status"
 }

@@ -1,0 +1,53 @@
+"""Starts the lockstep binary as a user would: alone or under mpirun, with a time limit, and reads what it leaves."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+LIMIT_S = 300  # far above what any of these runs takes: reaching it means that something hangs
+
+
+def mpirun(ranks):
+    """The command line that starts `ranks` ranks on this machine, however few cores it has."""
+    command = [os.environ.get("MPIRUN", "mpirun"), "-n", str(ranks)]
+    version = subprocess.run([command[0], "--version"], capture_output=True, text=True).stdout
+    if "Open MPI" in version or "OpenRTE" in version:
+        command += ["--oversubscribe", "--bind-to", "none"]
+        if os.geteuid() == 0:
+            command.append("--allow-run-as-root")
+    return command
+
+
+def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None):
+    """Runs to the end and returns the CompletedProcess. ranks=0 starts it without mpirun."""
+    command = (mpirun(ranks) if ranks > 0 else []) + [str(binary)] + [str(a) for a in arguments]
+    env = dict(os.environ, **(environment or {}))
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit_s, env=env,
+                          cwd=cwd, stdin=subprocess.DEVNULL)
+
+
+def train(binary, config, run_dir, ranks=1, arguments=()):
+    """Trains and returns the result that --json wrote. Raises RuntimeError with all output on failure."""
+    run_dir = pathlib.Path(run_dir)
+    result_file = run_dir.with_suffix(".result.json")
+    done = run(binary, ["train", config, "--run-dir", run_dir, "--json", result_file, *arguments], ranks)
+    if done.returncode != 0:
+        raise RuntimeError(f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return json.loads(result_file.read_text())
+
+
+def metrics(run_dir):
+    """The lines of metrics.jsonl."""
+    return [json.loads(line) for line in (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_data():
+    """The folder with real data for tests, or None."""
+    default = pathlib.Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+    folder = pathlib.Path(os.environ.get("LOCKSTEP_TEST_DATA", default))
+    return folder if folder.is_dir() else None
+
+
+def have_mpirun():
+    return shutil.which(os.environ.get("MPIRUN", "mpirun")) is not None

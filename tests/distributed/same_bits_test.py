@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Catches: weights that depend on the number of MPI ranks, or on an interruption.
+
+same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
+save, resume on another number of ranks, 25 steps: all weights_hash must be equal.
+"""
+import pathlib
+import sys
+import tempfile
+
+import lockstep_run
+
+CONFIGS = {
+    "mlp": """
+        model { mlp { hidden: [96, 64] activation: RELU dropout: 0.2 } }
+        data { synthetic { samples: 3000 features: 60 classes: 10 } }
+        train { global_batch: 64 lanes: 8 steps: 50 log_every: 50 hash_every: 25 }
+        optimizer { adamw { weight_decay: 0.05 } clip_norm: 1 }
+        schedule { kind: COSINE lr: 0.003 warmup_steps: 5 }
+        comm { bucket_mib: 0.02 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """,
+    "gpt": """
+        model { gpt { layers: 4 heads: 4 width: 64 context: 32 dropout: 0.1 } }
+        data { synthetic { samples: 1000 classes: 96 } }
+        train { global_batch: 16 lanes: 8 steps: 50 log_every: 50 hash_every: 25 }
+        optimizer { adamw { beta2: 0.99 weight_decay: 0.1 } clip_norm: 1 }
+        schedule { kind: COSINE lr: 0.003 warmup_steps: 5 }
+        comm { bucket_mib: 0.1 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """,
+}
+
+
+def main(binary):
+    failures = 0
+    for name, text in CONFIGS.items():
+        with tempfile.TemporaryDirectory(prefix="lockstep-same-bits-") as folder:
+            folder = pathlib.Path(folder)
+            config = folder / "config.textproto"
+            config.write_text(text)
+            runs = {}
+            for ranks in (1, 2, 4, 8):
+                result = lockstep_run.train(binary, config, folder / f"ranks{ranks}", ranks)
+                runs[f"{ranks} ranks"] = result["weights_hash"]
+                middle = [m["weights_hash"] for m in lockstep_run.metrics(folder / f"ranks{ranks}") if m["step"] == 25]
+                runs[f"{ranks} ranks, step 25"] = "middle " + middle[0]
+            for before, after in ((1, 2), (2, 4), (8, 1), (4, 8)):
+                run_dir = folder / f"resumed{before}to{after}"
+                half = lockstep_run.train(binary, config, run_dir, before, ["--max-steps", "25"])
+                runs[f"{before} ranks, stopped at 25"] = "middle " + half["weights_hash"]
+                whole = lockstep_run.train(binary, config, run_dir, after, ["--resume", "auto"])
+                runs[f"{before} ranks 25 steps, {after} ranks 25 steps"] = whole["weights_hash"]
+            without = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "self", "--json",
+                                                folder / "self.json"], ranks=0)
+            if without.returncode != 0:
+                print(without.stderr)
+                failures += 1
+            else:
+                runs["without mpirun"] = lockstep_run.json.loads((folder / "self.json").read_text())["weights_hash"]
+            ends = {h for h in runs.values() if not h.startswith("middle")}
+            middles = {h for h in runs.values() if h.startswith("middle")}
+            for label, value in runs.items():
+                print(f"{name}: {label:40} {value}")
+            if len(ends) != 1 or len(middles) != 1:
+                print(f"{name}: FAILED: weights differ")
+                failures += 1
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    if not lockstep_run.have_mpirun():
+        print("skipped: no mpirun")
+        sys.exit(77)
+    sys.exit(main(sys.argv[1]))

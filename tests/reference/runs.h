@@ -1,0 +1,82 @@
+#pragma once
+// Whole training runs within a test: configs on synthetic data, ranks as threads, folders that vanish.
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+
+#include "launcher/assembly.h"
+#include "runtime/base/log.h"
+#include "runtime/config/parse.h"
+#include "runtime/train/trainer.h"
+#include "tests/reference/thread_communicator.h"
+
+namespace lockstep::testing {
+
+// A new empty folder, removed when the object goes.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string mlp_config() {
+  return R"(
+    model { mlp { hidden: [48, 24] activation: GELU_TANH dropout: 0.2 } }
+    data { synthetic { samples: 500 features: 20 classes: 4 } }
+    train { global_batch: 32 lanes: 8 steps: 40 log_every: 1000000 }
+    optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
+    schedule { kind: COSINE lr: 0.01 warmup_steps: 5 }
+    comm { bucket_mib: 0.004 }
+    checkpoint { every: 20 })";
+}
+
+inline std::string gpt_config() {
+  return R"(
+    model { gpt { layers: 2 heads: 2 width: 16 context: 12 dropout: 0.1 } }
+    data { synthetic { samples: 300 classes: 17 } }
+    train { global_batch: 16 lanes: 8 steps: 30 log_every: 1000000 }
+    optimizer { sgd { momentum: 0.9 nesterov: true } }
+    schedule { lr: 0.05 }
+    comm { bucket_mib: 0.004 }
+    checkpoint { every: 15 })";
+}
+
+struct Training {
+  std::string config;
+  int ranks = 1;
+  TrainOptions options;
+  std::vector<std::string> overrides;
+};
+
+// Trains with its outputs in `folder`; returns rank 0's result. Errors of the run come out as they are.
+inline TrainResult train_in(const std::filesystem::path& folder, const Training& training) {
+  spdlog::set_level(spdlog::level::err);
+  TrainResult result;
+  run_ranks(training.ranks, [&](Communicator& communicator) {
+    RunConfig config = parse_config(training.config, "test", training.overrides);
+    config.output.run_dir = folder;
+    config.output.tensorboard = false;
+    const Assembly assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
+    const RunParts parts = parts_of(assembly, communicator);
+    Trainer trainer(parts);
+    const TrainResult mine = trainer.run(training.options);
+    if (communicator.rank() == 0) result = mine;
+  });
+  return result;
+}
+
+}  // namespace lockstep::testing

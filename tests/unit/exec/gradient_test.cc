@@ -1,0 +1,159 @@
+// Catches: a wrong wiring of any op in a whole model: the gradient that the executor computes must be the slope of the loss that
+// it reports, tensor by tensor. (The kernels themselves are checked in tests/kernels.)
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "runtime/base/rng.h"
+#include "runtime/cpu/backend.h"
+#include "runtime/exec/executor.h"
+#include "runtime/plan/layout.h"
+#include "runtime/train/initialize.h"
+#include "tests/reference/models.h"
+
+namespace lockstep {
+namespace {
+
+struct Case {
+  std::string name;
+  ModelConfig model;
+};
+
+constexpr int64_t kBatch = 6;
+
+class Machine {
+ public:
+  Machine(const ModelConfig& model, const ModelIo& io)
+      : backend_(cpu::make_backend()),
+        graph_(build_model(model, io, kBatch, Purpose::kTraining)),
+        layout_(make_layout(graph_, 1)),
+        plan_(plan_program(graph_, [&](const Graph& g, const Op& op) { return backend_->find(g, op).workspace_bytes(g, op); })),
+        parameters_(floats(layout_.elements)),
+        gradients_(floats(layout_.elements)),
+        executor_(graph_, plan_, layout_, *backend_, {backend_->allocate(plan_.arena_bytes, "arena"), parameters_}) {
+    initialize_parameters(layout_, 7, parameters_);
+    // Larger weights than GPT-2 begins with, so that every path carries a gradient worth measuring.
+    for (const ParameterSlot& slot : layout_.slots) {
+      for (int64_t i = 0; i < slot.elements; ++i) {
+        const uint32_t word = philox_word({3, 0, 0, 1}, static_cast<uint64_t>(slot.offset + i));
+        parameters_[slot.offset + i] += 0.4f * (uniform_from_word(word) - 0.5f);
+      }
+    }
+    fill_inputs(io);
+  }
+
+  // The loss sum, with gradients of it in gradients().
+  double run() {
+    LaneContext lane;
+    lane.seed = 5;
+    lane.valid_rows = kBatch * graph_.loss_rows_per_sample;
+    lane.gradient_scale = 1;
+    executor_.run(lane, reinterpret_cast<const std::byte*>(input_.data()),
+                  reinterpret_cast<const std::byte*>(target_.data()), gradients_, nullptr);
+    return executor_.statistics().values[kLossSum];
+  }
+
+  const ParameterLayout& layout() const { return layout_; }
+  float* parameters() { return parameters_; }
+  const float* gradients() const { return gradients_; }
+
+ private:
+  float* floats(int64_t count) {
+    return reinterpret_cast<float*>(backend_->allocate(static_cast<size_t>(count) * sizeof(float), "test"));
+  }
+  void fill_inputs(const ModelIo& io) {
+    const auto fill = [&](TensorId id, std::vector<uint32_t>& out, uint32_t purpose) {
+      const Tensor& tensor = graph_[id];
+      out.resize(static_cast<size_t>(tensor.shape.elements()));
+      const int64_t classes = io.classes > 0 ? io.classes : 2;
+      for (size_t i = 0; i < out.size(); ++i) {
+        const uint32_t word = philox_word({11, 0, 0, purpose}, i);
+        const float real = uniform_from_word(word);
+        out[i] = tensor.dtype == DType::kI32 ? bounded_from_word(word, static_cast<uint32_t>(classes))
+                                             : std::bit_cast<uint32_t>(real);
+      }
+    };
+    fill(graph_.inputs[0], input_, 1);
+    fill(graph_.inputs[1], target_, 2);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  Graph graph_;
+  ParameterLayout layout_;
+  ProgramPlan plan_;
+  float* parameters_;
+  float* gradients_;
+  Executor executor_;
+  std::vector<uint32_t> input_, target_;  // bits of i32 or f32
+};
+
+class WholeModelGradient : public ::testing::TestWithParam<Case> {};
+
+// For each parameter tensor: (L(p + e g) - L(p - e g)) / 2e must be g . g. The step e is chosen so that the loss moves by about
+// 1% of itself: curvature then contributes about 1e-4 of the slope, and fp32 rounding of the loss (1e-7 of it) about 1e-5.
+TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
+  const bool gpt = std::holds_alternative<GptConfig>(GetParam().model);
+  const auto* mlp = std::get_if<MlpConfig>(&GetParam().model);
+  ModelIo io = testing::small_mlp_io();
+  if (gpt) io = {.features = 0, .classes = 29, .target_columns = 0};
+  if (mlp != nullptr && mlp->loss != Loss::kSoftmaxCrossEntropy) io = {18, 0, mlp->outputs};
+  Machine machine(GetParam().model, io);
+  const double loss = machine.run();
+  ASSERT_TRUE(std::isfinite(loss));
+  const std::vector<float> gradient(machine.gradients(), machine.gradients() + machine.layout().elements);
+  for (const ParameterSlot& slot : machine.layout().slots) {
+    double slope = 0;
+    for (int64_t i = slot.offset; i < slot.offset + slot.elements; ++i)
+      slope += static_cast<double>(gradient[static_cast<size_t>(i)]) * gradient[static_cast<size_t>(i)];
+    ASSERT_GT(slope, 0) << slot.name;
+    const double step = 0.005 * std::abs(loss) / slope;
+    const std::vector<float> saved(machine.parameters() + slot.offset,
+                                   machine.parameters() + slot.offset + slot.elements);
+    const auto loss_at = [&](double sign) {
+      for (int64_t i = 0; i < slot.elements; ++i)
+        machine.parameters()[slot.offset + i] =
+            saved[static_cast<size_t>(i)] +
+            static_cast<float>(sign * step * gradient[static_cast<size_t>(slot.offset + i)]);
+      return machine.run();
+    };
+    const double measured = (loss_at(1) - loss_at(-1)) / (2 * step);
+    std::copy(saved.begin(), saved.end(), machine.parameters() + slot.offset);
+    EXPECT_TRUE(std::abs(measured - slope) <= 0.01 * slope) << slot.name << ": " << measured << " against " << slope;
+  }
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  for (const auto& [name, activation] :
+       {std::pair("relu", Activation::kRelu), std::pair("gelu_tanh", Activation::kGeluTanh),
+        std::pair("gelu_erf", Activation::kGeluErf), std::pair("silu", Activation::kSilu),
+        std::pair("tanh", Activation::kTanh)}) {
+    MlpConfig config = testing::small_mlp();
+    config.activation = activation;
+    list.push_back({std::string("mlp_") + name, config});
+  }
+  MlpConfig smoothed = testing::small_mlp();
+  smoothed.label_smoothing = 0.2f;
+  list.push_back({"mlp_label_smoothing", smoothed});
+  for (const auto& [name, loss] :
+       {std::pair("binary", Loss::kBinaryCrossEntropy), std::pair("squared_error", Loss::kMeanSquaredError)}) {
+    MlpConfig config = testing::small_mlp();
+    config.loss = loss;
+    config.outputs = 3;
+    list.push_back({std::string("mlp_") + name, config});
+  }
+  list.push_back({"gpt_tied", testing::small_gpt()});
+  GptConfig untied = testing::small_gpt();
+  untied.tied_head = false;
+  untied.bias = false;
+  untied.dropout = 0.2f;
+  list.push_back({"gpt_untied_no_bias_dropout", untied});
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, WholeModelGradient, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+// Catches: a missing or doubled contribution to a gradient, an accumulation where the first writer must overwrite, and backward
+// ops for tensors that nothing trainable lies behind.
+#include "runtime/graph/autodiff.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/graph/builder.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+namespace {
+
+int count(const Graph& graph, OpKind kind) {
+  return static_cast<int>(
+      std::count_if(graph.ops.begin(), graph.ops.end(), [&](const Op& op) { return op.kind == kind; }));
+}
+
+const Op& last_of(const Graph& graph, OpKind kind) {
+  return *std::find_if(graph.ops.rbegin(), graph.ops.rend(), [&](const Op& op) { return op.kind == kind; });
+}
+
+TEST(Autodiff, TheFirstLinearNeedsNoInputGradient) {
+  GraphBuilder builder(Purpose::kTraining);
+  const TensorId x = builder.input("x", {4, 6}, DType::kF32);
+  const TensorId target = builder.input("target", {4, 2}, DType::kF32);
+  const TensorId w1 = builder.parameter("w1", {3, 6}, {}, true), w2 = builder.parameter("w2", {2, 3}, {}, true);
+  const TensorId h = builder.linear("first", x, w1, kNoTensor, Activation::kRelu);
+  builder.mean_squared_error(builder.linear("second", h, w2, kNoTensor, Activation::kNone), target);
+  Graph graph = std::move(builder).finish();
+  differentiate(graph);
+  const Op& first = last_of(graph, OpKind::kLinearBackward);
+  EXPECT_EQ(first.name, "first");
+  EXPECT_EQ(first.outputs[0], kNoTensor);
+  EXPECT_EQ(count(graph, OpKind::kActivationBackward), 1);
+  EXPECT_EQ(graph.shape(graph[w1].gradient), graph.shape(w1));
+}
+
+TEST(Autodiff, ATensorUsedTwiceSumsItsGradients) {
+  GraphBuilder builder(Purpose::kTraining);
+  const TensorId x = builder.input("x", {4, 3}, DType::kF32);
+  const TensorId target = builder.input("target", {4, 3}, DType::kF32);
+  const TensorId w = builder.parameter("w", {3, 3}, {}, true);
+  const TensorId h = builder.linear("h", x, w, kNoTensor, Activation::kNone);
+  const TensorId t = builder.activation("t", h, Activation::kTanh);
+  builder.mean_squared_error(builder.add("sum", h, t), target);
+  Graph graph = std::move(builder).finish();
+  differentiate(graph);
+  EXPECT_EQ(count(graph, OpKind::kAdd), 2);  // one forward, one of gradients
+  EXPECT_EQ(graph.shape(last_of(graph, OpKind::kAdd).outputs[0]), graph.shape(h));
+}
+
+TEST(Autodiff, AParameterUsedTwiceIsOverwrittenFirstAndAccumulatedThen) {
+  GraphBuilder builder(Purpose::kTraining);
+  const TensorId ids = builder.input("ids", {2, 5}, DType::kI32);
+  const TensorId targets = builder.input("targets", {2, 5}, DType::kI32);
+  const TensorId token = builder.parameter("token", {11, 4}, {}, true);
+  const TensorId position = builder.parameter("position", {5, 4}, {}, true);
+  const TensorId x = builder.embedding("embedding", ids, token, position);
+  builder.softmax_cross_entropy(builder.linear("head", x, token, kNoTensor, Activation::kNone), targets, 0);
+  Graph graph = std::move(builder).finish();
+  differentiate(graph);
+  EXPECT_FALSE(last_of(graph, OpKind::kLinearBackward).as<LinearBackwardAttributes>().accumulate_weight);
+  const Op& embedding = last_of(graph, OpKind::kEmbeddingBackward);
+  EXPECT_TRUE(embedding.as<EmbeddingAttributes>().accumulate_token);
+  EXPECT_FALSE(embedding.as<EmbeddingAttributes>().accumulate_position);
+  EXPECT_EQ(embedding.outputs[0], graph[token].gradient);
+}
+
+TEST(Autodiff, TheLossGivesItsGradientInTheForwardPass) {
+  GraphBuilder builder(Purpose::kTraining);
+  const TensorId x = builder.input("x", {4, 3}, DType::kF32);
+  const TensorId labels = builder.input("labels", {4}, DType::kI32);
+  const TensorId w = builder.parameter("w", {5, 3}, {}, true);
+  builder.softmax_cross_entropy(builder.linear("head", x, w, kNoTensor, Activation::kNone), labels, 0);
+  Graph graph = std::move(builder).finish();
+  differentiate(graph);
+  const Op& loss = graph.ops[graph.forward_ops - 1];
+  ASSERT_EQ(loss.outputs.size(), 2u);
+  EXPECT_EQ(graph.ops[graph.forward_ops].inputs[0], loss.outputs[1]);
+}
+
+TEST(Schema, EveryKindHasANameAndACost) {
+  for (size_t kind = 0; kind < static_cast<size_t>(OpKind::kCount); ++kind) {
+    const OpSchema& schema = schema_of(static_cast<OpKind>(kind));
+    EXPECT_NE(std::string(schema.name), "");
+    EXPECT_NE(schema.flops, nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+// Catches: parameters that overlap in the flat buffer, and a bucket declared complete before its last gradient is written.
+#include "runtime/plan/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/reference/models.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Layout, SlotsAreDisjointAlignedAndWithinTheBuffer) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const ParameterLayout layout = make_layout(graph, 8);
+  std::vector<const ParameterSlot*> slots;
+  for (const ParameterSlot& slot : layout.slots) slots.push_back(&slot);
+  std::sort(slots.begin(), slots.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
+  int64_t end = 0, parameters = 0;
+  for (const ParameterSlot* slot : slots) {
+    EXPECT_GE(slot->offset, end);
+    EXPECT_EQ(slot->offset % 16, 0);
+    end = slot->offset + slot->elements;
+    parameters += slot->elements;
+  }
+  EXPECT_LE(end, layout.elements);
+  EXPECT_EQ(parameters, layout.parameters);
+  EXPECT_EQ(parameters, graph.parameter_count());
+}
+
+TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const ParameterLayout layout = make_layout(graph, 1);
+  const auto offset_of = [&](const std::string& name) {
+    const auto slot = std::find_if(layout.slots.begin(), layout.slots.end(), [&](auto& s) { return s.name == name; });
+    return slot->offset;
+  };
+  EXPECT_LT(offset_of("transformer.ln_f.weight"), offset_of("transformer.h.1.mlp.c_proj.weight"));
+  EXPECT_LT(offset_of("transformer.h.1.mlp.c_proj.weight"), offset_of("transformer.h.0.mlp.c_proj.weight"));
+  // The tied embedding is the head's weight too, but is complete only when the embedding has run backward.
+  EXPECT_LT(offset_of("transformer.h.0.ln_1.weight"), offset_of("transformer.wte.weight"));
+}
+
+TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const ParameterLayout layout = make_layout(graph, 2);
+  const auto buckets = make_buckets(layout.elements, 2, 512);
+  ASSERT_GT(buckets.size(), 4u);
+  const auto schedule = bucket_schedule(graph, layout, buckets);
+  int next = 0;
+  for (size_t op = 0; op < schedule.size(); ++op) {
+    for (int bucket : schedule[op]) {
+      EXPECT_EQ(bucket, next++);
+      for (size_t i = 0; i < layout.slots.size(); ++i) {
+        const ParameterSlot& slot = layout.slots[i];
+        if (slot.offset >= buckets[static_cast<size_t>(bucket)].end ||
+            slot.offset + slot.elements <= buckets[static_cast<size_t>(bucket)].begin)
+          continue;
+        for (size_t later = op + 1; later < graph.ops.size(); ++later) {
+          const auto& outputs = graph.ops[later].outputs;
+          EXPECT_EQ(std::count(outputs.begin(), outputs.end(), graph[graph.parameters[i]].gradient), 0)
+              << slot.name << " is written after bucket " << bucket;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(next, static_cast<int>(buckets.size()));
+}
+
+}  // namespace
+}  // namespace lockstep

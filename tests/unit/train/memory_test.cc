@@ -1,0 +1,81 @@
+// Catches: memory that the plan does not know of, and an allocation inside a training step.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/reference/runs.h"
+
+namespace {
+
+std::atomic<int64_t> g_allocations{0};
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  ++g_allocations;
+  void* memory = alignment == 0 ? std::malloc(bytes == 0 ? 1 : bytes)
+                                : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// Every allocation of C++ code, the libraries' included, passes here.
+void* operator new(std::size_t bytes) { return counted(bytes, 0); }
+void* operator new[](std::size_t bytes) { return counted(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace lockstep {
+namespace {
+
+using testing::TemporaryFolder;
+
+class MemoryTest : public ::testing::TestWithParam<std::string> {};
+
+// The number of allocations of a run must not depend on how many steps it has.
+TEST_P(MemoryTest, StepsAllocateNothing) {
+  for (int ranks : {1, 2}) {
+    const auto allocations = [&](int64_t steps) {
+      TemporaryFolder folder;
+      const int64_t before = g_allocations;
+      testing::train_in(folder.path(), {GetParam(), ranks, {.resume = "none", .max_steps = steps}, {"train.steps=500", "checkpoint.every=0", "checkpoint.at_end=false"}});
+      return g_allocations - before;
+    };
+    allocations(5);  // libraries make their own once
+    EXPECT_EQ(allocations(10), allocations(310)) << ranks << " ranks";
+  }
+}
+
+TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
+  for (int ranks : {1, 2, 4}) {
+    testing::run_ranks(ranks, [&](Communicator& communicator) {
+      TemporaryFolder folder;
+      RunConfig config = parse_config(GetParam(), "test", {});
+      config.output.run_dir = folder.path();
+      const Assembly assembly = assemble(std::move(config), ranks, AssemblyPurpose::kTrain);
+      const RunParts parts = parts_of(assembly, communicator);
+      Trainer trainer(parts);
+      EXPECT_EQ(assembly.backend->allocated_bytes(),
+                assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
+      trainer.run({.resume = "none", .max_steps = 3});
+      EXPECT_EQ(assembly.backend->allocated_bytes(),
+                assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MemoryTest, ::testing::Values(testing::mlp_config(), testing::gpt_config()),
+                         [](const auto& info) { return info.index == 0 ? "mlp" : "gpt"; });
+
+}  // namespace
+}  // namespace lockstep

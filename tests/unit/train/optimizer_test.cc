@@ -1,0 +1,86 @@
+// Catches: a rank that updates elements it does not own or leaves out some it does, moments at the wrong place, and decay on
+// parameters that are not decayed.
+#include "runtime/train/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/cpu/backend.h"
+
+namespace lockstep {
+namespace {
+
+ParameterLayout make_layout() {
+  ParameterLayout layout;
+  layout.slots.push_back({"weight", {700}, 0, 700, true, {}});
+  layout.slots.push_back({"bias", {100}, 704, 100, false, {}});
+  layout.slots.push_back({"second", {300}, 816, 300, true, {}});
+  layout.elements = padded_elements(1116, 4);
+  return layout;
+}
+
+// Two steps on every rank's ranges, as `ranks` ranks would do them one after the other.
+std::vector<float> train(const OptimizerConfig& config, int ranks) {
+  const ParameterLayout layout = make_layout();
+  const auto buckets = make_buckets(layout.elements, 4, 512);
+  const size_t elements = static_cast<size_t>(layout.elements);
+  std::vector<float> parameters(elements, 1.0f), gradients(elements);
+  for (size_t i = 0; i < elements; ++i) gradients[i] = std::sin(static_cast<float>(i));
+  const auto backend = cpu::make_backend();
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
+    Optimizer optimizer(config, layout, owned_ranges(buckets, rank, ranks), *backend, moments.data());
+    for (int step = 1; step <= 2; ++step) optimizer.update(parameters.data(), gradients.data(), 0.1, 0.5, step);
+  }
+  return parameters;
+}
+
+std::vector<OptimizerConfig> optimizers() {
+  OptimizerConfig sgd, momentum, adam, adamw;
+  sgd.kind = SgdConfig{.momentum = 0, .nesterov = false, .weight_decay = 0.1f};
+  momentum.kind = SgdConfig{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f};
+  adam.kind = AdamConfig{.weight_decay = 0.1f};
+  adamw.kind = AdamConfig{.weight_decay = 0.1f, .decoupled = true};
+  return {sgd, momentum, adam, adamw};
+}
+
+TEST(Optimizer, SharesOfAnyNumberOfRanksMakeTheSameStep) {
+  for (const OptimizerConfig& config : optimizers()) {
+    const std::vector<float> alone = train(config, 1);
+    for (int ranks : {2, 4}) EXPECT_EQ(train(config, ranks), alone) << optimizer_name(config) << " on " << ranks;
+  }
+}
+
+TEST(Optimizer, DecaysOnlyWhatIsDecayed) {
+  for (OptimizerConfig config : optimizers()) {
+    const std::vector<float> some = train(config, 2);
+    config.decay_bias_and_norm = true;
+    const std::vector<float> all = train(config, 2);
+    std::visit([](auto& kind) { kind.weight_decay = 0; }, config.kind);
+    const std::vector<float> none = train(config, 2);
+    for (size_t i = 0; i < 1116; ++i) {
+      if (i >= 704 && i < 804) {
+        EXPECT_EQ(some[i], none[i]) << i;
+      } else if (i < 700 || i >= 816) {
+        EXPECT_EQ(some[i], all[i]) << i;
+      }
+    }
+    EXPECT_NE(some[5], none[5]);
+    EXPECT_NE(some[710], all[710]);
+  }
+}
+
+TEST(Optimizer, OneSgdStepByHand) {
+  OptimizerConfig config;
+  config.kind = SgdConfig{};
+  const ParameterLayout layout = make_layout();
+  const auto backend = cpu::make_backend();
+  std::vector<float> parameters(static_cast<size_t>(layout.elements), 2.0f), gradients(parameters.size(), 4.0f);
+  Optimizer optimizer(config, layout, {{0, layout.elements}}, *backend, nullptr);
+  optimizer.update(parameters.data(), gradients.data(), 0.25, 0.5, 1);
+  for (float p : parameters) ASSERT_EQ(p, 1.5f);  // 2 - 0.25 * (4 * 0.5)
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// Catches: bits that depend on the number of ranks, a resumed run that differs from one that was never interrupted, an early stop
+// or a best checkpoint that is off, and a run that goes on with numbers that are not finite.
+#include "runtime/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include "collectives/agreement.h"
+#include "runtime/checkpoint/folder.h"
+#include "tests/reference/runs.h"
+
+namespace lockstep {
+namespace {
+
+using testing::TemporaryFolder;
+using testing::train_in;
+
+class TrainerTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TrainerTest, SameBitsOnAnyNumberOfRanks) {
+  TemporaryFolder folder;
+  const TrainResult alone = train_in(folder.path() / "1", {GetParam(), 1, {}, {}});
+  for (int ranks : {2, 4, 8}) {
+    const TrainResult many = train_in(folder.path() / std::to_string(ranks), {GetParam(), ranks, {}, {}});
+    EXPECT_EQ(many.weights_hash, alone.weights_hash) << ranks << " ranks";
+    EXPECT_EQ(many.loss, alone.loss) << ranks << " ranks";
+  }
+}
+
+TEST_P(TrainerTest, ResumesOnAnotherNumberOfRanksToTheSameBits) {
+  TemporaryFolder folder;
+  const TrainResult whole = train_in(folder.path() / "whole", {GetParam(), 1, {}, {}});
+  for (const auto& [before, after] : {std::pair(1, 4), std::pair(4, 2), std::pair(8, 1)}) {
+    const auto run = folder.path() / std::to_string(before);
+    train_in(run, {GetParam(), before, {.resume = "none", .max_steps = 17}, {}});
+    const TrainResult resumed = train_in(run, {GetParam(), after, {.resume = "auto", .max_steps = -1}, {}});
+    EXPECT_EQ(resumed.weights_hash, whole.weights_hash) << before << " then " << after << " ranks";
+    EXPECT_EQ(resumed.step, whole.step);
+  }
+}
+
+TEST_P(TrainerTest, TheLossFalls) {
+  TemporaryFolder folder;
+  const TrainResult first = train_in(folder.path() / "a", {GetParam(), 1, {.resume = "none", .max_steps = 1}, {}});
+  const TrainResult last = train_in(folder.path() / "b", {GetParam(), 1, {}, {"train.steps=200"}});
+  EXPECT_LT(last.loss, 0.8 * first.loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TrainerTest, ::testing::Values(testing::mlp_config(), testing::gpt_config()),
+                         [](const auto& info) { return info.index == 0 ? "mlp" : "gpt"; });
+
+TEST(Trainer, FastOrderTrainsToo) {
+  TemporaryFolder folder;
+  const TrainResult tree = train_in(folder.path() / "tree", {testing::mlp_config(), 4, {}, {}});
+  const TrainResult fast = train_in(folder.path() / "fast", {testing::mlp_config(), 4, {}, {"comm.order=FAST"}});
+  EXPECT_NEAR(fast.loss, tree.loss, 0.05 * tree.loss);
+}
+
+TEST(Trainer, RefusesToMixRuns) {
+  TemporaryFolder folder;
+  train_in(folder.path(), {testing::mlp_config(), 1, {}, {}});
+  EXPECT_THROW(train_in(folder.path(), {testing::mlp_config(), 1, {}, {}}), AgreedError);
+  for (const char* change : {"train.global_batch=64", "seed=9", "optimizer.sgd.momentum=0.5"}) {
+    try {
+      train_in(folder.path(), {testing::mlp_config(), 2, {.resume = "auto", .max_steps = -1}, {change}});
+      ADD_FAILURE() << change;
+    } catch (const AgreedError& error) {
+      EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.what();
+    }
+  }
+}
+
+TEST(Trainer, KeepsTheLastCheckpoints) {
+  TemporaryFolder folder;
+  train_in(folder.path(), {testing::mlp_config(), 2, {}, {"checkpoint.every=5", "checkpoint.keep_last=3"}});
+  const auto kept = list_checkpoints(folder.path() / "checkpoints");
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_EQ(kept.front().step, 30);
+  EXPECT_EQ(kept.back().step, 40);
+}
+
+TEST(Trainer, NumbersThatAreNotFiniteEndTheRun) {
+  TemporaryFolder folder;
+  try {
+    train_in(folder.path(), {testing::mlp_config(), 2, {}, {"schedule.lr=1e30", "optimizer.sgd.momentum=0"}});
+    ADD_FAILURE();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kNumeric) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
