@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "collectives/agreement.h"
@@ -44,6 +45,30 @@ int run_command(Session& session, const Command& command) {
   }
 }
 
+// Empty when the first argument is a command or a flag.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  std::string allowed;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return "";
+    allowed += (allowed.empty() ? "" : ", ") + command->get_name();
+  }
+  return fmt::format("unknown command '{}'; allowed: {}", argv[1], allowed);
+}
+
+// Parses the command line; returns what is wrong with it. --help and --version print and end the process.
+std::string parse(CLI::App& app, int argc, char** argv) {
+  const std::string unknown = unknown_command(app, argc, argv);
+  if (!unknown.empty()) return unknown;
+  try {
+    app.parse(argc, argv);
+    return "";
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) std::exit(app.exit(error));
+    return error.what();
+  }
+}
+
 int main_of(int argc, char** argv) {
   CLI::App app("Lockstep: distributed data-parallel training with the same bits on any number of ranks.", "lockstep");
   app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
@@ -56,13 +81,7 @@ int main_of(int argc, char** argv) {
   add_plan_command(app, command);
   add_inspect_command(app, command);
 
-  std::string usage_error;
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    usage_error = error.what();
-  }
+  const std::string usage_error = parse(app, argc, argv);
   std::unique_ptr<Session> session;
   try {
     session = join_run();

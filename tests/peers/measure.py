@@ -92,24 +92,24 @@ class Machine:
 
     def __init__(self, fma_peak):
         self._fma_peak = fma_peak
+        self._peaks = {}  # GFLOP/s by number of threads, the best ever seen
         self.instructions = ""
-        self._most = {}  # GFLOP/s by number of threads: the best ever seen
 
-    def probe(self, threads, milliseconds=100, repeats=3):
-        """Median GFLOP/s that `threads` threads, pinned one to a CPU, get now."""
+    def _probe(self, threads, milliseconds, repeats):
         output = subprocess.run([self._fma_peak, str(threads), str(milliseconds), str(repeats)],
                                 check=True, capture_output=True, text=True).stdout
         result = json.loads(output)
         self.instructions = result["instructions"]
-        self._most[threads] = max(self._most.get(threads, 0), result["most"])
-        return result["gflops"]
+        self._peaks[threads] = max(self._peaks.get(threads, 0), result["peak"])
+        return result["now"]
 
     def peak(self, threads):
-        if threads not in self._most:
-            self.probe(threads, 300, 5)
-        return self._most[threads]
+        """GFLOP/s of `threads` threads, pinned one to a CPU, on an idle machine."""
+        if threads not in self._peaks:
+            self._probe(threads, 300, 5)
+        return self._peaks[threads]
 
     def calm_share(self, threads):
         """1 when nobody else uses the CPUs of `threads` threads; less when others do."""
-        now = self.probe(threads)
-        return now / max(self.peak(threads), threads * self.peak(1))
+        now = self._probe(threads, 100, 3)
+        return now / self.peak(threads)

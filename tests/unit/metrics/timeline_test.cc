@@ -3,7 +3,6 @@
 #include "runtime/metrics/timeline.h"
 
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <thread>
 
 #include "runtime/base/error.h"
@@ -139,8 +138,8 @@ TEST(Environment, SaysWhatRanWhere) {
   EXPECT_FALSE(environment["compiler"].get<std::string>().empty());
   EXPECT_TRUE(environment.contains("cpu_model"));
   EXPECT_TRUE(environment.contains("operating_system"));
-  EXPECT_TRUE(std::regex_match(environment["start_time"].get<std::string>(),
-                               std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")));
+  EXPECT_THAT(environment["start_time"].get<std::string>(),
+              ::testing::MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"));
   EXPECT_THROW(write_environment(folder.path() / "absent" / "environment.json", info), IoError);
 }
 

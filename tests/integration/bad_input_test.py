@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Catches: bad input that hangs, crashes, is accepted, or is refused without saying what is wrong.
+
+bad_input_test.py BINARY [NAME ...]: each case runs alone and on two ranks under mpirun, and must end within the limit with the
+documented exit code and exactly one line "lockstep: error: ..." that names what the case lists.
+"""
+import gzip
+import os
+import pathlib
+import shutil
+import struct
+import sys
+import tempfile
+
+import lockstep_run
+
+LIMIT_S = 120
+USAGE, DATA, CHECKPOINT, MEMORY, NUMERIC = 2, 3, 4, 5, 7
+
+MLP = """
+model { mlp { hidden: 8 } }
+data { synthetic { samples: 64 features: 6 classes: 3 } }
+train { global_batch: 8 lanes: 4 steps: 4 log_every: 100 }
+optimizer { sgd { momentum: 0.9 } }
+schedule { lr: 0.1 }
+output { tensorboard: false }
+"""
+GPT = """
+model { gpt { layers: 1 heads: 2 width: 8 context: 8 } }
+data { text { train: "text.txt" } }
+train { global_batch: 4 lanes: 4 steps: 4 log_every: 100 }
+optimizer { adamw {} }
+output { tensorboard: false }
+"""
+IDX = MLP.replace("synthetic { samples: 64 features: 6 classes: 3 }",
+                  'idx { train_images: "images.idx" train_labels: "labels.idx" }')
+TABLE = MLP.replace("synthetic { samples: 64 features: 6 classes: 3 }", 'table { train: "table.csv" target: "label" }')
+TOKENS = GPT.replace('text { train: "text.txt" }', 'tokens { train: "tokens.u16" }')
+
+
+class Cases:
+    """Collects the cases; files are made in one folder that all of them share."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.list = []
+
+    def add(self, name, code, words, arguments, ranks=(0, 2)):
+        self.list.append((name, code, words, [str(a) for a in arguments], ranks))
+
+    def file(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def train(self, name, code, words, text, *arguments, ranks=(0, 2)):
+        config = self.file(f"{name}/config.textproto", text)
+        self.add(name, code, words, ["train", config, "--run-dir", self.folder / name / "run", *arguments], ranks)
+
+    def set(self, name, words, override, text=MLP, code=USAGE, ranks=(0, 2)):
+        self.train(name, code, words, text, "--set", override, ranks=ranks)
+
+    def data(self, name, words, text, files, code=DATA):
+        for file_name, content in files.items():
+            self.file(f"{name}/{file_name}", content)
+        self.train(name, code, words, text, "--data", self.folder / name)
+
+
+def command_line(cases):
+    cases.add("no_command", USAGE, ["subcommand"], [])
+    cases.add("unknown_command", USAGE, ["fly", "train", "inspect"], ["fly"])
+    cases.add("no_config", USAGE, ["CONFIG"], ["train"])
+    cases.train("unknown_flag", USAGE, ["--fast"], MLP, "--fast")
+    cases.train("device_unknown", USAGE, ["--device", "tpu", "cuda"], MLP, "--device", "tpu")
+    cases.train("device_cuda", USAGE, ["--device", "CUDA", "cpu"], MLP, "--device", "cuda")
+    cases.train("max_steps_negative", USAGE, ["--max-steps"], MLP, "--max-steps", "-3")
+    cases.train("log_level", USAGE, ["--log-level", "chatty", "info"], MLP, "--log-level", "chatty")
+    cases.add("config_missing", USAGE, ["nowhere.textproto"], ["train", "nowhere.textproto"])
+    cases.add("config_is_a_folder", USAGE, [str(cases.folder)], ["train", cases.folder])
+    mlp = cases.file("shared/mlp.textproto", MLP)
+    cases.add("plan_ranks", USAGE, ["train.lanes", "3"], ["plan", mlp, "--ranks", "3"])
+    cases.add("plan_ranks_zero", USAGE, ["--ranks"], ["plan", mlp, "--ranks", "0"])
+    cases.add("generate_needs_checkpoint", USAGE, ["--checkpoint"], ["generate", mlp])
+    cases.add("generate_mlp", USAGE, ["model", "gpt"], ["generate", mlp, "--checkpoint", cases.folder])
+    cases.add("eval_without_data", USAGE, ["evaluation"], ["eval", mlp, "--checkpoint", cases.folder])
+    cases.add("inspect_nothing", CHECKPOINT, ["no-such-folder"], ["inspect", "no-such-folder"])
+
+
+def config(cases):
+    cases.train("syntax", USAGE, ["config.textproto:2"], "model {\n mlp [ }")
+    cases.train("unknown_field", USAGE, ["hiden", "hidden"], MLP.replace("hidden", "hiden"))
+    cases.train("binary_config", USAGE, ["config.textproto"], "\x00\x01\x02")
+    cases.train("deep", USAGE, ["config.textproto"], "model { " * 10000)
+    cases.train("no_model", USAGE, ["model"], MLP.replace("model { mlp { hidden: 8 } }", ""))
+    cases.train("no_optimizer", USAGE, ["optimizer", "adamw"], MLP.replace("optimizer { sgd { momentum: 0.9 } }", ""))
+    cases.train("no_data", USAGE, ["data"], MLP.replace("data { synthetic { samples: 64 features: 6 classes: 3 } }", ""))
+    cases.set("wrong_type", ["train.steps", "many"], "train.steps=many")
+    cases.set("unknown_path", ["train.stepps", "steps"], "train.stepps=3")
+    cases.set("no_value", ["train.steps"], "train.steps")
+    cases.set("unknown_enum", ["schedule.kind", "ZIGZAG", "COSINE"], "schedule.kind=ZIGZAG")
+    cases.set("batch_not_divisible", ["train.global_batch", "10", "4"], "train.global_batch=10")
+    cases.set("lanes_not_a_power", ["train.lanes", "6"], "train.lanes=6")
+    cases.set("lanes_and_ranks", ["train.lanes", "1", "ranks"], "train.lanes=1", ranks=(2,))
+    cases.set("heads", ["model.gpt.heads", "3", "8"], "model.gpt.heads=3", text=GPT)
+    cases.set("steps_and_epochs", ["train.steps", "train.epochs"], "train.epochs=2")
+    cases.set("lr_nan", ["schedule.lr", "nan"], "schedule.lr=nan")
+    cases.set("lr_negative", ["schedule.lr", "-1"], "schedule.lr=-1")
+    cases.set("dropout_one", ["model.mlp.dropout"], "model.mlp.dropout=1")
+    cases.set("nesterov", ["nesterov", "momentum"], "optimizer.sgd={nesterov: true}")
+    cases.set("precision", ["execution.precision", "FP32"], "execution.precision=BF16")
+    cases.set("warmup_too_long", ["schedule.warmup_steps"], "schedule.warmup_steps=100")
+    cases.set("gpt_on_table", ["model", "data"], 'data.table={train: "x.csv" target: "y"}', text=GPT)
+
+
+def data(cases):
+    images = struct.pack(">IIII", 0x803, 4, 2, 2) + bytes(range(16))
+    labels = struct.pack(">II", 0x801, 4) + bytes([0, 1, 2, 0])
+    good = {"images.idx": images, "labels.idx": labels}
+    cases.data("outputs", ["model.mlp.outputs", "2", "3"], IDX.replace("hidden: 8", "hidden: 8 outputs: 2"), good, code=USAGE)
+    cases.data("idx_missing", ["images.idx"], IDX, {"labels.idx": labels})
+    cases.data("idx_truncated", ["images.idx"], IDX, {**good, "images.idx": images[:-3]})
+    cases.data("idx_too_long", ["images.idx"], IDX, {**good, "images.idx": images + b"x"})
+    cases.data("idx_magic", ["images.idx"], IDX, {**good, "images.idx": b"PK\x03\x04" + images[4:]})
+    cases.data("idx_empty", ["labels.idx"], IDX, {**good, "labels.idx": b""})
+    cases.data("idx_counts", ["images.idx", "labels.idx"], IDX,
+               {**good, "labels.idx": struct.pack(">II", 0x801, 3) + bytes([0, 1, 2])})
+    cases.data("idx_lying_header", ["images.idx"], IDX,
+               {**good, "images.idx": struct.pack(">IIII", 0x803, 0x7FFFFFFF, 28, 28) + bytes(16)})
+    cases.data("gzip_torn", ["images.idx"], IDX, {**good, "images.idx": gzip.compress(images)[:-6]})
+    cases.data("idx_folder", ["images.idx"], IDX, {"images.idx/file": b"", "labels.idx": labels})
+    rows = "size,colour,label\n" + "".join(f"{i},red,{'yes' if i % 2 else 'no'}\n" for i in range(20))
+    cases.data("table_no_column", ["label", "size"], TABLE, {"table.csv": rows.replace("label", "answer")})
+    cases.data("table_fields", ["table.csv:4"], TABLE, {"table.csv": rows.replace("2,red,no", "2,red")})
+    cases.data("table_empty", ["table.csv"], TABLE, {"table.csv": "size,colour,label\n"})
+    cases.data("table_numeric", ["colour", "red"],
+               TABLE.replace('target: "label"', 'target: "label" numeric: "colour"'), {"table.csv": rows})
+    cases.data("table_quote", ["table.csv"], TABLE, {"table.csv": rows + '5,"never closed,yes\n'})
+    cases.data("text_short", ["text.txt", "9"], GPT, {"text.txt": "tiny"})
+    cases.data("text_missing", ["text.txt"], GPT, {})
+    cases.data("tokens_odd", ["tokens.u16"], TOKENS, {"tokens.u16": bytes(101)})
+    cases.data("tokens_vocabulary", ["tokens.u16", "300"], TOKENS.replace("context: 8", "context: 8 vocabulary: 200"),
+               {"tokens.u16": struct.pack("<40H", *([5] * 39 + [300]))})
+    cases.data("llmc_magic", ["tokens.u16"], TOKENS.replace('"tokens.u16"', '"tokens.u16" format: LLMC'),
+               {"tokens.u16": bytes(2048)})
+
+
+def checkpoints(cases, binary):
+    """Cases around one good run, copied and damaged."""
+    config_path = cases.file("good/config.textproto", MLP)
+    lockstep_run.train(binary, config_path, cases.folder / "good/run", 0)
+    text = MLP.replace("steps: 4", "steps: 8")
+
+    def damaged(name, words, change, text=text, code=CHECKPOINT, resume=True):
+        run = cases.folder / name / "run"
+        shutil.copytree(cases.folder / "good/run", run)
+        if change:
+            change(run / "checkpoints/step-00000004")
+        cases.train(name, code, words, text, *(["--resume", run / "checkpoints/step-00000004"] if resume else []))
+
+    def flip(file):
+        def change(folder):
+            content = bytearray((folder / file).read_bytes())
+            content[-5] ^= 4
+            (folder / file).write_bytes(content)
+        return change
+
+    def cut(file):
+        return lambda folder: os.truncate(folder / file, (folder / file).stat().st_size - 7)
+
+    def remove(file):
+        return lambda folder: (folder / file).unlink()
+
+    shard = "optimizer-00000-of-00001.safetensors"
+    damaged("already_trained", ["--resume auto", "run"], None, resume=False)
+    damaged("weights_bit", ["model.safetensors"], flip("model.safetensors"))
+    damaged("moments_bit", [shard], flip(shard))
+    damaged("state_bit", ["state.textproto"], flip("state.textproto"))
+    damaged("weights_cut", ["model.safetensors"], cut("model.safetensors"))
+    damaged("moments_cut", [shard], cut(shard))
+    damaged("weights_gone", ["model.safetensors"], remove("model.safetensors"))
+    damaged("state_gone", ["no checkpoint", "step-00000004"], remove("state.textproto"))
+    damaged("other_width", ["layers.0"], None, text=text.replace("hidden: 8", "hidden: 16"))
+    damaged("other_optimizer", ["sgd", "adamw"], None, text=text.replace("sgd { momentum: 0.9 }", "adamw {}"))
+    damaged("other_seed", ["seed"], None, text="seed: 5\n" + text)
+    damaged("other_batch", ["train.global_batch"], None, text=text.replace("global_batch: 8", "global_batch: 16"))
+    cases.train("resume_nowhere", CHECKPOINT, ["no-such"], MLP, "--resume", "no-such")
+    cases.set("init_from_missing", ["weights.safetensors"], "train.init_from=weights.safetensors", code=CHECKPOINT)
+    garbage = cases.file("garbage.safetensors", b"\xff" * 64)
+    cases.set("init_from_garbage", ["garbage.safetensors"], f"train.init_from={garbage}", code=CHECKPOINT)
+    cases.file("run_dir_is_a_file/run", "in the way")
+    cases.train("run_dir_is_a_file", CHECKPOINT, ["run"], MLP)
+
+
+def the_rest(cases):
+    cases.set("does_not_fit", ["GiB", "global_batch"], "train.global_batch=16777216", code=MEMORY,
+              text=MLP.replace("hidden: 8", "hidden: [4096, 4096]"))
+    cases.set("diverges", ["step", "lr"], "schedule.lr=1e38", code=NUMERIC)
+
+
+def check(binary, case, ranks):
+    """A list of what is wrong, empty when all is well."""
+    name, code, words, arguments, _ = case
+    try:
+        done = lockstep_run.run(binary, arguments, ranks, limit_s=LIMIT_S)
+    except lockstep_run.subprocess.TimeoutExpired:
+        return [f"hangs: no end within {LIMIT_S} s"]
+    problems = []
+    if done.returncode != code:
+        problems.append(f"exit code {done.returncode}, expected {code}")
+    errors = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ") and "error: " in line]
+    if len(errors) != 1:
+        problems.append(f"{len(errors)} error lines, expected 1")
+    for word in words:
+        if not any(word in line for line in errors):
+            problems.append(f"'{word}' is not named")
+    if problems:
+        problems.append(done.stderr[-1500:])
+    elif ranks == 0:
+        print(f"  {errors[0][:230]}")
+    return problems
+
+
+def main():
+    binary, wanted = sys.argv[1], sys.argv[2:]
+    with tempfile.TemporaryDirectory(prefix="lockstep-bad-input-") as folder:
+        cases = Cases(pathlib.Path(folder))
+        command_line(cases)
+        config(cases)
+        data(cases)
+        checkpoints(cases, binary)
+        the_rest(cases)
+        failed = runs = 0
+        for case in cases.list:
+            if wanted and case[0] not in wanted:
+                continue
+            for ranks in case[4]:
+                if ranks and not lockstep_run.have_mpirun():
+                    continue
+                print(f"{case[0]} ({'alone' if ranks == 0 else f'{ranks} ranks'})", flush=True)
+                runs += 1
+                problems = check(binary, case, ranks)
+                if problems:
+                    failed += 1
+                    print("  FAILED: " + "\n  ".join(problems))
+    print(f"{len(cases.list)} cases, {runs} runs, {failed} failed")
+    return 1 if failed or (not wanted and len(cases.list) < 40) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
