@@ -1,26 +1,31 @@
 // Delimited tables, from text to samples: finds reads outside the text, features that are not
 // finite, labels that are no class, and inputs that end in anything but an error for the user.
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "fuzz_target.h"
 #include "runtime/data/table.h"
 
 namespace lockstep::fuzz {
 
-// The first byte chooses the options, the last half of what follows '\x01' is the evaluation file.
+// The first byte chooses the options, what follows '\x01' is the evaluation file.
 std::vector<std::string> seed_inputs() {
   const std::string train =
       "age,job,\"weight, kg\",y\n39, State-gov, "
       "77.5,<=50K\n50,?,,>50K\n\"38\",Private,1e2,\"<=50K\"\r\n4,\"a \"\"b\"\"\",1,>50K\n";
   const std::string eval = "age,job,\"weight, kg\",y\n1,Other,NaN,>50K.\n2,Private,5,<=50K\n";
   const std::string numbers = "x,y\n1,0\n2,1\n3,0.5\n-4.5e1,1\n";
+  const std::string mark = "\xEF\xBB\xBF", border(1, '\x01');
   std::vector<std::string> seeds;
   for (char options = 0; options < 24; ++options) {
-    seeds.push_back(options + train);
-    seeds.push_back(options + train + '\x01' + eval);
-    seeds.push_back(options + numbers);
-    seeds.push_back(options + ("\xEF\xBB\xBF" + numbers) + '\x01' + numbers);
+    const std::string first(1, options);
+    seeds.insert(seeds.end(),
+                 {first + train,
+                  first + train + border + eval,
+                  first + numbers,
+                  first + mark + numbers + border + numbers});
   }
   return seeds;
 }
@@ -62,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   config.max_bad_fraction = 1;
   TableConfig table;
   table.header = options % 2 == 0;
-  table.target = table.header ? "y" : "1";
+  table.target.assign(1, table.header ? 'y' : '1');
   table.eval_fraction = options / 12 != 0 ? 0.3f : 0;
   MlpConfig model;
   model.loss = static_cast<Loss>(options / 4 % 3);

@@ -41,7 +41,8 @@ struct Case {
 };
 
 void check(const Case& at, const std::string& target) {
-  const auto [rows, columns, residual, with_beta, accumulate] = at;
+  const int64_t rows = at.rows, columns = at.columns;
+  const bool residual = at.residual, with_beta = at.beta, accumulate = at.accumulate;
   const std::string where =
       " (" + std::to_string(rows) + ", " + std::to_string(columns) + "), " + target;
   const int64_t n = rows * columns;

@@ -65,6 +65,7 @@ struct Training {
 // Trains with its outputs in `folder`; returns rank 0's result. Errors of the run come out as they are.
 inline TrainResult train_in(const std::filesystem::path& folder, const Training& training) {
   spdlog::set_level(spdlog::level::err);
+  std::filesystem::create_directories(folder);
   TrainResult result;
   run_ranks(training.ranks, [&](Communicator& communicator) {
     RunConfig config = parse_config(training.config, "test", training.overrides);

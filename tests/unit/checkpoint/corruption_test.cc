@@ -23,11 +23,12 @@ class Corruption : public ::testing::Test {
   }
 
   // verify() must speak of the file, and loading must fail.
-  void expect_detected(const fs::path& file, const std::string& what) {
+  void expect_detected(const fs::path& file, const std::string& what, bool load = true) {
     const std::vector<std::string> problems = verify(saved_);
     ASSERT_FALSE(problems.empty()) << what;
     ASSERT_THAT(problems[0], HasSubstr(file.filename().string())) << what;
     ASSERT_THAT(problems[0], Not(HasSubstr("\n")));
+    if (!load) return;
     ASSERT_NE(error_of([&] { run_.load(saved_, 2); }), "") << what;
   }
 
@@ -45,7 +46,10 @@ TEST_F(Corruption, EverySingleFlippedBit) {
       const off_t at = static_cast<off_t>(bit / 8);
       const char flipped = static_cast<char>(original[bit / 8] ^ (1 << bit % 8));
       ASSERT_EQ(::pwrite(fd, &flipped, 1, at), 1);
-      expect_detected(path, path.string() + " bit " + std::to_string(bit));
+      // Loading, which shares verify's checks, is tried with one bit of each byte: the test stays
+      // short under sanitizers.
+      const bool load = bit % 8 == bit / 8 % 8;
+      expect_detected(path, path.string() + " bit " + std::to_string(bit), load);
       ASSERT_EQ(::pwrite(fd, &original[bit / 8], 1, at), 1);
       if (HasFatalFailure()) break;
     }

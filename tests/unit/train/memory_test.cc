@@ -58,8 +58,8 @@ TEST_P(MemoryTest, StepsAllocateNothing) {
 
 TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
   for (int ranks : {1, 2, 4}) {
+    TemporaryFolder folder;
     testing::run_ranks(ranks, [&](Communicator& communicator) {
-      TemporaryFolder folder;
       RunConfig config = parse_config(GetParam(), "test", {});
       config.output.run_dir = folder.path();
       const Assembly assembly = assemble(std::move(config), ranks, AssemblyPurpose::kTrain);

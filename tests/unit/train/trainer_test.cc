@@ -14,13 +14,27 @@ namespace {
 using testing::TemporaryFolder;
 using testing::train_in;
 
+TrainOptions whole() { return TrainOptions(); }
+
+TrainOptions until(int64_t step) {
+  TrainOptions options;
+  options.max_steps = step;
+  return options;
+}
+
+TrainOptions resumed() {
+  TrainOptions options;
+  options.resume = "auto";
+  return options;
+}
+
 class TrainerTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TrainerTest, SameBitsOnAnyNumberOfRanks) {
   TemporaryFolder folder;
-  const TrainResult alone = train_in(folder.path() / "1", {GetParam(), 1, {}, {}});
+  const TrainResult alone = train_in(folder.path() / "1", {GetParam(), 1, whole(), {}});
   for (int ranks : {2, 4, 8}) {
-    const TrainResult many = train_in(folder.path() / std::to_string(ranks), {GetParam(), ranks, {}, {}});
+    const TrainResult many = train_in(folder.path() / std::to_string(ranks), {GetParam(), ranks, whole(), {}});
     EXPECT_EQ(many.weights_hash, alone.weights_hash) << ranks << " ranks";
     EXPECT_EQ(many.loss, alone.loss) << ranks << " ranks";
   }
@@ -28,20 +42,20 @@ TEST_P(TrainerTest, SameBitsOnAnyNumberOfRanks) {
 
 TEST_P(TrainerTest, ResumesOnAnotherNumberOfRanksToTheSameBits) {
   TemporaryFolder folder;
-  const TrainResult whole = train_in(folder.path() / "whole", {GetParam(), 1, {}, {}});
+  const TrainResult expected = train_in(folder.path() / "whole", {GetParam(), 1, whole(), {}});
   for (const auto& [before, after] : {std::pair(1, 4), std::pair(4, 2), std::pair(8, 1)}) {
     const auto run = folder.path() / std::to_string(before);
-    train_in(run, {GetParam(), before, {.resume = "none", .max_steps = 17}, {}});
-    const TrainResult resumed = train_in(run, {GetParam(), after, {.resume = "auto", .max_steps = -1}, {}});
-    EXPECT_EQ(resumed.weights_hash, whole.weights_hash) << before << " then " << after << " ranks";
-    EXPECT_EQ(resumed.step, whole.step);
+    train_in(run, {GetParam(), before, until(17), {}});
+    const TrainResult after_resume = train_in(run, {GetParam(), after, resumed(), {}});
+    EXPECT_EQ(after_resume.weights_hash, expected.weights_hash) << before << " then " << after << " ranks";
+    EXPECT_EQ(after_resume.step, expected.step);
   }
 }
 
 TEST_P(TrainerTest, TheLossFalls) {
   TemporaryFolder folder;
-  const TrainResult first = train_in(folder.path() / "a", {GetParam(), 1, {.resume = "none", .max_steps = 1}, {}});
-  const TrainResult last = train_in(folder.path() / "b", {GetParam(), 1, {}, {"train.steps=200"}});
+  const TrainResult first = train_in(folder.path() / "a", {GetParam(), 1, until(1), {}});
+  const TrainResult last = train_in(folder.path() / "b", {GetParam(), 1, whole(), {"train.steps=200"}});
   EXPECT_LT(last.loss, 0.8 * first.loss);
 }
 
@@ -50,18 +64,18 @@ INSTANTIATE_TEST_SUITE_P(Models, TrainerTest, ::testing::Values(testing::mlp_con
 
 TEST(Trainer, FastOrderTrainsToo) {
   TemporaryFolder folder;
-  const TrainResult tree = train_in(folder.path() / "tree", {testing::mlp_config(), 4, {}, {}});
-  const TrainResult fast = train_in(folder.path() / "fast", {testing::mlp_config(), 4, {}, {"comm.order=FAST"}});
+  const TrainResult tree = train_in(folder.path() / "tree", {testing::mlp_config(), 4, whole(), {}});
+  const TrainResult fast = train_in(folder.path() / "fast", {testing::mlp_config(), 4, whole(), {"comm.order=FAST"}});
   EXPECT_NEAR(fast.loss, tree.loss, 0.05 * tree.loss);
 }
 
 TEST(Trainer, RefusesToMixRuns) {
   TemporaryFolder folder;
-  train_in(folder.path(), {testing::mlp_config(), 1, {}, {}});
-  EXPECT_THROW(train_in(folder.path(), {testing::mlp_config(), 1, {}, {}}), AgreedError);
+  train_in(folder.path(), {testing::mlp_config(), 1, whole(), {}});
+  EXPECT_THROW(train_in(folder.path(), {testing::mlp_config(), 1, whole(), {}}), AgreedError);
   for (const char* change : {"train.global_batch=64", "seed=9", "optimizer.sgd.momentum=0.5"}) {
     try {
-      train_in(folder.path(), {testing::mlp_config(), 2, {.resume = "auto", .max_steps = -1}, {change}});
+      train_in(folder.path(), {testing::mlp_config(), 2, resumed(), {change}});
       ADD_FAILURE() << change;
     } catch (const AgreedError& error) {
       EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.what();
@@ -71,7 +85,7 @@ TEST(Trainer, RefusesToMixRuns) {
 
 TEST(Trainer, KeepsTheLastCheckpoints) {
   TemporaryFolder folder;
-  train_in(folder.path(), {testing::mlp_config(), 2, {}, {"checkpoint.every=5", "checkpoint.keep_last=3"}});
+  train_in(folder.path(), {testing::mlp_config(), 2, whole(), {"checkpoint.every=5", "checkpoint.keep_last=3"}});
   const auto kept = list_checkpoints(folder.path() / "checkpoints");
   ASSERT_EQ(kept.size(), 3u);
   EXPECT_EQ(kept.front().step, 30);
@@ -81,7 +95,7 @@ TEST(Trainer, KeepsTheLastCheckpoints) {
 TEST(Trainer, NumbersThatAreNotFiniteEndTheRun) {
   TemporaryFolder folder;
   try {
-    train_in(folder.path(), {testing::mlp_config(), 2, {}, {"schedule.lr=1e30", "optimizer.sgd.momentum=0"}});
+    train_in(folder.path(), {testing::mlp_config(), 2, whole(), {"schedule.lr=1e30", "optimizer.sgd.momentum=0"}});
     ADD_FAILURE();
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.code(), ExitCode::kNumeric) << error.what();
