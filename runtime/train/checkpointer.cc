@@ -11,6 +11,21 @@
 
 namespace lockstep {
 
+namespace {
+
+// The newest checkpoint of which every bit is as it was written; empty when there is none. Damaged ones are passed over aloud.
+std::string newest_intact(const std::filesystem::path& root) {
+  std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const std::vector<std::string> problems = verify(entry->path);
+    if (problems.empty()) return entry->path;
+    spdlog::warn("passing over {}: {}", entry->path.string(), problems.front());
+  }
+  return "";
+}
+
+}  // namespace
+
 Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optimizer& optimizer)
     : parts_(parts),
       memory_(memory),
@@ -91,11 +106,8 @@ std::optional<std::filesystem::path> Checkpointer::choose(const std::string& res
             "run folder '{}' already has checkpoints; give --resume auto to continue that run, or another --run-dir",
             parts_.run_dir.string());
     } else if (resume == "auto") {
-      std::vector<std::string> skipped;
-      const auto latest = find_latest(root_, &skipped);
-      for (const std::string& line : skipped) spdlog::warn("{}", line);
-      if (latest) chosen = latest->path;
-      if (!latest && !list_checkpoints(root_).empty())
+      chosen = newest_intact(root_);
+      if (chosen.empty() && !list_checkpoints(root_).empty())
         throw CheckpointError("run folder '{}' has checkpoints but none can be read; `lockstep inspect` shows why",
                               parts_.run_dir.string());
     } else {

@@ -136,7 +136,6 @@ StepRecord Trainer::make_record(const StepTotals& totals, double lr, double norm
 void Trainer::start(const TrainOptions& options) {
   if (const auto checkpoint = checkpointer_.choose(options.resume)) {
     progression_ = checkpointer_.restore(*checkpoint);
-    saved_step_ = progression_.step;
     spdlog::info("resuming from {} at step {}", checkpoint->string(), progression_.step);
   } else {
     initialize_parameters(parts_.plan.layout, parts_.config.seed, memory_.parameters);
@@ -170,8 +169,11 @@ TrainResult Trainer::run(const TrainOptions& options) {
     StepRecord record = step();
     result_.train_seconds += record.step_ms / 1000;
     result_.loss = record.loss;
-    go_on = between_steps(record, record.step == last) && record.step < last;
+    const Next next = decide(record, record.step == last);
     if (reporter_) reporter_->report(record);
+    if (next.save) save(record);
+    result_.weights_hash = record.weights_hash.value_or(0);
+    go_on = !next.end;
   }
   if (reporter_) reporter_->finish();
   if (timeline_) {
@@ -179,35 +181,33 @@ TrainResult Trainer::run(const TrainOptions& options) {
     run_on_root(parts_.communicator, [&] { write_timeline(parts_.run_dir / "timeline.json", events); });
   }
   result_.step = progression_.step;
-  result_.weights_hash = agreed_hash();
+  if (result_.weights_hash == 0) result_.weights_hash = agreed_hash();  // there was no step left to do
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
   return result_;
 }
 
-bool Trainer::between_steps(StepRecord& record, bool last) {
+Trainer::Next Trainer::decide(StepRecord& record, bool last) {
   const RunConfig& config = parts_.config;
   const auto due = [&](int64_t every) { return every > 0 && record.step % every == 0; };
-  const bool at_end = record.step == config.train.steps;
-  const bool evaluate_now = evaluator_ && (due(config.eval.every) || (last && !stop_agreed_));
-  if (evaluate_now) evaluate(record);
+  const bool evaluated = evaluator_ && (due(config.eval.every) || (last && !stop_agreed_));
+  if (evaluated) evaluate(record);
   const bool keeps_any = config.checkpoint.every > 0 || config.checkpoint.at_end;
-  const bool best_now =
-      evaluate_now && progression_.best_step == record.step && config.checkpoint.keep_best && keeps_any;
-  result_.early_stopped = config.eval.early_stop_patience > 0 &&
-                          progression_.evals_since_best >= config.eval.early_stop_patience;
-  result_.preempted = stop_agreed_ && !at_end;
-  const bool ending = last || result_.early_stopped || stop_agreed_;
-  const bool save_now = due(config.checkpoint.every) || best_now || result_.preempted ||
-                        (ending && config.checkpoint.at_end);
-  if (save_now || due(config.train.hash_every) || ending) record.weights_hash = agreed_hash();
-  if (save_now) {
-    Timeline::Span span(timeline_.get(), "checkpoint", "checkpoint");
-    if (reporter_) reporter_->flush();
-    checkpointer_.save(progression_, *record.weights_hash);
-    saved_step_ = record.step;
-  }
-  return !ending;
+  const bool best = evaluated && progression_.best_step == record.step && config.checkpoint.keep_best && keeps_any;
+  result_.early_stopped =
+      config.eval.early_stop_patience > 0 && progression_.evals_since_best >= config.eval.early_stop_patience;
+  result_.preempted = stop_agreed_ && record.step < config.train.steps;
+  Next next;
+  next.end = last || result_.early_stopped || stop_agreed_;
+  next.save = due(config.checkpoint.every) || best || result_.preempted || (next.end && config.checkpoint.at_end);
+  if (next.save || next.end || due(config.train.hash_every)) record.weights_hash = agreed_hash();
+  return next;
+}
+
+void Trainer::save(const StepRecord& record) {
+  Timeline::Span span(timeline_.get(), "checkpoint", "checkpoint");
+  if (reporter_) reporter_->flush();
+  checkpointer_.save(progression_, *record.weights_hash);
 }
 
 void Trainer::evaluate(StepRecord& record) {

@@ -45,8 +45,14 @@ class Trainer {
   StepRecord step();
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
   StepRecord make_record(const StepTotals& totals, double lr, double gradient_scale, double step_ms) const;
-  // What happens between two steps: evaluation, hash, checkpoint. Returns false when the run is to end early.
-  bool between_steps(StepRecord& record, bool last);
+  // What follows a step.
+  struct Next {
+    bool save = false;
+    bool end = false;
+  };
+  // Evaluates where it is time to, completes the record, and decides what follows.
+  Next decide(StepRecord& record, bool last);
+  void save(const StepRecord& record);
   void evaluate(StepRecord& record);
   uint64_t agreed_hash();
   void start(const TrainOptions& options);
@@ -65,7 +71,6 @@ class Trainer {
   Progression progression_;
   TrainResult result_;
   bool stop_agreed_ = false;
-  int64_t saved_step_ = -1;
   double peak_flops_ = 0;  // of all ranks
 
   // Milliseconds of the step under way.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden files in this folder with PyTorch: data, configs, initial weights, expected losses.
+"""Makes the golden files of this folder with PyTorch: data, configs, initial weights, losses.
 
     python3 generate.py            needs torch, numpy and safetensors
 
@@ -34,7 +34,7 @@ ACTIVATIONS = {
 }
 
 
-# ---- data ------------------------------------------------------------------------------------------
+# ---- data ---------------------------------------------------------------------------------------
 
 
 def noise(count, seed):
@@ -102,7 +102,7 @@ def read_tokens(_):
     return torch.tensor(tokens[at]), torch.tensor(tokens[at + 1])
 
 
-# ---- models: parameters are named as in models/*.cc ---------------------------------------------------
+# ---- models: parameters are named as in models/*.cc ---------------------------------------------
 
 
 class Mlp(nn.Module):
@@ -142,7 +142,8 @@ class Block(nn.Module):
 
     def forward(self, x):  # (B, T, C)
         qkv = self.attn.c_attn(self.ln_1(x)).chunk(3, dim=-1)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv)  # (B, H, T, D)
+        # (B, H, T, D) each
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
         x = x + self.attn.c_proj(mixed)
         return x + self.mlp.c_proj(self.activation(self.mlp.c_fc(self.ln_2(x))))
@@ -169,7 +170,8 @@ class Gpt(nn.Module):
             x = block(x)
         head = self.lm_head if hasattr(self, "lm_head") else self.transformer.wte
         logits = F.linear(self.transformer.ln_f(x), head.weight)  # (B, T, V)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=self.label_smoothing)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(),
+                               label_smoothing=self.label_smoothing)
 
 
 def make_model(case):
@@ -192,7 +194,7 @@ def make_model(case):
     return model
 
 
-# ---- training ------------------------------------------------------------------------------------------
+# ---- training -----------------------------------------------------------------------------------
 
 
 def learning_rate(schedule, step):
@@ -266,12 +268,14 @@ def projection(tensor):
     return (flat * torch.cos(torch.arange(len(flat), dtype=torch.float64))).sum().item()
 
 
-# ---- cases ------------------------------------------------------------------------------------------
+# ---- cases --------------------------------------------------------------------------------------
 
 
 def images(**options):
-    source = {"train_images": "images.idx", "train_labels": "labels.idx", "mean": IDX_MEAN, "std": IDX_STD}
-    return {"model": {"mlp": {"hidden": [32, 16], **options}}, "data": {"idx": source}, "weights": "mlp"}
+    source = {"train_images": "images.idx", "train_labels": "labels.idx",
+              "mean": IDX_MEAN, "std": IDX_STD}
+    return {"model": {"mlp": {"hidden": [32, 16], **options}}, "data": {"idx": source},
+            "weights": "mlp"}
 
 
 def table(target, ignored, **options):
@@ -281,8 +285,9 @@ def table(target, ignored, **options):
 
 
 def gpt(**options):
-    model = {"layers": 2, "heads": 4, "width": 32, "context": CONTEXT, "vocabulary": VOCABULARY, **options}
-    return {"model": {"gpt": model}, "data": {"tokens": {"train": "tokens.u16", "format": "RAW_UINT16"}}}
+    model = {"layers": 2, "heads": 4, "width": 32, "context": CONTEXT, "vocabulary": VOCABULARY}
+    source = {"train": "tokens.u16", "format": "RAW_UINT16"}
+    return {"model": {"gpt": {**model, **options}}, "data": {"tokens": source}}
 
 
 def run(base, lanes, optimizer, schedule, weights=None, batch=16):
@@ -302,7 +307,8 @@ CASES = {
                                   {"sgd": {"momentum": 0.875, "nesterov": True}, "clip_norm": 0.5},
                                   {"kind": "LINEAR", "lr": 0.125, "min_lr": 0.03125}),
     "mlp_gelu_erf_adamw": run(images(activation="GELU_ERF"), 2,
-                              {"adamw": {"weight_decay": 0.125}, "clip_norm": 0.5}, cosine(0.0078125, 5)),
+                              {"adamw": {"weight_decay": 0.125}, "clip_norm": 0.5},
+                              cosine(0.0078125, 5)),
     "mlp_silu_adam": run(images(activation="SILU"), 4,
                          {"adam": {"beta1": 0.75, "beta2": 0.9375, "weight_decay": 0.03125},
                           "decay_bias_and_norm": True},
@@ -329,11 +335,13 @@ def to_textproto(fields, indent=""):
     for name, value in fields.items():
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, dict):
-                lines += [f"{indent}{name} {{"] + to_textproto(item, indent + "  ") + [f"{indent}}}"]
+                lines.append(f"{indent}{name} {{")
+                lines += to_textproto(item, indent + "  ") + [f"{indent}}}"]
             elif isinstance(item, str) and name not in ENUM_FIELDS:
                 lines.append(f'{indent}{name}: "{item}"')
             else:
-                lines.append(f"{indent}{name}: {str(item).lower() if isinstance(item, bool) else item}")
+                text = str(item).lower() if isinstance(item, bool) else item
+                lines.append(f"{indent}{name}: {text}")
     return lines
 
 
@@ -359,20 +367,20 @@ def write_case(name, case):
     deviation = {
         "loss": max(abs(a / b - 1) for a, b in zip(losses32, losses)),
         "grad_norm": max(abs(a / b - 1) for a, b in zip(norms32, norms)),
-        "projection": max(abs(projection(final32[k]) - projection(final[k])) / final[k].norm().item()
-                          for k in final),
+        "projection": max(abs(projection(final32[k]) - projection(t)) / t.norm().item()
+                          for k, t in final.items()),
     }
     expected = {
         "loss": losses,
         "grad_norm": norms,
         "lr": rates,
-        "final": {k: {"norm": t.norm().item(), "projection": projection(t)} for k, t in final.items()},
+        "final": {k: {"norm": t.norm().item(), "projection": projection(t)}
+                  for k, t in final.items()},
         "float32_deviation": deviation,
     }
     (HERE / f"{name}.json").write_text(json.dumps(expected, indent=1) + "\n")
-    print(f"{name:24} loss {losses[0]:.4f} -> {losses[-1]:.4f}, norm {norms[0]:.3f} -> {norms[-1]:.3f}, "
-          f"float32 off by {deviation['loss']:.1e} {deviation['grad_norm']:.1e} "
-          f"{deviation['projection']:.1e}")
+    print(f"{name:24} loss {losses[0]:.4f} -> {losses[-1]:.4f}, float32 off by "
+          f"{deviation['loss']:.1e} {deviation['grad_norm']:.1e} {deviation['projection']:.1e}")
 
 
 def main():

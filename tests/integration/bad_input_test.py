@@ -110,14 +110,15 @@ def config(cases):
     cases.set("nesterov", ["nesterov", "momentum"], "optimizer.sgd={nesterov: true}")
     cases.set("precision", ["execution.precision", "FP32"], "execution.precision=BF16")
     cases.set("warmup_too_long", ["schedule.warmup_steps"], "schedule.warmup_steps=100")
-    cases.set("gpt_on_table", ["model", "data"], 'data.table={train: "x.csv" target: "y"}', text=GPT)
+    cases.train("gpt_on_table", USAGE, ["model", "data"],
+                GPT.replace('text { train: "text.txt" }', 'table { train: "x.csv" target: "y" }'))
 
 
 def data(cases):
     images = struct.pack(">IIII", 0x803, 4, 2, 2) + bytes(range(16))
     labels = struct.pack(">II", 0x801, 4) + bytes([0, 1, 2, 0])
     good = {"images.idx": images, "labels.idx": labels}
-    cases.data("outputs", ["model.mlp.outputs", "2", "3"], IDX.replace("hidden: 8", "hidden: 8 outputs: 2"), good, code=USAGE)
+    cases.data("outputs", ["model.mlp.outputs", "2", "3"], IDX.replace("hidden: 8", "hidden: 8 outputs: 2"), good)
     cases.data("idx_missing", ["images.idx"], IDX, {"labels.idx": labels})
     cases.data("idx_truncated", ["images.idx"], IDX, {**good, "images.idx": images[:-3]})
     cases.data("idx_too_long", ["images.idx"], IDX, {**good, "images.idx": images + b"x"})

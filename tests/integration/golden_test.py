@@ -64,7 +64,8 @@ def worst(field, lines, expected):
 
 def worst_weight(tensors, expected):
     if tensors.keys() != expected.keys():
-        raise Mismatch(f"the checkpoint has other tensors: {sorted(tensors.keys() ^ expected.keys())}")
+        differing = sorted(tensors.keys() ^ expected.keys())
+        raise Mismatch(f"tensors only in the checkpoint or only expected: {differing}")
     deviation = 0
     for name, values in tensors.items():
         norm = math.sqrt(math.fsum(w * w for w in values))
@@ -88,7 +89,8 @@ def train(args, ranks, config, run_dir):
     except subprocess.TimeoutExpired:
         raise Mismatch(f"not done after {TIMEOUT_S} s: {shlex.join(command)}")
     if done.returncode != 0:
-        raise Mismatch(f"exit code {done.returncode}: {shlex.join(command)}\n{done.stdout}{done.stderr}")
+        raise Mismatch(f"exit code {done.returncode}: {shlex.join(command)}\n"
+                       f"{done.stdout}{done.stderr}")
 
 
 def compare(args, ranks, config):
@@ -142,7 +144,7 @@ def main():
     limits = {"loss": LOSS_TOLERANCE, "grad_norm": GRAD_NORM_TOLERANCE, "lr": LR_TOLERANCE,
               "weights": WEIGHT_TOLERANCE}
     print(f"{'run':24} {'ranks':>5} {'lanes':>5} " + " ".join(f"{name:>10}" for name in limits))
-    print(f"{'tolerance':24} {'':5} {'':5} " + " ".join(f"{limit:10.0e}" for limit in limits.values()))
+    print(f"{'tolerance':36} " + " ".join(f"{limit:10.0e}" for limit in limits.values()))
     failures = runs = 0
     for config in configs:
         for ranks in map(int, args.ranks.split(",")):

@@ -1,4 +1,4 @@
-"""What compare_pytorch.py trains: the same model, batch and optimizer as torch_train.py, as Lockstep configs."""
+"""What compare_pytorch.py trains, as Lockstep configs; torch_train.py has the same in PyTorch."""
 import dataclasses
 
 SGD = "optimizer { sgd { momentum: 0.9 } }\nschedule { lr: 0.01 }"
@@ -20,12 +20,12 @@ class Case:
     causal_flops_per_unit: float  # the same, with only the half of attention that the mask leaves
     first_steps: int  # of the run that finds out how long a step takes
 
-    def config(self, ranks, threads, steps):
-        """The config of a run. Work per rank does not depend on the number of ranks (weak scaling)."""
+    def config(self, ranks, lanes, threads, steps):
+        """The config of a run. Work per rank does not depend on the number of ranks."""
         return f"""name: "{self.name}"
 model {{ {self.model} }}
 data {{ {self.data} }}
-train {{ global_batch: {self.batch * ranks} lanes: {ranks} steps: {steps} log_every: {steps} }}
+train {{ global_batch: {self.batch * ranks} lanes: {lanes} steps: {steps} log_every: {steps} }}
 {self.optimizer}
 checkpoint {{ at_end: false }}
 execution {{ threads: {threads} }}
@@ -39,7 +39,7 @@ def mlp_flops(*widths):
 
 
 def gpt_flops(layers, width, context, vocabulary, attention):
-    """Per token: 6 per parameter (the tied embedding once), and `attention` * layers * width * context."""
+    """Per token: 6 per parameter, plus `attention` * layers * width * context."""
     block = 12 * width * width + 13 * width  # matrices and biases, two norms
     parameters = vocabulary * width + context * width + layers * block + 2 * width
     return 6.0 * parameters + attention * layers * width * context
@@ -59,8 +59,8 @@ CASES = {
     case.name: case for case in (
         _mlp_case("mlp", "MLP 784-512-512-10, batch 128, SGD with momentum", (784, 512, 512, 10),
                   "SOFTMAX_CROSS_ENTROPY", SGD, 128, 100),
-        _mlp_case("table", "table network 64-32-1, batch 32, SGD, binary cross-entropy", (64, 32, 1),
-                  "BINARY_CROSS_ENTROPY", PLAIN_SGD, 32, 5000),
+        _mlp_case("table", "table network 64-32-1, batch 32, SGD, binary cross-entropy",
+                  (64, 32, 1), "BINARY_CROSS_ENTROPY", PLAIN_SGD, 32, 5000),
         Case("gpt2_124m", "GPT-2 124M, T = 256, batch 2, AdamW, float32",
              "gpt { heads: 12 " + " ".join(f"{k}: {v}" for k, v in _GPT2.items()) + " }",
              "synthetic { classes: 50257 }", ADAMW, 2, "tokens", 256,

@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Measures Lockstep beside PyTorch on this machine's CPUs, in one run.
 
-    compare_pytorch.py --lockstep build/release/launcher/lockstep --fma-peak build/release/tests/peers/fma_peak
-                       --python VENV/bin/python [--cases mlp,table,gpt2_124m] [--layouts 1x1,1x2,2x1]
+    compare_pytorch.py --lockstep build/release/launcher/lockstep
+                       --fma-peak build/release/tests/peers/fma_peak --python VENV/bin/python
+                       [--cases mlp,table,gpt2_124m] [--layouts 1x1,1x2,2x1]
                        [--seconds 10] [--repeats 5] [--json FILE] [--markdown FILE]
 
 A layout RxT is R ranks of T threads, each thread with a core of its own. Work per rank is fixed, so
-the global batch grows with the ranks. Both sides take turns (A B A B ...); what counts is the median
-over repeats of the median step. Before and after each measurement the FMA rate of the layout's CPUs
-is probed: when others used them, the measurement is repeated, and marked noisy if that did not help.
+the global batch grows with the ranks. Both sides take turns (A B A B ...); what counts is the
+median over repeats of the median step. Before and after each measurement the FMA rate that the
+layout's CPUs give is probed: when others use them, the measurement is repeated, and marked noisy if
+that does not help.
 
 PyTorch runs in the fastest of several set-ups, found by trying each on the case and layout, and on
 batches that lie ready in memory; Lockstep runs with its loader and its metrics.
 
-Shares of the FMA peak count model FLOPs: 6 per weight and sample or token; for GPT-2 also
-12 * layers * width * T per token for attention, or half of that where the causal mask is counted
-(column "causal").
+Shares of the FMA peak count model FLOPs: 6 per weight and sample or token, and for GPT-2 also
+12 * layers * width * T per token for attention, or half of that without what the causal mask hides.
 """
 import argparse
 import json
@@ -29,13 +30,13 @@ import tempfile
 
 import cases
 import measure
-import sides
+import trainers
 
 TRIES = 3  # of a measurement that was not calm
 
 
 def measure_calmly(machine, side, case, ranks, threads, prepared, least_calm):
-    """One measurement, again when the machine was not calm before and after it; the calmest try counts."""
+    """Measures again while the machine is not calm before and after; keeps the calmest."""
     best = None
     for _ in range(TRIES):
         before = machine.calm_share(ranks * threads)
@@ -50,52 +51,59 @@ def measure_calmly(machine, side, case, ranks, threads, prepared, least_calm):
 
 def summarise(case, ranks, results, peak_gflops):
     """Medians over the repeats of one side."""
-    step_ms = statistics.median(result["step_ms"] for result in results)
-    rate = case.batch * ranks * case.units_per_sample / step_ms * 1e3
+    units = case.batch * ranks * case.units_per_sample
+    rate = 1e3 * units / statistics.median(result["step_ms"] for result in results)
     return {
-        "step_ms": step_ms,
         "rate": rate,
-        "rates": [case.batch * ranks * case.units_per_sample / r["step_ms"] * 1e3 for r in results],
+        "rates": [1e3 * units / result["step_ms"] for result in results],
         "peak_share": rate * case.flops_per_unit / (peak_gflops * 1e9),
         "causal_peak_share": rate * case.causal_flops_per_unit / (peak_gflops * 1e9),
-        "memory_mib": max((r["memory_mib"] for r in results), key=lambda m: m[:1]),
-        "least_calm": min(r["calm"] for r in results),
+        "memory_mib": max((max(result["memory_mib"], default=0) for result in results)),
+        "least_calm": min(result["calm"] for result in results),
         "repeats": results,
     }
 
 
 def compare(args, machine, sides, case, ranks, threads):
+    """Measures all sides in one layout; an entry of the report."""
     print(f"{case.title}, {ranks}x{threads}", flush=True)
     prepared = {side.name: side.prepare(case, ranks, threads) for side in sides}
     results = {side.name: [] for side in sides}
     for repeat in range(args.repeats):
         for side in sides:
-            result = measure_calmly(machine, side, case, ranks, threads, prepared[side.name], args.least_calm)
+            result = measure_calmly(machine, side, case, ranks, threads, prepared[side.name],
+                                    args.least_calm)
             results[side.name].append(result)
-            print(f"  {side.name} {repeat + 1}/{args.repeats}: {result['step_ms']:.3f} ms a step over "
-                  f"{result['steps']} steps, machine {result['calm']:.0%} ours", flush=True)
-    peak = machine.peak(ranks * threads)
-    entry = {"case": case.name, "title": case.title, "layout": f"{ranks}x{threads}", "unit": case.unit,
-             "peak_gflops": peak, "prepared": prepared,
-             **{side.name.lower(): summarise(case, ranks, results[side.name], peak) for side in sides}}
-    entry["noisy"] = any(entry[side.name.lower()]["least_calm"] < args.least_calm for side in sides)
-    if len(sides) == 2:
+            print(f"  {side.name} {repeat + 1}/{args.repeats}: {result['step_ms']:.4f} ms a step, "
+                  f"{result['steps']} steps, {result['calm']:.0%} of the CPUs ours", flush=True)
+    entry = {
+        "case": case.name,
+        "title": case.title,
+        "layout": f"{ranks}x{threads}",
+        "unit": case.unit,
+        "peak_gflops": machine.peak(ranks * threads),
+        "prepared": prepared,
+    }
+    for side in sides:
+        entry[side.name.lower()] = summarise(case, ranks, results[side.name], entry["peak_gflops"])
+    measured = [entry[side.name.lower()] for side in sides]
+    entry["noisy"] = any(side["least_calm"] < args.least_calm for side in measured)
+    if len(measured) == 2:
         entry["ratio"] = entry["lockstep"]["rate"] / entry["pytorch"]["rate"]
     return entry
 
 
-def cell(entry, side, text):
-    return text(entry[side]) if side in entry else "-"
-
-
 def markdown(report):
+    """The table for BENCHMARKS.md."""
     lines = [
-        f"{report['cpu']}, {report['cpus']} CPUs, {report['instructions']}; PyTorch {report['torch'] or 'not measured'}.",
-        "Ratio: Lockstep's rate over PyTorch's. Share: model FLOPs of the measured FMA peak; GPT-2: all of "
-        "attention / the causal half. Memory: peak resident MiB of the largest rank.",
+        f"{report['cpu']}, {report['cpus']} CPUs, {report['instructions']}; "
+        f"PyTorch {report['torch'] or 'not measured'}.",
+        "Ratio: Lockstep's rate over PyTorch's. Share: model FLOPs over the measured FMA peak; for "
+        "GPT-2 with all of attention / with its causal half. Memory: peak resident MiB of the "
+        "largest rank.",
         "",
-        "| case | ranks x threads | Lockstep /s | PyTorch /s | ratio | Lockstep share | PyTorch share | "
-        "Lockstep MiB | PyTorch MiB | PyTorch set-up |",
+        "| case | ranks x threads | Lockstep /s | PyTorch /s | ratio | Lockstep share | "
+        "PyTorch share | Lockstep MiB | PyTorch MiB | PyTorch set-up |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
 
@@ -104,14 +112,17 @@ def markdown(report):
         return f"{full:.0%}" if full == causal else f"{full:.0%} / {causal:.0%}"
 
     for entry in report["results"]:
-        row = [entry["title"], entry["layout"]]
-        row += [cell(entry, side, lambda s: f"{s['rate']:,.0f} {entry['unit']}") for side in ("lockstep", "pytorch")]
-        row.append(f"{entry['ratio']:.2f}" if "ratio" in entry else "-")
-        row += [cell(entry, side, share) for side in ("lockstep", "pytorch")]
-        row += [cell(entry, side, lambda s: f"{s['memory_mib'][0]:,.0f}" if s["memory_mib"] else "-")
-                for side in ("lockstep", "pytorch")]
-        row.append(cell(entry, "pytorch", lambda s: s["repeats"][0]["variant"]))
-        lines.append("| " + " | ".join(row) + (" (noisy) |" if entry["noisy"] else " |"))
+
+        def both(text):
+            return [text(entry[side]) if side in entry else "-" for side in ("lockstep", "pytorch")]
+
+        row = [entry["title"], entry["layout"] + (" (noisy)" if entry["noisy"] else "")]
+        row += both(lambda side: f"{side['rate']:,.0f} {entry['unit']}")
+        row += [f"{entry['ratio']:.2f}" if "ratio" in entry else "-"]
+        row += both(share)
+        row += both(lambda side: f"{side['memory_mib']:,.0f}")
+        row += both(lambda side: side["repeats"][0].get("variant", ""))[1:]
+        lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -123,29 +134,41 @@ def cpu_name():
 
 
 def torch_version(python):
-    """None, with a line that says so, where there is no PyTorch."""
+    """None, after a line that says why, where there is no PyTorch."""
+    command = [python, "-c", "import torch; print(torch.__version__)"]
     try:
-        done = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], text=True,
-                              capture_output=True)
+        done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
         print(f"PyTorch skipped: {error}", flush=True)
         return None
     if done.returncode == 0:
         return done.stdout.strip()
     reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    print(f"PyTorch skipped: {python} cannot import torch ({reason})", flush=True)
+    print(f"PyTorch skipped: {python} cannot import torch: {reason}", flush=True)
     return None
 
 
-def parse_layout(text):
+def parse_layout(parser, text):
     ranks, _, threads = text.partition("x")
     if not (ranks.isdigit() and threads.isdigit() and int(ranks) > 0 and int(threads) > 0):
-        raise argparse.ArgumentTypeError(f"{text}: expected ranks x threads, such as 2x1")
+        parser.error(f"--layouts: {text}: expected ranks x threads, such as 2x1")
+    available = len(measure.allowed_cpus())
+    if int(ranks) * int(threads) > available:
+        parser.error(f"--layouts: {text}: this machine offers {available} CPUs")
     return int(ranks), int(threads)
 
 
+def parse_names(parser, option, given, known):
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        parser.error(f"{option}: unknown: {', '.join(unknown)}; known: {'; '.join(known)}")
+    return given
+
+
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    mpirun = "mpirun --allow-run-as-root" if os.getuid() == 0 else "mpirun"
     parser.add_argument("--lockstep", help="the binary; without it only PyTorch is measured")
     parser.add_argument("--fma-peak", required=True, help="the fma_peak tool of this folder, built")
     parser.add_argument("--python", default=sys.executable, help="a Python that can import torch")
@@ -153,28 +176,19 @@ def parse_arguments():
     parser.add_argument("--layouts", default="1x1,1x2,2x1")
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--variants", default=";".join(VARIANTS),
-                        help="PyTorch set-ups to choose from, separated by semicolons: " + "; ".join(VARIANTS))
+    parser.add_argument("--lanes-per-rank", type=int, default=1, help="Lockstep's train.lanes")
+    parser.add_argument("--variants", default=";".join(trainers.VARIANTS),
+                        help="set-ups of PyTorch to choose from, separated by semicolons")
     parser.add_argument("--least-calm", type=float, default=0.93,
                         help="share of the CPUs' FMA rate below which a measurement is noisy")
-    parser.add_argument("--mpirun", default="mpirun --allow-run-as-root" if os.getuid() == 0 else "mpirun")
+    parser.add_argument("--mpirun", default=mpirun)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path)
     args = parser.parse_args()
-    args.variants = args.variants.split(";")
-    for name, given, known in (("--cases", args.cases.split(","), cases.CASES),
-                               ("--variants", args.variants, VARIANTS)):
-        unknown = [value for value in given if value not in known]
-        if unknown:
-            parser.error(f"{name}: unknown {', '.join(unknown)}; known: {', '.join(known)}")
-    args.cases = [cases.CASES[name] for name in args.cases.split(",")]
-    try:
-        args.layouts = [parse_layout(text) for text in args.layouts.split(",")]
-    except argparse.ArgumentTypeError as error:
-        parser.error(f"--layouts: {error}")
-    available = len(measure.allowed_cpus())
-    if max(ranks * threads for ranks, threads in args.layouts) > available:
-        parser.error(f"--layouts: this machine offers {available} CPUs")
+    args.variants = parse_names(parser, "--variants", args.variants.split(";"), trainers.VARIANTS)
+    names = parse_names(parser, "--cases", args.cases.split(","), cases.CASES)
+    args.cases = [cases.CASES[name] for name in names]
+    args.layouts = [parse_layout(parser, text) for text in args.layouts.split(",")]
     return args
 
 
@@ -182,16 +196,20 @@ def main():
     args = parse_arguments()
     machine = measure.Machine(args.fma_peak)
     version = torch_version(args.python)
-    with tempfile.TemporaryDirectory(prefix="lockstep-peers-") as folder:
-        sides = [Lockstep(args, pathlib.Path(folder))] if args.lockstep else []
-        sides += [PyTorch(args, pathlib.Path(folder))] if version else []
+    cpus = len(measure.allowed_cpus())
+    report = {"cpu": cpu_name(), "cpus": cpus, "torch": version, "results": []}
+    with tempfile.TemporaryDirectory(prefix="lockstep-peers-") as name:
+        folder, sides = pathlib.Path(name), []
+        if args.lockstep:
+            sides.append(trainers.Lockstep(args.lockstep, args.mpirun, args.lanes_per_rank,
+                                           args.seconds, folder))
+        if version:
+            sides.append(trainers.PyTorch(args.python, args.variants, args.seconds, folder))
         if not sides:
             sys.exit("nothing to measure: give --lockstep, or a --python that can import torch")
-        report = {"cpu": cpu_name(), "cpus": len(measure.allowed_cpus()), "torch": version, "results": []}
         for case in args.cases:
             for ranks, threads in args.layouts:
-                entry = compare(args, machine, sides, case, ranks, threads)
-                report["results"].append(entry)
+                report["results"].append(compare(args, machine, sides, case, ranks, threads))
                 report["instructions"] = machine.instructions
                 if args.json:  # after every case: an interrupted run keeps what it has
                     args.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Running a program pinned to CPUs and watching its memory; knowing whether the machine was calm meanwhile."""
+"""Running programs pinned to CPUs, watching their memory, knowing whether the CPUs were ours."""
 import json
 import os
 import pathlib
@@ -6,7 +6,8 @@ import subprocess
 import threading
 import time
 
-WATCH_INTERVAL_S = 0.5  # the high-water mark of a process only grows, so seldom is enough
+# The high-water mark of a process only grows, so it is looked at more and more seldom.
+FIRST_WATCH_S, LONGEST_WATCH_S = 0.02, 0.5
 
 
 class ProgramFailed(Exception):
@@ -42,8 +43,10 @@ class MemoryWatch:
         return sorted(self._peaks.values(), reverse=True)
 
     def _watch(self):
-        while not self._ended.wait(WATCH_INTERVAL_S):
+        pause = FIRST_WATCH_S
+        while not self._ended.wait(pause):
             self._visit(os.getpid())
+            pause = min(2 * pause, LONGEST_WATCH_S)
 
     def _visit(self, process):
         folder = pathlib.Path("/proc") / str(process)
@@ -60,9 +63,9 @@ class MemoryWatch:
 
 
 def run_all(commands, env, timeout_s, **watch):
-    """Runs the commands at once; returns their standard outputs and the peak memory of their processes.
+    """Runs the commands at once; returns their standard outputs and their peak memory.
 
-    Throws ProgramFailed when one fails or takes too long, and ends the others then.
+    Raises ProgramFailed when one fails or takes too long, and ends the others then.
     """
     with MemoryWatch(**watch) as memory:
         started = [
@@ -74,7 +77,8 @@ def run_all(commands, env, timeout_s, **watch):
             for process in started:
                 out, err = process.communicate(timeout=max(1, deadline - time.monotonic()))
                 if process.returncode != 0:
-                    raise ProgramFailed(f"exit code {process.returncode}: {' '.join(process.args)}\n"
+                    command = " ".join(process.args)
+                    raise ProgramFailed(f"exit code {process.returncode}: {command}\n"
                                         f"{out[-2000:]}{err[-2000:]}")
                 outputs.append(out)
         except subprocess.TimeoutExpired:

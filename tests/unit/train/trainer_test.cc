@@ -83,6 +83,18 @@ TEST(Trainer, RefusesToMixRuns) {
   }
 }
 
+TEST(Trainer, ResumesFromThePreviousCheckpointWhenTheNewestIsDamaged) {
+  TemporaryFolder folder;
+  const TrainResult expected = train_in(folder.path() / "whole", {testing::mlp_config(), 1, whole(), {}});
+  train_in(folder.path() / "cut", {testing::mlp_config(), 2, until(30), {}});
+  const auto newest = list_checkpoints(folder.path() / "cut" / "checkpoints").back();
+  ASSERT_EQ(newest.step, 30);
+  std::filesystem::resize_file(newest.path / "model.safetensors",
+                               std::filesystem::file_size(newest.path / "model.safetensors") - 1);
+  const TrainResult after_resume = train_in(folder.path() / "cut", {testing::mlp_config(), 1, resumed(), {}});
+  EXPECT_EQ(after_resume.weights_hash, expected.weights_hash);
+}
+
 TEST(Trainer, KeepsTheLastCheckpoints) {
   TemporaryFolder folder;
   train_in(folder.path(), {testing::mlp_config(), 2, whole(), {"checkpoint.every=5", "checkpoint.keep_last=3"}});

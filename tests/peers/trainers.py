@@ -1,0 +1,154 @@
+"""The two sides of the comparison: each trains a case in a layout and says how long a step took."""
+import json
+import math
+import pathlib
+import shlex
+import shutil
+import statistics
+import time
+
+import measure
+
+LEAST_STEPS = 5
+MOST_STEPS = 200_000  # keeps metrics.jsonl below 100 MB
+MANY_STEPS = 10_000
+WARMUP = 0.25  # part of the measured time, spent before it
+TIMEOUT_S = 1800
+
+# glibc hands large blocks back to the system, and every step pays for its pages again, unless told.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
+ONEDNN = {**KEEP_MEMORY, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}  # see torch_train.py
+VARIANTS = {  # of PyTorch: name: (environment, options of torch_train.py)
+    "as installed": ({}, []),
+    "tuned": (KEEP_MEMORY, ["--fused"]),
+    "tuned, oneDNN": (ONEDNN, ["--fused", "--onednn"]),
+    "tuned, compiled": (KEEP_MEMORY, ["--fused", "--compile"]),
+    "tuned, oneDNN, compiled": (ONEDNN, ["--fused", "--onednn", "--compile"]),
+}
+
+
+class Lockstep:
+    name = "Lockstep"
+
+    def __init__(self, binary, mpirun, lanes_per_rank, seconds, folder):
+        self._binary, self._mpirun = binary, shlex.split(mpirun)
+        self._lanes_per_rank, self._seconds = lanes_per_rank, seconds
+        self._folder, self._runs = folder, 0
+
+    def prepare(self, case, ranks, threads):
+        """Finds out by a short run how many steps fill the time, and what start and end take."""
+        trial = self._train(case, ranks, threads, case.first_steps)
+        steps = (1 + WARMUP) * self._seconds * 1e3 / statistics.median(trial["step_ms"])
+        return {
+            "steps": min(max(int(steps), LEAST_STEPS), MOST_STEPS),
+            "trial_steps": case.first_steps,
+            "trial_outside_steps_s": trial["outside_steps_s"],
+        }
+
+    def run(self, case, ranks, threads, prepared):
+        steps = prepared["steps"]
+        trained = self._train(case, ranks, threads, steps)
+        warm = trained["step_ms"][max(1, int(steps * WARMUP / (1 + WARMUP))):]
+        # What a step costs beside its own time, such as its line in metrics.jsonl, is what a long
+        # run takes outside its steps more than a short one. Where steps are few it drowns in the
+        # noise of start-up.
+        beside_ms = 0
+        if steps >= MANY_STEPS:
+            more_s = trained["outside_steps_s"] - prepared["trial_outside_steps_s"]
+            beside_ms = max(0, 1e3 * more_s / (steps - prepared["trial_steps"]))
+        return {
+            "step_ms": statistics.median(warm) + beside_ms,
+            "beside_step_ms": beside_ms,
+            "mean_step_ms": statistics.fmean(warm) + beside_ms,
+            "steps": len(warm),
+            "outside_steps_s": trained["outside_steps_s"],
+            "first_loss": trained["lines"][0]["loss"],
+            "last_loss": trained["lines"][-1]["loss"],
+            "memory_mib": trained["memory_mib"],
+        }
+
+    def _train(self, case, ranks, threads, steps):
+        self._runs += 1
+        run_dir = self._folder / f"lockstep-{self._runs}"
+        config = self._folder / f"lockstep-{self._runs}.textproto"
+        config.write_text(case.config(ranks, ranks * self._lanes_per_rank, threads, steps))
+        command = [self._binary, "train", str(config), "--run-dir", str(run_dir), "--device", "cpu"]
+        if ranks == 1:
+            command = measure.pinned(measure.allowed_cpus()[:threads], command)
+        else:
+            binding = ["--map-by", f"slot:PE={threads}", "--bind-to", "core", "-n", str(ranks)]
+            command = self._mpirun + binding + command
+        begin = time.perf_counter()
+        _, memory = measure.run_all([command], {}, TIMEOUT_S, program=self._binary)
+        wall_s = time.perf_counter() - begin
+        text = (run_dir / "metrics.jsonl").read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
+        if len(lines) != steps:
+            raise measure.ProgramFailed(f"{len(lines)} lines of metrics after {steps} steps")
+        shutil.rmtree(run_dir)
+        step_ms = [exact_step_ms(line, case.batch * ranks) for line in lines]
+        return {
+            "lines": lines,
+            "step_ms": step_ms,
+            "outside_steps_s": wall_s - sum(step_ms) / 1e3,
+            "memory_mib": memory,
+        }
+
+
+def exact_step_ms(line, global_batch):
+    """metrics.jsonl keeps three decimals: too few for microseconds, but not for their rate."""
+    return line["step_ms"] if line["step_ms"] >= 1 else 1e3 * global_batch / line["samples_per_s"]
+
+
+class PyTorch:
+    name = "PyTorch"
+
+    def __init__(self, python, variants, seconds, folder):
+        self._python, self._variants, self._seconds = python, variants, seconds
+        self._folder, self._runs = folder, 0
+
+    def prepare(self, case, ranks, threads):
+        """Finds the fastest variant. The best of two rounds counts, so noise seldom decides."""
+        best = {}
+        for _ in range(2):
+            for variant in self._variants:
+                try:
+                    trial = self._train(case, ranks, threads, variant, self._seconds / 3)
+                except measure.ProgramFailed as failure:
+                    reason = str(failure).splitlines()[-1]
+                    print(f"  PyTorch, {variant}: left out: {reason}", flush=True)
+                    continue
+                best[variant] = min(best.get(variant, math.inf), trial["step_ms"])
+        if not best:
+            raise measure.ProgramFailed(f"no variant of PyTorch trains {case.name}")
+        for variant, step_ms in best.items():
+            print(f"  PyTorch, {variant}: {step_ms:.3f} ms a step", flush=True)
+        return {"variant": min(best, key=best.get), "variants_step_ms": best}
+
+    def run(self, case, ranks, threads, prepared):
+        return self._train(case, ranks, threads, prepared["variant"], self._seconds)
+
+    def _train(self, case, ranks, threads, variant, seconds):
+        self._runs += 1
+        environment, options = VARIANTS[variant]
+        environment = {
+            **environment, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"
+        }
+        command = [
+            self._python, str(pathlib.Path(__file__).with_name("torch_train.py")),
+            "--case", case.name, "--threads", str(threads), "--ranks", str(ranks),
+            "--seconds", str(seconds), "--warmup-seconds", str(WARMUP * seconds),
+            "--least-steps", str(LEAST_STEPS), "--meet", str(self._folder / f"meet-{self._runs}"),
+            *options
+        ]
+        cpus = measure.allowed_cpus()
+        commands = [
+            measure.pinned(cpus[rank * threads:(rank + 1) * threads],
+                           command + ["--rank", str(rank)]) for rank in range(ranks)
+        ]
+        outputs, memory = measure.run_all(commands, environment, TIMEOUT_S, program=self._python)
+        results = [json.loads(output.splitlines()[-1]) for output in outputs]
+        slowest = max(results, key=lambda result: result["step_ms"])
+        if not math.isfinite(slowest["last_loss"]):
+            raise measure.ProgramFailed(f"PyTorch's loss is {slowest['last_loss']}")
+        return {**slowest, "variant": variant, "memory_mib": memory[:ranks]}
