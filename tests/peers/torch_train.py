@@ -112,7 +112,7 @@ def main():
         optimizer.step()
         return loss
 
-    def run_for(seconds):
+    def run_for(seconds, least_steps):
         """Seconds of each step. All ranks take the same number: the slowest decides."""
         times, losses, begin = [], [], time.perf_counter()
         check_every = 1 if args.ranks == 1 or args.case == "gpt2_124m" else 100
@@ -122,7 +122,7 @@ def main():
             times.append(time.perf_counter() - start)
             if len(times) % check_every != 0:
                 continue
-            done = time.perf_counter() - begin > seconds and len(times) >= args.least_steps
+            done = time.perf_counter() - begin > seconds and len(times) >= least_steps
             if args.ranks > 1:
                 vote = torch.tensor([float(done)])
                 torch.distributed.all_reduce(vote, op=torch.distributed.ReduceOp.MIN)
@@ -130,8 +130,8 @@ def main():
             if done:
                 return times, losses
 
-    _, first_losses = run_for(args.warmup_seconds)
-    times, losses = run_for(args.seconds)
+    _, first_losses = run_for(args.warmup_seconds, 1)
+    times, losses = run_for(args.seconds, args.least_steps)
     print(json.dumps({
         "torch": torch.__version__,
         "rank": args.rank,

@@ -113,7 +113,7 @@ class PyTorch:
         for _ in range(2):
             for variant in self._variants:
                 try:
-                    trial = self._train(case, ranks, threads, variant, self._seconds / 3)
+                    trial = self._train(case, ranks, threads, variant, self._seconds / 3, 2)
                 except measure.ProgramFailed as failure:
                     reason = str(failure).splitlines()[-1]
                     print(f"  PyTorch, {variant}: left out: {reason}", flush=True)
@@ -126,9 +126,10 @@ class PyTorch:
         return {"variant": min(best, key=best.get), "variants_step_ms": best}
 
     def run(self, case, ranks, threads, prepared):
-        return self._train(case, ranks, threads, prepared["variant"], self._seconds)
+        variant = prepared["variant"]
+        return self._train(case, ranks, threads, variant, self._seconds, LEAST_STEPS)
 
-    def _train(self, case, ranks, threads, variant, seconds):
+    def _train(self, case, ranks, threads, variant, seconds, least_steps):
         self._runs += 1
         environment, options = VARIANTS[variant]
         environment = {
@@ -138,7 +139,7 @@ class PyTorch:
             self._python, str(pathlib.Path(__file__).with_name("torch_train.py")),
             "--case", case.name, "--threads", str(threads), "--ranks", str(ranks),
             "--seconds", str(seconds), "--warmup-seconds", str(WARMUP * seconds),
-            "--least-steps", str(LEAST_STEPS), "--meet", str(self._folder / f"meet-{self._runs}"),
+            "--least-steps", str(least_steps), "--meet", str(self._folder / f"meet-{self._runs}"),
             *options
         ]
         cpus = measure.allowed_cpus()

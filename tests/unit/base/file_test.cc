@@ -1,0 +1,69 @@
+// Catches: a file read past its limit, an atomic write that leaves half a file, and errors without path or reason.
+#include "runtime/base/file.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cerrno>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+class FileTest : public ::testing::Test {
+ protected:
+  FileTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-file-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~FileTest() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(FileTest, AtomicWriteReplacesAndLeavesNothingElse) {
+  write_file_atomically(folder_ / "a", "first");
+  write_file_atomically(folder_ / "a", "second");
+  EXPECT_EQ(read_file(folder_ / "a", 100), "second");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(FileTest, AFailedAtomicWriteKeepsTheOldFile) {
+  write_file_atomically(folder_ / "a", "old");
+  std::filesystem::create_directory(folder_ / "a.tmp");  // in the way of the temporary file
+  EXPECT_THROW(write_file_atomically(folder_ / "a", "new"), IoError);
+  EXPECT_EQ(read_file(folder_ / "a", 100), "old");
+}
+
+TEST_F(FileTest, ReadsUpToTheLimitAndNoFurther) {
+  write_file_atomically(folder_ / "a", std::string(1000, 'x'));
+  EXPECT_EQ(read_file(folder_ / "a", 1000).size(), 1000u);
+  try {
+    read_file(folder_ / "a", 999);
+    ADD_FAILURE();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.error_number(), EFBIG);
+    EXPECT_NE(std::string(error.what()).find((folder_ / "a").string()), std::string::npos);
+  }
+}
+
+TEST_F(FileTest, MapsWholeFilesEvenEmptyOnes) {
+  write_file_atomically(folder_ / "full", "abc");
+  write_file_atomically(folder_ / "empty", "");
+  MappedFile full(folder_ / "full");
+  const MappedFile moved = std::move(full);
+  ASSERT_EQ(moved.bytes().size(), 3u);
+  EXPECT_EQ(moved.bytes()[2], std::byte{'c'});
+  EXPECT_TRUE(MappedFile(folder_ / "empty").bytes().empty());
+  EXPECT_THROW(MappedFile{folder_}, IoError);
+  EXPECT_THROW(MappedFile{folder_ / "none"}, IoError);
+}
+
+TEST_F(FileTest, AFullDiskIsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  FileWriter writer("/dev/full");
+  EXPECT_THROW(writer.write("x"), IoError);
+}
+
+}  // namespace
+}  // namespace lockstep
