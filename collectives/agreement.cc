@@ -65,7 +65,8 @@ std::string broadcast_text(Communicator& communicator, const std::string& text) 
 }
 
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text) {
-  const size_t ranks = static_cast<size_t>(communicator.size()), me = static_cast<size_t>(communicator.rank());
+  const size_t ranks = static_cast<size_t>(communicator.size()),
+               me = static_cast<size_t>(communicator.rank());
   std::vector<uint64_t> sizes(ranks);
   sizes[me] = text.size();
   communicator.all_gather(bytes_of(sizes.data()), sizeof(uint64_t));

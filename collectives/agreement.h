@@ -10,14 +10,16 @@
 
 namespace lockstep {
 
-// An error that every rank throws at the same point: the ranks can end in order, and rank 0 speaks for all.
+// An error that every rank throws at the same point: the ranks can end in order, and rank 0 speaks
+// for all.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-// Runs `action` on every rank, then exchanges the outcome: if any rank threw an Error, every rank throws an AgreedError that repeats the one of the
-// lowest such rank, with the same code and message ("rank R: " in front where only some ranks failed).
+// Runs `action` on every rank, then exchanges the outcome: if any rank threw an Error, every rank
+// throws an AgreedError that repeats the one of the lowest such rank, with the same code and
+// message ("rank R: " in front where only some ranks failed).
 void run_on_all(Communicator& communicator, const std::function<void()>& action);
 
 // Runs `action` on rank 0 only; all ranks return together, or throw rank 0's error together.

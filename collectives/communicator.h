@@ -1,7 +1,8 @@
 #pragma once
-// What the ranks of a run say to each other. Every rank calls the same operations in the same order with the same sizes.
-// Blocking operations return when the caller's buffers may be used again. A started operation owns its buffers until wait().
-// A failure throws CommError; after one the communicator can only be aborted.
+// What the ranks of a run say to each other. Every rank calls the same operations in the same order
+// with the same sizes. Blocking operations return when the caller's buffers may be used again. A
+// started operation owns its buffers until wait(). A failure throws CommError; after one the
+// communicator can only be aborted.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,12 +20,13 @@ class Communicator {
   virtual int size() const = 0;
   virtual const char* name() const = 0;
 
-  // Starts an exchange of slices: for every other rank r, send + r * bytes goes to r's receive + me * bytes. The slot
-  // receive + me * bytes is left alone. Returns a handle.
+  // Starts an exchange of slices: for every other rank r, send + r * bytes goes to r's receive + me
+  // * bytes. The slot receive + me * bytes is left alone. Returns a handle.
   virtual int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) = 0;
   // Starts an in-place all-gather: rank r's slot is buffer + r * bytes. Returns a handle.
   virtual int start_all_gather(std::byte* buffer, size_t bytes) = 0;
-  // Starts a sum over ranks, in an order that the library chooses; rank r receives the sum of send + r * elements.
+  // Starts a sum over ranks, in an order that the library chooses; rank r receives the sum of send
+  // + r * elements.
   virtual int start_reduce_scatter(const float* send, float* receive, int64_t elements) = 0;
   // Completes a started operation.
   virtual void wait(int handle) = 0;

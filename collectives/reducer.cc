@@ -15,7 +15,11 @@ constexpr int kMaxRanks = 4096;
 
 }  // namespace
 
-Reducer::Reducer(Communicator& communicator, SliceMath& math, ReducerOptions options, float* gradients, float* staging)
+Reducer::Reducer(Communicator& communicator,
+                 SliceMath& math,
+                 ReducerOptions options,
+                 float* gradients,
+                 float* staging)
     : communicator_(communicator),
       math_(math),
       options_(std::move(options)),
@@ -24,7 +28,8 @@ Reducer::Reducer(Communicator& communicator, SliceMath& math, ReducerOptions opt
       elements_(options_.buckets.back().end),
       staging_bucket_elements_(largest_bucket(options_.buckets)),
       local_lanes_(options_.lanes / communicator.size()) {
-  LOCKSTEP_CHECK(local_lanes_ * communicator.size() == options_.lanes && communicator.size() <= kMaxRanks);
+  LOCKSTEP_CHECK(local_lanes_ * communicator.size() == options_.lanes &&
+                 communicator.size() <= kMaxRanks);
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
   norms_.resize(options_.buckets.size() * static_cast<size_t>(local_lanes_));
   const size_t part = 1 + static_cast<size_t>(local_lanes_) * 4 + norms_.size();
@@ -58,11 +63,11 @@ void Reducer::start_exchange(int bucket) {
   const int64_t part = range.size() / communicator_.size();
   const float* send = gradients_ + range.begin;
   float* receive = staging(next_slot_);
-  const int handle =
-      options_.fast_order
-          ? communicator_.start_reduce_scatter(send, receive, part)
-          : communicator_.start_exchange(reinterpret_cast<const std::byte*>(send), reinterpret_cast<std::byte*>(receive),
-                                         static_cast<size_t>(part) * sizeof(float));
+  const int handle = options_.fast_order
+                         ? communicator_.start_reduce_scatter(send, receive, part)
+                         : communicator_.start_exchange(reinterpret_cast<const std::byte*>(send),
+                                                        reinterpret_cast<std::byte*>(receive),
+                                                        static_cast<size_t>(part) * sizeof(float));
   in_flight_[in_flight_count_++] = {bucket, handle};
   next_slot_ = (next_slot_ + 1) % kInFlight;
 }
@@ -92,9 +97,10 @@ void Reducer::complete_oldest() {
 // The norm is taken slice by slice, right after a bucket is summed and still in cache.
 void Reducer::measure_norm(int bucket) {
   for (int i = 0; i < local_lanes_; ++i) {
-    const Range slice = slice_of(options_.buckets[static_cast<size_t>(bucket)], first_lane() + i, options_.lanes);
-    norms_[static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_) + static_cast<size_t>(i)] =
-        math_.sum_of_squares(gradients_ + slice.begin, slice.size());
+    const Range slice =
+        slice_of(options_.buckets[static_cast<size_t>(bucket)], first_lane() + i, options_.lanes);
+    norms_[static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_) +
+           static_cast<size_t>(i)] = math_.sum_of_squares(gradients_ + slice.begin, slice.size());
   }
 }
 
@@ -106,11 +112,13 @@ StepTotals Reducer::finish(std::span<const LaneStatistics> local, int64_t flags)
 
 StepTotals Reducer::sum_statistics(std::span<const LaneStatistics> local, int64_t flags) {
   LOCKSTEP_CHECK(local.size() == static_cast<size_t>(local_lanes_));
-  const size_t ranks = static_cast<size_t>(communicator_.size()), lanes = local.size(), buckets = options_.buckets.size();
+  const size_t ranks = static_cast<size_t>(communicator_.size()), lanes = local.size(),
+               buckets = options_.buckets.size();
   const size_t part = exchange_.size() / ranks;
   double* mine = exchange_.data() + static_cast<size_t>(communicator_.rank()) * part;
   *mine++ = static_cast<double>(flags);
-  for (const LaneStatistics& lane : local) mine = std::copy(std::begin(lane.values), std::end(lane.values), mine);
+  for (const LaneStatistics& lane : local)
+    mine = std::copy(std::begin(lane.values), std::end(lane.values), mine);
   std::copy(norms_.begin(), norms_.end(), mine);
   if (ranks > 1) {
     const double start = now_ms();
@@ -118,7 +126,8 @@ StepTotals Reducer::sum_statistics(std::span<const LaneStatistics> local, int64_
     exposed_ms_ += now_ms() - start;
   }
 
-  // Lanes in order, then buckets in order and the slices of each in order: the same sums on any number of ranks.
+  // Lanes in order, then buckets in order and the slices of each in order: the same sums on any
+  // number of ranks.
   StepTotals totals;
   for (size_t r = 0; r < ranks; ++r) {
     const double* from = exchange_.data() + r * part;
@@ -145,9 +154,9 @@ void Reducer::gather(float* parameters) {
   size_t count = 0, oldest = 0;
   for (const Range& bucket : options_.buckets) {
     if (count - oldest == kInFlight) timed_wait(pending[oldest++ % Communicator::kMaxPending]);
-    pending[count++ % Communicator::kMaxPending] = communicator_.start_all_gather(
-        reinterpret_cast<std::byte*>(parameters + bucket.begin),
-        static_cast<size_t>(bucket.size() / ranks) * sizeof(float));
+    pending[count++ % Communicator::kMaxPending] =
+        communicator_.start_all_gather(reinterpret_cast<std::byte*>(parameters + bucket.begin),
+                                       static_cast<size_t>(bucket.size() / ranks) * sizeof(float));
   }
   while (oldest < count) timed_wait(pending[oldest++ % Communicator::kMaxPending]);
 }

@@ -1,10 +1,13 @@
 #pragma once
-// From the gradients of single lanes to the summed gradient of the global batch, in one fixed order on any number of ranks.
+// From the gradients of single lanes to the summed gradient of the global batch, in one fixed order
+// on any number of ranks.
 //
-// The lanes are the leaves of one balanced binary tree. A rank sums the subtree of its own lanes with a binary counter: after
-// lane i, as many partial sums are merged as i has trailing one bits, so at most log2(local lanes) + 1 gradient buffers live at
-// a time. The upper levels run across ranks, bucket by bucket: each rank receives every other rank's sum for the slices that it
-// owns and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence the same additions in the same order whatever the number of ranks.
+// The lanes are the leaves of one balanced binary tree. A rank sums the subtree of its own lanes
+// with a binary counter: after lane i, as many partial sums are merged as i has trailing one bits,
+// so at most log2(local lanes) + 1 gradient buffers live at a time. The upper levels run across
+// ranks, bucket by bucket: each rank receives every other rank's sum for the slices that it owns
+// and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence the same additions in the same order
+// whatever the number of ranks.
 
 #include <cstdint>
 #include <span>
@@ -19,7 +22,8 @@ namespace lockstep {
 class SliceMath {
  public:
   virtual ~SliceMath() = default;
-  // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one of the sources.
+  // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one
+  // of the sources.
   virtual void tree_sum(const float* const* sources, int count, float* out, int64_t n) = 0;
   // Sum of squares of n floats in a fixed order.
   virtual double sum_of_squares(const float* x, int64_t n) = 0;
@@ -47,8 +51,13 @@ struct ReducerOptions {
 
 class Reducer {
  public:
-  // `gradients`: gradient_buffers() buffers of `elements` floats each; `staging`: staging_elements() floats. Both borrowed.
-  Reducer(Communicator& communicator, SliceMath& math, ReducerOptions options, float* gradients, float* staging);
+  // `gradients`: gradient_buffers() buffers of `elements` floats each; `staging`:
+  // staging_elements() floats. Both borrowed.
+  Reducer(Communicator& communicator,
+          SliceMath& math,
+          ReducerOptions options,
+          float* gradients,
+          float* staging);
 
   int local_lanes() const { return local_lanes_; }
   int first_lane() const { return communicator_.rank() * local_lanes_; }
@@ -56,7 +65,8 @@ class Reducer {
   void begin_step();
   // Where the next lane's backward pass writes its gradients.
   float* lane_gradients() { return buffer(depth_of(lane_)); }
-  // The lane under way has finished every gradient of `bucket`. Called once per bucket and lane, in increasing order.
+  // The lane under way has finished every gradient of `bucket`. Called once per bucket and lane, in
+  // increasing order.
   void bucket_ready(int bucket);
   void end_lane() { ++lane_; }
   // Completes the exchange; afterwards the owned ranges of reduced() hold the sum over all lanes.
@@ -78,13 +88,16 @@ class Reducer {
   };
   static int depth_of(int lane) { return __builtin_popcount(static_cast<unsigned>(lane)); }
   float* buffer(int index) { return gradients_ + index * elements_; }
-  float* staging(size_t slot) { return staging_ + static_cast<int64_t>(slot) * (staging_bucket_elements_); }
+  float* staging(size_t slot) {
+    return staging_ + static_cast<int64_t>(slot) * (staging_bucket_elements_);
+  }
   void start_exchange(int bucket);
   void complete_oldest();
   void measure_norm(int bucket);
   void timed_wait(int handle);
 
-  // One rank's part of the small exchange that ends a step: flags, statistics of its lanes, norms of its slices.
+  // One rank's part of the small exchange that ends a step: flags, statistics of its lanes, norms
+  // of its slices.
   std::vector<double> exchange_;
 
   Communicator& communicator_;

@@ -1,9 +1,10 @@
 #pragma once
 // Who owns which part of the flat buffers: pure arithmetic, the same on every rank.
 //
-// The flat buffer is padded to a multiple of lanes * kSliceAlignment elements and cut into buckets of such multiples. A bucket
-// is cut into `lanes` equal slices, and rank r of W owns the lanes/W consecutive slices from r * lanes / W. So a slice is
-// never split, whatever the number of ranks, and whatever is computed slice by slice has the same bits on any W.
+// The flat buffer is padded to a multiple of lanes * kSliceAlignment elements and cut into buckets
+// of such multiples. A bucket is cut into `lanes` equal slices, and rank r of W owns the lanes/W
+// consecutive slices from r * lanes / W. So a slice is never split, whatever the number of ranks,
+// and whatever is computed slice by slice has the same bits on any W.
 
 #include <cstdint>
 #include <vector>
@@ -24,7 +25,8 @@ struct Range {
 // `elements` rounded up so that it can be cut for `lanes`.
 int64_t padded_elements(int64_t elements, int lanes);
 
-// Consecutive buckets that cover [0, padded); each of about `bucket_elements`, at least one alignment unit.
+// Consecutive buckets that cover [0, padded); each of about `bucket_elements`, at least one
+// alignment unit.
 std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements);
 
 // Slice `slice` of `lanes` of a bucket.

@@ -14,13 +14,17 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostSteps = int64_t{1} << 31;  // the step is 32 bits of the random streams' counters
+constexpr int64_t kMostSteps = int64_t{1}
+                               << 31;  // the step is 32 bits of the random streams' counters
 
 void resolve_length(TrainConfig& train, int64_t samples) {
   if (train.steps == 0) {
-    const double steps = std::ceil(train.epochs * static_cast<double>(samples) / static_cast<double>(train.global_batch));
+    const double steps = std::ceil(train.epochs * static_cast<double>(samples) /
+                                   static_cast<double>(train.global_batch));
     if (steps > static_cast<double>(kMostSteps))
-      throw ConfigError("train.epochs: value is {}, which is {:.0f} steps; allowed: up to {} steps", train.epochs, steps,
+      throw ConfigError("train.epochs: value is {}, which is {:.0f} steps; allowed: up to {} steps",
+                        train.epochs,
+                        steps,
                         kMostSteps);
     train.steps = std::max<int64_t>(static_cast<int64_t>(steps), 1);
     train.epochs = 0;
@@ -30,23 +34,32 @@ void resolve_length(TrainConfig& train, int64_t samples) {
 void check_resolved(const RunConfig& config, const OpenedData& data) {
   const auto& schedule = config.schedule;
   if (schedule.warmup_steps >= config.train.steps && schedule.warmup_steps > 0)
-    throw ConfigError("schedule.warmup_steps: value is {}; allowed: less than the run's {} steps", schedule.warmup_steps,
+    throw ConfigError("schedule.warmup_steps: value is {}; allowed: less than the run's {} steps",
+                      schedule.warmup_steps,
                       config.train.steps);
   if (!data.eval && (config.eval.every > 0 || config.eval.early_stop_patience > 0))
-    throw ConfigError("eval.every: value is {}, but the data section names no evaluation data", config.eval.every);
+    throw ConfigError("eval.every: value is {}, but the data section names no evaluation data",
+                      config.eval.every);
   const auto* mlp = std::get_if<MlpConfig>(&config.model);
-  if (mlp != nullptr && mlp->loss == Loss::kMeanSquaredError && config.eval.best == EvalConfig::Metric::kAccuracy)
-    throw ConfigError("eval.best: value is ACCURACY, which a regression does not have; allowed: LOSS");
+  if (mlp != nullptr && mlp->loss == Loss::kMeanSquaredError &&
+      config.eval.best == EvalConfig::Metric::kAccuracy)
+    throw ConfigError(
+        "eval.best: value is ACCURACY, which a regression does not have; allowed: LOSS");
 }
 
 // Bytes of a loader's ring, choosing its length where the config leaves it open.
-size_t ring_bytes(const Dataset& dataset, const BatchGeometry& geometry, int64_t wanted, int64_t& batches) {
+size_t ring_bytes(const Dataset& dataset,
+                  const BatchGeometry& geometry,
+                  int64_t wanted,
+                  int64_t& batches) {
   batches = wanted > 0 ? wanted : default_ring_batches(loader_bytes(dataset, geometry, 1));
   return loader_bytes(dataset, geometry, batches);
 }
 
 WorkspaceBytes workspace_of(const Backend& backend) {
-  return [&backend](const Graph& graph, const Op& op) { return backend.find(graph, op).workspace_bytes(graph, op); };
+  return [&backend](const Graph& graph, const Op& op) {
+    return backend.find(graph, op).workspace_bytes(graph, op);
+  };
 }
 
 // The plan for a global batch; used again with smaller ones to find what fits.
@@ -55,7 +68,8 @@ Plan plan_for(Assembly& assembly, int64_t global_batch, int ranks, AssemblyPurpo
   const int lanes = static_cast<int>(config.train.lanes);
   const int64_t lane_batch = global_batch / lanes;
   assembly.training = build_model(config.model, assembly.io, lane_batch, Purpose::kTraining);
-  if (assembly.data.eval) assembly.evaluation = build_model(config.model, assembly.io, lane_batch, Purpose::kEvaluation);
+  if (assembly.data.eval)
+    assembly.evaluation = build_model(config.model, assembly.io, lane_batch, Purpose::kEvaluation);
   PlanOptions options;
   options.ranks = ranks;
   options.lanes = lanes;
@@ -65,13 +79,17 @@ Plan plan_for(Assembly& assembly, int64_t global_batch, int ranks, AssemblyPurpo
   const BatchGeometry geometry = {lane_batch, lanes, 0, lanes / ranks};
   const int64_t wanted = config.execution.prefetch_batches;
   for (const auto& [dataset, bytes, batches] :
-       {std::tuple(assembly.data.train.get(), &options.train_batch_bytes, &assembly.train_ring_batches),
-        std::tuple(assembly.data.eval.get(), &options.eval_batch_bytes, &assembly.eval_ring_batches)}) {
+       {std::tuple(
+            assembly.data.train.get(), &options.train_batch_bytes, &assembly.train_ring_batches),
+        std::tuple(
+            assembly.data.eval.get(), &options.eval_batch_bytes, &assembly.eval_ring_batches)}) {
     if (dataset == nullptr) continue;
     *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
   }
-  return make_plan(assembly.training, assembly.evaluation ? &*assembly.evaluation : nullptr, options,
+  return make_plan(assembly.training,
+                   assembly.evaluation ? &*assembly.evaluation : nullptr,
+                   options,
                    workspace_of(*assembly.backend));
 }
 
@@ -87,7 +105,8 @@ RunConfig read_config(const CommonOptions& options) {
 
 std::string choose_device(const CommonOptions& options) {
   if (options.device == "cuda")
-    throw ConfigError("--device: value is cuda, and this build has no CUDA backend; allowed: auto, cpu");
+    throw ConfigError(
+        "--device: value is cuda, and this build has no CUDA backend; allowed: auto, cpu");
   return "cpu";
 }
 
@@ -105,7 +124,8 @@ Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose) {
   const bool training = purpose == AssemblyPurpose::kTrain;
   assembly.data = open_data(config.data, config.model, config.seed, training);
   if (!training && !assembly.data.eval)
-    throw ConfigError("data: names no evaluation data; give the source's eval file(s) or eval_fraction");
+    throw ConfigError(
+        "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
   const DataSummary& summary = assembly.data.summary;
   assembly.io = {summary.features, summary.classes, summary.target_columns};
   config.model = resolve_model(config.model, assembly.io);
@@ -140,12 +160,19 @@ void check_memory(const Assembly& assembly, int local_ranks) {
     least = needed(plan);
   }
   constexpr double kGiB = 1024.0 * 1024 * 1024;
-  const std::string advice =
-      least <= available ? fmt::format("train.global_batch {} would fit", batch)
-                         : fmt::format("even train.global_batch {} needs {:.2f} GiB", batch, static_cast<double>(least) / kGiB);
-  throw MemoryError("the run needs {:.2f} GiB on this host ({} rank{}), {:.2f} GiB are free; {}; `lockstep plan` shows what for",
-                    static_cast<double>(needed(assembly.plan)) / kGiB, local_ranks, local_ranks == 1 ? "" : "s",
-                    static_cast<double>(available) / kGiB, advice);
+  const std::string advice = least <= available
+                                 ? fmt::format("train.global_batch {} would fit", batch)
+                                 : fmt::format("even train.global_batch {} needs {:.2f} GiB",
+                                               batch,
+                                               static_cast<double>(least) / kGiB);
+  throw MemoryError(
+      "the run needs {:.2f} GiB on this host ({} rank{}), {:.2f} GiB are free; {}; `lockstep plan` "
+      "shows what for",
+      static_cast<double>(needed(assembly.plan)) / kGiB,
+      local_ranks,
+      local_ranks == 1 ? "" : "s",
+      static_cast<double>(available) / kGiB,
+      advice);
 }
 
 RunParts parts_of(const Assembly& assembly, Communicator& communicator) {

@@ -36,11 +36,12 @@ std::string choose_device(const CommonOptions& options);
 // Compute threads of a rank: as configured, or this rank's share of the CPUs that it may use.
 int choose_threads(const RunConfig& config, int local_ranks);
 
-// Opens the data, builds the graphs and plans the memory for `ranks` ranks. Communicates nothing. Throws ConfigError,
-// DataError.
+// Opens the data, builds the graphs and plans the memory for `ranks` ranks. Communicates nothing.
+// Throws ConfigError, DataError.
 Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose);
 
-// Refuses a plan that does not fit in this host's memory, naming the largest global batch that would. Throws MemoryError.
+// Refuses a plan that does not fit in this host's memory, naming the largest global batch that
+// would. Throws MemoryError.
 void check_memory(const Assembly& assembly, int local_ranks);
 
 // What the trainer and the evaluator work on; refers to `assembly`.

@@ -1,4 +1,5 @@
-// MPI is initialised only where a launcher started the process: alone, start-up does not pay for it.
+// MPI is initialised only where a launcher started the process: alone, start-up does not pay for
+// it.
 #include <mpi.h>
 
 #include <array>
@@ -14,7 +15,8 @@ namespace {
 
 bool in_environment(const char* name) { return std::getenv(name) != nullptr; }
 
-// Variables that Open MPI's mpirun, MPICH's mpiexec (PMI) and srun (PMI2, PMIx) set for their processes.
+// Variables that Open MPI's mpirun, MPICH's mpiexec (PMI) and srun (PMI2, PMIx) set for their
+// processes.
 bool started_by_launcher() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK"}) {
     if (in_environment(name)) return true;
@@ -25,8 +27,9 @@ bool started_by_launcher() {
 // Tasks of the Slurm step that this process belongs to; 1 outside srun.
 int slurm_tasks() {
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  return tasks == nullptr || !in_environment("SLURM_STEP_ID") || !in_environment("SLURM_LOCALID") ? 1
-                                                                                                  : std::atoi(tasks);
+  return tasks == nullptr || !in_environment("SLURM_STEP_ID") || !in_environment("SLURM_LOCALID")
+             ? 1
+             : std::atoi(tasks);
 }
 
 class SelfSession final : public Session {
@@ -87,7 +90,8 @@ std::unique_ptr<Session> join_run() {
   }
   if (tasks > 1 && session->communicator().size() == 1)
     throw ConfigError(
-        "srun started {} tasks that MPI does not see as one run; use srun --mpi=pmix (or pmi2, as `srun --mpi=list` offers), "
+        "srun started {} tasks that MPI does not see as one run; use srun --mpi=pmix (or pmi2, as "
+        "`srun --mpi=list` offers), "
         "or start mpirun within the allocation",
         tasks);
   return session;

@@ -15,12 +15,12 @@ namespace lockstep {
 
 // Flags that every command about a run shares.
 struct CommonOptions {
-  std::string config;              // path of the config file
-  std::vector<std::string> set;    // --set path.to.field=value
-  std::string device = "auto";     // auto, cpu, cuda
-  std::string data;                // --data: folder of the data files
-  std::string run_dir;             // --run-dir
-  std::string json;                // --json: the result as a JSON file
+  std::string config;            // path of the config file
+  std::vector<std::string> set;  // --set path.to.field=value
+  std::string device = "auto";   // auto, cpu, cuda
+  std::string data;              // --data: folder of the data files
+  std::string run_dir;           // --run-dir
+  std::string json;              // --json: the result as a JSON file
   std::string log_level = "info";
 };
 

@@ -40,7 +40,11 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
     state = read_state(folder);
     read_model(folder, state, named_slices(assembly.plan.layout), memory.parameters);
   });
-  Reducer reducer(communicator, *assembly.backend, {assembly.plan.lanes, false, assembly.plan.buckets}, nullptr, nullptr);
+  Reducer reducer(communicator,
+                  *assembly.backend,
+                  {assembly.plan.lanes, false, assembly.plan.buckets},
+                  nullptr,
+                  nullptr);
   const Evaluation result = Evaluator(parts, memory, reducer).run();
 
   nlohmann::ordered_json json;
@@ -66,7 +70,10 @@ void add_eval_command(CLI::App& app, Command& selected) {
   auto options = std::make_shared<EvalCommandOptions>();
   CLI::App* command = app.add_subcommand("eval", "Evaluate a checkpoint on the evaluation set");
   add_common_options(*command, options->common);
-  command->add_option("--checkpoint", options->checkpoint, "A checkpoint, a checkpoints folder or a run folder (the newest)")
+  command
+      ->add_option("--checkpoint",
+                   options->checkpoint,
+                   "A checkpoint, a checkpoints folder or a run folder (the newest)")
       ->required();
   command->callback([options, &selected] {
     selected = [options](Session& session) { return evaluate(session, *options); };

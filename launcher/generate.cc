@@ -34,7 +34,8 @@ struct GenerateOptions {
   uint64_t seed = 1;
 };
 
-// Draws a token from the logits: temperature 0 takes the likeliest, top_k > 0 considers only so many.
+// Draws a token from the logits: temperature 0 takes the likeliest, top_k > 0 considers only so
+// many.
 class TokenSampler {
  public:
   TokenSampler(const GenerateOptions& options, int64_t vocabulary)
@@ -42,13 +43,19 @@ class TokenSampler {
 
   int32_t sample(const float* logits, uint32_t position) {
     std::iota(order_.begin(), order_.end(), 0);
-    const auto likelier = [&](int32_t a, int32_t b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); };
+    const auto likelier = [&](int32_t a, int32_t b) {
+      return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+    };
     if (options_.temperature == 0) return *std::min_element(order_.begin(), order_.end(), likelier);
-    const size_t kept = options_.top_k > 0 ? std::min(order_.size(), static_cast<size_t>(options_.top_k)) : order_.size();
-    std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(kept), order_.end(), likelier);
+    const size_t kept = options_.top_k > 0
+                            ? std::min(order_.size(), static_cast<size_t>(options_.top_k))
+                            : order_.size();
+    std::partial_sort(
+        order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(kept), order_.end(), likelier);
     double total = 0;
     for (size_t i = 0; i < kept; ++i) {
-      weights_[i] = std::exp((static_cast<double>(logits[order_[i]]) - logits[order_[0]]) / options_.temperature);
+      weights_[i] = std::exp((static_cast<double>(logits[order_[i]]) - logits[order_[0]]) /
+                             options_.temperature);
       total += weights_[i];
     }
     const RngStream stream{options_.seed, position, 0, kRngGenerate};
@@ -71,14 +78,18 @@ int64_t vocabulary_of(const CheckpointState& state) {
   for (const NamedSlice& slice : state.layout) {
     if (slice.name == "transformer.wte.weight") return slice.shape[0];
   }
-  throw CheckpointError("the checkpoint of step {} has no tensor transformer.wte.weight: it is not a language model",
-                        state.step);
+  throw CheckpointError(
+      "the checkpoint of step {} has no tensor transformer.wte.weight: it is not a language model",
+      state.step);
 }
 
 // A GPT with its weights, ready to give the logits of the token that follows.
 class LanguageModel {
  public:
-  LanguageModel(GptConfig config, int64_t context, const std::filesystem::path& folder, const CheckpointState& state)
+  LanguageModel(GptConfig config,
+                int64_t context,
+                const std::filesystem::path& folder,
+                const CheckpointState& state)
       : context_(context), vocabulary_(config.vocabulary), backend_(cpu::make_backend()) {
     const Graph training = build_model(config, {}, 1, Purpose::kTraining);
     layout_ = make_layout(training, 1);
@@ -89,7 +100,10 @@ class LanguageModel {
     auto* parameters = reinterpret_cast<float*>(
         backend_->allocate(static_cast<size_t>(layout_.elements) * sizeof(float), kParametersRow));
     read_model(folder, state, named_slices(layout_), parameters);
-    executor_.emplace(graph_, plan_, layout_, *backend_,
+    executor_.emplace(graph_,
+                      plan_,
+                      layout_,
+                      *backend_,
                       ExecutorMemory{backend_->allocate(plan_.arena_bytes, kArenaRow), parameters});
     window_.resize(static_cast<size_t>(context));
   }
@@ -99,8 +113,13 @@ class LanguageModel {
     const size_t length = std::min(tokens.size(), window_.size());
     std::fill(window_.begin(), window_.end(), 0);
     std::copy(tokens.end() - static_cast<std::ptrdiff_t>(length), tokens.end(), window_.begin());
-    executor_->run(LaneContext{}, reinterpret_cast<const std::byte*>(window_.data()), nullptr, nullptr, nullptr);
-    return reinterpret_cast<const float*>(executor_->result()) + static_cast<int64_t>(length - 1) * vocabulary_;
+    executor_->run(LaneContext{},
+                   reinterpret_cast<const std::byte*>(window_.data()),
+                   nullptr,
+                   nullptr,
+                   nullptr);
+    return reinterpret_cast<const float*>(executor_->result()) +
+           static_cast<int64_t>(length - 1) * vocabulary_;
   }
 
  private:
@@ -117,7 +136,8 @@ class LanguageModel {
 std::vector<int32_t> prompt_of(const GenerateOptions& options, int64_t vocabulary, bool text) {
   std::vector<int32_t> prompt = options.prompt_tokens;
   if (prompt.empty()) {
-    if (!text) throw ConfigError("--prompt: the model was trained on token ids; give --prompt-tokens 1,2,3");
+    if (!text)
+      throw ConfigError("--prompt: the model was trained on token ids; give --prompt-tokens 1,2,3");
     for (char byte : options.prompt) prompt.push_back(static_cast<unsigned char>(byte));
   }
   if (prompt.empty()) throw ConfigError("--prompt: is empty; give at least one character");
@@ -180,18 +200,28 @@ void add_generate_command(CLI::App& app, Command& selected) {
   auto options = std::make_shared<GenerateOptions>();
   CLI::App* command = app.add_subcommand("generate", "Sample text from a language model");
   add_common_options(*command, options->common);
-  command->add_option("--checkpoint", options->checkpoint, "A checkpoint, a checkpoints folder or a run folder (the newest)")
+  command
+      ->add_option("--checkpoint",
+                   options->checkpoint,
+                   "A checkpoint, a checkpoints folder or a run folder (the newest)")
       ->required();
   command->add_option("--prompt", options->prompt, "Text to continue")->capture_default_str();
-  command->add_option("--prompt-tokens", options->prompt_tokens, "Token ids to continue, for models trained on token files")
+  command
+      ->add_option("--prompt-tokens",
+                   options->prompt_tokens,
+                   "Token ids to continue, for models trained on token files")
       ->delimiter(',');
   command->add_option("--tokens", options->tokens, "Tokens to generate")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
-  command->add_option("--temperature", options->temperature, "Higher is more varied; 0 takes the likeliest token")
+  command
+      ->add_option("--temperature",
+                   options->temperature,
+                   "Higher is more varied; 0 takes the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->add_option("--top-k", options->top_k, "Choose among the k likeliest tokens; 0: among all")
+  command
+      ->add_option("--top-k", options->top_k, "Choose among the k likeliest tokens; 0: among all")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--seed", options->seed, "Another seed, another text")->capture_default_str();
   command->callback([options, &selected] {

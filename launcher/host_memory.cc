@@ -31,7 +31,8 @@ size_t number_in(const char* path) {
 size_t group_available() {
   for (const auto& [limit_path, usage_path] :
        {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
+        std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                  "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
     const size_t limit = number_in(limit_path), usage = number_in(usage_path);
     if (limit != kUnknown && usage != kUnknown) return limit > usage ? limit - usage : 0;
   }

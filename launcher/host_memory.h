@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// Bytes that processes of this host may still take: what the kernel calls available, or what the control group leaves if that
-// is less.
+// Bytes that processes of this host may still take: what the kernel calls available, or what the
+// control group leaves if that is less.
 size_t available_memory_bytes();
 
 }  // namespace lockstep

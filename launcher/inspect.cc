@@ -22,15 +22,30 @@ struct InspectOptions {
 void print_state(const CheckpointState& state, bool tensors) {
   int64_t parameters = 0;
   for (const NamedSlice& slice : state.layout) parameters += slice.shape.elements();
-  fmt::print("  step {}, {} samples, weights_hash {}\n", state.step, state.samples, hash_text_of(state.weights_hash));
-  fmt::print("  {} parameters in {} tensors; optimizer {} with {} moment{}\n", parameters, state.layout.size(),
-             state.optimizer, state.moments.size(), state.moments.size() == 1 ? "" : "s");
-  fmt::print("  written by Lockstep {} on {} rank{}, {} lanes, global batch {}, seed {}\n", state.lockstep_version,
-             state.ranks, state.ranks == 1 ? "" : "s", state.lanes, state.global_batch, state.seed);
-  if (state.best_metric) fmt::print("  best evaluation so far {:.6g} at step {}\n", *state.best_metric, state.best_step);
-  for (const FileRecord& file : state.files) fmt::print("  {:<40}{:>14} bytes\n", file.name, file.size);
+  fmt::print("  step {}, {} samples, weights_hash {}\n",
+             state.step,
+             state.samples,
+             hash_text_of(state.weights_hash));
+  fmt::print("  {} parameters in {} tensors; optimizer {} with {} moment{}\n",
+             parameters,
+             state.layout.size(),
+             state.optimizer,
+             state.moments.size(),
+             state.moments.size() == 1 ? "" : "s");
+  fmt::print("  written by Lockstep {} on {} rank{}, {} lanes, global batch {}, seed {}\n",
+             state.lockstep_version,
+             state.ranks,
+             state.ranks == 1 ? "" : "s",
+             state.lanes,
+             state.global_batch,
+             state.seed);
+  if (state.best_metric)
+    fmt::print("  best evaluation so far {:.6g} at step {}\n", *state.best_metric, state.best_step);
+  for (const FileRecord& file : state.files)
+    fmt::print("  {:<40}{:>14} bytes\n", file.name, file.size);
   if (!tensors) return;
-  for (const NamedSlice& slice : state.layout) fmt::print("    {:<44}{}\n", slice.name, to_string(slice.shape));
+  for (const NamedSlice& slice : state.layout)
+    fmt::print("    {:<44}{}\n", slice.name, to_string(slice.shape));
 }
 
 ExitCode inspect(Session& session, const InspectOptions& options) {
@@ -53,7 +68,10 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
       write_file_atomically(options.json, json.dump(2) + "\n");
     }
     if (!problems.empty())
-      throw CheckpointError("{}: {} problem{} found", folder.string(), problems.size(), problems.size() == 1 ? "" : "s");
+      throw CheckpointError("{}: {} problem{} found",
+                            folder.string(),
+                            problems.size(),
+                            problems.size() == 1 ? "" : "s");
   });
   return ExitCode::kOk;
 }
@@ -63,7 +81,10 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
 void add_inspect_command(CLI::App& app, Command& selected) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Show a checkpoint and verify every bit of it");
-  command->add_option("DIR", options->folder, "A checkpoint, a checkpoints folder or a run folder (the newest)")->required();
+  command
+      ->add_option(
+          "DIR", options->folder, "A checkpoint, a checkpoints folder or a run folder (the newest)")
+      ->required();
   command->add_option("--json", options->json, "Write the findings to this file as JSON");
   command->add_flag("--tensors", options->tensors, "Also list the parameters");
   command->callback([options, &selected] {

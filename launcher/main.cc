@@ -11,8 +11,10 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint or run folder, 5 does not fit in memory,\n"
-    "6 a peer or the network failed, 7 numeric failure, 70 internal, 75 preempted with checkpoint written.\n"
+    "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint or run folder, 5 does not fit in "
+    "memory,\n"
+    "6 a peer or the network failed, 7 numeric failure, 70 internal, 75 preempted with checkpoint "
+    "written.\n"
     "Several ranks: mpirun -n N lockstep train CONFIG ...";
 
 // One line on stderr.
@@ -21,8 +23,8 @@ void complain(const std::string& who, const char* message) {
   std::fflush(stderr);
 }
 
-// Runs the command. An error that all ranks agreed on ends each of them in order, and rank 0 speaks; an error of one rank alone
-// ends the others too, since they may wait for it.
+// Runs the command. An error that all ranks agreed on ends each of them in order, and rank 0
+// speaks; an error of one rank alone ends the others too, since they may wait for it.
 int run_command(Session& session, const Command& command) {
   const int rank = session.communicator().rank();
   const std::string who = session.communicator().size() > 1 ? fmt::format("rank {}: ", rank) : "";
@@ -56,7 +58,8 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   return fmt::format("unknown command '{}'; allowed: {}", argv[1], allowed);
 }
 
-// Parses the command line; returns what is wrong with it. --help and --version print and end the process.
+// Parses the command line; returns what is wrong with it. --help and --version print and end the
+// process.
 std::string parse(CLI::App& app, int argc, char** argv) {
   const std::string unknown = unknown_command(app, argc, argv);
   if (!unknown.empty()) return unknown;
@@ -70,7 +73,9 @@ std::string parse(CLI::App& app, int argc, char** argv) {
 }
 
 int main_of(int argc, char** argv) {
-  CLI::App app("Lockstep: distributed data-parallel training with the same bits on any number of ranks.", "lockstep");
+  CLI::App app(
+      "Lockstep: distributed data-parallel training with the same bits on any number of ranks.",
+      "lockstep");
   app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
   app.require_subcommand(1);
   app.footer(kFooter);
@@ -90,7 +95,8 @@ int main_of(int argc, char** argv) {
     return static_cast<int>(error.code());
   }
   if (!usage_error.empty()) {
-    if (session->communicator().rank() == 0) complain("", (usage_error + " (see lockstep --help)").c_str());
+    if (session->communicator().rank() == 0)
+      complain("", (usage_error + " (see lockstep --help)").c_str());
     return static_cast<int>(ExitCode::kUsage);
   }
   return run_command(*session, command);

@@ -22,18 +22,28 @@ struct PlanCommandOptions {
 
 std::string in_units(double bytes) {
   constexpr double kMiB = 1024.0 * 1024;
-  return bytes < 1024 * kMiB ? fmt::format("{:.1f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
+  return bytes < 1024 * kMiB ? fmt::format("{:.1f} MiB", bytes / kMiB)
+                             : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
 }
 
 // Where each tensor of the training graph lies in the arena.
 void print_placements(const Assembly& assembly) {
-  fmt::print("\n{:<44}{:>14}{:>14}{:>8}{:>8}\n", "arena of the training graph", "offset", "bytes", "from op", "to op");
+  fmt::print("\n{:<44}{:>14}{:>14}{:>8}{:>8}\n",
+             "arena of the training graph",
+             "offset",
+             "bytes",
+             "from op",
+             "to op");
   for (const Placement& placement : assembly.plan.training.placements) {
     const std::string name =
         placement.tensor != kNoTensor
             ? assembly.training[placement.tensor].name
             : "workspace of " + assembly.training.ops[static_cast<size_t>(placement.first_op)].name;
-    fmt::print("  {:<42}{:>14}{:>14}{:>8}{:>8}\n", name, placement.offset, placement.bytes, placement.first_op,
+    fmt::print("  {:<42}{:>14}{:>14}{:>8}{:>8}\n",
+               name,
+               placement.offset,
+               placement.bytes,
+               placement.first_op,
                placement.last_op);
   }
 }
@@ -59,7 +69,8 @@ ExitCode plan(Session& session, const PlanCommandOptions& options) {
   const int ranks = options.ranks > 0 ? options.ranks : session.communicator().size();
   const int local = options.ranks_per_node > 0 ? options.ranks_per_node : ranks;
   if (local > ranks)
-    throw ConfigError("--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
+    throw ConfigError(
+        "--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
   set_compute_threads(choose_threads(config, local));
   const Assembly assembly = assemble(std::move(config), ranks, AssemblyPurpose::kTrain);
   const Plan& plan = assembly.plan;
@@ -67,13 +78,25 @@ ExitCode plan(Session& session, const PlanCommandOptions& options) {
   if (session.communicator().rank() == 0) {
     fmt::print("{}\n\n", assembly.data.summary.description);
     fmt::print("{}", memory_table(plan));
-    const size_t host = (plan.memory_bytes() - plan.row_bytes(kDatasetRow)) * static_cast<size_t>(local);
-    fmt::print("  {} on a host with {} rank{}; this host has {} free\n\n", in_units(static_cast<double>(host)), local,
-               local == 1 ? "" : "s", in_units(static_cast<double>(available_memory_bytes())));
-    fmt::print("a step of one rank: {:.3f} GFLOP in {} lane{}, {} sent and as much received in {} bucket{}\n",
-               step_flops / 1e9, plan.lanes / ranks, plan.lanes / ranks == 1 ? "" : "s",
-               in_units(static_cast<double>(plan.wire_bytes)), plan.buckets.size(), plan.buckets.size() == 1 ? "" : "s");
-    fmt::print("the run: {} steps of {} samples\n", assembly.config.train.steps, assembly.config.train.global_batch);
+    const size_t host =
+        (plan.memory_bytes() - plan.row_bytes(kDatasetRow)) * static_cast<size_t>(local);
+    fmt::print("  {} on a host with {} rank{}; this host has {} free\n\n",
+               in_units(static_cast<double>(host)),
+               local,
+               local == 1 ? "" : "s",
+               in_units(static_cast<double>(available_memory_bytes())));
+    fmt::print(
+        "a step of one rank: {:.3f} GFLOP in {} lane{}, {} sent and as much received in {} "
+        "bucket{}\n",
+        step_flops / 1e9,
+        plan.lanes / ranks,
+        plan.lanes / ranks == 1 ? "" : "s",
+        in_units(static_cast<double>(plan.wire_bytes)),
+        plan.buckets.size(),
+        plan.buckets.size() == 1 ? "" : "s");
+    fmt::print("the run: {} steps of {} samples\n",
+               assembly.config.train.steps,
+               assembly.config.train.global_batch);
     if (options.activations) print_placements(assembly);
     std::fflush(stdout);
   }
@@ -86,12 +109,15 @@ ExitCode plan(Session& session, const PlanCommandOptions& options) {
 
 void add_plan_command(CLI::App& app, Command& selected) {
   auto options = std::make_shared<PlanCommandOptions>();
-  CLI::App* command =
-      app.add_subcommand("plan", "Print the exact memory of a run, its work and its traffic, without running it");
+  CLI::App* command = app.add_subcommand(
+      "plan", "Print the exact memory of a run, its work and its traffic, without running it");
   add_common_options(*command, options->common);
-  command->add_option("--ranks", options->ranks, "Ranks to plan for; by default those of this command")
+  command
+      ->add_option("--ranks", options->ranks, "Ranks to plan for; by default those of this command")
       ->check(CLI::PositiveNumber);
-  command->add_option("--ranks-per-node", options->ranks_per_node, "Ranks that share a host; by default all")
+  command
+      ->add_option(
+          "--ranks-per-node", options->ranks_per_node, "Ranks that share a host; by default all")
       ->check(CLI::PositiveNumber);
   command->add_flag("--activations", options->activations, "Also print where each activation lies");
   command->footer("Ends with exit code 5 when the run would not fit in this host's free memory.");

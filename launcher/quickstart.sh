@@ -111,10 +111,10 @@ Try next, from $root:
     launcher/quickstart.sh --ranks 1
   Change any field of the configuration:
     launcher/quickstart.sh -- --set schedule.lr=0.002 --set model.mlp.activation=GELU_TANH
-  Look into the best checkpoint, and verify every bit of it:
-    $lockstep inspect $run_dir/checkpoints/best
-  Train two epochs more, from where this run ended:
-    ${mpirun[*]} $lockstep train $config --run-dir $run_dir --resume auto --set train.epochs=10
+  Look into the last checkpoint, and verify every bit of it:
+    $lockstep inspect $run_dir
+  Go on from where this run ended, up to 10 epochs:
+    ${mpirun[*]} $lockstep train $config --run-dir $run_dir --resume auto${*:+ $*} --set train.epochs=10
   Watch the curves (where TensorBoard is installed):
     tensorboard --logdir runs
   A small language model, and other networks: configs/quickstart, configs/models

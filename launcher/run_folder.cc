@@ -39,7 +39,8 @@ void prepare_run_folder(Session& session, const RunConfig& config, const std::st
     const std::filesystem::path folder = config.output.run_dir;
     if (resume == "none" && !list_checkpoints(folder / "checkpoints").empty())
       throw CheckpointError(
-          "run folder '{}' already has checkpoints; give --resume auto to continue that run, or another --run-dir",
+          "run folder '{}' already has checkpoints; give --resume auto to continue that run, or "
+          "another --run-dir",
           folder.string());
     std::error_code error;
     std::filesystem::create_directories(folder, error);

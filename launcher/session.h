@@ -20,8 +20,8 @@ class Session {
   [[noreturn]] virtual void abort(int code) = 0;
 };
 
-// Joins the run if a launcher (mpirun, mpiexec, srun) started this process, else makes a run of one. Throws ConfigError where a
-// launcher started several processes that cannot find each other.
+// Joins the run if a launcher (mpirun, mpiexec, srun) started this process, else makes a run of
+// one. Throws ConfigError where a launcher started several processes that cannot find each other.
 std::unique_ptr<Session> join_run();
 
 }  // namespace lockstep

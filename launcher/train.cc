@@ -42,14 +42,20 @@ nlohmann::ordered_json to_json(const TrainResult& result, const RunParts& parts)
 }
 
 void print_summary(const TrainResult& result, const RunParts& parts) {
-  fmt::print("{} at step {} of {} after {:.1f} s of training: loss {:.4f}",
-             result.preempted ? "stopped on request" : (result.early_stopped ? "stopped early" : "done"), result.step,
-             parts.config.train.steps, result.train_seconds, result.loss);
+  fmt::print(
+      "{} at step {} of {} after {:.1f} s of training: loss {:.4f}",
+      result.preempted ? "stopped on request" : (result.early_stopped ? "stopped early" : "done"),
+      result.step,
+      parts.config.train.steps,
+      result.train_seconds,
+      result.loss);
   if (result.evaluation) {
     fmt::print(", evaluation loss {:.4f}", result.evaluation->loss);
     if (parts.has_accuracy()) fmt::print(", accuracy {:.4f}", result.evaluation->accuracy);
   }
-  fmt::print("\nweights_hash {}\nrun folder   {}\n", hash_text_of(result.weights_hash), parts.run_dir.string());
+  fmt::print("\nweights_hash {}\nrun folder   {}\n",
+             hash_text_of(result.weights_hash),
+             parts.run_dir.string());
   std::fflush(stdout);
 }
 
@@ -63,13 +69,21 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
     set_compute_threads(choose_threads(config, session.local_ranks()));
     assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
     check_memory(assembly, session.local_ranks());
-    spdlog::info("device {}: {} rank{} x {} thread{}; {}", device, communicator.size(), communicator.size() == 1 ? "" : "s",
-                 compute_threads(), compute_threads() == 1 ? "" : "s", assembly.data.summary.description);
+    spdlog::info("device {}: {} rank{} x {} thread{}; {}",
+                 device,
+                 communicator.size(),
+                 communicator.size() == 1 ? "" : "s",
+                 compute_threads(),
+                 compute_threads() == 1 ? "" : "s",
+                 assembly.data.summary.description);
   });
   const RunParts parts = parts_of(assembly, communicator);
   spdlog::info("{} parameters, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
-               assembly.plan.layout.parameters, assembly.config.train.steps, assembly.config.train.global_batch,
-               assembly.plan.lanes, static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
+               assembly.plan.layout.parameters,
+               assembly.config.train.steps,
+               assembly.config.train.global_batch,
+               assembly.plan.lanes,
+               static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
   spdlog::debug("\n{}", memory_table(assembly.plan));
   prepare_run_folder(session, assembly.config, options.resume);
   install_stop_signals();
@@ -85,14 +99,21 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
 
 void add_train_command(CLI::App& app, Command& selected) {
   auto options = std::make_shared<TrainCommandOptions>();
-  CLI::App* command = app.add_subcommand("train", "Train a model; alone, or on several ranks under mpirun or srun");
+  CLI::App* command =
+      app.add_subcommand("train", "Train a model; alone, or on several ranks under mpirun or srun");
   add_common_options(*command, options->common);
-  command->add_option("--resume", options->resume,
-                      "auto: continue from the newest checkpoint of the run folder, if there is one; none: start anew; or "
-                      "the path of a checkpoint")
+  command
+      ->add_option("--resume",
+                   options->resume,
+                   "auto: continue from the newest checkpoint of the run folder, if there is one; "
+                   "none: start anew; or "
+                   "the path of a checkpoint")
       ->capture_default_str();
-  command->add_option("--max-steps", options->max_steps,
-                      "Stop at this step, counted from the beginning of the run (the schedule's length stays)")
+  command
+      ->add_option(
+          "--max-steps",
+          options->max_steps,
+          "Stop at this step, counted from the beginning of the run (the schedule's length stays)")
       ->check(CLI::NonNegativeNumber);
   command->footer("SIGUSR1, SIGTERM and SIGINT: write a checkpoint and end with exit code 75.");
   command->callback([options, &selected] {

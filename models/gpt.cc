@@ -1,8 +1,9 @@
-// GPT-2 (Radford et al. 2019): token and position embedding, blocks of pre-norm attention and MLP on a residual stream, a
-// final norm, and an output matrix that is the token embedding unless untied.
+// GPT-2 (Radford et al. 2019): token and position embedding, blocks of pre-norm attention and MLP
+// on a residual stream, a final norm, and an output matrix that is the token embedding unless
+// untied.
 //
-// Initialisation as GPT-2's: N(0, 0.02) for matrices and embeddings, the matrices that write to the residual stream scaled by
-// 1/sqrt(2 * layers), biases 0, norm gains 1.
+// Initialisation as GPT-2's: N(0, 0.02) for matrices and embeddings, the matrices that write to the
+// residual stream scaled by 1/sqrt(2 * layers), biases 0, norm gains 1.
 #include <cmath>
 
 #include "models/builders.h"
@@ -13,28 +14,36 @@ namespace {
 class GptBuilder {
  public:
   GptBuilder(const GptConfig& config, int64_t lane_batch, int64_t tokens, Purpose purpose)
-      : config_(config), lane_batch_(lane_batch), tokens_(tokens), purpose_(purpose), builder_(purpose) {}
+      : config_(config),
+        lane_batch_(lane_batch),
+        tokens_(tokens),
+        purpose_(purpose),
+        builder_(purpose) {}
 
   Graph build() {
     const TensorId ids = builder_.input("tokens", {lane_batch_, tokens_}, DType::kI32);
     TensorId targets = kNoTensor;
     if (purpose_ != Purpose::kInference)
       targets = builder_.input("targets", {lane_batch_, tokens_}, DType::kI32);
-    const TensorId token = matrix("transformer.wte.weight", config_.vocabulary, config_.width, kStd);
-    const TensorId position = matrix("transformer.wpe.weight", config_.context, config_.width, kStd);
+    const TensorId token =
+        matrix("transformer.wte.weight", config_.vocabulary, config_.width, kStd);
+    const TensorId position =
+        matrix("transformer.wpe.weight", config_.context, config_.width, kStd);
 
-    stream_ = builder_.dropout("transformer.drop", builder_.embedding("transformer.embedding", ids, token, position),
+    stream_ = builder_.dropout("transformer.drop",
+                               builder_.embedding("transformer.embedding", ids, token, position),
                                config_.dropout);
     for (int64_t i = 0; i < config_.layers; ++i) block("transformer.h." + std::to_string(i) + ".");
     const TensorId normed = norm("transformer.ln_f");
-    const TensorId head =
-        config_.tied_head ? token : matrix("lm_head.weight", config_.vocabulary, config_.width, kStd);
+    const TensorId head = config_.tied_head
+                              ? token
+                              : matrix("lm_head.weight", config_.vocabulary, config_.width, kStd);
     const TensorId logits = builder_.linear("lm_head", normed, head, kNoTensor, Activation::kNone);
     if (purpose_ == Purpose::kInference) {
       builder_.keep(logits);
     } else {
-      builder_.softmax_cross_entropy(logits, targets,
-                                     purpose_ == Purpose::kTraining ? config_.label_smoothing : 0);
+      builder_.softmax_cross_entropy(
+          logits, targets, purpose_ == Purpose::kTraining ? config_.label_smoothing : 0);
     }
     return std::move(builder_).finish();
   }
@@ -42,15 +51,20 @@ class GptBuilder {
  private:
   static constexpr float kStd = 0.02f;
 
-  // One transformer block. Each half norms the residual stream and leaves its branch in pending_, which the next norm adds.
+  // One transformer block. Each half norms the residual stream and leaves its branch in pending_,
+  // which the next norm adds.
   void block(const std::string& name) {
     const int64_t width = config_.width;
     const float residual_std = kStd / std::sqrt(2.0f * static_cast<float>(config_.layers));
-    const TensorId qkv = linear(name + "attn.c_attn", norm(name + "ln_1"), width, 3 * width, kStd, Activation::kNone);
+    const TensorId qkv = linear(
+        name + "attn.c_attn", norm(name + "ln_1"), width, 3 * width, kStd, Activation::kNone);
     const TensorId mixed = builder_.attention(name + "attn", qkv, config_.heads, /*causal=*/true);
-    branch(name + "attn.", linear(name + "attn.c_proj", mixed, width, width, residual_std, Activation::kNone));
-    const TensorId up = linear(name + "mlp.c_fc", norm(name + "ln_2"), width, 4 * width, kStd, config_.activation);
-    branch(name + "mlp.", linear(name + "mlp.c_proj", up, 4 * width, width, residual_std, Activation::kNone));
+    branch(name + "attn.",
+           linear(name + "attn.c_proj", mixed, width, width, residual_std, Activation::kNone));
+    const TensorId up =
+        linear(name + "mlp.c_fc", norm(name + "ln_2"), width, 4 * width, kStd, config_.activation);
+    branch(name + "mlp.",
+           linear(name + "mlp.c_proj", up, 4 * width, width, residual_std, Activation::kNone));
   }
 
   void branch(const std::string& name, TensorId delta) {
@@ -59,8 +73,8 @@ class GptBuilder {
 
   // Adds the pending branch to the residual stream and returns the norm of the sum.
   TensorId norm(const std::string& name) {
-    const TensorId gain =
-        builder_.parameter(name + ".weight", {config_.width}, {Initializer::Kind::kConstant, 1}, false);
+    const TensorId gain = builder_.parameter(
+        name + ".weight", {config_.width}, {Initializer::Kind::kConstant, 1}, false);
     const TensorId bias = bias_of(name, config_.width);
     const auto [sum, normed] = builder_.layer_norm_residual(name, stream_, pending_, gain, bias);
     stream_ = sum;
@@ -68,7 +82,11 @@ class GptBuilder {
     return normed;
   }
 
-  TensorId linear(const std::string& name, TensorId x, int64_t inputs, int64_t outputs, float std,
+  TensorId linear(const std::string& name,
+                  TensorId x,
+                  int64_t inputs,
+                  int64_t outputs,
+                  float std,
                   Activation activation) {
     const TensorId weight = matrix(name + ".weight", outputs, inputs, std);
     return builder_.linear(name, x, weight, bias_of(name, outputs), activation);

@@ -1,5 +1,6 @@
-// Multilayer perceptron: linear, activation, dropout, ..., linear. Weights are drawn from U(-b, b) with b = 1/sqrt(inputs), and
-// so are biases (the usual default of a linear layer elsewhere, which makes results comparable).
+// Multilayer perceptron: linear, activation, dropout, ..., linear. Weights are drawn from U(-b, b)
+// with b = 1/sqrt(inputs), and so are biases (the usual default of a linear layer elsewhere, which
+// makes results comparable).
 #include <cmath>
 
 #include "models/builders.h"
@@ -17,7 +18,8 @@ Graph build_mlp(const MlpConfig& config, const ModelIo& io, int64_t lane_batch, 
 
   int64_t width = io.features;
   const auto layer = [&](const std::string& name, int64_t outputs, Activation activation) {
-    const Initializer uniform = {Initializer::Kind::kUniform, 1.0f / std::sqrt(static_cast<float>(width))};
+    const Initializer uniform = {Initializer::Kind::kUniform,
+                                 1.0f / std::sqrt(static_cast<float>(width))};
     const TensorId weight = builder.parameter(name + ".weight", {outputs, width}, uniform, true);
     const TensorId bias = builder.parameter(name + ".bias", {outputs}, uniform, false);
     width = outputs;
@@ -33,7 +35,8 @@ Graph build_mlp(const MlpConfig& config, const ModelIo& io, int64_t lane_batch, 
   if (purpose == Purpose::kInference) {
     builder.keep(x);
   } else if (labels) {
-    builder.softmax_cross_entropy(x, target, purpose == Purpose::kTraining ? config.label_smoothing : 0);
+    builder.softmax_cross_entropy(
+        x, target, purpose == Purpose::kTraining ? config.label_smoothing : 0);
   } else if (config.loss == Loss::kBinaryCrossEntropy) {
     builder.binary_cross_entropy(x, target);
   } else {

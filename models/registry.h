@@ -13,16 +13,22 @@ struct ModelIo {
   int64_t target_columns = 0;  // values to predict; 0 where targets are labels
 };
 
-// The config with what it leaves to the data filled in (outputs, vocabulary). Throws ConfigError where both are given and do
-// not agree.
+// The config with what it leaves to the data filled in (outputs, vocabulary). Throws ConfigError
+// where both are given and do not agree.
 ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io);
 
-// Builds the graph of one lane of `lane_batch` samples; a training graph is differentiated. `model` must be resolved.
-// `tokens` shortens the sequences of a language model below its context; 0: the whole context.
-Graph build_model(const ModelConfig& model, const ModelIo& io, int64_t lane_batch, Purpose purpose, int64_t tokens = 0);
+// Builds the graph of one lane of `lane_batch` samples; a training graph is differentiated. `model`
+// must be resolved. `tokens` shortens the sequences of a language model below its context; 0: the
+// whole context.
+Graph build_model(const ModelConfig& model,
+                  const ModelIo& io,
+                  int64_t lane_batch,
+                  Purpose purpose,
+                  int64_t tokens = 0);
 
-// Floating-point operations of one sample's forward and backward pass, as MFU counts them: 6 per parameter that multiplies
-// each token or sample and, for causal attention, 6 * layers * width * context per token.
+// Floating-point operations of one sample's forward and backward pass, as MFU counts them: 6 per
+// parameter that multiplies each token or sample and, for causal attention, 6 * layers * width *
+// context per token.
 double model_flops_per_sample(const ModelConfig& model, const ModelIo& io);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Every operation is non-blocking MPI, so that several buckets can be under way, and waiting polls MPI_Testall: on machines
-// with more ranks than cores the poll yields the core after a short spin.
+// Every operation is non-blocking MPI, so that several buckets can be under way, and waiting polls
+// MPI_Testall: on machines with more ranks than cores the poll yields the core after a short spin.
 #include "collectives/mpi/mpi_communicator.h"
 
 #include <mpi.h>
@@ -51,9 +51,19 @@ class MpiCommunicator final : public Communicator {
     // Partner at distance d, so that no rank is everybody's first target.
     for (int distance = 1; distance < size_; ++distance) {
       const int from = (rank_ - distance + size_) % size_, to = (rank_ + distance) % size_;
-      LOCKSTEP_MPI(MPI_Irecv(receive + static_cast<size_t>(from) * bytes, count_of(bytes), MPI_BYTE, from, handle, comm_,
+      LOCKSTEP_MPI(MPI_Irecv(receive + static_cast<size_t>(from) * bytes,
+                             count_of(bytes),
+                             MPI_BYTE,
+                             from,
+                             handle,
+                             comm_,
                              &requests.emplace_back()));
-      LOCKSTEP_MPI(MPI_Isend(send + static_cast<size_t>(to) * bytes, count_of(bytes), MPI_BYTE, to, handle, comm_,
+      LOCKSTEP_MPI(MPI_Isend(send + static_cast<size_t>(to) * bytes,
+                             count_of(bytes),
+                             MPI_BYTE,
+                             to,
+                             handle,
+                             comm_,
                              &requests.emplace_back()));
     }
     return handle;
@@ -61,15 +71,26 @@ class MpiCommunicator final : public Communicator {
 
   int start_all_gather(std::byte* buffer, size_t bytes) override {
     const int handle = take_handle();
-    LOCKSTEP_MPI(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, count_of(bytes), MPI_BYTE, comm_,
+    LOCKSTEP_MPI(MPI_Iallgather(MPI_IN_PLACE,
+                                0,
+                                MPI_DATATYPE_NULL,
+                                buffer,
+                                count_of(bytes),
+                                MPI_BYTE,
+                                comm_,
                                 &pending_[static_cast<size_t>(handle)].emplace_back()));
     return handle;
   }
 
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
     const int handle = take_handle();
-    LOCKSTEP_MPI(MPI_Ireduce_scatter_block(send, receive, count_of(static_cast<size_t>(elements)), MPI_FLOAT, MPI_SUM,
-                                           comm_, &pending_[static_cast<size_t>(handle)].emplace_back()));
+    LOCKSTEP_MPI(MPI_Ireduce_scatter_block(send,
+                                           receive,
+                                           count_of(static_cast<size_t>(elements)),
+                                           MPI_FLOAT,
+                                           MPI_SUM,
+                                           comm_,
+                                           &pending_[static_cast<size_t>(handle)].emplace_back()));
     return handle;
   }
 
@@ -84,7 +105,11 @@ class MpiCommunicator final : public Communicator {
     for (size_t done = 0; done < bytes; done += kPiece) {
       const size_t piece = std::min(kPiece, bytes - done);
       const int handle = take_handle();
-      LOCKSTEP_MPI(MPI_Ibcast(buffer + done, count_of(piece), MPI_BYTE, root, comm_,
+      LOCKSTEP_MPI(MPI_Ibcast(buffer + done,
+                              count_of(piece),
+                              MPI_BYTE,
+                              root,
+                              comm_,
                               &pending_[static_cast<size_t>(handle)].emplace_back()));
       wait(handle);
     }
@@ -108,7 +133,8 @@ class MpiCommunicator final : public Communicator {
     constexpr int kSpins = 2000;  // some tens of microseconds: longer than a small message takes
     int done = 0;
     for (int spin = 0;; ++spin) {
-      LOCKSTEP_MPI(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+      LOCKSTEP_MPI(MPI_Testall(
+          static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
       if (done) return;
       if (spin > kSpins) sched_yield();
     }
@@ -122,6 +148,8 @@ class MpiCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator() { return std::make_unique<MpiCommunicator>(); }
+std::unique_ptr<Communicator> make_mpi_communicator() {
+  return std::make_unique<MpiCommunicator>();
+}
 
 }  // namespace lockstep

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Over a duplicate of MPI_COMM_WORLD; MPI must be initialised, and finalised only after the communicator is gone.
-// Errors of MPI become CommError with MPI's text.
+// Over a duplicate of MPI_COMM_WORLD; MPI must be initialised, and finalised only after the
+// communicator is gone. Errors of MPI become CommError with MPI's text.
 std::unique_ptr<Communicator> make_mpi_communicator();
 
 }  // namespace lockstep

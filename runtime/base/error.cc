@@ -7,12 +7,21 @@
 namespace lockstep {
 
 IoError::IoError(const std::string& operation, const std::string& path, int error_number)
-    : Error(ExitCode::kCheckpoint, fmt::format("cannot {} '{}': {}", operation, path, std::strerror(error_number))),
+    : Error(ExitCode::kCheckpoint,
+            fmt::format("cannot {} '{}': {}", operation, path, std::strerror(error_number))),
       error_number_(error_number) {}
 
-void invariant_failed(const char* expression, const char* file, int line, const std::string& message) {
-  std::fprintf(stderr, "lockstep: internal error: %s%s(%s) at %s:%d\n", message.c_str(), message.empty() ? "" : " ",
-               expression, file, line);
+void invariant_failed(const char* expression,
+                      const char* file,
+                      int line,
+                      const std::string& message) {
+  std::fprintf(stderr,
+               "lockstep: internal error: %s%s(%s) at %s:%d\n",
+               message.c_str(),
+               message.empty() ? "" : " ",
+               expression,
+               file,
+               line);
   std::fflush(stderr);
   const char* want_core = std::getenv("LOCKSTEP_ABORT");
   if (want_core != nullptr && std::strcmp(want_core, "1") == 0) std::abort();

@@ -1,6 +1,7 @@
 #pragma once
-// Errors. A recoverable error (bad input, a failed peer, a full disk) is an exception class whose message is written for the
-// user and whose exit code is documented; a broken invariant ends the process at once with kInternal.
+// Errors. A recoverable error (bad input, a failed peer, a full disk) is an exception class whose
+// message is written for the user and whose exit code is documented; a broken invariant ends the
+// process at once with kInternal.
 
 #include <fmt/format.h>
 
@@ -23,7 +24,8 @@ enum class ExitCode : int {
   kPreempted = 75,  // checkpoint written on request: start me again
 };
 
-// Base of all recoverable errors. what() is one line that names the field or file, the value and what is allowed.
+// Base of all recoverable errors. what() is one line that names the field or file, the value and
+// what is allowed.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -49,8 +51,9 @@ using MemoryError = CodedError<ExitCode::kMemory>;
 using CommError = CodedError<ExitCode::kPeer>;
 using NumericError = CodedError<ExitCode::kNumeric>;
 
-// A system call on a file failed. The message has operation, path and strerror text. Callers that know what the file is for
-// rethrow it as DataError or CheckpointError; uncaught it counts as a failure of the run folder.
+// A system call on a file failed. The message has operation, path and strerror text. Callers that
+// know what the file is for rethrow it as DataError or CheckpointError; uncaught it counts as a
+// failure of the run folder.
 class IoError : public Error {
  public:
   IoError(const std::string& operation, const std::string& path, int error_number);
@@ -60,15 +63,20 @@ class IoError : public Error {
   int error_number_;
 };
 
-// Prints "internal error: ..." with file and line to stderr and ends the process with ExitCode::kInternal (or with abort(),
-// for a core file, where the environment has LOCKSTEP_ABORT=1).
-[[noreturn]] void invariant_failed(const char* expression, const char* file, int line, const std::string& message);
+// Prints "internal error: ..." with file and line to stderr and ends the process with
+// ExitCode::kInternal (or with abort(), for a core file, where the environment has
+// LOCKSTEP_ABORT=1).
+[[noreturn]] void invariant_failed(const char* expression,
+                                   const char* file,
+                                   int line,
+                                   const std::string& message);
 
 }  // namespace lockstep
 
-// Checks an invariant of Lockstep itself, never user input. Arguments after the condition are a fmt format and its values.
-#define LOCKSTEP_CHECK(condition, ...)                                                                \
-  do {                                                                                                \
-    if (!(condition)) [[unlikely]]                                                                    \
-      ::lockstep::invariant_failed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__));    \
+// Checks an invariant of Lockstep itself, never user input. Arguments after the condition are a fmt
+// format and its values.
+#define LOCKSTEP_CHECK(condition, ...)                                                             \
+  do {                                                                                             \
+    if (!(condition)) [[unlikely]]                                                                 \
+      ::lockstep::invariant_failed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

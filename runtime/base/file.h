@@ -12,7 +12,8 @@ namespace lockstep {
 // The whole file; refuses one larger than `limit_bytes` (IoError with EFBIG).
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes);
 
-// A read-only memory map of a whole file; an empty file gives an empty span. Movable; unmaps when destroyed.
+// A read-only memory map of a whole file; an empty file gives an empty span. Movable; unmaps when
+// destroyed.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -27,8 +28,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Writes a file sequentially with checked writes; finish() makes it durable (fsync) and closes it. Destroying an unfinished
-// writer closes the file and leaves it as it is: put it in a folder that is renamed only once whole.
+// Writes a file sequentially with checked writes; finish() makes it durable (fsync) and closes it.
+// Destroying an unfinished writer closes the file and leaves it as it is: put it in a folder that
+// is renamed only once whole.
 class FileWriter {
  public:
   explicit FileWriter(const std::filesystem::path& path);  // creates or truncates
@@ -44,7 +46,8 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
-// Writes `text` to path.tmp, fsyncs, renames to `path` and fsyncs the folder: readers see the old file or the new one.
+// Writes `text` to path.tmp, fsyncs, renames to `path` and fsyncs the folder: readers see the old
+// file or the new one.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 // fsync of a folder, so that renames in it are durable.

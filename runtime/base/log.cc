@@ -14,7 +14,8 @@ namespace lockstep {
 void init_log(const std::string& level, int rank, int ranks) {
   const auto parsed = spdlog::level::from_str(level);
   if (parsed == spdlog::level::off && level != "off")
-    throw ConfigError("--log-level: '{}' is not a level; allowed: trace, debug, info, warn, error, off", level);
+    throw ConfigError(
+        "--log-level: '{}' is not a level; allowed: trace, debug, info, warn, error, off", level);
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   auto logger = std::make_shared<spdlog::logger>("lockstep", sink);
   logger->set_level(rank == 0 ? parsed : std::max(parsed, spdlog::level::warn));

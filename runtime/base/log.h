@@ -1,5 +1,6 @@
 #pragma once
-// Logging through spdlog. Rank 0 speaks on stderr; other ranks only warn and fail, with their rank in the line.
+// Logging through spdlog. Rank 0 speaks on stderr; other ranks only warn and fail, with their rank
+// in the line.
 
 #include <spdlog/spdlog.h>
 

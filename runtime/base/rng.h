@@ -1,6 +1,7 @@
 #pragma once
-// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// A value is a pure function of (seed, stream, index), so it does not depend on who computes it, or in which order.
+// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011). A value is a pure function of (seed, stream, index), so it does not depend on
+// who computes it, or in which order.
 
 #include <cstdint>
 
@@ -12,7 +13,8 @@ struct Philox4 {
   uint32_t word[4];
 };
 
-// Names one sequence of random numbers. `purpose` keeps users apart (kind of draw and, for graph ops, the op's number).
+// Names one sequence of random numbers. `purpose` keeps users apart (kind of draw and, for graph
+// ops, the op's number).
 struct RngStream {
   uint64_t seed = 0;
   uint32_t step = 0;     // training step; epoch for the sampler; 0 for initialisation
@@ -29,10 +31,11 @@ enum RngPurpose : uint32_t {
   kRngSynthetic = 5u << 24,
 };
 
-// Four random words for block `index` of the stream: seed is the key; index (64 bits, its high word mixed with the purpose), step
-// and lane fill the 128-bit counter.
+// Four random words for block `index` of the stream: seed is the key; index (64 bits, its high word
+// mixed with the purpose), step and lane fill the 128-bit counter.
 LOCKSTEP_HD Philox4 philox(const RngStream& stream, uint64_t index) {
-  uint32_t c0 = static_cast<uint32_t>(index), c1 = static_cast<uint32_t>(index >> 32) ^ stream.purpose;
+  uint32_t c0 = static_cast<uint32_t>(index),
+           c1 = static_cast<uint32_t>(index >> 32) ^ stream.purpose;
   uint32_t c2 = stream.step, c3 = stream.lane;
   uint32_t k0 = static_cast<uint32_t>(stream.seed), k1 = static_cast<uint32_t>(stream.seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -49,10 +52,14 @@ LOCKSTEP_HD Philox4 philox(const RngStream& stream, uint64_t index) {
 }
 
 // Word for element `i`: word i%4 of block i/4.
-LOCKSTEP_HD uint32_t philox_word(const RngStream& stream, uint64_t i) { return philox(stream, i >> 2).word[i & 3]; }
+LOCKSTEP_HD uint32_t philox_word(const RngStream& stream, uint64_t i) {
+  return philox(stream, i >> 2).word[i & 3];
+}
 
 // Uniform in [0, 1) with 24 random bits.
-LOCKSTEP_HD float uniform_from_word(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+LOCKSTEP_HD float uniform_from_word(uint32_t word) {
+  return static_cast<float>(word >> 8) * 0x1p-24f;
+}
 
 // A random number in [0, bound) from one word, by multiplication (bias below bound/2^32).
 LOCKSTEP_HD uint32_t bounded_from_word(uint32_t word, uint32_t bound) {

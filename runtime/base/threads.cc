@@ -21,9 +21,9 @@ void pause_briefly() {
 #endif
 }
 
-// Waits until the value is no longer `old`: spins for some microseconds, about the time between two parallel regions of a
-// step, then sleeps. A longer spin (as OpenMP's runtime has) takes the core from the very thread it waits for when the machine
-// is shared.
+// Waits until the value is no longer `old`: spins for some microseconds, about the time between two
+// parallel regions of a step, then sleeps. A longer spin (as OpenMP's runtime has) takes the core
+// from the very thread it waits for when the machine is shared.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   constexpr int kSpins = 2000;
   for (int spin = 0; spin < kSpins; ++spin) {
@@ -35,11 +35,13 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   return value.load(std::memory_order_acquire);
 }
 
-// Worker threads that run one job at a time, each its own part of it. One thread, the owner, gives out jobs.
+// Worker threads that run one job at a time, each its own part of it. One thread, the owner, gives
+// out jobs.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads) {
-    for (int index = 1; index < threads; ++index) workers_.emplace_back([this, index] { work(index); });
+    for (int index = 1; index < threads; ++index)
+      workers_.emplace_back([this, index] { work(index); });
   }
   ~ThreadPool() {
     body_ = nullptr;
@@ -55,7 +57,8 @@ class ThreadPool {
     running_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
     start_job();
     run_part(0);
-    for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;) left = wait_for_change(running_, left);
+    for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;)
+      left = wait_for_change(running_, left);
   }
 
  private:
@@ -114,7 +117,10 @@ int available_cpus() {
 
 namespace detail {
 
-void parallel_ranges(int64_t count, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) {
+void parallel_ranges(int64_t count,
+                     int64_t grain,
+                     void (*body)(void*, int64_t, int64_t),
+                     void* context) {
   const int64_t most = (count + grain - 1) / grain;
   const int team = static_cast<int>(std::min<int64_t>(g_threads, most));
   g_pool->run(count, team, body, context);

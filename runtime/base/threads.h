@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-// Sets the number of threads that parallel_for uses (>= 1), and starts them. Not during a parallel loop.
+// Sets the number of threads that parallel_for uses (>= 1), and starts them. Not during a parallel
+// loop.
 void set_compute_threads(int threads);
 int compute_threads();
 
@@ -14,13 +15,17 @@ int compute_threads();
 int available_cpus();
 
 namespace detail {
-void parallel_ranges(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context);
+void parallel_ranges(int64_t count,
+                     int64_t grain,
+                     void (*body)(void* context, int64_t begin, int64_t end),
+                     void* context);
 }
 
-// Calls body(begin, end) on disjoint ranges that cover [0, count), on up to compute_threads() threads, each range about
-// `grain` long or more; returns when all are done. Does not allocate. One loop at a time: not from two threads at once, nor from
-// within body. body must not throw. Ranges depend on the number of threads, so body must give
-// each index the same result whatever range it is in.
+// Calls body(begin, end) on disjoint ranges that cover [0, count), on up to compute_threads()
+// threads, each range about `grain` long or more; returns when all are done. Does not allocate. One
+// loop at a time: not from two threads at once, nor from within body. body must not throw. Ranges
+// depend on the number of threads, so body must give each index the same result whatever range it
+// is in.
 template <typename Body>
 void parallel_for(int64_t count, int64_t grain, Body&& body) {
   if (compute_threads() == 1 || count <= grain) {
@@ -28,7 +33,11 @@ void parallel_for(int64_t count, int64_t grain, Body&& body) {
     return;
   }
   detail::parallel_ranges(
-      count, grain, [](void* context, int64_t begin, int64_t end) { (*static_cast<std::remove_reference_t<Body>*>(context))(begin, end); },
+      count,
+      grain,
+      [](void* context, int64_t begin, int64_t end) {
+        (*static_cast<std::remove_reference_t<Body>*>(context))(begin, end);
+      },
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 

@@ -35,9 +35,9 @@ constexpr int64_t kBlock = 64;  // queries and keys of a block; part of the orde
 struct AttentionScratch {
   int64_t vectors;  // a block of queries, keys or outputs: kBlock x D
   explicit AttentionScratch(int64_t head_size) : vectors(kBlock * round_up(head_size, kMaxPanel)) {}
-  int64_t floats() const {
-    return kStripScratch + kPanelScratch + 2 * kBlock * kBlock + 5 * vectors + 3 * kBlock;
-  }
+  // Rows packed by multiply_block, with room for the vector that may be stored past their end.
+  int64_t packed_rows() const { return vectors + 16; }
+  int64_t floats() const { return packed_rows() + 5 * vectors + 2 * kBlock * kBlock + 3 * kBlock; }
 };
 }  // namespace lockstep::cpu
 #endif
@@ -50,7 +50,7 @@ namespace HWY_NAMESPACE {
 struct AttentionWorker {
   AttentionWorker(float* scratch, int64_t head_size) : products(scratch) {
     const int64_t vectors = AttentionScratch(head_size).vectors;
-    float* next = scratch + kStripScratch + kPanelScratch;
+    float* next = scratch + AttentionScratch(head_size).packed_rows();
     const auto take = [&next](int64_t floats) {
       float* const taken = next;
       next += floats;
@@ -63,7 +63,7 @@ struct AttentionWorker {
     for (float** part : {&maximum, &total, &delta}) *part = take(kBlock);
   }
 
-  float* products;          // for multiply_strip
+  float* products;          // for multiply_block
   float* scores;            // (keys, queries) s^T, then p^T
   float* d_scores;          // (keys, queries) the gradient of p^T, then of s^T
   float* q_transposed;      // (D, queries) packed
@@ -116,11 +116,11 @@ HWY_INLINE void multiply_by_queries(const float* rows,
   const GemmOperand a{rows + keys.begin * head.stride, head.stride};
   for (int64_t index = 0; index < blocks.count(); ++index) {
     const Range block = blocks.range(index);
-    multiply_strip(keys.size(),
+    multiply_block(keys.size(),
                    padded(queries),
                    block.size(),
                    a.at(0, block.begin),
-                   Panels{.b = {}, .packed = packed + block.begin * padded(queries)},
+                   Panels{.b = {}, .ready = packed + block.begin * padded(queries)},
                    Result{to, kBlock, /*padded=*/true},
                    index > 0,
                    products);
@@ -137,16 +137,14 @@ HWY_INLINE void multiply_weights(const float* rows,
                                  float* to,
                                  float* products) {
   const GemmOperand a{rows + keys.begin * head.stride, head.stride, /*transposed=*/true};
-  for (int64_t d = 0; d < head.size; d += kStripRows) {
-    multiply_strip(std::min(head.size - d, kStripRows),
-                   padded(queries),
-                   keys.size(),
-                   a.at(d, 0),
-                   Panels{.b = {weights, kBlock}, .in_place = true},
-                   Result{to + d * kBlock, kBlock, /*padded=*/true},
-                   accumulate,
-                   products);
-  }
+  multiply_block(head.size,
+                 padded(queries),
+                 keys.size(),
+                 a,
+                 Panels{.b = {weights, kBlock}, .in_place = true},
+                 Result{to, kBlock, /*padded=*/true},
+                 accumulate,
+                 products);
 }
 
 // to (keys, D), stride 3C, = or += weights (keys, queries) rows (queries, D), where `packed` has
@@ -159,11 +157,11 @@ HWY_INLINE void multiply_by_weights(const float* weights,
                                     bool accumulate,
                                     float* to,
                                     float* products) {
-  multiply_strip(keys.size(),
+  multiply_block(keys.size(),
                  head.size,
                  queries.size(),
                  GemmOperand{weights, kBlock},
-                 Panels{.b = {}, .packed = packed},
+                 Panels{.b = {}, .ready = packed},
                  Result{to + keys.begin * head.stride,
                         static_cast<size_t>(head.stride),
                         /*padded=*/false},
@@ -263,9 +261,7 @@ HWY_NOINLINE void forward_block(const AttentionHead& head,
   pack_panels(GemmOperand{head.q + queries.begin * head.stride, head.stride, /*transposed=*/true},
               queries.size(),
               DepthBlocks(head.size),
-              work.q_transposed,
-              0,
-              1);
+              work.q_transposed);
   const int64_t end = head.keys_seen_by(queries);
   for (int64_t begin = 0; begin < end; begin += kBlock) {
     const Range keys{begin, std::min(end, begin + kBlock)};
@@ -331,17 +327,13 @@ HWY_NOINLINE void backward_block(const AttentionHead& head,
   pack_panels(GemmOperand{q, head.stride, /*transposed=*/true},
               count,
               DepthBlocks(head.size),
-              work.q_transposed,
-              0,
-              1);
+              work.q_transposed);
   pack_panels(GemmOperand{d_out, head.out_stride, /*transposed=*/true},
               count,
               DepthBlocks(head.size),
-              work.d_out_transposed,
-              0,
-              1);
-  pack_panels(GemmOperand{q, head.stride}, head.size, DepthBlocks(count), work.q, 0, 1);
-  pack_panels(GemmOperand{d_out, head.out_stride}, head.size, DepthBlocks(count), work.d_out, 0, 1);
+              work.d_out_transposed);
+  pack_panels(GemmOperand{q, head.stride}, head.size, DepthBlocks(count), work.q);
+  pack_panels(GemmOperand{d_out, head.out_stride}, head.size, DepthBlocks(count), work.d_out);
   for (int64_t i = 0; i < kBlock; ++i) {  // lanes past the end repeat the last query
     const int64_t query = std::min(i, count - 1);
     work.maximum[i] = log_sum_exp[queries.begin + query];

@@ -16,11 +16,13 @@
 namespace lockstep::cpu {
 namespace {
 
-// Memory straight from the kernel, on huge pages where there are any: large products touch thousands of pages otherwise. Every
-// page is touched here, so that memory that does not exist is missed now and not in the middle of a run.
+// Memory straight from the kernel, on huge pages where there are any: large products touch
+// thousands of pages otherwise. Every page is touched here, so that memory that does not exist is
+// missed now and not in the middle of a run.
 class Mapping {
  public:
-  Mapping(size_t bytes, const char* what) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
+  Mapping(size_t bytes, const char* what)
+      : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
     // One huge page more, to begin on a huge page.
     mapped_ = bytes_ + kHugePage;
     base_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -35,7 +37,10 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   Mapping(Mapping&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), data_(other.data_), bytes_(other.bytes_), mapped_(other.mapped_) {}
+      : base_(std::exchange(other.base_, nullptr)),
+        data_(other.data_),
+        bytes_(other.bytes_),
+        mapped_(other.mapped_) {}
   ~Mapping() {
     if (base_ != nullptr) ::munmap(base_, mapped_);
   }

@@ -1,5 +1,6 @@
 #pragma once
 // How products are cut into pieces. No choice made here changes a bit of any result; see gemm.h.
+// None depends on the instruction set, so that workspaces have the same size everywhere.
 
 #include <algorithm>
 #include <cstdint>
@@ -8,21 +9,24 @@
 
 namespace lockstep::cpu {
 
-constexpr int64_t kMaxPanel = 32;  // columns of a panel on the widest instruction set
-constexpr int64_t kDepthBlock =
-    384;                            // depth of the packed blocks that a tile walks through at once
-constexpr int64_t kStripRows = 96;  // rows packed at a time; a multiple of every tile height
-constexpr int64_t kDepthChunk = 1152;   // depth of the shared packed panels; whole depth blocks
-constexpr int64_t kColumnChunk = 1024;  // columns of the shared packed panels; whole panels
+constexpr int64_t kMaxPanel = 32;       // columns of a panel on the widest instruction set
+constexpr int64_t kRowUnit = 12;        // a multiple of every tile height
+constexpr int64_t kDepthBlock = 768;    // depth that a tile walks through at once
+constexpr int64_t kDepthChunk = 1536;   // depth of the panels kept packed; whole depth blocks
+constexpr int64_t kColumnChunk = 1024;  // columns of the panels kept packed; whole panels
+constexpr int64_t kBlockFloats =
+    196608;  // packed rows: three quarters of a 1 MiB second-level cache
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// The part of [0, count) that belongs to `worker` of `workers`, in whole units.
+// A part of an index range.
 struct Range {
   int64_t begin, end;
   constexpr int64_t size() const { return end - begin; }
 };
+
+// The part of [0, count) that belongs to `worker` of `workers`, in whole units.
 constexpr Range share(int64_t count, int64_t unit, int64_t worker, int64_t workers) {
   const int64_t units = ceil_div(count, unit);
   return {std::min(count, units * worker / workers * unit),
@@ -42,36 +46,46 @@ struct DepthBlocks {
   }
 };
 
-// Workers arranged as rows x columns over the result; each computes one rectangle of it.
+// Rows multiplied (and packed) at a time, for a depth block of this length.
+constexpr int64_t block_rows(int64_t depth_block) {
+  return kBlockFloats / depth_block / kRowUnit * kRowUnit;
+}
+
+// Scratch for the packed rows, in floats, with room for a vector that is stored past their end.
+constexpr int64_t packed_rows_floats(int64_t rows, int64_t depth_block) {
+  const int64_t floats = rows <= block_rows(depth_block) ? rows * depth_block : kBlockFloats;
+  return round_up(floats, 16) + 16;
+}
+
+// Workers arranged as rows x columns over a result; each computes one rectangle of it alone.
 struct WorkerGrid {
   int64_t rows, columns;
-  int64_t workers() const { return rows * columns; }
+  constexpr int64_t workers() const { return rows * columns; }
+  // The rows and columns of the largest rectangle, where the result has so many.
+  constexpr int64_t most_rows(int64_t all) const {
+    return ceil_div(ceil_div(all, kRowUnit), rows) * kRowUnit;
+  }
+  constexpr int64_t most_columns(int64_t all) const {
+    return ceil_div(ceil_div(all, kMaxPanel), columns) * kMaxPanel;
+  }
 };
 
-// The arrangement whose largest rectangle has the fewest tiles.
-constexpr WorkerGrid arrange_workers(int64_t threads, int64_t row_tiles, int64_t column_tiles) {
-  WorkerGrid best{threads, 1};
-  int64_t best_tiles = ceil_div(row_tiles, threads) * column_tiles;
-  for (int64_t columns = 2; columns <= threads; ++columns) {
-    if (threads % columns != 0) continue;
-    const int64_t tiles = ceil_div(row_tiles, threads / columns) * ceil_div(column_tiles, columns);
-    if (tiles < best_tiles) {
-      best = {threads / columns, columns};
-      best_tiles = tiles;
+// The arrangement with the least work for the worker that has most: its elements, and its share of
+// the packing, which is worth about 8 elements for each row and column.
+constexpr WorkerGrid arrange_workers(int64_t threads, int64_t rows, int64_t columns) {
+  WorkerGrid best{};
+  int64_t best_work = -1;
+  for (int64_t across = 1; across <= threads; ++across) {
+    if (threads % across != 0) continue;
+    const WorkerGrid grid{threads / across, across};
+    const int64_t most_rows = grid.most_rows(rows), most_columns = grid.most_columns(columns);
+    const int64_t work = most_rows * most_columns + 8 * (most_rows + most_columns);
+    if (best_work < 0 || work < best_work) {
+      best = grid;
+      best_work = work;
     }
   }
   return best;
-}
-
-// Scratch of one worker, in floats: a packed strip of rows with room for a vector that is stored
-// past its end, and one panel.
-constexpr int64_t kStripScratch = kStripRows * kDepthBlock + 64;
-constexpr int64_t kPanelScratch = kMaxPanel * kDepthBlock;
-
-// Shared packed panels of a product, in floats; none where all rows fit into one strip.
-constexpr int64_t packed_panel_floats(int64_t rows, int64_t columns, int64_t depth) {
-  if (rows <= kStripRows) return 0;
-  return round_up(std::min(columns, kColumnChunk), kMaxPanel) * std::min(depth, kDepthChunk);
 }
 
 // Calls body(worker) for each worker, in parallel.

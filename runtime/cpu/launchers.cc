@@ -1,4 +1,5 @@
-// Launchers: each unpacks an op into the call of its kernel. Inputs and outputs are numbered as graph/ops/<op>.cc documents.
+// Launchers: each unpacks an op into the call of its kernel. Inputs and outputs are numbered as
+// graph/ops/<op>.cc documents.
 #include "runtime/cpu/launchers.h"
 
 #include <algorithm>
@@ -22,12 +23,14 @@ namespace {
 bool always(const Graph&, const Op&) { return true; }
 size_t no_workspace(const Graph&, const Op&) { return 0; }
 
-LinearShape linear_shape(const Shape& x, const Shape& weight) { return {x.rows(), weight[1], weight[0]}; }
+LinearShape linear_shape(const Shape& x, const Shape& weight) {
+  return {x.rows(), weight[1], weight[0]};
+}
 
 size_t linear_workspace(const Graph& graph, const Op& op) {
   const bool forward = op.kind == OpKind::kLinear;
-  const LinearShape shape =
-      linear_shape(graph.shape(op.inputs[forward ? 0 : 1]), graph.shape(op.inputs[forward ? 1 : 2]));
+  const LinearShape shape = linear_shape(graph.shape(op.inputs[forward ? 0 : 1]),
+                                         graph.shape(op.inputs[forward ? 1 : 2]));
   return static_cast<size_t>(linear_workspace_bytes(shape, compute_threads()));
 }
 
@@ -46,33 +49,51 @@ void run_linear_backward(const OpCall& call) {
   const LinearShape shape = linear_shape(call.input_shape(1), call.input_shape(2));
   const auto& attributes = call.attributes<LinearBackwardAttributes>();
   const float* d_y = call.input<float>(0);
-  if (float* d_x = call.output<float>(0)) linear_backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
-  linear_backward_weight(shape, d_y, call.input<float>(1), call.output<float>(1), attributes.accumulate_weight,
+  if (float* d_x = call.output<float>(0))
+    linear_backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
+  linear_backward_weight(shape,
+                         d_y,
+                         call.input<float>(1),
+                         call.output<float>(1),
+                         attributes.accumulate_weight,
                          call.workspace());
-  if (float* d_bias = call.output<float>(2)) linear_backward_bias(shape, d_y, d_bias, attributes.accumulate_bias);
+  if (float* d_bias = call.output<float>(2))
+    linear_backward_bias(shape, d_y, d_bias, attributes.accumulate_bias);
 }
 
 void run_activation(const OpCall& call) {
-  activation_forward(call.attributes<ActivationAttributes>().activation, call.input<float>(0), call.output<float>(0),
+  activation_forward(call.attributes<ActivationAttributes>().activation,
+                     call.input<float>(0),
+                     call.output<float>(0),
                      call.input_shape(0).elements());
 }
 
 void run_activation_backward(const OpCall& call) {
-  activation_backward(call.attributes<ActivationAttributes>().activation, call.input<float>(0), call.input<float>(1),
-                      call.output<float>(0), call.input_shape(0).elements());
+  activation_backward(call.attributes<ActivationAttributes>().activation,
+                      call.input<float>(0),
+                      call.input<float>(1),
+                      call.output<float>(0),
+                      call.input_shape(0).elements());
 }
 
 void run_embedding(const OpCall& call) {
   const Shape &ids = call.input_shape(0), &token = call.input_shape(1);
-  embedding_forward({ids[0], ids[1], token[1], token[0]}, call.input<int32_t>(0), call.input<float>(1),
-                    call.input<float>(2), call.output<float>(0));
+  embedding_forward({ids[0], ids[1], token[1], token[0]},
+                    call.input<int32_t>(0),
+                    call.input<float>(1),
+                    call.input<float>(2),
+                    call.output<float>(0));
 }
 
 void run_embedding_backward(const OpCall& call) {
   const Shape &ids = call.input_shape(1), &token = call.output_shape(0);
   const auto& attributes = call.attributes<EmbeddingAttributes>();
-  embedding_backward({ids[0], ids[1], token[1], token[0]}, call.input<int32_t>(1), call.input<float>(0),
-                     call.output<float>(0), attributes.accumulate_token, call.output<float>(1),
+  embedding_backward({ids[0], ids[1], token[1], token[0]},
+                     call.input<int32_t>(1),
+                     call.input<float>(0),
+                     call.output<float>(0),
+                     attributes.accumulate_token,
+                     call.output<float>(1),
                      attributes.accumulate_position);
 }
 
@@ -116,12 +137,18 @@ void run_dropout(const OpCall& call) {
   const LaneContext& lane = call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, kRngDropout | attributes.stream};
   // Forward and backward apply the same mask to their first input.
-  dropout_forward(call.input<float>(0), call.output<float>(0), call.input_shape(0).elements(), attributes.probability,
+  dropout_forward(call.input<float>(0),
+                  call.output<float>(0),
+                  call.input_shape(0).elements(),
+                  attributes.probability,
                   stream);
 }
 
 void run_add(const OpCall& call) {
-  add(call.input<float>(0), call.input<float>(1), call.output<float>(0), call.input_shape(0).elements());
+  add(call.input<float>(0),
+      call.input<float>(1),
+      call.output<float>(0),
+      call.input_shape(0).elements());
 }
 
 AttentionShape attention_shape(const Shape& qkv, const AttentionAttributes& attributes) {
@@ -135,13 +162,20 @@ size_t attention_workspace(const Graph& graph, const Op& op) {
 }
 
 void run_attention(const OpCall& call) {
-  attention_forward(attention_shape(call.input_shape(0), call.attributes<AttentionAttributes>()), call.input<float>(0),
-                    call.output<float>(0), call.output<float>(1), call.workspace());
+  attention_forward(attention_shape(call.input_shape(0), call.attributes<AttentionAttributes>()),
+                    call.input<float>(0),
+                    call.output<float>(0),
+                    call.output<float>(1),
+                    call.workspace());
 }
 
 void run_attention_backward(const OpCall& call) {
-  attention_backward(attention_shape(call.input_shape(1), call.attributes<AttentionAttributes>()), call.input<float>(0),
-                     call.input<float>(1), call.input<float>(2), call.input<float>(3), call.output<float>(0),
+  attention_backward(attention_shape(call.input_shape(1), call.attributes<AttentionAttributes>()),
+                     call.input<float>(0),
+                     call.input<float>(1),
+                     call.input<float>(2),
+                     call.input<float>(3),
+                     call.output<float>(0),
                      call.workspace());
 }
 
@@ -157,15 +191,16 @@ float* gradient_over_prediction(const OpCall& call) {
 
 void run_softmax_cross_entropy(const OpCall& call) {
   const Shape& logits = call.input_shape(0);
-  const SoftmaxCrossEntropy loss = {.rows = logits.rows(),
-                                    .classes = logits.columns(),
-                                    .valid_rows = call.lane().valid_rows,
-                                    .label_smoothing = call.attributes<LossAttributes>().label_smoothing,
-                                    .targets = call.input<int32_t>(1),
-                                    .workspace = call.workspace()};
+  const SoftmaxCrossEntropy loss = {
+      .rows = logits.rows(),
+      .classes = logits.columns(),
+      .valid_rows = call.lane().valid_rows,
+      .label_smoothing = call.attributes<LossAttributes>().label_smoothing,
+      .targets = call.input<int32_t>(1),
+      .workspace = call.workspace()};
   if (call.training()) {
-    softmax_cross_entropy_forward_backward(loss, gradient_over_prediction(call), call.lane().gradient_scale,
-                                           call.output<double>(0));
+    softmax_cross_entropy_forward_backward(
+        loss, gradient_over_prediction(call), call.lane().gradient_scale, call.output<double>(0));
   } else {
     softmax_cross_entropy_forward(loss, call.input<float>(0), call.output<double>(0));
   }
@@ -179,8 +214,8 @@ void run_binary_cross_entropy(const OpCall& call) {
                                    .targets = call.input<float>(1),
                                    .workspace = call.workspace()};
   if (call.training()) {
-    binary_cross_entropy_forward_backward(loss, gradient_over_prediction(call), call.lane().gradient_scale,
-                                          call.output<double>(0));
+    binary_cross_entropy_forward_backward(
+        loss, gradient_over_prediction(call), call.lane().gradient_scale, call.output<double>(0));
   } else {
     binary_cross_entropy_forward(loss, call.input<float>(0), call.output<double>(0));
   }
@@ -194,8 +229,8 @@ void run_mean_squared_error(const OpCall& call) {
                                  .targets = call.input<float>(1),
                                  .workspace = call.workspace()};
   if (call.training()) {
-    mean_squared_error_forward_backward(loss, gradient_over_prediction(call), call.lane().gradient_scale,
-                                        call.output<double>(0));
+    mean_squared_error_forward_backward(
+        loss, gradient_over_prediction(call), call.lane().gradient_scale, call.output<double>(0));
   } else {
     mean_squared_error_forward(loss, call.input<float>(0), call.output<double>(0));
   }
@@ -209,7 +244,11 @@ const Implementation kImplementations[] = {
     {OpKind::kEmbedding, "simd", always, no_workspace, run_embedding},
     {OpKind::kEmbeddingBackward, "simd", always, no_workspace, run_embedding_backward},
     {OpKind::kLayerNorm, "simd", always, no_workspace, run_layer_norm},
-    {OpKind::kLayerNormBackward, "simd", always, layer_norm_backward_workspace, run_layer_norm_backward},
+    {OpKind::kLayerNormBackward,
+     "simd",
+     always,
+     layer_norm_backward_workspace,
+     run_layer_norm_backward},
     {OpKind::kDropout, "simd", always, no_workspace, run_dropout},
     {OpKind::kDropoutBackward, "simd", always, no_workspace, run_dropout},
     {OpKind::kAdd, "simd", always, no_workspace, run_add},

@@ -8,28 +8,47 @@
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/gemm_blocking.h"
 
+// The forward product is computed transposed, y^T = w x^T: rows of w are broadcast, and the small x
+// is packed once, so that the large w streams through once. A strip of y^T stays in the cache until
+// its sums are complete; it is then transposed into y with bias and activation. A few rows of x
+// (generating text) would leave most lanes of a vector empty: they are multiplied the other way
+// round, with w packed panel by panel.
+
+#ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
+#define LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
+namespace lockstep::cpu {
+constexpr int64_t kRowChunk = 512;      // rows of x packed at a time
+constexpr int64_t kStripOutputs = 192;  // rows of y^T computed at a time
+// Floats between rows of a strip of y^T: not a multiple of a page, which would put all rows into
+// the same cache sets.
+constexpr int64_t kStripStride = kRowChunk + 16;
+
+// Scratch of one worker, in floats: packed rows of w; a strip of y^T, with room for the outputs
+// that pad its last vector; and packed x, one panel if panels are used once, or all of a chunk of
+// rows.
+struct ForwardScratch {
+  ForwardScratch(const LinearShape& shape, WorkerGrid grid) {
+    const int64_t outputs = grid.most_rows(shape.outputs);
+    const int64_t depth_block = DepthBlocks(shape.inputs).length;
+    packed_w = packed_rows_floats(std::min(outputs, kStripOutputs), depth_block);
+    strip = (std::min(round_up(outputs, 16), kStripOutputs) + 16) * kStripStride;
+    packed_x = outputs > kStripOutputs
+                   ? std::min(grid.most_columns(shape.rows), kRowChunk) * shape.inputs
+                   : kMaxPanel * depth_block;
+  }
+  int64_t floats() const { return packed_w + strip + packed_x; }
+
+  int64_t packed_w, strip, packed_x;
+};
+}  // namespace lockstep::cpu
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/linear.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "runtime/cpu/gemm-inl.h"
 #include "runtime/cpu/simd-inl.h"
-
-// The forward product is computed transposed, y^T = w x^T: rows of w are broadcast from where they
-// lie, and the small x is packed, so that the large w is never rearranged. A strip of y^T stays in
-// the cache until its sums are complete; it is then transposed into y with bias and activation. A
-// few rows of x (generating text) would leave most lanes of a vector empty: they are multiplied the
-// other way round, with w packed panel by panel.
-
-#ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_CONSTANTS
-#define LOCKSTEP_RUNTIME_CPU_LINEAR_CONSTANTS
-namespace lockstep::cpu {
-constexpr int64_t kRowChunk = 512;                // rows of x packed at a time
-constexpr int64_t kStripStride = kRowChunk + 16;  // floats between rows of a strip of y^T; the odd
-                                                  // length keeps them in different cache sets
-constexpr int64_t kForwardScratch = kStripScratch + kPanelScratch + kStripRows * kStripStride;
-}  // namespace lockstep::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
@@ -51,36 +70,35 @@ HWY_INLINE void finish_strip(const LinearForward& op,
                              const float* strip,
                              Range outputs,
                              Range rows) {
-  const auto one_group = [&](int64_t n, auto access, size_t count) HWY_ATTR {
-    const float* from = strip + (n - outputs.begin) * kStripStride;
-    int64_t m = rows.begin;
+  const int64_t n_count = op.shape.outputs;
+  int64_t m = rows.begin;
 #if HWY_TARGET != HWY_SCALAR
-    const float* row[kVecLanes];
-    for (size_t i = 0; i < kVecLanes; ++i) row[i] = from + std::min(i, count - 1) * kStripStride;
-    for (; m + 4 <= rows.end; m += 4) {
+  for (; m + 4 <= rows.end; m += 4) {
+    for_each_vector(outputs.size(), [&](size_t i, auto access) HWY_ATTR {
       Vec sums[4];
-      load_transposed_4(row, m - rows.begin, sums);
+      load_transposed_4(StridedRows{strip + i * kStripStride, kStripStride}, m - rows.begin, sums);
+      HWY_UNROLL(4)
       for (int64_t c = 0; c < 4; ++c) {
-        finish<kKind>(access, sums[c], op.bias, op.pre, op.y, n, (m + c) * op.shape.outputs + n);
+        const size_t at = (m + c) * n_count + outputs.begin + i;
+        finish<kKind>(access, sums[c], op.bias, op.pre, op.y, outputs.begin + i, at);
       }
-    }
-#endif
-    for (; m < rows.end; ++m) {
-      alignas(64) float column[kVecLanes];
-      for (size_t i = 0; i < kVecLanes; ++i) {
-        column[i] = from[std::min(i, count - 1) * kStripStride + m - rows.begin];
-      }
-      finish<kKind>(
-          access, hn::Load(F32(), column), op.bias, op.pre, op.y, n, m * op.shape.outputs + n);
-    }
-  };
-  int64_t n = outputs.begin;
-  for (; n + static_cast<int64_t>(kVecLanes) <= outputs.end; n += kVecLanes) {
-    one_group(n, FullVector{}, kVecLanes);
+    });
   }
-  if (n < outputs.end) {
-    const size_t count = outputs.end - n;
-    one_group(n, PartialVector{count}, count);
+#endif
+  for (; m < rows.end; ++m) {
+    for_each_vector(outputs.size(), [&](size_t i, auto access) HWY_ATTR {
+      alignas(64) float column[kVecLanes];
+      for (size_t lane = 0; lane < kVecLanes; ++lane) {
+        column[lane] = strip[(i + lane) * kStripStride + m - rows.begin];
+      }
+      finish<kKind>(access,
+                    hn::Load(F32(), column),
+                    op.bias,
+                    op.pre,
+                    op.y,
+                    outputs.begin + i,
+                    m * n_count + outputs.begin + i);
+    });
   }
 }
 
@@ -93,99 +111,93 @@ HWY_NOINLINE void finish_strip_with(const LinearForward& op,
   });
 }
 
-// One worker's part of y^T: `outputs` x `rows`. `packed` has all depth blocks of the panels of x^T
-// for rows from chunk.begin on, or is null.
+// One worker's part of y^T: `outputs` x `rows`.
 HWY_NOINLINE void forward_rectangle(const LinearForward& op,
                                     Range outputs,
                                     Range rows,
-                                    Range chunk,
-                                    const float* packed,
-                                    float* scratch) {
+                                    float* packed_w,
+                                    float* strip,
+                                    float* packed_x) {
   const int64_t depth = op.shape.inputs;
   const GemmOperand w{op.w, depth}, x{op.x, depth, /*transposed=*/true};
   const DepthBlocks blocks(depth);
-  float* const strip = scratch + kStripScratch + kPanelScratch;
-  for (int64_t n = outputs.begin; n < outputs.end; n += kStripRows) {
-    const Range strip_outputs{n, std::min(outputs.end, n + kStripRows)};
-    for (int64_t index = 0; index < blocks.count(); ++index) {
-      const Range block = blocks.range(index);
-      const float* panels = packed == nullptr
-                                ? nullptr
-                                : packed + block.begin * round_up(chunk.size(), kVecLanes) +
-                                      (rows.begin - chunk.begin) * block.size();
-      multiply_strip(strip_outputs.size(),
-                     rows.size(),
-                     block.size(),
-                     w.at(n, block.begin),
-                     Panels{.b = x.at(block.begin, rows.begin), .packed = panels},
-                     Result{strip, kStripStride, /*padded=*/true},
-                     index > 0,
-                     scratch);
+  const bool keep = outputs.size() > kStripOutputs;
+  for (int64_t m = rows.begin; m < rows.end; m += kRowChunk) {
+    const Range chunk{m, std::min(rows.end, m + kRowChunk)};
+    for (int64_t n = outputs.begin; n < outputs.end; n += kStripOutputs) {
+      const Range strip_outputs{n, std::min(outputs.end, n + kStripOutputs)};
+      for (int64_t index = 0; index < blocks.count(); ++index) {
+        const Range block = blocks.range(index);
+        float* const buffer =
+            packed_x + (keep ? block.begin * round_up(chunk.size(), kVecLanes) : 0);
+        const Panels panels{.b = x.at(block.begin, m),
+                            .ready = n > outputs.begin ? buffer : nullptr,
+                            .buffer = buffer,
+                            .keep = keep};
+        multiply_block(strip_outputs.size(),
+                       chunk.size(),
+                       block.size(),
+                       w.at(n, block.begin),
+                       panels,
+                       Result{strip, kStripStride, /*padded=*/true},
+                       index > 0,
+                       packed_w);
+      }
+      finish_strip_with(op, strip, strip_outputs, chunk);
     }
-    finish_strip_with(op, strip, strip_outputs, rows);
   }
 }
 
 void forward_transposed(const LinearForward& op, float* workspace) {
+  const WorkerGrid grid = arrange_workers(compute_threads(), op.shape.outputs, op.shape.rows);
+  const ForwardScratch scratch(op.shape, grid);
+  for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+    float* const mine = workspace + worker * scratch.floats();
+    forward_rectangle(op,
+                      share(op.shape.outputs, kRowUnit, worker / grid.columns, grid.rows),
+                      share(op.shape.rows, kMaxPanel, worker % grid.columns, grid.columns),
+                      mine,
+                      mine + scratch.packed_w,
+                      mine + scratch.packed_w + scratch.strip);
+  });
+}
+
+// Few rows: y = x w^T with the rows of x broadcast.
+HWY_NOINLINE void forward_few_rows_part(const LinearForward& op, Range outputs, float* buffer) {
   const auto [m_count, k_count, n_count] = op.shape;
-  const bool shared = n_count > kStripRows;
-  float* const packed = shared ? workspace : nullptr;
-  float* const scratch =
-      workspace + (shared ? round_up(std::min(m_count, kRowChunk), kMaxPanel) * k_count : 0);
-  for (int64_t m = 0; m < m_count; m += kRowChunk) {
-    const Range chunk{m, std::min(m_count, m + kRowChunk)};
-    const WorkerGrid grid = arrange_workers(
-        compute_threads(), ceil_div(n_count, kTileRows), ceil_div(chunk.size(), kPanel));
-    if (shared) {
-      for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
-        const GemmOperand x{op.x + m * k_count, k_count, /*transposed=*/true};
-        pack_panels(x, chunk.size(), DepthBlocks(k_count), packed, worker, grid.workers());
-      });
+  const GemmOperand x{op.x, k_count}, w{op.w, k_count, /*transposed=*/true};
+  const DepthBlocks blocks(k_count);
+  for (int64_t n = outputs.begin; n < outputs.end; n += kPanel) {
+    const int64_t columns = std::min<int64_t>(kPanel, outputs.end - n);
+    for (int64_t index = 0; index < blocks.count(); ++index) {
+      const Range block = blocks.range(index);
+      multiply_block(m_count,
+                     columns,
+                     block.size(),
+                     x.at(0, block.begin),
+                     Panels{.b = w.at(block.begin, n), .buffer = buffer},
+                     Result{op.y + n, static_cast<size_t>(n_count), /*padded=*/false},
+                     index > 0,
+                     nullptr);
     }
-    for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
-      const Range outputs = share(n_count, kTileRows, worker / grid.columns, grid.rows);
-      const Range rows = share(chunk.size(), kPanel, worker % grid.columns, grid.columns);
-      forward_rectangle(op,
-                        outputs,
-                        {rows.begin + m, rows.end + m},
-                        chunk,
-                        packed,
-                        scratch + worker * kForwardScratch);
+    with_activation(op.activation, [&](auto kind) HWY_ATTR {
+      for (int64_t m = 0; m < m_count; ++m) {
+        for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
+          const size_t at = m * n_count + n + j;
+          finish<decltype(kind)::value>(
+              access, access.load(op.y + at), op.bias, op.pre, op.y, n + j, at);
+        });
+      }
     });
   }
 }
 
-// Few rows: y = x w^T with the rows of x broadcast.
 void forward_few_rows(const LinearForward& op, float* workspace) {
-  const auto [m_count, k_count, n_count] = op.shape;
-  const GemmOperand x{op.x, k_count}, w{op.w, k_count, /*transposed=*/true};
-  const DepthBlocks blocks(k_count);
   const int workers = compute_threads();
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
-    const Range outputs = share(n_count, kPanel, worker, workers);
-    for (int64_t n = outputs.begin; n < outputs.end; n += kPanel) {
-      const int64_t columns = std::min<int64_t>(kPanel, outputs.end - n);
-      for (int64_t index = 0; index < blocks.count(); ++index) {
-        const Range block = blocks.range(index);
-        multiply_strip(m_count,
-                       columns,
-                       block.size(),
-                       x.at(0, block.begin),
-                       Panels{.b = w.at(block.begin, n)},
-                       Result{op.y + n, static_cast<size_t>(n_count), /*padded=*/false},
-                       index > 0,
-                       workspace + worker * kForwardScratch);
-      }
-      with_activation(op.activation, [&](auto kind) HWY_ATTR {
-        for (int64_t m = 0; m < m_count; ++m) {
-          for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
-            const size_t at = m * n_count + n + j;
-            finish<decltype(kind)::value>(
-                access, access.load(op.y + at), op.bias, op.pre, op.y, n + j, at);
-          });
-        }
-      });
-    }
+    forward_few_rows_part(op,
+                          share(op.shape.outputs, kMaxPanel, worker, workers),
+                          workspace + worker * kMaxPanel * DepthBlocks(op.shape.inputs).length);
   });
 }
 
@@ -242,8 +254,9 @@ constexpr int64_t kBiasGrain = 128;  // columns a thread sums at least
 
 int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
   const auto [m, k, n] = shape;
-  const int64_t packed_x = n > kStripRows ? round_up(std::min(m, kRowChunk), kMaxPanel) * k : 0;
-  const int64_t forward = (packed_x + threads * kForwardScratch) * sizeof(float);
+  const WorkerGrid grid = arrange_workers(threads, n, m);
+  const int64_t forward =
+      grid.workers() * ForwardScratch(shape, grid).floats() * static_cast<int64_t>(sizeof(float));
   return std::max(
       {forward, gemm_workspace_bytes(m, k, n, threads), gemm_workspace_bytes(n, k, m, threads)});
 }

@@ -14,12 +14,14 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve independent chains hide the latency of the multiply-add on every core of today; start values keep the numbers normal.
+// Twelve independent chains hide the latency of the multiply-add on every core of today; start
+// values keep the numbers normal.
 double fma_chains(int iterations, float start) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const V half = hn::Set(d, 0.5f);
-  V a = hn::Set(d, start), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a, m = a;
+  V a = hn::Set(d, start), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a,
+    m = a;
   for (int n = 0; n < iterations; ++n) {
     a = hn::MulAdd(a, half, half);
     b = hn::MulAdd(b, half, half);
@@ -34,12 +36,15 @@ double fma_chains(int iterations, float start) {
     l = hn::MulAdd(l, half, half);
     m = hn::MulAdd(m, half, half);
   }
-  const V sum = hn::Add(hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, i))),
-                        hn::Add(hn::Add(j, k), hn::Add(l, m)));
+  const V sum =
+      hn::Add(hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, i))),
+              hn::Add(hn::Add(j, k), hn::Add(l, m)));
   return static_cast<double>(hn::GetLane(sum));
 }
 
-double flops_per_iteration() { return 2.0 * 12.0 * static_cast<double>(hn::Lanes(hn::ScalableTag<float>())); }
+double flops_per_iteration() {
+  return 2.0 * 12.0 * static_cast<double>(hn::Lanes(hn::ScalableTag<float>()));
+}
 
 }  // namespace lockstep::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

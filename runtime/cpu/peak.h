@@ -2,8 +2,8 @@
 
 namespace lockstep::cpu {
 
-// Floating-point operations a second of one core in fp32 multiply-adds, as measured in a few milliseconds; the best of several
-// tries, kept for later calls.
+// Floating-point operations a second of one core in fp32 multiply-adds, as measured in a few
+// milliseconds; the best of several tries, kept for later calls.
 double measure_peak_flops();
 
 }  // namespace lockstep::cpu

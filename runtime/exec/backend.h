@@ -22,8 +22,8 @@ struct Implementation {
 class Backend : public SliceMath {
  public:
   virtual const char* name() const = 0;
-  // Zeroed memory, aligned to at least 64 bytes, owned by the backend until it is destroyed. Throws MemoryError, which names
-  // `what`.
+  // Zeroed memory, aligned to at least 64 bytes, owned by the backend until it is destroyed. Throws
+  // MemoryError, which names `what`.
   virtual std::byte* allocate(size_t bytes, const char* what) = 0;
   // Bytes handed out so far.
   virtual size_t allocated_bytes() const = 0;
@@ -32,7 +32,8 @@ class Backend : public SliceMath {
   // One optimizer step on a slice; see optimizer_math.h for the arithmetic.
   virtual void update(const OptimizerSlice& slice) = 0;
 
-  // Peak fp32 multiply-add rate of this rank's threads in floating-point operations a second, as measured; 0: unknown.
+  // Peak fp32 multiply-add rate of this rank's threads in floating-point operations a second, as
+  // measured; 0: unknown.
   virtual double peak_flops() = 0;
 
   // The first implementation that supports the op; that there is none is a broken invariant.

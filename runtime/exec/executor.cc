@@ -6,27 +6,38 @@
 
 namespace lockstep {
 
-Executor::Executor(const Graph& graph, const ProgramPlan& plan, const ParameterLayout& layout, Backend& backend,
+Executor::Executor(const Graph& graph,
+                   const ProgramPlan& plan,
+                   const ParameterLayout& layout,
+                   Backend& backend,
                    ExecutorMemory memory)
     : graph_(graph), plan_(plan), arena_(memory.arena), tensors_(graph.tensors.size(), nullptr) {
   for (const Op& op : graph.ops) implementations_.push_back(&backend.find(graph, op));
   for (size_t id = 0; id < tensors_.size(); ++id) {
-    if (plan.tensor_offsets[id] != kNotInArena) tensors_[id] = memory.arena + plan.tensor_offsets[id];
+    if (plan.tensor_offsets[id] != kNotInArena)
+      tensors_[id] = memory.arena + plan.tensor_offsets[id];
   }
   LOCKSTEP_CHECK(graph.parameters.size() == layout.slots.size());
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     const TensorId parameter = graph.parameters[i];
-    LOCKSTEP_CHECK(graph[parameter].name == layout.slots[i].name && graph.shape(parameter) == layout.slots[i].shape);
-    tensors_[static_cast<size_t>(parameter)] = reinterpret_cast<std::byte*>(memory.parameters + layout.slots[i].offset);
-    if (graph[parameter].gradient != kNoTensor) gradients_.push_back({graph[parameter].gradient, layout.slots[i].offset});
+    LOCKSTEP_CHECK(graph[parameter].name == layout.slots[i].name &&
+                   graph.shape(parameter) == layout.slots[i].shape);
+    tensors_[static_cast<size_t>(parameter)] =
+        reinterpret_cast<std::byte*>(memory.parameters + layout.slots[i].offset);
+    if (graph[parameter].gradient != kNoTensor)
+      gradients_.push_back({graph[parameter].gradient, layout.slots[i].offset});
   }
 }
 
-void Executor::run(const LaneContext& lane, const std::byte* input, const std::byte* target, float* gradients,
+void Executor::run(const LaneContext& lane,
+                   const std::byte* input,
+                   const std::byte* target,
+                   float* gradients,
                    Reducer* reducer) {
   // Inputs are only read; the table is one of mutable pointers because most tensors are not.
   tensors_[static_cast<size_t>(graph_.inputs[0])] = const_cast<std::byte*>(input);
-  if (graph_.inputs.size() > 1) tensors_[static_cast<size_t>(graph_.inputs[1])] = const_cast<std::byte*>(target);
+  if (graph_.inputs.size() > 1)
+    tensors_[static_cast<size_t>(graph_.inputs[1])] = const_cast<std::byte*>(target);
   for (const auto& [tensor, offset] : gradients_)
     tensors_[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
 

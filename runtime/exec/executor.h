@@ -17,13 +17,22 @@ struct ExecutorMemory {
 
 class Executor {
  public:
-  // Keeps references to all but `layout`. The graph's parameters are the layout's, in the same order.
-  Executor(const Graph& graph, const ProgramPlan& plan, const ParameterLayout& layout, Backend& backend,
+  // Keeps references to all but `layout`. The graph's parameters are the layout's, in the same
+  // order.
+  Executor(const Graph& graph,
+           const ProgramPlan& plan,
+           const ParameterLayout& layout,
+           Backend& backend,
            ExecutorMemory memory);
 
-  // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to the flat buffer `gradients`;
-  // `reducer`, if given, is told of each bucket as soon as its gradients are complete. Allocates nothing.
-  void run(const LaneContext& lane, const std::byte* input, const std::byte* target, float* gradients, Reducer* reducer);
+  // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to
+  // the flat buffer `gradients`; `reducer`, if given, is told of each bucket as soon as its
+  // gradients are complete. Allocates nothing.
+  void run(const LaneContext& lane,
+           const std::byte* input,
+           const std::byte* target,
+           float* gradients,
+           Reducer* reducer);
 
   // The graph's result of the last run: statistics (4) f64, or an inference output.
   const std::byte* result() const { return tensors_[static_cast<size_t>(graph_.result)]; }
@@ -35,7 +44,8 @@ class Executor {
   std::byte* arena_;
   std::vector<const Implementation*> implementations_;  // by op
   std::vector<std::byte*> tensors_;                     // by TensorId
-  std::vector<std::pair<TensorId, int64_t>> gradients_;  // parameter gradients and their flat offsets
+  std::vector<std::pair<TensorId, int64_t>>
+      gradients_;  // parameter gradients and their flat offsets
 };
 
 }  // namespace lockstep

@@ -13,13 +13,17 @@ struct LaneContext {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t lane = 0;
-  int64_t valid_rows = 0;     // rows of the loss from this one on are padding
-  float gradient_scale = 1;   // multiplies the gradient of the loss sum
+  int64_t valid_rows = 0;    // rows of the loss from this one on are padding
+  float gradient_scale = 1;  // multiplies the gradient of the loss sum
 };
 
 class OpCall {
  public:
-  OpCall(const Graph& graph, const Op& op, std::byte* const* tensors, std::byte* workspace, const LaneContext& lane)
+  OpCall(const Graph& graph,
+         const Op& op,
+         std::byte* const* tensors,
+         std::byte* workspace,
+         const LaneContext& lane)
       : graph_(graph), op_(op), tensors_(tensors), workspace_(workspace), lane_(lane) {}
 
   // Input or output by its place in the op; null where it is absent.
@@ -37,7 +41,9 @@ class OpCall {
   const T& attributes() const {
     return op_.as<T>();
   }
-  std::byte* workspace() const { return workspace_; }  // as long as workspace_bytes() asked for, 64-byte aligned
+  std::byte* workspace() const {
+    return workspace_;
+  }  // as long as workspace_bytes() asked for, 64-byte aligned
   const LaneContext& lane() const { return lane_; }
   bool training() const { return graph_.purpose == Purpose::kTraining; }
 

@@ -45,7 +45,8 @@ void differentiate(Graph& graph) {
   builder.needs_gradient_ = find_trainable(graph);
   graph.forward_ops = graph.ops.size();
 
-  // Contributions to the gradient of each forward tensor, in the order in which the backward pass makes them.
+  // Contributions to the gradient of each forward tensor, in the order in which the backward pass
+  // makes them.
   std::vector<std::vector<TensorId>> contributions(graph.tensors.size());
   {
     const TensorId prediction = graph.ops.back().inputs[0];
@@ -79,7 +80,8 @@ void differentiate(Graph& graph) {
     const std::vector<TensorId> d_inputs = rule(builder, op, d_outputs);
     LOCKSTEP_CHECK(d_inputs.size() == op.inputs.size());
     for (size_t k = 0; k < d_inputs.size(); ++k) {
-      if (d_inputs[k] != kNoTensor) contributions[static_cast<size_t>(op.inputs[k])].push_back(d_inputs[k]);
+      if (d_inputs[k] != kNoTensor)
+        contributions[static_cast<size_t>(op.inputs[k])].push_back(d_inputs[k]);
     }
   }
   for (TensorId id : graph.parameters)

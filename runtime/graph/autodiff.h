@@ -8,9 +8,10 @@
 
 namespace lockstep {
 
-// Appends backward ops in reverse order of the forward ops. The loss op gains an output, the gradient of its first input.
-// Every parameter that the loss depends on gets `gradient`; a parameter used more than once has its later contributions
-// accumulated into the first. A parameter that the loss does not depend on is a broken invariant.
+// Appends backward ops in reverse order of the forward ops. The loss op gains an output, the
+// gradient of its first input. Every parameter that the loss depends on gets `gradient`; a
+// parameter used more than once has its later contributions accumulated into the first. A parameter
+// that the loss does not depend on is a broken invariant.
 void differentiate(Graph& graph);
 
 // What a backward rule may do.
@@ -20,10 +21,13 @@ class GradientBuilder {
 
   const Graph& graph() const { return graph_; }
   // Whether anything trainable lies behind this tensor.
-  bool needs_gradient(TensorId tensor) const { return needs_gradient_[static_cast<size_t>(tensor)]; }
+  bool needs_gradient(TensorId tensor) const {
+    return needs_gradient_[static_cast<size_t>(tensor)];
+  }
   // A new activation-shaped gradient tensor "d_<name>".
   TensorId new_gradient(TensorId of);
-  // The gradient tensor of a parameter, and whether this contribution must accumulate. {kNoTensor, false} for kNoTensor.
+  // The gradient tensor of a parameter, and whether this contribution must accumulate. {kNoTensor,
+  // false} for kNoTensor.
   std::pair<TensorId, bool> parameter_gradient(TensorId parameter);
   void append(Op op) { graph_.ops.push_back(std::move(op)); }
 

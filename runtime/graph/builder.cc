@@ -21,7 +21,10 @@ TensorId GraphBuilder::input(const std::string& name, Shape shape, DType dtype) 
   return graph_.inputs.back();
 }
 
-TensorId GraphBuilder::parameter(const std::string& name, Shape shape, Initializer initializer, bool decay) {
+TensorId GraphBuilder::parameter(const std::string& name,
+                                 Shape shape,
+                                 Initializer initializer,
+                                 bool decay) {
   const TensorId id = tensor(name, shape, DType::kF32, Role::kParameter);
   graph_[id].initializer = initializer;
   graph_[id].decay = decay;

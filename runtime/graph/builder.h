@@ -1,6 +1,7 @@
 #pragma once
-// Builds a forward graph. Each method is defined in graph/ops/<op>.cc beside the op's schema, appends one op and returns its
-// output; shapes are checked there. Shape mistakes are broken invariants: models/ validates what users can get wrong.
+// Builds a forward graph. Each method is defined in graph/ops/<op>.cc beside the op's schema,
+// appends one op and returns its output; shapes are checked there. Shape mistakes are broken
+// invariants: models/ validates what users can get wrong.
 
 #include <string>
 #include <utility>
@@ -17,7 +18,8 @@ class GraphBuilder {
   TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
 
   // activation(x (..., K) weight (N, K)^T + bias (N)) -> (..., N). bias may be kNoTensor.
-  TensorId linear(const std::string& name, TensorId x, TensorId weight, TensorId bias, Activation activation);
+  TensorId linear(
+      const std::string& name, TensorId x, TensorId weight, TensorId bias, Activation activation);
   // Elementwise activation -> shape of x.
   TensorId activation(const std::string& name, TensorId x, Activation activation);
   // token (V, C)[ids (B, T) i32] + position (>=T, C) -> (B, T, C).
@@ -25,9 +27,10 @@ class GraphBuilder {
   // Normalises rows of x (..., C) with gain and bias (C); bias may be kNoTensor.
   TensorId layer_norm(const std::string& name, TensorId x, TensorId gain, TensorId bias);
   // sum = x + delta; returns {sum, layer_norm(sum)}.
-  std::pair<TensorId, TensorId> layer_norm_residual(const std::string& name, TensorId x, TensorId delta, TensorId gain,
-                                                    TensorId bias);
-  // Self-attention over packed qkv (B, T, 3C) -> (B, T, C); C = heads * head size, scores scaled by 1/sqrt(head size).
+  std::pair<TensorId, TensorId> layer_norm_residual(
+      const std::string& name, TensorId x, TensorId delta, TensorId gain, TensorId bias);
+  // Self-attention over packed qkv (B, T, 3C) -> (B, T, C); C = heads * head size, scores scaled by
+  // 1/sqrt(head size).
   TensorId attention(const std::string& name, TensorId qkv, int64_t heads, bool causal);
   // Inverted dropout; returns x itself when probability is 0 or the graph is not for training.
   TensorId dropout(const std::string& name, TensorId x, float probability);

@@ -1,5 +1,6 @@
 #pragma once
-// The static graph of one lane's forward (and backward) pass: typed tensors and coarse ops in execution order. Plain data.
+// The static graph of one lane's forward (and backward) pass: typed tensors and coarse ops in
+// execution order. Plain data.
 
 #include <cstdint>
 #include <string>
@@ -15,8 +16,8 @@ namespace lockstep {
 using TensorId = int32_t;
 inline constexpr TensorId kNoTensor = -1;
 
-// What the graph is built for. Training has dropout, saved tensors and gradients; evaluation ends in the loss statistics;
-// inference ends in the model's output.
+// What the graph is built for. Training has dropout, saved tensors and gradients; evaluation ends
+// in the loss statistics; inference ends in the model's output.
 enum class Purpose { kTraining, kEvaluation, kInference };
 
 enum class Role : uint8_t {
@@ -27,7 +28,8 @@ enum class Role : uint8_t {
   kResult,             // kept until the lane is done: statistics (4) f64, or an inference output
 };
 
-// Initial value of a parameter: every element drawn independently from the parameter's own random stream.
+// Initial value of a parameter: every element drawn independently from the parameter's own random
+// stream.
 struct Initializer {
   enum class Kind : uint8_t { kConstant, kNormal, kUniform };
   Kind kind = Kind::kConstant;
@@ -39,9 +41,9 @@ struct Tensor {
   Shape shape;
   DType dtype = DType::kF32;
   Role role = Role::kActivation;
-  Initializer initializer;            // parameters only
-  bool decay = false;                 // parameters only: subject to weight decay by default
-  TensorId gradient = kNoTensor;      // parameters only, once differentiated
+  Initializer initializer;        // parameters only
+  bool decay = false;             // parameters only: subject to weight decay by default
+  TensorId gradient = kNoTensor;  // parameters only, once differentiated
 
   size_t bytes() const { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
 };
@@ -66,7 +68,8 @@ enum class OpKind : uint8_t {
   kCount,
 };
 
-// Attributes of the ops; each backward op carries those of its forward op. Absent inputs and outputs are kNoTensor.
+// Attributes of the ops; each backward op carries those of its forward op. Absent inputs and
+// outputs are kNoTensor.
 struct LinearAttributes {
   Activation activation = Activation::kNone;
 };
@@ -96,14 +99,20 @@ struct LossAttributes {
   float label_smoothing = 0;
   int32_t ignore_index = -1;  // softmax cross-entropy: targets equal to it do not count
 };
-using Attributes = std::variant<std::monostate, LinearAttributes, LinearBackwardAttributes, ActivationAttributes,
-                                EmbeddingAttributes, LayerNormAttributes, AttentionAttributes, DropoutAttributes,
+using Attributes = std::variant<std::monostate,
+                                LinearAttributes,
+                                LinearBackwardAttributes,
+                                ActivationAttributes,
+                                EmbeddingAttributes,
+                                LayerNormAttributes,
+                                AttentionAttributes,
+                                DropoutAttributes,
                                 LossAttributes>;
 
 struct Op {
   OpKind kind;
   std::string name;
-  std::vector<TensorId> inputs;   // in the order that the op's file documents
+  std::vector<TensorId> inputs;  // in the order that the op's file documents
   std::vector<TensorId> outputs;
   Attributes attributes;
 
@@ -117,10 +126,10 @@ struct Graph {
   Purpose purpose = Purpose::kTraining;
   std::vector<Tensor> tensors;
   std::vector<Op> ops;
-  size_t forward_ops = 0;                  // ops[0, forward_ops) are the forward pass
-  std::vector<TensorId> inputs;            // input, target (inference: input only)
-  std::vector<TensorId> parameters;        // in order of creation
-  TensorId result = kNoTensor;             // statistics or inference output
+  size_t forward_ops = 0;            // ops[0, forward_ops) are the forward pass
+  std::vector<TensorId> inputs;      // input, target (inference: input only)
+  std::vector<TensorId> parameters;  // in order of creation
+  TensorId result = kNoTensor;       // statistics or inference output
   // Rows of `statistics` that the loss counts per sample: 1 for an MLP, T for a language model.
   int64_t loss_rows_per_sample = 1;
 

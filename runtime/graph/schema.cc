@@ -8,10 +8,22 @@ namespace lockstep {
 
 const OpSchema& schema_of(OpKind kind) {
   static const std::array<const OpSchema*, static_cast<size_t>(OpKind::kCount)> table = {
-      &kLinearSchema,        &kLinearBackwardSchema,     &kActivationSchema,          &kActivationBackwardSchema,
-      &kEmbeddingSchema,     &kEmbeddingBackwardSchema,  &kLayerNormSchema,           &kLayerNormBackwardSchema,
-      &kAttentionSchema,     &kAttentionBackwardSchema,  &kDropoutSchema,             &kDropoutBackwardSchema,
-      &kAddSchema,           &kSoftmaxCrossEntropySchema, &kBinaryCrossEntropySchema, &kMeanSquaredErrorSchema,
+      &kLinearSchema,
+      &kLinearBackwardSchema,
+      &kActivationSchema,
+      &kActivationBackwardSchema,
+      &kEmbeddingSchema,
+      &kEmbeddingBackwardSchema,
+      &kLayerNormSchema,
+      &kLayerNormBackwardSchema,
+      &kAttentionSchema,
+      &kAttentionBackwardSchema,
+      &kDropoutSchema,
+      &kDropoutBackwardSchema,
+      &kAddSchema,
+      &kSoftmaxCrossEntropySchema,
+      &kBinaryCrossEntropySchema,
+      &kMeanSquaredErrorSchema,
   };
   LOCKSTEP_CHECK(kind < OpKind::kCount);
   return *table[static_cast<size_t>(kind)];

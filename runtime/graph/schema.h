@@ -1,5 +1,6 @@
 #pragma once
-// What the graph knows of each kind of op: its name, its backward rule, its cost and where it may work in place.
+// What the graph knows of each kind of op: its name, its backward rule, its cost and where it may
+// work in place.
 
 #include <cstdint>
 #include <utility>
@@ -13,13 +14,17 @@ class GradientBuilder;
 
 struct OpSchema {
   const char* name;
-  // Appends the ops that compute the gradients of op's inputs from those of its outputs (kNoTensor: gradient is zero) and
-  // returns one id per input (kNoTensor: none needed). Parameter gradients are written through GradientBuilder.
-  // Null for backward ops; losses are roots and have their own rule in autodiff.
-  std::vector<TensorId> (*backward)(GradientBuilder& builder, const Op& op, const std::vector<TensorId>& d_outputs);
+  // Appends the ops that compute the gradients of op's inputs from those of its outputs (kNoTensor:
+  // gradient is zero) and returns one id per input (kNoTensor: none needed). Parameter gradients
+  // are written through GradientBuilder. Null for backward ops; losses are roots and have their own
+  // rule in autodiff.
+  std::vector<TensorId> (*backward)(GradientBuilder& builder,
+                                    const Op& op,
+                                    const std::vector<TensorId>& d_outputs);
   // Floating-point operations, a multiply-add counting two.
   int64_t (*flops)(const Graph& graph, const Op& op);
-  // Pairs (output index, input index): the output may be written over the input when nothing else needs the input.
+  // Pairs (output index, input index): the output may be written over the input when nothing else
+  // needs the input.
   std::vector<std::pair<int, int>> in_place;
 };
 
@@ -29,9 +34,10 @@ const OpSchema& schema_of(OpKind kind);
 int64_t bytes_moved(const Graph& graph, const Op& op);
 
 // Defined in graph/ops/, one file per op.
-extern const OpSchema kLinearSchema, kLinearBackwardSchema, kActivationSchema, kActivationBackwardSchema,
-    kEmbeddingSchema, kEmbeddingBackwardSchema, kLayerNormSchema, kLayerNormBackwardSchema, kAttentionSchema,
-    kAttentionBackwardSchema, kDropoutSchema, kDropoutBackwardSchema, kAddSchema, kSoftmaxCrossEntropySchema,
-    kBinaryCrossEntropySchema, kMeanSquaredErrorSchema;
+extern const OpSchema kLinearSchema, kLinearBackwardSchema, kActivationSchema,
+    kActivationBackwardSchema, kEmbeddingSchema, kEmbeddingBackwardSchema, kLayerNormSchema,
+    kLayerNormBackwardSchema, kAttentionSchema, kAttentionBackwardSchema, kDropoutSchema,
+    kDropoutBackwardSchema, kAddSchema, kSoftmaxCrossEntropySchema, kBinaryCrossEntropySchema,
+    kMeanSquaredErrorSchema;
 
 }  // namespace lockstep

@@ -1,9 +1,12 @@
 // Activations and workspaces in one arena, by lifetime.
 //
-// 1. Lifetimes: a tensor lives from the op that first writes it to the op that last uses it; a result to the end; a workspace
+// 1. Lifetimes: a tensor lives from the op that first writes it to the op that last uses it; a
+// result to the end; a workspace
 //    during its op.
-// 2. In place: where an op's schema allows it and nothing needs the input afterwards, output and input share one block.
-// 3. Offsets: blocks are placed from the largest to the smallest, each at the lowest offset that is free during its lifetime.
+// 2. In place: where an op's schema allows it and nothing needs the input afterwards, output and
+// input share one block.
+// 3. Offsets: blocks are placed from the largest to the smallest, each at the lowest offset that is
+// free during its lifetime.
 #include <algorithm>
 #include <numeric>
 
@@ -23,11 +26,16 @@ struct Block {
   size_t offset = 0;
 };
 
-bool in_arena(const Tensor& tensor) { return tensor.role == Role::kActivation || tensor.role == Role::kResult; }
+bool in_arena(const Tensor& tensor) {
+  return tensor.role == Role::kActivation || tensor.role == Role::kResult;
+}
 
-size_t aligned(size_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
+size_t aligned(size_t bytes) {
+  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+}
 
-// Blocks of tensors, with in-place outputs folded into the block of their input. Returns each tensor's block, -1 for none.
+// Blocks of tensors, with in-place outputs folded into the block of their input. Returns each
+// tensor's block, -1 for none.
 std::vector<int> make_blocks(const Graph& graph, std::vector<Block>& blocks) {
   std::vector<int> last_use(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -37,7 +45,8 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Block>& blocks) {
       }
     }
   }
-  if (graph.result != kNoTensor) last_use[static_cast<size_t>(graph.result)] = static_cast<int>(graph.ops.size());
+  if (graph.result != kNoTensor)
+    last_use[static_cast<size_t>(graph.result)] = static_cast<int>(graph.ops.size());
 
   std::vector<int> block_of(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -53,7 +62,9 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Block>& blocks) {
         if (out != static_cast<int>(k) || taken[static_cast<size_t>(in)]) continue;
         const TensorId input = op.inputs[static_cast<size_t>(in)];
         if (input == kNoTensor || graph[input].role != Role::kActivation) continue;
-        if (last_use[static_cast<size_t>(input)] != now || graph[input].bytes() != graph[output].bytes()) continue;
+        if (last_use[static_cast<size_t>(input)] != now ||
+            graph[input].bytes() != graph[output].bytes())
+          continue;
         // The same tensor may stand twice among the inputs: then it is still read.
         if (std::count(op.inputs.begin(), op.inputs.end(), input) > 1) continue;
         block = block_of[static_cast<size_t>(input)];
@@ -75,7 +86,9 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Block>& blocks) {
 size_t place(std::vector<Block>& blocks) {
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return blocks[a].bytes > blocks[b].bytes;
+  });
   std::vector<const Block*> placed;  // by offset
   size_t arena = 0;
   for (size_t index : order) {
@@ -89,9 +102,12 @@ size_t place(std::vector<Block>& blocks) {
     }
     block.offset = offset;
     arena = std::max(arena, offset + block.bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &block,
-                                   [](const Block* a, const Block* b) { return a->offset < b->offset; }),
-                  &block);
+    placed.insert(
+        std::upper_bound(placed.begin(),
+                         placed.end(),
+                         &block,
+                         [](const Block* a, const Block* b) { return a->offset < b->offset; }),
+        &block);
   }
   return arena;
 }
@@ -119,12 +135,14 @@ ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_byt
   plan.tensor_offsets.assign(graph.tensors.size(), kNotInArena);
   for (size_t id = 0; id < graph.tensors.size(); ++id) {
     if (block_of[id] < 0) continue;
-    plan.tensor_offsets[id] = placement(static_cast<TensorId>(id), blocks[static_cast<size_t>(block_of[id])]);
+    plan.tensor_offsets[id] =
+        placement(static_cast<TensorId>(id), blocks[static_cast<size_t>(block_of[id])]);
   }
   plan.workspace_offsets.assign(graph.ops.size(), 0);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     if (workspace_block[i] < 0) continue;
-    plan.workspace_offsets[i] = placement(kNoTensor, blocks[static_cast<size_t>(workspace_block[i])]);
+    plan.workspace_offsets[i] =
+        placement(kNoTensor, blocks[static_cast<size_t>(workspace_block[i])]);
   }
   return plan;
 }

@@ -1,4 +1,5 @@
-// The flat parameter buffer: slots in the order in which the backward pass finishes their gradients.
+// The flat parameter buffer: slots in the order in which the backward pass finishes their
+// gradients.
 #include "runtime/plan/layout.h"
 
 #include <algorithm>
@@ -42,7 +43,8 @@ ParameterLayout make_layout(const Graph& training, int lanes) {
   for (size_t index : order) {
     const Tensor& tensor = training[training.parameters[index]];
     const int64_t elements = tensor.shape.elements();
-    layout.slots[index] = {tensor.name, tensor.shape, offset, elements, tensor.decay, tensor.initializer};
+    layout.slots[index] = {
+        tensor.name, tensor.shape, offset, elements, tensor.decay, tensor.initializer};
     layout.parameters += elements;
     offset += (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
   }
@@ -50,7 +52,8 @@ ParameterLayout make_layout(const Graph& training, int lanes) {
   return layout;
 }
 
-std::vector<std::vector<int>> bucket_schedule(const Graph& training, const ParameterLayout& layout,
+std::vector<std::vector<int>> bucket_schedule(const Graph& training,
+                                              const ParameterLayout& layout,
                                               const std::vector<Range>& buckets) {
   const std::vector<int> writer = last_writers(training);
   std::vector<std::vector<int>> after(training.ops.size());
@@ -58,7 +61,8 @@ std::vector<std::vector<int>> bucket_schedule(const Graph& training, const Param
   for (size_t b = 0; b < buckets.size(); ++b) {
     for (size_t i = 0; i < layout.slots.size(); ++i) {
       const ParameterSlot& slot = layout.slots[i];
-      const bool overlaps = slot.offset < buckets[b].end && slot.offset + slot.elements > buckets[b].begin;
+      const bool overlaps =
+          slot.offset < buckets[b].end && slot.offset + slot.elements > buckets[b].begin;
       if (overlaps) ready = std::max(ready, finished_after(training, writer, i));
     }
     after[static_cast<size_t>(ready)].push_back(static_cast<int>(b));

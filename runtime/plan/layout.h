@@ -6,8 +6,10 @@ namespace lockstep {
 
 ParameterLayout make_layout(const Graph& training, int lanes);
 
-// For each op, the buckets whose gradients are complete once it has run; buckets appear in increasing order.
-std::vector<std::vector<int>> bucket_schedule(const Graph& training, const ParameterLayout& layout,
+// For each op, the buckets whose gradients are complete once it has run; buckets appear in
+// increasing order.
+std::vector<std::vector<int>> bucket_schedule(const Graph& training,
+                                              const ParameterLayout& layout,
                                               const std::vector<Range>& buckets);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 #pragma once
-// The plan of a run: where every parameter, gradient and activation lies, and how many bytes each rank will allocate. Plain,
-// printable data, computed before anything is allocated.
+// The plan of a run: where every parameter, gradient and activation lies, and how many bytes each
+// rank will allocate. Plain, printable data, computed before anything is allocated.
 
 #include <cstdint>
 #include <functional>
@@ -22,15 +22,16 @@ struct ParameterSlot {
   Initializer initializer;
 };
 
-// Slots by parameter number (order of creation in the graph). Offsets follow the order in which the backward pass finishes the
-// gradients, so that a bucket is complete as early as possible.
+// Slots by parameter number (order of creation in the graph). Offsets follow the order in which the
+// backward pass finishes the gradients, so that a bucket is complete as early as possible.
 struct ParameterLayout {
   std::vector<ParameterSlot> slots;
   int64_t parameters = 0;  // elements in use
   int64_t elements = 0;    // with padding
 };
 
-// Bytes [offset, offset + bytes) of the arena, in use from before op `first_op` until after op `last_op`.
+// Bytes [offset, offset + bytes) of the arena, in use from before op `first_op` until after op
+// `last_op`.
 struct Placement {
   TensorId tensor = kNoTensor;  // kNoTensor: the workspace of first_op
   size_t offset = 0;
@@ -42,11 +43,12 @@ struct Placement {
 // One graph laid out in the arena.
 struct ProgramPlan {
   std::vector<Placement> placements;
-  std::vector<size_t> tensor_offsets;     // by TensorId; kNotInArena where the tensor lies elsewhere
+  std::vector<size_t> tensor_offsets;  // by TensorId; kNotInArena where the tensor lies elsewhere
   std::vector<size_t> workspace_offsets;  // by op
   size_t arena_bytes = 0;
-  int64_t flops = 0;                               // of one lane
-  std::vector<std::vector<int>> buckets_after_op;  // gradient buckets that are complete after each op; training only
+  int64_t flops = 0;  // of one lane
+  std::vector<std::vector<int>>
+      buckets_after_op;  // gradient buckets that are complete after each op; training only
 };
 inline constexpr size_t kNotInArena = ~size_t{0};
 
@@ -88,7 +90,7 @@ struct PlanOptions {
   int ranks = 1;
   int lanes = 1;
   double bucket_mib = 25;
-  int moments = 0;              // floats that the optimizer keeps per parameter
+  int moments = 0;               // floats that the optimizer keeps per parameter
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;
   size_t dataset_bytes = 0;
@@ -96,7 +98,9 @@ struct PlanOptions {
 };
 
 // `training` must be differentiated; `evaluation` may be null.
-Plan make_plan(const Graph& training, const Graph* evaluation, const PlanOptions& options,
+Plan make_plan(const Graph& training,
+               const Graph* evaluation,
+               const PlanOptions& options,
                const WorkspaceBytes& workspace_bytes);
 
 // Lays out one graph whose parameters are those of `layout` (in the same order of creation).

@@ -13,7 +13,8 @@ namespace lockstep {
 
 namespace {
 
-// The newest checkpoint of which every bit is as it was written; empty when there is none. Damaged ones are passed over aloud.
+// The newest checkpoint of which every bit is as it was written; empty when there is none. Damaged
+// ones are passed over aloud.
 std::string newest_intact(const std::filesystem::path& root) {
   std::vector<CheckpointEntry> entries = list_checkpoints(root);
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
@@ -33,7 +34,8 @@ Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optim
       root_(parts.run_dir / "checkpoints"),
       slices_(named_slices(parts.plan.layout)) {}
 
-CheckpointState Checkpointer::state_for(const Progression& progression, uint64_t weights_hash) const {
+CheckpointState Checkpointer::state_for(const Progression& progression,
+                                        uint64_t weights_hash) const {
   const RunConfig& config = parts_.config;
   CheckpointState state;
   state.step = progression.step;
@@ -64,20 +66,24 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
     std::vector<FileRecord> records;
     run_on_all(communicator, [&] {
       if (!writer) writer.emplace(CheckpointWriter::join(root_, state.step));
-      if (communicator.rank() == 0) records.push_back(writer->write_model(slices_, memory_.parameters));
+      if (communicator.rank() == 0)
+        records.push_back(writer->write_model(slices_, memory_.parameters));
       if (state.moments.empty()) return;
       std::vector<MomentShard> shards;
       for (size_t m = 0; m < state.moments.size(); ++m) {
         MomentShard shard{state.moments[m], {}};
         for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
           const Range& range = optimizer_.owned()[r];
-          shard.slices.push_back({range.begin, {optimizer_.moment(m, r), static_cast<size_t>(range.size())}});
+          shard.slices.push_back(
+              {range.begin, {optimizer_.moment(m, r), static_cast<size_t>(range.size())}});
         }
         shards.push_back(std::move(shard));
       }
-      records.push_back(writer->write_optimizer_shard(communicator.rank(), communicator.size(), shards));
+      records.push_back(
+          writer->write_optimizer_shard(communicator.rank(), communicator.size(), shards));
     });
-    for (const std::string& text : gather_texts(communicator, records.empty() ? "" : serialize(records.back()))) {
+    for (const std::string& text :
+         gather_texts(communicator, records.empty() ? "" : serialize(records.back()))) {
       if (!text.empty()) state.files.push_back(parse_file_record(text));
     }
     run_on_root(communicator, [&] {
@@ -92,7 +98,8 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
   run_on_root(communicator, [&] {
     const bool has_best = parts_.config.checkpoint.keep_best && progression.best_metric.has_value();
     if (has_best && progression.best_step == state.step) write_best(root_, state.step);
-    prune(root_, parts_.config.checkpoint.keep_last,
+    prune(root_,
+          parts_.config.checkpoint.keep_last,
           has_best ? std::optional(progression.best_step) : std::nullopt);
   });
 }
@@ -103,13 +110,15 @@ std::optional<std::filesystem::path> Checkpointer::choose(const std::string& res
     if (resume == "none") {
       if (!list_checkpoints(root_).empty())
         throw CheckpointError(
-            "run folder '{}' already has checkpoints; give --resume auto to continue that run, or another --run-dir",
+            "run folder '{}' already has checkpoints; give --resume auto to continue that run, or "
+            "another --run-dir",
             parts_.run_dir.string());
     } else if (resume == "auto") {
       chosen = newest_intact(root_);
       if (chosen.empty() && !list_checkpoints(root_).empty())
-        throw CheckpointError("run folder '{}' has checkpoints but none can be read; `lockstep inspect` shows why",
-                              parts_.run_dir.string());
+        throw CheckpointError(
+            "run folder '{}' has checkpoints but none can be read; `lockstep inspect` shows why",
+            parts_.run_dir.string());
     } else {
       chosen = resolve_checkpoint(resume);
     }
@@ -118,32 +127,49 @@ std::optional<std::filesystem::path> Checkpointer::choose(const std::string& res
   return chosen.empty() ? std::nullopt : std::optional<std::filesystem::path>(chosen);
 }
 
-void Checkpointer::check_compatible(const CheckpointState& state, const std::filesystem::path& folder) const {
+void Checkpointer::check_compatible(const CheckpointState& state,
+                                    const std::filesystem::path& folder) const {
   const RunConfig& config = parts_.config;
   const std::string where = folder.string();
   if (state.global_batch != config.train.global_batch)
-    throw CheckpointError("{}: written with train.global_batch {}, the config has {}; sample order would change", where,
-                          state.global_batch, config.train.global_batch);
-  if (state.seed != config.seed)
-    throw CheckpointError("{}: written with seed {}, the config has {}; sample order would change", where, state.seed,
-                          config.seed);
-  if (state.optimizer != optimizer_name(config.optimizer) || state.moments != moment_names(config.optimizer))
     throw CheckpointError(
-        "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start anew from its weights, set "
+        "{}: written with train.global_batch {}, the config has {}; sample order would change",
+        where,
+        state.global_batch,
+        config.train.global_batch);
+  if (state.seed != config.seed)
+    throw CheckpointError("{}: written with seed {}, the config has {}; sample order would change",
+                          where,
+                          state.seed,
+                          config.seed);
+  if (state.optimizer != optimizer_name(config.optimizer) ||
+      state.moments != moment_names(config.optimizer))
+    throw CheckpointError(
+        "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start anew "
+        "from its weights, set "
         "train.init_from",
-        where, state.optimizer, state.moments.size(), optimizer_name(config.optimizer),
+        where,
+        state.optimizer,
+        state.moments.size(),
+        optimizer_name(config.optimizer),
         moment_names(config.optimizer).size());
   if (state.lanes != parts_.plan.lanes && parts_.communicator.rank() == 0)
-    spdlog::warn("{}: written with {} lanes, now {}: training goes on, with other bits than without the change", where,
-                 state.lanes, parts_.plan.lanes);
+    spdlog::warn(
+        "{}: written with {} lanes, now {}: training goes on, with other bits than without the "
+        "change",
+        where,
+        state.lanes,
+        parts_.plan.lanes);
 }
 
-void Checkpointer::restore_moments(const CheckpointState& state, const std::filesystem::path& folder) {
+void Checkpointer::restore_moments(const CheckpointState& state,
+                                   const std::filesystem::path& folder) {
   for (size_t m = 0; m < state.moments.size(); ++m) {
     std::vector<MomentTarget> targets;
     for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
       const Range& range = optimizer_.owned()[r];
-      targets.push_back({range.begin, {optimizer_.moment(m, r), static_cast<size_t>(range.size())}});
+      targets.push_back(
+          {range.begin, {optimizer_.moment(m, r), static_cast<size_t>(range.size())}});
     }
     read_optimizer(folder, state, slices_, state.moments[m], targets);
   }
@@ -158,7 +184,9 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
     restore_moments(state, folder);
     const uint64_t hash = hash_parameters(parts_.plan.layout, memory_.parameters);
     if (hash != state.weights_hash)
-      throw CheckpointError("{}: the weights hash to {:016x}, the state says {:016x}", folder.string(), hash,
+      throw CheckpointError("{}: the weights hash to {:016x}, the state says {:016x}",
+                            folder.string(),
+                            hash,
                             state.weights_hash);
     progression = {state.step, state.best_metric, state.best_step, state.evals_since_best};
   });

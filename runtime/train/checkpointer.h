@@ -17,17 +17,18 @@ struct Progression {
   int64_t evals_since_best = 0;
 };
 
-// Saves and restores a run, all ranks together: rank 0 decides about folders and every rank learns the decision and the error;
-// each rank writes and reads its own part of the moments.
+// Saves and restores a run, all ranks together: rank 0 decides about folders and every rank learns
+// the decision and the error; each rank writes and reads its own part of the moments.
 class Checkpointer {
  public:
   Checkpointer(const RunParts& parts, const RunMemory& memory, Optimizer& optimizer);
 
-  // Writes checkpoints/step-... and removes those that the config does not keep. Throws the same error on all ranks when any
-  // rank fails; earlier checkpoints are untouched then.
+  // Writes checkpoints/step-... and removes those that the config does not keep. Throws the same
+  // error on all ranks when any rank fails; earlier checkpoints are untouched then.
   void save(const Progression& progression, uint64_t weights_hash);
 
-  // The checkpoint that --resume names: "none" gives nothing; "auto" the newest of this run's folder, if any; otherwise a path.
+  // The checkpoint that --resume names: "none" gives nothing; "auto" the newest of this run's
+  // folder, if any; otherwise a path.
   std::optional<std::filesystem::path> choose(const std::string& resume) const;
   // Loads weights, moments and progress; checks that the checkpoint belongs to a run like this one.
   Progression restore(const std::filesystem::path& folder);

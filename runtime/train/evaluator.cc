@@ -20,7 +20,10 @@ LoaderOptions loader_options(const RunParts& parts) {
 Evaluator::Evaluator(const RunParts& parts, const RunMemory& memory, Reducer& reducer)
     : parts_(parts),
       reducer_(reducer),
-      executor_(*parts.evaluation, parts.plan.evaluation, parts.plan.layout, parts.backend,
+      executor_(*parts.evaluation,
+                parts.plan.evaluation,
+                parts.plan.layout,
+                parts.backend,
                 {memory.arena, memory.parameters}),
       loader_(*parts.data.eval, loader_options(parts), memory.eval_batches),
       sums_(static_cast<size_t>(parts.local_lanes())) {}

@@ -14,8 +14,9 @@ struct Evaluation {
   double accuracy = 0;  // share of them predicted correctly; meaningless for a regression
 };
 
-// Runs the evaluation graph over the whole evaluation set (or its first eval.max_samples samples): lanes split over ranks as in
-// training, the last batch padded with rows that do not count, sums taken lane by lane in a fixed order.
+// Runs the evaluation graph over the whole evaluation set (or its first eval.max_samples samples):
+// lanes split over ranks as in training, the last batch padded with rows that do not count, sums
+// taken lane by lane in a fixed order.
 class Evaluator {
  public:
   Evaluator(const RunParts& parts, const RunMemory& memory, Reducer& reducer);

@@ -17,13 +17,18 @@ std::vector<std::string> moment_names(const OptimizerConfig& config) {
   return {};
 }
 
-Optimizer::Optimizer(const OptimizerConfig& config, const ParameterLayout& layout, std::vector<Range> owned,
-                     Backend& backend, float* moments)
+Optimizer::Optimizer(const OptimizerConfig& config,
+                     const ParameterLayout& layout,
+                     std::vector<Range> owned,
+                     Backend& backend,
+                     float* moments)
     : config_(config), owned_(std::move(owned)), backend_(backend), moments_(moments) {
   // Parameters by place in the flat buffer; padding belongs to the parameter before it.
   std::vector<const ParameterSlot*> slots;
   for (const ParameterSlot& slot : layout.slots) slots.push_back(&slot);
-  std::sort(slots.begin(), slots.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  std::sort(slots.begin(), slots.end(), [](const auto* a, const auto* b) {
+    return a->offset < b->offset;
+  });
 
   for (const Range& range : owned_) {
     local_offsets_.push_back(owned_elements_);
@@ -49,7 +54,8 @@ int64_t Optimizer::moment_offset(size_t index, size_t range) const {
   return static_cast<int64_t>(index) * owned_elements_ + local_offsets_[range];
 }
 
-void Optimizer::update(float* parameters, const float* gradients, double lr, double gradient_scale, int64_t step) {
+void Optimizer::update(
+    float* parameters, const float* gradients, double lr, double gradient_scale, int64_t step) {
   for (const Segment& segment : segments_) {
     OptimizerSlice slice{};
     slice.elements = segment.range.size();
@@ -64,8 +70,14 @@ void Optimizer::update(float* parameters, const float* gradients, double lr, dou
       if (sgd->momentum > 0) slice.first_moment = moments_ + segment.local;
     } else {
       const auto& adam = std::get<AdamConfig>(config_.kind);
-      slice.constants = adam_constants(lr, adam.beta1, adam.beta2, adam.epsilon, segment.decay ? adam.weight_decay : 0,
-                                       adam.decoupled, gradient_scale, step);
+      slice.constants = adam_constants(lr,
+                                       adam.beta1,
+                                       adam.beta2,
+                                       adam.epsilon,
+                                       segment.decay ? adam.weight_decay : 0,
+                                       adam.decoupled,
+                                       gradient_scale,
+                                       step);
       slice.first_moment = moments_ + segment.local;
       slice.second_moment = moments_ + owned_elements_ + segment.local;
     }

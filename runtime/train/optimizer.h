@@ -16,17 +16,21 @@ std::string optimizer_name(const OptimizerConfig& config);
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
 
-// Updates the ranges of the flat parameter buffer that this rank owns (ZeRO stage 1). The ranges are cut where the weight decay
-// changes: by default biases and norm gains are not decayed.
+// Updates the ranges of the flat parameter buffer that this rank owns (ZeRO stage 1). The ranges
+// are cut where the weight decay changes: by default biases and norm gains are not decayed.
 class Optimizer {
  public:
   // `moments`: for each moment in order, the owned ranges one after the other; borrowed.
-  Optimizer(const OptimizerConfig& config, const ParameterLayout& layout, std::vector<Range> owned, Backend& backend,
+  Optimizer(const OptimizerConfig& config,
+            const ParameterLayout& layout,
+            std::vector<Range> owned,
+            Backend& backend,
             float* moments);
 
-  // One step. `step` counts from 1 (bias correction); `gradient_scale` multiplies every gradient, and carries the mean over
-  // samples and the clipping.
-  void update(float* parameters, const float* gradients, double lr, double gradient_scale, int64_t step);
+  // One step. `step` counts from 1 (bias correction); `gradient_scale` multiplies every gradient,
+  // and carries the mean over samples and the clipping.
+  void update(
+      float* parameters, const float* gradients, double lr, double gradient_scale, int64_t step);
 
   const std::vector<Range>& owned() const { return owned_; }
   // Values of moment `index` for owned range `range`.

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-// What the user sees of a run: progress, metrics.jsonl and the TensorBoard file. Only rank 0 has one.
+// What the user sees of a run: progress, metrics.jsonl and the TensorBoard file. Only rank 0 has
+// one.
 class Reporter {
  public:
   // Continues after `start_step` completed steps; shows progress up to `last_step`.

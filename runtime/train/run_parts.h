@@ -1,5 +1,6 @@
 #pragma once
-// What a run is made of. The launcher assembles it; the trainer, the evaluator and the checkpointer work on it.
+// What a run is made of. The launcher assembles it; the trainer, the evaluator and the checkpointer
+// work on it.
 
 #include <filesystem>
 #include <span>
@@ -35,11 +36,15 @@ struct RunParts {
     return mlp == nullptr || mlp->loss != Loss::kMeanSquaredError;
   }
   BatchGeometry geometry() const {
-    return {config.train.global_batch / plan.lanes, plan.lanes, communicator.rank() * local_lanes(), local_lanes()};
+    return {config.train.global_batch / plan.lanes,
+            plan.lanes,
+            communicator.rank() * local_lanes(),
+            local_lanes()};
   }
 };
 
-// The allocations of a run: one for each row of the plan's memory table (the data set has made its own).
+// The allocations of a run: one for each row of the plan's memory table (the data set has made its
+// own).
 struct RunMemory {
   float* parameters = nullptr;  // flat
   float* gradients = nullptr;   // gradient_buffers() flat buffers

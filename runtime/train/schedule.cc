@@ -12,15 +12,19 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
   const int64_t warmup = schedule.warmup_steps;
   if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   // Part of the way from the end of warm-up to the end of the run, in [0, 1].
-  const double x =
-      std::clamp(static_cast<double>(step - warmup) / static_cast<double>(std::max<int64_t>(steps - warmup, 1)), 0.0, 1.0);
+  const double x = std::clamp(static_cast<double>(step - warmup) /
+                                  static_cast<double>(std::max<int64_t>(steps - warmup, 1)),
+                              0.0,
+                              1.0);
   switch (schedule.kind) {
     case Kind::kConstant: return lr;
     case Kind::kLinear: return floor + (lr - floor) * (1 - x);
     case Kind::kCosine: return floor + (lr - floor) * 0.5 * (1 + std::cos(std::numbers::pi * x));
-    case Kind::kPolynomial: return floor + (lr - floor) * std::pow(1 - x, static_cast<double>(schedule.power));
+    case Kind::kPolynomial:
+      return floor + (lr - floor) * std::pow(1 - x, static_cast<double>(schedule.power));
     case Kind::kStep: {
-      const auto passed = std::count_if(schedule.milestones.begin(), schedule.milestones.end(),
+      const auto passed = std::count_if(schedule.milestones.begin(),
+                                        schedule.milestones.end(),
                                         [&](int64_t milestone) { return step >= milestone; });
       return lr * std::pow(static_cast<double>(schedule.gamma), static_cast<double>(passed));
     }

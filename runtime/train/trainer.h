@@ -17,7 +17,8 @@ namespace lockstep {
 
 struct TrainOptions {
   std::string resume = "none";  // "auto", "none" or a checkpoint's path
-  int64_t max_steps = -1;       // stop at this step, counted from the beginning of the run; -1: at its end
+  int64_t max_steps =
+      -1;  // stop at this step, counted from the beginning of the run; -1: at its end
 };
 
 struct TrainResult {
@@ -44,7 +45,14 @@ class Trainer {
  private:
   StepRecord step();
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
-  StepRecord make_record(const StepTotals& totals, double lr, double gradient_scale, double step_ms) const;
+  // How the summed gradient becomes a step.
+  struct Update {
+    double lr = 0;
+    double gradient_norm = 0;   // of the mean gradient, before clipping
+    double gradient_scale = 1;  // makes the sum a mean, and clips it
+  };
+  Update plan_update(const StepTotals& totals) const;
+  StepRecord make_record(const StepTotals& totals, const Update& update, double step_ms) const;
   // What follows a step.
   struct Next {
     bool save = false;
@@ -71,7 +79,8 @@ class Trainer {
   Progression progression_;
   TrainResult result_;
   bool stop_agreed_ = false;
-  double peak_flops_ = 0;  // of all ranks
+  double peak_flops_ = 0;     // of all ranks
+  double step_start_ms_ = 0;  // when the step under way began
 
   // Milliseconds of the step under way.
   struct Phases {

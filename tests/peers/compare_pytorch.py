@@ -23,6 +23,7 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -220,6 +221,8 @@ def main():
 
 
 if __name__ == "__main__":
+    # Ends what is being measured too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         main()
     except measure.ProgramFailed as failure:

@@ -1,5 +1,6 @@
 #pragma once
-// Whole training runs within a test: configs on synthetic data, ranks as threads, folders that vanish.
+// Whole training runs within a test: configs on synthetic data, ranks as threads, folders that
+// vanish.
 
 #include <stdlib.h>
 
@@ -62,7 +63,8 @@ struct Training {
   std::vector<std::string> overrides;
 };
 
-// Trains with its outputs in `folder`; returns rank 0's result. Errors of the run come out as they are.
+// Trains with its outputs in `folder`; returns rank 0's result. Errors of the run come out as they
+// are.
 inline TrainResult train_in(const std::filesystem::path& folder, const Training& training) {
   spdlog::set_level(spdlog::level::err);
   std::filesystem::create_directories(folder);
@@ -71,7 +73,8 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
     RunConfig config = parse_config(training.config, "test", training.overrides);
     config.output.run_dir = folder;
     config.output.tensorboard = false;
-    const Assembly assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
+    const Assembly assembly =
+        assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
     const RunParts parts = parts_of(assembly, communicator);
     Trainer trainer(parts);
     const TrainResult mine = trainer.run(training.options);

@@ -1,5 +1,6 @@
 // activation: y = f(x) elementwise.          inputs x; outputs y
-// activation_backward: d_x = d_y * f'(saved). inputs d_y, saved (x for GELU and SiLU, y for ReLU and tanh); outputs d_x
+// activation_backward: d_x = d_y * f'(saved). inputs d_y, saved (x for GELU and SiLU, y for ReLU
+// and tanh); outputs d_x
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
@@ -12,17 +13,22 @@ TensorId GraphBuilder::activation(const std::string& name, TensorId x, Activatio
   return y;
 }
 
-TensorId append_activation_backward(GradientBuilder& builder, const std::string& name, TensorId d_y, TensorId saved,
+TensorId append_activation_backward(GradientBuilder& builder,
+                                    const std::string& name,
+                                    TensorId d_y,
+                                    TensorId saved,
                                     Activation activation) {
   if (activation == Activation::kNone) return d_y;
   const TensorId d_x = builder.new_gradient(saved);
-  builder.append({OpKind::kActivationBackward, name, {d_y, saved}, {d_x}, ActivationAttributes{activation}});
+  builder.append(
+      {OpKind::kActivationBackward, name, {d_y, saved}, {d_x}, ActivationAttributes{activation}});
   return d_x;
 }
 
 namespace {
 
-std::vector<TensorId> activation_gradient(GradientBuilder& builder, const Op& op,
+std::vector<TensorId> activation_gradient(GradientBuilder& builder,
+                                          const Op& op,
                                           const std::vector<TensorId>& d_outputs) {
   const Activation activation = op.as<ActivationAttributes>().activation;
   const TensorId saved = saves_pre_activation(activation) ? op.inputs[0] : op.outputs[0];
@@ -31,7 +37,9 @@ std::vector<TensorId> activation_gradient(GradientBuilder& builder, const Op& op
 
 }  // namespace
 
-const OpSchema kActivationSchema = {"activation", activation_gradient, elementwise_flops<10>, {{0, 0}}};
-const OpSchema kActivationBackwardSchema = {"activation_backward", nullptr, elementwise_flops<12>, {{0, 0}}};
+const OpSchema kActivationSchema = {
+    "activation", activation_gradient, elementwise_flops<10>, {{0, 0}}};
+const OpSchema kActivationBackwardSchema = {
+    "activation_backward", nullptr, elementwise_flops<12>, {{0, 0}}};
 
 }  // namespace lockstep

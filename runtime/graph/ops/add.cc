@@ -6,7 +6,10 @@
 namespace lockstep {
 
 TensorId GraphBuilder::add(const std::string& name, TensorId a, TensorId b) {
-  LOCKSTEP_CHECK(graph_.shape(a) == graph_.shape(b), "{}: {} + {} ", name, to_string(graph_.shape(a)),
+  LOCKSTEP_CHECK(graph_.shape(a) == graph_.shape(b),
+                 "{}: {} + {} ",
+                 name,
+                 to_string(graph_.shape(a)),
                  to_string(graph_.shape(b)));
   const TensorId y = activation_tensor(name, graph_.shape(a));
   graph_.ops.push_back({OpKind::kAdd, name, {a, b}, {y}, {}});
@@ -15,8 +18,12 @@ TensorId GraphBuilder::add(const std::string& name, TensorId a, TensorId b) {
 
 namespace {
 
-std::vector<TensorId> add_gradient(GradientBuilder& builder, const Op& op, const std::vector<TensorId>& d_outputs) {
-  const auto pass = [&](TensorId input) { return builder.needs_gradient(input) ? d_outputs[0] : kNoTensor; };
+std::vector<TensorId> add_gradient(GradientBuilder& builder,
+                                   const Op& op,
+                                   const std::vector<TensorId>& d_outputs) {
+  const auto pass = [&](TensorId input) {
+    return builder.needs_gradient(input) ? d_outputs[0] : kNoTensor;
+  };
   return {pass(op.inputs[0]), pass(op.inputs[1])};
 }
 

@@ -1,6 +1,7 @@
 // embedding: y[b, t] = token[ids[b, t]] + position[t].
 //   inputs ids (B, T) i32, token (V, C), position (>=T, C); outputs y (B, T, C)
-// embedding_backward: d_token (+)= sum of d_y over equal ids, d_position (+)= sum of d_y over b, in a fixed order.
+// embedding_backward: d_token (+)= sum of d_y over equal ids, d_position (+)= sum of d_y over b, in
+// a fixed order.
 //   inputs d_y, ids; outputs d_token, d_position
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
@@ -8,18 +9,26 @@
 
 namespace lockstep {
 
-TensorId GraphBuilder::embedding(const std::string& name, TensorId ids, TensorId token, TensorId position) {
-  const Shape id_shape = graph_.shape(ids), token_shape = graph_.shape(token), position_shape = graph_.shape(position);
+TensorId GraphBuilder::embedding(const std::string& name,
+                                 TensorId ids,
+                                 TensorId token,
+                                 TensorId position) {
+  const Shape id_shape = graph_.shape(ids), token_shape = graph_.shape(token),
+              position_shape = graph_.shape(position);
   LOCKSTEP_CHECK(id_shape.rank() == 2 && graph_[ids].dtype == DType::kI32, "{}: ids ", name);
-  LOCKSTEP_CHECK(position_shape[0] >= id_shape[1] && position_shape[1] == token_shape[1], "{}: position ", name);
+  LOCKSTEP_CHECK(position_shape[0] >= id_shape[1] && position_shape[1] == token_shape[1],
+                 "{}: position ",
+                 name);
   const TensorId y = activation_tensor(name, {id_shape[0], id_shape[1], token_shape[1]});
-  graph_.ops.push_back({OpKind::kEmbedding, name, {ids, token, position}, {y}, EmbeddingAttributes{}});
+  graph_.ops.push_back(
+      {OpKind::kEmbedding, name, {ids, token, position}, {y}, EmbeddingAttributes{}});
   return y;
 }
 
 namespace {
 
-std::vector<TensorId> embedding_gradient(GradientBuilder& builder, const Op& op,
+std::vector<TensorId> embedding_gradient(GradientBuilder& builder,
+                                         const Op& op,
                                          const std::vector<TensorId>& d_outputs) {
   const auto [d_token, accumulate_token] = builder.parameter_gradient(op.inputs[1]);
   const auto [d_position, accumulate_position] = builder.parameter_gradient(op.inputs[2]);
@@ -31,7 +40,9 @@ std::vector<TensorId> embedding_gradient(GradientBuilder& builder, const Op& op,
   return {kNoTensor, kNoTensor, kNoTensor};
 }
 
-int64_t embedding_flops(const Graph& graph, const Op& op) { return graph.shape(op.outputs[0]).elements(); }
+int64_t embedding_flops(const Graph& graph, const Op& op) {
+  return graph.shape(op.outputs[0]).elements();
+}
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // linear: y = activation(x weight^T + bias).
 //   inputs  x (..., K), weight (N, K), bias (N) or none
-//   outputs y (..., N), pre (..., N): the value before the activation, only in training and only where its gradient needs it
+//   outputs y (..., N), pre (..., N): the value before the activation, only in training and only
+//   where its gradient needs it
 // linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y.
 //   inputs  d_y (..., N) of the value before the activation, x, weight
 //   outputs d_x or none, d_weight, d_bias or none
@@ -11,11 +12,14 @@
 
 namespace lockstep {
 
-TensorId GraphBuilder::linear(const std::string& name, TensorId x, TensorId weight, TensorId bias,
-                              Activation activation) {
+TensorId GraphBuilder::linear(
+    const std::string& name, TensorId x, TensorId weight, TensorId bias, Activation activation) {
   const Shape x_shape = graph_.shape(x), w_shape = graph_.shape(weight);
-  LOCKSTEP_CHECK(w_shape.rank() == 2 && x_shape.columns() == w_shape[1], "{}: x {} weight {} ", name,
-                 to_string(x_shape), to_string(w_shape));
+  LOCKSTEP_CHECK(w_shape.rank() == 2 && x_shape.columns() == w_shape[1],
+                 "{}: x {} weight {} ",
+                 name,
+                 to_string(x_shape),
+                 to_string(w_shape));
   LOCKSTEP_CHECK(bias == kNoTensor || graph_.shape(bias) == Shape({w_shape[0]}), "{}: bias ", name);
   Shape y_shape;
   for (int i = 0; i + 1 < x_shape.rank(); ++i) y_shape.append(x_shape[i]);
@@ -23,17 +27,21 @@ TensorId GraphBuilder::linear(const std::string& name, TensorId x, TensorId weig
   const TensorId y = activation_tensor(name, y_shape);
   const bool keep_pre = training() && saves_pre_activation(activation);
   const TensorId pre = keep_pre ? activation_tensor(name + ".pre", y_shape) : kNoTensor;
-  graph_.ops.push_back({OpKind::kLinear, name, {x, weight, bias}, {y, pre}, LinearAttributes{activation}});
+  graph_.ops.push_back(
+      {OpKind::kLinear, name, {x, weight, bias}, {y, pre}, LinearAttributes{activation}});
   return y;
 }
 
 namespace {
 
-std::vector<TensorId> linear_gradient(GradientBuilder& builder, const Op& op, const std::vector<TensorId>& d_outputs) {
+std::vector<TensorId> linear_gradient(GradientBuilder& builder,
+                                      const Op& op,
+                                      const std::vector<TensorId>& d_outputs) {
   const TensorId x = op.inputs[0], weight = op.inputs[1], bias = op.inputs[2];
   const Activation activation = op.as<LinearAttributes>().activation;
   const TensorId saved = op.outputs[1] != kNoTensor ? op.outputs[1] : op.outputs[0];
-  const TensorId d_pre = append_activation_backward(builder, op.name, d_outputs[0], saved, activation);
+  const TensorId d_pre =
+      append_activation_backward(builder, op.name, d_outputs[0], saved, activation);
   const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
   const auto [d_weight, accumulate_weight] = builder.parameter_gradient(weight);
   const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
@@ -49,7 +57,9 @@ int64_t product_flops(const Graph& graph, TensorId x, TensorId weight) {
   return 2 * graph.shape(x).rows() * graph.shape(weight).elements();
 }
 
-int64_t linear_flops(const Graph& graph, const Op& op) { return product_flops(graph, op.inputs[0], op.inputs[1]); }
+int64_t linear_flops(const Graph& graph, const Op& op) {
+  return product_flops(graph, op.inputs[0], op.inputs[1]);
+}
 
 int64_t linear_backward_flops(const Graph& graph, const Op& op) {
   const int products = op.outputs[0] == kNoTensor ? 1 : 2;

@@ -1,17 +1,24 @@
 // Losses: softmax_cross_entropy, binary_cross_entropy (on logits), mean_squared_error.
-//   inputs  prediction (rows, O), target: class (rows) i32 | probability (rows, O) | value (rows, O)
-//   outputs statistics (4) f64: sum of the rows' losses, rows counted, rows predicted correctly, 0;
-//           in training also d_prediction = gradient of the loss SUM times LaneContext::gradient_scale, over the prediction
-// A loss is the root of differentiation and needs no backward op: the gradient comes out of the forward pass.
+//   inputs  prediction (rows, O), target: class (rows) i32 | probability (rows, O) | value (rows,
+//   O) outputs statistics (4) f64: sum of the rows' losses, rows counted, rows predicted correctly,
+//   0;
+//           in training also d_prediction = gradient of the loss SUM times
+//           LaneContext::gradient_scale, over the prediction
+// A loss is the root of differentiation and needs no backward op: the gradient comes out of the
+// forward pass.
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-void GraphBuilder::loss(OpKind kind, TensorId prediction, TensorId target, LossAttributes attributes) {
+void GraphBuilder::loss(OpKind kind,
+                        TensorId prediction,
+                        TensorId target,
+                        LossAttributes attributes) {
   const TensorId statistics = tensor("statistics", {kStatisticCount}, DType::kF64, Role::kResult);
-  graph_.ops.push_back({kind, schema_of(kind).name, {prediction, target}, {statistics}, attributes});
+  graph_.ops.push_back(
+      {kind, schema_of(kind).name, {prediction, target}, {statistics}, attributes});
   graph_.result = statistics;
   graph_.loss_rows_per_sample = graph_.shape(prediction).rows() / graph_.shape(prediction)[0];
 }
@@ -32,8 +39,11 @@ void GraphBuilder::mean_squared_error(TensorId predictions, TensorId targets) {
   loss(OpKind::kMeanSquaredError, predictions, targets, {});
 }
 
-const OpSchema kSoftmaxCrossEntropySchema = {"softmax_cross_entropy", nullptr, elementwise_flops<8>, {{1, 0}}};
-const OpSchema kBinaryCrossEntropySchema = {"binary_cross_entropy", nullptr, elementwise_flops<12>, {{1, 0}}};
-const OpSchema kMeanSquaredErrorSchema = {"mean_squared_error", nullptr, elementwise_flops<4>, {{1, 0}}};
+const OpSchema kSoftmaxCrossEntropySchema = {
+    "softmax_cross_entropy", nullptr, elementwise_flops<8>, {{1, 0}}};
+const OpSchema kBinaryCrossEntropySchema = {
+    "binary_cross_entropy", nullptr, elementwise_flops<12>, {{1, 0}}};
+const OpSchema kMeanSquaredErrorSchema = {
+    "mean_squared_error", nullptr, elementwise_flops<4>, {{1, 0}}};
 
 }  // namespace lockstep

@@ -6,7 +6,10 @@
 namespace lockstep {
 
 // Appends d_x = d_y * activation'(saved) and returns d_x; returns d_y itself for Activation::kNone.
-TensorId append_activation_backward(GradientBuilder& builder, const std::string& name, TensorId d_y, TensorId saved,
+TensorId append_activation_backward(GradientBuilder& builder,
+                                    const std::string& name,
+                                    TensorId d_y,
+                                    TensorId saved,
                                     Activation activation);
 
 // Flops of an op that does `per_element` operations on each element of its first input.

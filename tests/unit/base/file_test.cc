@@ -1,4 +1,5 @@
-// Catches: a file read past its limit, an atomic write that leaves half a file, and errors without path or reason.
+// Catches: a file read past its limit, an atomic write that leaves half a file, and errors without
+// path or reason.
 #include "runtime/base/file.h"
 
 #include <gtest/gtest.h>

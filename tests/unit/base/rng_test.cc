@@ -1,4 +1,5 @@
-// Catches: a change of the random numbers (every run would differ from its checkpoints), and streams that repeat each other.
+// Catches: a change of the random numbers (every run would differ from its checkpoints), and
+// streams that repeat each other.
 #include "runtime/base/rng.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-// Known answers of Philox 4x32-10, as the paper's library publishes them for an all-zero counter and key.
+// Known answers of Philox 4x32-10, as the paper's library publishes them for an all-zero counter
+// and key.
 TEST(Rng, PhiloxKnownAnswer) {
   const Philox4 zero = philox({0, 0, 0, 0}, 0);
   EXPECT_EQ(zero.word[0], 0x6627e8d5u);

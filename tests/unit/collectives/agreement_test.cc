@@ -15,7 +15,8 @@ TEST(Agreement, EveryRankThrowsTheErrorOfTheLowestFailingRank) {
   testing::run_ranks(4, [&](Communicator& communicator) {
     try {
       run_on_all(communicator, [&] {
-        if (communicator.rank() >= 2) throw DataError("file of rank {} is torn", communicator.rank());
+        if (communicator.rank() >= 2)
+          throw DataError("file of rank {} is torn", communicator.rank());
       });
     } catch (const AgreedError& error) {
       EXPECT_STREQ(error.what(), "rank 2: file of rank 2 is torn");
@@ -53,12 +54,14 @@ TEST(Agreement, RootDecidesForAll) {
 
 TEST(Agreement, TextsOfAnyLengthArrive) {
   testing::run_ranks(3, [&](Communicator& communicator) {
-    const std::string mine(static_cast<size_t>(communicator.rank() * 1000), static_cast<char>('a' + communicator.rank()));
+    const std::string mine(static_cast<size_t>(communicator.rank() * 1000),
+                           static_cast<char>('a' + communicator.rank()));
     const auto texts = gather_texts(communicator, mine);
     ASSERT_EQ(texts.size(), 3u);
     EXPECT_EQ(texts[0], "");
     EXPECT_EQ(texts[2], std::string(2000, 'c'));
-    EXPECT_EQ(broadcast_text(communicator, communicator.rank() == 0 ? "decision" : "other"), "decision");
+    EXPECT_EQ(broadcast_text(communicator, communicator.rank() == 0 ? "decision" : "other"),
+              "decision");
   });
 }
 

@@ -1,5 +1,5 @@
-// Catches: a sum whose order depends on the number of ranks, a lane or slice that is lost or counted twice, and a norm or
-// statistic that differs between ranks.
+// Catches: a sum whose order depends on the number of ranks, a lane or slice that is lost or
+// counted twice, and a norm or statistic that differs between ranks.
 #include "collectives/reducer.h"
 
 #include <gtest/gtest.h>
@@ -25,18 +25,23 @@ class PlainMath final : public SliceMath {
 
  private:
   static float sum(const float* const* sources, int count, int64_t i) {
-    return count == 1 ? sources[0][i] : sum(sources, count / 2, i) + sum(sources + count / 2, count / 2, i);
+    return count == 1 ? sources[0][i]
+                      : sum(sources, count / 2, i) + sum(sources + count / 2, count / 2, i);
   }
 };
 
 constexpr int kLanes = 8;
 
-// Gradient of element i in lane `lane`: values of very different sizes, so that any other order of addition shows.
+// Gradient of element i in lane `lane`: values of very different sizes, so that any other order of
+// addition shows.
 float rough_gradient(int lane, int64_t i) {
-  const uint32_t mixed = static_cast<uint32_t>(i * 2654435761u + static_cast<uint32_t>(lane) * 40503u);
+  const uint32_t mixed =
+      static_cast<uint32_t>(i * 2654435761u + static_cast<uint32_t>(lane) * 40503u);
   return std::ldexp(static_cast<float>(mixed % 1000) - 500, static_cast<int>(mixed >> 28) - 8);
 }
-float whole_gradient(int lane, int64_t i) { return static_cast<float>(lane + 1) * static_cast<float>(i % 7); }
+float whole_gradient(int lane, int64_t i) {
+  return static_cast<float>(lane + 1) * static_cast<float>(i % 7);
+}
 
 struct Outcome {
   std::vector<float> gradient;  // of the whole buffer, gathered
@@ -81,7 +86,8 @@ TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanks) {
   for (int ranks : {2, 4, 8}) {
     const Outcome many = reduce(ranks, false, rough_gradient);
     ASSERT_EQ(many.gradient.size(), alone.gradient.size());
-    for (size_t i = 0; i < alone.gradient.size(); ++i) ASSERT_EQ(many.gradient[i], alone.gradient[i]) << ranks << ": " << i;
+    for (size_t i = 0; i < alone.gradient.size(); ++i)
+      ASSERT_EQ(many.gradient[i], alone.gradient[i]) << ranks << ": " << i;
     EXPECT_EQ(many.totals.loss_sum, alone.totals.loss_sum);
     EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
     EXPECT_EQ(many.totals.valid_count, alone.totals.valid_count);
@@ -93,7 +99,8 @@ TEST(Reducer, SumsEveryLaneOnce) {
     for (int ranks : {1, 2, 4, 8}) {
       const Outcome outcome = reduce(ranks, fast, whole_gradient, /*steps=*/3);
       for (size_t i = 0; i < outcome.gradient.size(); ++i)
-        ASSERT_EQ(outcome.gradient[i], 36.0f * static_cast<float>(i % 7)) << ranks << " ranks, element " << i;
+        ASSERT_EQ(outcome.gradient[i], 36.0f * static_cast<float>(i % 7))
+            << ranks << " ranks, element " << i;
       double norm = 0;
       for (float g : outcome.gradient) norm += static_cast<double>(g) * g;
       EXPECT_DOUBLE_EQ(outcome.totals.squared_norm, norm);

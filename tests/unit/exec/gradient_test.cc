@@ -1,5 +1,6 @@
-// Catches: a wrong wiring of any op in a whole model: the gradient that the executor computes must be the slope of the loss that
-// it reports, tensor by tensor. (The kernels themselves are checked in tests/kernels.)
+// Catches: a wrong wiring of any op in a whole model: the gradient that the executor computes must
+// be the slope of the loss that it reports, tensor by tensor. (The kernels themselves are checked
+// in tests/kernels.)
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -28,10 +29,17 @@ class Machine {
       : backend_(cpu::make_backend()),
         graph_(build_model(model, io, kBatch, Purpose::kTraining)),
         layout_(make_layout(graph_, 1)),
-        plan_(plan_program(graph_, [&](const Graph& g, const Op& op) { return backend_->find(g, op).workspace_bytes(g, op); })),
+        plan_(plan_program(graph_,
+                           [&](const Graph& g, const Op& op) {
+                             return backend_->find(g, op).workspace_bytes(g, op);
+                           })),
         parameters_(floats(layout_.elements)),
         gradients_(floats(layout_.elements)),
-        executor_(graph_, plan_, layout_, *backend_, {backend_->allocate(plan_.arena_bytes, "arena"), parameters_}) {
+        executor_(graph_,
+                  plan_,
+                  layout_,
+                  *backend_,
+                  {backend_->allocate(plan_.arena_bytes, "arena"), parameters_}) {
     initialize_parameters(layout_, 7, parameters_);
     // Larger weights than GPT-2 begins with, so that every path carries a gradient worth measuring.
     for (const ParameterSlot& slot : layout_.slots) {
@@ -49,8 +57,11 @@ class Machine {
     lane.seed = 5;
     lane.valid_rows = kBatch * graph_.loss_rows_per_sample;
     lane.gradient_scale = 1;
-    executor_.run(lane, reinterpret_cast<const std::byte*>(input_.data()),
-                  reinterpret_cast<const std::byte*>(target_.data()), gradients_, nullptr);
+    executor_.run(lane,
+                  reinterpret_cast<const std::byte*>(input_.data()),
+                  reinterpret_cast<const std::byte*>(target_.data()),
+                  gradients_,
+                  nullptr);
     return executor_.statistics().values[kLossSum];
   }
 
@@ -60,7 +71,8 @@ class Machine {
 
  private:
   float* floats(int64_t count) {
-    return reinterpret_cast<float*>(backend_->allocate(static_cast<size_t>(count) * sizeof(float), "test"));
+    return reinterpret_cast<float*>(
+        backend_->allocate(static_cast<size_t>(count) * sizeof(float), "test"));
   }
   void fill_inputs(const ModelIo& io) {
     const auto fill = [&](TensorId id, std::vector<uint32_t>& out, uint32_t purpose) {
@@ -70,8 +82,9 @@ class Machine {
       for (size_t i = 0; i < out.size(); ++i) {
         const uint32_t word = philox_word({11, 0, 0, purpose}, i);
         const float real = uniform_from_word(word);
-        out[i] = tensor.dtype == DType::kI32 ? bounded_from_word(word, static_cast<uint32_t>(classes))
-                                             : std::bit_cast<uint32_t>(real);
+        out[i] = tensor.dtype == DType::kI32
+                     ? bounded_from_word(word, static_cast<uint32_t>(classes))
+                     : std::bit_cast<uint32_t>(real);
       }
     };
     fill(graph_.inputs[0], input_, 1);
@@ -90,8 +103,9 @@ class Machine {
 
 class WholeModelGradient : public ::testing::TestWithParam<Case> {};
 
-// For each parameter tensor: (L(p + e g) - L(p - e g)) / 2e must be g . g. The tensor is moved by 0.02 in L2 norm, where weights
-// are about 0.2 each: the third derivative then contributes some 1e-3 of the slope, and so does fp32 rounding of the loss.
+// For each parameter tensor: (L(p + e g) - L(p - e g)) / 2e must be g . g. The tensor is moved by
+// 0.02 in L2 norm, where weights are about 0.2 each: the third derivative then contributes some
+// 1e-3 of the slope, and so does fp32 rounding of the loss.
 TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   const bool gpt = std::holds_alternative<GptConfig>(GetParam().model);
   const auto* mlp = std::get_if<MlpConfig>(&GetParam().model);
@@ -101,11 +115,13 @@ TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   Machine machine(GetParam().model, io);
   const double loss = machine.run();
   ASSERT_TRUE(std::isfinite(loss));
-  const std::vector<float> gradient(machine.gradients(), machine.gradients() + machine.layout().elements);
+  const std::vector<float> gradient(machine.gradients(),
+                                    machine.gradients() + machine.layout().elements);
   for (const ParameterSlot& slot : machine.layout().slots) {
     double slope = 0;
     for (int64_t i = slot.offset; i < slot.offset + slot.elements; ++i)
-      slope += static_cast<double>(gradient[static_cast<size_t>(i)]) * gradient[static_cast<size_t>(i)];
+      slope +=
+          static_cast<double>(gradient[static_cast<size_t>(i)]) * gradient[static_cast<size_t>(i)];
     ASSERT_GT(slope, 0) << slot.name;
     const double step = 0.02 / std::sqrt(slope);
     const std::vector<float> saved(machine.parameters() + slot.offset,
@@ -119,16 +135,18 @@ TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
     };
     const double measured = (loss_at(1) - loss_at(-1)) / (2 * step);
     std::copy(saved.begin(), saved.end(), machine.parameters() + slot.offset);
-    EXPECT_TRUE(std::abs(measured - slope) <= 0.01 * slope) << slot.name << ": " << measured << " against " << slope;
+    EXPECT_TRUE(std::abs(measured - slope) <= 0.01 * slope)
+        << slot.name << ": " << measured << " against " << slope;
   }
 }
 
 std::vector<Case> cases() {
   std::vector<Case> list;
-  for (const auto& [name, activation] :
-       {std::pair("relu", Activation::kRelu), std::pair("gelu_tanh", Activation::kGeluTanh),
-        std::pair("gelu_erf", Activation::kGeluErf), std::pair("silu", Activation::kSilu),
-        std::pair("tanh", Activation::kTanh)}) {
+  for (const auto& [name, activation] : {std::pair("relu", Activation::kRelu),
+                                         std::pair("gelu_tanh", Activation::kGeluTanh),
+                                         std::pair("gelu_erf", Activation::kGeluErf),
+                                         std::pair("silu", Activation::kSilu),
+                                         std::pair("tanh", Activation::kTanh)}) {
     MlpConfig config = testing::small_mlp();
     config.activation = activation;
     list.push_back({std::string("mlp_") + name, config});
@@ -136,8 +154,8 @@ std::vector<Case> cases() {
   MlpConfig smoothed = testing::small_mlp();
   smoothed.label_smoothing = 0.2f;
   list.push_back({"mlp_label_smoothing", smoothed});
-  for (const auto& [name, loss] :
-       {std::pair("binary", Loss::kBinaryCrossEntropy), std::pair("squared_error", Loss::kMeanSquaredError)}) {
+  for (const auto& [name, loss] : {std::pair("binary", Loss::kBinaryCrossEntropy),
+                                   std::pair("squared_error", Loss::kMeanSquaredError)}) {
     MlpConfig config = testing::small_mlp();
     config.loss = loss;
     config.outputs = 3;
@@ -152,7 +170,9 @@ std::vector<Case> cases() {
   return list;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, WholeModelGradient, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Models,
+                         WholeModelGradient,
+                         ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Catches: a missing or doubled contribution to a gradient, an accumulation where the first writer must overwrite, and backward
-// ops for tensors that nothing trainable lies behind.
+// Catches: a missing or doubled contribution to a gradient, an accumulation where the first writer
+// must overwrite, and backward ops for tensors that nothing trainable lies behind.
 #include "runtime/graph/autodiff.h"
 
 #include <gtest/gtest.h>
@@ -13,19 +13,21 @@ namespace lockstep {
 namespace {
 
 int count(const Graph& graph, OpKind kind) {
-  return static_cast<int>(
-      std::count_if(graph.ops.begin(), graph.ops.end(), [&](const Op& op) { return op.kind == kind; }));
+  return static_cast<int>(std::count_if(
+      graph.ops.begin(), graph.ops.end(), [&](const Op& op) { return op.kind == kind; }));
 }
 
 const Op& last_of(const Graph& graph, OpKind kind) {
-  return *std::find_if(graph.ops.rbegin(), graph.ops.rend(), [&](const Op& op) { return op.kind == kind; });
+  return *std::find_if(
+      graph.ops.rbegin(), graph.ops.rend(), [&](const Op& op) { return op.kind == kind; });
 }
 
 TEST(Autodiff, TheFirstLinearNeedsNoInputGradient) {
   GraphBuilder builder(Purpose::kTraining);
   const TensorId x = builder.input("x", {4, 6}, DType::kF32);
   const TensorId target = builder.input("target", {4, 2}, DType::kF32);
-  const TensorId w1 = builder.parameter("w1", {3, 6}, {}, true), w2 = builder.parameter("w2", {2, 3}, {}, true);
+  const TensorId w1 = builder.parameter("w1", {3, 6}, {}, true),
+                 w2 = builder.parameter("w2", {2, 3}, {}, true);
   const TensorId h = builder.linear("first", x, w1, kNoTensor, Activation::kRelu);
   builder.mean_squared_error(builder.linear("second", h, w2, kNoTensor, Activation::kNone), target);
   Graph graph = std::move(builder).finish();
@@ -58,10 +60,12 @@ TEST(Autodiff, AParameterUsedTwiceIsOverwrittenFirstAndAccumulatedThen) {
   const TensorId token = builder.parameter("token", {11, 4}, {}, true);
   const TensorId position = builder.parameter("position", {5, 4}, {}, true);
   const TensorId x = builder.embedding("embedding", ids, token, position);
-  builder.softmax_cross_entropy(builder.linear("head", x, token, kNoTensor, Activation::kNone), targets, 0);
+  builder.softmax_cross_entropy(
+      builder.linear("head", x, token, kNoTensor, Activation::kNone), targets, 0);
   Graph graph = std::move(builder).finish();
   differentiate(graph);
-  EXPECT_FALSE(last_of(graph, OpKind::kLinearBackward).as<LinearBackwardAttributes>().accumulate_weight);
+  EXPECT_FALSE(
+      last_of(graph, OpKind::kLinearBackward).as<LinearBackwardAttributes>().accumulate_weight);
   const Op& embedding = last_of(graph, OpKind::kEmbeddingBackward);
   EXPECT_TRUE(embedding.as<EmbeddingAttributes>().accumulate_token);
   EXPECT_FALSE(embedding.as<EmbeddingAttributes>().accumulate_position);
@@ -73,7 +77,8 @@ TEST(Autodiff, TheLossGivesItsGradientInTheForwardPass) {
   const TensorId x = builder.input("x", {4, 3}, DType::kF32);
   const TensorId labels = builder.input("labels", {4}, DType::kI32);
   const TensorId w = builder.parameter("w", {5, 3}, {}, true);
-  builder.softmax_cross_entropy(builder.linear("head", x, w, kNoTensor, Activation::kNone), labels, 0);
+  builder.softmax_cross_entropy(
+      builder.linear("head", x, w, kNoTensor, Activation::kNone), labels, 0);
   Graph graph = std::move(builder).finish();
   differentiate(graph);
   const Op& loss = graph.ops[graph.forward_ops - 1];

@@ -1,5 +1,5 @@
-// Catches: two tensors that need their memory at the same time and share it, a tensor or workspace outside the arena, and an
-// in-place output over an input that somebody still reads.
+// Catches: two tensors that need their memory at the same time and share it, a tensor or workspace
+// outside the arena, and an in-place output over an input that somebody still reads.
 #include <gtest/gtest.h>
 
 #include "runtime/graph/builder.h"
@@ -11,7 +11,9 @@ namespace {
 
 constexpr size_t kWorkspace = 1000;
 
-size_t some_workspace(const Graph&, const Op& op) { return op.kind == OpKind::kLinear ? kWorkspace : 0; }
+size_t some_workspace(const Graph&, const Op& op) {
+  return op.kind == OpKind::kLinear ? kWorkspace : 0;
+}
 
 // An op that may touch `tensor`, by index.
 bool touches(const Op& op, TensorId tensor) {
@@ -33,13 +35,15 @@ void expect_values_survive(const Graph& graph, const ProgramPlan& plan) {
       if (!in_arena(id)) continue;
       const size_t offset = plan.tensor_offsets[static_cast<size_t>(id)];
       for (size_t b = offset; b < offset + graph[id].bytes(); ++b)
-        ASSERT_EQ(owner_of_byte[b], id) << "op " << i << " " << op.name << " reads " << graph[id].name;
+        ASSERT_EQ(owner_of_byte[b], id)
+            << "op " << i << " " << op.name << " reads " << graph[id].name;
     }
     const size_t workspace = some_workspace(graph, op);
     ASSERT_LE(plan.workspace_offsets[i] + workspace, plan.arena_bytes);
     for (size_t b = 0; b < workspace; ++b) {
       // A workspace may lie over anything but what its own op reads and writes.
-      for (TensorId id : op.inputs) ASSERT_TRUE(!in_arena(id) || owner_of_byte[plan.workspace_offsets[i] + b] != id);
+      for (TensorId id : op.inputs)
+        ASSERT_TRUE(!in_arena(id) || owner_of_byte[plan.workspace_offsets[i] + b] != id);
       owner_of_byte[plan.workspace_offsets[i] + b] = kNoTensor;
     }
     for (TensorId id : op.outputs) {
@@ -52,7 +56,8 @@ void expect_values_survive(const Graph& graph, const ProgramPlan& plan) {
   }
   // The result is still there at the end.
   const size_t offset = plan.tensor_offsets[static_cast<size_t>(graph.result)];
-  for (size_t b = offset; b < offset + graph[graph.result].bytes(); ++b) ASSERT_EQ(owner_of_byte[b], graph.result);
+  for (size_t b = offset; b < offset + graph[graph.result].bytes(); ++b)
+    ASSERT_EQ(owner_of_byte[b], graph.result);
 }
 
 TEST(Arena, ValuesSurviveInEveryModelAndPurpose) {
@@ -90,8 +95,10 @@ TEST(Arena, DropoutWorksInPlaceOnlyWhenItsInputDies) {
   builder.keep(sum);
   const Graph graph = std::move(builder).finish();
   const ProgramPlan plan = plan_program(graph, [](const Graph&, const Op&) { return size_t{0}; });
-  EXPECT_NE(plan.tensor_offsets[static_cast<size_t>(kept)], plan.tensor_offsets[static_cast<size_t>(a)]);
-  EXPECT_EQ(plan.tensor_offsets[static_cast<size_t>(b)], plan.tensor_offsets[static_cast<size_t>(kept)]);
+  EXPECT_NE(plan.tensor_offsets[static_cast<size_t>(kept)],
+            plan.tensor_offsets[static_cast<size_t>(a)]);
+  EXPECT_EQ(plan.tensor_offsets[static_cast<size_t>(b)],
+            plan.tensor_offsets[static_cast<size_t>(kept)]);
   ASSERT_TRUE(touches(graph.ops.back(), a));
 }
 

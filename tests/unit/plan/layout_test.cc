@@ -1,4 +1,5 @@
-// Catches: parameters that overlap in the flat buffer, and a bucket declared complete before its last gradient is written.
+// Catches: parameters that overlap in the flat buffer, and a bucket declared complete before its
+// last gradient is written.
 #include "runtime/plan/layout.h"
 
 #include <gtest/gtest.h>
@@ -32,12 +33,15 @@ TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   const ParameterLayout layout = make_layout(graph, 1);
   const auto offset_of = [&](const std::string& name) {
-    const auto slot = std::find_if(layout.slots.begin(), layout.slots.end(), [&](auto& s) { return s.name == name; });
+    const auto slot = std::find_if(
+        layout.slots.begin(), layout.slots.end(), [&](auto& s) { return s.name == name; });
     return slot->offset;
   };
   EXPECT_LT(offset_of("transformer.ln_f.weight"), offset_of("transformer.h.1.mlp.c_proj.weight"));
-  EXPECT_LT(offset_of("transformer.h.1.mlp.c_proj.weight"), offset_of("transformer.h.0.mlp.c_proj.weight"));
-  // The tied embedding is the head's weight too, but is complete only when the embedding has run backward.
+  EXPECT_LT(offset_of("transformer.h.1.mlp.c_proj.weight"),
+            offset_of("transformer.h.0.mlp.c_proj.weight"));
+  // The tied embedding is the head's weight too, but is complete only when the embedding has run
+  // backward.
   EXPECT_LT(offset_of("transformer.h.0.ln_1.weight"), offset_of("transformer.wte.weight"));
 }
 
@@ -58,7 +62,8 @@ TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
           continue;
         for (size_t later = op + 1; later < graph.ops.size(); ++later) {
           const auto& outputs = graph.ops[later].outputs;
-          EXPECT_EQ(std::count(outputs.begin(), outputs.end(), graph[graph.parameters[i]].gradient), 0)
+          EXPECT_EQ(std::count(outputs.begin(), outputs.end(), graph[graph.parameters[i]].gradient),
+                    0)
               << slot.name << " is written after bucket " << bucket;
         }
       }

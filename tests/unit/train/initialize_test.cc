@@ -1,5 +1,5 @@
-// Catches: initial weights that depend on anything but the seed and the parameter, or with the wrong spread, and a hash that
-// misses a bit or counts padding.
+// Catches: initial weights that depend on anything but the seed and the parameter, or with the
+// wrong spread, and a hash that misses a bit or counts padding.
 #include "runtime/train/initialize.h"
 
 #include <gtest/gtest.h>
@@ -13,9 +13,12 @@ namespace {
 
 ParameterLayout layout_of(int64_t second_offset) {
   ParameterLayout layout;
-  layout.slots.push_back({"normal", {100, 500}, 0, 50'000, true, {Initializer::Kind::kNormal, 0.02f}});
-  layout.slots.push_back({"uniform", {40'000}, second_offset, 40'000, false, {Initializer::Kind::kUniform, 0.5f}});
-  layout.slots.push_back({"ones", {8}, second_offset + 40'000, 8, false, {Initializer::Kind::kConstant, 1.0f}});
+  layout.slots.push_back(
+      {"normal", {100, 500}, 0, 50'000, true, {Initializer::Kind::kNormal, 0.02f}});
+  layout.slots.push_back(
+      {"uniform", {40'000}, second_offset, 40'000, false, {Initializer::Kind::kUniform, 0.5f}});
+  layout.slots.push_back(
+      {"ones", {8}, second_offset + 40'000, 8, false, {Initializer::Kind::kConstant, 1.0f}});
   layout.elements = second_offset + 41'000;
   return layout;
 }
@@ -29,11 +32,13 @@ TEST(Initialize, HasTheSpreadThatIsAskedFor) {
     sum += values[static_cast<size_t>(i)];
     squares += static_cast<double>(values[static_cast<size_t>(i)]) * values[static_cast<size_t>(i)];
   }
-  // Standard errors: 0.02/sqrt(50000) = 9e-5 for the mean, 0.02/sqrt(100000) = 6e-5 for the deviation; five of them.
+  // Standard errors: 0.02/sqrt(50000) = 9e-5 for the mean, 0.02/sqrt(100000) = 6e-5 for the
+  // deviation; five of them.
   EXPECT_NEAR(sum / 50'000, 0, 4.5e-4);
   EXPECT_NEAR(std::sqrt(squares / 50'000), 0.02, 3e-4);
   float most = 0;
-  for (int i = 50'000; i < 90'000; ++i) most = std::max(most, std::abs(values[static_cast<size_t>(i)]));
+  for (int i = 50'000; i < 90'000; ++i)
+    most = std::max(most, std::abs(values[static_cast<size_t>(i)]));
   EXPECT_LE(most, 0.5f);
   EXPECT_GT(most, 0.499f);
   EXPECT_EQ(values[90'000], 1.0f);
@@ -42,7 +47,8 @@ TEST(Initialize, HasTheSpreadThatIsAskedFor) {
 
 TEST(Initialize, DependsOnTheSeedAndNothingElse) {
   const ParameterLayout layout = layout_of(50'000), moved = layout_of(60'000);
-  std::vector<float> a(static_cast<size_t>(layout.elements)), b(static_cast<size_t>(moved.elements)), c = a;
+  std::vector<float> a(static_cast<size_t>(layout.elements)),
+      b(static_cast<size_t>(moved.elements)), c = a;
   initialize_parameters(layout, 3, a.data());
   set_compute_threads(3);
   initialize_parameters(moved, 3, b.data());

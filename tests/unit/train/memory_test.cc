@@ -14,7 +14,8 @@ std::atomic<int64_t> g_allocations{0};
 void* counted(std::size_t bytes, std::size_t alignment) {
   ++g_allocations;
   void* memory = alignment == 0 ? std::malloc(bytes == 0 ? 1 : bytes)
-                                : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+                                : std::aligned_alloc(
+                                      alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -24,8 +25,12 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 // Every allocation of C++ code, the libraries' included, passes here.
 void* operator new(std::size_t bytes) { return counted(bytes, 0); }
 void* operator new[](std::size_t bytes) { return counted(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
@@ -48,7 +53,11 @@ TEST_P(MemoryTest, StepsAllocateNothing) {
     const auto allocations = [&](int64_t steps) {
       TemporaryFolder folder;
       const int64_t before = g_allocations;
-      testing::train_in(folder.path(), {GetParam(), ranks, {.resume = "none", .max_steps = steps}, {"train.steps=500", "checkpoint.every=0", "checkpoint.at_end=false"}});
+      testing::train_in(folder.path(),
+                        {GetParam(),
+                         ranks,
+                         {.resume = "none", .max_steps = steps},
+                         {"train.steps=500", "checkpoint.every=0", "checkpoint.at_end=false"}});
       return g_allocations - before;
     };
     allocations(5);  // libraries make their own once
@@ -74,7 +83,9 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, MemoryTest, ::testing::Values(testing::mlp_config(), testing::gpt_config()),
+INSTANTIATE_TEST_SUITE_P(Models,
+                         MemoryTest,
+                         ::testing::Values(testing::mlp_config(), testing::gpt_config()),
                          [](const auto& info) { return info.index == 0 ? "mlp" : "gpt"; });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Catches: a rank that updates elements it does not own or leaves out some it does, moments at the wrong place, and decay on
-// parameters that are not decayed.
+// Catches: a rank that updates elements it does not own or leaves out some it does, moments at the
+// wrong place, and decay on parameters that are not decayed.
 #include "runtime/train/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,10 @@ std::vector<float> train(const OptimizerConfig& config, int ranks) {
   const auto backend = cpu::make_backend();
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
-    Optimizer optimizer(config, layout, owned_ranges(buckets, rank, ranks), *backend, moments.data());
-    for (int step = 1; step <= 2; ++step) optimizer.update(parameters.data(), gradients.data(), 0.1, 0.5, step);
+    Optimizer optimizer(
+        config, layout, owned_ranges(buckets, rank, ranks), *backend, moments.data());
+    for (int step = 1; step <= 2; ++step)
+      optimizer.update(parameters.data(), gradients.data(), 0.1, 0.5, step);
   }
   return parameters;
 }
@@ -48,7 +50,8 @@ std::vector<OptimizerConfig> optimizers() {
 TEST(Optimizer, SharesOfAnyNumberOfRanksMakeTheSameStep) {
   for (const OptimizerConfig& config : optimizers()) {
     const std::vector<float> alone = train(config, 1);
-    for (int ranks : {2, 4}) EXPECT_EQ(train(config, ranks), alone) << optimizer_name(config) << " on " << ranks;
+    for (int ranks : {2, 4})
+      EXPECT_EQ(train(config, ranks), alone) << optimizer_name(config) << " on " << ranks;
   }
 }
 
@@ -76,7 +79,8 @@ TEST(Optimizer, OneSgdStepByHand) {
   config.kind = SgdConfig{};
   const ParameterLayout layout = make_layout();
   const auto backend = cpu::make_backend();
-  std::vector<float> parameters(static_cast<size_t>(layout.elements), 2.0f), gradients(parameters.size(), 4.0f);
+  std::vector<float> parameters(static_cast<size_t>(layout.elements), 2.0f),
+      gradients(parameters.size(), 4.0f);
   Optimizer optimizer(config, layout, {{0, layout.elements}}, *backend, nullptr);
   optimizer.update(parameters.data(), gradients.data(), 0.25, 0.5, 1);
   for (float p : parameters) ASSERT_EQ(p, 1.5f);  // 2 - 0.25 * (4 * 0.5)

@@ -1,5 +1,6 @@
-// Catches: bits that depend on the number of ranks, a resumed run that differs from one that was never interrupted, an early stop
-// or a best checkpoint that is off, and a run that goes on with numbers that are not finite.
+// Catches: bits that depend on the number of ranks, a resumed run that differs from one that was
+// never interrupted, an early stop or a best checkpoint that is off, and a run that goes on with
+// numbers that are not finite.
 #include "runtime/train/trainer.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ TEST_P(TrainerTest, SameBitsOnAnyNumberOfRanks) {
   TemporaryFolder folder;
   const TrainResult alone = train_in(folder.path() / "1", {GetParam(), 1, whole(), {}});
   for (int ranks : {2, 4, 8}) {
-    const TrainResult many = train_in(folder.path() / std::to_string(ranks), {GetParam(), ranks, whole(), {}});
+    const TrainResult many =
+        train_in(folder.path() / std::to_string(ranks), {GetParam(), ranks, whole(), {}});
     EXPECT_EQ(many.weights_hash, alone.weights_hash) << ranks << " ranks";
     EXPECT_EQ(many.loss, alone.loss) << ranks << " ranks";
   }
@@ -47,7 +49,8 @@ TEST_P(TrainerTest, ResumesOnAnotherNumberOfRanksToTheSameBits) {
     const auto run = folder.path() / std::to_string(before);
     train_in(run, {GetParam(), before, until(17), {}});
     const TrainResult after_resume = train_in(run, {GetParam(), after, resumed(), {}});
-    EXPECT_EQ(after_resume.weights_hash, expected.weights_hash) << before << " then " << after << " ranks";
+    EXPECT_EQ(after_resume.weights_hash, expected.weights_hash)
+        << before << " then " << after << " ranks";
     EXPECT_EQ(after_resume.step, expected.step);
   }
 }
@@ -55,17 +58,22 @@ TEST_P(TrainerTest, ResumesOnAnotherNumberOfRanksToTheSameBits) {
 TEST_P(TrainerTest, TheLossFalls) {
   TemporaryFolder folder;
   const TrainResult first = train_in(folder.path() / "a", {GetParam(), 1, until(1), {}});
-  const TrainResult last = train_in(folder.path() / "b", {GetParam(), 1, whole(), {"train.steps=200"}});
+  const TrainResult last =
+      train_in(folder.path() / "b", {GetParam(), 1, whole(), {"train.steps=200"}});
   EXPECT_LT(last.loss, 0.8 * first.loss);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TrainerTest, ::testing::Values(testing::mlp_config(), testing::gpt_config()),
+INSTANTIATE_TEST_SUITE_P(Models,
+                         TrainerTest,
+                         ::testing::Values(testing::mlp_config(), testing::gpt_config()),
                          [](const auto& info) { return info.index == 0 ? "mlp" : "gpt"; });
 
 TEST(Trainer, FastOrderTrainsToo) {
   TemporaryFolder folder;
-  const TrainResult tree = train_in(folder.path() / "tree", {testing::mlp_config(), 4, whole(), {}});
-  const TrainResult fast = train_in(folder.path() / "fast", {testing::mlp_config(), 4, whole(), {"comm.order=FAST"}});
+  const TrainResult tree =
+      train_in(folder.path() / "tree", {testing::mlp_config(), 4, whole(), {}});
+  const TrainResult fast =
+      train_in(folder.path() / "fast", {testing::mlp_config(), 4, whole(), {"comm.order=FAST"}});
   EXPECT_NEAR(fast.loss, tree.loss, 0.05 * tree.loss);
 }
 
@@ -85,19 +93,22 @@ TEST(Trainer, RefusesToMixRuns) {
 
 TEST(Trainer, ResumesFromThePreviousCheckpointWhenTheNewestIsDamaged) {
   TemporaryFolder folder;
-  const TrainResult expected = train_in(folder.path() / "whole", {testing::mlp_config(), 1, whole(), {}});
+  const TrainResult expected =
+      train_in(folder.path() / "whole", {testing::mlp_config(), 1, whole(), {}});
   train_in(folder.path() / "cut", {testing::mlp_config(), 2, until(30), {}});
   const auto newest = list_checkpoints(folder.path() / "cut" / "checkpoints").back();
   ASSERT_EQ(newest.step, 30);
   std::filesystem::resize_file(newest.path / "model.safetensors",
                                std::filesystem::file_size(newest.path / "model.safetensors") - 1);
-  const TrainResult after_resume = train_in(folder.path() / "cut", {testing::mlp_config(), 1, resumed(), {}});
+  const TrainResult after_resume =
+      train_in(folder.path() / "cut", {testing::mlp_config(), 1, resumed(), {}});
   EXPECT_EQ(after_resume.weights_hash, expected.weights_hash);
 }
 
 TEST(Trainer, KeepsTheLastCheckpoints) {
   TemporaryFolder folder;
-  train_in(folder.path(), {testing::mlp_config(), 2, whole(), {"checkpoint.every=5", "checkpoint.keep_last=3"}});
+  train_in(folder.path(),
+           {testing::mlp_config(), 2, whole(), {"checkpoint.every=5", "checkpoint.keep_last=3"}});
   const auto kept = list_checkpoints(folder.path() / "checkpoints");
   ASSERT_EQ(kept.size(), 3u);
   EXPECT_EQ(kept.front().step, 30);
@@ -107,7 +118,8 @@ TEST(Trainer, KeepsTheLastCheckpoints) {
 TEST(Trainer, NumbersThatAreNotFiniteEndTheRun) {
   TemporaryFolder folder;
   try {
-    train_in(folder.path(), {testing::mlp_config(), 2, whole(), {"schedule.lr=1e30", "optimizer.sgd.momentum=0"}});
+    train_in(folder.path(),
+             {testing::mlp_config(), 2, whole(), {"schedule.lr=1e30", "optimizer.sgd.momentum=0"}});
     ADD_FAILURE();
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.code(), ExitCode::kNumeric) << error.what();
