@@ -20,7 +20,7 @@ namespace {
 using test::Guarded;
 using test::kEps;
 
-// Batch, time, heads, head size. Blocks are 64 tokens; 400 is more than a depth block of a product.
+// Batch, time, heads, head size. Blocks are 64 tokens; 800 is more than a depth block of a product.
 constexpr int64_t kSizes[][4] = {{1, 1, 1, 1},
                                  {2, 1, 3, 5},
                                  {1, 2, 1, 64},
@@ -32,7 +32,7 @@ constexpr int64_t kSizes[][4] = {{1, 1, 1, 1},
                                  {1, 130, 2, 33},
                                  {1, 200, 1, 128},
                                  {1, 70, 1, 256},
-                                 {1, 9, 1, 400}};
+                                 {1, 9, 1, 800}};
 
 std::vector<AttentionShape> shapes() {
   std::vector<AttentionShape> result;

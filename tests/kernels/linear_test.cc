@@ -27,22 +27,23 @@ constexpr Activation kActivations[] = {Activation::kNone,
                                        Activation::kSilu,
                                        Activation::kTanh};
 
-// Sizes around the tile, the few-rows kernel (at most 8 rows), a strip (96 outputs), a chunk of
-// rows (512) and a depth block (384).
+// Sizes around the tile, the few-rows kernel (at most 8 rows), a strip (192 outputs), a chunk of
+// rows (512) and a depth block (768).
 constexpr LinearShape kShapes[] = {{1, 1, 1},
                                    {1, 70, 100},
                                    {2, 5, 33},
                                    {4, 17, 40},
-                                   {5, 385, 70},
+                                   {5, 785, 70},
                                    {8, 64, 200},
                                    {9, 20, 10},
                                    {16, 50, 97},
-                                   {17, 400, 12},
+                                   {17, 800, 12},
                                    {32, 64, 32},
                                    {33, 31, 110},
+                                   {40, 770, 205},
                                    {70, 13, 200},
                                    {130, 40, 37},
-                                   {515, 6, 101}};
+                                   {515, 6, 201}};
 
 std::string describe(const LinearShape& s) {
   return std::to_string(s.rows) + " x " + std::to_string(s.inputs) + " -> " +

@@ -11,28 +11,10 @@
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
 #include "runtime/train/trainer.h"
+#include "tests/reference/temporary_folder.h"
 #include "tests/reference/thread_communicator.h"
 
 namespace lockstep::testing {
-
-// A new empty folder, removed when the object goes.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string mlp_config() {
   return R"(

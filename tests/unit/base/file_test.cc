@@ -3,23 +3,19 @@
 #include "runtime/base/file.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cerrno>
 
 #include "runtime/base/error.h"
+#include "tests/reference/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
 class FileTest : public ::testing::Test {
  protected:
-  FileTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-file-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~FileTest() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(FileTest, AtomicWriteReplacesAndLeavesNothingElse) {

@@ -17,29 +17,13 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/state.h"
 #include "runtime/checkpoint/writer.h"
+#include "tests/reference/temporary_folder.h"
 
 namespace lockstep {
 
 namespace fs = std::filesystem;
 
-// A fresh folder that is removed at the end of the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    static std::atomic<int> count{0};
-    path_ = fs::temp_directory_path() / ("lockstep-checkpoint-test-" + std::to_string(::getpid()) +
-                                         "-" + std::to_string(count++));
-    fs::create_directories(path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+using testing::TemporaryFolder;
 
 inline std::string bytes_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

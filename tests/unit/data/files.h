@@ -15,31 +15,11 @@
 
 #include "runtime/base/error.h"
 #include "runtime/data/dataset.h"
+#include "tests/reference/temporary_folder.h"
 
 namespace lockstep::test {
 
-// A folder that lives as long as the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string path = (std::filesystem::temp_directory_path() / "lockstep-data-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) ADD_FAILURE() << "cannot create " << path;
-    path_ = path;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string path() const { return path_.string(); }
-  // Writes a file and returns its name within the folder.
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using testing::TemporaryFolder;
 
 inline MlpConfig mlp(Loss loss, int64_t outputs = 0) {
   MlpConfig model;

@@ -29,7 +29,7 @@ std::string idx(const std::vector<uint32_t>& extents, const std::string& values,
   return file + values;
 }
 
-class Idx : public testing::Test {
+class Idx : public ::testing::Test {
  protected:
   Idx() {
     config_.dir = folder_.path();

@@ -128,7 +128,7 @@ std::vector<Key> expected_training(int64_t samples,
   return keys;
 }
 
-class Ranks : public testing::TestWithParam<std::tuple<int, int64_t>> {};
+class Ranks : public ::testing::TestWithParam<std::tuple<int, int64_t>> {};
 
 TEST_P(Ranks, TogetherReadTheSamplersOrder) {
   const auto [ranks, samples] = GetParam();
@@ -152,8 +152,8 @@ TEST_P(Ranks, TogetherReadTheSamplersOrder) {
 
 INSTANTIATE_TEST_SUITE_P(All,
                          Ranks,
-                         testing::Combine(testing::Values(1, 2, 4, 8),
-                                          testing::Values(1, 2, 24, 100, 257, 5000)));
+                         ::testing::Combine(::testing::Values(1, 2, 4, 8),
+                                          ::testing::Values(1, 2, 24, 100, 257, 5000)));
 
 TEST(Loader, ResumesAtAnyStep) {
   const KeyDataset dataset(100);

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-class RealData : public testing::TestWithParam<std::string> {
+class RealData : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const char* given = std::getenv("LOCKSTEP_TEST_DATA");
@@ -37,7 +37,7 @@ class RealData : public testing::TestWithParam<std::string> {
 };
 
 class Adult : public RealData {};
-INSTANTIATE_TEST_SUITE_P(Folder, Adult, testing::Values("adult"));
+INSTANTIATE_TEST_SUITE_P(Folder, Adult, ::testing::Values("adult"));
 
 TEST_P(Adult, HasItsKnownCounts) {
   TableConfig table;
@@ -69,7 +69,7 @@ TEST_P(Adult, HasItsKnownCounts) {
 }
 
 class FashionMnist : public RealData {};
-INSTANTIATE_TEST_SUITE_P(Folder, FashionMnist, testing::Values("fashion-mnist"));
+INSTANTIATE_TEST_SUITE_P(Folder, FashionMnist, ::testing::Values("fashion-mnist"));
 
 TEST_P(FashionMnist, HasItsKnownCounts) {
   IdxConfig idx;
@@ -103,7 +103,7 @@ TEST_P(FashionMnist, HasItsKnownCounts) {
 }
 
 class TinyShakespeare : public RealData {};
-INSTANTIATE_TEST_SUITE_P(Folder, TinyShakespeare, testing::Values("tinyshakespeare"));
+INSTANTIATE_TEST_SUITE_P(Folder, TinyShakespeare, ::testing::Values("tinyshakespeare"));
 
 TEST_P(TinyShakespeare, BeginsAsItDoes) {
   TextConfig text;

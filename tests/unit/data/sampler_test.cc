@@ -20,7 +20,7 @@ std::vector<int64_t> order(int64_t samples, uint64_t seed, int64_t epoch, bool s
   return indices;
 }
 
-class SamplerSizes : public testing::TestWithParam<int64_t> {};
+class SamplerSizes : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(SamplerSizes, VisitsEverySampleOnce) {
   for (int64_t epoch : {0, 1, 77}) {
@@ -36,7 +36,7 @@ TEST_P(SamplerSizes, VisitsEverySampleOnce) {
 
 INSTANTIATE_TEST_SUITE_P(All,
                          SamplerSizes,
-                         testing::Values(1,
+                         ::testing::Values(1,
                                          2,
                                          3,
                                          4,

@@ -153,7 +153,7 @@ std::string llmc(const std::vector<uint16_t>& ids,
   return std::string(reinterpret_cast<const char*>(header), sizeof(header)) + tokens_of(ids);
 }
 
-class Tokens : public testing::TestWithParam<TokensConfig::Format> {
+class Tokens : public ::testing::TestWithParam<TokensConfig::Format> {
  protected:
   std::string file_of(const std::vector<uint16_t>& ids) {
     return GetParam() == TokensConfig::Format::kLlmc ? llmc(ids, static_cast<int32_t>(ids.size()))
@@ -201,7 +201,7 @@ TEST_P(Tokens, ChecksEveryIdAgainstTheVocabulary) {
 
 INSTANTIATE_TEST_SUITE_P(Formats,
                          Tokens,
-                         testing::Values(TokensConfig::Format::kRawUint16,
+                         ::testing::Values(TokensConfig::Format::kRawUint16,
                                          TokensConfig::Format::kLlmc));
 
 TEST(TokensFile, RefusesCorruptFiles) {
