@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -66,6 +67,8 @@ struct Results {
 Results run(const AttentionShape& s, const Inputs& in) {
   Guarded<float> out(in.d_out.size(), 1), log_sum_exp(s.batch * s.heads * s.time, 2),
       d_qkv(in.qkv.size(), 1);
+  // What is overwritten must not matter, not even when it is NaN.
+  for (auto* output : {&out, &log_sum_exp, &d_qkv}) std::fill(output->begin(), output->end(), NAN);
   Guarded<unsigned char> workspace(attention_workspace_bytes(s, compute_threads()));
   attention_forward(s, in.qkv.data(), out.data(), log_sum_exp.data(), workspace.data());
   // Nothing that forward left behind may be used but its outputs.

@@ -75,8 +75,11 @@ class Case {
       }
     }
     const float untouched = c.size() > 0 ? c[0] : 0;
-    for (int64_t i = 0; i < rows && accumulate_; ++i) {
-      for (int64_t j = 0; j < columns; ++j) c[i * c_stride + j] = c_[i * columns + j];
+    // What is overwritten must not matter, not even when it is NaN.
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) {
+        c[i * c_stride + j] = accumulate_ ? c_[i * columns + j] : std::nanf("");
+      }
     }
     Guarded<unsigned char> workspace(gemm_workspace_bytes(rows, columns, depth, compute_threads()));
     gemm({.rows = rows,

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -71,6 +72,7 @@ struct Outputs {
 Outputs forward(
     const LinearShape& s, Inputs& in, bool with_bias, Activation activation, bool with_pre) {
   Guarded<float> pre(with_pre ? s.rows * s.outputs : 0, 1), y(s.rows * s.outputs, 3);
+  for (auto* output : {&pre, &y}) std::fill(output->begin(), output->end(), NAN);
   Guarded<unsigned char> workspace(linear_workspace_bytes(s, compute_threads()));
   linear_forward({.shape = s,
                   .x = in.x.data(),
@@ -167,6 +169,8 @@ struct Gradients {
 
 Gradients backward(const LinearShape& s, Inputs& in, bool accumulate) {
   Guarded<float> d_x(s.rows * s.inputs, 1), d_w(s.outputs * s.inputs, 2), d_bias(s.outputs, 3);
+  // What is overwritten must not matter, not even when it is NaN.
+  for (auto* output : {&d_x, &d_w, &d_bias}) std::fill(output->begin(), output->end(), NAN);
   if (accumulate) {
     test::fill_uniform(d_w, -1, 1, 15);
     test::fill_uniform(d_bias, -1, 1, 16);
