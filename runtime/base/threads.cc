@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/time.h"
 
 namespace lockstep {
 namespace {
@@ -21,16 +22,21 @@ void pause_briefly() {
 #endif
 }
 
-// Waits until the value is no longer `old`: spins for some microseconds, about the time between two
-// parallel regions of a step, then sleeps. A longer spin (as OpenMP's runtime has) takes the core
-// from the very thread it waits for when the machine is shared.
+// Waits until the value is no longer `old`: spins for a while, longer than most gaps between two
+// parallel regions of a step, since a sleeping thread of a virtual machine takes tens of
+// microseconds to wake; then sleeps. A spin without limit would take the core from the very thread
+// it waits for when the machine is shared.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
-  constexpr int kSpins = 2000;
-  for (int spin = 0; spin < kSpins; ++spin) {
-    const uint32_t now = value.load(std::memory_order_acquire);
-    if (now != old) return now;
-    pause_briefly();
-  }
+  constexpr double kSpinMs = 0.1;
+  constexpr int kSpinsPerLook = 64;
+  const double start = now_ms();
+  do {
+    for (int spin = 0; spin < kSpinsPerLook; ++spin) {
+      const uint32_t now = value.load(std::memory_order_acquire);
+      if (now != old) return now;
+      pause_briefly();
+    }
+  } while (now_ms() - start < kSpinMs);
   value.wait(old, std::memory_order_acquire);
   return value.load(std::memory_order_acquire);
 }
