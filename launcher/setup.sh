@@ -85,9 +85,13 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
   as_root=(sudo -n env DEBIAN_FRONTEND=noninteractive)
 else
-  echo "setup: installing needs root, and sudo does not work here without a password." >&2
-  echo "       Run this (as root, or with sudo before each command), then start me again:" >&2
-  printf '         apt-get update && %s %s\n' "$(printf '%q ' "${install[@]}")" "${missing[*]}" >&2
+  cat >&2 <<TEXT
+setup: installing needs root, and sudo does not work here without a password. Run
+         sudo $(realpath "$0") $*
+       or, as root,
+         apt-get update && apt-get install --no-install-recommends ${missing[*]}
+       and then start me again.
+TEXT
   exit 1
 fi
 
