@@ -153,7 +153,7 @@ TEST_P(Ranks, TogetherReadTheSamplersOrder) {
 INSTANTIATE_TEST_SUITE_P(All,
                          Ranks,
                          ::testing::Combine(::testing::Values(1, 2, 4, 8),
-                                          ::testing::Values(1, 2, 24, 100, 257, 5000)));
+                                            ::testing::Values(1, 2, 24, 100, 257, 5000)));
 
 TEST(Loader, ResumesAtAnyStep) {
   const KeyDataset dataset(100);

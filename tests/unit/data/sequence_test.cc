@@ -202,7 +202,7 @@ TEST_P(Tokens, ChecksEveryIdAgainstTheVocabulary) {
 INSTANTIATE_TEST_SUITE_P(Formats,
                          Tokens,
                          ::testing::Values(TokensConfig::Format::kRawUint16,
-                                         TokensConfig::Format::kLlmc));
+                                           TokensConfig::Format::kLlmc));
 
 TEST(TokensFile, RefusesCorruptFiles) {
   const auto llmc_error = [](const std::string& bytes) {

@@ -22,7 +22,8 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-// The compiler sees malloc and free through the operators that it inlines, and takes them for a mismatch.
+// The compiler sees malloc and free through the operators that it inlines, and takes them for a
+// mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 // Every allocation of C++ code, the libraries' included, passes here.
