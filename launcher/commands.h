@@ -27,6 +27,9 @@ struct CommonOptions {
 // What main() runs once the command line is parsed: the command on this rank.
 using Command = std::function<ExitCode(Session&)>;
 
+// A whole number of at least `minimum`.
+CLI::Validator at_least(int64_t minimum);
+
 // Adds the shared flags to a subcommand.
 void add_common_options(CLI::App& app, CommonOptions& options);
 

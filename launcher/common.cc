@@ -1,6 +1,19 @@
+#include <fmt/format.h>
+
 #include "launcher/commands.h"
 
 namespace lockstep {
+
+CLI::Validator at_least(int64_t minimum) {
+  return CLI::Validator(
+      [minimum](std::string& text) -> std::string {
+        int64_t value = 0;
+        const bool number = CLI::detail::lexical_cast(text, value);
+        if (number && value >= minimum) return "";
+        return fmt::format("value is {}; allowed: a whole number, {} or more", text, minimum);
+      },
+      fmt::format(">={}", minimum));
+}
 
 void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("CONFIG", options.config, "Config file in protobuf text format")->required();
@@ -17,6 +30,7 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
                  "Folder for everything that the run writes, instead of output.run_dir");
   app.add_option("--json", options.json, "Write the command's result to this file as JSON");
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
 }
 

@@ -212,7 +212,7 @@ void add_generate_command(CLI::App& app, Command& selected) {
                    "Token ids to continue, for models trained on token files")
       ->delimiter(',');
   command->add_option("--tokens", options->tokens, "Tokens to generate")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->check(at_least(1))
       ->capture_default_str();
   command
       ->add_option("--temperature",
@@ -222,7 +222,7 @@ void add_generate_command(CLI::App& app, Command& selected) {
       ->capture_default_str();
   command
       ->add_option("--top-k", options->top_k, "Choose among the k likeliest tokens; 0: among all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--seed", options->seed, "Another seed, another text")->capture_default_str();
   command->callback([options, &selected] {
     selected = [options](Session& session) { return generate(session, *options); };

@@ -3,9 +3,11 @@
 
 #include <cstdio>
 
+#include "collectives/agreement.h"
 #include "launcher/assembly.h"
 #include "launcher/host_memory.h"
 #include "launcher/results.h"
+#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/graph/schema.h"
@@ -62,46 +64,57 @@ nlohmann::ordered_json to_json(const Assembly& assembly, double step_flops) {
   return json;
 }
 
-ExitCode plan(Session& session, const PlanCommandOptions& options) {
-  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+// The text for a reader: the memory table, then the work, the traffic and the length of the run.
+void print_plan(const Assembly& assembly, int local, double step_flops) {
+  const Plan& plan = assembly.plan;
+  fmt::print("{}\n\n{}", assembly.data.summary.description, memory_table(plan));
+  const size_t host =
+      (plan.memory_bytes() - plan.row_bytes(kDatasetRow)) * static_cast<size_t>(local);
+  fmt::print("  {} on a host with {} rank{}; this host has {} free\n\n",
+             in_units(static_cast<double>(host)),
+             local,
+             local == 1 ? "" : "s",
+             in_units(static_cast<double>(available_memory_bytes())));
+  const int rank_lanes = plan.lanes / plan.ranks;
+  fmt::print(
+      "a step of one rank: {:.3f} GFLOP in {} lane{}, {} sent and as much received in {} "
+      "bucket{}\n",
+      step_flops / 1e9,
+      rank_lanes,
+      rank_lanes == 1 ? "" : "s",
+      in_units(static_cast<double>(plan.wire_bytes)),
+      plan.buckets.size(),
+      plan.buckets.size() == 1 ? "" : "s");
+  fmt::print("the run: {} steps of {} samples\n",
+             assembly.config.train.steps,
+             assembly.config.train.global_batch);
+}
+
+// Plans on this rank for as many ranks as the options say, or else for `world`.
+void plan_here(const PlanCommandOptions& options, int world) {
   RunConfig config = read_config(options.common);
   choose_device(options.common);
-  const int ranks = options.ranks > 0 ? options.ranks : session.communicator().size();
+  const int ranks = options.ranks > 0 ? options.ranks : world;
   const int local = options.ranks_per_node > 0 ? options.ranks_per_node : ranks;
   if (local > ranks)
     throw ConfigError(
         "--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
   set_compute_threads(choose_threads(config, local));
   const Assembly assembly = assemble(std::move(config), ranks, AssemblyPurpose::kTrain);
-  const Plan& plan = assembly.plan;
-  const double step_flops = static_cast<double>(plan.training.flops) * plan.lanes / ranks;
-  if (session.communicator().rank() == 0) {
-    fmt::print("{}\n\n", assembly.data.summary.description);
-    fmt::print("{}", memory_table(plan));
-    const size_t host =
-        (plan.memory_bytes() - plan.row_bytes(kDatasetRow)) * static_cast<size_t>(local);
-    fmt::print("  {} on a host with {} rank{}; this host has {} free\n\n",
-               in_units(static_cast<double>(host)),
-               local,
-               local == 1 ? "" : "s",
-               in_units(static_cast<double>(available_memory_bytes())));
-    fmt::print(
-        "a step of one rank: {:.3f} GFLOP in {} lane{}, {} sent and as much received in {} "
-        "bucket{}\n",
-        step_flops / 1e9,
-        plan.lanes / ranks,
-        plan.lanes / ranks == 1 ? "" : "s",
-        in_units(static_cast<double>(plan.wire_bytes)),
-        plan.buckets.size(),
-        plan.buckets.size() == 1 ? "" : "s");
-    fmt::print("the run: {} steps of {} samples\n",
-               assembly.config.train.steps,
-               assembly.config.train.global_batch);
-    if (options.activations) print_placements(assembly);
-    std::fflush(stdout);
-  }
-  write_result(session, options.common.json, to_json(assembly, step_flops));
+  const double step_flops =
+      static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
+  print_plan(assembly, local, step_flops);
+  if (options.activations) print_placements(assembly);
+  std::fflush(stdout);
+  if (!options.common.json.empty())
+    write_file_atomically(options.common.json, to_json(assembly, step_flops).dump(2) + "\n");
   check_memory(assembly, local);
+}
+
+ExitCode plan(Session& session, const PlanCommandOptions& options) {
+  Communicator& communicator = session.communicator();
+  init_log(options.common.log_level, communicator.rank(), communicator.size());
+  run_on_root(communicator, [&] { plan_here(options, communicator.size()); });
   return ExitCode::kOk;
 }
 
@@ -114,11 +127,11 @@ void add_plan_command(CLI::App& app, Command& selected) {
   add_common_options(*command, options->common);
   command
       ->add_option("--ranks", options->ranks, "Ranks to plan for; by default those of this command")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   command
       ->add_option(
           "--ranks-per-node", options->ranks_per_node, "Ranks that share a host; by default all")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   command->add_flag("--activations", options->activations, "Also print where each activation lies");
   command->footer("Ends with exit code 5 when the run would not fit in this host's free memory.");
   command->callback([options, &selected] {

@@ -114,7 +114,7 @@ void add_train_command(CLI::App& app, Command& selected) {
           "--max-steps",
           options->max_steps,
           "Stop at this step, counted from the beginning of the run (the schedule's length stays)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->footer("SIGUSR1, SIGTERM and SIGINT: write a checkpoint and end with exit code 75.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return train(session, *options); };

@@ -168,10 +168,12 @@ OpenedData open_idx(const DataConfig& config,
   }
   if (model.outputs > 0) {
     if (classes > model.outputs)
-      throw DataError("{}: the largest label is {}; model.mlp.outputs is only {}",
-                      idx.train_labels,
-                      classes - 1,
-                      model.outputs);
+      throw DataError(
+          "{}: the largest label is {}; model.mlp.outputs is {}, and must be at least {}",
+          idx.train_labels,
+          classes - 1,
+          model.outputs,
+          classes);
     classes = model.outputs;
   }
   if (!idx.eval_images.empty() || !idx.eval_labels.empty()) {
