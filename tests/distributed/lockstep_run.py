@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import subprocess
 
-LIMIT_S = 300  # far above what any of these runs takes: reaching it means that something hangs
+LIMIT_S = 300  # far above what most runs take: reaching it means that something hangs
 
 
 def mpirun(ranks):
@@ -27,11 +27,12 @@ def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None)
                           cwd=cwd, stdin=subprocess.DEVNULL)
 
 
-def train(binary, config, run_dir, ranks=1, arguments=()):
+def train(binary, config, run_dir, ranks=1, arguments=(), limit_s=LIMIT_S):
     """Trains and returns the result that --json wrote. Raises RuntimeError with all output on failure."""
     run_dir = pathlib.Path(run_dir)
     result_file = run_dir.with_suffix(".result.json")
-    done = run(binary, ["train", config, "--run-dir", run_dir, "--json", result_file, *arguments], ranks)
+    done = run(binary, ["train", config, "--run-dir", run_dir, "--json", result_file, *arguments], ranks,
+               limit_s=limit_s)
     if done.returncode != 0:
         raise RuntimeError(f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return json.loads(result_file.read_text())

@@ -52,8 +52,8 @@ def adult(binary, folder):
 def char_gpt(binary, folder):
     data = real_data("tinyshakespeare")
     config = CONFIGS / "models/char_gpt.textproto"
-    arguments = ["--data", data, "--set", "train.log_every=250"]
-    result = lockstep_run.train(binary, config, folder / "run", RANKS, arguments)
+    arguments = ["--data", data, "--set", "train.steps=2000", "--set", "eval.every=1000", "--set", "train.log_every=250"]
+    result = lockstep_run.train(binary, config, folder / "run", RANKS, arguments, limit_s=2400)
     print("Tiny Shakespeare:", result)
     assert result["eval_loss"] <= 1.6, result
     done = lockstep_run.run(binary, ["generate", config, "--data", data, "--checkpoint", folder / "run", "--prompt", "ROMEO:",
