@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/check.h"
+
 namespace lockstep {
 
 // Process exit codes; part of the command-line interface.
@@ -62,14 +64,6 @@ class IoError : public Error {
  private:
   int error_number_;
 };
-
-// Prints "internal error: ..." with file and line to stderr and ends the process with
-// ExitCode::kInternal (or with abort(), for a core file, where the environment has
-// LOCKSTEP_ABORT=1).
-[[noreturn]] void invariant_failed(const char* expression,
-                                   const char* file,
-                                   int line,
-                                   const std::string& message);
 
 }  // namespace lockstep
 

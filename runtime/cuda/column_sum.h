@@ -1,0 +1,32 @@
+#pragma once
+// Sums over the rows of a matrix, in an order that the shape alone fixes.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/cuda/stream.h"
+
+namespace lockstep::cuda {
+
+// out[c] = or += the sum over p of partials[p, c], in the order of p within 32 interleaved groups,
+// then over the groups.
+void sum_partials(const float* partials,  // (count, columns)
+                  int64_t count,
+                  int64_t columns,
+                  bool accumulate,
+                  float* out,  // (columns)
+                  Stream stream);
+
+// out[c] = or += the sum over r of x[r, c]: the gradient of a bias. T is float, BFloat16 or
+// Float16.
+template <typename T>
+void column_sum(const T* x,  // (rows, columns)
+                int64_t rows,
+                int64_t columns,
+                bool accumulate,
+                float* out,        // (columns)
+                float* workspace,  // column_sum_workspace_bytes(rows, columns)
+                Stream stream);
+size_t column_sum_workspace_bytes(int64_t rows, int64_t columns);
+
+}  // namespace lockstep::cuda

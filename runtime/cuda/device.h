@@ -1,0 +1,111 @@
+#pragma once
+// What kernels share: vector loads, and sums over a warp or a block in a fixed order. Only kernel
+// files include this.
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "runtime/base/half.h"
+#include "runtime/cuda/launch.h"
+
+namespace lockstep::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+// Elements of T in the 16 bytes that a thread loads at once.
+template <typename T>
+inline constexpr int kVectorWidth = 16 / static_cast<int>(sizeof(T));
+
+// N elements, read and written at once where the address is a multiple of their size.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Vector {
+  T at[N];
+};
+
+// N elements from memory, at most 16 bytes at once; the address is a multiple of what is read at
+// once.
+template <int N, typename T>
+__device__ __forceinline__ void load(const T* from, float (&to)[N]) {
+  constexpr int kAtOnce = N < kVectorWidth<T> ? N : kVectorWidth<T>;
+  static_assert(N % kAtOnce == 0);
+#pragma unroll
+  for (int first = 0; first < N; first += kAtOnce) {
+    const auto vector = *reinterpret_cast<const Vector<T, kAtOnce>*>(from + first);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) to[first + i] = to_float(vector.at[i]);
+  }
+}
+
+// N elements, rounded to T, to memory in the same way.
+template <int N, typename T>
+__device__ __forceinline__ void store(const float (&from)[N], T* to) {
+  constexpr int kAtOnce = N < kVectorWidth<T> ? N : kVectorWidth<T>;
+  static_assert(N % kAtOnce == 0);
+#pragma unroll
+  for (int first = 0; first < N; first += kAtOnce) {
+    Vector<T, kAtOnce> vector;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) vector.at[i] = round_to<T>(from[first + i]);
+    *reinterpret_cast<Vector<T, kAtOnce>*>(to + first) = vector;
+  }
+}
+
+// Whether rows of `columns` elements can be read vector by vector: every row of every array begins
+// on a multiple of 16 bytes. Absent arrays may be null.
+template <typename T>
+bool is_vectorizable(int64_t columns, std::initializer_list<const T*> arrays) {
+  if (columns % kVectorWidth<T> != 0) return false;
+  for (const T* array : arrays) {
+    if (reinterpret_cast<uintptr_t>(array) % 16 != 0) return false;
+  }
+  return true;
+}
+
+// What is combined over a warp or a block. Each has an identity and is applied in a fixed order.
+struct Sum {
+  template <typename T>
+  static __device__ __forceinline__ T apply(T a, T b) {
+    return a + b;
+  }
+};
+struct Max {
+  template <typename T>
+  static __device__ __forceinline__ T apply(T a, T b) {
+    return a > b ? a : b;
+  }
+};
+
+// Combined over the warp's 32 lanes as a butterfly; every lane gets the same bits.
+template <typename Operation, typename T>
+__device__ __forceinline__ T warp_reduce(T value) {
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    value = Operation::apply(value, __shfl_xor_sync(kAllLanes, value, distance));
+  return value;
+}
+
+// Combined over a block of Threads threads (a multiple of 32, one dimension): within warps, then
+// over the warps in order. Every thread gets the same bits. All threads of the block must call it.
+template <typename Operation, int Threads, typename T>
+__device__ __forceinline__ T block_reduce(T value) {
+  constexpr int kWarps = Threads / kWarp;
+  static_assert(Threads % kWarp == 0 && kWarps <= kWarp);
+  value = warp_reduce<Operation>(value);
+  if constexpr (kWarps == 1) return value;
+  __shared__ T parts[kWarps];
+  __syncthreads();  // the parts of a call before may still be read
+  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  value = parts[0];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) value = Operation::apply(value, parts[warp]);
+  return value;
+}
+
+// Blocks that cover n with `each` apiece.
+inline unsigned blocks_for(int64_t n, int64_t each) {
+  return static_cast<unsigned>((n + each - 1) / each);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,158 @@
+#include "runtime/cuda/elementwise.h"
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/flat.h"
+
+namespace lockstep::cuda {
+namespace {
+
+template <typename T>
+struct Add {
+  const T *a, *b;
+  T* out;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    constexpr int N = Count::value;
+    float x[N], y[N];
+    load(a + i, x);
+    load(b + i, y);
+#pragma unroll
+    for (int k = 0; k < N; ++k) x[k] += y[k];
+    store(x, out + i);
+  }
+};
+
+template <typename T>
+struct Cast {
+  const float* from;
+  T* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    float x[Count::value];
+    load(from + i, x);
+    store(x, to + i);
+  }
+};
+
+template <int Count>
+struct Sources {
+  const float* at[Count];
+};
+
+// Sums sources First .. First + Count - 1.
+template <int First, int Count, int N, int All>
+__device__ __forceinline__ void sum_subtree(const Sources<All>& sources,
+                                            int64_t i,
+                                            float (&sum)[N]) {
+  if constexpr (Count == 1) {
+    load(sources.at[First] + i, sum);
+  } else {
+    float right[N];
+    sum_subtree<First, Count / 2>(sources, i, sum);
+    sum_subtree<First + Count / 2, Count / 2>(sources, i, right);
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum[k] += right[k];
+  }
+}
+
+template <int Count>
+struct TreeSum {
+  Sources<Count> sources;
+  float* out;
+  template <typename Width>
+  __device__ void operator()(int64_t i, Width) const {
+    float sum[Width::value];
+    sum_subtree<0, Count>(sources, i, sum);
+    store(sum, out + i);
+  }
+};
+
+template <int Count>
+void start_tree_sum(const float* const* sources, float* out, int64_t n, Stream stream) {
+  TreeSum<Count> sum{.sources = {}, .out = out};
+  bool vectors = is_aligned(out);
+  for (int s = 0; s < Count; ++s) {
+    sum.sources.at[s] = sources[s];
+    vectors = vectors && is_aligned(sources[s]);
+  }
+  for_each_flat<4>(n, vectors, sum, stream);
+}
+
+constexpr int kSquaresThreads = 256;
+
+// Each block sums kSquaresBlock elements; a square of two floats is exact in double.
+template <int N>
+__global__ void __launch_bounds__(kSquaresThreads)
+    sum_of_squares_kernel(const float* x, int64_t n, double* partials) {
+  const int64_t begin = blockIdx.x * kSquaresBlock;
+  const int64_t end = begin + kSquaresBlock < n ? begin + kSquaresBlock : n;
+  double sum = 0;
+  for (int64_t i = begin + threadIdx.x * 4; i < end; i += kSquaresThreads * 4) {
+    float values[4] = {};
+    if (N == 4 && i + 4 <= end) {
+      load(x + i, values);
+    } else {
+      for (int k = 0; k < 4 && i + k < end; ++k) values[k] = x[i + k];
+    }
+    for (int k = 0; k < 4; ++k) sum += static_cast<double>(values[k]) * values[k];
+  }
+  sum = block_reduce<Sum, kSquaresThreads>(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kSquaresThreads)
+    sum_doubles_kernel(const double* partials, int64_t count, double* out) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kSquaresThreads) sum += partials[i];
+  sum = block_reduce<Sum, kSquaresThreads>(sum);
+  if (threadIdx.x == 0) *out = sum;
+}
+
+}  // namespace
+
+template <typename T>
+void add(const T* a, const T* b, T* out, int64_t n, Stream stream) {
+  const bool vectors = is_aligned(a) && is_aligned(b) && is_aligned(out);
+  for_each_flat<kVectorWidth<T>>(n, vectors, Add<T>{a, b, out}, stream);
+}
+
+template <typename T>
+void cast(const float* from, T* to, int64_t n, Stream stream) {
+  for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Cast<T>{from, to}, stream);
+}
+
+void tree_sum(const float* const* sources, int count, float* out, int64_t n, Stream stream) {
+  switch (count) {
+    case 1: return start_tree_sum<1>(sources, out, n, stream);
+    case 2: return start_tree_sum<2>(sources, out, n, stream);
+    case 4: return start_tree_sum<4>(sources, out, n, stream);
+    case 8: return start_tree_sum<8>(sources, out, n, stream);
+    case 16: return start_tree_sum<16>(sources, out, n, stream);
+    case 32: return start_tree_sum<32>(sources, out, n, stream);
+    case kMostSources: return start_tree_sum<kMostSources>(sources, out, n, stream);
+    default: LOCKSTEP_REQUIRE(false && "a power of two up to kMostSources");
+  }
+}
+
+void sum_of_squares(const float* x, int64_t n, double* workspace, double* out, Stream stream) {
+  const unsigned blocks = blocks_for(n, kSquaresBlock);
+  const Launch how{{blocks, 1, 1}, {kSquaresThreads, 1, 1}, stream};
+  if (is_aligned(x)) {
+    launch(how, sum_of_squares_kernel<4>, x, n, workspace);
+  } else {
+    launch(how, sum_of_squares_kernel<1>, x, n, workspace);
+  }
+  launch({{1, 1, 1}, {kSquaresThreads, 1, 1}, stream}, sum_doubles_kernel, workspace, blocks, out);
+}
+
+size_t sum_of_squares_workspace_bytes(int64_t n) {
+  return blocks_for(n, kSquaresBlock) * sizeof(double);
+}
+
+template void add(const float*, const float*, float*, int64_t, Stream);
+template void add(const BFloat16*, const BFloat16*, BFloat16*, int64_t, Stream);
+template void add(const Float16*, const Float16*, Float16*, int64_t, Stream);
+template void cast(const float*, BFloat16*, int64_t, Stream);
+template void cast(const float*, Float16*, int64_t, Stream);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,46 @@
+#pragma once
+// Sums and conversions over flat arrays on the GPU. T is float, BFloat16 or Float16.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/cuda/stream.h"
+
+namespace lockstep::cuda {
+
+// out = a + b. out may be a or b.
+template <typename T>
+void add(const T* a,  // (n)
+         const T* b,  // (n)
+         T* out,      // (n)
+         int64_t n,
+         Stream stream);
+
+// to = from, rounded to T.
+template <typename T>
+void cast(const float* from,  // (n)
+          T* to,              // (n)
+          int64_t n,
+          Stream stream);
+
+// Arrays that tree_sum can add at once.
+inline constexpr int kMostSources = 64;
+
+// out = the sum of `count` arrays by a balanced binary tree: ((0 + 1) + (2 + 3)) + ..., the bits of
+// cpu::tree_sum. count is a power of two up to kMostSources. out may be one of the sources.
+void tree_sum(const float* const* sources,  // (count) on the host: pointers to (n)
+              int count,
+              float* out,  // (n)
+              int64_t n,
+              Stream stream);
+
+// *out = the sum of x^2 in double precision, in fixed blocks of kSquaresBlock elements.
+void sum_of_squares(const float* x,  // (n)
+                    int64_t n,
+                    double* workspace,  // sum_of_squares_workspace_bytes(n)
+                    double* out,        // (1)
+                    Stream stream);
+size_t sum_of_squares_workspace_bytes(int64_t n);
+inline constexpr int64_t kSquaresBlock = 16384;
+
+}  // namespace lockstep::cuda

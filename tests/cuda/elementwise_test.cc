@@ -1,0 +1,153 @@
+// Catches: elements lost at the end of an array or where it is misaligned, a tree of sums in
+// another order than the CPU's, an activation or its derivative that is wrong, a dropout mask
+// unlike the CPU's.
+
+#include "runtime/cuda/elementwise.h"
+
+#include "runtime/cpu/dropout.h"
+#include "runtime/cpu/elementwise.h"
+#include "runtime/cuda/activations.h"
+#include "runtime/cuda/column_sum.h"
+#include "runtime/cuda/dropout.h"
+#include "tests/fibers/kernel_test.h"
+#include "tests/reference/activations.h"
+
+namespace lockstep {
+namespace {
+
+using test::Guarded;
+using test::kEps;
+
+template <typename T>
+class CudaElementwiseTest : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaElementwiseTest, test::StoredTypes);
+
+TYPED_TEST(CudaElementwiseTest, AddAndCastRoundOnce) {
+  using T = TypeParam;
+  for (int64_t n : {1, 7, 2048, 5003}) {
+    for (int64_t offset : {0, 1}) {
+      Guarded<T> a(n, offset), b(n, offset), sum(n, offset);
+      test::fill_stored(a, -1, 1, 1);
+      test::fill_stored(b, -1, 1, 2);
+      cuda::add<T>(a.data(), b.data(), sum.data(), n, nullptr);
+      std::vector<T> expected;
+      for (int64_t i = 0; i < n; ++i)
+        expected.push_back(round_to<T>(to_float(a[i]) + to_float(b[i])));
+      EXPECT_EQ(test::bytes_of(expected), test::bytes_of(sum)) << n << " + " << offset;
+      if constexpr (!std::is_same_v<T, float>) {
+        Guarded<float> wide(n, offset);
+        test::fill_uniform(wide, -3, 3, 3);
+        cuda::cast(wide.data(), sum.data(), n, nullptr);
+        for (int64_t i = 0; i < n; ++i) expected[static_cast<size_t>(i)] = round_to<T>(wide[i]);
+        EXPECT_EQ(test::bytes_of(expected), test::bytes_of(sum)) << n << " + " << offset;
+      }
+    }
+  }
+}
+
+TYPED_TEST(CudaElementwiseTest, ActivationsMatchDoublePrecision) {
+  using T = TypeParam;
+  const int64_t n = 1203;
+  for (Activation activation : {Activation::kNone,
+                                Activation::kRelu,
+                                Activation::kGeluTanh,
+                                Activation::kGeluErf,
+                                Activation::kSilu,
+                                Activation::kTanh}) {
+    const std::string name = "activation " + std::to_string(static_cast<int>(activation));
+    Guarded<T> x(n), y(n), d_y(n), d_x(n);
+    test::fill_stored(x, -9, 9, 1);
+    test::fill_stored(d_y, -1, 1, 2);
+    cuda::activation_forward<T>(activation, x.data(), y.data(), n, nullptr);
+    const T* saved = saves_pre_activation(activation) ? x.data() : y.data();
+    cuda::activation_backward<T>(activation, d_y.data(), saved, d_x.data(), n, nullptr);
+    for (int64_t i = 0; i < n; ++i) {
+      const double at = to_float(x[i]), value = test::activation_value(activation, at);
+      const double slope = test::activation_derivative(activation, at) * to_float(d_y[i]);
+      const double rounding = test::kSpacing<T> * std::abs(value);
+      ASSERT_NEAR(to_float(y[i]), value, 16 * kEps * (1 + std::abs(at)) + rounding) << name;
+      // Where the derivative is made of the rounded output, its error enters too.
+      const double from_output = saves_pre_activation(activation) ? 0 : 2 * test::kSpacing<T>;
+      ASSERT_NEAR(
+          to_float(d_x[i]),
+          slope,
+          64 * kEps * (1 + std::abs(at)) + test::kSpacing<T> * std::abs(slope) + from_output)
+          << name << " at " << at;
+    }
+  }
+}
+
+TYPED_TEST(CudaElementwiseTest, DropoutHasTheMaskOfTheCpu) {
+  using T = TypeParam;
+  const RngStream random{.seed = 5, .step = 2, .lane = 3, .purpose = kRngDropout | 7};
+  for (int64_t n : {1, 30, 2055}) {
+    for (int64_t offset : {0, 1}) {
+      Guarded<T> x(n, offset), y(n, offset);
+      test::fill_stored(x, 0.5, 1, 1);
+      cuda::dropout<T>(x.data(), y.data(), n, 0.3f, random, nullptr);
+      std::vector<float> wide, expected(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i) wide.push_back(to_float(x[i]));
+      cpu::dropout_forward(wide.data(), expected.data(), n, 0.3f, random);
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_EQ(to_float(round_to<T>(expected[static_cast<size_t>(i)])), to_float(y[i])) << i;
+    }
+  }
+}
+
+TYPED_TEST(CudaElementwiseTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
+  using T = TypeParam;
+  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {5, 33}, {70, 64}, {301, 1032}, {4200, 3}}) {
+    test::for_each_order([&, rows = rows, columns = columns](const std::string& order) {
+      Guarded<T> x(rows * columns);
+      Guarded<float> out(columns),
+          workspace(static_cast<int64_t>(cuda::column_sum_workspace_bytes(rows, columns) / 4));
+      test::fill_stored(x, -1, 1, 1);
+      test::fill_uniform(out, -1, 1, 2);
+      std::vector<double> expected = test::to_double(out);
+      for (int64_t i = 0; i < rows * columns; ++i)
+        expected[static_cast<size_t>(i % columns)] += to_float(x[i]);
+      cuda::column_sum<T>(x.data(), rows, columns, true, out.data(), workspace.data(), nullptr);
+      test::expect_close(out, expected, kEps * static_cast<double>(rows + 4), "sum, " + order);
+      return test::bytes_of(out);
+    });
+  }
+}
+
+TEST(CudaSumTest, TreeSumHasTheBitsOfTheCpu) {
+  for (int count : {1, 2, 4, 8, 16, 32, 64}) {
+    const int64_t n = 1031;
+    std::vector<std::vector<float>> arrays(static_cast<size_t>(count), std::vector<float>(n));
+    std::vector<const float*> sources;
+    for (size_t s = 0; s < arrays.size(); ++s) {
+      test::fill_uniform(arrays[s], -1, 1, s);
+      sources.push_back(arrays[s].data());
+    }
+    Guarded<float> expected(n), sum(n);
+    cpu::tree_sum(sources.data(), count, expected.data(), n);
+    cuda::tree_sum(sources.data(), count, sum.data(), n, nullptr);
+    test::expect_same_bits(expected, sum, "tree of " + std::to_string(count));
+  }
+}
+
+TEST(CudaSumTest, SumOfSquaresMatchesDoublePrecisionInAnyOrder) {
+  for (int64_t n : {1, 1023, 16384, 50001}) {
+    for (int64_t offset : {0, 1}) {
+      test::for_each_order([&](const std::string&) {
+        Guarded<float> x(n, offset);
+        Guarded<double> workspace(
+            static_cast<int64_t>(cuda::sum_of_squares_workspace_bytes(n) / sizeof(double)));
+        Guarded<double> sum(1);
+        test::fill_uniform(x, -1, 1, 1);
+        double expected = 0;
+        for (float value : x) expected += static_cast<double>(value) * value;
+        cuda::sum_of_squares(x.data(), n, workspace.data(), sum.data(), nullptr);
+        EXPECT_NEAR(sum[0], expected, 1e-13 * expected * std::sqrt(static_cast<double>(n)));
+        return test::bytes_of(sum);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

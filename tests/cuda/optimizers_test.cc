@@ -1,0 +1,66 @@
+// Catches: an update that is not the CPU's, stored parameters that are not the rounded ones,
+// elements lost at the end of a slice or where it is misaligned.
+
+#include "runtime/cuda/optimizers.h"
+
+#include "runtime/cpu/optimizers.h"
+#include "tests/fibers/kernel_test.h"
+
+namespace lockstep {
+namespace {
+
+using test::Guarded;
+
+template <typename T>
+class CudaOptimizersTest : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaOptimizersTest, test::StoredTypes);
+
+template <typename T>
+void check(std::variant<SgdConstants, AdamConstants> constants,
+           bool moment,
+           int64_t n,
+           int64_t offset) {
+  struct Buffers {
+    Buffers(int64_t n, int64_t offset) : p(n, offset), g(n, offset), m(n, offset), v(n, offset) {
+      test::fill_uniform(p, -1, 1, 1);
+      test::fill_uniform(g, -1, 1, 2);
+      test::fill_uniform(m, -1, 1, 3);
+      test::fill_uniform(v, 0, 1, 4);
+    }
+    Guarded<float> p, g, m, v;
+  };
+  Buffers gpu(n, offset), cpu(n, offset);
+  const auto slice = [&](Buffers& buffers) {
+    return OptimizerSlice{.constants = constants,
+                          .elements = n,
+                          .parameters = buffers.p.data(),
+                          .gradients = buffers.g.data(),
+                          .first_moment = moment ? buffers.m.data() : nullptr,
+                          .second_moment = buffers.v.data()};
+  };
+  Guarded<T> stored(n, offset);
+  cuda::optimizer_update<T>(
+      slice(gpu), std::is_same_v<T, float> ? nullptr : stored.data(), nullptr);
+  cpu::optimizer_update(slice(cpu));
+  test::expect_same_bits(cpu.p, gpu.p, "parameters");
+  test::expect_same_bits(cpu.m, gpu.m, "first moments");
+  test::expect_same_bits(cpu.v, gpu.v, "second moments");
+  if constexpr (!std::is_same_v<T, float>) {
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_EQ(to_float(stored[i]), to_float(round_to<T>(cpu.p[i]))) << i;
+  }
+}
+
+TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
+  for (int64_t n : {1, 1027, 4096}) {
+    for (int64_t offset : {0, 1}) {
+      check<TypeParam>(SgdConstants{0.1f, 0, 0.01f, 0.5f, false}, false, n, offset);
+      check<TypeParam>(SgdConstants{0.1f, 0.9f, 0.01f, 0.5f, true}, true, n, offset);
+      check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, true, 0.5, 3), true, n, offset);
+      check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, false, 0.5, 1), true, n, offset);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,259 @@
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "runtime/base/rng.h"
+#include "tests/fibers/cuda_on_host.h"
+#include "tests/fibers/order.h"
+
+namespace lockstep::fibers {
+namespace {
+
+constexpr size_t kStackBytes = 64 * 1024;
+constexpr unsigned kWarp = 32;
+
+#if defined(__x86_64__)
+
+// A suspended fiber is its stack pointer: the registers that a callee must preserve lie on top.
+struct Context {
+  void* stack_pointer = nullptr;
+};
+
+extern "C" void lockstep_switch_fiber(void** save, void* load);
+asm(R"(
+.text
+.globl lockstep_switch_fiber
+.type lockstep_switch_fiber, @function
+lockstep_switch_fiber:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size lockstep_switch_fiber, .-lockstep_switch_fiber
+)");
+
+void prepare(Context& context, std::byte* stack, void (*entry)()) {
+  auto* top = reinterpret_cast<void**>(stack + kStackBytes);
+  // Popped: six registers, the address that ret goes to, and the return address of `entry`, which
+  // never returns. With it the stack is aligned as after a call.
+  *--top = nullptr;
+  *--top = reinterpret_cast<void*>(entry);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;
+  context.stack_pointer = top;
+}
+
+void switch_to(Context& from, Context& to) {
+  lockstep_switch_fiber(&from.stack_pointer, to.stack_pointer);
+}
+
+#else
+
+struct Context {
+  ucontext_t context;
+};
+
+void prepare(Context& context, std::byte* stack, void (*entry)()) {
+  getcontext(&context.context);
+  context.context.uc_stack.ss_sp = stack;
+  context.context.uc_stack.ss_size = kStackBytes;
+  makecontext(&context.context, entry, 0);
+}
+
+void switch_to(Context& from, Context& to) { swapcontext(&from.context, &to.context); }
+
+#endif
+
+enum class State { kReady, kAtBarrier, kAtExchange, kEnded };
+
+struct Fiber {
+  Context context;
+  State state = State::kReady;
+  dim3 thread;
+  unsigned mask = 0;       // of the exchange that it waits in
+  unsigned exchanges = 0;  // that it has come to
+};
+
+// The values that the lanes of a warp give each other. A lane can be one exchange ahead of another,
+// so values of two exchanges are kept.
+struct Warp {
+  std::array<std::array<uint64_t, kWarp>, 2> values;
+};
+
+class Block {
+ public:
+  Block(dim3 size, const std::function<void()>& thread)
+      : thread_(thread), fibers_(size.x * size.y * size.z), warps_((fibers_.size() + 31) / 32) {
+    stacks_ = std::make_unique<std::byte[]>(fibers_.size() * kStackBytes);
+    order_.resize(fibers_.size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    if (order == Order::kReverse) std::reverse(order_.begin(), order_.end());
+    for (size_t i = 0; i < fibers_.size(); ++i) {
+      const auto number = static_cast<unsigned>(i);
+      fibers_[i].thread = {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
+    }
+  }
+
+  void run();
+  void wait(State why) {
+    Fiber& fiber = fibers_[current_];
+    fiber.state = why;
+    switch_to(fiber.context, scheduler_);
+  }
+  uint64_t exchange(unsigned mask, uint64_t value, unsigned from);
+  unsigned lane() const { return static_cast<unsigned>(current_ % kWarp); }
+
+ private:
+  static void enter();
+  void shuffle();
+  bool release_warps();
+  bool release_block();
+  [[noreturn]] void report_deadlock() const;
+
+  const std::function<void()>& thread_;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp> warps_;
+  std::vector<size_t> order_;
+  std::unique_ptr<std::byte[]> stacks_;
+  Context scheduler_;
+  size_t current_ = 0;
+  uint64_t shuffles_ = 0;
+};
+
+Block* running = nullptr;
+
+void Block::enter() {
+  running->thread_();
+  running->wait(State::kEnded);
+}
+
+void Block::run() {
+  for (size_t i = 0; i < fibers_.size(); ++i) {
+    fibers_[i].state = State::kReady;
+    prepare(fibers_[i].context, stacks_.get() + i * kStackBytes, enter);
+  }
+  running = this;
+  for (;;) {
+    if (order == Order::kShuffled) shuffle();
+    bool ran = false;
+    for (size_t i : order_) {
+      if (fibers_[i].state != State::kReady) continue;
+      ran = true;
+      current_ = i;
+      threadIdx = fibers_[i].thread;
+      switch_to(scheduler_, fibers_[i].context);
+    }
+    if (ran) continue;
+    const bool ended = std::all_of(
+        fibers_.begin(), fibers_.end(), [](const Fiber& f) { return f.state == State::kEnded; });
+    if (ended) break;
+    if (!release_warps() && !release_block()) report_deadlock();
+  }
+  running = nullptr;
+}
+
+void Block::shuffle() {
+  const RngStream stream{.seed = 7, .purpose = kRngSynthetic};
+  for (size_t i = order_.size(); i > 1; --i) {
+    const uint32_t word = philox_word(stream, shuffles_++);
+    std::swap(order_[i - 1], order_[bounded_from_word(word, static_cast<uint32_t>(i))]);
+  }
+}
+
+uint64_t Block::exchange(unsigned mask, uint64_t value, unsigned from) {
+  Fiber& fiber = fibers_[current_];
+  Warp& warp = warps_[current_ / kWarp];
+  auto& values = warp.values[fiber.exchanges++ % 2];
+  values[lane()] = value;
+  fiber.mask = mask;
+  wait(State::kAtExchange);
+  return values[from % kWarp];
+}
+
+// Lets the lanes of a warp go on when all lanes that their mask names have come.
+bool Block::release_warps() {
+  bool released = false;
+  for (size_t first = 0; first < fibers_.size(); first += kWarp) {
+    const size_t end = std::min(first + kWarp, fibers_.size());
+    unsigned waiting = 0;
+    for (size_t i = first; i < end; ++i) {
+      if (fibers_[i].state == State::kAtExchange) waiting |= 1u << (i - first);
+    }
+    for (size_t i = first; i < end; ++i) {
+      Fiber& fiber = fibers_[i];
+      // Lanes that a short warp does not have cannot come.
+      const unsigned there = end - first == kWarp ? ~0u : (1u << (end - first)) - 1;
+      if (fiber.state != State::kAtExchange || (fiber.mask & there & ~waiting) != 0) continue;
+      fiber.state = State::kReady;
+      released = true;
+    }
+  }
+  return released;
+}
+
+bool Block::release_block() {
+  const bool all = std::all_of(fibers_.begin(), fibers_.end(), [](const Fiber& f) {
+    return f.state == State::kAtBarrier || f.state == State::kEnded;
+  });
+  if (!all) return false;
+  for (Fiber& fiber : fibers_) {
+    if (fiber.state == State::kAtBarrier) fiber.state = State::kReady;
+  }
+  return true;
+}
+
+void Block::report_deadlock() const {
+  std::fprintf(stderr,
+               "a barrier that not all threads reach, in block (%u, %u, %u):\n",
+               blockIdx.x,
+               blockIdx.y,
+               blockIdx.z);
+  for (const Fiber& fiber : fibers_) {
+    const char* at = fiber.state == State::kAtBarrier    ? "at __syncthreads"
+                     : fiber.state == State::kAtExchange ? "at a shuffle"
+                                                         : "has ended";
+    std::fprintf(
+        stderr, "  thread (%u, %u, %u) %s\n", fiber.thread.x, fiber.thread.y, fiber.thread.z, at);
+  }
+  std::abort();
+}
+
+}  // namespace
+
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
+  blockDim = block;
+  gridDim = grid;
+  Block fibers(block, thread);
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        fibers.run();
+      }
+    }
+  }
+}
+
+void wait_for_block() { running->wait(State::kAtBarrier); }
+uint64_t exchange(unsigned mask, uint64_t value, unsigned from) {
+  return running->exchange(mask, value, from);
+}
+unsigned lane() { return running->lane(); }
+
+}  // namespace lockstep::fibers
