@@ -32,7 +32,6 @@ class Communicator {
   virtual void wait(int handle) = 0;
 
   virtual void broadcast(std::byte* buffer, size_t bytes, int root) = 0;
-  virtual void barrier() = 0;
 
   void all_gather(std::byte* buffer, size_t bytes) { wait(start_all_gather(buffer, bytes)); }
 };

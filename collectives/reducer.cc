@@ -31,7 +31,7 @@ Reducer::Reducer(Communicator& communicator,
   LOCKSTEP_CHECK(local_lanes_ * communicator.size() == options_.lanes &&
                  communicator.size() <= kMaxRanks);
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
-  norms_.resize(options_.buckets.size() * static_cast<size_t>(local_lanes_));
+  norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(local_lanes_));
   const size_t part = 1 + static_cast<size_t>(local_lanes_) * 4 + norms_.size();
   exchange_.resize(part * static_cast<size_t>(communicator.size()));
 }
@@ -99,14 +99,19 @@ void Reducer::measure_norm(int bucket) {
   for (int i = 0; i < local_lanes_; ++i) {
     const Range slice =
         slice_of(options_.buckets[static_cast<size_t>(bucket)], first_lane() + i, options_.lanes);
-    norms_[static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_) +
-           static_cast<size_t>(i)] = math_.sum_of_squares(gradients_ + slice.begin, slice.size());
+    const size_t number =
+        static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_) + static_cast<size_t>(i);
+    math_.sum_of_squares(gradients_ + slice.begin, slice.size(), &norms_[number]);
   }
 }
 
-StepTotals Reducer::finish(std::span<const LaneStatistics> local, int64_t flags) {
+void Reducer::reduce() {
   while (in_flight_count_ > 0) complete_oldest();
   LOCKSTEP_CHECK(lane_ == local_lanes_);
+}
+
+StepTotals Reducer::totals(std::span<const LaneStatistics> local, int64_t flags) {
+  math_.synchronize();
   return sum_statistics(local, flags);
 }
 

@@ -10,6 +10,7 @@
 // whatever the number of ranks.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,15 +19,28 @@
 
 namespace lockstep {
 
-// Arithmetic on slices, done by the backend that owns the memory.
+// Arithmetic on slices, done by the backend that owns the memory. A device may only queue the work:
+// it is done in the order of the calls, and what it writes can be read after synchronize().
 class SliceMath {
  public:
   virtual ~SliceMath() = default;
   // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one
   // of the sources.
   virtual void tree_sum(const float* const* sources, int count, float* out, int64_t n) = 0;
-  // Sum of squares of n floats in a fixed order.
-  virtual double sum_of_squares(const float* x, int64_t n) = 0;
+  // *out, in memory of allocate_host(), = sum of squares of n floats in a fixed order.
+  virtual void sum_of_squares(const float* x, int64_t n, double* out) = 0;
+  // Returns when everything queued so far is done.
+  virtual void synchronize() = 0;
+  // Memory that host and device both reach, aligned to 64 bytes, owned by the device until it is
+  // destroyed.
+  virtual std::byte* allocate_host(size_t bytes) = 0;
+  // n values in such memory.
+  template <typename T>
+  std::span<T> host_array(size_t n) {
+    T* values = reinterpret_cast<T*>(allocate_host(n * sizeof(T)));
+    std::uninitialized_value_construct_n(values, n);
+    return {values, n};
+  }
 };
 
 // What a loss op reports for a lane: sum of losses, rows counted, rows predicted correctly, 0.
@@ -70,15 +84,18 @@ class Reducer {
   void bucket_ready(int bucket);
   void end_lane() { ++lane_; }
   // Completes the exchange; afterwards the owned ranges of reduced() hold the sum over all lanes.
-  StepTotals finish(std::span<const LaneStatistics> local, int64_t flags);
+  void reduce();
+  // Waits for what has been queued and sums the statistics and norms of the step over all ranks.
+  StepTotals totals(std::span<const LaneStatistics> local, int64_t flags);
   const float* reduced() const { return gradients_; }
 
-  // Sums the statistics of an evaluation batch over all lanes.
+  // Sums the statistics of an evaluation over all lanes; `local` is complete.
   StepTotals sum_statistics(std::span<const LaneStatistics> local, int64_t flags);
   // Every rank's owned ranges of `parameters` to all ranks.
   void gather(float* parameters);
 
-  // Milliseconds spent waiting for other ranks since the last call.
+  // Milliseconds spent waiting for other ranks since take_exposed_ms() was last called.
+  double exposed_ms() const { return exposed_ms_; }
   double take_exposed_ms();
 
  private:
@@ -113,7 +130,7 @@ class Reducer {
   Exchange in_flight_[kInFlight];  // a queue: oldest first
   size_t in_flight_count_ = 0;
   size_t next_slot_ = 0;
-  std::vector<double> norms_;  // (buckets, slices of mine)
+  std::span<double> norms_;  // (buckets, slices of mine), in memory of allocate_host()
   double exposed_ms_ = 0;
 };
 

@@ -18,7 +18,6 @@ class SelfCommunicator final : public Communicator {
   }
   void wait(int) override {}
   void broadcast(std::byte*, size_t, int) override {}
-  void barrier() override {}
 };
 
 }  // namespace

@@ -1,14 +1,18 @@
 #include "launcher/assembly.h"
 
-#include <unistd.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "collectives/agreement.h"
 #include "launcher/host_memory.h"
+#include "launcher/run_folder.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
+#include "runtime/config/validate.h"
 #include "runtime/cpu/backend.h"
+#include "runtime/train/batch_stage.h"
 #include "runtime/train/optimizer.h"
 
 namespace lockstep {
@@ -31,22 +35,6 @@ void resolve_length(TrainConfig& train, int64_t samples) {
   }
 }
 
-void check_resolved(const RunConfig& config, const OpenedData& data) {
-  const auto& schedule = config.schedule;
-  if (schedule.warmup_steps >= config.train.steps && schedule.warmup_steps > 0)
-    throw ConfigError("schedule.warmup_steps: value is {}; allowed: less than the run's {} steps",
-                      schedule.warmup_steps,
-                      config.train.steps);
-  if (!data.eval && (config.eval.every > 0 || config.eval.early_stop_patience > 0))
-    throw ConfigError("eval.every: value is {}, but the data section names no evaluation data",
-                      config.eval.every);
-  const auto* mlp = std::get_if<MlpConfig>(&config.model);
-  if (mlp != nullptr && mlp->loss == Loss::kMeanSquaredError &&
-      config.eval.best == EvalConfig::Metric::kAccuracy)
-    throw ConfigError(
-        "eval.best: value is ACCURACY, which a regression does not have; allowed: LOSS");
-}
-
 // Bytes of a loader's ring, choosing its length where the config leaves it open.
 size_t ring_bytes(const Dataset& dataset,
                   const BatchGeometry& geometry,
@@ -62,14 +50,20 @@ WorkspaceBytes workspace_of(const Backend& backend) {
   };
 }
 
-// The plan for a global batch; used again with smaller ones to find what fits.
-Plan plan_for(Assembly& assembly, int64_t global_batch, int ranks, AssemblyPurpose purpose) {
-  const RunConfig& config = assembly.config;
+// Builds the graphs for a global batch and plans them.
+Program program_for(const RunConfig& config,
+                    const ModelIo& io,
+                    const OpenedData& data,
+                    const Backend& backend,
+                    int64_t global_batch,
+                    int ranks,
+                    AssemblyPurpose purpose) {
   const int lanes = static_cast<int>(config.train.lanes);
   const int64_t lane_batch = global_batch / lanes;
-  assembly.training = build_model(config.model, assembly.io, lane_batch, Purpose::kTraining);
-  if (assembly.data.eval)
-    assembly.evaluation = build_model(config.model, assembly.io, lane_batch, Purpose::kEvaluation);
+  Program program;
+  program.training = build_model(config.model, io, lane_batch, Purpose::kTraining);
+  if (data.eval)
+    program.evaluation = build_model(config.model, io, lane_batch, Purpose::kEvaluation);
   PlanOptions options;
   options.ranks = ranks;
   options.lanes = lanes;
@@ -79,18 +73,20 @@ Plan plan_for(Assembly& assembly, int64_t global_batch, int ranks, AssemblyPurpo
   const BatchGeometry geometry = {lane_batch, lanes, 0, lanes / ranks};
   const int64_t wanted = config.execution.prefetch_batches;
   for (const auto& [dataset, bytes, batches] :
-       {std::tuple(
-            assembly.data.train.get(), &options.train_batch_bytes, &assembly.train_ring_batches),
-        std::tuple(
-            assembly.data.eval.get(), &options.eval_batch_bytes, &assembly.eval_ring_batches)}) {
+       {std::tuple(data.train.get(), &options.train_batch_bytes, &program.train_ring_batches),
+        std::tuple(data.eval.get(), &options.eval_batch_bytes, &program.eval_ring_batches)}) {
     if (dataset == nullptr) continue;
     *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
   }
-  return make_plan(assembly.training,
-                   assembly.evaluation ? &*assembly.evaluation : nullptr,
-                   options,
-                   workspace_of(*assembly.backend));
+  if (backend.separate_memory())
+    options.device_batch_bytes =
+        BatchStage::bytes_per_lane(program.training) * static_cast<size_t>(lanes / ranks);
+  program.plan = make_plan(program.training,
+                           program.evaluation ? &*program.evaluation : nullptr,
+                           options,
+                           workspace_of(backend));
+  return program;
 }
 
 }  // namespace
@@ -110,12 +106,21 @@ std::string choose_device(const CommonOptions& options) {
   return "cpu";
 }
 
-int choose_threads(const RunConfig& config, int local_ranks) {
+int choose_threads(const RunConfig& config, int sharing_ranks) {
   if (config.execution.threads > 0) return static_cast<int>(config.execution.threads);
-  const int available = available_cpus();
-  // A launcher that binds ranks to cores has done the sharing already.
-  const bool bound = available < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  return std::max(1, bound ? available : available / local_ranks);
+  return std::max(1, available_cpus() / sharing_ranks);
+}
+
+int ranks_sharing_cpus(Communicator& communicator) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  sched_getaffinity(0, sizeof(cpus), &cpus);
+  std::string mine = host_name() + ":";
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &cpus)) mine += fmt::format(" {}", cpu);
+  }
+  const std::vector<std::string> all = gather_texts(communicator, mine);
+  return static_cast<int>(std::count(all.begin(), all.end(), mine));
 }
 
 Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose) {
@@ -131,11 +136,17 @@ Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose) {
   config.model = resolve_model(config.model, assembly.io);
   if (training) {
     resolve_length(config.train, assembly.data.train->samples());
-    check_resolved(config, assembly.data);
+    validate_schedule_length(config.schedule, config.train.steps);
   }
   assembly.config = std::move(config);
   assembly.backend = cpu::make_backend();
-  assembly.plan = plan_for(assembly, assembly.config.train.global_batch, ranks, purpose);
+  static_cast<Program&>(assembly) = program_for(assembly.config,
+                                                assembly.io,
+                                                assembly.data,
+                                                *assembly.backend,
+                                                assembly.config.train.global_batch,
+                                                ranks,
+                                                purpose);
   return assembly;
 }
 
@@ -147,17 +158,19 @@ void check_memory(const Assembly& assembly, int local_ranks) {
   };
   if (needed(assembly.plan) <= available) return;
   // Only the graphs and the plan depend on the batch: plan again, halving.
-  Assembly smaller;
-  smaller.config = assembly.config;
-  smaller.io = assembly.io;
-  smaller.backend = cpu::make_backend();
   int64_t batch = assembly.config.train.global_batch;
   const int64_t lanes = assembly.config.train.lanes;
   size_t least = needed(assembly.plan);
   while (batch > lanes && least > available) {
     batch = std::max(lanes, batch / 2 / lanes * lanes);
-    Plan plan = plan_for(smaller, batch, assembly.plan.ranks, AssemblyPurpose::kTrain);
-    least = needed(plan);
+    least = needed(program_for(assembly.config,
+                               assembly.io,
+                               assembly.data,
+                               *assembly.backend,
+                               batch,
+                               assembly.plan.ranks,
+                               AssemblyPurpose::kTrain)
+                       .plan);
   }
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   const std::string advice = least <= available

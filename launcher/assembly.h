@@ -16,15 +16,19 @@ namespace lockstep {
 
 enum class AssemblyPurpose { kTrain, kEvaluate };
 
-struct Assembly {
+// The graphs of a run and their plan.
+struct Program {
+  Graph training;
+  std::optional<Graph> evaluation;
+  Plan plan;
+  int64_t train_ring_batches = 0, eval_ring_batches = 0;
+};
+
+struct Assembly : Program {
   RunConfig config;  // resolved: steps, model outputs, folders
   OpenedData data;
   ModelIo io;
-  Graph training;
-  std::optional<Graph> evaluation;
   std::unique_ptr<Backend> backend;
-  Plan plan;
-  int64_t train_ring_batches = 0, eval_ring_batches = 0;
 };
 
 // The config file with --set, --data and --run-dir applied. Throws ConfigError.
@@ -33,8 +37,12 @@ RunConfig read_config(const CommonOptions& options);
 // "cpu": the device to run on. Throws ConfigError for --device cuda in a build without CUDA.
 std::string choose_device(const CommonOptions& options);
 
-// Compute threads of a rank: as configured, or this rank's share of the CPUs that it may use.
-int choose_threads(const RunConfig& config, int local_ranks);
+// Compute threads of a rank: as configured, or its share of the CPUs that it may use.
+int choose_threads(const RunConfig& config, int sharing_ranks);
+
+// Ranks of this host that may use the same CPUs as this one, itself included: all of them where no
+// launcher has bound them. All ranks together.
+int ranks_sharing_cpus(Communicator& communicator);
 
 // Opens the data, builds the graphs and plans the memory for `ranks` ranks. Communicates nothing.
 // Throws ConfigError, DataError.

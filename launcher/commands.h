@@ -30,6 +30,9 @@ using Command = std::function<ExitCode(Session&)>;
 // A whole number of at least `minimum`.
 CLI::Validator at_least(int64_t minimum);
 
+// A number from `low` to `high`.
+CLI::Validator between(double low, double high);
+
 // Adds the shared flags to a subcommand.
 void add_common_options(CLI::App& app, CommonOptions& options);
 

@@ -15,6 +15,17 @@ CLI::Validator at_least(int64_t minimum) {
       fmt::format(">={}", minimum));
 }
 
+CLI::Validator between(double low, double high) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        double value = 0;
+        const bool number = CLI::detail::lexical_cast(text, value);
+        if (number && value >= low && value <= high) return "";  // NaN is neither
+        return fmt::format("value is {}; allowed: {} to {}", text, low, high);
+      },
+      fmt::format("{}..{}", low, high));
+}
+
 void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("CONFIG", options.config, "Config file in protobuf text format")->required();
   app.add_option(

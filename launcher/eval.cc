@@ -10,6 +10,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/exec/host_copy.h"
 #include "runtime/train/evaluator.h"
 #include "runtime/train/initialize.h"
 
@@ -24,12 +25,15 @@ struct EvalCommandOptions {
 ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
   Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
+  const int sharing = ranks_sharing_cpus(communicator);
   Assembly assembly;
   run_on_all(communicator, [&] {
+    check_result_path(options.common.json);
     RunConfig config = read_config(options.common);
     choose_device(options.common);
-    set_compute_threads(choose_threads(config, session.local_ranks()));
+    set_compute_threads(choose_threads(config, sharing));
     assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kEvaluate);
+    check_memory(assembly, session.local_ranks());
   });
   const RunParts parts = parts_of(assembly, communicator);
   RunMemory memory;
@@ -38,7 +42,9 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
     memory = allocate_run(*assembly.backend, assembly.plan);
     const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
     state = read_state(folder);
-    read_model(folder, state, named_slices(assembly.plan.layout), memory.parameters);
+    HostCopy weights(*assembly.backend, memory.parameters, assembly.plan.layout.elements);
+    read_model(folder, state, named_slices(assembly.plan.layout), weights.data());
+    weights.write();
   });
   Reducer reducer(communicator,
                   *assembly.backend,
@@ -49,7 +55,7 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
 
   nlohmann::ordered_json json;
   json["step"] = state.step;
-  json["samples"] = assembly.data.eval->samples();
+  json["samples"] = result.samples;
   json["eval_loss"] = result.loss;
   const bool labels = parts.has_accuracy();
   if (labels) json["eval_accuracy"] = result.accuracy;
@@ -58,7 +64,7 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
   if (communicator.rank() == 0) {
     fmt::print("step {}: evaluation loss {:.6f}", state.step, result.loss);
     if (labels) fmt::print(", accuracy {:.4f}", result.accuracy);
-    fmt::print(" on {} samples\n", assembly.data.eval->samples());
+    fmt::print(" on {} samples\n", result.samples);
     std::fflush(stdout);
   }
   return ExitCode::kOk;
@@ -71,9 +77,10 @@ void add_eval_command(CLI::App& app, Command& selected) {
   CLI::App* command = app.add_subcommand("eval", "Evaluate a checkpoint on the evaluation set");
   add_common_options(*command, options->common);
   command
-      ->add_option("--checkpoint",
-                   options->checkpoint,
-                   "A checkpoint, a checkpoints folder or a run folder (the newest)")
+      ->add_option(
+          "--checkpoint",
+          options->checkpoint,
+          "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)")
       ->required();
   command->callback([options, &selected] {
     selected = [options](Session& session) { return evaluate(session, *options); };

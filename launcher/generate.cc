@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
 #include "runtime/train/initialize.h"
 
@@ -99,13 +100,17 @@ class LanguageModel {
     });
     auto* parameters = reinterpret_cast<float*>(
         backend_->allocate(static_cast<size_t>(layout_.elements) * sizeof(float), kParametersRow));
-    read_model(folder, state, named_slices(layout_), parameters);
+    HostCopy weights(*backend_, parameters, layout_.elements);
+    read_model(folder, state, named_slices(layout_), weights.data());
+    weights.write();
     executor_.emplace(graph_,
                       plan_,
                       layout_,
                       *backend_,
                       ExecutorMemory{backend_->allocate(plan_.arena_bytes, kArenaRow), parameters});
     window_.resize(static_cast<size_t>(context));
+    lane_ = backend_->host_array<LaneContext>(1);
+    logits_ = backend_->host_array<float>(window_.size() * static_cast<size_t>(vocabulary_));
   }
 
   // Logits (V) after the last of `tokens`, of which the last `context` count.
@@ -113,13 +118,14 @@ class LanguageModel {
     const size_t length = std::min(tokens.size(), window_.size());
     std::fill(window_.begin(), window_.end(), 0);
     std::copy(tokens.end() - static_cast<std::ptrdiff_t>(length), tokens.end(), window_.begin());
-    executor_->run(LaneContext{},
+    executor_->run(lane_.front(),
                    reinterpret_cast<const std::byte*>(window_.data()),
                    nullptr,
                    nullptr,
-                   nullptr);
-    return reinterpret_cast<const float*>(executor_->result()) +
-           static_cast<int64_t>(length - 1) * vocabulary_;
+                   nullptr,
+                   reinterpret_cast<std::byte*>(logits_.data()));
+    backend_->synchronize();
+    return &logits_[(length - 1) * static_cast<size_t>(vocabulary_)];
   }
 
  private:
@@ -131,6 +137,8 @@ class LanguageModel {
   ProgramPlan plan_;
   std::optional<Executor> executor_;
   std::vector<int32_t> window_;
+  std::span<LaneContext> lane_;
+  std::span<float> logits_;  // (context, V)
 };
 
 std::vector<int32_t> prompt_of(const GenerateOptions& options, int64_t vocabulary, bool text) {
@@ -162,7 +170,9 @@ void generate_tokens(const GenerateOptions& options) {
   std::vector<int32_t> tokens = prompt_of(options, resolved.vocabulary, text);
   const int64_t needed = static_cast<int64_t>(tokens.size()) + options.tokens;
   LanguageModel model(resolved, std::min(resolved.context, needed), folder, state);
-  TokenSampler sampler(options, resolved.vocabulary);
+  // A text is bytes, whatever room the vocabulary has beyond them.
+  constexpr int64_t kBytes = 256;
+  TokenSampler sampler(options, text ? std::min(resolved.vocabulary, kBytes) : resolved.vocabulary);
 
   const auto emit = [&](int32_t token) {
     if (text) {
@@ -201,9 +211,10 @@ void add_generate_command(CLI::App& app, Command& selected) {
   CLI::App* command = app.add_subcommand("generate", "Sample text from a language model");
   add_common_options(*command, options->common);
   command
-      ->add_option("--checkpoint",
-                   options->checkpoint,
-                   "A checkpoint, a checkpoints folder or a run folder (the newest)")
+      ->add_option(
+          "--checkpoint",
+          options->checkpoint,
+          "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)")
       ->required();
   command->add_option("--prompt", options->prompt, "Text to continue")->capture_default_str();
   command
@@ -212,13 +223,13 @@ void add_generate_command(CLI::App& app, Command& selected) {
                    "Token ids to continue, for models trained on token files")
       ->delimiter(',');
   command->add_option("--tokens", options->tokens, "Tokens to generate")
-      ->check(at_least(1))
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
   command
       ->add_option("--temperature",
                    options->temperature,
                    "Higher is more varied; 0 takes the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(between(0, 100))
       ->capture_default_str();
   command
       ->add_option("--top-k", options->top_k, "Choose among the k likeliest tokens; 0: among all")

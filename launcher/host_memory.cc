@@ -1,6 +1,7 @@
 #include "launcher/host_memory.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -21,22 +22,57 @@ size_t kernel_available() {
   return kUnknown;
 }
 
-size_t number_in(const char* path) {
+size_t number_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   size_t value = kUnknown;
   return file >> value ? value : kUnknown;  // "max" is no number
 }
 
-// Control groups, version 2 or 1, as a container sees its own.
-size_t group_available() {
-  for (const auto& [limit_path, usage_path] :
-       {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                  "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
-    const size_t limit = number_in(limit_path), usage = number_in(usage_path);
-    if (limit != kUnknown && usage != kUnknown) return limit > usage ? limit - usage : 0;
+// The value of `key` in a file of "key value" lines; 0 where there is none.
+size_t value_in(const std::filesystem::path& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string name;
+  size_t value = 0;
+  while (file >> name >> value) {
+    if (name == key) return value;
   }
-  return kUnknown;
+  return 0;
+}
+
+// What one control group leaves: its limit less what it uses, of which the cache of files can be
+// had back.
+size_t left_in(const std::filesystem::path& folder,
+               const char* limit_file,
+               const char* usage_file) {
+  const size_t limit = number_in(folder / limit_file), usage = number_in(folder / usage_file);
+  if (limit == kUnknown || usage == kUnknown) return kUnknown;
+  const size_t cache = std::min(usage, value_in(folder / "memory.stat", "inactive_file"));
+  return limit > usage - cache ? limit - (usage - cache) : 0;
+}
+
+// The least that this process's control group and those above it leave, in version 2 or 1.
+size_t group_available() {
+  std::ifstream groups("/proc/self/cgroup");
+  size_t least = kUnknown;
+  for (std::string line; std::getline(groups, line);) {
+    // "0::/path", or in version 1 "4:memory:/path".
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const bool unified = second == first + 1;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (!unified && controllers.find(",memory,") == std::string::npos) continue;
+    const std::filesystem::path root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    std::filesystem::path group = line.substr(second + 1);
+    for (;;) {
+      const std::filesystem::path folder = root / group.relative_path();
+      least = std::min(least,
+                       unified ? left_in(folder, "memory.max", "memory.current")
+                               : left_in(folder, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+      if (!group.has_relative_path()) break;
+      group = group.parent_path();
+    }
+  }
+  return least;
 }
 
 }  // namespace

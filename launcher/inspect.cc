@@ -83,7 +83,9 @@ void add_inspect_command(CLI::App& app, Command& selected) {
   CLI::App* command = app.add_subcommand("inspect", "Show a checkpoint and verify every bit of it");
   command
       ->add_option(
-          "DIR", options->folder, "A checkpoint, a checkpoints folder or a run folder (the newest)")
+          "DIR",
+          options->folder,
+          "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)")
       ->required();
   command->add_option("--json", options->json, "Write the findings to this file as JSON");
   command->add_flag("--tensors", options->tensors, "Also list the parameters");

@@ -5,6 +5,7 @@
 #include "collectives/agreement.h"
 #include "launcher/commands.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/metrics/environment.h"
 
 namespace lockstep {
@@ -21,6 +22,7 @@ constexpr const char* kFooter =
 void complain(const std::string& who, const char* message) {
   std::fprintf(stderr, "lockstep: %serror: %s\n", who.c_str(), message);
   std::fflush(stderr);
+  log_record(fmt::format("{}error: {}", who, message));
 }
 
 // Runs the command. An error that all ranks agreed on ends each of them in order, and rank 0
@@ -34,7 +36,11 @@ int run_command(Session& session, const Command& command) {
     return static_cast<int>(code);
   };
   try {
-    return static_cast<int>(command(session));
+    const ExitCode code = command(session);
+    // What was printed may still be on its way to a full disk.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      return fail(ExitCode::kCheckpoint, "cannot write to the standard output");
+    return static_cast<int>(code);
   } catch (const AgreedError& error) {
     if (rank == 0) complain("", error.what());
     return static_cast<int>(error.code());

@@ -1,11 +1,23 @@
 #include "launcher/results.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "collectives/agreement.h"
+#include "runtime/base/error.h"
 #include "runtime/base/file.h"
 
 namespace lockstep {
+
+void check_result_path(const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  std::error_code code;
+  if (!std::filesystem::is_directory(folder, code) || ::access(folder.c_str(), W_OK) != 0)
+    throw ConfigError("--json: cannot write '{}'; allowed: a path in an existing folder", path);
+}
 
 void write_result(Session& session, const std::string& path, const nlohmann::ordered_json& result) {
   if (path.empty()) return;

@@ -10,18 +10,11 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
-#include "runtime/checkpoint/folder.h"
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 
 namespace lockstep {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::vector<std::string> command_line() {
   std::ifstream file("/proc/self/cmdline");
@@ -32,20 +25,27 @@ std::vector<std::string> command_line() {
 
 }  // namespace
 
-void prepare_run_folder(Session& session, const RunConfig& config, const std::string& resume) {
-  Communicator& communicator = session.communicator();
-  const std::vector<std::string> hosts = gather_texts(communicator, host_name());
-  run_on_root(communicator, [&] {
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+void open_run_folder(Session& session, const RunConfig& config) {
+  run_on_root(session.communicator(), [&] {
     const std::filesystem::path folder = config.output.run_dir;
-    if (resume == "none" && !list_checkpoints(folder / "checkpoints").empty())
-      throw CheckpointError(
-          "run folder '{}' already has checkpoints; give --resume auto to continue that run, or "
-          "another --run-dir",
-          folder.string());
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) throw IoError("create folder", folder, error.value());
     add_log_file(folder / "log.txt");
+  });
+}
+
+void describe_run(Session& session, const RunConfig& config) {
+  Communicator& communicator = session.communicator();
+  const std::vector<std::string> hosts = gather_texts(communicator, host_name());
+  run_on_root(communicator, [&] {
+    const std::filesystem::path folder = config.output.run_dir;
     write_file_atomically(folder / "config.textproto", to_text(config));
     EnvironmentInfo info;
     info.ranks = communicator.size();

@@ -7,9 +7,12 @@
 
 namespace lockstep {
 
-// Makes the run folder and writes config.textproto, environment.json and log.txt into it; rank 0
-// does, and all ranks learn of a failure. Refuses a folder that holds another run's checkpoints
-// unless it is to be resumed.
-void prepare_run_folder(Session& session, const RunConfig& config, const std::string& resume);
+std::string host_name();
+
+// Makes the run folder and opens its log.txt; rank 0 does, and all ranks learn of a failure.
+void open_run_folder(Session& session, const RunConfig& config);
+
+// Writes config.textproto and environment.json into it, once it is sure that the run goes on there.
+void describe_run(Session& session, const RunConfig& config);
 
 }  // namespace lockstep

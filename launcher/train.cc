@@ -26,7 +26,7 @@ struct TrainCommandOptions {
 nlohmann::ordered_json to_json(const TrainResult& result, const RunParts& parts) {
   nlohmann::ordered_json json;
   json["step"] = result.step;
-  json["loss"] = result.loss;
+  if (result.loss) json["loss"] = *result.loss;
   if (result.evaluation) {
     json["eval_loss"] = result.evaluation->loss;
     if (parts.has_accuracy()) json["eval_accuracy"] = result.evaluation->accuracy;
@@ -41,43 +41,42 @@ nlohmann::ordered_json to_json(const TrainResult& result, const RunParts& parts)
   return json;
 }
 
-void print_summary(const TrainResult& result, const RunParts& parts) {
-  fmt::print(
+std::string summary(const TrainResult& result, const RunParts& parts) {
+  if (!result.loss)
+    return fmt::format("nothing left to do: the run is at step {} of {}{}",
+                       result.step,
+                       parts.config.train.steps,
+                       result.early_stopped ? ", stopped early" : "");
+  std::string text = fmt::format(
       "{} at step {} of {} after {:.1f} s of training: loss {:.4f}",
       result.preempted ? "stopped on request" : (result.early_stopped ? "stopped early" : "done"),
       result.step,
       parts.config.train.steps,
       result.train_seconds,
-      result.loss);
+      *result.loss);
   if (result.evaluation) {
-    fmt::print(", evaluation loss {:.4f}", result.evaluation->loss);
-    if (parts.has_accuracy()) fmt::print(", accuracy {:.4f}", result.evaluation->accuracy);
+    text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss);
+    if (parts.has_accuracy()) text += fmt::format(", accuracy {:.4f}", result.evaluation->accuracy);
   }
-  fmt::print("\nweights_hash {}\nrun folder   {}\n",
-             hash_text_of(result.weights_hash),
-             parts.run_dir.string());
+  return text;
+}
+
+void print_summary(const TrainResult& result, const RunParts& parts) {
+  const std::string text = summary(result, parts), hash = hash_text_of(result.weights_hash);
+  log_record(text + ", weights_hash " + hash);
+  fmt::print("{}\nweights_hash {}\nrun folder   {}\n", text, hash, parts.run_dir.string());
   std::fflush(stdout);
 }
 
-ExitCode train(Session& session, const TrainCommandOptions& options) {
-  Communicator& communicator = session.communicator();
-  init_log(options.common.log_level, communicator.rank(), communicator.size());
-  Assembly assembly;
-  run_on_all(communicator, [&] {
-    RunConfig config = read_config(options.common);
-    const std::string device = choose_device(options.common);
-    set_compute_threads(choose_threads(config, session.local_ranks()));
-    assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
-    check_memory(assembly, session.local_ranks());
-    spdlog::info("device {}: {} rank{} x {} thread{}; {}",
-                 device,
-                 communicator.size(),
-                 communicator.size() == 1 ? "" : "s",
-                 compute_threads(),
-                 compute_threads() == 1 ? "" : "s",
-                 assembly.data.summary.description);
-  });
-  const RunParts parts = parts_of(assembly, communicator);
+// What is about to run, for the user.
+void describe(const Assembly& assembly, int ranks) {
+  spdlog::info("device {}: {} rank{} x {} thread{}; {}",
+               assembly.backend->name(),
+               ranks,
+               ranks == 1 ? "" : "s",
+               compute_threads(),
+               compute_threads() == 1 ? "" : "s",
+               assembly.data.summary.description);
   spdlog::info("{} parameters, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
                assembly.plan.layout.parameters,
                assembly.config.train.steps,
@@ -85,13 +84,32 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
                assembly.plan.lanes,
                static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
   spdlog::debug("\n{}", memory_table(assembly.plan));
-  prepare_run_folder(session, assembly.config, options.resume);
+}
+
+ExitCode train(Session& session, const TrainCommandOptions& options) {
+  Communicator& communicator = session.communicator();
+  init_log(options.common.log_level, communicator.rank(), communicator.size());
   install_stop_signals();
+  const int sharing = ranks_sharing_cpus(communicator);
+  Assembly assembly;
+  run_on_all(communicator, [&] {
+    check_result_path(options.common.json);
+    RunConfig config = read_config(options.common);
+    choose_device(options.common);
+    set_compute_threads(choose_threads(config, sharing));
+    assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
+    check_memory(assembly, session.local_ranks());
+  });
+  open_run_folder(session, assembly.config);
+  const RunParts parts = parts_of(assembly, communicator);
+  describe(assembly, communicator.size());
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
-  const TrainResult result = trainer->run({options.resume, options.max_steps});
-  write_result(session, options.common.json, to_json(result, parts));
+  trainer->start(options.resume);
+  describe_run(session, assembly.config);
+  const TrainResult result = trainer->run(options.max_steps);
   if (communicator.rank() == 0) print_summary(result, parts);
+  write_result(session, options.common.json, to_json(result, parts));
   return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
 
@@ -115,7 +133,11 @@ void add_train_command(CLI::App& app, Command& selected) {
           options->max_steps,
           "Stop at this step, counted from the beginning of the run (the schedule's length stays)")
       ->check(at_least(0));
-  command->footer("SIGUSR1, SIGTERM and SIGINT: write a checkpoint and end with exit code 75.");
+  command->footer(
+      "SIGUSR1, SIGTERM and SIGINT: finish the step (and an evaluation under way), write a\n"
+      "checkpoint and end with exit code 75. Under mpirun send SIGUSR1 to mpirun, which passes it\n"
+      "on; on SIGTERM and Ctrl-C mpirun kills the ranks itself after a few seconds, and its exit\n"
+      "code is its own.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return train(session, *options); };
   });

@@ -115,12 +115,6 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  void barrier() override {
-    const int handle = take_handle();
-    LOCKSTEP_MPI(MPI_Ibarrier(comm_, &pending_[static_cast<size_t>(handle)].emplace_back()));
-    wait(handle);
-  }
-
  private:
   int take_handle() {
     for (int handle = 0; handle < kMaxPending; ++handle) {

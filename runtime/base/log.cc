@@ -10,6 +10,9 @@
 #include "runtime/base/error.h"
 
 namespace lockstep {
+namespace {
+std::shared_ptr<spdlog::logger> file_logger;
+}
 
 void init_log(const std::string& level, int rank, int ranks) {
   const auto parsed = spdlog::level::from_str(level);
@@ -30,9 +33,15 @@ void add_log_file(const std::string& path) {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, false);
     sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
     spdlog::default_logger()->sinks().push_back(sink);
+    file_logger = std::make_shared<spdlog::logger>("file", sink);
+    file_logger->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex&) {
     throw IoError("open", path, errno);
   }
+}
+
+void log_record(const std::string& text) {
+  if (file_logger) file_logger->info(text);
 }
 
 }  // namespace lockstep

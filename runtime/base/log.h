@@ -15,4 +15,7 @@ void init_log(const std::string& level, int rank, int ranks);
 // Adds a file sink (RUN_DIR/log.txt, appended to). Throws IoError.
 void add_log_file(const std::string& path);
 
+// Writes a line to that file alone, where there is one: what the user sees in another form.
+void log_record(const std::string& text);
+
 }  // namespace lockstep

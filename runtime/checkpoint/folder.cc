@@ -112,6 +112,15 @@ std::optional<CheckpointEntry> find_latest(const fs::path& root,
 fs::path resolve_checkpoint(const fs::path& path) {
   std::error_code code;
   if (fs::exists(path / kStateFile, code)) return path;
+  if (path.filename() == kBestFile) {
+    if (const auto best = read_best(path.parent_path())) return best->path;
+    throw CheckpointError("{}: names no checkpoint: none was kept as the best", path.string());
+  }
+  if (fs::exists(path, code) && !fs::is_directory(path, code))
+    throw CheckpointError(
+        "{}: is a file; a checkpoint is a folder: step-*, the folder that holds them or a run "
+        "folder",
+        path.string());
   std::vector<std::string> skipped;
   for (const fs::path& root : {path, path / "checkpoints"}) {
     if (const auto latest = find_latest(root, &skipped)) return latest->path;
@@ -194,11 +203,15 @@ void publish_checkpoint(const fs::path& temporary, const fs::path& final_path, b
   remove_checkpoint(aside);
 }
 
-void prune(const fs::path& root, int64_t keep_last, std::optional<int64_t> keep_step) {
+void prune(const fs::path& root,
+           int64_t keep_last,
+           std::optional<int64_t> keep_step,
+           int64_t newest) {
   LOCKSTEP_CHECK(keep_last >= 1);
   std::vector<CheckpointEntry> entries = list_checkpoints(root);
   int64_t kept = 0;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->step > newest) continue;
     if (kept >= keep_last) {
       if (entry->step != keep_step) remove_checkpoint(entry->path);
       continue;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +31,8 @@ std::optional<CheckpointEntry> find_latest(const std::filesystem::path& root,
                                            std::vector<std::string>* skipped = nullptr);
 
 // The checkpoint that a user means by `path`: a checkpoint folder itself, or the latest of a
-// checkpoints/ folder or of a run folder. Throws CheckpointError when there is none.
+// checkpoints/ folder or of a run folder; checkpoints/best stands for the best one. Throws
+// CheckpointError when there is none.
 std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 
 // The file `best` in `root` holds the name of the best checkpoint. read_best gives nothing when it
@@ -39,11 +41,13 @@ void write_best(const std::filesystem::path& root, int64_t step);
 std::optional<CheckpointEntry> read_best(const std::filesystem::path& root);
 
 // Removes all but the newest `keep_last` (>= 1) readable checkpoints and that of step `keep_step`.
+// Those of steps after `newest` are left alone and do not count.
 // A folder is renamed before it is emptied, so that an interruption leaves nothing that looks
 // whole. Unreadable checkpoints newer than the oldest kept one stay, for inspection, and do not
 // count.
 void prune(const std::filesystem::path& root,
            int64_t keep_last,
-           std::optional<int64_t> keep_step = std::nullopt);
+           std::optional<int64_t> keep_step = std::nullopt,
+           int64_t newest = std::numeric_limits<int64_t>::max());
 
 }  // namespace lockstep

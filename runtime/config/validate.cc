@@ -129,22 +129,6 @@ void validate_schedule(const ScheduleConfig& schedule) {
   }
 }
 
-// The schedule against the length of the run, where that is known before the data is opened.
-void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps) {
-  if (steps == 0) return;
-  if (schedule.warmup_steps >= steps) {
-    refuse_value("schedule.warmup_steps",
-                 schedule.warmup_steps,
-                 fmt::format("below train.steps, which is {}", steps));
-  }
-  if (schedule.decay_steps > steps - schedule.warmup_steps) {
-    refuse_value("schedule.decay_steps",
-                 schedule.decay_steps,
-                 fmt::format("at most train.steps - schedule.warmup_steps, which is {}",
-                             steps - schedule.warmup_steps));
-  }
-}
-
 void validate_eval(const RunConfig& config) {
   const EvalConfig& eval = config.eval;
   if (eval.early_stop_patience > 0 && eval.every == 0) {
@@ -173,6 +157,20 @@ void validate_fp32(std::string_view field, Precision precision) {
 
 }  // namespace
 
+void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps) {
+  if (schedule.warmup_steps >= steps) {
+    refuse_value("schedule.warmup_steps",
+                 schedule.warmup_steps,
+                 fmt::format("below train.steps, which is {}", steps));
+  }
+  if (schedule.decay_steps > steps - schedule.warmup_steps) {
+    refuse_value("schedule.decay_steps",
+                 schedule.decay_steps,
+                 fmt::format("at most train.steps - schedule.warmup_steps, which is {}",
+                             steps - schedule.warmup_steps));
+  }
+}
+
 void validate(const RunConfig& config) {
   validate_name(config.name);
   if (const auto* mlp = std::get_if<MlpConfig>(&config.model)) validate_mlp(*mlp);
@@ -182,7 +180,7 @@ void validate(const RunConfig& config) {
   validate_train(config.train);
   validate_optimizer(config.optimizer);
   validate_schedule(config.schedule);
-  validate_schedule_length(config.schedule, config.train.steps);
+  if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);
   validate_eval(config);
   validate_fp32("comm.wire_dtype", config.comm.wire_dtype);
   validate_fp32("execution.precision", config.execution.precision);

@@ -8,4 +8,7 @@ namespace lockstep {
 // given, and relations between fields. Throws ConfigError. Opens no data file.
 void validate(const RunConfig& config);
 
+// Checks the schedule against the length of the run, once it is known: a config may give epochs.
+void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps);
+
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <deque>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -59,7 +61,7 @@ class CpuBackend final : public Backend {
  public:
   const char* name() const override { return "cpu"; }
 
-  std::byte* allocate(size_t bytes, const char* what) override {
+  std::byte* allocate(size_t bytes, const char* what, Place) override {
     allocated_bytes_ += bytes;
     return mappings_.emplace_back(bytes, what).data();
   }
@@ -75,18 +77,33 @@ class CpuBackend final : public Backend {
     cpu::tree_sum(sources, count, out, n);
   }
 
-  double sum_of_squares(const float* x, int64_t n) override {
+  bool separate_memory() const override { return false; }
+  void begin_lane(const LaneContext&) override {}
+  void copy(const std::byte* from, std::byte* to, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void repeat(const std::function<void()>& work) override { work(); }
+
+  std::byte* allocate_host(size_t bytes) override {
+    return host_memory_.emplace_back(bytes / sizeof(Line) + 1)[0].bytes;
+  }
+  void synchronize() override {}
+
+  void sum_of_squares(const float* x, int64_t n, double* out) override {
     // In pieces, so that the block sums fit on the stack.
     std::array<double, kSumBlocks> workspace;
     const int64_t piece = static_cast<int64_t>(kSumBlocks) * 4096;
-    double sum = 0;
+    *out = 0;
     for (int64_t begin = 0; begin < n; begin += piece)
-      sum += cpu::sum_of_squares(x + begin, std::min(piece, n - begin), workspace.data());
-    return sum;
+      *out += cpu::sum_of_squares(x + begin, std::min(piece, n - begin), workspace.data());
   }
 
  private:
   static constexpr size_t kSumBlocks = 512;
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::deque<std::vector<Line>> host_memory_;
   std::vector<Mapping> mappings_;
   size_t allocated_bytes_ = 0;
 };

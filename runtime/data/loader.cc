@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "runtime/base/error.h"
-#include "runtime/base/time.h"
 
 namespace lockstep {
 
@@ -118,12 +117,10 @@ void Loader::release_last() {
 }
 
 void Loader::wait_for_batch() {
-  const double begin_ms = now_ms();
   std::unique_lock lock(mutex_);
   consumer_asleep_.store(true);
   consumer_wakes_.wait(lock, [this] { return produced_.load() > taken_ || parked_; });
   consumer_asleep_.store(false);
-  waited_ms_ += now_ms() - begin_ms;
   if (produced_.load() > taken_) return;
   LOCKSTEP_CHECK(error_ != nullptr, "the loader stopped at batch {} of {}", taken_, batches_);
   std::rethrow_exception(error_);

@@ -83,9 +83,6 @@ class Loader {
   // evaluate repeatedly. What next() gave before is invalid.
   void restart(int64_t first_step);
 
-  // Time that next() has waited for data since construction, in milliseconds.
-  double waited_ms() const { return waited_ms_; }
-
  private:
   void run();        // body of the thread
   void fill_ring();  // fills until the last batch or until halted
@@ -115,7 +112,6 @@ class Loader {
   std::atomic<bool> consumer_asleep_{false};
   std::atomic<bool> halt_{false};  // asks the thread to park
   int64_t taken_ = 0;
-  double waited_ms_ = 0;
 
   std::mutex mutex_;  // guards parked_, quit_, error_ and falling asleep
   std::condition_variable producer_wakes_, consumer_wakes_;

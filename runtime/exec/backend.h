@@ -1,7 +1,9 @@
 #pragma once
-// What a device must offer: memory, an implementation of each op, and arithmetic on flat slices.
+// What a device must offer: memory, an implementation of each op, and arithmetic on flat slices. A
+// device may only queue the work that it is given: see SliceMath.
 
 #include <cstddef>
+#include <functional>
 #include <span>
 
 #include "collectives/reducer.h"
@@ -22,15 +24,29 @@ struct Implementation {
 class Backend : public SliceMath {
  public:
   virtual const char* name() const = 0;
-  // Zeroed memory, aligned to at least 64 bytes, owned by the backend until it is destroyed. Throws
-  // MemoryError, which names `what`.
-  virtual std::byte* allocate(size_t bytes, const char* what) = 0;
+  // Zeroed memory, aligned to at least 64 bytes, owned by the backend until it is destroyed: the
+  // device's own, or such that host and device both reach. Throws MemoryError, which names `what`.
+  enum class Place { kDevice, kHost };
+  virtual std::byte* allocate(size_t bytes, const char* what, Place place = Place::kDevice) = 0;
   // Bytes handed out so far.
   virtual size_t allocated_bytes() const = 0;
   // All implementations, the fastest first and a plain one last for each kind.
   virtual std::span<const Implementation> implementations() const = 0;
   // One optimizer step on a slice; see optimizer_math.h for the arithmetic.
   virtual void update(const OptimizerSlice& slice) = 0;
+
+  // Whether the host cannot reach what allocate() gives.
+  virtual bool separate_memory() const = 0;
+  // What launchers get as OpCall::device().
+  virtual void* device() { return nullptr; }
+  // The ops that follow belong to `lane`, which lies in a host_array() and stays as it is until
+  // they are done.
+  virtual void begin_lane(const LaneContext& lane) = 0;
+  // Copies between memory of allocate() and a host_array(), which stays as it is until then.
+  virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
+  // Does `work`, which queues the same work in the same memory at every call. A device may record
+  // what it queues, and from then on replay that instead of calling `work`.
+  virtual void repeat(const std::function<void()>& work) = 0;
 
   // Peak fp32 multiply-add rate of this rank's threads in floating-point operations a second, as
   // measured; 0: unknown.

@@ -1,7 +1,5 @@
 #include "runtime/exec/executor.h"
 
-#include <cstring>
-
 #include "runtime/base/error.h"
 
 namespace lockstep {
@@ -11,7 +9,11 @@ Executor::Executor(const Graph& graph,
                    const ParameterLayout& layout,
                    Backend& backend,
                    ExecutorMemory memory)
-    : graph_(graph), plan_(plan), arena_(memory.arena), tensors_(graph.tensors.size(), nullptr) {
+    : graph_(graph),
+      plan_(plan),
+      backend_(backend),
+      arena_(memory.arena),
+      tensors_(graph.tensors.size(), nullptr) {
   for (const Op& op : graph.ops) implementations_.push_back(&backend.find(graph, op));
   for (size_t id = 0; id < tensors_.size(); ++id) {
     if (plan.tensor_offsets[id] != kNotInArena)
@@ -33,7 +35,8 @@ void Executor::run(const LaneContext& lane,
                    const std::byte* input,
                    const std::byte* target,
                    float* gradients,
-                   Reducer* reducer) {
+                   Reducer* reducer,
+                   std::byte* result) {
   // Inputs are only read; the table is one of mutable pointers because most tensors are not.
   tensors_[static_cast<size_t>(graph_.inputs[0])] = const_cast<std::byte*>(input);
   if (graph_.inputs.size() > 1)
@@ -41,18 +44,19 @@ void Executor::run(const LaneContext& lane,
   for (const auto& [tensor, offset] : gradients_)
     tensors_[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
 
+  backend_.begin_lane(lane);
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
-    implementations_[i]->run(
-        OpCall(graph_, graph_.ops[i], tensors_.data(), arena_ + plan_.workspace_offsets[i], lane));
+    implementations_[i]->run(OpCall(graph_,
+                                    graph_.ops[i],
+                                    tensors_.data(),
+                                    arena_ + plan_.workspace_offsets[i],
+                                    lane,
+                                    backend_.device()));
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
   }
-}
-
-LaneStatistics Executor::statistics() const {
-  LaneStatistics statistics;
-  std::memcpy(statistics.values, result(), sizeof(statistics.values));
-  return statistics;
+  backend_.copy(
+      tensors_[static_cast<size_t>(graph_.result)], result, graph_[graph_.result].bytes());
 }
 
 }  // namespace lockstep

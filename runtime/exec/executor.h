@@ -27,20 +27,20 @@ class Executor {
 
   // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to
   // the flat buffer `gradients`; `reducer`, if given, is told of each bucket as soon as its
-  // gradients are complete. Allocates nothing.
+  // gradients are complete. The graph's result, statistics (4) f64 or an inference output, goes to
+  // `result`. `lane` and `result` lie in a host_array(), input and target in memory of the
+  // backend. Allocates nothing.
   void run(const LaneContext& lane,
            const std::byte* input,
            const std::byte* target,
            float* gradients,
-           Reducer* reducer);
-
-  // The graph's result of the last run: statistics (4) f64, or an inference output.
-  const std::byte* result() const { return tensors_[static_cast<size_t>(graph_.result)]; }
-  LaneStatistics statistics() const;
+           Reducer* reducer,
+           std::byte* result);
 
  private:
   const Graph& graph_;
   const ProgramPlan& plan_;
+  Backend& backend_;
   std::byte* arena_;
   std::vector<const Implementation*> implementations_;  // by op
   std::vector<std::byte*> tensors_;                     // by TensorId

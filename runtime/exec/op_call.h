@@ -4,18 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/exec/lane_context.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep {
-
-// Which lane of which step runs, and what of its batch counts.
-struct LaneContext {
-  uint64_t seed = 0;
-  uint32_t step = 0;
-  uint32_t lane = 0;
-  int64_t valid_rows = 0;    // rows of the loss from this one on are padding
-  float gradient_scale = 1;  // multiplies the gradient of the loss sum
-};
 
 class OpCall {
  public:
@@ -23,8 +15,14 @@ class OpCall {
          const Op& op,
          std::byte* const* tensors,
          std::byte* workspace,
-         const LaneContext& lane)
-      : graph_(graph), op_(op), tensors_(tensors), workspace_(workspace), lane_(lane) {}
+         const LaneContext& lane,
+         void* device)
+      : graph_(graph),
+        op_(op),
+        tensors_(tensors),
+        workspace_(workspace),
+        lane_(lane),
+        device_(device) {}
 
   // Input or output by its place in the op; null where it is absent.
   template <typename T>
@@ -45,6 +43,11 @@ class OpCall {
     return workspace_;
   }  // as long as workspace_bytes() asked for, 64-byte aligned
   const LaneContext& lane() const { return lane_; }
+  // What the backend's launchers need of it.
+  template <typename T>
+  T& device() const {
+    return *static_cast<T*>(device_);
+  }
   bool training() const { return graph_.purpose == Purpose::kTraining; }
 
  private:
@@ -58,6 +61,7 @@ class OpCall {
   std::byte* const* tensors_;
   std::byte* workspace_;
   const LaneContext& lane_;
+  void* device_;
 };
 
 }  // namespace lockstep

@@ -27,16 +27,17 @@ int64_t step_of_line(std::string_view line) {
   return code == std::errc() && (*end == ',' || *end == '}') ? step : -1;
 }
 
-// Bytes of `text` that a run resumed at `resume_step` keeps: whole lines up to the first that is
-// later or is no record.
+// Bytes of `text` that a run resumed at `resume_step` keeps: up to the last whole record that is
+// not later. A line that is no record is kept where records follow it.
 size_t kept_bytes(std::string_view text, int64_t resume_step) {
-  size_t kept = 0;
-  while (kept < text.size()) {
-    const size_t end = text.find('\n', kept);
+  size_t kept = 0, begin = 0;
+  while (begin < text.size()) {
+    const size_t end = text.find('\n', begin);
     if (end == std::string_view::npos) break;
-    const int64_t step = step_of_line(text.substr(kept, end - kept));
-    if (step < 0 || step > resume_step) break;
-    kept = end + 1;
+    const int64_t step = step_of_line(text.substr(begin, end - begin));
+    if (step > resume_step) break;
+    begin = end + 1;
+    if (step >= 0) kept = begin;
   }
   return kept;
 }

@@ -18,8 +18,7 @@ size_t Plan::memory_bytes() const {
 size_t Plan::row_bytes(const std::string& name) const {
   const auto row = std::find_if(
       memory.begin(), memory.end(), [&](const MemoryRow& r) { return r.name == name; });
-  LOCKSTEP_CHECK(row != memory.end(), "no memory row {} ", name);
-  return row->bytes;
+  return row == memory.end() ? 0 : row->bytes;
 }
 
 namespace {
@@ -95,6 +94,9 @@ Plan make_plan(const Graph& training,
     const int64_t flat_bytes = plan.layout.elements * static_cast<int64_t>(sizeof(float));
     plan.wire_bytes = 2 * flat_bytes / options.ranks * (options.ranks - 1);
   }
+  if (options.device_batch_bytes > 0)
+    plan.memory.push_back(
+        {kDeviceBatchesRow, options.device_batch_bytes, "of the lanes under way"});
   return plan;
 }
 

@@ -70,7 +70,7 @@ struct Plan {
   int64_t wire_bytes = 0;         // sent by one rank in a step
 
   size_t memory_bytes() const;
-  size_t row_bytes(const std::string& name) const;
+  size_t row_bytes(const std::string& name) const;  // 0 where there is no such row
 };
 
 // Names of the memory rows; the run makes exactly these allocations.
@@ -81,6 +81,7 @@ inline constexpr const char* kArenaRow = "activations and workspace";
 inline constexpr const char* kStagingRow = "exchange staging";
 inline constexpr const char* kTrainBatchesRow = "training batches";
 inline constexpr const char* kEvalBatchesRow = "evaluation batches";
+inline constexpr const char* kDeviceBatchesRow = "batches on the device";
 inline constexpr const char* kDatasetRow = "data set";
 
 // Scratch bytes that a backend's implementation of an op asks for.
@@ -94,7 +95,8 @@ struct PlanOptions {
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;
   size_t dataset_bytes = 0;
-  bool evaluation_only = false;  // no gradients, moments or exchange
+  bool evaluation_only = false;   // no gradients, moments or exchange
+  size_t device_batch_bytes = 0;  // of the lanes' batches, where the device has memory of its own
 };
 
 // `training` must be differentiated; `evaluation` may be null.

@@ -25,6 +25,12 @@ std::string newest_intact(const std::filesystem::path& root) {
   return "";
 }
 
+// What else the order of the samples depends on, besides seed and batch.
+std::map<std::string, std::string> sample_order(const RunParts& parts) {
+  return {{"data.shuffle", parts.config.data.shuffle ? "true" : "false"},
+          {"training samples", std::to_string(parts.data.train->samples())}};
+}
+
 }  // namespace
 
 Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optimizer& optimizer)
@@ -33,6 +39,14 @@ Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optim
       optimizer_(optimizer),
       root_(parts.run_dir / "checkpoints"),
       slices_(named_slices(parts.plan.layout)) {}
+
+HostCopy Checkpointer::host_weights() const {
+  return HostCopy(parts_.backend, memory_.parameters, parts_.plan.layout.elements);
+}
+
+HostCopy Checkpointer::host_moments() const {
+  return HostCopy(parts_.backend, memory_.moments, optimizer_.moment_elements());
+}
 
 CheckpointState Checkpointer::state_for(const Progression& progression,
                                         uint64_t weights_hash) const {
@@ -51,6 +65,7 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.moments = moment_names(config.optimizer);
   state.flat_elements = parts_.plan.layout.elements;
   state.layout = slices_;
+  state.extra = sample_order(parts_);
   state.best_metric = progression.best_metric;
   state.best_step = progression.best_step;
   state.evals_since_best = progression.evals_since_best;
@@ -67,15 +82,18 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
     run_on_all(communicator, [&] {
       if (!writer) writer.emplace(CheckpointWriter::join(root_, state.step));
       if (communicator.rank() == 0)
-        records.push_back(writer->write_model(slices_, memory_.parameters));
+        records.push_back(writer->write_model(slices_, host_weights().read()));
       if (state.moments.empty()) return;
+      HostCopy moments = host_moments();
+      moments.read();
       std::vector<MomentShard> shards;
       for (size_t m = 0; m < state.moments.size(); ++m) {
         MomentShard shard{state.moments[m], {}};
         for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
           const Range& range = optimizer_.owned()[r];
-          shard.slices.push_back(
-              {range.begin, {optimizer_.moment(m, r), static_cast<size_t>(range.size())}});
+          shard.slices.push_back({range.begin,
+                                  {moments.data() + optimizer_.moment_offset(m, r),
+                                   static_cast<size_t>(range.size())}});
         }
         shards.push_back(std::move(shard));
       }
@@ -100,7 +118,8 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
     if (has_best && progression.best_step == state.step) write_best(root_, state.step);
     prune(root_,
           parts_.config.checkpoint.keep_last,
-          has_best ? std::optional(progression.best_step) : std::nullopt);
+          has_best ? std::optional(progression.best_step) : std::nullopt,
+          state.step);
   });
 }
 
@@ -121,10 +140,23 @@ std::optional<std::filesystem::path> Checkpointer::choose(const std::string& res
             parts_.run_dir.string());
     } else {
       chosen = resolve_checkpoint(resume);
+      refuse_later_checkpoints(read_state(chosen).step);
     }
   });
   chosen = broadcast_text(parts_.communicator, chosen);
   return chosen.empty() ? std::nullopt : std::optional<std::filesystem::path>(chosen);
+}
+
+// To go on from an earlier step would leave two histories in one run folder.
+void Checkpointer::refuse_later_checkpoints(int64_t step) const {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(root_);
+  if (entries.empty() || entries.back().step <= step) return;
+  throw CheckpointError(
+      "--resume: run folder '{}' already has a checkpoint of step {}, after step {} of the one to "
+      "resume from; give --resume auto to go on from the newest, or another --run-dir",
+      parts_.run_dir.string(),
+      entries.back().step,
+      step);
 }
 
 void Checkpointer::check_compatible(const CheckpointState& state,
@@ -142,6 +174,18 @@ void Checkpointer::check_compatible(const CheckpointState& state,
                           where,
                           state.seed,
                           config.seed);
+  for (const auto& [key, now] : sample_order(parts_)) {
+    const auto then = state.extra.find(key);
+    if (then != state.extra.end() && then->second != now)
+      throw CheckpointError("{}: written with {} {}, now {}; sample order would change",
+                            where,
+                            key,
+                            then->second,
+                            now);
+  }
+  if (state.step > config.train.steps)
+    throw CheckpointError(
+        "{}: is of step {}; train.steps is only {}", where, state.step, config.train.steps);
   if (state.optimizer != optimizer_name(config.optimizer) ||
       state.moments != moment_names(config.optimizer))
     throw CheckpointError(
@@ -164,15 +208,18 @@ void Checkpointer::check_compatible(const CheckpointState& state,
 
 void Checkpointer::restore_moments(const CheckpointState& state,
                                    const std::filesystem::path& folder) {
+  HostCopy moments = host_moments();
   for (size_t m = 0; m < state.moments.size(); ++m) {
     std::vector<MomentTarget> targets;
     for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
       const Range& range = optimizer_.owned()[r];
       targets.push_back(
-          {range.begin, {optimizer_.moment(m, r), static_cast<size_t>(range.size())}});
+          {range.begin,
+           {moments.data() + optimizer_.moment_offset(m, r), static_cast<size_t>(range.size())}});
     }
     read_optimizer(folder, state, slices_, state.moments[m], targets);
   }
+  moments.write();
 }
 
 Progression Checkpointer::restore(const std::filesystem::path& folder) {
@@ -180,14 +227,16 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
   run_on_all(parts_.communicator, [&] {
     const CheckpointState state = read_state(folder);
     check_compatible(state, folder);
-    read_model(folder, state, slices_, memory_.parameters);
+    HostCopy weights = host_weights();
+    read_model(folder, state, slices_, weights.data());
     restore_moments(state, folder);
-    const uint64_t hash = hash_parameters(parts_.plan.layout, memory_.parameters);
+    const uint64_t hash = hash_parameters(parts_.plan.layout, weights.data());
     if (hash != state.weights_hash)
       throw CheckpointError("{}: the weights hash to {:016x}, the state says {:016x}",
                             folder.string(),
                             hash,
                             state.weights_hash);
+    weights.write();
     progression = {state.step, state.best_metric, state.best_step, state.evals_since_best};
   });
   return progression;

@@ -4,6 +4,7 @@
 
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/state.h"
+#include "runtime/exec/host_copy.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/run_parts.h"
 
@@ -35,7 +36,10 @@ class Checkpointer {
 
  private:
   CheckpointState state_for(const Progression& progression, uint64_t weights_hash) const;
+  void refuse_later_checkpoints(int64_t step) const;
   void check_compatible(const CheckpointState& state, const std::filesystem::path& folder) const;
+  HostCopy host_weights() const;
+  HostCopy host_moments() const;
   void restore_moments(const CheckpointState& state, const std::filesystem::path& folder);
 
   const RunParts& parts_;

@@ -26,24 +26,35 @@ Evaluator::Evaluator(const RunParts& parts, const RunMemory& memory, Reducer& re
                 parts.backend,
                 {memory.arena, memory.parameters}),
       loader_(*parts.data.eval, loader_options(parts), memory.eval_batches),
+      stage_(*parts.evaluation, parts.backend, memory.device_batches),
+      lane_(parts.backend.host_array<LaneContext>(1).front()),
+      statistics_(parts.backend.host_array<LaneStatistics>(1).front()),
       sums_(static_cast<size_t>(parts.local_lanes())) {}
 
 Evaluation Evaluator::run() {
   loader_.restart(0);
   std::fill(sums_.begin(), sums_.end(), LaneStatistics{});
-  LaneContext lane;
   while (const LaneBatch* batches = loader_.next()) {
     for (size_t i = 0; i < sums_.size(); ++i) {
-      lane.valid_rows = batches[i].valid_samples * parts_.evaluation->loss_rows_per_sample;
-      if (lane.valid_rows == 0) continue;
-      executor_.run(lane, batches[i].input, batches[i].target, nullptr, nullptr);
-      const LaneStatistics statistics = executor_.statistics();
-      for (int k = 0; k < kStatisticCount; ++k) sums_[i].values[k] += statistics.values[k];
+      lane_.valid_rows = batches[i].valid_samples * parts_.evaluation->loss_rows_per_sample;
+      if (lane_.valid_rows == 0) continue;
+      const LaneBatch batch = stage_.place(i, batches[i]);
+      executor_.run(lane_,
+                    batch.input,
+                    batch.target,
+                    nullptr,
+                    nullptr,
+                    reinterpret_cast<std::byte*>(&statistics_));
+      parts_.backend.synchronize();
+      for (int k = 0; k < kStatisticCount; ++k) sums_[i].values[k] += statistics_.values[k];
     }
   }
   const StepTotals totals = reducer_.sum_statistics(sums_, 0);
   const double count = std::max(totals.valid_count, 1.0);
-  return {totals.loss_sum / count, totals.correct_count / count};
+  const int64_t few = loader_options(parts_).samples;  // negative: all
+  return {totals.loss_sum / count,
+          few < 0 ? parts_.data.eval->samples() : few,
+          totals.correct_count / count};
 }
 
 }  // namespace lockstep

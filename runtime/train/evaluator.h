@@ -5,12 +5,14 @@
 
 #include "runtime/data/loader.h"
 #include "runtime/exec/executor.h"
+#include "runtime/train/batch_stage.h"
 #include "runtime/train/run_parts.h"
 
 namespace lockstep {
 
 struct Evaluation {
-  double loss = 0;      // mean over all rows that count
+  double loss = 0;  // mean over all rows that count
+  int64_t samples = 0;
   double accuracy = 0;  // share of them predicted correctly; meaningless for a regression
 };
 
@@ -28,6 +30,9 @@ class Evaluator {
   Reducer& reducer_;
   Executor executor_;
   Loader loader_;
+  BatchStage stage_;
+  LaneContext& lane_;                 // of the lane that runs
+  LaneStatistics& statistics_;        // that it leaves
   std::vector<LaneStatistics> sums_;  // by local lane
 };
 

@@ -99,4 +99,14 @@ uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters)
   return hash;
 }
 
+std::string first_not_finite(const ParameterLayout& layout, const float* parameters) {
+  for (const ParameterSlot& slot : layout.slots) {
+    // The product is NaN where one of them is not finite: 0 times it is.
+    float sum = 0;
+    for (int64_t i = 0; i < slot.elements; ++i) sum += 0 * parameters[slot.offset + i];
+    if (sum != 0 || std::isnan(sum)) return slot.name;
+  }
+  return "";
+}
+
 }  // namespace lockstep

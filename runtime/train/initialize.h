@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/checkpoint/state.h"
@@ -18,5 +19,8 @@ std::vector<NamedSlice> named_slices(const ParameterLayout& layout);
 // XXH3-64 over all parameters in order of creation; padding and order of the flat buffer do not
 // count.
 uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters);
+
+// Name of the first parameter that holds an infinity or a NaN; empty when none does.
+std::string first_not_finite(const ParameterLayout& layout, const float* parameters);
 
 }  // namespace lockstep

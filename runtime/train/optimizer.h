@@ -33,8 +33,12 @@ class Optimizer {
       float* parameters, const float* gradients, double lr, double gradient_scale, int64_t step);
 
   const std::vector<Range>& owned() const { return owned_; }
-  // Values of moment `index` for owned range `range`.
-  float* moment(size_t index, size_t range) const { return moments_ + moment_offset(index, range); }
+  // Where, in the moments, those of moment `index` for owned range `range` begin.
+  int64_t moment_offset(size_t index, size_t range) const;
+  // All moments together.
+  int64_t moment_elements() const {
+    return owned_elements_ * static_cast<int64_t>(moment_names(config_).size());
+  }
 
  private:
   struct Segment {  // of one owned range, with one weight decay
@@ -42,7 +46,6 @@ class Optimizer {
     int64_t local = 0;  // offset of range.begin among the owned elements
     bool decay = false;
   };
-  int64_t moment_offset(size_t index, size_t range) const;
 
   const OptimizerConfig& config_;
   std::vector<Range> owned_;

@@ -51,7 +51,8 @@ struct RunMemory {
   float* moments = nullptr;     // per moment, this rank's owned ranges one after the other
   std::byte* arena = nullptr;
   float* staging = nullptr;
-  std::span<std::byte> train_batches, eval_batches;
+  std::span<std::byte> train_batches, eval_batches;  // on the host
+  std::byte* device_batches = nullptr;               // null where the device reads host memory
 };
 
 // Takes everything that the plan says, and nothing else. Throws MemoryError.

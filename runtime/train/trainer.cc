@@ -19,6 +19,8 @@ namespace {
 // Bits of the flags that ranks exchange each step.
 constexpr int64_t kStopFlag = 1;
 
+using Span = Timeline::Span;
+
 // A phase of the step: its milliseconds, and a span in the timeline when one is kept.
 struct Phase {
   PhaseTimer timer;
@@ -57,7 +59,10 @@ Trainer::Trainer(const RunParts& parts)
           parts.backend,
           memory_.moments),
       checkpointer_(parts, memory_, optimizer_),
-      statistics_(static_cast<size_t>(parts.local_lanes())),
+      lanes_(parts.backend.host_array<LaneContext>(static_cast<size_t>(parts.local_lanes()))),
+      statistics_(parts.backend.host_array<LaneStatistics>(lanes_.size())),
+      stage_(parts.training, parts.backend, memory_.device_batches),
+      batches_(lanes_.size()),
       peak_flops_(parts.backend.peak_flops() * parts.communicator.size()) {
   if (parts.evaluation != nullptr)
     evaluator_ = std::make_unique<Evaluator>(parts, memory_, reducer_);
@@ -85,20 +90,12 @@ StepRecord Trainer::step() {
     Phase phase(phases_.data, timeline, "wait for data");
     batches = loader_->next();
   }
-  reducer_.begin_step();
-  for (int i = 0; i < parts_.local_lanes(); ++i) {
-    Phase phase(phases_.compute, timeline, "forward and backward");
-    const LaneBatch& batch = batches[i];
-    executor_.run(
-        lane_context(i, batch), batch.input, batch.target, reducer_.lane_gradients(), &reducer_);
-    statistics_[static_cast<size_t>(i)] = executor_.statistics();
-    reducer_.end_lane();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i] = lane_context(static_cast<int>(i), batches[i]);
+    batches_[i] = stage_.place(i, batches[i]);
   }
-  StepTotals totals;
-  {
-    Phase phase(phases_.exchange, timeline, "reduce gradients");
-    totals = reducer_.finish(statistics_, stop_requested() ? kStopFlag : 0);
-  }
+  parts_.backend.repeat([&] { forward_backward(); });
+  const StepTotals totals = reducer_.totals(statistics_, stop_requested() ? kStopFlag : 0);
   const Update update = plan_update(totals);
   {
     Phase phase(phases_.optimizer, timeline, "update my slice");
@@ -109,14 +106,37 @@ StepRecord Trainer::step() {
                       progression_.step + 1);
   }
   {
-    Phase phase(phases_.exchange, timeline, "gather parameters");
+    Span span(timeline, "gather parameters", "step");
     reducer_.gather(memory_.parameters);
   }
+  phases_.exchange = reducer_.take_exposed_ms();
   ++progression_.step;
   stop_agreed_ = (totals.flags & kStopFlag) != 0;
   return make_record(totals, update, now_ms() - step_start_ms_);
 }
 // -------------------------------------------------------------------------------------------------
+
+HostCopy Trainer::host_weights() {
+  return HostCopy(parts_.backend, memory_.parameters, parts_.plan.layout.elements);
+}
+
+// Leaves the gradient of the global batch in the reducer and each lane's statistics.
+void Trainer::forward_backward() {
+  reducer_.begin_step();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Phase phase(phases_.compute, timeline_.get(), "forward and backward");
+    executor_.run(lanes_[i],
+                  batches_[i].input,
+                  batches_[i].target,
+                  reducer_.lane_gradients(),
+                  &reducer_,
+                  reinterpret_cast<std::byte*>(&statistics_[i]));
+    reducer_.end_lane();
+  }
+  phases_.compute -= reducer_.exposed_ms();  // waits under the backward pass
+  Span span(timeline_.get(), "reduce gradients", "step");
+  reducer_.reduce();
+}
 
 Trainer::Update Trainer::plan_update(const StepTotals& totals) const {
   const TrainConfig& train = parts_.config.train;
@@ -154,28 +174,44 @@ StepRecord Trainer::make_record(const StepTotals& totals,
         record.samples_per_s * static_cast<double>(parts_.training.loss_rows_per_sample);
   if (peak_flops_ > 0) record.mfu = parts_.flops_per_sample * record.samples_per_s / peak_flops_;
   if (!std::isfinite(record.loss) || !std::isfinite(record.grad_norm))
-    throw AgreedError(ExitCode::kNumeric,
-                      fmt::format("step {}: loss is {} and the gradient's norm is {}; the last "
-                                  "checkpoint is good: resume from it with a lower "
-                                  "schedule.lr, more warmup_steps, or optimizer.clip_norm",
-                                  record.step,
-                                  record.loss,
-                                  record.grad_norm));
+    refuse_not_finite(
+        record.step,
+        fmt::format("loss is {} and the gradient's norm is {}", record.loss, record.grad_norm));
   return record;
 }
 
-void Trainer::start(const TrainOptions& options) {
-  if (const auto checkpoint = checkpointer_.choose(options.resume)) {
+// Ends the run on all ranks: every one of them has seen the same.
+void Trainer::refuse_not_finite(int64_t step, const std::string& what) const {
+  const std::string remedy = "a lower schedule.lr, more warmup_steps, or optimizer.clip_norm";
+  throw AgreedError(
+      ExitCode::kNumeric,
+      last_checkpoint_
+          ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it with {}",
+                        step,
+                        what,
+                        *last_checkpoint_,
+                        remedy)
+          : fmt::format("step {}: {}, and no checkpoint has been written yet: start again with {}",
+                        step,
+                        what,
+                        remedy));
+}
+
+void Trainer::start(const std::string& resume) {
+  if (const auto checkpoint = checkpointer_.choose(resume)) {
     progression_ = checkpointer_.restore(*checkpoint);
+    last_checkpoint_ = progression_.step;
     spdlog::info("resuming from {} at step {}", checkpoint->string(), progression_.step);
   } else {
-    initialize_parameters(parts_.plan.layout, parts_.config.seed, memory_.parameters);
+    HostCopy weights = host_weights();
+    initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
     if (!parts_.config.train.init_from.empty()) {
       run_on_all(parts_.communicator, [&] {
         read_model_file(
-            parts_.config.train.init_from, named_slices(parts_.plan.layout), memory_.parameters);
+            parts_.config.train.init_from, named_slices(parts_.plan.layout), weights.data());
       });
     }
+    weights.write();
   }
   LoaderOptions loader;
   loader.geometry = parts_.geometry();
@@ -190,13 +226,18 @@ void Trainer::start(const TrainOptions& options) {
   }
 }
 
-TrainResult Trainer::run(const TrainOptions& options) {
-  start(options);
+bool Trainer::out_of_patience() const {
+  const int64_t patience = parts_.config.eval.early_stop_patience;
+  return patience > 0 && progression_.evals_since_best >= patience;
+}
+
+TrainResult Trainer::run(int64_t max_steps) {
   const int64_t end = parts_.config.train.steps;
-  const int64_t last = options.max_steps >= 0 ? std::min(options.max_steps, end) : end;
+  const int64_t last = max_steps >= 0 ? std::min(max_steps, end) : end;
   run_on_root(parts_.communicator,
               [&] { reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last); });
-  bool go_on = progression_.step < last;
+  result_.early_stopped = out_of_patience();
+  bool go_on = progression_.step < last && !result_.early_stopped;
   step_start_ms_ = now_ms();
   while (go_on) {
     StepRecord record = step();
@@ -232,13 +273,17 @@ TrainResult Trainer::run(const TrainOptions& options) {
 Trainer::Next Trainer::decide(StepRecord& record, bool last) {
   const RunConfig& config = parts_.config;
   const auto due = [&](int64_t every) { return every > 0 && record.step % every == 0; };
-  const bool evaluated = evaluator_ && (due(config.eval.every) || (last && !stop_agreed_));
+  const bool end_of_run = record.step == config.train.steps;
+  const bool evaluated =
+      evaluator_ && (due(config.eval.every) || end_of_run || (last && !stop_agreed_));
   if (evaluated) evaluate(record);
+  // An evaluation only because this process ends here changes nothing: the run goes on as if it had
+  // not been interrupted.
+  if (evaluated && (due(config.eval.every) || end_of_run)) judge(*result_.evaluation, record.step);
   const bool keeps_any = config.checkpoint.every > 0 || config.checkpoint.at_end;
   const bool best = evaluated && progression_.best_step == record.step &&
                     config.checkpoint.keep_best && keeps_any;
-  result_.early_stopped = config.eval.early_stop_patience > 0 &&
-                          progression_.evals_since_best >= config.eval.early_stop_patience;
+  result_.early_stopped = out_of_patience();
   result_.preempted = stop_agreed_ && record.step < config.train.steps;
   Next next;
   next.end = last || result_.early_stopped || stop_agreed_;
@@ -252,6 +297,9 @@ void Trainer::save(const StepRecord& record) {
   Timeline::Span span(timeline_.get(), "checkpoint", "checkpoint");
   if (reporter_) reporter_->flush();
   checkpointer_.save(progression_, *record.weights_hash);
+  last_checkpoint_ = record.step;
+  log_record(fmt::format(
+      "step {}: checkpoint written, weights_hash {:016x}", record.step, *record.weights_hash));
 }
 
 void Trainer::evaluate(StepRecord& record) {
@@ -260,13 +308,24 @@ void Trainer::evaluate(StepRecord& record) {
   result_.evaluation = evaluation;
   record.eval_loss = evaluation.loss;
   if (parts_.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
+  if (!std::isfinite(evaluation.loss))
+    refuse_not_finite(record.step, fmt::format("the evaluation's loss is {}", evaluation.loss));
+  log_record(fmt::format("step {}: loss {:.6f}, evaluation loss {:.6f}, accuracy {:.4f}",
+                         record.step,
+                         record.loss,
+                         evaluation.loss,
+                         evaluation.accuracy));
+}
+
+// Best so far, and how long ago.
+void Trainer::judge(const Evaluation& evaluation, int64_t step) {
   const bool by_loss = parts_.config.eval.best == EvalConfig::Metric::kLoss;
   const double metric = by_loss ? evaluation.loss : evaluation.accuracy;
   const auto& best = progression_.best_metric;
   const bool better = !best || (by_loss ? metric < *best : metric > *best);
   if (better) {
     progression_.best_metric = metric;
-    progression_.best_step = record.step;
+    progression_.best_step = step;
     progression_.evals_since_best = 0;
   } else {
     ++progression_.evals_since_best;
@@ -276,10 +335,11 @@ void Trainer::evaluate(StepRecord& record) {
 // The hash of the weights, which every rank computes of its own copy: replicas that differ end the
 // run.
 uint64_t Trainer::agreed_hash() {
+  HostCopy weights = host_weights();
   const size_t ranks = static_cast<size_t>(parts_.communicator.size());
   std::vector<uint64_t> hashes(ranks);
   hashes[static_cast<size_t>(parts_.communicator.rank())] =
-      hash_parameters(parts_.plan.layout, memory_.parameters);
+      hash_parameters(parts_.plan.layout, weights.read());
   parts_.communicator.all_gather(reinterpret_cast<std::byte*>(hashes.data()), sizeof(uint64_t));
   for (size_t r = 1; r < ranks; ++r) {
     if (hashes[r] == hashes[0]) continue;
@@ -293,6 +353,8 @@ uint64_t Trainer::agreed_hash() {
                     hashes[r],
                     hashes[0]));
   }
+  const std::string bad = first_not_finite(parts_.plan.layout, weights.data());
+  if (!bad.empty()) refuse_not_finite(progression_.step, fmt::format("{} is not finite", bad));
   return hashes[0];
 }
 

@@ -6,7 +6,9 @@
 
 #include "runtime/data/loader.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/host_copy.h"
 #include "runtime/metrics/timeline.h"
+#include "runtime/train/batch_stage.h"
 #include "runtime/train/checkpointer.h"
 #include "runtime/train/evaluator.h"
 #include "runtime/train/optimizer.h"
@@ -15,15 +17,9 @@
 
 namespace lockstep {
 
-struct TrainOptions {
-  std::string resume = "none";  // "auto", "none" or a checkpoint's path
-  int64_t max_steps =
-      -1;  // stop at this step, counted from the beginning of the run; -1: at its end
-};
-
 struct TrainResult {
   int64_t step = 0;
-  double loss = 0;  // of the last step
+  std::optional<double> loss;  // of the last step; none where no step was left to do
   std::optional<Evaluation> evaluation;
   uint64_t weights_hash = 0;
   double train_seconds = 0;  // of the steps alone
@@ -40,10 +36,17 @@ class Trainer {
   explicit Trainer(const RunParts& parts);
   ~Trainer();
 
-  TrainResult run(const TrainOptions& options);
+  // Brings the weights and the place in the data: `resume` is "auto", "none" or a checkpoint's
+  // path. Writes nothing.
+  void start(const std::string& resume);
+  // Trains to the end of the run or, where max_steps is not negative, to that step, counted from
+  // the beginning of the run.
+  TrainResult run(int64_t max_steps = -1);
 
  private:
   StepRecord step();
+  void forward_backward();
+  HostCopy host_weights();
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
   // How the summed gradient becomes a step.
   struct Update {
@@ -62,8 +65,10 @@ class Trainer {
   Next decide(StepRecord& record, bool last);
   void save(const StepRecord& record);
   void evaluate(StepRecord& record);
+  void judge(const Evaluation& evaluation, int64_t step);
   uint64_t agreed_hash();
-  void start(const TrainOptions& options);
+  bool out_of_patience() const;
+  [[noreturn]] void refuse_not_finite(int64_t step, const std::string& what) const;
 
   const RunParts& parts_;
   RunMemory memory_;
@@ -75,8 +80,12 @@ class Trainer {
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<Reporter> reporter_;  // rank 0
   std::unique_ptr<Timeline> timeline_;
-  std::vector<LaneStatistics> statistics_;  // by local lane
+  std::span<LaneContext> lanes_;          // by local lane
+  std::span<LaneStatistics> statistics_;  // by local lane
+  BatchStage stage_;
+  std::vector<LaneBatch> batches_;  // of the step under way, by local lane
   Progression progression_;
+  std::optional<int64_t> last_checkpoint_;  // step of the newest that this process knows to be good
   TrainResult result_;
   bool stop_agreed_ = false;
   double peak_flops_ = 0;     // of all ranks

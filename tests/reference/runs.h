@@ -38,6 +38,11 @@ inline std::string gpt_config() {
     checkpoint { every: 15 })";
 }
 
+struct TrainOptions {
+  std::string resume = "none";
+  int64_t max_steps = -1;
+};
+
 struct Training {
   std::string config;
   int ranks = 1;
@@ -59,7 +64,8 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
         assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
     const RunParts parts = parts_of(assembly, communicator);
     Trainer trainer(parts);
-    const TrainResult mine = trainer.run(training.options);
+    trainer.start(training.options.resume);
+    const TrainResult mine = trainer.run(training.options.max_steps);
     if (communicator.rank() == 0) result = mine;
   });
   return result;

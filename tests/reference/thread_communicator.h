@@ -59,7 +59,6 @@ class ThreadCommunicator final : public Communicator {
       if (rank_ != root) std::memcpy(buffer, peer(root), bytes);
     });
   }
-  void barrier() override { world_.barrier.arrive_and_wait(); }
 
  private:
   template <typename Copy>

@@ -101,6 +101,19 @@ TEST_F(Folder, PruneDoesNotCountDamagedOnes) {
   EXPECT_EQ(find_latest(root_)->step, 3);
 }
 
+TEST_F(Folder, PruneLeavesLaterStepsAlone) {
+  save({1, 2, 3, 7, 8});
+  prune(root_, 1, std::nullopt, 3);
+  EXPECT_THAT(steps(), ElementsAre(3, 7, 8));
+}
+
+TEST_F(Folder, BestStandsForTheBestCheckpoint) {
+  save({1, 2, 3});
+  EXPECT_THAT(error_of([&] { resolve_checkpoint(root_ / "best"); }), HasSubstr("best"));
+  write_best(root_, 2);
+  EXPECT_EQ(resolve_checkpoint(root_ / "best"), root_ / "step-00000002");
+}
+
 TEST_F(Folder, PruneAfterAnInterruptedPrune) {
   save({1, 2, 3});
   fs::create_directories(root_ / "step-00000001.tmp-delete" / "half");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <vector>
 
 #include "tests/reference/thread_communicator.h"
@@ -17,13 +18,17 @@ class PlainMath final : public SliceMath {
   void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
     for (int64_t i = 0; i < n; ++i) out[i] = sum(sources, count, i);
   }
-  double sum_of_squares(const float* x, int64_t n) override {
-    double sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-    return sum;
+  void sum_of_squares(const float* x, int64_t n, double* out) override {
+    *out = 0;
+    for (int64_t i = 0; i < n; ++i) *out += static_cast<double>(x[i]) * x[i];
   }
+  std::byte* allocate_host(size_t bytes) override {
+    return reinterpret_cast<std::byte*>(results_.emplace_back(bytes / sizeof(double)).data());
+  }
+  void synchronize() override {}
 
  private:
+  std::deque<std::vector<double>> results_;
   static float sum(const float* const* sources, int count, int64_t i) {
     return count == 1 ? sources[0][i]
                       : sum(sources, count / 2, i) + sum(sources + count / 2, count / 2, i);
@@ -72,7 +77,8 @@ Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps 
         statistics.push_back({{0.1 * lane, 1.0 + lane, 2.0, 0}});
         reducer.end_lane();
       }
-      totals = reducer.finish(statistics, communicator.rank() == ranks - 1 ? 4 : 1);
+      reducer.reduce();
+      totals = reducer.totals(statistics, communicator.rank() == ranks - 1 ? 4 : 1);
     }
     std::vector<float> whole(reducer.reduced(), reducer.reduced() + elements);
     reducer.gather(whole.data());

@@ -106,7 +106,7 @@ TEST_F(Idx, RefusesWhatDoesNotFitTogether) {
   config_.source = idx_;
   expect_parts(
       error_of([&] { open_data(config_, test::mlp(Loss::kSoftmaxCrossEntropy, 3), 1, true); }),
-      {"largest label is 4", "model.mlp.outputs is only 3"});
+      {"largest label is 4", "model.mlp.outputs is 3, and must be at least 5"});
   expect_parts(error_of([&] { open_data(config_, test::mlp(Loss::kMeanSquaredError), 1, true); },
                         ExitCode::kUsage),
                {"model.mlp.loss", "SOFTMAX_CROSS_ENTROPY"});

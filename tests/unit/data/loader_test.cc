@@ -286,15 +286,6 @@ TEST(Loader, KeepsOrderUnderChangingSpeed) {
   }
 }
 
-TEST(Loader, CountsItsWaiting) {
-  const KeyDataset slow(1000, -1, 1000);
-  const LoaderOptions options = training_options(4, 1, 0, 1);
-  TestLoader test(slow, options);
-  take(test.loader, options, 5);
-  EXPECT_GT(test.loader.waited_ms(),
-            15);  // 20 samples of 1 ms, 5 of which pass before the first next()
-}
-
 TEST(Loader, DoesNotTouchMemoryBeyondItsOwn) {
   const KeyDataset dataset(10);
   const LoaderOptions options = training_options(3, 1, 0, 1, 2);

@@ -53,7 +53,7 @@ class Machine {
 
   // The loss sum, with gradients of it in gradients().
   double run() {
-    LaneContext lane;
+    LaneContext& lane = lane_.front();
     lane.seed = 5;
     lane.valid_rows = kBatch * graph_.loss_rows_per_sample;
     lane.gradient_scale = 1;
@@ -61,8 +61,9 @@ class Machine {
                   reinterpret_cast<const std::byte*>(input_.data()),
                   reinterpret_cast<const std::byte*>(target_.data()),
                   gradients_,
-                  nullptr);
-    return executor_.statistics().values[kLossSum];
+                  nullptr,
+                  reinterpret_cast<std::byte*>(statistics_.data()));
+    return statistics_.front().values[kLossSum];
   }
 
   const ParameterLayout& layout() const { return layout_; }
@@ -98,6 +99,8 @@ class Machine {
   float* parameters_;
   float* gradients_;
   Executor executor_;
+  std::span<LaneContext> lane_ = backend_->host_array<LaneContext>(1);
+  std::span<LaneStatistics> statistics_ = backend_->host_array<LaneStatistics>(1);
   std::vector<uint32_t> input_, target_;  // bits of i32 or f32
 };
 

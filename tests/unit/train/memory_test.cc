@@ -89,7 +89,8 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
       Trainer trainer(parts);
       EXPECT_EQ(assembly.backend->allocated_bytes(),
                 assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
-      trainer.run({.resume = "none", .max_steps = 3});
+      trainer.start("none");
+      trainer.run(3);
       EXPECT_EQ(assembly.backend->allocated_bytes(),
                 assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
     });

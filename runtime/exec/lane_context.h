@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+// Which lane of which step runs, and what of its batch counts.
+struct LaneContext {
+  uint64_t seed = 0;
+  uint32_t step = 0;
+  uint32_t lane = 0;
+  int64_t valid_rows = 0;    // rows of the loss from this one on are padding
+  float gradient_scale = 1;  // multiplies the gradient of the loss sum
+};
+
+}  // namespace lockstep

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Catches: a command that does not do what README and --help say after a training: eval that gives other figures, a resumed run
+that trains on after its end, files that a refused command has changed.
+
+commands_test.py BINARY
+"""
+import pathlib
+import random
+import sys
+import tempfile
+
+import lockstep_run
+
+MLP = """
+model { mlp { hidden: [16, 8] dropout: 0.1 } }
+data { table { train: "train.csv" eval: "eval.csv" target: "label" } }
+train { global_batch: 16 lanes: 4 steps: 60 log_every: 1000000 }
+optimizer { adamw {} }
+schedule { lr: 0.01 }
+eval { every: 20 }
+output { tensorboard: false }
+"""
+GPT = """
+model { gpt { layers: 1 heads: 2 width: 16 context: 16 vocabulary: 300 } }
+data { text { train: "text.txt" eval_fraction: 0.2 } }
+train { global_batch: 8 lanes: 4 steps: 20 log_every: 1000000 }
+optimizer { adamw {} }
+schedule { lr: 0.01 }
+output { tensorboard: false }
+"""
+
+
+def table(rows, seed):
+    draw = random.Random(seed)
+    lines = ["size,weight,label"]
+    for _ in range(rows):
+        size, weight = draw.uniform(-1, 1), draw.uniform(-1, 1)
+        lines.append(f"{size:.4f},{weight:.4f},{'heavy' if size + weight > 0 else 'light'}")
+    return "\n".join(lines) + "\n"
+
+
+class Bench:
+    """A folder with configs and data, and the binary."""
+
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, folder
+        (folder / "train.csv").write_text(table(300, 1))
+        (folder / "eval.csv").write_text(table(101, 2))
+        (folder / "text.txt").write_text("a small text, again and again. " * 60)
+        self.mlp, self.gpt = folder / "mlp.textproto", folder / "gpt.textproto"
+        self.mlp.write_text(MLP)
+        self.gpt.write_text(GPT)
+
+    def run(self, *arguments, ranks=0, code=0):
+        done = lockstep_run.run(self.binary, [*arguments], ranks, cwd=self.folder)
+        assert done.returncode == code, f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}"
+        return done
+
+    def train(self, config, run, *arguments, ranks=0):
+        return lockstep_run.train(self.binary, config, self.folder / run, ranks, ["--data", self.folder, *arguments])
+
+
+def evaluates(bench):
+    """eval gives the figures that training gave, on any number of ranks."""
+    import json
+    for config, run in ((bench.mlp, "mlp"), (bench.gpt, "gpt")):
+        trained = bench.train(config, run)
+        for ranks in (0, 1, 2, 4):
+            out = bench.folder / "eval.json"
+            bench.run("eval", config, "--data", bench.folder, "--checkpoint", bench.folder / run, "--json", out, ranks=ranks)
+            found = json.loads(out.read_text())
+            assert found["eval_loss"] == trained["eval_loss"], (ranks, found, trained)
+            assert found["eval_accuracy"] == trained["eval_accuracy"], (ranks, found, trained)
+            assert found["weights_hash"] == trained["weights_hash"], (ranks, found, trained)
+    best = bench.run("eval", bench.mlp, "--data", bench.folder, "--checkpoint", bench.folder / "mlp/checkpoints/best")
+    assert "on 101 samples" in best.stdout, best.stdout
+    few = bench.run("eval", bench.mlp, "--data", bench.folder, "--checkpoint", bench.folder / "mlp", "--set", "eval.max_samples=7")
+    assert "on 7 samples" in few.stdout, few.stdout
+
+
+def generates(bench):
+    """The text is bytes although the vocabulary has room for more; its length is what was asked for."""
+    done = bench.run("generate", bench.gpt, "--checkpoint", bench.folder / "gpt", "--prompt", "a ", "--tokens", 50,
+                     "--temperature", 5)
+    assert len(done.stdout.encode("utf-8", "replace")) > 50, done.stdout
+    bench.run("generate", bench.gpt, "--checkpoint", bench.folder / "gpt", "--temperature", "nan", code=2)
+
+
+def ends(bench):
+    """A run that is at its end trains no further, however often it is resumed."""
+    first = bench.train(bench.mlp, "ends")
+    again = bench.train(bench.mlp, "ends", "--resume", "auto")
+    assert again["weights_hash"] == first["weights_hash"] and "loss" not in again, again
+    stop = ("--set", "eval.every=1", "--set", "eval.early_stop_patience=1", "--set", "schedule.lr=0.5",
+            "--set", "train.steps=500")
+    first = bench.train(bench.mlp, "patience", *stop)
+    assert first["early_stopped"], first
+    again = bench.train(bench.mlp, "patience", "--resume", "auto", *stop)
+    assert again["weights_hash"] == first["weights_hash"] and again["step"] == first["step"], (first, again)
+
+
+def slices(bench):
+    """A run done in slices evaluates and stops as one done at once."""
+    stop = ("--set", "eval.every=10", "--set", "eval.early_stop_patience=2", "--set", "train.steps=300")
+    whole = bench.train(bench.mlp, "whole", *stop)
+    for until in (3, 17, 29, 31, 80, 300):
+        sliced = bench.train(bench.mlp, "sliced", "--resume", "auto", "--max-steps", until, *stop)
+    assert sliced["weights_hash"] == whole["weights_hash"] and sliced["step"] == whole["step"], (whole, sliced)
+
+
+def refuses(bench):
+    """A refusal changes nothing in the run folder, and comes before the work."""
+    files = {p: p.read_bytes() for p in (bench.folder / "ends").rglob("*") if p.is_file() and p.name != "log.txt"}
+    train = ("train", bench.mlp, "--data", bench.folder, "--run-dir")
+    for change in ("seed=7", "data.shuffle=false", "train.steps=10"):
+        bench.run(*train, bench.folder / "ends", "--resume", "auto", "--set", change, code=4)
+    now = {p: p.read_bytes() for p in (bench.folder / "ends").rglob("*") if p.is_file() and p.name != "log.txt"}
+    assert files == now, [str(p) for p in files.keys() | now.keys() if files.get(p) != now.get(p)]
+    done = bench.run(*train, bench.folder / "no-json", "--json", bench.folder / "nowhere/result.json", code=2)
+    assert "--json" in done.stderr and not (bench.folder / "no-json").exists(), done.stderr
+    bench.run(*train, bench.folder / "late", "--set", "train.steps=0", "--set", "train.epochs=1", "--set",
+              "schedule.kind=WARMUP_STABLE_DECAY", "--set", "schedule.decay_steps=100", code=2)
+    with open("/dev/full", "w") as full:
+        import subprocess
+        done = subprocess.run([bench.binary, "plan", bench.mlp, "--data", bench.folder], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 4, done
+
+
+def diverges(bench):
+    """Numbers that are not finite are never saved as good."""
+    done = bench.run("train", bench.mlp, "--data", bench.folder, "--run-dir", bench.folder / "nan", "--set", "train.steps=1",
+                     "--set", "optimizer.sgd={}", "--set", "schedule.lr=1e37", code=7)
+    assert "no checkpoint has been written" in done.stderr, done.stderr
+    assert not list((bench.folder / "nan").glob("checkpoints/step-*")), "a checkpoint of numbers that are not finite"
+
+
+def logs(bench):
+    """log.txt tells the run."""
+    text = (bench.folder / "ends/log.txt").read_text()
+    for part in ("device cpu", "evaluation loss", "checkpoint written", "done at step 60", "nothing left to do"):
+        assert part in text, f"'{part}' is not in log.txt:\n{text}"
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
+        bench = Bench(sys.argv[1], pathlib.Path(folder))
+        for part in (evaluates, generates, ends, slices, refuses, diverges, logs):
+            part(bench)
+            print(part.__name__, "passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
