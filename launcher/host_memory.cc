@@ -1,5 +1,7 @@
 #include "launcher/host_memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -59,7 +61,7 @@ size_t group_available() {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const bool unified = second == first + 1;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     if (!unified && controllers.find(",memory,") == std::string::npos) continue;
     const std::filesystem::path root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
     std::filesystem::path group = line.substr(second + 1);
