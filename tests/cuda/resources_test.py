@@ -38,7 +38,8 @@ def report(nvcc, root, path):
         elif found := SPILLS.search(line):
             spilled = int(found[2]) + int(found[3])
         elif (found := USED.search(line)) and entry:
-            kernels.append((*entry, int(found[1]), int(found[2] or 0), spilled))
+            if "lockstep" in entry[0]:  # not those of CUB
+                kernels.append((*entry, int(found[1]), int(found[2] or 0), spilled))
             entry, spilled = None, 0
     return kernels
 

@@ -1,0 +1,209 @@
+#include "runtime/cuda/matmul.h"
+
+#include <cublasLt.h>
+
+#include <string>
+
+#include "runtime/base/error.h"
+
+namespace lockstep::cuda {
+namespace {
+
+void check(cublasStatus_t status, const char* expression, int line) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error(ExitCode::kInternal,
+              fmt::format("{}:{}: {} failed: {} ({})",
+                          __FILE__,
+                          line,
+                          expression,
+                          cublasLtGetStatusString(status),
+                          cublasLtGetStatusName(status)));
+}
+#define LOCKSTEP_CUBLAS(call) check((call), #call, __LINE__)
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return CUDA_R_32F;
+    case DType::kBF16: return CUDA_R_16BF;
+    case DType::kF16: return CUDA_R_16F;
+    default: LOCKSTEP_CHECK(false, "a product of {} ", name_of(dtype));
+  }
+}
+
+cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::kBiasRelu: return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case Epilogue::kBiasGelu: return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case Epilogue::kBiasGeluSaved: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// A matrix as cuBLASLt, which counts by columns, sees one that is stored by rows: transposed.
+class Layout {
+ public:
+  Layout(DType dtype, int64_t stored_rows, int64_t stored_columns) {
+    LOCKSTEP_CUBLAS(cublasLtMatrixLayoutCreate(&layout_,
+                                               data_type(dtype),
+                                               static_cast<uint64_t>(stored_columns),
+                                               static_cast<uint64_t>(stored_rows),
+                                               stored_columns));
+  }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
+  cublasLtMatrixLayout_t get() const { return layout_; }
+
+ private:
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+class Description {
+ public:
+  explicit Description(const Product& product) {
+    const auto compute = product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    LOCKSTEP_CUBLAS(cublasLtMatmulDescCreate(&description_, compute, CUDA_R_32F));
+    // out^T = op(b)^T op(a)^T: b comes first. What is stored by rows without transposition is, seen
+    // by columns, transposed already, as it must be.
+    set(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (product.epilogue == Epilogue::kNone) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product.epilogue));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(product.in));
+    if (product.epilogue != Epilogue::kBiasGeluSaved) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, data_type(product.in));
+  }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+  ~Description() { cublasLtMatmulDescDestroy(description_); }
+
+  template <typename T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    LOCKSTEP_CUBLAS(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)));
+  }
+  cublasLtMatmulDesc_t get() const { return description_; }
+
+ private:
+  cublasLtMatmulDesc_t description_ = nullptr;
+};
+
+class Preference {
+ public:
+  Preference() { LOCKSTEP_CUBLAS(cublasLtMatmulPreferenceCreate(&preference_)); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
+  template <typename T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+    LOCKSTEP_CUBLAS(
+        cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)));
+  }
+  cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+}  // namespace
+
+struct Matmul::Library {
+  Library() { LOCKSTEP_CUBLAS(cublasLtCreate(&handle)); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library() { cublasLtDestroy(handle); }
+  cublasLtHandle_t handle = nullptr;
+};
+
+struct Matmul::Planned {
+  explicit Planned(const Product& p)
+      : description(p),
+        a(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k),
+        b(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n),
+        out(p.out, p.m, p.n) {}
+
+  void choose(cublasLtHandle_t handle, const Product& product);
+
+  Description description;
+  Layout a, b, out;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+void Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
+  Preference preference;
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  // A product split along k is summed in the workspace, in order, or not split at all.
+  const uint32_t reductions =
+      CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
+  const uint32_t alignment = 16;
+  for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    preference.set(attribute, alignment);
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  LOCKSTEP_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle,
+                                                 description.get(),
+                                                 b.get(),
+                                                 a.get(),
+                                                 out.get(),
+                                                 out.get(),
+                                                 preference.get(),
+                                                 1,
+                                                 &best,
+                                                 &found));
+  if (found == 0)
+    throw Error(ExitCode::kInternal,
+                fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
+                            product.m,
+                            product.n,
+                            product.k,
+                            name_of(product.in)));
+  algorithm = best.algo;
+}
+
+Matmul::Matmul(Stream stream, void* workspace)
+    : library_(std::make_unique<Library>()), stream_(stream), workspace_(workspace) {}
+
+Matmul::~Matmul() = default;
+
+Matmul::Planned& Matmul::plan(const Product& product) {
+  std::unique_ptr<Planned>& planned = planned_[product];
+  if (!planned) {
+    auto made = std::make_unique<Planned>(product);
+    made->choose(library_->handle, product);
+    planned = std::move(made);
+  }
+  return *planned;
+}
+
+void Matmul::run(const Product& product, const ProductOperands& operands) {
+  Planned& planned = plan(product);
+  if (product.epilogue != Epilogue::kNone)
+    planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  if (product.epilogue == Epilogue::kBiasGeluSaved)
+    planned.description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
+  const float alpha = 1, beta = product.accumulate ? 1.0f : 0.0f;
+  LOCKSTEP_CUBLAS(cublasLtMatmul(library_->handle,
+                                 planned.description.get(),
+                                 &alpha,
+                                 operands.b,
+                                 planned.b.get(),
+                                 operands.a,
+                                 planned.a.get(),
+                                 &beta,
+                                 operands.out,
+                                 planned.out.get(),
+                                 operands.out,
+                                 planned.out.get(),
+                                 &planned.algorithm,
+                                 workspace_,
+                                 kWorkspaceBytes,
+                                 stream_));
+}
+
+}  // namespace lockstep::cuda

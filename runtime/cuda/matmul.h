@@ -1,0 +1,65 @@
+#pragma once
+// Matrix products through cuBLASLt, row-major, accumulated in float.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "runtime/base/dtype.h"
+#include "runtime/cuda/stream.h"
+
+namespace lockstep::cuda {
+
+// What is done to the product before it is stored.
+enum class Epilogue : uint8_t { kNone, kBias, kBiasRelu, kBiasGelu, kBiasGeluSaved };
+
+// out (m, n) = or += op(a) (m, k) * op(b) (k, n), then the epilogue; op transposes where asked to.
+// Without transposition a is stored as (m, k), with it as (k, m); b likewise.
+struct Product {
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType in = DType::kF32;   // of a, b, bias and the saved pre-activation
+  DType out = DType::kF32;  // in, or kF32
+  bool accumulate = false;  // out += instead of =
+  bool tf32 = false;        // float inputs rounded to 10 bits of mantissa for the tensor cores
+  Epilogue epilogue = Epilogue::kNone;
+
+  auto operator<=>(const Product&) const = default;
+};
+
+struct ProductOperands {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* out = nullptr;
+  const void* bias = nullptr;  // (n) with an epilogue
+  void* saved = nullptr;       // (m, n) before the activation; written with kBiasGeluSaved
+};
+
+// Runs products on one stream. The algorithm of each Product is chosen once, by cuBLASLt's
+// heuristic and not by timing, and kept: with the same library and GPU every run takes the same,
+// and gives the same bits. Algorithms that sum with atomics are not considered. Errors throw Error
+// (kInternal).
+class Matmul {
+ public:
+  // `workspace`: device memory of kWorkspaceBytes, borrowed.
+  Matmul(Stream stream, void* workspace);
+  ~Matmul();
+
+  // Queues one product. All operands begin on multiples of 16 bytes.
+  void run(const Product& product, const ProductOperands& operands);
+
+  static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+
+ private:
+  struct Planned;
+  Planned& plan(const Product& product);
+
+  struct Library;
+  std::unique_ptr<Library> library_;
+  Stream stream_;
+  void* workspace_;
+  std::map<Product, std::unique_ptr<Planned>> planned_;
+};
+
+}  // namespace lockstep::cuda

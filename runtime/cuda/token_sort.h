@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/cuda/stream.h"
+
+namespace lockstep::cuda {
+
+// Sorts n ids, each in [0, vocabulary), ascending; places[i] is where the i-th of them stood, in
+// ascending order among equal ids: what embedding_backward needs.
+void sort_tokens(const int32_t* ids,  // (n)
+                 int64_t n,
+                 int64_t vocabulary,
+                 int32_t* sorted_ids,   // (n)
+                 int32_t* places,       // (n)
+                 std::byte* workspace,  // sort_tokens_workspace_bytes(n)
+                 Stream stream);
+size_t sort_tokens_workspace_bytes(int64_t n);
+
+}  // namespace lockstep::cuda
