@@ -39,6 +39,7 @@ Reducer::Reducer(Communicator& communicator,
 void Reducer::begin_step() {
   lane_ = 0;
   in_flight_count_ = 0;
+  exposed_ms_ = 0;
 }
 
 void Reducer::bucket_ready(int bucket) {
@@ -171,7 +172,5 @@ void Reducer::timed_wait(int handle) {
   communicator_.wait(handle);
   exposed_ms_ += now_ms() - start;
 }
-
-double Reducer::take_exposed_ms() { return std::exchange(exposed_ms_, 0.0); }
 
 }  // namespace lockstep

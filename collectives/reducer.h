@@ -94,9 +94,8 @@ class Reducer {
   // Every rank's owned ranges of `parameters` to all ranks.
   void gather(float* parameters);
 
-  // Milliseconds spent waiting for other ranks since take_exposed_ms() was last called.
+  // Milliseconds spent waiting for other ranks since begin_step().
   double exposed_ms() const { return exposed_ms_; }
-  double take_exposed_ms();
 
  private:
   struct Exchange {

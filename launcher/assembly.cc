@@ -99,11 +99,10 @@ RunConfig read_config(const CommonOptions& options) {
   return config;
 }
 
-std::string choose_device(const CommonOptions& options) {
+void check_device(const CommonOptions& options) {
   if (options.device == "cuda")
     throw ConfigError(
         "--device: value is cuda, and this build has no CUDA backend; allowed: auto, cpu");
-  return "cpu";
 }
 
 int choose_threads(const RunConfig& config, int sharing_ranks) {

@@ -34,8 +34,8 @@ struct Assembly : Program {
 // The config file with --set, --data and --run-dir applied. Throws ConfigError.
 RunConfig read_config(const CommonOptions& options);
 
-// "cpu": the device to run on. Throws ConfigError for --device cuda in a build without CUDA.
-std::string choose_device(const CommonOptions& options);
+// Throws ConfigError for --device cuda in a build without CUDA.
+void check_device(const CommonOptions& options);
 
 // Compute threads of a rank: as configured, or its share of the CPUs that it may use.
 int choose_threads(const RunConfig& config, int sharing_ranks);

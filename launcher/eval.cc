@@ -10,7 +10,6 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/exec/host_copy.h"
 #include "runtime/train/evaluator.h"
 #include "runtime/train/initialize.h"
 
@@ -30,7 +29,7 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
   run_on_all(communicator, [&] {
     check_result_path(options.common.json);
     RunConfig config = read_config(options.common);
-    choose_device(options.common);
+    check_device(options.common);
     set_compute_threads(choose_threads(config, sharing));
     assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kEvaluate);
     check_memory(assembly, session.local_ranks());
@@ -42,7 +41,7 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
     memory = allocate_run(*assembly.backend, assembly.plan);
     const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
     state = read_state(folder);
-    HostCopy weights(*assembly.backend, memory.parameters, assembly.plan.layout.elements);
+    HostCopy weights = host_weights(parts, memory);
     read_model(folder, state, named_slices(assembly.plan.layout), weights.data());
     weights.write();
   });

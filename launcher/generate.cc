@@ -158,7 +158,7 @@ std::vector<int32_t> prompt_of(const GenerateOptions& options, int64_t vocabular
 
 void generate_tokens(const GenerateOptions& options) {
   const RunConfig config = read_config(options.common);
-  choose_device(options.common);
+  check_device(options.common);
   set_compute_threads(choose_threads(config, 1));
   const auto* gpt = std::get_if<GptConfig>(&config.model);
   if (gpt == nullptr) throw ConfigError("model: is an mlp, which generates no text; allowed: gpt");

@@ -93,7 +93,7 @@ void print_plan(const Assembly& assembly, int local, double step_flops) {
 // Plans on this rank for as many ranks as the options say, or else for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
   RunConfig config = read_config(options.common);
-  choose_device(options.common);
+  check_device(options.common);
   const int ranks = options.ranks > 0 ? options.ranks : world;
   const int local = options.ranks_per_node > 0 ? options.ranks_per_node : ranks;
   if (local > ranks)

@@ -95,7 +95,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   run_on_all(communicator, [&] {
     check_result_path(options.common.json);
     RunConfig config = read_config(options.common);
-    choose_device(options.common);
+    check_device(options.common);
     set_compute_threads(choose_threads(config, sharing));
     assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
     check_memory(assembly, session.local_ranks());

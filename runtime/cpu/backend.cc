@@ -78,11 +78,9 @@ class CpuBackend final : public Backend {
   }
 
   bool separate_memory() const override { return false; }
-  void begin_lane(const LaneContext&) override {}
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
-  void repeat(const std::function<void()>& work) override { work(); }
 
   std::byte* allocate_host(size_t bytes) override {
     return host_memory_.emplace_back(bytes / sizeof(Line) + 1)[0].bytes;

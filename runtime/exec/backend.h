@@ -3,7 +3,6 @@
 // device may only queue the work that it is given: see SliceMath.
 
 #include <cstddef>
-#include <functional>
 #include <span>
 
 #include "collectives/reducer.h"
@@ -37,16 +36,8 @@ class Backend : public SliceMath {
 
   // Whether the host cannot reach what allocate() gives.
   virtual bool separate_memory() const = 0;
-  // What launchers get as OpCall::device().
-  virtual void* device() { return nullptr; }
-  // The ops that follow belong to `lane`, which lies in a host_array() and stays as it is until
-  // they are done.
-  virtual void begin_lane(const LaneContext& lane) = 0;
   // Copies between memory of allocate() and a host_array(), which stays as it is until then.
   virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
-  // Does `work`, which queues the same work in the same memory at every call. A device may record
-  // what it queues, and from then on replay that instead of calling `work`.
-  virtual void repeat(const std::function<void()>& work) = 0;
 
   // Peak fp32 multiply-add rate of this rank's threads in floating-point operations a second, as
   // measured; 0: unknown.

@@ -44,14 +44,9 @@ void Executor::run(const LaneContext& lane,
   for (const auto& [tensor, offset] : gradients_)
     tensors_[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
 
-  backend_.begin_lane(lane);
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
-    implementations_[i]->run(OpCall(graph_,
-                                    graph_.ops[i],
-                                    tensors_.data(),
-                                    arena_ + plan_.workspace_offsets[i],
-                                    lane,
-                                    backend_.device()));
+    implementations_[i]->run(
+        OpCall(graph_, graph_.ops[i], tensors_.data(), arena_ + plan_.workspace_offsets[i], lane));
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
   }

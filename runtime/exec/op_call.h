@@ -15,14 +15,8 @@ class OpCall {
          const Op& op,
          std::byte* const* tensors,
          std::byte* workspace,
-         const LaneContext& lane,
-         void* device)
-      : graph_(graph),
-        op_(op),
-        tensors_(tensors),
-        workspace_(workspace),
-        lane_(lane),
-        device_(device) {}
+         const LaneContext& lane)
+      : graph_(graph), op_(op), tensors_(tensors), workspace_(workspace), lane_(lane) {}
 
   // Input or output by its place in the op; null where it is absent.
   template <typename T>
@@ -43,11 +37,6 @@ class OpCall {
     return workspace_;
   }  // as long as workspace_bytes() asked for, 64-byte aligned
   const LaneContext& lane() const { return lane_; }
-  // What the backend's launchers need of it.
-  template <typename T>
-  T& device() const {
-    return *static_cast<T*>(device_);
-  }
   bool training() const { return graph_.purpose == Purpose::kTraining; }
 
  private:
@@ -61,7 +50,6 @@ class OpCall {
   std::byte* const* tensors_;
   std::byte* workspace_;
   const LaneContext& lane_;
-  void* device_;
 };
 
 }  // namespace lockstep

@@ -40,10 +40,6 @@ Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optim
       root_(parts.run_dir / "checkpoints"),
       slices_(named_slices(parts.plan.layout)) {}
 
-HostCopy Checkpointer::host_weights() const {
-  return HostCopy(parts_.backend, memory_.parameters, parts_.plan.layout.elements);
-}
-
 HostCopy Checkpointer::host_moments() const {
   return HostCopy(parts_.backend, memory_.moments, optimizer_.moment_elements());
 }
@@ -82,7 +78,7 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
     run_on_all(communicator, [&] {
       if (!writer) writer.emplace(CheckpointWriter::join(root_, state.step));
       if (communicator.rank() == 0)
-        records.push_back(writer->write_model(slices_, host_weights().read()));
+        records.push_back(writer->write_model(slices_, host_weights(parts_, memory_).read()));
       if (state.moments.empty()) return;
       HostCopy moments = host_moments();
       moments.read();
@@ -227,7 +223,7 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
   run_on_all(parts_.communicator, [&] {
     const CheckpointState state = read_state(folder);
     check_compatible(state, folder);
-    HostCopy weights = host_weights();
+    HostCopy weights = host_weights(parts_, memory_);
     read_model(folder, state, slices_, weights.data());
     restore_moments(state, folder);
     const uint64_t hash = hash_parameters(parts_.plan.layout, weights.data());

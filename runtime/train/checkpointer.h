@@ -38,7 +38,6 @@ class Checkpointer {
   CheckpointState state_for(const Progression& progression, uint64_t weights_hash) const;
   void refuse_later_checkpoints(int64_t step) const;
   void check_compatible(const CheckpointState& state, const std::filesystem::path& folder) const;
-  HostCopy host_weights() const;
   HostCopy host_moments() const;
   void restore_moments(const CheckpointState& state, const std::filesystem::path& folder);
 

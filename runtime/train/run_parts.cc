@@ -23,4 +23,8 @@ RunMemory allocate_run(Backend& backend, const Plan& plan) {
   return memory;
 }
 
+HostCopy host_weights(const RunParts& parts, const RunMemory& memory) {
+  return HostCopy(parts.backend, memory.parameters, parts.plan.layout.elements);
+}
+
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/host_copy.h"
 #include "runtime/plan/plan.h"
 
 namespace lockstep {
@@ -57,5 +58,8 @@ struct RunMemory {
 
 // Takes everything that the plan says, and nothing else. Throws MemoryError.
 RunMemory allocate_run(Backend& backend, const Plan& plan);
+
+// The parameters as the host sees them.
+HostCopy host_weights(const RunParts& parts, const RunMemory& memory);
 
 }  // namespace lockstep

@@ -94,7 +94,7 @@ StepRecord Trainer::step() {
     lanes_[i] = lane_context(static_cast<int>(i), batches[i]);
     batches_[i] = stage_.place(i, batches[i]);
   }
-  parts_.backend.repeat([&] { forward_backward(); });
+  forward_backward();
   const StepTotals totals = reducer_.totals(statistics_, stop_requested() ? kStopFlag : 0);
   const Update update = plan_update(totals);
   {
@@ -109,16 +109,12 @@ StepRecord Trainer::step() {
     Span span(timeline, "gather parameters", "step");
     reducer_.gather(memory_.parameters);
   }
-  phases_.exchange = reducer_.take_exposed_ms();
+  phases_.exchange = reducer_.exposed_ms();
   ++progression_.step;
   stop_agreed_ = (totals.flags & kStopFlag) != 0;
   return make_record(totals, update, now_ms() - step_start_ms_);
 }
 // -------------------------------------------------------------------------------------------------
-
-HostCopy Trainer::host_weights() {
-  return HostCopy(parts_.backend, memory_.parameters, parts_.plan.layout.elements);
-}
 
 // Leaves the gradient of the global batch in the reducer and each lane's statistics.
 void Trainer::forward_backward() {
@@ -203,7 +199,7 @@ void Trainer::start(const std::string& resume) {
     last_checkpoint_ = progression_.step;
     spdlog::info("resuming from {} at step {}", checkpoint->string(), progression_.step);
   } else {
-    HostCopy weights = host_weights();
+    HostCopy weights = host_weights(parts_, memory_);
     initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
     if (!parts_.config.train.init_from.empty()) {
       run_on_all(parts_.communicator, [&] {
@@ -335,7 +331,7 @@ void Trainer::judge(const Evaluation& evaluation, int64_t step) {
 // The hash of the weights, which every rank computes of its own copy: replicas that differ end the
 // run.
 uint64_t Trainer::agreed_hash() {
-  HostCopy weights = host_weights();
+  HostCopy weights = host_weights(parts_, memory_);
   const size_t ranks = static_cast<size_t>(parts_.communicator.size());
   std::vector<uint64_t> hashes(ranks);
   hashes[static_cast<size_t>(parts_.communicator.rank())] =

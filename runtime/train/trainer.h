@@ -46,7 +46,6 @@ class Trainer {
  private:
   StepRecord step();
   void forward_backward();
-  HostCopy host_weights();
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
   // How the summed gradient becomes a step.
   struct Update {
