@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "collectives/mpi/mpi_communicator.h"
+#include "launcher/mpi_environment.h"
 #include "launcher/session.h"
 #include "runtime/base/error.h"
 
@@ -22,6 +23,14 @@ bool started_by_launcher() {
     if (in_environment(name)) return true;
   }
   return false;
+}
+
+// Processes that mpirun or mpiexec says it started; 1 where it says nothing.
+int launched_processes() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (in_environment(name)) return std::atoi(std::getenv(name));
+  }
+  return 1;
 }
 
 // Tasks of the Slurm step that this process belongs to; 1 outside srun.
@@ -46,6 +55,7 @@ class SelfSession final : public Session {
 class MpiSession final : public Session {
  public:
   MpiSession() {
+    prepare_mpi_environment();
     // The loader's thread never calls MPI.
     int provided = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
@@ -94,6 +104,12 @@ std::unique_ptr<Session> join_run() {
         "`srun --mpi=list` offers), "
         "or start mpirun within the allocation",
         tasks);
+  if (launched_processes() > 1 && session->communicator().size() == 1)
+    throw ConfigError(
+        "mpirun started {} processes that do not find each other: it belongs to another MPI than "
+        "this program, which uses {}; start it with that one's mpirun",
+        launched_processes(),
+        session->library());
   return session;
 }
 
