@@ -5,9 +5,10 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: launcher/setup.sh [--check] [--tests]
+usage: launcher/setup.sh [--check] [--tests] [--bundle]
   --check   install nothing; list what is missing and end with 1 if something is
   --tests   also what the tests need
+  --bundle  also what `cmake --install` and `cpack` need to make the folder for bare nodes
 As root it installs; as a user it does so through sudo without a password, or else prints the
 command to run. Any MPI whose mpicxx and mpirun are on the PATH is used; without one, Open MPI is
 installed.
@@ -16,10 +17,12 @@ TEXT
 
 check_only=no
 with_tests=no
+with_bundle=no
 for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
     --tests) with_tests=yes ;;
+    --bundle) with_bundle=yes ;;
     -h | --help) usage && exit 0 ;;
     *) echo "setup: unknown option '$argument'" >&2 && usage >&2 && exit 2 ;;
   esac
@@ -31,6 +34,7 @@ build_packages=(
   nlohmann-json3-dev protobuf-compiler zlib1g-dev
 )
 mpi_packages=(libopenmpi-dev openmpi-bin)
+bundle_packages=(patchelf)
 test_packages=(libgmock-dev libgtest-dev python3)
 # Package and the file that is wanted from it. The file decides: images made small by leaving out
 # /usr/share/doc have the package without its text.
@@ -52,6 +56,7 @@ is_installed() {
 
 wanted=("${build_packages[@]}")
 [ "$with_tests" = no ] || wanted+=("${test_packages[@]}")
+[ "$with_bundle" = no ] || wanted+=("${bundle_packages[@]}")
 if command -v mpicxx >/dev/null && command -v mpirun >/dev/null; then
   mpi="$(mpirun --version 2>&1 | sed -n '1{s/^mpirun (//;s/)//;p}')"
 else
