@@ -68,6 +68,7 @@ folder="build/$preset"
 
 step "Packages"
 launcher/setup.sh --tests
+launcher/setup.sh --bundle || echo "without these the test 'bundle' is skipped"
 
 if [ "${#selection[@]}" = 0 ]; then
   step "Sources"
