@@ -4,6 +4,7 @@
 # Needs root, debootstrap and this machine's own package sources; leaves nothing mounted.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+. "$root/tests/tools/bare_root.sh"
 
 usage() {
   cat <<'TEXT'
@@ -32,24 +33,7 @@ for name in "$@"; do
   [[ "$name" =~ ^(root|user|image|tests)$ ]] || { usage >&2 && exit 2; }
 done
 
-# The bare root, with this machine's way to its package mirror.
 bare="$folder/bare"
-make_bare_root() {
-  local release mirror
-  release="$(. /etc/os-release && echo "$VERSION_CODENAME")"
-  mirror="$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
-    sed -n "s/^$release //p" | head -n 1)"
-  echo "trial: debootstrap --variant=minbase $release"
-  rm -rf "$bare.part"
-  debootstrap --variant=minbase "$release" "$bare.part" "$mirror" >"$folder/debootstrap.log"
-  rm -f "$bare.part"/etc/apt/sources.list
-  cp -rL /etc/apt/{sources.list.d,keyrings,trusted.gpg.d} "$bare.part/etc/apt/"
-  [ ! -e /etc/apt/sources.list ] || cp /etc/apt/sources.list "$bare.part/etc/apt/"
-  { grep -hE '^Acquire' /etc/apt/apt.conf /etc/apt/apt.conf.d/* 2>/dev/null || true; } \
-    >"$bare.part/etc/apt/apt.conf.d/90host"
-  cp -L /etc/resolv.conf /etc/hosts "$bare.part/etc/"
-  mv "$bare.part" "$bare"
-}
 
 # copy_tree FOLDER: the files of the working tree that belong to the project.
 copy_tree() {
@@ -57,30 +41,6 @@ copy_tree() {
   (cd "$root" && git ls-files -z --cached --others --exclude-standard --deduplicate |
     while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
     tar --create --null --files-from=- --file=-) | tar --extract --directory="$1"
-}
-
-# inside ROOT COMMAND...: runs a command in that root, with its own mounts and its own processes: when
-# it ends, both are gone.
-inside() {
-  unshare --mount --propagation private --pid --fork --kill-child -- bash -c '
-    set -eu
-    mount --bind /dev "$1/dev"
-    mount -t devpts devpts "$1/dev/pts" -o newinstance,ptmxmode=0666
-    mount -t tmpfs tmpfs "$1/dev/shm"
-    mount -t proc proc "$1/proc"
-    mount -t sysfs sysfs "$1/sys" -o ro
-    exec chroot "$1" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-      HOME=/root TERM=dumb "${@:2}"
-  ' inside "$@" </dev/null
-}
-
-# show COMMAND...: runs it with its output indented, and says how long it took and how it ended.
-show() {
-  local start=$SECONDS status=0
-  echo "    \$ ${*: -1}"
-  "$@" 2>&1 | sed -u 's/^/    | /' || status=$?
-  echo "    (status $status, $((SECONDS - start)) s)"
-  return "$status"
 }
 
 trial_root() {
@@ -149,7 +109,7 @@ trial_image() {
 
 passed=0
 failed=0
-[ -d "$bare" ] || make_bare_root
+[ -d "$bare" ] || make_bare_root "$bare"
 for name in "$@"; do
   echo "trial: $name"
   rm -rf "$folder/trial-$name"
