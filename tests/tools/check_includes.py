@@ -21,6 +21,7 @@ MAY_INCLUDE = {
     "runtime/graph": ["runtime/config"],
     "models": ["runtime/graph", "runtime/config"],
     "collectives": [],
+    "collectives/nccl": ["collectives", "runtime/cuda/stream.h"],
     "runtime/plan": ["runtime/graph", "runtime/config", "collectives/sharding.h"],
     "runtime/exec": [
         "runtime/plan",
@@ -54,7 +55,13 @@ RESTRICTED = [
     (
         "MPI",
         re.compile(r"mpi\.h$"),
-        ["collectives/mpi/", "collectives/shm/", "launcher/bootstrap_mpi."],
+        [
+            "collectives/mpi/",
+            "collectives/shm/",
+            "launcher/bootstrap_mpi.",
+            "tests/fibers/nccl_on_host.",
+            "tests/distributed/nccl_on_host_test.",
+        ],
     ),
     ("NCCL", re.compile(r"nccl\w*\.h$"), ["collectives/nccl/"]),
     (

@@ -1,0 +1,13 @@
+#pragma once
+// NCCL for host memory: its functions as nccl.h declares them, between the processes of an MPI run
+// (or one process alone). Each operation is handed to the stream's queue as NCCL hands it to the
+// GPU's, so that it runs in the order of the stream and is part of a captured graph.
+
+#include "collectives/nccl/library.h"
+
+namespace lockstep::fibers {
+
+// MPI must be initialised. Group calls are collected and handed over together, as one operation.
+const NcclLibrary& nccl_on_host();
+
+}  // namespace lockstep::fibers
