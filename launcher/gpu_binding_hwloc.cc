@@ -30,6 +30,10 @@ Topology load(const std::string& xml) {
   if (!xml.empty() &&
       hwloc_topology_set_xmlbuffer(made, xml.c_str(), static_cast<int>(xml.size()) + 1) != 0)
     return nullptr;
+  // Linux itself tells where PCI devices are. These plugins would ask again: slowly, by starting
+  // the GPU's libraries, or, in pci's case, with a leak.
+  for (const char* plugin : {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
+    hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
   hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   return hwloc_topology_load(made) == 0 ? std::move(topology) : nullptr;
 }

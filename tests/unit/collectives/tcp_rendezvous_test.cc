@@ -34,7 +34,10 @@ class TcpRendezvous : public ::testing::Test {
 TEST_F(TcpRendezvous, ByAddress) {
   auto options = tcp_ranks(3, "");
   const int port = port_of(listen_on(0));
-  for (const char* address : {"127.0.0.1", "localhost"}) {
+  std::vector<std::string> addresses = {"127.0.0.1", "localhost"};
+  std::string interface;
+  if (std::getline(std::ifstream("/proc/net/if_inet6"), interface)) addresses.push_back("::1");
+  for (const std::string& address : addresses) {
     for (TcpOptions& mine : options) {
       mine.address = address;
       mine.port = port;
@@ -64,7 +67,7 @@ TEST_F(TcpRendezvous, StaleFilesAreOvercome) {
 
 TEST_F(TcpRendezvous, MissingRanksAreNamed) {
   auto options = tcp_ranks(5, file_);
-  for (TcpOptions& mine : options) mine.rendezvous_timeout_s = 0.5;
+  for (TcpOptions& mine : options) mine.rendezvous_timeout_s = 2;
   options.erase(options.begin() + 4);
   options.erase(options.begin() + 1);
   for (const std::string& error : run_tcp_ranks(options, nothing))
