@@ -8,6 +8,7 @@
 #include "collectives/tcp/tcp_communicator.h"
 
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -204,7 +205,9 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   }
 
   void finish(int handle) {
-    constexpr double kSpinMs = 0.05;  // longer than a small message takes
+    // Longer than a small message takes, and than the ranks of a step are apart: a process that
+    // sleeps in poll() is slow to wake. The core is lent to whoever else wants it meanwhile.
+    constexpr double kSpinMs = 1;
     double last_progress = now_ms();
     while (outstanding_[static_cast<size_t>(handle)] > 0) {
       const double now = now_ms();
@@ -212,7 +215,10 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
         last_progress = now;
         continue;
       }
-      if (now - last_progress < kSpinMs) continue;
+      if (now - last_progress < kSpinMs) {
+        sched_yield();
+        continue;
+      }
       if (now - last_progress > timeout_s_ * 1000) fail(late(handle));
       wait_for_peers();
     }
