@@ -41,7 +41,7 @@ Topology load(const std::string& xml) {
 std::string list_of(hwloc_const_bitmap_t bitmap) {
   char* text = nullptr;
   hwloc_bitmap_list_asprintf(&text, bitmap);
-  const std::string list = text == nullptr ? "" : text;
+  std::string list = text == nullptr ? "" : text;
   std::free(text);
   return list;
 }

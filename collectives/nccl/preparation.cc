@@ -61,6 +61,7 @@ void agree_on_version(Communicator& control, const NcclLibrary& library) {
   }
   if (ranks_of.size() == 1) return;
   std::vector<std::string> parts;
+  parts.reserve(ranks_of.size());
   for (const auto& [text, ranks] : ranks_of)
     parts.push_back(fmt::format("{} at {}", text, joined(ranks, ", ")));
   throw AgreedError(ExitCode::kUsage,

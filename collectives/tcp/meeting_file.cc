@@ -22,7 +22,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kFirstLine = "lockstep-rendezvous 1";
-constexpr size_t kLimitBytes = 64 * 1024;
+constexpr size_t kLimitBytes = 65536;
 
 // Addresses of the interfaces that are up, IPv4 first, without those that only this host or this
 // link knows.

@@ -1,4 +1,7 @@
 // The rendezvous as every rank but 0 sees it.
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -204,6 +207,17 @@ class Guest {
   Mesh mesh_;
 };
 
+// A connection to every rank may be more than a process may have open by default.
+void allow_descriptors(int ranks) {
+  constexpr rlim_t kOthers = 512;  // files, and connections on their way
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min(limit.rlim_max, static_cast<rlim_t>(ranks) + kOthers);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 Mesh visit_rank_0(const TcpOptions& options) { return Guest(options).join(); }
@@ -215,6 +229,7 @@ Mesh join_mesh(const TcpOptions& options) {
     mesh.hosts.push_back(host_name());
     return mesh;
   }
+  allow_descriptors(options.size);
   try {
     return options.rank == 0 ? receive_ranks(options) : visit_rank_0(options);
   } catch (const SocketError& error) {

@@ -1,6 +1,7 @@
 // The rendezvous as rank 0 sees it.
 #include <poll.h>
 
+#include <algorithm>
 #include <random>
 
 #include "collectives/tcp/handshake.h"
@@ -172,10 +173,13 @@ class Root {
   }
 
   void hear_reports() {
+    constexpr double kConnectSeconds = 60;  // the last rank may have come at the last moment
+    deadline_ = Deadline(std::max(kConnectSeconds, options_.rendezvous_timeout_s));
     std::vector<int> waiting;
     for (int rank = 1; rank < options_.size; ++rank) waiting.push_back(rank);
     while (!waiting.empty()) {
       std::vector<pollfd> entries;
+      entries.reserve(waiting.size());
       for (const int rank : waiting) entries.push_back({joined(rank).descriptor(), POLLIN, 0});
       poll(entries.data(), entries.size(), deadline_.poll_ms(kLookMs));
       for (size_t i = waiting.size(); i-- > 0;) {
@@ -184,10 +188,11 @@ class Root {
         waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
       }
       if (!waiting.empty() && deadline_.passed())
-        fail(fmt::format("rank {} on {} did not reach the other ranks within {:g} s",
-                         waiting[0],
-                         host_of(waiting[0]),
-                         options_.rendezvous_timeout_s));
+        fail(
+            fmt::format("rank {} on {} did not reach the other ranks; does a firewall keep them "
+                        "from each other's ports?",
+                        waiting[0],
+                        host_of(waiting[0])));
     }
   }
 

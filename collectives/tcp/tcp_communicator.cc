@@ -274,6 +274,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
       std::erase_if(open, [](Connection* connection) { return connection->drain(); });
       if (open.empty() || deadline.passed()) break;
       std::vector<pollfd> entries;
+      entries.reserve(open.size());
       for (const Connection* connection : open)
         entries.push_back({connection->descriptor(), POLLIN, 0});
       poll(entries.data(), entries.size(), deadline.poll_ms());

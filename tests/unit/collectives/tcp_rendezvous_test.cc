@@ -7,7 +7,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include "collectives/tcp/handshake.h"
 #include "collectives/tcp/meeting_file.h"
 #include "collectives/tcp/socket.h"
 #include "runtime/base/error.h"
@@ -139,6 +141,54 @@ TEST_F(TcpRendezvous, RankOfAnotherRunIsTurnedAwayAndTheRunGoesOn) {
   const auto errors = run_tcp_ranks(options, nothing);
   for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(errors[rank], "");
   EXPECT_NE(errors[3], "");
+}
+
+// Whoever else connects to rank 0, with or without something to say, holds up nobody.
+TEST_F(TcpRendezvous, StrangersAtThePortAreIgnored) {
+  auto options = tcp_ranks(2, "");
+  for (TcpOptions& mine : options) {
+    mine.address = "localhost";
+    mine.port = port_of(listen_on(0));
+  }
+  options[1].port = options[0].port;
+  std::vector<std::string> errors;
+  std::thread root([&] { errors = run_tcp_ranks({options[0]}, nothing); });
+  std::vector<Socket> strangers;
+  while (strangers.size() < 3) {
+    try {
+      strangers.push_back(connect_to("localhost", options[0].port, Deadline(5)));
+    } catch (const SocketError&) {  // rank 0 does not listen yet
+    }
+  }
+  const std::string request = "GET / HTTP/1.1\r\n\r\n" + std::string(1000, 'x');
+  send_all(strangers[0], request.data(), request.size(), Deadline(5));
+  send_all(strangers[1], "lo", 2, Deadline(5));
+  EXPECT_THAT(run_tcp_ranks({options[1]}, nothing), Each(std::string()));
+  root.join();
+  EXPECT_THAT(errors, Each(std::string()));
+}
+
+TEST_F(TcpRendezvous, AnotherProtocolEndsBothWithAWord) {
+  auto options = tcp_ranks(2, "");
+  options[0].address = "localhost";
+  options[0].port = port_of(listen_on(0));
+  std::vector<std::string> errors;
+  std::thread root([&] { errors = run_tcp_ranks({options[0]}, nothing); });
+  Socket socket;
+  while (!socket.is_open()) {
+    try {
+      socket = connect_to("localhost", options[0].port, Deadline(5));
+    } catch (const SocketError&) {  // rank 0 does not listen yet
+    }
+  }
+  Hello hello = hello_of(options[1], 0, 0);
+  hello.protocol = 77;
+  send_all(socket, &hello, sizeof(hello), Deadline(5));
+  const Notice notice = hear(socket, Deadline(5));
+  EXPECT_EQ(notice.answer, Answer::kFailed);
+  EXPECT_THAT(text_of(notice.text), HasSubstr("a process speaks version 77 of the protocol"));
+  root.join();
+  EXPECT_THAT(errors[0], HasSubstr("all ranks must run the same Lockstep"));
 }
 
 TEST_F(TcpRendezvous, PortThatIsTakenIsNamed) {
