@@ -1,6 +1,7 @@
 #include "tests/reference/cuda_runtime_stub.h"
 
 #include <cstdio>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "tests/fibers/runtime_on_host.h"
@@ -29,7 +30,8 @@ cudaStream_t compute_stream() {
 }  // namespace lockstep::testing
 
 namespace lockstep::fibers {
-void enqueue(CUstream_st*, std::function<void()> work) { work(); }
+// The parameter is the interface's: what is recorded is kept.
+void enqueue(CUstream_st*, std::function<void()> work) { std::exchange(work, nullptr)(); }
 }  // namespace lockstep::fibers
 
 using lockstep::testing::note;
@@ -42,8 +44,8 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int) {
-  std::snprintf(id, static_cast<size_t>(size), "%s", stub.bus_id.c_str());
+cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int) {
+  std::snprintf(pciBusId, static_cast<size_t>(len), "%s", stub.bus_id.c_str());
   return cudaSuccess;
 }
 

@@ -89,7 +89,7 @@ NcclLibrary make_library() {
     return ncclInProgress;
   };
   library.all_gather = [](const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t) {
-    cuda_stub().journal.push_back("all-gather");
+    cuda_stub().journal.emplace_back("all-gather");
     return begin_call();
   };
   return library;

@@ -38,7 +38,7 @@ TEST_F(TcpRendezvous, ByAddress) {
   const int port = port_of(listen_on(0));
   std::vector<std::string> addresses = {"127.0.0.1", "localhost"};
   std::string interface;
-  if (std::getline(std::ifstream("/proc/net/if_inet6"), interface)) addresses.push_back("::1");
+  if (std::getline(std::ifstream("/proc/net/if_inet6"), interface)) addresses.emplace_back("::1");
   for (const std::string& address : addresses) {
     for (TcpOptions& mine : options) {
       mine.address = address;
