@@ -44,7 +44,8 @@ void describe_run(Session& session, const RunConfig& config) {
     info.threads = compute_threads();
     info.hosts = hosts;
     info.devices.assign(hosts.size(), "cpu");
-    if (!session.library().empty()) info.libraries.push_back({communicator.name(), session.library()});
+    if (!session.library().empty())
+      info.libraries.push_back({communicator.name(), session.library()});
     info.git_revision = LOCKSTEP_GIT_REVISION;
     info.command_line = command_line();
     write_environment(folder / "environment.json", info);
