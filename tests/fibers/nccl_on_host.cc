@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "tests/fibers/runtime_on_host.h"
 
 // What nccl.h leaves open.
 struct ncclComm {

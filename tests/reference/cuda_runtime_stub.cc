@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "tests/fibers/runtime_on_host.h"
+#include "tests/fibers/nccl_on_host.h"
 
 // What CUDA's headers leave open.
 struct CUstream_st {
