@@ -33,6 +33,11 @@ class Communicator {
 
   virtual void broadcast(std::byte* buffer, size_t bytes, int root) = 0;
 
+  // Throws CommError if an operation under way has failed or taken too long. On a device operations
+  // are only queued: whoever waits for the device calls this again and again meanwhile. Not while a
+  // stream is captured.
+  virtual void check() {}
+
   void all_gather(std::byte* buffer, size_t bytes) { wait(start_all_gather(buffer, bytes)); }
 };
 

@@ -7,7 +7,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/host_memory.h"
-#include "launcher/run_folder.h"
+#include "runtime/base/host.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/validate.h"

@@ -16,7 +16,10 @@ constexpr const char* kFooter =
     "memory,\n"
     "6 a peer or the network failed, 7 numeric failure, 70 internal, 75 preempted with checkpoint "
     "written.\n"
-    "Several ranks: mpirun -n N lockstep train CONFIG ...";
+    "Several ranks: mpirun -n N lockstep train CONFIG ..., srun, torchrun --no-python, or, without "
+    "a\n"
+    "launcher, one process per rank with RANK, WORLD_SIZE, and MASTER_ADDR and MASTER_PORT or\n"
+    "LOCKSTEP_RENDEZVOUS=file:///shared/path.";
 
 // One line on stderr.
 void complain(const std::string& who, const char* message) {

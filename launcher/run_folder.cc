@@ -1,13 +1,11 @@
 #include "launcher/run_folder.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <filesystem>
 #include <fstream>
 
 #include "collectives/agreement.h"
 #include "runtime/base/file.h"
+#include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
@@ -24,12 +22,6 @@ std::vector<std::string> command_line() {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 void open_run_folder(Session& session, const RunConfig& config) {
   run_on_root(session.communicator(), [&] {
@@ -52,7 +44,8 @@ void describe_run(Session& session, const RunConfig& config) {
     info.threads = compute_threads();
     info.hosts = hosts;
     info.devices.assign(hosts.size(), "cpu");
-    if (!session.library().empty()) info.libraries.push_back({"mpi", session.library()});
+    if (!session.library().empty())
+      info.libraries.push_back({communicator.name(), session.library()});
     info.git_revision = LOCKSTEP_GIT_REVISION;
     info.command_line = command_line();
     write_environment(folder / "environment.json", info);

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <string>
-
 #include "launcher/session.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
-
-std::string host_name();
 
 // Makes the run folder and opens its log.txt; rank 0 does, and all ranks learn of a failure.
 void open_run_folder(Session& session, const RunConfig& config);

@@ -12,16 +12,24 @@ class Session {
  public:
   virtual ~Session() = default;
   virtual Communicator& communicator() = 0;
+  // This rank's number among those on this host.
+  virtual int local_rank() const = 0;
   // Ranks on this host.
   virtual int local_ranks() const = 0;
-  // "Open MPI v4.1.4", or empty when alone.
+  // What carries the ranks' messages: "Open MPI v4.1.4", "TCP, rank 0 at node1:29500", or empty
+  // when alone.
   virtual std::string library() const = 0;
-  // Ends all ranks with this exit code, now. Does not return.
+  // Ends all ranks with this exit code, now. Does not return. Without MPI the others end with
+  // kPeer.
   [[noreturn]] virtual void abort(int code) = 0;
 };
 
-// Joins the run if a launcher (mpirun, mpiexec, srun) started this process, else makes a run of
-// one. Throws ConfigError where a launcher started several processes that cannot find each other.
+// Joins the run that this process belongs to, if there is one, else makes a run of one:
+//   started by an MPI launcher (mpirun, mpiexec, srun --mpi): over MPI;
+//   RANK and WORLD_SIZE, or a Slurm step, with a meeting point in the environment: over TCP
+//     (collectives/tcp/options.h has the variables).
+// Throws ConfigError where a launcher started several processes that cannot find each other or a
+// variable has a bad value, CommError where the others do not come.
 std::unique_ptr<Session> join_run();
 
 }  // namespace lockstep

@@ -117,8 +117,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
 
 void add_train_command(CLI::App& app, Command& selected) {
   auto options = std::make_shared<TrainCommandOptions>();
-  CLI::App* command =
-      app.add_subcommand("train", "Train a model; alone, or on several ranks under mpirun or srun");
+  CLI::App* command = app.add_subcommand("train", "Train a model; alone, or on several ranks");
   add_common_options(*command, options->common);
   command
       ->add_option("--resume",

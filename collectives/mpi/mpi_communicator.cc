@@ -16,14 +16,14 @@
 namespace lockstep {
 namespace {
 
-void check(int code, const char* expression, int rank) {
+void check_mpi(int code, const char* expression, int rank) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
   MPI_Error_string(code, text, &length);
   throw CommError("rank {}: {} failed: {}", rank, expression, text);
 }
-#define LOCKSTEP_MPI(call) check((call), #call, rank_)
+#define LOCKSTEP_MPI(call) check_mpi((call), #call, rank_)
 
 int count_of(size_t count) {
   LOCKSTEP_CHECK(count <= INT_MAX, "message of {} elements ", count);

@@ -21,6 +21,7 @@ MAY_INCLUDE = {
     "runtime/graph": ["runtime/config"],
     "models": ["runtime/graph", "runtime/config"],
     "collectives": [],
+    "collectives/nccl": ["collectives", "runtime/cuda/stream.h"],
     "runtime/plan": ["runtime/graph", "runtime/config", "collectives/sharding.h"],
     "runtime/exec": [
         "runtime/plan",
@@ -54,7 +55,13 @@ RESTRICTED = [
     (
         "MPI",
         re.compile(r"mpi\.h$"),
-        ["collectives/mpi/", "collectives/shm/", "launcher/bootstrap_mpi."],
+        [
+            "collectives/mpi/",
+            "collectives/shm/",
+            "launcher/bootstrap_mpi.",
+            "tests/fibers/nccl_on_host.",
+            "tests/distributed/nccl_on_host_test.",
+        ],
     ),
     ("NCCL", re.compile(r"nccl\w*\.h$"), ["collectives/nccl/"]),
     (
@@ -229,12 +236,14 @@ def diagram():
         return 1 + max([depth(t if t in MAY_INCLUDE else folder_of(t)) for t in below], default=0)
 
     def show(targets):
-        headers = [t[len("collectives/") : -2] for t in targets if t.endswith(".h")]
+        headers = {}  # folder -> names without .h
+        for target in targets:
+            if target.endswith(".h"):
+                headers.setdefault(folder_of(target), []).append(os.path.basename(target)[:-2])
         names = [t.replace("runtime/", "") for t in targets if not t.endswith(".h")]
-        if len(headers) == 1:
-            names.append(f"collectives/{headers[0]}.h")
-        elif headers:
-            names.append(f"collectives/{{{','.join(headers)}}}.h")
+        for folder, found in headers.items():
+            inner = found[0] if len(found) == 1 else "{" + ",".join(found) + "}"
+            names.append(f"{folder.replace('runtime/', '')}/{inner}.h")
         return ", ".join(names).replace("*", "everything") or "base only"
 
     lines = []

@@ -1,0 +1,249 @@
+#include "collectives/nccl/nccl_communicator.h"
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "collectives/agreement.h"
+#include "collectives/nccl/check.h"
+#include "collectives/nccl/preparation.h"
+#include "runtime/base/error.h"
+#include "runtime/base/time.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kEndSeconds = 10;  // how long the destructor waits for the other ranks
+
+// A stream and the events, destroyed last and whatever the constructor does.
+class StreamAndEvents {
+ public:
+  explicit StreamAndEvents(const NcclCheck& check_) {
+    int least = 0, greatest = 0;
+    LOCKSTEP_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    LOCKSTEP_CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
+    for (auto* events : {&ready, &done}) {
+      for (cudaEvent_t& event : *events)
+        LOCKSTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    }
+    LOCKSTEP_CUDA(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming));
+  }
+  StreamAndEvents(const StreamAndEvents&) = delete;
+  StreamAndEvents& operator=(const StreamAndEvents&) = delete;
+  ~StreamAndEvents() {
+    for (auto* events : {&ready, &done}) {
+      for (cudaEvent_t event : *events) cudaEventDestroy(event);
+    }
+    cudaEventDestroy(mark);
+    cudaStreamDestroy(stream);
+  }
+
+  cudaStream_t stream = nullptr;  // of the communication; high priority
+  // Of each handle: `compute` has made the input; the operation is done.
+  std::array<cudaEvent_t, Communicator::kMaxPending> ready{}, done{};
+  cudaEvent_t mark = nullptr;  // of check()
+};
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(Communicator& control,
+                   cuda::Stream compute,
+                   const NcclOptions& options,
+                   const NcclLibrary& library)
+      : library_(library),
+        options_(options),
+        rank_(control.rank()),
+        size_(control.size()),
+        check_(library, rank_),
+        compute_(compute) {
+    const ncclUniqueId id = prepare_nccl(control, options, library);
+    queue_.emplace(check_);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    try {
+      LOCKSTEP_NCCL(comm_init_rank_config, &comm_, size_, id, rank_, &config);
+      settle(options_.init_timeout_s, "connect the ranks");
+    } catch (const CommError&) {
+      failed_ = true;
+      end();
+      throw;
+    }
+  }
+  ~NcclCommunicator() override { end(); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const char* name() const override { return "nccl"; }
+
+  int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) override {
+    return start([&](cudaStream_t stream) {
+      if (bytes == 0) return;
+      LOCKSTEP_NCCL(group_start);
+      // Partner at distance d, so that no rank is everybody's first target.
+      for (int distance = 1; distance < size_; ++distance) {
+        const int from = (rank_ - distance + size_) % size_, to = (rank_ + distance) % size_;
+        const std::byte* out = send + static_cast<size_t>(to) * bytes;
+        std::byte* in = receive + static_cast<size_t>(from) * bytes;
+        LOCKSTEP_NCCL(send, out, bytes, ncclInt8, to, comm_, stream);
+        LOCKSTEP_NCCL(recv, in, bytes, ncclInt8, from, comm_, stream);
+      }
+      LOCKSTEP_NCCL(group_end);
+    });
+  }
+
+  int start_all_gather(std::byte* buffer, size_t bytes) override {
+    return start([&](cudaStream_t stream) {
+      const std::byte* mine = buffer + static_cast<size_t>(rank_) * bytes;  // in place, for NCCL
+      if (bytes > 0) LOCKSTEP_NCCL(all_gather, mine, buffer, bytes, ncclInt8, comm_, stream);
+    });
+  }
+
+  int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
+    return start([&](cudaStream_t stream) {
+      const size_t count = static_cast<size_t>(elements);
+      if (count > 0)
+        LOCKSTEP_NCCL(reduce_scatter, send, receive, count, ncclFloat32, ncclSum, comm_, stream);
+    });
+  }
+
+  void wait(int handle) override {
+    const auto slot = static_cast<size_t>(handle);
+    LOCKSTEP_CHECK(pending_[slot]);
+    pending_[slot] = false;
+    LOCKSTEP_CUDA(cudaStreamWaitEvent(compute_, queue_->done[slot], 0));
+  }
+
+  void broadcast(std::byte* buffer, size_t bytes, int root) override {
+    wait(start([&](cudaStream_t stream) {
+      if (bytes > 0) LOCKSTEP_NCCL(broadcast, buffer, buffer, bytes, ncclInt8, root, comm_, stream);
+    }));
+  }
+
+  // Time is measured from a mark in `compute`: as long as marks are reached, work gets done,
+  // whether it was queued call by call or as a graph.
+  void check() override {
+    ncclResult_t state = ncclSuccess;
+    LOCKSTEP_NCCL(comm_get_async_error, comm_, &state);
+    if (state != ncclSuccess && state != ncclInProgress) {
+      failed_ = true;
+      check_.nccl(state, comm_, "an operation under way", __FILE__, __LINE__);
+    }
+    const double now = now_ms();
+    if (!marked_) {
+      LOCKSTEP_CUDA(cudaEventRecord(queue_->mark, compute_));
+      marked_ = true;
+      marked_at_ms_ = now;
+      return;
+    }
+    const cudaError_t reached = cudaEventQuery(queue_->mark);
+    if (reached == cudaErrorNotReady) {
+      if (now - marked_at_ms_ < options_.operation_timeout_s * 1000) return;
+      failed_ = true;
+      throw CommError(
+          "{}: the GPU has not finished its work within {:g} s: another rank is late or hangs",
+          check_.who(),
+          options_.operation_timeout_s);
+    }
+    marked_ = false;
+    failed_ = failed_ || reached != cudaSuccess;
+    LOCKSTEP_CUDA(reached);
+  }
+
+ private:
+  // Queues what `body` calls on the communication's stream, behind what `compute` has so far.
+  template <typename Body>
+  int start(Body body) {
+    if (failed_) throw CommError("{}: NCCL has failed before", check_.who());
+    size_t slot = 0;
+    while (slot < kMaxPending && pending_[slot]) ++slot;
+    LOCKSTEP_CHECK(slot < kMaxPending, "more than {} operations under way ", kMaxPending);
+    try {
+      LOCKSTEP_CUDA(cudaEventRecord(queue_->ready[slot], compute_));
+      LOCKSTEP_CUDA(cudaStreamWaitEvent(queue_->stream, queue_->ready[slot], 0));
+      body(queue_->stream);
+      settle(options_.operation_timeout_s, "start an operation");
+      LOCKSTEP_CUDA(cudaEventRecord(queue_->done[slot], queue_->stream));
+    } catch (const CommError&) {
+      failed_ = true;
+      throw;
+    }
+    pending_[slot] = true;
+    return static_cast<int>(slot);
+  }
+
+  // A call of a non-blocking communicator may go on in the background: the next one has to wait
+  // until it is through. What was queued is not waited for.
+  void settle(double timeout_s, const char* what) {
+    const double start = now_ms();
+    for (int round = 0;; ++round) {
+      ncclResult_t state = ncclSuccess;
+      LOCKSTEP_NCCL(comm_get_async_error, comm_, &state);
+      if (state == ncclSuccess) return;
+      failed_ = true;  // until it is through
+      check_.nccl(state, comm_, what, __FILE__, __LINE__);
+      if (now_ms() - start > timeout_s * 1000)
+        throw CommError(
+            "{}: NCCL did not {} within {:g} s; check that the hosts reach each other: "
+            "NCCL_SOCKET_IFNAME names the network, firewalls must let its ports through, and "
+            "NCCL_DEBUG=INFO shows what NCCL tries",
+            check_.who(),
+            what,
+            timeout_s);
+      failed_ = false;
+      constexpr int kSpins = 100;
+      if (round > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  // Destroys NCCL's communicator: in order, or by aborting it where something has failed or the
+  // other ranks do not end too.
+  void end() {
+    if (comm_ == nullptr) return;
+    if (!failed_) {
+      try {
+        LOCKSTEP_NCCL(comm_finalize, comm_);
+        settle(kEndSeconds, "end");
+      } catch (const CommError&) {
+        failed_ = true;
+      }
+    }
+    if (failed_) {
+      library_.comm_abort(comm_);
+    } else {
+      library_.comm_destroy(comm_);
+    }
+    comm_ = nullptr;
+  }
+
+  const NcclLibrary& library_;
+  NcclOptions options_;
+  int rank_, size_;
+  NcclCheck check_;
+  cuda::Stream compute_;
+  std::optional<StreamAndEvents> queue_;
+  ncclComm_t comm_ = nullptr;
+  std::array<bool, kMaxPending> pending_{};
+  bool failed_ = false;
+  bool marked_ = false;
+  double marked_at_ms_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control,
+                                                     cuda::Stream compute,
+                                                     const NcclOptions& options) {
+  const NcclLibrary* library = nullptr;
+  run_on_all(control, [&] { library = &nccl_library(); });
+  return make_nccl_communicator(control, compute, options, *library);
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control,
+                                                     cuda::Stream compute,
+                                                     const NcclOptions& options,
+                                                     const NcclLibrary& library) {
+  return std::make_unique<NcclCommunicator>(control, compute, options, library);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+#pragma once
+// One rank's connection to one other: a stream of frames each way.
+//
+// A frame is a header and its bytes. Both ends queue the same operations in the same order, so a
+// frame's place in the stream says which operation it belongs to; the header says it again, so that
+// ranks that do not agree about what they are doing find out instead of mixing up bytes. Sending
+// reads from, and receiving writes to, the buffers of the operation: nothing is copied.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "collectives/communicator.h"
+#include "collectives/tcp/socket.h"
+
+namespace lockstep {
+
+enum class FrameKind : uint32_t {
+  kExchange = 1,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kGoodbye,  // the sender has ended in order; nothing follows
+  kFailure   // the sender has failed; the bytes say why
+};
+
+struct FrameHeader {
+  uint32_t magic = 0;
+  FrameKind kind = FrameKind::kGoodbye;
+  uint64_t sequence = 0;  // number of the operation
+  uint64_t bytes = 0;
+};
+
+std::string text_of(const FrameHeader& header);
+
+// Frames that are still to be moved, oldest first. At most one frame an operation and direction.
+class FrameQueue {
+ public:
+  struct Frame {
+    FrameHeader header;
+    std::byte* data = nullptr;
+    size_t moved = 0;  // sending counts the header too
+    int operation = 0;
+  };
+  bool empty() const { return count_ == 0; }
+  Frame& front() { return frames_[first_]; }
+  void push(const Frame& frame);
+  void pop();
+
+ private:
+  std::array<Frame, Communicator::kMaxPending> frames_{};
+  size_t first_ = 0, count_ = 0;
+};
+
+class Connection {
+ public:
+  // How many frames each operation still waits for, over all connections.
+  using Outstanding = std::array<int, Communicator::kMaxPending>;
+
+  // `name` is "rank 2 on node1", the other end; `own_name` this one.
+  Connection(Socket socket, std::string name, std::string own_name, Outstanding& outstanding);
+
+  const std::string& name() const { return name_; }
+  int descriptor() const { return socket_.descriptor(); }
+
+  void queue_send(const FrameHeader& header, const std::byte* data, int operation);
+  void queue_receive(const FrameHeader& header, std::byte* data, int operation);
+
+  // Moves what can be moved without waiting; returns the bytes. Throws CommError that names the
+  // other end where it is gone, has failed, or does something else.
+  size_t progress();
+  // What poll() should wait for; 0 for nothing.
+  short wanted_events() const;
+  // Whether an operation that has been queued waits for the other end's bytes, or for it to take
+  // ours.
+  bool waits_to_receive(int operation);
+  bool waits_to_send(int operation);
+
+  // Ends the stream to the other rank, in order or, where `failure` is not empty, saying why. The
+  // failure cannot be said in the middle of a frame.
+  void end_sending(const std::string& failure);
+  // Reads and drops what still comes; true once the other end has ended its stream too. Does not
+  // wait.
+  bool drain();
+  void close() { socket_.close(); }
+
+ private:
+  size_t progress_sending();
+  size_t progress_receiving();
+  size_t receive(std::byte* data, size_t bytes);
+  bool receive_control_frame(size_t& moved);
+  void check_expected();
+  [[noreturn]] void lost(const char* why);
+
+  Socket socket_;
+  std::string name_, own_name_;
+  Outstanding& outstanding_;
+  FrameQueue sending_, receiving_;
+  FrameHeader arriving_;  // header under way, or of the frame under way
+  size_t arriving_bytes_ = 0;
+  std::string failure_;  // text of a kFailure frame under way
+  size_t failure_bytes_ = 0;
+  bool said_goodbye_ = false;  // the other end
+  bool at_end_ = false;        // its stream
+};
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+#pragma once
+// What two processes say to each other before they are ranks of one run. All messages have a fixed
+// size; the bytes up to and including `protocol` and the Notice keep their layout for ever, so that
+// any two Lockstep programs can at least tell each other why they do not go together.
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/tcp/options.h"
+#include "collectives/tcp/socket.h"
+
+namespace lockstep {
+
+constexpr uint64_t kHandshakeMagic = 0x70657473'6b636f6cULL;  // "lockstep" in memory
+constexpr uint32_t kHandshakeProtocol = 1;
+
+// Text of a fixed size, cut where it is longer, zero-terminated.
+template <size_t N>
+using FixedText = std::array<char, N>;
+
+template <size_t N>
+FixedText<N> fixed_text(std::string_view text) {
+  FixedText<N> fixed{};
+  text.copy(fixed.data(), N - 1);
+  return fixed;
+}
+
+template <size_t N>
+std::string text_of(const FixedText<N>& fixed) {
+  return std::string(fixed.data(), strnlen(fixed.data(), N));
+}
+
+// Whoever connects says who it is.
+struct Hello {
+  uint64_t magic = kHandshakeMagic;
+  uint32_t protocol = kHandshakeProtocol;
+  int32_t rank = 0, size = 0;
+  uint32_t listens_at = 0;  // port where the ranks above this one reach it
+  uint64_t nonce = 0;       // of rank 0's process, once known: 0 before
+  FixedText<32> version{};
+  FixedText<128> run{}, host{};
+};
+
+enum class Answer : uint32_t {
+  kWelcome = 0,
+  kFailed = 1,   // the run cannot go on: `text` says why
+  kStranger = 2  // meant for another process: what led here is out of date
+};
+
+// The answer to a hello, and what rank 0 and the others tell each other between the phases.
+struct Notice {
+  uint64_t magic = kHandshakeMagic;
+  Answer answer = Answer::kWelcome;
+  uint32_t reserved = 0;
+  uint64_t nonce = 0;
+  FixedText<1000> text{};
+};
+
+// Where a rank can be reached; an empty address stands for rank 0's host, at whatever address the
+// reader reached it.
+struct TableEntry {
+  FixedText<64> address{};
+  FixedText<128> host{};
+  uint32_t port = 0;
+};
+
+// A hello from this process.
+Hello hello_of(const TcpOptions& options, uint64_t nonce, int listens_at);
+
+// Why `hello` and this process cannot be ranks of one run; empty where they can.
+std::string mismatch(const Hello& hello, const TcpOptions& options);
+
+// Sends a notice; false where the other end is gone.
+bool tell(const Socket& socket, Answer answer, uint64_t nonce, const std::string& text);
+
+// Receives a notice. Throws SocketError, also where the other end is no Lockstep.
+Notice hear(const Socket& socket, const Deadline& deadline);
+
+// True where bytes, or the end of the connection, can be read, after waiting up to timeout_ms.
+bool has_news(const Socket& socket, int timeout_ms = 0);
+
+struct Arrival {
+  Hello hello;
+  Socket socket;
+};
+
+// Takes connections at a listener and reads their hellos. One that says nothing, or is no Lockstep,
+// holds up nobody.
+class Reception {
+ public:
+  explicit Reception(const Socket& listener) : listener_(listener) {}
+  // The next hello that is complete, after waiting up to timeout_ms for one.
+  std::optional<Arrival> next(int timeout_ms);
+
+ private:
+  struct Visitor {
+    Socket socket;
+    Deadline deadline;
+    Hello hello;
+    size_t received = 0;
+  };
+  std::optional<Arrival> read_visitors();
+
+  const Socket& listener_;
+  std::vector<Visitor> visitors_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+#include "collectives/tcp/options.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kMaxRanks = 4096;
+constexpr int kMaxPort = 65535;
+
+// Reads variables and refuses what they may not be.
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  bool has(const char* name) const {
+    const char* value = environment_(name);
+    return value != nullptr && *value != '\0';
+  }
+  std::string text(const char* name) const { return has(name) ? environment_(name) : ""; }
+
+  int whole_number(const char* name, int low, int high) const {
+    const std::string value = text(name);
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (value.empty() || error != std::errc() || end != value.data() + value.size() ||
+        number < low || number > high)
+      throw ConfigError(
+          "{} is '{}'; allowed: a whole number from {} to {}", name, value, low, high);
+    return number;
+  }
+  int whole_number_or(const char* name, int low, int high, int otherwise) const {
+    return has(name) ? whole_number(name, low, high) : otherwise;
+  }
+  double seconds_or(const char* name, double otherwise) const {
+    if (!has(name)) return otherwise;
+    const std::string value = text(name);
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || !(number > 0) ||
+        !(number <= 1e9))
+      throw ConfigError("{} is '{}'; allowed: seconds, more than 0", name, value);
+    return number;
+  }
+
+ private:
+  const Environment& environment_;
+};
+
+// Ids that launchers give their runs, and the count of restarts where they restart them under one
+// id.
+std::string run_of(const Reader& read) {
+  std::string run;
+  for (const char* name : {"TORCHELASTIC_RUN_ID",
+                           "TORCHELASTIC_RESTART_COUNT",
+                           "SLURM_JOB_ID",
+                           "SLURM_STEP_ID",
+                           "SLURM_RESTART_COUNT"}) {
+    if (!read.has(name)) continue;
+    if (!run.empty()) run += '.';
+    run += read.text(name);
+  }
+  return run;
+}
+
+void read_meeting_point(const Reader& read, TcpOptions& options) {
+  constexpr std::string_view kFile = "file://";
+  if (read.has("LOCKSTEP_RENDEZVOUS")) {
+    const std::string where = read.text("LOCKSTEP_RENDEZVOUS");
+    const bool file = where.starts_with(kFile) && where.size() > kFile.size() + 1 &&
+                      where[kFile.size()] == '/' && where.back() != '/';
+    if (!file)
+      throw ConfigError(
+          "LOCKSTEP_RENDEZVOUS is '{}'; allowed: file:///absolute/path on a file system that all "
+          "ranks share",
+          where);
+    options.file = where.substr(kFile.size());
+    return;
+  }
+  if (!read.has("MASTER_ADDR")) {
+    if (options.size == 1) return;
+    throw ConfigError(
+        "this is rank {} of {}, but nothing says where the ranks meet; set MASTER_ADDR and "
+        "MASTER_PORT (rank 0's host and a free port there) or "
+        "LOCKSTEP_RENDEZVOUS=file:///shared/path",
+        options.rank,
+        options.size);
+  }
+  options.address = read.text("MASTER_ADDR");
+  options.port = read.whole_number("MASTER_PORT", 1, kMaxPort);
+  const std::string store = read.text("TORCHELASTIC_USE_AGENT_STORE");
+  if (store == "True" || store == "1") options.port += options.port < kMaxPort ? 1 : -1;
+}
+
+// RANK and WORLD_SIZE, or Slurm's; false where there are neither.
+bool read_ranks(const Reader& read, TcpOptions& options) {
+  if (read.has("RANK") || read.has("WORLD_SIZE")) {
+    const bool meant = read.has("WORLD_SIZE") || read.has("LOCKSTEP_RENDEZVOUS");
+    if (!meant) return false;  // a lone RANK may be anything
+    options.size = read.whole_number("WORLD_SIZE", 1, kMaxRanks);
+    options.rank = read.whole_number("RANK", 0, options.size - 1);
+    options.local_size = read.whole_number_or("LOCAL_WORLD_SIZE", 1, options.size, -1);
+    const int most = options.local_size > 0 ? options.local_size : options.size;
+    options.local_rank = read.whole_number_or("LOCAL_RANK", 0, most - 1, -1);
+    return true;
+  }
+  const bool step =
+      read.has("SLURM_PROCID") && read.has("SLURM_STEP_ID") && read.has("SLURM_LOCALID");
+  const bool meeting_point = read.has("LOCKSTEP_RENDEZVOUS") || read.has("MASTER_ADDR");
+  if (step && meeting_point) {
+    const char* tasks = read.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    options.size = read.whole_number(tasks, 1, kMaxRanks);
+    options.rank = read.whole_number("SLURM_PROCID", 0, options.size - 1);
+    options.local_rank = read.whole_number("SLURM_LOCALID", 0, options.size - 1);
+    return true;
+  }
+  if (read.has("LOCKSTEP_RENDEZVOUS"))
+    throw ConfigError(
+        "LOCKSTEP_RENDEZVOUS is set, but not which rank this is; set RANK and WORLD_SIZE (srun "
+        "sets "
+        "its own variables)");
+  return false;
+}
+
+}  // namespace
+
+std::optional<TcpOptions> tcp_options_from(const Environment& environment) {
+  const Reader read(environment);
+  TcpOptions options;
+  if (!read_ranks(read, options)) return std::nullopt;
+  read_meeting_point(read, options);
+  options.run = run_of(read);
+  options.rendezvous_timeout_s =
+      read.seconds_or("LOCKSTEP_RENDEZVOUS_TIMEOUT_S", options.rendezvous_timeout_s);
+  options.operation_timeout_s =
+      read.seconds_or("LOCKSTEP_COMM_TIMEOUT_S", options.operation_timeout_s);
+  return options;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#pragma once
+// Which rank this process is and where the ranks meet, as the environment says it.
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+// getenv, or what a test puts in its place: null for a variable that is not set.
+using Environment = std::function<const char*(const char*)>;
+
+struct TcpOptions {
+  int rank = 0;
+  int size = 1;
+  int local_rank = -1;  // among the ranks of this host; -1: not said
+  int local_size = -1;  // ranks of this host; -1: not said
+  // Where rank 0 listens ...
+  std::string address;
+  int port = 0;
+  // ... or the file, on a file system that all ranks share, in which rank 0 says where it listens.
+  std::string file;
+  // Names the run; ranks of another run are turned away. May be empty.
+  std::string run;
+  // Lockstep's version; all ranks must have the same.
+  std::string version;
+  double rendezvous_timeout_s = 300;  // LOCKSTEP_RENDEZVOUS_TIMEOUT_S
+  double operation_timeout_s = 1800;  // LOCKSTEP_COMM_TIMEOUT_S; counts from the last byte moved
+};
+
+// The options, without `version`, that these variables give; nothing where they do not speak of a
+// run of several processes:
+//   RANK, WORLD_SIZE and, if set, LOCAL_RANK, LOCAL_WORLD_SIZE; or else Slurm's SLURM_PROCID,
+//     SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) and SLURM_LOCALID, in a step (SLURM_STEP_ID) and
+//     where a meeting point is given;
+//   LOCKSTEP_RENDEZVOUS=file:///path, or else MASTER_ADDR and MASTER_PORT.
+// Where torchrun's own store holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE) it is the next port.
+// Throws ConfigError with variable, value and what is allowed.
+std::optional<TcpOptions> tcp_options_from(const Environment& environment);
+
+}  // namespace lockstep

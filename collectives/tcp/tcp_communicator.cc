@@ -1,0 +1,304 @@
+// Every pair of ranks has one connection, and every operation is a set of frames between pairs:
+// exchange and all-gather send each rank its part directly, which moves no more bytes than a ring;
+// reduce-scatter is an exchange and a local sum; broadcast goes down a binomial tree.
+//
+// Nothing here blocks on one peer: all sockets are non-blocking, and whoever waits for an operation
+// moves whatever can be moved on any connection. So no order of sends can deadlock, and a peer that
+// dies is noticed whichever one is waited for.
+#include "collectives/tcp/tcp_communicator.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "collectives/tcp/connection.h"
+#include "collectives/tcp/rendezvous.h"
+#include "runtime/base/error.h"
+#include "runtime/base/host.h"
+#include "runtime/base/time.h"
+
+namespace lockstep {
+namespace {
+
+std::string name_of(int rank, const std::string& host) {
+  return fmt::format("rank {} on {}", rank, host);
+}
+
+class TcpCommunicatorImpl final : public TcpCommunicator {
+ public:
+  explicit TcpCommunicatorImpl(const TcpOptions& options)
+      : rank_(options.rank), size_(options.size), timeout_s_(options.operation_timeout_s) {
+    Mesh mesh = join_mesh(options);
+    meeting_point_ = mesh.meeting_point;
+    own_name_ = name_of(rank_, host_name());
+    connections_.reserve(mesh.peers.size());
+    for (int r = 0; r < size_; ++r) {
+      const auto i = static_cast<size_t>(r);
+      connections_.emplace_back(
+          std::move(mesh.peers[i]), name_of(r, mesh.hosts[i]), own_name_, outstanding_);
+    }
+    entries_.reserve(mesh.peers.size());
+  }
+  ~TcpCommunicatorImpl() override {
+    const bool idle = std::all_of(
+        operations_.begin(), operations_.end(), [](const Operation& o) { return !o.in_use; });
+    if (idle) {
+      constexpr double kPatienceSeconds = 10;
+      close("", kPatienceSeconds);
+    } else {
+      abort("left an operation under way");
+    }
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const char* name() const override { return "tcp"; }
+  std::string library() const override {
+    return size_ == 1 ? "TCP" : "TCP, rank 0 at " + meeting_point_;
+  }
+
+  int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) override {
+    const int handle = take_handle();
+    queue_exchange(FrameKind::kExchange, send, receive, bytes, handle);
+    return started(handle);
+  }
+
+  int start_all_gather(std::byte* buffer, size_t bytes) override {
+    const int handle = take_handle();
+    const FrameHeader header = next_header(FrameKind::kAllGather, bytes);
+    for_each_peer([&](int from, int to) {
+      peer(from).queue_receive(header, buffer + static_cast<size_t>(from) * bytes, handle);
+      peer(to).queue_send(header, buffer + static_cast<size_t>(rank_) * bytes, handle);
+    });
+    return started(handle);
+  }
+
+  int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
+    const int handle = take_handle();
+    Operation& operation = operations_[static_cast<size_t>(handle)];
+    operation.send = send;
+    operation.receive = receive;
+    operation.elements = elements;
+    const size_t bytes = static_cast<size_t>(elements) * sizeof(float);
+    operation.parts.resize(static_cast<size_t>(elements) * static_cast<size_t>(size_));
+    queue_exchange(FrameKind::kReduceScatter,
+                   reinterpret_cast<const std::byte*>(send),
+                   reinterpret_cast<std::byte*>(operation.parts.data()),
+                   bytes,
+                   handle);
+    return started(handle);
+  }
+
+  void wait(int handle) override {
+    Operation& operation = operations_[static_cast<size_t>(handle)];
+    finish(handle);
+    if (operation.send != nullptr) sum_parts(operation);
+    operation.send = nullptr;
+    operation.in_use = false;
+  }
+
+  // Rank `root` is number 0 of the tree; number n has its parent where n's lowest set bit is
+  // cleared, and children where a bit below that one is set.
+  void broadcast(std::byte* buffer, size_t bytes, int root) override {
+    const FrameHeader header = next_header(FrameKind::kBroadcast, bytes);
+    const int number = (rank_ - root + size_) % size_;
+    const auto rank_of = [&](int n) { return (n + root) % size_; };
+    int bit = 1;
+    for (; bit < size_ && (number & bit) == 0; bit *= 2) {
+    }
+    if (number != 0) {
+      const int handle = take_handle();
+      peer(rank_of(number - bit)).queue_receive(header, buffer, handle);
+      wait(started(handle));
+    }
+    const int handle = take_handle();
+    while ((bit /= 2) > 0) {
+      if (number + bit < size_) peer(rank_of(number + bit)).queue_send(header, buffer, handle);
+    }
+    wait(started(handle));
+  }
+
+  void abort(const std::string& why) override {
+    constexpr double kPatienceSeconds = 1;
+    close(own_name_ + ": " + why, kPatienceSeconds);
+  }
+
+ private:
+  struct Operation {
+    bool in_use = false;
+    FrameHeader header;
+    // Of a reduce-scatter: the caller's buffers, and every rank's part for this rank.
+    const float* send = nullptr;
+    float* receive = nullptr;
+    int64_t elements = 0;
+    std::vector<float> parts;
+  };
+
+  Connection& peer(int rank) { return connections_[static_cast<size_t>(rank)]; }
+
+  // Partner at distance d, so that no rank is everybody's first target.
+  template <typename Body>
+  void for_each_peer(Body body) {
+    for (int distance = 1; distance < size_; ++distance)
+      body((rank_ - distance + size_) % size_, (rank_ + distance) % size_);
+  }
+
+  void queue_exchange(
+      FrameKind kind, const std::byte* send, std::byte* receive, size_t bytes, int handle) {
+    const FrameHeader header = next_header(kind, bytes);
+    for_each_peer([&](int from, int to) {
+      peer(from).queue_receive(header, receive + static_cast<size_t>(from) * bytes, handle);
+      peer(to).queue_send(header, send + static_cast<size_t>(to) * bytes, handle);
+    });
+  }
+
+  int take_handle() {
+    if (!failure_.empty()) throw CommError("{}", failure_);
+    for (int handle = 0; handle < kMaxPending; ++handle) {
+      Operation& operation = operations_[static_cast<size_t>(handle)];
+      if (operation.in_use) continue;
+      operation.in_use = true;
+      return handle;
+    }
+    LOCKSTEP_CHECK(false, "more than {} operations under way ", kMaxPending);
+  }
+
+  FrameHeader next_header(FrameKind kind, size_t bytes) {
+    FrameHeader header;
+    header.kind = kind;
+    header.sequence = ++sequence_;
+    header.bytes = bytes;
+    latest_ = header;
+    return header;
+  }
+
+  int started(int handle) {
+    operations_[static_cast<size_t>(handle)].header = latest_;
+    progress_all();
+    return handle;
+  }
+
+  // Rank by rank: an order that does not depend on who is early.
+  void sum_parts(const Operation& operation) const {
+    const auto part = [&](int r) {
+      return r == rank_ ? operation.send + rank_ * operation.elements
+                        : operation.parts.data() + r * operation.elements;
+    };
+    std::copy_n(part(0), operation.elements, operation.receive);
+    for (int r = 1; r < size_; ++r) {
+      const float* from = part(r);
+      for (int64_t i = 0; i < operation.elements; ++i) operation.receive[i] += from[i];
+    }
+  }
+
+  size_t progress_all() {
+    size_t moved = 0;
+    try {
+      for_each_peer([&](int, int to) { moved += peer(to).progress(); });
+    } catch (const CommError& error) {
+      fail(error.what());
+    }
+    return moved;
+  }
+
+  void finish(int handle) {
+    // Longer than a small message takes, and than the ranks of a step are apart: a process that
+    // sleeps in poll() is slow to wake. The core is lent to whoever else wants it meanwhile.
+    constexpr double kSpinMs = 1;
+    double last_progress = now_ms();
+    while (outstanding_[static_cast<size_t>(handle)] > 0) {
+      const double now = now_ms();
+      if (progress_all() > 0) {
+        last_progress = now;
+        continue;
+      }
+      if (now - last_progress < kSpinMs) {
+        sched_yield();
+        continue;
+      }
+      if (now - last_progress > timeout_s_ * 1000) fail(late(handle));
+      wait_for_peers();
+    }
+  }
+
+  void wait_for_peers() {
+    constexpr int kLookMs = 500;  // how soon a timeout is noticed
+    entries_.clear();
+    for_each_peer([&](int, int to) {
+      const short events = peer(to).wanted_events();
+      if (events != 0) entries_.push_back({peer(to).descriptor(), events, 0});
+    });
+    poll(entries_.data(), entries_.size(), std::min(kLookMs, static_cast<int>(timeout_s_ * 1000)));
+  }
+
+  std::string late(int handle) {
+    std::string senders, receivers;
+    for (int r = 0; r < size_; ++r) {
+      const std::string& name = peer(r).name();
+      if (peer(r).waits_to_receive(handle)) senders += (senders.empty() ? "" : ", ") + name;
+      if (peer(r).waits_to_send(handle)) receivers += (receivers.empty() ? "" : ", ") + name;
+    }
+    return fmt::format("{}: nothing moved for {:g} s in {}; {}{}{}{}",
+                       own_name_,
+                       timeout_s_,
+                       text_of(operations_[static_cast<size_t>(handle)].header),
+                       senders.empty() ? "" : "no bytes from " + senders,
+                       !senders.empty() && !receivers.empty() ? "; " : "",
+                       receivers.empty() ? "" : "none taken by " + receivers,
+                       " (LOCKSTEP_COMM_TIMEOUT_S)");
+  }
+
+  // The others must not wait for this rank: they hear of the failure, and the connections close.
+  [[noreturn]] void fail(const std::string& why) {
+    constexpr double kPatienceSeconds = 1;
+    close(why, kPatienceSeconds);
+    throw CommError("{}", why);
+  }
+
+  // Ends the stream to every rank, and then reads until they have ended theirs or patience does:
+  // closing a socket that has unread bytes takes back what was sent through it.
+  void close(const std::string& failure, double patience_s) {
+    if (closed_) return;
+    closed_ = true;
+    failure_ = failure;
+    const Deadline deadline(patience_s);
+    std::vector<Connection*> open;
+    for_each_peer([&](int, int to) {
+      peer(to).end_sending(failure);
+      open.push_back(&peer(to));
+    });
+    while (true) {
+      std::erase_if(open, [](Connection* connection) { return connection->drain(); });
+      if (open.empty() || deadline.passed()) break;
+      std::vector<pollfd> entries;
+      entries.reserve(open.size());
+      for (const Connection* connection : open)
+        entries.push_back({connection->descriptor(), POLLIN, 0});
+      poll(entries.data(), entries.size(), deadline.poll_ms());
+    }
+    for (Connection& connection : connections_) connection.close();
+  }
+
+  int rank_, size_;
+  double timeout_s_;
+  std::string own_name_, meeting_point_;
+  std::vector<Connection> connections_;  // by rank; this rank's own is not open
+  Connection::Outstanding outstanding_{};
+  std::array<Operation, kMaxPending> operations_;
+  std::vector<pollfd> entries_;
+  uint64_t sequence_ = 0;
+  FrameHeader latest_;
+  std::string failure_;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<TcpCommunicator> make_tcp_communicator(const TcpOptions& options) {
+  return std::make_unique<TcpCommunicatorImpl>(options);
+}
+
+}  // namespace lockstep

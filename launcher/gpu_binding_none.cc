@@ -1,0 +1,14 @@
+// For builds without hwloc.
+#include "launcher/gpu_binding.h"
+
+namespace lockstep {
+
+GpuBinding plan_gpu_binding(const std::string&, const std::string&, const std::string&) {
+  return {"", "threads are not bound to the GPU's cores: built without hwloc"};
+}
+
+std::string bind_to_gpu(const std::string& pci_bus_id) {
+  return plan_gpu_binding(pci_bus_id, "", "").text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// This machine's name, as gethostname() gives it.
+std::string host_name();
+
+// What tells two machines apart even where their names are equal: the name and the boot. Containers
+// of one machine count as machines of their own, unless they share its name.
+std::string host_identity();
+
+}  // namespace lockstep

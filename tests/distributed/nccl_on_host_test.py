@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Starts the program of nccl_on_host_test.cc on 1 to 5 ranks under mpirun.
+
+nccl_on_host_test.py BINARY PROGRAM
+"""
+import sys
+
+import lockstep_run
+
+
+def main(program):
+    failures = 0
+    for ranks in (1, 2, 3, 4, 5):
+        done = lockstep_run.run(program, [], ranks, limit_s=120)
+        print(f"{ranks} ranks: exit code {done.returncode}")
+        if done.returncode != 0:
+            print(done.stdout, done.stderr)
+            failures += 1
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    if not lockstep_run.have_mpirun():
+        print("skipped: no mpirun")
+        sys.exit(77)
+    sys.exit(main(sys.argv[2]))

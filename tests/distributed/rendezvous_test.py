@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Catches: a run without MPI whose weights differ from those under mpirun, or in which a rank that is missing, wrong or killed
+leaves the others waiting.
+
+rendezvous_test.py BINARY: starts ranks as plain processes that find each other by the environment or by a shared file.
+"""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import lockstep_run
+
+CONFIG = """
+    model { mlp { hidden: [96, 64] activation: RELU dropout: 0.2 } }
+    data { synthetic { samples: 3000 features: 60 classes: 10 } }
+    train { global_batch: 64 lanes: 8 steps: STEPS log_every: 1000000 }
+    optimizer { adamw { weight_decay: 0.05 } clip_norm: 1 }
+    schedule { kind: COSINE lr: 0.003 warmup_steps: 5 }
+    comm { bucket_mib: 0.02 }
+    execution { threads: 1 }
+    output { tensorboard: false }
+"""
+LIMIT_S = 120  # only a hang takes so long
+SHORT = {"LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "8"}  # where ranks will not come
+# What launchers set; the surroundings of this test must not speak for it.
+FOREIGN = ("OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "LOCKSTEP_", "TORCHELASTIC_")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Ranks:
+    """Processes of one run; `environments` has what each is given."""
+
+    def __init__(self, binary, config, run_dir, environments, arguments=()):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+        self.processes = [
+            subprocess.Popen([str(binary), "train", str(config), "--run-dir", str(run_dir), *map(str, arguments)],
+                             env={**clean, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             stdin=subprocess.DEVNULL) for environment in environments
+        ]
+
+    def finish(self):
+        """(exit code, output) of each. Kills all and fails where they do not end."""
+        deadline = time.monotonic() + LIMIT_S
+        results = []
+        try:
+            for process in self.processes:
+                output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+                results.append((process.returncode, output))
+        finally:
+            for process in self.processes:
+                if process.poll() is None:
+                    process.kill()
+                    print("still running:", process.communicate()[0])
+        return results
+
+
+def by_address(ranks, port=None, **more):
+    port = port or free_port()
+    return [{"RANK": str(r), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+             "LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "60", **more} for r in range(ranks)]
+
+
+def by_file(ranks, path, **more):
+    return [{"RANK": str(r), "WORLD_SIZE": str(ranks), "LOCKSTEP_RENDEZVOUS": f"file://{path}",
+             "LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "60", **more} for r in range(ranks)]
+
+
+def as_slurm(ranks, port):
+    return [{"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_PROCID": str(r), "SLURM_NTASKS": str(ranks),
+             "SLURM_STEP_NUM_TASKS": str(ranks), "SLURM_LOCALID": str(r), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+            for r in range(ranks)]
+
+
+def as_torchrun(ranks, port):
+    """The variables of torchrun, whose own store listens at MASTER_PORT."""
+    return [{**environment, "LOCAL_RANK": environment["RANK"], "LOCAL_WORLD_SIZE": str(ranks), "GROUP_RANK": "0",
+             "ROLE_RANK": environment["RANK"], "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0",
+             "TORCHELASTIC_USE_AGENT_STORE": "True"}
+            for environment in by_address(ranks, port)]
+
+
+class Test:
+    def __init__(self, binary, folder):
+        self.binary = binary
+        self.folder = folder
+        self.number = 0
+        self.config = folder / "config.textproto"
+        self.config.write_text(CONFIG.replace("STEPS", "50"))
+        self.long = folder / "long.textproto"
+        self.long.write_text(CONFIG.replace("STEPS", "10000000"))
+
+    def start(self, environments, config=None, arguments=()):
+        self.number += 1
+        self.run_dir = self.folder / f"run{self.number}"
+        return Ranks(self.binary, config or self.config, self.run_dir, environments, arguments)
+
+    def hash_of(self, environments):
+        result = self.folder / "result.json"
+        result.unlink(missing_ok=True)
+        for code, output in self.start(environments, arguments=["--json", result]).finish():
+            assert code == 0, f"exit code {code}\n{output}"
+        return json.loads(result.read_text())["weights_hash"]
+
+    def failed(self, what, environments, code, *words, of=None):
+        """Every rank (or those in `of`) ends with `code` and one line that has the words."""
+        results = self.start(environments).finish()
+        for rank, (got, output) in enumerate(results):
+            if of is not None and rank not in of:
+                continue
+            lines = [line for line in output.splitlines() if line]
+            assert got == code, f"{what}: process {rank} ended with {got}\n{output}"
+            assert len(lines) == 1, f"{what}: process {rank} said\n{output}"
+            for word in words:
+                assert word in lines[0], f"{what}: '{word}' is not in: {lines[0]}"
+        print(f"{what}: {results[0][1].strip()}")
+
+    def same_bits(self):
+        expected = lockstep_run.train(self.binary, self.config, self.folder / "mpi", 2)["weights_hash"]
+        runs = {}
+        for ranks in (1, 2, 4):
+            runs[f"{ranks} by address"] = by_address(ranks)
+            runs[f"{ranks} by file"] = by_file(ranks, self.folder / "meeting")
+            runs[f"{ranks} as srun"] = as_slurm(ranks, free_port())
+        for name, environments in runs.items():
+            got = self.hash_of(environments)
+            print(f"{name:20} {got}")
+            assert got == expected, f"{name}: weights {got}, under mpirun {expected}"
+        assert not (self.folder / "meeting").exists(), "the rendezvous file is still there"
+        with socket.socket() as store:
+            store.bind(("127.0.0.1", 0))
+            store.listen()
+            got = self.hash_of(as_torchrun(2, store.getsockname()[1]))
+        assert got == expected, f"as torchrun: weights {got}, under mpirun {expected}"
+
+    def wrong_starts(self):
+        host = socket.gethostname()
+        self.failed("missing", by_address(3, **SHORT)[:2], 6, "rank 2 of 3 did not come to 127.0.0.1:")
+        self.failed("missing, by file", by_file(3, self.folder / "meeting", **SHORT)[:2], 6, "rank 2 of 3 did not come to file://")
+        self.failed("no rank 0", by_address(2, **SHORT)[1:], 6, "rank 0 did not answer at 127.0.0.1:")
+        twice = by_address(3)
+        twice[2]["RANK"] = "1"
+        self.failed("duplicate", twice, 6, f"rank 1 came twice: from {host} and from {host}")
+        sizes = by_address(3)
+        sizes[1]["WORLD_SIZE"] = "2"
+        self.failed("world size", sizes, 6, f"rank 1 on {host} was started as one of 2 ranks")
+        self.failed("bad port", by_address(2, port=70000), 2, "MASTER_PORT is '70000'; allowed: a whole number from 1 to 65535")
+        self.failed("no port", [{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}], 2, "MASTER_PORT is ''")
+        self.failed("no meeting point", [{"RANK": "0", "WORLD_SIZE": "2"}], 2, "nothing says where the ranks meet")
+        self.failed("bad file", by_file(2, "relative"), 2, "LOCKSTEP_RENDEZVOUS is 'file://relative'; allowed: file:///absolute")
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            environments = by_address(2, port, **SHORT)
+            self.failed("port in use", environments, 6, f"port {port} (MASTER_PORT)", of=[0])
+            self.failed("no Lockstep at the port", environments[1:], 6, f"rank 0 did not answer at 127.0.0.1:{port}")
+
+    def wait_for_steps(self):
+        deadline = time.monotonic() + LIMIT_S
+        metrics = self.run_dir / "metrics.jsonl"
+        while not metrics.exists() or metrics.stat().st_size == 0:
+            assert time.monotonic() < deadline, "no steps"
+            time.sleep(0.02)
+
+    def killed(self, victim):
+        ranks = self.start(by_address(4), config=self.long)
+        self.wait_for_steps()
+        ranks.processes[victim].send_signal(signal.SIGKILL)
+        began = time.monotonic()
+        results = ranks.finish()
+        print(f"rank {victim} killed: all ended in {time.monotonic() - began:.2f} s")
+        for rank, (code, output) in enumerate(results):
+            if rank == victim:
+                continue
+            errors = [line for line in output.splitlines() if "error:" in line]
+            assert code == 6, f"rank {rank} ended with {code}\n{output}"
+            assert len(errors) == 1 and f"lost rank {victim} on {socket.gethostname()}" in errors[0], output
+
+    def stopped(self):
+        """A rank that is there but does nothing is named once LOCKSTEP_COMM_TIMEOUT_S has passed."""
+        ranks = self.start(by_address(4, LOCKSTEP_COMM_TIMEOUT_S="2"), config=self.long)
+        self.wait_for_steps()
+        ranks.processes[1].send_signal(signal.SIGSTOP)
+        for rank in (0, 2, 3):
+            output, _ = ranks.processes[rank].communicate(timeout=LIMIT_S)
+            assert ranks.processes[rank].returncode == 6, output
+            assert "nothing moved for 2 s in" in output and "rank 1 on" in output, output
+        ranks.processes[1].send_signal(signal.SIGCONT)
+        ranks.finish()
+
+    def preempted(self):
+        """USR1 to one rank stops all of them with a checkpoint."""
+        ranks = self.start(by_address(4), config=self.long)
+        self.wait_for_steps()
+        ranks.processes[2].send_signal(signal.SIGUSR1)
+        for rank, (code, output) in enumerate(ranks.finish()):
+            assert code == 75, f"rank {rank} ended with {code}\n{output}"
+
+
+def main(binary):
+    with tempfile.TemporaryDirectory(prefix="lockstep-rendezvous-") as folder:
+        test = Test(binary, pathlib.Path(folder))
+        test.same_bits()
+        test.wrong_starts()
+        for victim in (0, 1, 3):
+            test.killed(victim)
+        test.stopped()
+        test.preempted()
+    return 0
+
+
+if __name__ == "__main__":
+    if not lockstep_run.have_mpirun():
+        print("skipped: no mpirun")
+        sys.exit(77)
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,210 @@
+#include "tests/fibers/nccl_on_host.h"
+
+#include <mpi.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/error.h"
+
+// What nccl.h leaves open.
+struct ncclComm {
+  MPI_Comm mpi = MPI_COMM_NULL;
+  int rank = 0, size = 1;
+  bool finalized = false;
+};
+
+namespace lockstep::fibers {
+namespace {
+
+// A send or receive of a group.
+struct Message {
+  bool sends;
+  void* data;
+  int bytes, peer;
+};
+
+// Calls of one thread between GroupStart and GroupEnd.
+struct Group {
+  int depth = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Message> messages;
+};
+thread_local Group group;
+
+void check(int code) { LOCKSTEP_CHECK(code == MPI_SUCCESS); }
+
+int count_of(size_t count) { return static_cast<int>(count); }
+
+// Sends and receives between two ranks match in the order of the calls, as NCCL's do.
+void run_messages(ncclComm_t comm, const std::vector<Message>& messages) {
+  std::vector<MPI_Request> requests(messages.size());
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Message& message = messages[i];
+    check(
+        message.sends
+            ? MPI_Isend(
+                  message.data, message.bytes, MPI_BYTE, message.peer, 0, comm->mpi, &requests[i])
+            : MPI_Irecv(
+                  message.data, message.bytes, MPI_BYTE, message.peer, 0, comm->mpi, &requests[i]));
+  }
+  check(MPI_Waitall(count_of(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+}
+
+ncclResult_t get_version(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+ncclResult_t get_unique_id(ncclUniqueId* id) {
+  std::memset(id, 7, sizeof(*id));
+  return ncclSuccess;
+}
+
+ncclResult_t init(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  int size = 0, mpi_rank = 0;
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank));
+  const bool same_id = id.internal[0] == 7 && id.internal[NCCL_UNIQUE_ID_BYTES - 1] == 7;
+  if (size != ranks || mpi_rank != rank || !same_id || config->blocking != 0)
+    return ncclInvalidArgument;
+  auto made = std::make_unique<ncclComm>();
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &made->mpi));
+  made->rank = rank;
+  made->size = ranks;
+  *comm = made.release();
+  return ncclSuccess;
+}
+
+ncclResult_t finalize(ncclComm_t comm) {
+  comm->finalized = true;
+  return ncclSuccess;
+}
+
+ncclResult_t destroy(ncclComm_t comm) {
+  if (!comm->finalized) return ncclInvalidUsage;
+  check(MPI_Comm_free(&comm->mpi));
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t abort(ncclComm_t comm) {
+  finalize(comm);
+  return destroy(comm);
+}
+
+ncclResult_t get_async_error(ncclComm_t, ncclResult_t* state) {
+  *state = ncclSuccess;
+  return ncclSuccess;
+}
+
+const char* error_string(ncclResult_t) { return "an error of the stand-in for NCCL"; }
+const char* last_error(ncclComm_t) { return ""; }
+
+ncclResult_t group_start() {
+  ++group.depth;
+  return ncclSuccess;
+}
+
+ncclResult_t group_end() {
+  if (group.depth == 0) return ncclInvalidUsage;
+  if (--group.depth > 0 || group.messages.empty()) return ncclSuccess;
+  enqueue(group.stream, [comm = group.comm, messages = std::move(group.messages)] {
+    run_messages(comm, messages);
+  });
+  group = {};
+  return ncclSuccess;
+}
+
+ncclResult_t add(
+    bool sends, void* data, size_t bytes, int peer, ncclComm_t comm, cudaStream_t stream) {
+  if (peer < 0 || peer >= comm->size) return ncclInvalidArgument;
+  group_start();
+  group.comm = comm;
+  group.stream = stream;
+  group.messages.push_back({sends, data, count_of(bytes), peer});
+  return group_end();
+}
+
+ncclResult_t send(const void* data,
+                  size_t count,
+                  ncclDataType_t type,
+                  int peer,
+                  ncclComm_t comm,
+                  cudaStream_t stream) {
+  if (type != ncclInt8) return ncclInvalidArgument;
+  return add(true, const_cast<void*>(data), count, peer, comm, stream);
+}
+
+ncclResult_t recv(
+    void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  if (type != ncclInt8) return ncclInvalidArgument;
+  return add(false, data, count, peer, comm, stream);
+}
+
+ncclResult_t all_gather(const void* send,
+                        void* receive,
+                        size_t count,
+                        ncclDataType_t type,
+                        ncclComm_t comm,
+                        cudaStream_t stream) {
+  const void* own_slot = static_cast<char*>(receive) + static_cast<size_t>(comm->rank) * count;
+  if (type != ncclInt8 || send != own_slot) return ncclInvalidArgument;
+  enqueue(stream, [=] {
+    check(MPI_Allgather(
+        MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, receive, count_of(count), MPI_BYTE, comm->mpi));
+  });
+  return ncclSuccess;
+}
+
+ncclResult_t reduce_scatter(const void* send,
+                            void* receive,
+                            size_t count,
+                            ncclDataType_t type,
+                            ncclRedOp_t operation,
+                            ncclComm_t comm,
+                            cudaStream_t stream) {
+  if (type != ncclFloat32 || operation != ncclSum) return ncclInvalidArgument;
+  enqueue(stream, [=] {
+    check(MPI_Reduce_scatter_block(send, receive, count_of(count), MPI_FLOAT, MPI_SUM, comm->mpi));
+  });
+  return ncclSuccess;
+}
+
+ncclResult_t broadcast(const void* send,
+                       void* receive,
+                       size_t count,
+                       ncclDataType_t type,
+                       int root,
+                       ncclComm_t comm,
+                       cudaStream_t stream) {
+  if (type != ncclInt8 || send != receive) return ncclInvalidArgument;
+  enqueue(stream, [=] { check(MPI_Bcast(receive, count_of(count), MPI_BYTE, root, comm->mpi)); });
+  return ncclSuccess;
+}
+
+}  // namespace
+
+const NcclLibrary& nccl_on_host() {
+  static const NcclLibrary library{get_version,
+                                   get_unique_id,
+                                   init,
+                                   finalize,
+                                   destroy,
+                                   abort,
+                                   get_async_error,
+                                   error_string,
+                                   last_error,
+                                   group_start,
+                                   group_end,
+                                   send,
+                                   recv,
+                                   all_gather,
+                                   reduce_scatter,
+                                   broadcast};
+  return library;
+}
+
+}  // namespace lockstep::fibers

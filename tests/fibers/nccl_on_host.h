@@ -1,0 +1,19 @@
+#pragma once
+// NCCL for host memory: its functions as nccl.h declares them, between the processes of an MPI run
+// (or one process alone). Each operation is handed to the stream's queue as NCCL hands it to the
+// GPU's, so that it runs in the order of the stream and is part of a captured graph.
+
+#include <functional>
+
+#include "collectives/nccl/library.h"
+
+namespace lockstep::fibers {
+
+// Runs `work` in the order of the stream, or records it while the stream is captured. Brought by
+// the stand-in for CUDA's streams that is linked too.
+void enqueue(CUstream_st* stream, std::function<void()> work);
+
+// MPI must be initialised. Group calls are collected and handed over together, as one operation.
+const NcclLibrary& nccl_on_host();
+
+}  // namespace lockstep::fibers

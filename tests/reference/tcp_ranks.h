@@ -1,0 +1,48 @@
+#pragma once
+// Ranks as threads of one process that talk TCP over this host.
+
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "collectives/tcp/tcp_communicator.h"
+#include "tests/reference/temporary_folder.h"
+
+namespace lockstep::testing {
+
+// Options of `ranks` ranks that meet through `file`.
+inline std::vector<TcpOptions> tcp_ranks(int ranks, const std::string& file) {
+  std::vector<TcpOptions> options(static_cast<size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    TcpOptions& mine = options[static_cast<size_t>(rank)];
+    mine.rank = rank;
+    mine.size = ranks;
+    mine.file = file;
+    mine.version = "1.2.3";
+    mine.rendezvous_timeout_s = 60;
+    mine.operation_timeout_s = 60;
+  }
+  return options;
+}
+
+// Runs body(communicator) on a thread for each of the options; returns the message that each rank
+// ended with, empty for none.
+inline std::vector<std::string> run_tcp_ranks(const std::vector<TcpOptions>& options,
+                                              const std::function<void(TcpCommunicator&)>& body) {
+  std::vector<std::string> errors(options.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < options.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        body(*make_tcp_communicator(options[i]));
+      } catch (const std::exception& error) {
+        errors[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+}  // namespace lockstep::testing

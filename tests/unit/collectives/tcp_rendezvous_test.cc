@@ -1,0 +1,214 @@
+// Catches: ranks that meet the wrong run, a rank that comes twice or not at all and is not named,
+// and a file of an earlier run that leads astray.
+#include "collectives/tcp/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "collectives/tcp/handshake.h"
+#include "collectives/tcp/meeting_file.h"
+#include "collectives/tcp/socket.h"
+#include "runtime/base/error.h"
+#include "runtime/base/host.h"
+#include "tests/reference/tcp_ranks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::run_tcp_ranks;
+using testing::tcp_ranks;
+
+void nothing(Communicator&) {}
+
+class TcpRendezvous : public ::testing::Test {
+ protected:
+  testing::TemporaryFolder folder_;
+  const std::string file_ = folder_.path() / "meeting";
+};
+
+TEST_F(TcpRendezvous, ByAddress) {
+  auto options = tcp_ranks(3, "");
+  const int port = port_of(listen_on(0));
+  std::vector<std::string> addresses = {"127.0.0.1", "localhost"};
+  std::string interface;
+  if (std::getline(std::ifstream("/proc/net/if_inet6"), interface)) addresses.emplace_back("::1");
+  for (const std::string& address : addresses) {
+    for (TcpOptions& mine : options) {
+      mine.address = address;
+      mine.port = port;
+    }
+    EXPECT_THAT(run_tcp_ranks(options, nothing), Each(std::string()));
+  }
+}
+
+TEST_F(TcpRendezvous, FileIsGoneOnceAllHaveCome) {
+  EXPECT_THAT(run_tcp_ranks(tcp_ranks(3, file_), nothing), Each(std::string()));
+  EXPECT_TRUE(std::filesystem::is_empty(std::filesystem::path(file_).parent_path()));
+}
+
+// What runs that ended early leave: rubbish, a port that nobody listens on any more, and a port
+// that another program has now, which says nothing or something else.
+TEST_F(TcpRendezvous, StaleFilesAreOvercome) {
+  const Socket silent = listen_on(0);
+  for (const int port : {port_of(listen_on(0)), port_of(silent)}) {
+    publish_meeting(file_, meeting_here(port, 12345, ""));
+    auto options = tcp_ranks(3, file_);
+    for (TcpOptions& mine : options) mine.rendezvous_timeout_s = 120;
+    EXPECT_THAT(run_tcp_ranks(options, nothing), Each(std::string()));
+  }
+  std::ofstream(file_) << "rubbish";
+  EXPECT_THAT(run_tcp_ranks(tcp_ranks(3, file_), nothing), Each(std::string()));
+}
+
+TEST_F(TcpRendezvous, MissingRanksAreNamed) {
+  auto options = tcp_ranks(5, file_);
+  for (TcpOptions& mine : options) mine.rendezvous_timeout_s = 2;
+  options.erase(options.begin() + 4);
+  options.erase(options.begin() + 1);
+  for (const std::string& error : run_tcp_ranks(options, nothing))
+    EXPECT_THAT(error, HasSubstr("ranks 1, 4 of 5 did not come to file://" + file_));
+  EXPECT_FALSE(std::filesystem::exists(file_));
+}
+
+TEST_F(TcpRendezvous, MissingRank0IsNamed) {
+  auto options = tcp_ranks(2, file_);
+  options.erase(options.begin());
+  options[0].rendezvous_timeout_s = 0.3;
+  EXPECT_THAT(run_tcp_ranks(options, nothing)[0],
+              HasSubstr("rank 0 did not answer at file://" + file_ + " within 0.3 s"));
+}
+
+TEST_F(TcpRendezvous, RankThatComesTwiceEndsAll) {
+  auto options = tcp_ranks(3, file_);
+  options[2].rank = 1;
+  const auto errors = run_tcp_ranks(options, nothing);
+  for (const std::string& error : errors)
+    EXPECT_THAT(error, HasSubstr("rank 1 came twice: from " + host_name()));
+}
+
+TEST_F(TcpRendezvous, SecondRank0EndsBoth) {
+  auto options = tcp_ranks(3, file_);
+  options[1].rank = 0;
+  options.pop_back();
+  for (TcpOptions& mine : options) mine.rendezvous_timeout_s = 5;
+  const auto errors = run_tcp_ranks(options, nothing);
+  // The one that lost the race for the file learns it at once; the other, at the latest, when
+  // nobody comes.
+  EXPECT_THAT(errors,
+              ::testing::Contains(::testing::AnyOf(HasSubstr("rank 0 came twice"),
+                                                   HasSubstr("another process with rank 0"))));
+  EXPECT_NE(errors[0], "");
+  EXPECT_NE(errors[1], "");
+}
+
+TEST_F(TcpRendezvous, WorldSizesThatDifferEndAll) {
+  auto options = tcp_ranks(3, file_);
+  options[1].size = 2;
+  for (const std::string& error : run_tcp_ranks(options, nothing))
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("rank 1 on " + host_name() + " was started as one of 2 ranks"),
+                      HasSubstr("as one of 3")));
+}
+
+TEST_F(TcpRendezvous, VersionsThatDifferEndAll) {
+  auto options = tcp_ranks(3, file_);
+  options[2].version = "9.9.9";
+  for (const std::string& error : run_tcp_ranks(options, nothing))
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("rank 2 on " + host_name() + " runs Lockstep 9.9.9"),
+                      HasSubstr("runs 1.2.3")));
+}
+
+TEST_F(TcpRendezvous, RankOfAnotherRunIsTurnedAwayAndTheRunGoesOn) {
+  const int port = port_of(listen_on(0));
+  auto options = tcp_ranks(3, "");
+  options.push_back(options[1]);
+  for (TcpOptions& mine : options) {
+    mine.address = "localhost";
+    mine.port = port;
+    mine.run = "job 1";
+  }
+  options[3].run = "job 2";
+  // It may find the others already gone: then rank 0 does not answer.
+  options[3].rendezvous_timeout_s = 3;
+  const auto errors = run_tcp_ranks(options, nothing);
+  for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(errors[rank], "");
+  EXPECT_NE(errors[3], "");
+}
+
+// Whoever else connects to rank 0, with or without something to say, holds up nobody.
+TEST_F(TcpRendezvous, StrangersAtThePortAreIgnored) {
+  auto options = tcp_ranks(2, "");
+  for (TcpOptions& mine : options) {
+    mine.address = "localhost";
+    mine.port = port_of(listen_on(0));
+  }
+  options[1].port = options[0].port;
+  std::vector<std::string> errors;
+  std::thread root([&] { errors = run_tcp_ranks({options[0]}, nothing); });
+  std::vector<Socket> strangers;
+  while (strangers.size() < 3) {
+    try {
+      strangers.push_back(connect_to("localhost", options[0].port, Deadline(5)));
+    } catch (const SocketError&) {  // rank 0 does not listen yet
+    }
+  }
+  const std::string request = "GET / HTTP/1.1\r\n\r\n" + std::string(1000, 'x');
+  send_all(strangers[0], request.data(), request.size(), Deadline(5));
+  send_all(strangers[1], "lo", 2, Deadline(5));
+  EXPECT_THAT(run_tcp_ranks({options[1]}, nothing), Each(std::string()));
+  root.join();
+  EXPECT_THAT(errors, Each(std::string()));
+}
+
+TEST_F(TcpRendezvous, AnotherProtocolEndsBothWithAWord) {
+  auto options = tcp_ranks(2, "");
+  options[0].address = "localhost";
+  options[0].port = port_of(listen_on(0));
+  std::vector<std::string> errors;
+  std::thread root([&] { errors = run_tcp_ranks({options[0]}, nothing); });
+  Socket socket;
+  while (!socket.is_open()) {
+    try {
+      socket = connect_to("localhost", options[0].port, Deadline(5));
+    } catch (const SocketError&) {  // rank 0 does not listen yet
+    }
+  }
+  Hello hello = hello_of(options[1], 0, 0);
+  hello.protocol = 77;
+  send_all(socket, &hello, sizeof(hello), Deadline(5));
+  const Notice notice = hear(socket, Deadline(5));
+  EXPECT_EQ(notice.answer, Answer::kFailed);
+  EXPECT_THAT(text_of(notice.text), HasSubstr("a process speaks version 77 of the protocol"));
+  root.join();
+  EXPECT_THAT(errors[0], HasSubstr("all ranks must run the same Lockstep"));
+}
+
+TEST_F(TcpRendezvous, PortThatIsTakenIsNamed) {
+  const Socket taken = listen_on(0);
+  auto options = tcp_ranks(2, "");
+  options[0].address = "localhost";
+  options[0].port = port_of(taken);
+  options.pop_back();
+  EXPECT_THAT(run_tcp_ranks(options, nothing)[0],
+              AllOf(HasSubstr(fmt::format("at port {} (MASTER_PORT)", port_of(taken))),
+                    HasSubstr("choose a free port")));
+}
+
+TEST_F(TcpRendezvous, FileThatCannotBeWrittenIsRefused) {
+  auto options = tcp_ranks(2, "/nowhere/meeting");
+  options.pop_back();
+  EXPECT_THAT(run_tcp_ranks(options, nothing)[0],
+              HasSubstr("LOCKSTEP_RENDEZVOUS is 'file:///nowhere/meeting'; allowed: a file in a "
+                        "folder where rank 0 may write"));
+}
+
+}  // namespace
+}  // namespace lockstep
