@@ -40,6 +40,8 @@ static_assert(same(CommConfig::Order::kTree, proto::CommConfig::TREE) &&
               same(CommConfig::Order::kFast, proto::CommConfig::FAST));
 static_assert(same(Precision::kFp32, proto::FP32) && same(Precision::kBf16, proto::BF16) &&
               same(Precision::kFp16, proto::FP16));
+static_assert(same(ExecutionConfig::Recompute::kNothing, proto::ExecutionConfig::NOTHING) &&
+              same(ExecutionConfig::Recompute::kBlocks, proto::ExecutionConfig::BLOCKS));
 
 // Paths and column names become C strings or lines of text further down.
 void check_text(const std::string& path, const std::string& value) {

@@ -195,8 +195,19 @@ struct CommConfig {
 
 struct ExecutionConfig {
   int64_t threads = 0;  // compute threads a rank; 0: its share of the CPUs; 1..1024
+  // Of parameters and activations. BF16 and FP16, on a GPU only, keep fp32 master weights and
+  // moments and sum gradients in fp32; FP16 scales the loss.
   Precision precision = Precision::kFp32;
   int64_t prefetch_batches = 0;  // batches the loader keeps ready; 0: chosen by size; 1..1024
+  bool tf32 = false;  // FP32 on a GPU: products round their inputs to 10 bits of mantissa
+  enum class Recompute { kNothing, kBlocks };
+  // BLOCKS: the backward pass computes a transformer block's activations again instead of keeping
+  // them: less memory, a third more work, the same bits.
+  Recompute recompute = Recompute::kNothing;
+  // FP16 only: the first factor of the loss, 1..2^24; halved, and the step skipped, when a gradient
+  // overflows; doubled after so many steps without.
+  float loss_scale = 65536;
+  int64_t loss_scale_growth_steps = 2000;  // 1 or more
   bool operator==(const ExecutionConfig&) const = default;
 };
 

@@ -148,11 +148,33 @@ void validate_eval(const RunConfig& config) {
   }
 }
 
-void validate_fp32(std::string_view field, Precision precision) {
-  if (precision == Precision::kFp32) return;
-  refuse_value(field,
-               proto::DataType_Name(static_cast<proto::DataType>(precision)),
-               "FP32 (this build trains in FP32)");
+void validate_wire(const CommConfig& comm) {
+  if (comm.wire_dtype == Precision::kFp32) return;
+  refuse_value("comm.wire_dtype",
+               proto::DataType_Name(static_cast<proto::DataType>(comm.wire_dtype)),
+               "FP32 (gradients travel as they are summed)");
+}
+
+void validate_execution(const ExecutionConfig& execution, const ModelConfig& model) {
+  using Recompute = ExecutionConfig::Recompute;
+  if (execution.tf32 && execution.precision != Precision::kFp32) {
+    refuse_value("execution.tf32", "true", "false, but with execution.precision FP32");
+  }
+  if (execution.recompute != Recompute::kNothing && !std::holds_alternative<GptConfig>(model)) {
+    refuse_value("execution.recompute", "BLOCKS", "NOTHING: only model.gpt has blocks");
+  }
+  const ExecutionConfig defaults;
+  if (execution.precision == Precision::kFp16) return;
+  if (execution.loss_scale != defaults.loss_scale) {
+    refuse_value("execution.loss_scale",
+                 execution.loss_scale,
+                 "left out, but with execution.precision FP16");
+  }
+  if (execution.loss_scale_growth_steps != defaults.loss_scale_growth_steps) {
+    refuse_value("execution.loss_scale_growth_steps",
+                 execution.loss_scale_growth_steps,
+                 "left out, but with execution.precision FP16");
+  }
 }
 
 }  // namespace
@@ -182,8 +204,8 @@ void validate(const RunConfig& config) {
   validate_schedule(config.schedule);
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);
   validate_eval(config);
-  validate_fp32("comm.wire_dtype", config.comm.wire_dtype);
-  validate_fp32("execution.precision", config.execution.precision);
+  validate_wire(config.comm);
+  validate_execution(config.execution, config.model);
 }
 
 }  // namespace lockstep
