@@ -6,8 +6,14 @@
 
 namespace lockstep {
 
-Graph build_mlp(const MlpConfig& config, const ModelIo& io, int64_t lane_batch, Purpose purpose);
+Graph build_mlp(const MlpConfig& config,
+                const ModelIo& io,
+                int64_t lane_batch,
+                const GraphOptions& options);
 // `tokens`: length of the sequences, at most the context.
-Graph build_gpt(const GptConfig& config, int64_t lane_batch, int64_t tokens, Purpose purpose);
+Graph build_gpt(const GptConfig& config,
+                int64_t lane_batch,
+                int64_t tokens,
+                const GraphOptions& options);
 
 }  // namespace lockstep

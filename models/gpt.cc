@@ -13,12 +13,15 @@ namespace {
 
 class GptBuilder {
  public:
-  GptBuilder(const GptConfig& config, int64_t lane_batch, int64_t tokens, Purpose purpose)
+  GptBuilder(const GptConfig& config,
+             int64_t lane_batch,
+             int64_t tokens,
+             const GraphOptions& options)
       : config_(config),
         lane_batch_(lane_batch),
         tokens_(tokens),
-        purpose_(purpose),
-        builder_(purpose) {}
+        purpose_(options.purpose),
+        builder_(options) {}
 
   Graph build() {
     const TensorId ids = builder_.input("tokens", {lane_batch_, tokens_}, DType::kI32);
@@ -33,7 +36,13 @@ class GptBuilder {
     stream_ = builder_.dropout("transformer.drop",
                                builder_.embedding("transformer.embedding", ids, token, position),
                                config_.dropout);
-    for (int64_t i = 0; i < config_.layers; ++i) block("transformer.h." + std::to_string(i) + ".");
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      const std::string name = "transformer.h." + std::to_string(i) + ".";
+      join_stream(name);
+      builder_.begin_block();
+      block(name);
+      builder_.end_block();
+    }
     const TensorId normed = norm("transformer.ln_f");
     const TensorId head = config_.tied_head
                               ? token
@@ -65,6 +74,14 @@ class GptBuilder {
         linear(name + "mlp.c_fc", norm(name + "ln_2"), width, 4 * width, kStd, config_.activation);
     branch(name + "mlp.",
            linear(name + "mlp.c_proj", up, 4 * width, width, residual_std, Activation::kNone));
+  }
+
+  // Where blocks are computed again, each begins with one tensor, all that is kept of it; elsewhere
+  // its first norm adds the pending branch.
+  void join_stream(const std::string& name) {
+    if (!builder_.options().recompute || pending_ == kNoTensor) return;
+    stream_ = builder_.add(name + "input", stream_, pending_);
+    pending_ = kNoTensor;
   }
 
   void branch(const std::string& name, TensorId delta) {
@@ -112,8 +129,11 @@ class GptBuilder {
 
 }  // namespace
 
-Graph build_gpt(const GptConfig& config, int64_t lane_batch, int64_t tokens, Purpose purpose) {
-  return GptBuilder(config, lane_batch, tokens, purpose).build();
+Graph build_gpt(const GptConfig& config,
+                int64_t lane_batch,
+                int64_t tokens,
+                const GraphOptions& options) {
+  return GptBuilder(config, lane_batch, tokens, options).build();
 }
 
 }  // namespace lockstep

@@ -7,8 +7,12 @@
 
 namespace lockstep {
 
-Graph build_mlp(const MlpConfig& config, const ModelIo& io, int64_t lane_batch, Purpose purpose) {
-  GraphBuilder builder(purpose);
+Graph build_mlp(const MlpConfig& config,
+                const ModelIo& io,
+                int64_t lane_batch,
+                const GraphOptions& options) {
+  const Purpose purpose = options.purpose;
+  GraphBuilder builder(options);
   TensorId x = builder.input("features", {lane_batch, io.features}, DType::kF32);
   const bool labels = config.loss == Loss::kSoftmaxCrossEntropy;
   TensorId target = kNoTensor;
@@ -16,6 +20,7 @@ Graph build_mlp(const MlpConfig& config, const ModelIo& io, int64_t lane_batch, 
     target = labels ? builder.input("labels", {lane_batch}, DType::kI32)
                     : builder.input("targets", {lane_batch, config.outputs}, DType::kF32);
 
+  x = builder.cast("features.rounded", x);
   int64_t width = io.features;
   const auto layer = [&](const std::string& name, int64_t outputs, Activation activation) {
     const Initializer uniform = {Initializer::Kind::kUniform,

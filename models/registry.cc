@@ -60,13 +60,13 @@ ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io) {
 Graph build_model(const ModelConfig& model,
                   const ModelIo& io,
                   int64_t lane_batch,
-                  Purpose purpose,
+                  const GraphOptions& options,
                   int64_t tokens) {
   const auto* gpt = std::get_if<GptConfig>(&model);
   Graph graph = gpt != nullptr
-                    ? build_gpt(*gpt, lane_batch, tokens > 0 ? tokens : gpt->context, purpose)
-                    : build_mlp(std::get<MlpConfig>(model), io, lane_batch, purpose);
-  if (purpose == Purpose::kTraining) differentiate(graph);
+                    ? build_gpt(*gpt, lane_batch, tokens > 0 ? tokens : gpt->context, options)
+                    : build_mlp(std::get<MlpConfig>(model), io, lane_batch, options);
+  if (options.purpose == Purpose::kTraining) differentiate(graph);
   return graph;
 }
 

@@ -2,7 +2,7 @@
 // From the config's model section to a graph.
 
 #include "runtime/config/run_config.h"
-#include "runtime/graph/graph.h"
+#include "runtime/graph/builder.h"
 
 namespace lockstep {
 
@@ -23,7 +23,7 @@ ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io);
 Graph build_model(const ModelConfig& model,
                   const ModelIo& io,
                   int64_t lane_batch,
-                  Purpose purpose,
+                  const GraphOptions& options,
                   int64_t tokens = 0);
 
 // Floating-point operations of one sample's forward and backward pass, as MFU counts them: 6 per

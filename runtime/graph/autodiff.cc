@@ -1,6 +1,7 @@
 #include "runtime/graph/autodiff.h"
 
 #include "runtime/base/error.h"
+#include "runtime/graph/recompute.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
@@ -25,7 +26,18 @@ TensorId GradientBuilder::new_gradient(TensorId of) {
   Tensor gradient;
   gradient.name = "d_" + graph_[of].name;
   gradient.shape = graph_[of].shape;
+  gradient.padded_columns = graph_[of].padded_columns;
+  gradient.dtype = graph_[of].role == Role::kParameter ? DType::kF32 : graph_[of].dtype;
   graph_.tensors.push_back(std::move(gradient));
+  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+}
+
+TensorId GradientBuilder::new_copy(TensorId of) {
+  Tensor copy = graph_[of];
+  copy.name += " again";
+  graph_.tensors.push_back(std::move(copy));
+  needs_gradient_.resize(graph_.tensors.size(), false);
+  needs_gradient_.back() = needs_gradient(of);
   return static_cast<TensorId>(graph_.tensors.size()) - 1;
 }
 
@@ -66,8 +78,10 @@ void differentiate(Graph& graph) {
     return parts.empty() ? kNoTensor : parts[0];
   };
 
+  Recomputation recomputation(builder);
   for (size_t i = graph.forward_ops - 1; i-- > 0;) {
     const Op op = graph.ops[i];  // a copy: appending moves the vector
+    const Op& again = recomputation.enter(i, op);
     std::vector<TensorId> d_outputs;
     bool any = false;
     for (TensorId id : op.outputs) {
@@ -77,13 +91,14 @@ void differentiate(Graph& graph) {
     if (!any) continue;
     const auto rule = schema_of(op.kind).backward;
     LOCKSTEP_CHECK(rule != nullptr, "no backward rule for {} ", schema_of(op.kind).name);
-    const std::vector<TensorId> d_inputs = rule(builder, op, d_outputs);
+    const std::vector<TensorId> d_inputs = rule(builder, again, d_outputs);
     LOCKSTEP_CHECK(d_inputs.size() == op.inputs.size());
     for (size_t k = 0; k < d_inputs.size(); ++k) {
       if (d_inputs[k] != kNoTensor)
         contributions[static_cast<size_t>(op.inputs[k])].push_back(d_inputs[k]);
     }
   }
+  recomputation.drop_unused();
   for (TensorId id : graph.parameters)
     LOCKSTEP_CHECK(graph[id].gradient != kNoTensor, "parameter {} is not used ", graph[id].name);
 }

@@ -24,8 +24,10 @@ class GradientBuilder {
   bool needs_gradient(TensorId tensor) const {
     return needs_gradient_[static_cast<size_t>(tensor)];
   }
-  // A new activation-shaped gradient tensor "d_<name>".
+  // A new tensor "d_<name>" of the shape and type of `of`; f32 for parameters.
   TensorId new_gradient(TensorId of);
+  // A new activation that holds again what `of` held in the forward pass.
+  TensorId new_copy(TensorId of);
   // The gradient tensor of a parameter, and whether this contribution must accumulate. {kNoTensor,
   // false} for kNoTensor.
   std::pair<TensorId, bool> parameter_gradient(TensorId parameter);
@@ -33,6 +35,7 @@ class GradientBuilder {
 
  private:
   friend void differentiate(Graph& graph);
+  friend class Recomputation;
   Graph& graph_;
   std::vector<bool> needs_gradient_;
 };

@@ -13,6 +13,10 @@ TensorId GraphBuilder::tensor(std::string name, Shape shape, DType dtype, Role r
 }
 
 TensorId GraphBuilder::activation_tensor(const std::string& name, Shape shape) {
+  return tensor(name, shape, options_.compute, Role::kActivation);
+}
+
+TensorId GraphBuilder::statistics_tensor(const std::string& name, Shape shape) {
   return tensor(name, shape, DType::kF32, Role::kActivation);
 }
 
@@ -25,11 +29,19 @@ TensorId GraphBuilder::parameter(const std::string& name,
                                  Shape shape,
                                  Initializer initializer,
                                  bool decay) {
-  const TensorId id = tensor(name, shape, DType::kF32, Role::kParameter);
+  const TensorId id = tensor(name, shape, options_.compute, Role::kParameter);
   graph_[id].initializer = initializer;
   graph_[id].decay = decay;
   graph_.parameters.push_back(id);
   return id;
+}
+
+void GraphBuilder::begin_block() {
+  if (training() && options_.recompute) graph_.recomputed.push_back({graph_.ops.size(), 0});
+}
+
+void GraphBuilder::end_block() {
+  if (training() && options_.recompute) graph_.recomputed.back().end = graph_.ops.size();
 }
 
 void GraphBuilder::keep(TensorId output) {

@@ -10,9 +10,21 @@
 
 namespace lockstep {
 
+// What a graph is built for, and how the device wants it.
+struct GraphOptions {
+  GraphOptions(Purpose purpose) : purpose(purpose) {}  // NOLINT: the rest has defaults
+
+  Purpose purpose;
+  DType compute = DType::kF32;  // of parameters and activations; statistics of rows stay f32
+  int logits_alignment = 1;     // bytes: rows of logits are padded to multiples of it
+  bool recompute = false;       // blocks are computed again in the backward pass
+};
+
 class GraphBuilder {
  public:
-  explicit GraphBuilder(Purpose purpose) { graph_.purpose = purpose; }
+  explicit GraphBuilder(const GraphOptions& options) : options_(options) {
+    graph_.purpose = options.purpose;
+  }
 
   TensorId input(const std::string& name, Shape shape, DType dtype);
   TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
@@ -34,10 +46,17 @@ class GraphBuilder {
   TensorId attention(const std::string& name, TensorId qkv, int64_t heads, bool causal);
   // Inverted dropout; returns x itself when probability is 0 or the graph is not for training.
   TensorId dropout(const std::string& name, TensorId x, float probability);
+  // x in the graph's compute type; x itself where it is that already. No gradient passes.
+  TensorId cast(const std::string& name, TensorId x);
+  // The ops from here to end_block() form a block: its inputs are all that the backward pass keeps
+  // of it where the options say so.
+  void begin_block();
+  void end_block();
   // a + b, same shape.
   TensorId add(const std::string& name, TensorId a, TensorId b);
 
   // Losses end a training or evaluation graph. targets: (rows) i32, (rows, O) f32, (rows, O) f32.
+  // The rows of logits may become padded.
   void softmax_cross_entropy(TensorId logits, TensorId targets, float label_smoothing);
   void binary_cross_entropy(TensorId logits, TensorId targets);
   void mean_squared_error(TensorId predictions, TensorId targets);
@@ -45,6 +64,7 @@ class GraphBuilder {
   void keep(TensorId output);
 
   const Graph& graph() const { return graph_; }
+  const GraphOptions& options() const { return options_; }
   bool training() const { return graph_.purpose == Purpose::kTraining; }
   Graph finish() &&;
 
@@ -52,8 +72,10 @@ class GraphBuilder {
   friend class GradientBuilder;
   TensorId tensor(std::string name, Shape shape, DType dtype, Role role);
   TensorId activation_tensor(const std::string& name, Shape shape);
+  TensorId statistics_tensor(const std::string& name, Shape shape);  // f32, one value a row
   void loss(OpKind kind, TensorId logits, TensorId targets, LossAttributes attributes);
 
+  GraphOptions options_;
   Graph graph_;
   uint32_t dropouts_ = 0;
 };

@@ -44,8 +44,13 @@ struct Tensor {
   Initializer initializer;        // parameters only
   bool decay = false;             // parameters only: subject to weight decay by default
   TensorId gradient = kNoTensor;  // parameters only, once differentiated
+  int64_t padded_columns = 0;     // elements from row to row where rows are padded; 0: they are not
 
-  size_t bytes() const { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
+  int64_t row_stride() const { return padded_columns > 0 ? padded_columns : shape.columns(); }
+  size_t bytes() const {
+    const int64_t elements = padded_columns > 0 ? shape.rows() * padded_columns : shape.elements();
+    return static_cast<size_t>(elements) * size_of(dtype);
+  }
 };
 
 enum class OpKind : uint8_t {
@@ -62,6 +67,7 @@ enum class OpKind : uint8_t {
   kDropout,
   kDropoutBackward,
   kAdd,
+  kCast,
   kSoftmaxCrossEntropy,
   kBinaryCrossEntropy,
   kMeanSquaredError,
@@ -122,14 +128,21 @@ struct Op {
   }
 };
 
+// Forward ops [begin, end) whose activations are not kept for the backward pass, which runs them
+// again instead.
+struct RecomputedBlock {
+  size_t begin = 0, end = 0;
+};
+
 struct Graph {
   Purpose purpose = Purpose::kTraining;
   std::vector<Tensor> tensors;
   std::vector<Op> ops;
-  size_t forward_ops = 0;            // ops[0, forward_ops) are the forward pass
-  std::vector<TensorId> inputs;      // input, target (inference: input only)
-  std::vector<TensorId> parameters;  // in order of creation
-  TensorId result = kNoTensor;       // statistics or inference output
+  size_t forward_ops = 0;                   // ops[0, forward_ops) are the forward pass
+  std::vector<RecomputedBlock> recomputed;  // in order; they do not overlap
+  std::vector<TensorId> inputs;             // input, target (inference: input only)
+  std::vector<TensorId> parameters;         // in order of creation
+  TensorId result = kNoTensor;              // statistics or inference output
   // Rows of `statistics` that the loss counts per sample: 1 for an MLP, T for a language model.
   int64_t loss_rows_per_sample = 1;
 

@@ -21,6 +21,7 @@ const OpSchema& schema_of(OpKind kind) {
       &kDropoutSchema,
       &kDropoutBackwardSchema,
       &kAddSchema,
+      &kCastSchema,
       &kSoftmaxCrossEntropySchema,
       &kBinaryCrossEntropySchema,
       &kMeanSquaredErrorSchema,

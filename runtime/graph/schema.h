@@ -37,7 +37,7 @@ int64_t bytes_moved(const Graph& graph, const Op& op);
 extern const OpSchema kLinearSchema, kLinearBackwardSchema, kActivationSchema,
     kActivationBackwardSchema, kEmbeddingSchema, kEmbeddingBackwardSchema, kLayerNormSchema,
     kLayerNormBackwardSchema, kAttentionSchema, kAttentionBackwardSchema, kDropoutSchema,
-    kDropoutBackwardSchema, kAddSchema, kSoftmaxCrossEntropySchema, kBinaryCrossEntropySchema,
-    kMeanSquaredErrorSchema;
+    kDropoutBackwardSchema, kAddSchema, kCastSchema, kSoftmaxCrossEntropySchema,
+    kBinaryCrossEntropySchema, kMeanSquaredErrorSchema;
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ TensorId GraphBuilder::attention(const std::string& name,
       shape.rank() == 3 && shape[2] % (3 * heads) == 0, "{}: qkv {} ", name, to_string(shape));
   const TensorId y = activation_tensor(name, {shape[0], shape[1], shape[2] / 3});
   const TensorId log_sum_exp =
-      activation_tensor(name + ".log_sum_exp", {shape[0], heads, shape[1]});
+      statistics_tensor(name + ".log_sum_exp", {shape[0], heads, shape[1]});
   graph_.ops.push_back(
       {OpKind::kAttention, name, {qkv}, {y, log_sum_exp}, AttentionAttributes{heads, causal}});
   return y;

@@ -19,8 +19,8 @@ std::pair<TensorId, TensorId> GraphBuilder::layer_norm_residual(
   LOCKSTEP_CHECK(delta == kNoTensor || graph_.shape(delta) == shape, "{}: delta ", name);
   const TensorId y = activation_tensor(name, shape);
   const TensorId sum = delta == kNoTensor ? kNoTensor : activation_tensor(name + ".sum", shape);
-  const TensorId mean = activation_tensor(name + ".mean", {shape.rows()});
-  const TensorId rstd = activation_tensor(name + ".rstd", {shape.rows()});
+  const TensorId mean = statistics_tensor(name + ".mean", {shape.rows()});
+  const TensorId rstd = statistics_tensor(name + ".rstd", {shape.rows()});
   graph_.ops.push_back({OpKind::kLayerNorm,
                         name,
                         {x, delta, gain, bias},

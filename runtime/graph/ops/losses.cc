@@ -26,6 +26,12 @@ void GraphBuilder::loss(OpKind kind,
 void GraphBuilder::softmax_cross_entropy(TensorId logits, TensorId targets, float label_smoothing) {
   LOCKSTEP_CHECK(graph_.shape(logits).rows() == graph_.shape(targets).elements());
   LOCKSTEP_CHECK(graph_[targets].dtype == DType::kI32);
+  // The kernels of a large vocabulary want rows that begin on aligned addresses.
+  const int64_t unit = options_.logits_alignment / static_cast<int64_t>(size_of(options_.compute));
+  if (unit > 1) {
+    const int64_t columns = graph_.shape(logits).columns();
+    graph_[logits].padded_columns = (columns + unit - 1) / unit * unit;
+  }
   loss(OpKind::kSoftmaxCrossEntropy, logits, targets, {label_smoothing, -1});
 }
 
