@@ -27,6 +27,10 @@ int finished_after(const Graph& graph, const std::vector<int>& writer, size_t pa
   return writer[static_cast<size_t>(graph[graph.parameters[parameter]].gradient)];
 }
 
+bool overlap(const ParameterSlot& slot, const Range& bucket) {
+  return slot.offset < bucket.end && slot.offset + slot.elements > bucket.begin;
+}
+
 }  // namespace
 
 ParameterLayout make_layout(const Graph& training, int lanes) {
@@ -60,14 +64,35 @@ std::vector<std::vector<int>> bucket_schedule(const Graph& training,
   int ready = static_cast<int>(training.forward_ops) - 1;  // never before an earlier bucket
   for (size_t b = 0; b < buckets.size(); ++b) {
     for (size_t i = 0; i < layout.slots.size(); ++i) {
-      const ParameterSlot& slot = layout.slots[i];
-      const bool overlaps =
-          slot.offset < buckets[b].end && slot.offset + slot.elements > buckets[b].begin;
-      if (overlaps) ready = std::max(ready, finished_after(training, writer, i));
+      if (overlap(layout.slots[i], buckets[b]))
+        ready = std::max(ready, finished_after(training, writer, i));
     }
     after[static_cast<size_t>(ready)].push_back(static_cast<int>(b));
   }
   return after;
+}
+
+std::vector<std::vector<int>> gather_schedule(const Graph& training,
+                                              const ParameterLayout& layout,
+                                              const std::vector<Range>& buckets) {
+  std::vector<std::vector<int>> before(training.ops.size());
+  std::vector<bool> listed(buckets.size(), false);
+  const auto list = [&](size_t op, size_t bucket) {
+    if (!listed[bucket]) before[op].push_back(static_cast<int>(bucket));
+    listed[bucket] = true;
+  };
+  for (size_t i = 0; i < training.forward_ops; ++i) {
+    for (size_t p = 0; p < training.parameters.size(); ++p) {
+      const auto& inputs = training.ops[i].inputs;
+      if (std::find(inputs.begin(), inputs.end(), training.parameters[p]) == inputs.end()) continue;
+      for (size_t b = 0; b < buckets.size(); ++b) {
+        if (overlap(layout.slots[p], buckets[b])) list(i, b);
+      }
+    }
+  }
+  // Padding alone is read by nobody.
+  for (size_t b = 0; b < buckets.size(); ++b) list(training.forward_ops - 1, b);
+  return before;
 }
 
 }  // namespace lockstep

@@ -21,35 +21,68 @@ size_t Plan::row_bytes(const std::string& name) const {
   return row == memory.end() ? 0 : row->bytes;
 }
 
+size_t Plan::device_bytes() const {
+  size_t total = 0;
+  for (const MemoryRow& row : memory) total += row.on_host ? 0 : row.bytes;
+  return total;
+}
+
+std::vector<int> Plan::gather_order() const {
+  std::vector<int> order;
+  for (const auto& before : training.buckets_before_op)
+    order.insert(order.end(), before.begin(), before.end());
+  return order;
+}
+
 namespace {
 
-size_t flat_bytes_of(const Plan& plan) {
-  return static_cast<size_t>(plan.layout.elements) * sizeof(float);
+size_t flat_bytes_of(const Plan& plan, DType dtype) {
+  return static_cast<size_t>(plan.layout.elements) * size_of(dtype);
+}
+
+const char* written(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16: return "bf16";
+    case DType::kF16: return "fp16";
+    default: return "fp32";
+  }
 }
 
 MemoryRow parameters_row(const Plan& plan) {
   return {kParametersRow,
-          flat_bytes_of(plan),
-          fmt::format("{} parameters, fp32", plan.layout.parameters)};
+          flat_bytes_of(plan, plan.compute),
+          fmt::format("{} parameters, {}", plan.layout.parameters, written(plan.compute))};
 }
 
-std::vector<MemoryRow> evaluation_memory(const Plan& plan, const PlanOptions& options) {
+std::vector<MemoryRow> host_rows(const PlanOptions& options) {
+  return {{kTrainBatchesRow, options.train_batch_bytes, "read ahead by the loader", true},
+          {kEvalBatchesRow, options.eval_batch_bytes, "read ahead by the loader", true},
+          {kDatasetRow,
+           options.dataset_bytes,
+           "decoded or mapped; shared by ranks where mapped",
+           true}};
+}
+
+std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
   return {parameters_row(plan),
-          {kArenaRow, plan.evaluation.arena_bytes, "of one lane, by lifetime"},
-          {kEvalBatchesRow, options.eval_batch_bytes, "read ahead by the loader"},
-          {kDatasetRow, options.dataset_bytes, "decoded or mapped; shared by ranks where mapped"}};
+          {kArenaRow, plan.evaluation.arena_bytes, "of one lane, by lifetime"}};
 }
 
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.ranks;
   const int buffers = gradient_buffers(local_lanes);
-  const size_t flat_bytes = flat_bytes_of(plan), ranks = static_cast<size_t>(options.ranks);
+  const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
+               ranks = static_cast<size_t>(options.ranks);
   const int64_t staging = staging_elements(plan.buckets, options.ranks);
-  return {
-      parameters_row(plan),
+  std::vector<MemoryRow> rows = {parameters_row(plan)};
+  if (plan.compute != DType::kF32)
+    rows.push_back({kMastersRow,
+                    flat_bytes / ranks,
+                    fmt::format("fp32, 1/{} of them on this rank", options.ranks)});
+  const std::vector<MemoryRow> others = {
       {kGradientsRow,
        flat_bytes * static_cast<size_t>(buffers),
-       fmt::format("{} partial sum{} for {} lane{} a rank",
+       fmt::format("fp32, {} partial sum{} for {} lane{} a rank",
                    buffers,
                    buffers == 1 ? "" : "s",
                    local_lanes,
@@ -63,10 +96,27 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
       {kStagingRow,
        static_cast<size_t>(staging) * sizeof(float),
        "other ranks' gradients, two buckets"},
-      {kTrainBatchesRow, options.train_batch_bytes, "read ahead by the loader"},
-      {kEvalBatchesRow, options.eval_batch_bytes, "read ahead by the loader"},
-      {kDatasetRow, options.dataset_bytes, "decoded or mapped; shared by ranks where mapped"},
   };
+  rows.insert(rows.end(), others.begin(), others.end());
+  return rows;
+}
+
+// All rows of the plan, in the order of the table.
+std::vector<MemoryRow> memory_rows(const Plan& plan, const PlanOptions& options) {
+  std::vector<MemoryRow> rows =
+      options.evaluation_only ? evaluation_memory(plan) : training_memory(plan, options);
+  if (options.separate_memory) {
+    rows.push_back({kDeviceBatchesRow, options.device_batch_bytes, "of the lanes under way"});
+    rows.push_back({kLibrariesRow, options.library_bytes, "for matrix products and sums"});
+    // One reservation holds them all, each from an aligned address.
+    for (MemoryRow& row : rows)
+      row.bytes = (row.bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
+  }
+  const std::vector<MemoryRow> host = host_rows(options);
+  rows.insert(rows.end(), host.begin(), host.end());
+  if (options.separate_memory) return rows;
+  for (MemoryRow& row : rows) row.on_host = true;
+  return rows;
 }
 
 }  // namespace
@@ -79,35 +129,42 @@ Plan make_plan(const Graph& training,
   plan.ranks = options.ranks;
   plan.lanes = options.lanes;
   plan.layout = make_layout(training, options.lanes);
+  if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   const double bucket_elements = options.bucket_mib * 1024 * 1024 / sizeof(float);
   plan.buckets =
       make_buckets(plan.layout.elements, options.lanes, static_cast<int64_t>(bucket_elements));
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
+  plan.training.buckets_before_op = gather_schedule(training, plan.layout, plan.buckets);
   if (evaluation != nullptr) plan.evaluation = plan_program(*evaluation, workspace_bytes);
 
-  if (options.evaluation_only) {
-    plan.memory = evaluation_memory(plan, options);
-  } else {
-    plan.memory = training_memory(plan, options);
-    // Reduce-scatter and all-gather each send all slices but one's own.
-    const int64_t flat_bytes = plan.layout.elements * static_cast<int64_t>(sizeof(float));
-    plan.wire_bytes = 2 * flat_bytes / options.ranks * (options.ranks - 1);
-  }
-  if (options.device_batch_bytes > 0)
-    plan.memory.push_back(
-        {kDeviceBatchesRow, options.device_batch_bytes, "of the lanes under way"});
+  plan.memory = memory_rows(plan, options);
+  // Reduce-scatter sends all slices of the gradients but one's own, the gather those of the
+  // parameters.
+  const auto sent = [&](DType dtype) {
+    return static_cast<int64_t>(flat_bytes_of(plan, dtype)) / options.ranks * (options.ranks - 1);
+  };
+  if (!options.evaluation_only) plan.wire_bytes = sent(DType::kF32) + sent(plan.compute);
   return plan;
 }
 
 std::string memory_table(const Plan& plan) {
-  std::string text = fmt::format("{:<28}{:>16}  {}\n", "memory of one rank", "bytes", "");
-  for (const MemoryRow& row : plan.memory)
-    text += fmt::format("  {:<26}{:>16}  {}\n", row.name, row.bytes, row.note);
-  text += fmt::format("  {:<26}{:>16}  {:.1f} MiB\n",
-                      "total",
-                      plan.memory_bytes(),
-                      static_cast<double>(plan.memory_bytes()) / (1024 * 1024));
+  std::string text = fmt::format("{:<28}{:>16}\n", "memory of one rank", "bytes");
+  const auto row = [&](const MemoryRow& r) {
+    text += fmt::format("  {:<26}{:>16}  {}\n", r.name, r.bytes, r.note);
+  };
+  const auto total = [&](const char* name, size_t bytes) {
+    row({name, bytes, fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1024 * 1024))});
+  };
+  for (const MemoryRow& r : plan.memory) {
+    if (!r.on_host) row(r);
+  }
+  if (plan.device_bytes() > 0) total("total on the GPU", plan.device_bytes());
+  for (const MemoryRow& r : plan.memory) {
+    if (r.on_host) row(r);
+  }
+  const size_t host = plan.memory_bytes() - plan.device_bytes();
+  total(plan.device_bytes() > 0 ? "total on the host" : "total", host);
   return text;
 }
 

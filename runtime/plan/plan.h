@@ -49,6 +49,8 @@ struct ProgramPlan {
   int64_t flops = 0;  // of one lane
   std::vector<std::vector<int>>
       buckets_after_op;  // gradient buckets that are complete after each op; training only
+  std::vector<std::vector<int>>
+      buckets_before_op;  // parameter buckets that each op is the first to read; training only
 };
 inline constexpr size_t kNotInArena = ~size_t{0};
 
@@ -57,12 +59,14 @@ struct MemoryRow {
   std::string name;
   size_t bytes = 0;
   std::string note;
+  bool on_host = false;  // where the device has memory of its own
 };
 
 struct Plan {
   int ranks = 1;
   int lanes = 1;
   ParameterLayout layout;
+  DType compute = DType::kF32;  // of the parameters as the ops read them
   std::vector<Range> buckets;
   ProgramPlan training;
   ProgramPlan evaluation;
@@ -70,11 +74,17 @@ struct Plan {
   int64_t wire_bytes = 0;         // sent by one rank in a step
 
   size_t memory_bytes() const;
+  size_t device_bytes() const;                      // of rows that are not on the host
+  std::vector<int> gather_order() const;            // of the buckets of the parameters
   size_t row_bytes(const std::string& name) const;  // 0 where there is no such row
 };
 
+// Bytes: where rows of a device with memory of its own begin.
+inline constexpr size_t kDeviceAlignment = 256;
+
 // Names of the memory rows; the run makes exactly these allocations.
 inline constexpr const char* kParametersRow = "parameters";
+inline constexpr const char* kMastersRow = "master weights";
 inline constexpr const char* kGradientsRow = "gradients";
 inline constexpr const char* kMomentsRow = "optimizer moments";
 inline constexpr const char* kArenaRow = "activations and workspace";
@@ -82,6 +92,7 @@ inline constexpr const char* kStagingRow = "exchange staging";
 inline constexpr const char* kTrainBatchesRow = "training batches";
 inline constexpr const char* kEvalBatchesRow = "evaluation batches";
 inline constexpr const char* kDeviceBatchesRow = "batches on the device";
+inline constexpr const char* kLibrariesRow = "libraries' workspace";
 inline constexpr const char* kDatasetRow = "data set";
 
 // Scratch bytes that a backend's implementation of an op asks for.
@@ -96,7 +107,9 @@ struct PlanOptions {
   size_t eval_batch_bytes = 0;
   size_t dataset_bytes = 0;
   bool evaluation_only = false;   // no gradients, moments or exchange
-  size_t device_batch_bytes = 0;  // of the lanes' batches, where the device has memory of its own
+  bool separate_memory = false;   // the device has memory of its own
+  size_t device_batch_bytes = 0;  // there: of the lanes' batches
+  size_t library_bytes = 0;       // OpSet::workspace_bytes
 };
 
 // `training` must be differentiated; `evaluation` may be null.

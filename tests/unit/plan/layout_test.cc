@@ -72,5 +72,32 @@ TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
   EXPECT_EQ(next, static_cast<int>(buckets.size()));
 }
 
+// The forward pass waits for a bucket before it reads it, and begins the backward pass with all.
+TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const ParameterLayout layout = make_layout(graph, 2);
+  const auto buckets = make_buckets(layout.elements, 2, 512);
+  const auto schedule = gather_schedule(graph, layout, buckets);
+  ASSERT_EQ(schedule.size(), graph.ops.size());
+  std::vector<int> times(buckets.size(), 0);
+  for (size_t op = 0; op < graph.ops.size(); ++op) {
+    for (int bucket : schedule[op]) {
+      EXPECT_LT(op, graph.forward_ops);
+      ++times[static_cast<size_t>(bucket)];
+    }
+    for (size_t i = 0; i < layout.slots.size(); ++i) {
+      const ParameterSlot& slot = layout.slots[i];
+      const auto& inputs = graph.ops[op].inputs;
+      if (std::find(inputs.begin(), inputs.end(), graph.parameters[i]) == inputs.end()) continue;
+      for (size_t b = 0; b < buckets.size(); ++b) {
+        if (slot.offset < buckets[b].end && slot.offset + slot.elements > buckets[b].begin) {
+          EXPECT_EQ(times[b], 1) << graph.ops[op].name << " reads " << slot.name;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(times, std::vector<int>(buckets.size(), 1));
+}
+
 }  // namespace
 }  // namespace lockstep
