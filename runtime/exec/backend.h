@@ -1,50 +1,67 @@
 #pragma once
-// What a device must offer: memory, an implementation of each op, and arithmetic on flat slices. A
-// device may only queue the work that it is given: see SliceMath.
+// What a device must offer: memory, the ops, and arithmetic on flat slices. A device may only queue
+// the work that it is given: see SliceMath.
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <span>
 
 #include "collectives/reducer.h"
-#include "runtime/exec/op_call.h"
+#include "runtime/base/content_hash.h"
+#include "runtime/exec/op_set.h"
 #include "runtime/exec/optimizer_math.h"
 
 namespace lockstep {
 
-// One way to run one kind of op.
-struct Implementation {
-  OpKind kind;
-  const char* name;
-  bool (*supports)(const Graph& graph, const Op& op);
-  size_t (*workspace_bytes)(const Graph& graph, const Op& op);
-  void (*run)(const OpCall& call);  // the launcher
+// Work that is queued again and again, always the same operations on the same memory: what differs
+// from time to time they read from a host_array() or from memory of the backend. A device may
+// record it once and replay the record, so the work must not depend on the host in any other way.
+class RepeatedWork {
+ public:
+  virtual ~RepeatedWork() = default;
+  virtual void run(const std::function<void()>& work) = 0;
 };
 
 class Backend : public SliceMath {
  public:
-  virtual const char* name() const = 0;
+  virtual const OpSet& ops() const = 0;
+
+  // Takes device memory once for all allocate()s that follow. Throws MemoryError.
+  virtual void reserve(size_t device_bytes) = 0;
   // Zeroed memory, aligned to at least 64 bytes, owned by the backend until it is destroyed: the
   // device's own, or such that host and device both reach. Throws MemoryError, which names `what`.
   enum class Place { kDevice, kHost };
   virtual std::byte* allocate(size_t bytes, const char* what, Place place = Place::kDevice) = 0;
-  // Bytes handed out so far.
+  // Bytes handed out so far, with those that the backend keeps for itself.
   virtual size_t allocated_bytes() const = 0;
-  // All implementations, the fastest first and a plain one last for each kind.
-  virtual std::span<const Implementation> implementations() const = 0;
-  // One optimizer step on a slice; see optimizer_math.h for the arithmetic.
-  virtual void update(const OptimizerSlice& slice) = 0;
-
-  // Whether the host cannot reach what allocate() gives.
-  virtual bool separate_memory() const = 0;
   // Copies between memory of allocate() and a host_array(), which stays as it is until then.
   virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
 
-  // Peak fp32 multiply-add rate of this rank's threads in floating-point operations a second, as
-  // measured; 0: unknown.
-  virtual double peak_flops() = 0;
+  // The ops that follow are those of this lane, which lies in a host_array().
+  virtual void begin_lane(const LaneContext& lane) = 0;
+  // What OpCall::device() gives the launchers.
+  virtual void* launch_context() = 0;
+  // The slices that follow are updated with these constants, which lie in a host_array().
+  virtual void begin_update(std::span<const OptimizerConstants> constants) = 0;
+  // One optimizer step on a slice; see optimizer_math.h for the arithmetic.
+  virtual void update(const OptimizerSlice& slice) = 0;
+  // *out, in memory of allocate_host(), = hash of n elements, the first of which is number
+  // `first_index` of the whole; see runtime/base/content_hash.h.
+  virtual void hash(
+      const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) = 0;
 
-  // The first implementation that supports the op; that there is none is a broken invariant.
-  const Implementation& find(const Graph& graph, const Op& op) const;
+  virtual std::unique_ptr<RepeatedWork> repeated_work() = 0;
+
+  // Queues the noting of the time at which the device gets there.
+  enum class Mark { kBackwardDone, kReduced };
+  virtual void mark(Mark mark) = 0;
+  // Milliseconds from kBackwardDone to kReduced, when both were last passed; after synchronize().
+  virtual double reduce_ms() = 0;
+
+  // Peak rate of multiply-adds of this rank in floating-point operations a second, in the type that
+  // products are computed in; 0: unknown.
+  virtual double peak_flops() = 0;
 };
 
 }  // namespace lockstep

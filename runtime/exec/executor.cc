@@ -14,7 +14,7 @@ Executor::Executor(const Graph& graph,
       backend_(backend),
       arena_(memory.arena),
       tensors_(graph.tensors.size(), nullptr) {
-  for (const Op& op : graph.ops) implementations_.push_back(&backend.find(graph, op));
+  for (const Op& op : graph.ops) implementations_.push_back(&backend.ops().find(graph, op));
   for (size_t id = 0; id < tensors_.size(); ++id) {
     if (plan.tensor_offsets[id] != kNotInArena)
       tensors_[id] = memory.arena + plan.tensor_offsets[id];
@@ -25,7 +25,8 @@ Executor::Executor(const Graph& graph,
     LOCKSTEP_CHECK(graph[parameter].name == layout.slots[i].name &&
                    graph.shape(parameter) == layout.slots[i].shape);
     tensors_[static_cast<size_t>(parameter)] =
-        reinterpret_cast<std::byte*>(memory.parameters + layout.slots[i].offset);
+        memory.parameters +
+        static_cast<size_t>(layout.slots[i].offset) * size_of(graph[parameter].dtype);
     if (graph[parameter].gradient != kNoTensor)
       gradients_.push_back({graph[parameter].gradient, layout.slots[i].offset});
   }
@@ -44,9 +45,14 @@ void Executor::run(const LaneContext& lane,
   for (const auto& [tensor, offset] : gradients_)
     tensors_[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
 
+  backend_.begin_lane(lane);
+  void* const device = backend_.launch_context();
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
-    implementations_[i]->run(
-        OpCall(graph_, graph_.ops[i], tensors_.data(), arena_ + plan_.workspace_offsets[i], lane));
+    if (reducer != nullptr) {
+      for (int bucket : plan_.buckets_before_op[i]) reducer->bucket_needed(bucket);
+    }
+    implementations_[i]->run(OpCall(
+        graph_, graph_.ops[i], tensors_.data(), arena_ + plan_.workspace_offsets[i], lane, device));
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
   }

@@ -11,8 +11,8 @@ namespace lockstep {
 
 // The memory that an executor works in; borrowed.
 struct ExecutorMemory {
-  std::byte* arena = nullptr;   // ProgramPlan::arena_bytes
-  float* parameters = nullptr;  // flat, ParameterLayout::elements
+  std::byte* arena = nullptr;       // ProgramPlan::arena_bytes
+  std::byte* parameters = nullptr;  // flat, ParameterLayout::elements of the graph's compute type
 };
 
 class Executor {
@@ -29,7 +29,8 @@ class Executor {
   // the flat buffer `gradients`; `reducer`, if given, is told of each bucket as soon as its
   // gradients are complete. The graph's result, statistics (4) f64 or an inference output, goes to
   // `result`. `lane` and `result` lie in a host_array(), input and target in memory of the
-  // backend. Allocates nothing.
+  // backend. With a reducer, each op waits for the gather of the buckets that it reads. Allocates
+  // nothing.
   void run(const LaneContext& lane,
            const std::byte* input,
            const std::byte* target,

@@ -14,7 +14,7 @@ class HostCopy {
       : backend_(backend),
         device_(device),
         n_(n),
-        copy_(backend.separate_memory() ? static_cast<size_t>(n) : 0) {}
+        copy_(backend.ops().separate_memory ? static_cast<size_t>(n) : 0) {}
 
   float* data() { return copy_.empty() ? device_ : copy_.data(); }
   // Brings what the device has, once everything queued is done.

@@ -15,8 +15,14 @@ class OpCall {
          const Op& op,
          std::byte* const* tensors,
          std::byte* workspace,
-         const LaneContext& lane)
-      : graph_(graph), op_(op), tensors_(tensors), workspace_(workspace), lane_(lane) {}
+         const LaneContext& lane,
+         void* device)
+      : graph_(graph),
+        op_(op),
+        tensors_(tensors),
+        workspace_(workspace),
+        lane_(lane),
+        device_(device) {}
 
   // Input or output by its place in the op; null where it is absent.
   template <typename T>
@@ -36,7 +42,17 @@ class OpCall {
   std::byte* workspace() const {
     return workspace_;
   }  // as long as workspace_bytes() asked for, 64-byte aligned
+  DType input_dtype(size_t place) const { return graph_[op_.inputs[place]].dtype; }
+  DType output_dtype(size_t place) const { return graph_[op_.outputs[place]].dtype; }
+  // Elements from row to row of an input.
+  int64_t input_stride(size_t place) const { return graph_[op_.inputs[place]].row_stride(); }
+  int64_t output_stride(size_t place) const { return graph_[op_.outputs[place]].row_stride(); }
   const LaneContext& lane() const { return lane_; }
+  // The backend's launch_context().
+  template <typename T>
+  T& device() const {
+    return *static_cast<T*>(device_);
+  }
   bool training() const { return graph_.purpose == Purpose::kTraining; }
 
  private:
@@ -50,6 +66,7 @@ class OpCall {
   std::byte* const* tensors_;
   std::byte* workspace_;
   const LaneContext& lane_;
+  void* device_;
 };
 
 }  // namespace lockstep

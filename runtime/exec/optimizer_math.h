@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "runtime/base/dtype.h"
 #include "runtime/base/host_device.h"
 
 namespace lockstep {
@@ -57,15 +58,21 @@ inline AdamConstants adam_constants(double lr,
           .grad_scale = static_cast<float>(grad_scale)};
 }
 
+using OptimizerConstants = std::variant<SgdConstants, AdamConstants>;
+
 // A slice of the flat buffers and what to do with it. All pointers are to `elements` floats and
 // borrowed.
 struct OptimizerSlice {
-  std::variant<SgdConstants, AdamConstants> constants;
+  OptimizerConstants constants;
   int64_t elements;
-  float* parameters;
+  float* parameters;  // fp32: the masters where the ops read another type
   const float* gradients;
   float* first_moment;   // SGD with momentum, Adam; else null
   float* second_moment;  // Adam; else null
+  size_t group = 0;      // which of Backend::begin_update()'s constants `constants` are
+  void* stored =
+      nullptr;  // the new parameters in the type that the ops read; null where it is fp32
+  DType stored_dtype = DType::kF32;
 };
 
 // p <- p - lr * g, without momentum.

@@ -19,19 +19,20 @@ namespace {
 struct Case {
   std::string name;
   ModelConfig model;
+  bool recompute = false;
 };
 
 constexpr int64_t kBatch = 6;
 
 class Machine {
  public:
-  Machine(const ModelConfig& model, const ModelIo& io)
+  Machine(const ModelConfig& model, const ModelIo& io, const GraphOptions& options)
       : backend_(cpu::make_backend()),
-        graph_(build_model(model, io, kBatch, Purpose::kTraining)),
+        graph_(build_model(model, io, kBatch, options)),
         layout_(make_layout(graph_, 1)),
         plan_(plan_program(graph_,
                            [&](const Graph& g, const Op& op) {
-                             return backend_->find(g, op).workspace_bytes(g, op);
+                             return backend_->ops().find(g, op).workspace_bytes(g, op);
                            })),
         parameters_(floats(layout_.elements)),
         gradients_(floats(layout_.elements)),
@@ -39,7 +40,8 @@ class Machine {
                   plan_,
                   layout_,
                   *backend_,
-                  {backend_->allocate(plan_.arena_bytes, "arena"), parameters_}) {
+                  {backend_->allocate(plan_.arena_bytes, "arena"),
+                   reinterpret_cast<std::byte*>(parameters_)}) {
     initialize_parameters(layout_, 7, parameters_);
     // Larger weights than GPT-2 begins with, so that every path carries a gradient worth measuring.
     for (const ParameterSlot& slot : layout_.slots) {
@@ -115,7 +117,9 @@ TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   ModelIo io = testing::small_mlp_io();
   if (gpt) io = {.features = 0, .classes = 29, .target_columns = 0};
   if (mlp != nullptr && mlp->loss != Loss::kSoftmaxCrossEntropy) io = {18, 0, mlp->outputs};
-  Machine machine(GetParam().model, io);
+  GraphOptions options(Purpose::kTraining);
+  options.recompute = GetParam().recompute;
+  Machine machine(GetParam().model, io, options);
   const double loss = machine.run();
   ASSERT_TRUE(std::isfinite(loss));
   const std::vector<float> gradient(machine.gradients(),
@@ -170,6 +174,7 @@ std::vector<Case> cases() {
   untied.bias = false;
   untied.dropout = 0.2f;
   list.push_back({"gpt_untied_no_bias_dropout", untied});
+  list.push_back({"gpt_recomputed", untied, true});
   return list;
 }
 

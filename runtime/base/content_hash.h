@@ -1,0 +1,30 @@
+#pragma once
+// The hash of a set of weights: the sum, modulo 2^64, of a mix of every element's number and bits.
+// So it can be taken in any order, in parallel and slice by slice, and the slices' hashes added.
+
+#include <cstdint>
+
+#include "runtime/base/host_device.h"
+
+namespace lockstep {
+
+// What hashing finds: a sum that does not depend on how the elements are divided among calls, and
+// how many of them are NaN or infinite.
+struct ContentHash {
+  uint64_t sum = 0;
+  uint64_t not_finite = 0;
+};
+
+// The mix is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) over the element's
+// number and its bits, spread apart by odd constants.
+LOCKSTEP_HD uint64_t mix_element(uint64_t index, uint32_t bits) {
+  uint64_t z = (index + 1) * 0x9E3779B97F4A7C15u + bits * 0xD1B54A32D192ED03u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// Whether a float of these bits is NaN or infinite.
+LOCKSTEP_HD bool is_not_finite(uint32_t bits) { return (bits & 0x7F800000u) == 0x7F800000u; }
+
+}  // namespace lockstep

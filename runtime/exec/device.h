@@ -1,0 +1,38 @@
+#pragma once
+// Where a rank computes: the CPUs that it may use, or one GPU.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "collectives/communicator.h"
+#include "runtime/exec/backend.h"
+
+namespace lockstep {
+
+// What a run asks of its device.
+struct BackendRequest {
+  bool tf32 = false;                 // products of floats may round to TF32, where there is such
+  DType compute = DType::kF32;       // of products
+  bool record_repeated_work = true;  // false: queue it anew each time, for debugging
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const OpSet& ops() const = 0;
+  // "cpu" or "NVIDIA H200 (GPU 3, 0000:1b:00.0)".
+  virtual std::string description() const = 0;
+  // Bytes of the device's own memory that a run can have now; 0 without memory of its own.
+  virtual size_t free_bytes() const = 0;
+  // Takes the device. Throws MemoryError, Error.
+  virtual std::unique_ptr<Backend> make_backend(const BackendRequest& request) = 0;
+  // The communicator of slices in the memory of `backend`, one of this device: `control` itself, or
+  // one that this object owns and that must not outlive the backend. All ranks together. Throws
+  // CommError, ConfigError.
+  virtual Communicator& connect(Communicator& control, Backend& backend) = 0;
+  // Lets go of the communicator; before the backend goes.
+  virtual void disconnect() {}
+};
+
+}  // namespace lockstep

@@ -1,0 +1,134 @@
+#include "runtime/exec/op_runner.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/base/half.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kAlignment = 256;
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+bool is_loss(OpKind kind) {
+  return kind == OpKind::kSoftmaxCrossEntropy || kind == OpKind::kBinaryCrossEntropy ||
+         kind == OpKind::kMeanSquaredError;
+}
+
+// The gradient that a loss writes over its prediction.
+TensorId over_prediction(const Graph& graph) {
+  for (const Op& op : graph.ops) {
+    if (is_loss(op.kind) && op.outputs.size() > 1) return op.outputs[1];
+  }
+  return kNoTensor;
+}
+
+size_t largest_workspace(const Graph& graph, const OpSet& ops) {
+  size_t most = 0;
+  for (const Op& op : graph.ops)
+    most = std::max(most, ops.find(graph, op).workspace_bytes(graph, op));
+  return most;
+}
+
+// Calls f(element at) for the type that `dtype` stores.
+template <typename F>
+void with_type(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kF32: return f.template operator()<float>();
+    case DType::kF64: return f.template operator()<double>();
+    case DType::kI32: return f.template operator()<int32_t>();
+    case DType::kBF16: return f.template operator()<BFloat16>();
+    case DType::kF16: return f.template operator()<Float16>();
+    default: LOCKSTEP_CHECK(false, "no tensors of {} ", name_of(dtype));
+  }
+}
+
+template <typename T>
+double widen(T value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<double>(value);
+  } else {
+    return to_float(value);
+  }
+}
+
+template <typename T>
+T narrow(double value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    return round_to<T>(static_cast<float>(value));
+  }
+}
+
+// Calls f(index of the element, place in memory) for every element.
+template <typename F>
+void each_element(const Tensor& tensor, F f) {
+  const int64_t columns = tensor.shape.columns(), stride = tensor.row_stride();
+  for (int64_t i = 0; i < tensor.shape.elements(); ++i)
+    f(static_cast<size_t>(i), static_cast<size_t>(i / columns * stride + i % columns));
+}
+
+}  // namespace
+
+size_t OpRunner::device_bytes(const Graph& graph, const OpSet& ops) {
+  size_t bytes = aligned(largest_workspace(graph, ops));
+  for (const Tensor& tensor : graph.tensors) bytes += aligned(tensor.bytes());
+  return bytes;
+}
+
+OpRunner::OpRunner(const Graph& graph, Backend& backend)
+    : graph_(graph),
+      backend_(backend),
+      tensors_(graph.tensors.size(), nullptr),
+      lane_(backend.host_array<LaneContext>(1)) {
+  size_t largest = 0;
+  for (size_t id = 0; id < tensors_.size(); ++id) {
+    largest = std::max(largest, graph.tensors[id].bytes());
+    tensors_[id] = backend.allocate(aligned(graph.tensors[id].bytes()), "a tensor");
+  }
+  const TensorId gradient = over_prediction(graph);
+  if (gradient != kNoTensor) {
+    for (const Op& op : graph.ops) {
+      if (is_loss(op.kind))
+        tensors_[static_cast<size_t>(gradient)] = tensors_[static_cast<size_t>(op.inputs[0])];
+    }
+  }
+  workspace_ = backend.allocate(aligned(largest_workspace(graph, backend.ops())), "workspace");
+  for (const Op& op : graph.ops) implementations_.push_back(&backend.ops().find(graph, op));
+  staging_ = {backend.allocate_host(largest), largest};
+}
+
+std::vector<double> OpRunner::read(TensorId id) {
+  const Tensor& tensor = graph_[id];
+  backend_.copy(tensors_[static_cast<size_t>(id)], staging_.data(), tensor.bytes());
+  backend_.synchronize();
+  std::vector<double> elements(static_cast<size_t>(tensor.shape.elements()));
+  with_type(tensor.dtype, [&]<typename T>() {
+    const auto* from = reinterpret_cast<const T*>(staging_.data());
+    each_element(tensor, [&](size_t i, size_t at) { elements[i] = widen(from[at]); });
+  });
+  return elements;
+}
+
+void OpRunner::write(TensorId id, std::span<const double> elements) {
+  const Tensor& tensor = graph_[id];
+  LOCKSTEP_CHECK(elements.size() == static_cast<size_t>(tensor.shape.elements()));
+  backend_.synchronize();  // the staging may still be read
+  std::fill_n(staging_.data(), tensor.bytes(), std::byte{0});
+  with_type(tensor.dtype, [&]<typename T>() {
+    auto* to = reinterpret_cast<T*>(staging_.data());
+    each_element(tensor, [&](size_t i, size_t at) { to[at] = narrow<T>(elements[i]); });
+  });
+  backend_.copy(staging_.data(), tensors_[static_cast<size_t>(id)], tensor.bytes());
+  backend_.synchronize();
+}
+
+void OpRunner::run(size_t op) {
+  backend_.begin_lane(lane());
+  implementations_[op]->run(OpCall(
+      graph_, graph_.ops[op], tensors_.data(), workspace_, lane(), backend_.launch_context()));
+}
+
+}  // namespace lockstep

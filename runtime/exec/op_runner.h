@@ -1,0 +1,41 @@
+#pragma once
+// Runs the ops of a graph one at a time, every tensor in memory of its own: to compare what two
+// backends make of an op, and to time it.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/exec/backend.h"
+
+namespace lockstep {
+
+class OpRunner {
+ public:
+  // Device memory that a runner of this graph takes.
+  static size_t device_bytes(const Graph& graph, const OpSet& ops);
+
+  // Allocates all tensors, as zeros, from memory that the backend has reserved. Both are borrowed.
+  OpRunner(const Graph& graph, Backend& backend);
+
+  // What a lane's ops are told; the lane's numbers are as they were last set.
+  LaneContext& lane() { return lane_.front(); }
+
+  // The elements of a tensor in row-major order, without padding; waits for queued work.
+  std::vector<double> read(TensorId tensor);
+  // Gives the tensor these elements, rounded to its type.
+  void write(TensorId tensor, std::span<const double> elements);
+  // Queues one op.
+  void run(size_t op);
+
+ private:
+  const Graph& graph_;
+  Backend& backend_;
+  std::vector<std::byte*> tensors_;
+  std::byte* workspace_ = nullptr;
+  std::vector<const Implementation*> implementations_;
+  std::span<LaneContext> lane_;
+  std::span<std::byte> staging_;  // the largest tensor, on the host
+};
+
+}  // namespace lockstep
