@@ -15,25 +15,32 @@ constexpr int kMaxRanks = 4096;
 
 }  // namespace
 
-Reducer::Reducer(Communicator& communicator,
+Reducer::Reducer(ReducerCommunicators communicators,
                  SliceMath& math,
                  ReducerOptions options,
                  float* gradients,
                  float* staging)
-    : communicator_(communicator),
+    : communicator_(communicators.slices),
+      control_(communicators.control),
       math_(math),
       options_(std::move(options)),
       gradients_(gradients),
       staging_(staging),
       elements_(options_.buckets.back().end),
       staging_bucket_elements_(largest_bucket(options_.buckets)),
-      local_lanes_(options_.lanes / communicator.size()) {
-  LOCKSTEP_CHECK(local_lanes_ * communicator.size() == options_.lanes &&
-                 communicator.size() <= kMaxRanks);
+      local_lanes_(options_.lanes / control_.size()) {
+  const int ranks = control_.size();
+  LOCKSTEP_CHECK(local_lanes_ * ranks == options_.lanes && ranks <= kMaxRanks);
+  LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
   norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(local_lanes_));
   const size_t part = 1 + static_cast<size_t>(local_lanes_) * 4 + norms_.size();
-  exchange_.resize(part * static_cast<size_t>(communicator.size()));
+  exchange_.resize(part * static_cast<size_t>(ranks));
+  gather_place_.resize(options_.buckets.size());
+  LOCKSTEP_CHECK(options_.gather_order.size() == options_.buckets.size());
+  for (size_t i = 0; i < gather_place_.size(); ++i)
+    gather_place_[static_cast<size_t>(options_.gather_order[i])] = i;
+  gather_.started = gather_.done = gather_place_.size();
 }
 
 void Reducer::begin_step() {
@@ -128,7 +135,7 @@ StepTotals Reducer::sum_statistics(std::span<const LaneStatistics> local, int64_
   std::copy(norms_.begin(), norms_.end(), mine);
   if (ranks > 1) {
     const double start = now_ms();
-    communicator_.all_gather(reinterpret_cast<std::byte*>(exchange_.data()), part * sizeof(double));
+    control_.all_gather(reinterpret_cast<std::byte*>(exchange_.data()), part * sizeof(double));
     exposed_ms_ += now_ms() - start;
   }
 
@@ -153,18 +160,38 @@ StepTotals Reducer::sum_statistics(std::span<const LaneStatistics> local, int64_
   return totals;
 }
 
-void Reducer::gather(float* parameters) {
-  const int ranks = communicator_.size();
-  if (ranks == 1) return;
-  int pending[Communicator::kMaxPending];
-  size_t count = 0, oldest = 0;
-  for (const Range& bucket : options_.buckets) {
-    if (count - oldest == kInFlight) timed_wait(pending[oldest++ % Communicator::kMaxPending]);
-    pending[count++ % Communicator::kMaxPending] =
-        communicator_.start_all_gather(reinterpret_cast<std::byte*>(parameters + bucket.begin),
-                                       static_cast<size_t>(bucket.size() / ranks) * sizeof(float));
+void Reducer::start_gather(std::byte* parameters, size_t element_bytes) {
+  if (communicator_.size() == 1) return;
+  gather_.parameters = parameters;
+  gather_.element_bytes = element_bytes;
+  gather_.started = gather_.done = 0;
+  advance_gather();
+}
+
+// Keeps as many buckets under way as may be.
+void Reducer::advance_gather() {
+  while (gather_.started < gather_place_.size() &&
+         gather_.started < gather_.done + Communicator::kMaxPending) {
+    const int number = options_.gather_order[gather_.started];
+    const Range& bucket = options_.buckets[static_cast<size_t>(number)];
+    std::byte* const at =
+        gather_.parameters + static_cast<size_t>(bucket.begin) * gather_.element_bytes;
+    const auto part = static_cast<size_t>(bucket.size() / communicator_.size());
+    gather_.handles[gather_.started++ % Communicator::kMaxPending] =
+        communicator_.start_all_gather(at, part * gather_.element_bytes);
   }
-  while (oldest < count) timed_wait(pending[oldest++ % Communicator::kMaxPending]);
+}
+
+void Reducer::bucket_needed(int bucket) {
+  const size_t place = gather_place_[static_cast<size_t>(bucket)];
+  while (gather_.done <= place) {
+    timed_wait(gather_.handles[gather_.done++ % Communicator::kMaxPending]);
+    advance_gather();
+  }
+}
+
+void Reducer::finish_gather() {
+  if (!options_.gather_order.empty()) bucket_needed(options_.gather_order.back());
 }
 
 void Reducer::timed_wait(int handle) {

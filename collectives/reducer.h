@@ -61,13 +61,21 @@ struct ReducerOptions {
   int lanes = 1;
   bool fast_order = false;  // let the library choose the order across ranks
   std::vector<Range> buckets;
+  std::vector<int> gather_order;  // every bucket, in the order in which the forward pass needs them
+};
+
+// Who carries what: gradients and parameters lie in the backend's memory, the few numbers that a
+// step ends with in the host's.
+struct ReducerCommunicators {
+  Communicator& slices;
+  Communicator& control;
 };
 
 class Reducer {
  public:
   // `gradients`: gradient_buffers() buffers of `elements` floats each; `staging`:
   // staging_elements() floats. Both borrowed.
-  Reducer(Communicator& communicator,
+  Reducer(ReducerCommunicators communicators,
           SliceMath& math,
           ReducerOptions options,
           float* gradients,
@@ -91,10 +99,13 @@ class Reducer {
 
   // Sums the statistics of an evaluation over all lanes; `local` is complete.
   StepTotals sum_statistics(std::span<const LaneStatistics> local, int64_t flags);
-  // Every rank's owned ranges of `parameters` to all ranks.
-  void gather(float* parameters);
+  // Begins to bring every rank's owned ranges of `parameters` to all ranks, bucket by bucket in the
+  // order of need; bucket_needed() returns once the bucket, and those before it, are there.
+  void start_gather(std::byte* parameters, size_t element_bytes);
+  void bucket_needed(int bucket);
+  void finish_gather();
 
-  // Milliseconds spent waiting for other ranks since begin_step().
+  // Milliseconds that the host spent waiting for other ranks since begin_step().
   double exposed_ms() const { return exposed_ms_; }
 
  private:
@@ -116,7 +127,8 @@ class Reducer {
   // of its slices.
   std::vector<double> exchange_;
 
-  Communicator& communicator_;
+  Communicator& communicator_;  // of slices
+  Communicator& control_;
   SliceMath& math_;
   ReducerOptions options_;
   float* gradients_;
@@ -125,6 +137,17 @@ class Reducer {
   int64_t staging_bucket_elements_;
   int local_lanes_;
   int lane_ = 0;
+  // The gather under way.
+  struct Gather {
+    std::byte* parameters = nullptr;
+    size_t element_bytes = 0;
+    size_t started = 0, done = 0;  // buckets, in the order of need
+    int handles[Communicator::kMaxPending] = {};
+  };
+  void advance_gather();
+  Gather gather_;
+  std::vector<size_t> gather_place_;  // of each bucket in the order of need
+
   static constexpr size_t kInFlight = kExchangesInFlight;
   Exchange in_flight_[kInFlight];  // a queue: oldest first
   size_t in_flight_count_ = 0;

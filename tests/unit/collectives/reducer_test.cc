@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <deque>
+#include <numeric>
 #include <vector>
 
 #include "tests/reference/thread_communicator.h"
@@ -62,7 +63,14 @@ Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps 
     std::vector<float> gradients(static_cast<size_t>(gradient_buffers(local) * elements), NAN);
     std::vector<float> staging(static_cast<size_t>(staging_elements(buckets, ranks)), NAN);
     PlainMath math;
-    Reducer reducer(communicator, math, {kLanes, fast, buckets}, gradients.data(), staging.data());
+    // An order of need that is not that of the buckets.
+    std::vector<int> order(buckets.size());
+    std::iota(order.rbegin(), order.rend(), 0);
+    Reducer reducer({communicator, communicator},
+                    math,
+                    {kLanes, fast, buckets, order},
+                    gradients.data(),
+                    staging.data());
     StepTotals totals;
     for (int step = 0; step < steps; ++step) {
       std::vector<LaneStatistics> statistics;
@@ -81,7 +89,8 @@ Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps 
       totals = reducer.totals(statistics, communicator.rank() == ranks - 1 ? 4 : 1);
     }
     std::vector<float> whole(reducer.reduced(), reducer.reduced() + elements);
-    reducer.gather(whole.data());
+    reducer.start_gather(reinterpret_cast<std::byte*>(whole.data()), sizeof(float));
+    for (int bucket : order) reducer.bucket_needed(bucket);
     if (communicator.rank() == 0) outcome = {whole, totals};
   });
   return outcome;
