@@ -10,6 +10,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
+#include "runtime/base/time.h"
+#include "runtime/cpu/content_hash.h"
 #include "runtime/cpu/elementwise.h"
 #include "runtime/cpu/launchers.h"
 #include "runtime/cpu/optimizers.h"
@@ -57,18 +59,26 @@ class Mapping {
   size_t mapped_ = 0;
 };
 
+// Nothing is gained by a record.
+class PlainWork final : public RepeatedWork {
+ public:
+  void run(const std::function<void()>& work) override { work(); }
+};
+
 class CpuBackend final : public Backend {
  public:
-  const char* name() const override { return "cpu"; }
+  const OpSet& ops() const override { return op_set(); }
 
+  void reserve(size_t) override {}
   std::byte* allocate(size_t bytes, const char* what, Place) override {
     allocated_bytes_ += bytes;
     return mappings_.emplace_back(bytes, what).data();
   }
   size_t allocated_bytes() const override { return allocated_bytes_; }
 
-  std::span<const Implementation> implementations() const override { return cpu_implementations(); }
-
+  void begin_lane(const LaneContext&) override {}
+  void* launch_context() override { return nullptr; }
+  void begin_update(std::span<const OptimizerConstants>) override {}
   void update(const OptimizerSlice& slice) override { optimizer_update(slice); }
 
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }
@@ -77,10 +87,20 @@ class CpuBackend final : public Backend {
     cpu::tree_sum(sources, count, out, n);
   }
 
-  bool separate_memory() const override { return false; }
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
+
+  void hash(
+      const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {
+    LOCKSTEP_CHECK(dtype == DType::kF32);
+    *out = content_hash(reinterpret_cast<const float*>(x), n, first_index);
+  }
+
+  std::unique_ptr<RepeatedWork> repeated_work() override { return std::make_unique<PlainWork>(); }
+
+  void mark(Mark mark) override { marks_[static_cast<size_t>(mark)] = now_ms(); }
+  double reduce_ms() override { return marks_[1] - marks_[0]; }
 
   std::byte* allocate_host(size_t bytes) override {
     return host_memory_.emplace_back(bytes / sizeof(Line) + 1)[0].bytes;
@@ -104,9 +124,15 @@ class CpuBackend final : public Backend {
   std::deque<std::vector<Line>> host_memory_;
   std::vector<Mapping> mappings_;
   size_t allocated_bytes_ = 0;
+  double marks_[2] = {};
 };
 
 }  // namespace
+
+const OpSet& op_set() {
+  static const OpSet ops = {"cpu", cpu_implementations(), false, 0, 1};
+  return ops;
+}
 
 std::unique_ptr<Backend> make_backend() { return std::make_unique<CpuBackend>(); }
 

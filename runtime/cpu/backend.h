@@ -6,6 +6,9 @@
 
 namespace lockstep::cpu {
 
+// What the CPU can run.
+const OpSet& op_set();
+
 // The backend that computes in this process, on compute_threads() threads.
 std::unique_ptr<Backend> make_backend();
 

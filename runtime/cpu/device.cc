@@ -1,0 +1,23 @@
+#include "runtime/cpu/device.h"
+
+#include "runtime/cpu/backend.h"
+
+namespace lockstep::cpu {
+namespace {
+
+class Cpu final : public Device {
+ public:
+  const OpSet& ops() const override { return op_set(); }
+  std::string description() const override { return "cpu"; }
+  size_t free_bytes() const override { return 0; }
+  std::unique_ptr<Backend> make_backend(const BackendRequest&) override {
+    return cpu::make_backend();
+  }
+  Communicator& connect(Communicator& control, Backend&) override { return control; }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_device() { return std::make_unique<Cpu>(); }
+
+}  // namespace lockstep::cpu
