@@ -18,9 +18,11 @@ struct StepRecord {
   double comm_exposed_ms = 0;  // communication that nothing hid
   double data_wait_ms = 0;
   double optimizer_ms = 0;
-  double samples_per_s = 0;  // over all ranks
-  double tokens_per_s = -1;  // over all ranks; negative: not a language model, left out
-  double mfu = -1;           // model FLOPs utilisation, 0..1; negative: peak unknown, left out
+  double samples_per_s = 0;   // over all ranks
+  double tokens_per_s = -1;   // over all ranks; negative: not a language model, left out
+  double mfu = -1;            // model FLOPs utilisation, 0..1; negative: peak unknown, left out
+  double loss_scale = 0;      // of FP16; 0: none, left out
+  int64_t skipped_steps = 0;  // of FP16: steps whose gradient overflowed, so far
   std::optional<uint64_t> weights_hash;
   std::optional<double> eval_loss;
   std::optional<double> eval_accuracy;  // 0..1

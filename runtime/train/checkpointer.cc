@@ -1,5 +1,7 @@
 #include "runtime/train/checkpointer.h"
 
+#include <sstream>
+
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
@@ -8,6 +10,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/initialize.h"
+#include "runtime/train/weights.h"
 
 namespace lockstep {
 
@@ -23,6 +26,17 @@ std::string newest_intact(const std::filesystem::path& root) {
     spdlog::warn("passing over {}: {}", entry->path.string(), problems.front());
   }
   return "";
+}
+
+constexpr const char* kLossScale = "loss scale";  // factor, good steps, skipped steps
+
+// Of a checkpoint that another precision wrote: as the config begins.
+LossScale::State loss_scale_of(const CheckpointState& state, const ExecutionConfig& config) {
+  LossScale::State scale = LossScale(config).state();
+  const auto saved = state.extra.find(kLossScale);
+  if (saved == state.extra.end() || config.precision != Precision::kFp16) return scale;
+  std::istringstream(saved->second) >> scale.value >> scale.good_steps >> scale.skipped;
+  return scale;
 }
 
 // What else the order of the samples depends on, besides seed and batch.
@@ -62,6 +76,11 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.flat_elements = parts_.plan.layout.elements;
   state.layout = slices_;
   state.extra = sample_order(parts_);
+  if (config.execution.precision == Precision::kFp16)
+    state.extra[kLossScale] = fmt::format("{} {} {}",
+                                          progression.loss_scale.value,
+                                          progression.loss_scale.good_steps,
+                                          progression.loss_scale.skipped);
   state.best_metric = progression.best_metric;
   state.best_step = progression.best_step;
   state.evals_since_best = progression.evals_since_best;
@@ -75,10 +94,11 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
   run_on_root(communicator, [&] { writer.emplace(CheckpointWriter::begin(root_, state.step)); });
   try {
     std::vector<FileRecord> records;
+    HostWeights weights(parts_, memory_);
+    weights.read();
     run_on_all(communicator, [&] {
       if (!writer) writer.emplace(CheckpointWriter::join(root_, state.step));
-      if (communicator.rank() == 0)
-        records.push_back(writer->write_model(slices_, host_weights(parts_, memory_).read()));
+      if (communicator.rank() == 0) records.push_back(writer->write_model(slices_, weights.data()));
       if (state.moments.empty()) return;
       HostCopy moments = host_moments();
       moments.read();
@@ -223,7 +243,7 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
   run_on_all(parts_.communicator, [&] {
     const CheckpointState state = read_state(folder);
     check_compatible(state, folder);
-    HostCopy weights = host_weights(parts_, memory_);
+    HostWeights weights(parts_, memory_);
     read_model(folder, state, slices_, weights.data());
     restore_moments(state, folder);
     const uint64_t hash = hash_parameters(parts_.plan.layout, weights.data());
@@ -233,7 +253,11 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
                             hash,
                             state.weights_hash);
     weights.write();
-    progression = {state.step, state.best_metric, state.best_step, state.evals_since_best};
+    progression = {state.step,
+                   state.best_metric,
+                   state.best_step,
+                   state.evals_since_best,
+                   loss_scale_of(state, parts_.config.execution)};
   });
   return progression;
 }

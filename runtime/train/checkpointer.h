@@ -5,6 +5,7 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/state.h"
 #include "runtime/exec/host_copy.h"
+#include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/run_parts.h"
 
@@ -16,6 +17,7 @@ struct Progression {
   std::optional<double> best_metric;
   int64_t best_step = 0;
   int64_t evals_since_best = 0;
+  LossScale::State loss_scale;
 };
 
 // Saves and restores a run, all ranks together: rank 0 decides about folders and every rank learns

@@ -1,7 +1,5 @@
 #include "runtime/train/initialize.h"
 
-#include <xxhash.h>
-
 #include <cmath>
 
 #include "runtime/base/rng.h"
@@ -86,27 +84,6 @@ std::vector<NamedSlice> named_slices(const ParameterLayout& layout) {
   for (const ParameterSlot& slot : layout.slots)
     slices.push_back({slot.name, slot.shape, slot.offset});
   return slices;
-}
-
-uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters) {
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_64bits_reset(state);
-  for (const ParameterSlot& slot : layout.slots)
-    XXH3_64bits_update(
-        state, parameters + slot.offset, static_cast<size_t>(slot.elements) * sizeof(float));
-  const uint64_t hash = XXH3_64bits_digest(state);
-  XXH3_freeState(state);
-  return hash;
-}
-
-std::string first_not_finite(const ParameterLayout& layout, const float* parameters) {
-  for (const ParameterSlot& slot : layout.slots) {
-    // The product is NaN where one of them is not finite: 0 times it is.
-    float sum = 0;
-    for (int64_t i = 0; i < slot.elements; ++i) sum += 0 * parameters[slot.offset + i];
-    if (sum != 0 || std::isnan(sum)) return slot.name;
-  }
-  return "";
 }
 
 }  // namespace lockstep

@@ -16,11 +16,4 @@ void initialize_parameters(const ParameterLayout& layout, uint64_t seed, float* 
 // The layout as checkpoints name it.
 std::vector<NamedSlice> named_slices(const ParameterLayout& layout);
 
-// XXH3-64 over all parameters in order of creation; padding and order of the flat buffer do not
-// count.
-uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters);
-
-// Name of the first parameter that holds an infinity or a NaN; empty when none does.
-std::string first_not_finite(const ParameterLayout& layout, const float* parameters);
-
 }  // namespace lockstep

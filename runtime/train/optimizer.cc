@@ -21,8 +21,14 @@ Optimizer::Optimizer(const OptimizerConfig& config,
                      const ParameterLayout& layout,
                      std::vector<Range> owned,
                      Backend& backend,
-                     float* moments)
-    : config_(config), owned_(std::move(owned)), backend_(backend), moments_(moments) {
+                     const OptimizerMemory& memory)
+    : config_(config),
+      owned_(std::move(owned)),
+      backend_(backend),
+      memory_(memory),
+      moments_(moment_names(config).size()),
+      constants_(backend.host_array<OptimizerConstants>(2)) {
+  prepare(0, 0, 1);  // the kind of each is known from here on
   // Parameters by place in the flat buffer; padding belongs to the parameter before it.
   std::vector<const ParameterSlot*> slots;
   for (const ParameterSlot& slot : layout.slots) slots.push_back(&slot);
@@ -54,35 +60,55 @@ int64_t Optimizer::moment_offset(size_t index, size_t range) const {
   return static_cast<int64_t>(index) * owned_elements_ + local_offsets_[range];
 }
 
-void Optimizer::update(
-    float* parameters, const float* gradients, double lr, double gradient_scale, int64_t step) {
-  for (const Segment& segment : segments_) {
-    OptimizerSlice slice{};
-    slice.elements = segment.range.size();
-    slice.parameters = parameters + segment.range.begin;
-    slice.gradients = gradients + segment.range.begin;
-    if (const auto* sgd = std::get_if<SgdConfig>(&config_.kind)) {
-      slice.constants = SgdConstants{.lr = static_cast<float>(lr),
-                                     .momentum = sgd->momentum,
-                                     .weight_decay = segment.decay ? sgd->weight_decay : 0,
-                                     .grad_scale = static_cast<float>(gradient_scale),
-                                     .nesterov = sgd->nesterov};
-      if (sgd->momentum > 0) slice.first_moment = moments_ + segment.local;
-    } else {
-      const auto& adam = std::get<AdamConfig>(config_.kind);
-      slice.constants = adam_constants(lr,
-                                       adam.beta1,
-                                       adam.beta2,
-                                       adam.epsilon,
-                                       segment.decay ? adam.weight_decay : 0,
-                                       adam.decoupled,
-                                       gradient_scale,
-                                       step);
-      slice.first_moment = moments_ + segment.local;
-      slice.second_moment = moments_ + owned_elements_ + segment.local;
-    }
-    backend_.update(slice);
+OptimizerConstants Optimizer::constants_for(bool decay,
+                                            double lr,
+                                            double gradient_scale,
+                                            int64_t step) const {
+  if (const auto* sgd = std::get_if<SgdConfig>(&config_.kind))
+    return SgdConstants{.lr = static_cast<float>(lr),
+                        .momentum = sgd->momentum,
+                        .weight_decay = decay ? sgd->weight_decay : 0,
+                        .grad_scale = static_cast<float>(gradient_scale),
+                        .nesterov = sgd->nesterov};
+  const auto& adam = std::get<AdamConfig>(config_.kind);
+  return adam_constants(lr,
+                        adam.beta1,
+                        adam.beta2,
+                        adam.epsilon,
+                        decay ? adam.weight_decay : 0,
+                        adam.decoupled,
+                        gradient_scale,
+                        step);
+}
+
+void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
+  for (const bool decay : {false, true})
+    constants_[decay ? 1 : 0] = constants_for(decay, lr, gradient_scale, step);
+}
+
+OptimizerSlice Optimizer::slice_of(const Segment& segment, const float* gradients) const {
+  OptimizerSlice slice{};
+  slice.group = segment.decay ? 1 : 0;
+  slice.constants = constants_[slice.group];
+  slice.elements = segment.range.size();
+  slice.gradients = gradients + segment.range.begin;
+  std::byte* const parameters =
+      memory_.parameters + static_cast<size_t>(segment.range.begin) * size_of(memory_.compute);
+  if (memory_.compute == DType::kF32) {
+    slice.parameters = reinterpret_cast<float*>(parameters);
+  } else {
+    slice.parameters = memory_.masters + segment.local;
+    slice.stored = parameters;
+    slice.stored_dtype = memory_.compute;
   }
+  if (moments_ > 0) slice.first_moment = memory_.moments + segment.local;
+  if (moments_ > 1) slice.second_moment = memory_.moments + owned_elements_ + segment.local;
+  return slice;
+}
+
+void Optimizer::update(const float* gradients) {
+  backend_.begin_update(constants_);
+  for (const Segment& segment : segments_) backend_.update(slice_of(segment, gradients));
 }
 
 }  // namespace lockstep

@@ -16,29 +16,35 @@ std::string optimizer_name(const OptimizerConfig& config);
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
 
+// What an optimizer works on; borrowed.
+struct OptimizerMemory {
+  std::byte* parameters = nullptr;  // flat, of type `compute`
+  DType compute = DType::kF32;
+  float* masters = nullptr;  // the owned ranges one after the other; null where compute is fp32
+  float* moments = nullptr;  // for each moment in order, the owned ranges one after the other
+};
+
 // Updates the ranges of the flat parameter buffer that this rank owns (ZeRO stage 1). The ranges
 // are cut where the weight decay changes: by default biases and norm gains are not decayed.
 class Optimizer {
  public:
-  // `moments`: for each moment in order, the owned ranges one after the other; borrowed.
   Optimizer(const OptimizerConfig& config,
             const ParameterLayout& layout,
             std::vector<Range> owned,
             Backend& backend,
-            float* moments);
+            const OptimizerMemory& memory);
 
-  // One step. `step` counts from 1 (bias correction); `gradient_scale` multiplies every gradient,
-  // and carries the mean over samples and the clipping.
-  void update(
-      float* parameters, const float* gradients, double lr, double gradient_scale, int64_t step);
+  // What the next update() does. `step` counts from 1 (bias correction); `gradient_scale`
+  // multiplies every gradient, and carries the mean over samples and the clipping.
+  void prepare(double lr, double gradient_scale, int64_t step);
+  // Queues one step from the flat gradients: always the same work on the same memory.
+  void update(const float* gradients);
 
   const std::vector<Range>& owned() const { return owned_; }
   // Where, in the moments, those of moment `index` for owned range `range` begin.
   int64_t moment_offset(size_t index, size_t range) const;
   // All moments together.
-  int64_t moment_elements() const {
-    return owned_elements_ * static_cast<int64_t>(moment_names(config_).size());
-  }
+  int64_t moment_elements() const { return owned_elements_ * static_cast<int64_t>(moments_); }
 
  private:
   struct Segment {  // of one owned range, with one weight decay
@@ -51,8 +57,16 @@ class Optimizer {
   std::vector<Range> owned_;
   std::vector<int64_t> local_offsets_;  // of each owned range
   int64_t owned_elements_ = 0;
+  OptimizerSlice slice_of(const Segment& segment, const float* gradients) const;
+  OptimizerConstants constants_for(bool decay,
+                                   double lr,
+                                   double gradient_scale,
+                                   int64_t step) const;
+
   Backend& backend_;
-  float* moments_;
+  OptimizerMemory memory_;
+  size_t moments_;                           // kept per parameter
+  std::span<OptimizerConstants> constants_;  // without and with weight decay
   std::vector<Segment> segments_;
 };
 

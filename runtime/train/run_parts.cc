@@ -1,5 +1,7 @@
 #include "runtime/train/run_parts.h"
 
+#include "runtime/base/error.h"
+
 namespace lockstep {
 
 RunMemory allocate_run(Backend& backend, const Plan& plan) {
@@ -11,8 +13,10 @@ RunMemory allocate_run(Backend& backend, const Plan& plan) {
     return std::span(take(row, Backend::Place::kHost), plan.row_bytes(row));
   };
   const auto take_floats = [&](const char* row) { return reinterpret_cast<float*>(take(row)); };
+  backend.reserve(plan.device_bytes());
   RunMemory memory;
-  memory.parameters = take_floats(kParametersRow);
+  memory.parameters = take(kParametersRow);
+  memory.masters = take_floats(kMastersRow);
   memory.gradients = take_floats(kGradientsRow);
   memory.moments = take_floats(kMomentsRow);
   memory.arena = take(kArenaRow);
@@ -20,11 +24,11 @@ RunMemory allocate_run(Backend& backend, const Plan& plan) {
   memory.train_batches = take_host(kTrainBatchesRow);
   memory.eval_batches = take_host(kEvalBatchesRow);
   memory.device_batches = take(kDeviceBatchesRow);
+  LOCKSTEP_CHECK(backend.allocated_bytes() == plan.memory_bytes() - plan.row_bytes(kDatasetRow),
+                 "{} bytes are allocated, {} planned ",
+                 backend.allocated_bytes(),
+                 plan.memory_bytes() - plan.row_bytes(kDatasetRow));
   return memory;
-}
-
-HostCopy host_weights(const RunParts& parts, const RunMemory& memory) {
-  return HostCopy(parts.backend, memory.parameters, parts.plan.layout.elements);
 }
 
 }  // namespace lockstep

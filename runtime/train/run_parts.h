@@ -11,15 +11,15 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
-#include "runtime/exec/host_copy.h"
 #include "runtime/plan/plan.h"
 
 namespace lockstep {
 
 // Borrowed references; everything outlives the trainer.
 struct RunParts {
-  const RunConfig& config;  // resolved: steps set, model outputs set
-  Communicator& communicator;
+  const RunConfig& config;     // resolved: steps set, model outputs set
+  Communicator& communicator;  // of decisions and small numbers, on the host
+  Communicator& slices;        // of gradients and parameters, where the backend has them
   Backend& backend;
   const Graph& training;
   const Graph* evaluation;  // null without evaluation data
@@ -47,9 +47,11 @@ struct RunParts {
 // The allocations of a run: one for each row of the plan's memory table (the data set has made its
 // own).
 struct RunMemory {
-  float* parameters = nullptr;  // flat
-  float* gradients = nullptr;   // gradient_buffers() flat buffers
-  float* moments = nullptr;     // per moment, this rank's owned ranges one after the other
+  std::byte* parameters = nullptr;  // flat, of the plan's compute type
+  float* masters =
+      nullptr;  // this rank's owned ranges one after the other; null where compute is fp32
+  float* gradients = nullptr;  // gradient_buffers() flat buffers
+  float* moments = nullptr;    // per moment, this rank's owned ranges one after the other
   std::byte* arena = nullptr;
   float* staging = nullptr;
   std::span<std::byte> train_batches, eval_batches;  // on the host
@@ -58,8 +60,5 @@ struct RunMemory {
 
 // Takes everything that the plan says, and nothing else. Throws MemoryError.
 RunMemory allocate_run(Backend& backend, const Plan& plan);
-
-// The parameters as the host sees them.
-HostCopy host_weights(const RunParts& parts, const RunMemory& memory);
 
 }  // namespace lockstep

@@ -40,11 +40,12 @@ double clip_factor(double norm, double limit) {
 Trainer::Trainer(const RunParts& parts)
     : parts_(parts),
       memory_(allocate_run(parts.backend, parts.plan)),
-      reducer_(parts.communicator,
+      reducer_({parts.slices, parts.communicator},
                parts.backend,
                {parts.plan.lanes,
                 parts.config.comm.order == CommConfig::Order::kFast,
-                parts.plan.buckets},
+                parts.plan.buckets,
+                parts.plan.gather_order()},
                memory_.gradients,
                memory_.staging),
       executor_(parts.training,
@@ -57,8 +58,12 @@ Trainer::Trainer(const RunParts& parts)
           parts.plan.layout,
           owned_ranges(parts.plan.buckets, parts.communicator.rank(), parts.communicator.size()),
           parts.backend,
-          memory_.moments),
+          {memory_.parameters, parts.plan.compute, memory_.masters, memory_.moments}),
       checkpointer_(parts, memory_, optimizer_),
+      loss_scale_(parts.config.execution),
+      weights_hash_(parts, memory_),
+      gradient_work_(parts.backend.repeated_work()),
+      update_work_(parts.backend.repeated_work()),
       lanes_(parts.backend.host_array<LaneContext>(static_cast<size_t>(parts.local_lanes()))),
       statistics_(parts.backend.host_array<LaneStatistics>(lanes_.size())),
       stage_(parts.training, parts.backend, memory_.device_batches),
@@ -76,8 +81,9 @@ LaneContext Trainer::lane_context(int local_lane, const LaneBatch& batch) const 
   lane.step = static_cast<uint32_t>(progression_.step);
   lane.lane = static_cast<uint32_t>(reducer_.first_lane() + local_lane);
   lane.valid_rows = batch.valid_samples * parts_.training.loss_rows_per_sample;
-  lane.gradient_scale = 1.0f / static_cast<float>(parts_.config.train.global_batch *
-                                                  parts_.training.loss_rows_per_sample);
+  lane.gradient_scale = static_cast<float>(
+      loss_scale_.value() /
+      static_cast<double>(parts_.config.train.global_batch * parts_.training.loss_rows_per_sample));
   return lane;
 }
 
@@ -94,33 +100,42 @@ StepRecord Trainer::step() {
     lanes_[i] = lane_context(static_cast<int>(i), batches[i]);
     batches_[i] = stage_.place(i, batches[i]);
   }
-  forward_backward();
+  reducer_.begin_step();
+  {
+    Phase phase(phases_.compute, timeline, "gradients");
+    gradient_work_->run([this] { forward_backward(); });
+    parts_.backend.synchronize();
+  }
+  phases_.compute -= exposed_ms();
   const StepTotals totals = reducer_.totals(statistics_, stop_requested() ? kStopFlag : 0);
+  phases_.exchange = exposed_ms();
   const Update update = plan_update(totals);
-  {
+  if (update.finite) {
     Phase phase(phases_.optimizer, timeline, "update my slice");
-    optimizer_.update(memory_.parameters,
-                      reducer_.reduced(),
-                      update.lr,
-                      update.gradient_scale,
-                      progression_.step + 1);
+    optimizer_.prepare(update.lr, update.gradient_scale, update.number);
+    update_work_->run([this] { optimizer_.update(reducer_.reduced()); });
   }
-  {
-    Span span(timeline, "gather parameters", "step");
-    reducer_.gather(memory_.parameters);
-  }
-  phases_.exchange = reducer_.exposed_ms();
   ++progression_.step;
+  loss_scale_.step_done(update.finite);
+  progression_.loss_scale = loss_scale_.state();
   stop_agreed_ = (totals.flags & kStopFlag) != 0;
   return make_record(totals, update, now_ms() - step_start_ms_);
 }
 // -------------------------------------------------------------------------------------------------
 
-// Leaves the gradient of the global batch in the reducer and each lane's statistics.
+// What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
+// device works from a queue, what it did after the backward pass.
+double Trainer::exposed_ms() const {
+  const bool queued = parts_.backend.ops().separate_memory && parts_.communicator.size() > 1;
+  return reducer_.exposed_ms() + (queued ? parts_.backend.reduce_ms() : 0);
+}
+
+// Brings the last step's parameters while the forward pass already runs, and leaves the gradient of
+// the global batch in the reducer and each lane's statistics.
 void Trainer::forward_backward() {
-  reducer_.begin_step();
+  reducer_.start_gather(memory_.parameters, size_of(parts_.plan.compute));
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    Phase phase(phases_.compute, timeline_.get(), "forward and backward");
+    Span span(timeline_.get(), "forward and backward", "step");
     executor_.run(lanes_[i],
                   batches_[i].input,
                   batches_[i].target,
@@ -129,21 +144,24 @@ void Trainer::forward_backward() {
                   reinterpret_cast<std::byte*>(&statistics_[i]));
     reducer_.end_lane();
   }
-  phases_.compute -= reducer_.exposed_ms();  // waits under the backward pass
   Span span(timeline_.get(), "reduce gradients", "step");
+  parts_.backend.mark(Backend::Mark::kBackwardDone);
   reducer_.reduce();
+  parts_.backend.mark(Backend::Mark::kReduced);
 }
 
 Trainer::Update Trainer::plan_update(const StepTotals& totals) const {
   const TrainConfig& train = parts_.config.train;
   const auto rows = static_cast<double>(train.global_batch * parts_.training.loss_rows_per_sample);
-  // The gradients are of the loss sum over `rows`; 1 when every row counted.
-  const double mean_scale = rows / std::max(totals.valid_count, 1.0);
+  // The gradients are of the loss sum over `rows`, times the loss scale.
+  const double mean_scale = rows / std::max(totals.valid_count, 1.0) / loss_scale_.value();
   Update update;
   update.lr = learning_rate(parts_.config.schedule, progression_.step, train.steps);
   update.gradient_norm = std::sqrt(totals.squared_norm) * mean_scale;
   update.gradient_scale =
       mean_scale * clip_factor(update.gradient_norm, parts_.config.optimizer.clip_norm);
+  update.finite = std::isfinite(totals.loss_sum) && std::isfinite(update.gradient_norm);
+  update.number = progression_.step - loss_scale_.state().skipped + 1;
   return update;
 }
 
@@ -169,7 +187,11 @@ StepRecord Trainer::make_record(const StepTotals& totals,
     record.tokens_per_s =
         record.samples_per_s * static_cast<double>(parts_.training.loss_rows_per_sample);
   if (peak_flops_ > 0) record.mfu = parts_.flops_per_sample * record.samples_per_s / peak_flops_;
-  if (!std::isfinite(record.loss) || !std::isfinite(record.grad_norm))
+  if (loss_scale_.dynamic()) {
+    record.loss_scale = loss_scale_.value();
+    record.skipped_steps = loss_scale_.state().skipped;
+  }
+  if (!update.finite && (!loss_scale_.dynamic() || loss_scale_.exhausted()))
     refuse_not_finite(
         record.step,
         fmt::format("loss is {} and the gradient's norm is {}", record.loss, record.grad_norm));
@@ -196,10 +218,11 @@ void Trainer::refuse_not_finite(int64_t step, const std::string& what) const {
 void Trainer::start(const std::string& resume) {
   if (const auto checkpoint = checkpointer_.choose(resume)) {
     progression_ = checkpointer_.restore(*checkpoint);
+    loss_scale_.restore(progression_.loss_scale);
     last_checkpoint_ = progression_.step;
     spdlog::info("resuming from {} at step {}", checkpoint->string(), progression_.step);
   } else {
-    HostCopy weights = host_weights(parts_, memory_);
+    HostWeights weights(parts_, memory_);
     initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
     if (!parts_.config.train.init_from.empty()) {
       run_on_all(parts_.communicator, [&] {
@@ -272,7 +295,10 @@ Trainer::Next Trainer::decide(StepRecord& record, bool last) {
   const bool end_of_run = record.step == config.train.steps;
   const bool evaluated =
       evaluator_ && (due(config.eval.every) || end_of_run || (last && !stop_agreed_));
-  if (evaluated) evaluate(record);
+  if (evaluated) {
+    complete_weights();
+    evaluate(record);
+  }
   // An evaluation only because this process ends here changes nothing: the run goes on as if it had
   // not been interrupted.
   if (evaluated && (due(config.eval.every) || end_of_run)) judge(*result_.evaluation, record.step);
@@ -328,17 +354,21 @@ void Trainer::judge(const Evaluation& evaluation, int64_t step) {
   }
 }
 
-// The hash of the weights, which every rank computes of its own copy: replicas that differ end the
-// run.
+// Brings every rank's part of the last update to all, where no step follows that would.
+void Trainer::complete_weights() {
+  reducer_.start_gather(memory_.parameters, size_of(parts_.plan.compute));
+  reducer_.finish_gather();
+}
+
+// The hash of the weights; replicas that differ end the run.
 uint64_t Trainer::agreed_hash() {
-  HostCopy weights = host_weights(parts_, memory_);
-  const size_t ranks = static_cast<size_t>(parts_.communicator.size());
-  std::vector<uint64_t> hashes(ranks);
-  hashes[static_cast<size_t>(parts_.communicator.rank())] =
-      hash_parameters(parts_.plan.layout, weights.read());
-  parts_.communicator.all_gather(reinterpret_cast<std::byte*>(hashes.data()), sizeof(uint64_t));
-  for (size_t r = 1; r < ranks; ++r) {
-    if (hashes[r] == hashes[0]) continue;
+  complete_weights();
+  const WeightsHash::Result mine = weights_hash_.take();
+  std::vector<uint64_t> replicas(static_cast<size_t>(parts_.communicator.size()));
+  replicas[static_cast<size_t>(parts_.communicator.rank())] = mine.replica;
+  parts_.communicator.all_gather(reinterpret_cast<std::byte*>(replicas.data()), sizeof(uint64_t));
+  for (size_t r = 1; r < replicas.size(); ++r) {
+    if (replicas[r] == replicas[0]) continue;
     throw AgreedError(
         ExitCode::kNumeric,
         fmt::format("step {}: the weights of rank {} hash to {:016x}, those of rank 0 to {:016x}: "
@@ -346,12 +376,16 @@ uint64_t Trainer::agreed_hash() {
                     "diverged (memory or network corruption?); resume from the last checkpoint",
                     progression_.step,
                     r,
-                    hashes[r],
-                    hashes[0]));
+                    replicas[r],
+                    replicas[0]));
   }
-  const std::string bad = first_not_finite(parts_.plan.layout, weights.data());
-  if (!bad.empty()) refuse_not_finite(progression_.step, fmt::format("{} is not finite", bad));
-  return hashes[0];
+  if (!mine.finite) {
+    HostWeights weights(parts_, memory_);
+    refuse_not_finite(
+        progression_.step,
+        fmt::format("{} is not finite", first_not_finite(parts_.plan.layout, weights.read())));
+  }
+  return mine.weights;
 }
 
 }  // namespace lockstep

@@ -6,14 +6,15 @@
 
 #include "runtime/data/loader.h"
 #include "runtime/exec/executor.h"
-#include "runtime/exec/host_copy.h"
 #include "runtime/metrics/timeline.h"
 #include "runtime/train/batch_stage.h"
 #include "runtime/train/checkpointer.h"
 #include "runtime/train/evaluator.h"
+#include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/run_parts.h"
+#include "runtime/train/weights.h"
 
 namespace lockstep {
 
@@ -46,12 +47,15 @@ class Trainer {
  private:
   StepRecord step();
   void forward_backward();
+  double exposed_ms() const;
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
   // How the summed gradient becomes a step.
   struct Update {
     double lr = 0;
     double gradient_norm = 0;   // of the mean gradient, before clipping
     double gradient_scale = 1;  // makes the sum a mean, and clips it
+    bool finite = true;         // loss and gradient; else there is nothing to apply
+    int64_t number = 1;         // of the update, without the steps that were skipped
   };
   Update plan_update(const StepTotals& totals) const;
   StepRecord make_record(const StepTotals& totals, const Update& update, double step_ms) const;
@@ -65,6 +69,7 @@ class Trainer {
   void save(const StepRecord& record);
   void evaluate(StepRecord& record);
   void judge(const Evaluation& evaluation, int64_t step);
+  void complete_weights();
   uint64_t agreed_hash();
   bool out_of_patience() const;
   [[noreturn]] void refuse_not_finite(int64_t step, const std::string& what) const;
@@ -75,6 +80,9 @@ class Trainer {
   Executor executor_;
   Optimizer optimizer_;
   Checkpointer checkpointer_;
+  LossScale loss_scale_;
+  WeightsHash weights_hash_;
+  std::unique_ptr<RepeatedWork> gradient_work_, update_work_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<Reporter> reporter_;  // rank 0

@@ -10,6 +10,7 @@
 #include "launcher/assembly.h"
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
+#include "runtime/cpu/backend.h"
 #include "runtime/train/trainer.h"
 #include "tests/reference/temporary_folder.h"
 #include "tests/reference/thread_communicator.h"
@@ -60,9 +61,10 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
     RunConfig config = parse_config(training.config, "test", training.overrides);
     config.output.run_dir = folder;
     config.output.tensorboard = false;
+    const std::unique_ptr<Backend> backend = cpu::make_backend();
     const Assembly assembly =
-        assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
-    const RunParts parts = parts_of(assembly, communicator);
+        assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain, backend->ops());
+    const RunParts parts = parts_of(assembly, communicator, communicator, *backend);
     Trainer trainer(parts);
     trainer.start(training.options.resume);
     const TrainResult mine = trainer.run(training.options.max_steps);

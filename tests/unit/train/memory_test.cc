@@ -84,14 +84,16 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
     testing::run_ranks(ranks, [&](Communicator& communicator) {
       RunConfig config = parse_config(GetParam(), "test", {});
       config.output.run_dir = folder.path();
-      const Assembly assembly = assemble(std::move(config), ranks, AssemblyPurpose::kTrain);
-      const RunParts parts = parts_of(assembly, communicator);
+      const std::unique_ptr<Backend> backend = cpu::make_backend();
+      const Assembly assembly =
+          assemble(std::move(config), ranks, AssemblyPurpose::kTrain, backend->ops());
+      const RunParts parts = parts_of(assembly, communicator, communicator, *backend);
       Trainer trainer(parts);
-      EXPECT_EQ(assembly.backend->allocated_bytes(),
+      EXPECT_EQ(backend->allocated_bytes(),
                 assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
       trainer.start("none");
       trainer.run(3);
-      EXPECT_EQ(assembly.backend->allocated_bytes(),
+      EXPECT_EQ(backend->allocated_bytes(),
                 assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
     });
   }

@@ -30,10 +30,13 @@ std::vector<float> train(const OptimizerConfig& config, int ranks) {
   const auto backend = cpu::make_backend();
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
-    Optimizer optimizer(
-        config, layout, owned_ranges(buckets, rank, ranks), *backend, moments.data());
-    for (int step = 1; step <= 2; ++step)
-      optimizer.update(parameters.data(), gradients.data(), 0.1, 0.5, step);
+    const OptimizerMemory memory = {.parameters = reinterpret_cast<std::byte*>(parameters.data()),
+                                    .moments = moments.data()};
+    Optimizer optimizer(config, layout, owned_ranges(buckets, rank, ranks), *backend, memory);
+    for (int step = 1; step <= 2; ++step) {
+      optimizer.prepare(0.1, 0.5, step);
+      optimizer.update(gradients.data());
+    }
   }
   return parameters;
 }
@@ -81,8 +84,13 @@ TEST(Optimizer, OneSgdStepByHand) {
   const auto backend = cpu::make_backend();
   std::vector<float> parameters(static_cast<size_t>(layout.elements), 2.0f),
       gradients(parameters.size(), 4.0f);
-  Optimizer optimizer(config, layout, {{0, layout.elements}}, *backend, nullptr);
-  optimizer.update(parameters.data(), gradients.data(), 0.25, 0.5, 1);
+  Optimizer optimizer(config,
+                      layout,
+                      {{0, layout.elements}},
+                      *backend,
+                      {.parameters = reinterpret_cast<std::byte*>(parameters.data())});
+  optimizer.prepare(0.25, 0.5, 1);
+  optimizer.update(gradients.data());
   for (float p : parameters) ASSERT_EQ(p, 1.5f);  // 2 - 0.25 * (4 * 0.5)
 }
 

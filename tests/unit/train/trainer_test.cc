@@ -70,6 +70,17 @@ INSTANTIATE_TEST_SUITE_P(Models,
                          ::testing::Values(testing::mlp_config(), testing::gpt_config()),
                          [](const auto& info) { return info.index == 0 ? "mlp" : "gpt"; });
 
+TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
+  TemporaryFolder folder;
+  const TrainResult kept =
+      train_in(folder.path() / "kept", {testing::gpt_config(), 1, whole(), {}});
+  const TrainResult recomputed =
+      train_in(folder.path() / "recomputed",
+               {testing::gpt_config(), 2, whole(), {"execution.recompute=BLOCKS"}});
+  EXPECT_EQ(recomputed.weights_hash, kept.weights_hash);
+  EXPECT_EQ(recomputed.loss, kept.loss);
+}
+
 TEST(Trainer, FastOrderTrainsToo) {
   TemporaryFolder folder;
   const TrainResult tree =

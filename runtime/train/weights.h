@@ -1,0 +1,73 @@
+#pragma once
+// The weights of a run as floats on the host: to begin, to save, to hash.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/exec/host_copy.h"
+#include "runtime/train/run_parts.h"
+
+namespace lockstep {
+
+// Where the ops read fp32, the parameters themselves, which every rank has whole. Otherwise the
+// fp32 master weights, of which every rank has its owned ranges.
+class HostWeights {
+ public:
+  HostWeights(const RunParts& parts, const RunMemory& memory);
+
+  // The flat buffer (ParameterLayout::elements).
+  float* data() { return whole_.empty() ? parameters_->data() : whole_.data(); }
+  // Brings the weights of the device, whole; returns data(). All ranks together.
+  float* read();
+  // Gives the device what data() holds: masters and, rounded, parameters.
+  void write();
+
+ private:
+  // Calls f(element of the whole, element of the masters, elements) for each owned range.
+  template <typename F>
+  void each_owned(F f) const;
+
+  const RunParts& parts_;
+  const RunMemory& memory_;
+  std::optional<HostCopy> parameters_;  // compute in fp32
+  std::optional<HostCopy> masters_;     // compute in another type, to train
+  std::vector<float> whole_;
+};
+
+// The hash of the whole weights, from hashes that the backend takes of what lies in its memory.
+class WeightsHash {
+ public:
+  WeightsHash(const RunParts& parts, const RunMemory& memory);
+
+  struct Result {
+    uint64_t weights = 0;  // of the fp32 weights: equal on all ranks
+    uint64_t replica = 0;  // of this rank's parameters as the ops read them
+    bool finite = true;    // of all weights
+  };
+  // All ranks together.
+  Result take();
+
+ private:
+  // A piece of the flat buffer, `at` elements into the memory that is hashed, and its first
+  // element's number among all parameters in order of creation.
+  struct Piece {
+    int64_t at;
+    int64_t elements;
+    uint64_t index;
+  };
+  ContentHash hash(const std::byte* memory, DType dtype, const std::vector<Piece>& pieces);
+
+  const RunParts& parts_;
+  const RunMemory& memory_;
+  std::vector<Piece> whole_, owned_;
+  std::span<ContentHash> hashes_;
+};
+
+// The same hash of floats on the host.
+uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters);
+
+// Name of the first parameter with a value that is NaN or infinite; empty when there is none.
+std::string first_not_finite(const ParameterLayout& layout, const float* parameters);
+
+}  // namespace lockstep
