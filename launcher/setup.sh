@@ -1,6 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that Lockstep is built from, and the two data sets of the README.
-# What is there already is left alone: a second run changes nothing and needs neither network nor root.
+# What is there already is left alone: a second run changes nothing and needs neither network nor root. For CUDA builds it
+# also brings the headers of cudnn-frontend (setup_cudnn_frontend.sh).
 set -euo pipefail
 
 usage() {
@@ -62,6 +63,11 @@ if command -v mpicxx >/dev/null && command -v mpirun >/dev/null; then
 else
   mpi="Open MPI"
   wanted+=("${mpi_packages[@]}")
+fi
+
+# Where there is a CUDA compiler, the headers with which attention runs on cuDNN; the build does without.
+if [ "$check_only" = no ] && command -v nvcc >/dev/null; then
+  "$(dirname "${BASH_SOURCE[0]}")/setup_cudnn_frontend.sh" || true
 fi
 
 missing=()

@@ -4,6 +4,7 @@
 // of every sum is fixed by the shape alone. T, what is stored, is float, BFloat16 or Float16;
 // arithmetic is in float, without tensor cores.
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,6 +16,8 @@ namespace lockstep::cuda {
 struct AttentionShape {
   int64_t batch, time, heads, head_size;
   bool causal;  // token t attends to tokens 0..t; else to all
+
+  auto operator<=>(const AttentionShape&) const = default;
 };
 inline constexpr int64_t kMostHeadSize = 256;
 

@@ -35,8 +35,12 @@ __global__ void __launch_bounds__(kWarp* kGroups) sum_partials_kernel(
 
 // A thread sums N neighbouring columns over the block's rows.
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads) column_sum_kernel(
-    const T* x, int64_t rows, int64_t columns, int64_t block_rows, float* partials) {
+__global__ void __launch_bounds__(kThreads) column_sum_kernel(const T* x,
+                                                              int64_t rows,
+                                                              int64_t columns,
+                                                              int64_t stride,
+                                                              int64_t block_rows,
+                                                              float* partials) {
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * N;
   if (column >= columns) return;
   const int64_t begin = blockIdx.y * block_rows;
@@ -45,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) column_sum_kernel(
 #pragma unroll 4
   for (int64_t row = begin; row < end; ++row) {
     float values[N];
-    load(x + row * columns + column, values);
+    load(x + row * stride + column, values);
 #pragma unroll
     for (int i = 0; i < N; ++i) sums[i] += values[i];
   }
@@ -53,14 +57,20 @@ __global__ void __launch_bounds__(kThreads) column_sum_kernel(
 }
 
 template <typename T, int N>
-void start_column_sum(
-    const T* x, int64_t rows, int64_t columns, int64_t block_rows, float* partials, Stream stream) {
+void start_column_sum(const T* x,
+                      int64_t rows,
+                      int64_t columns,
+                      int64_t stride,
+                      int64_t block_rows,
+                      float* partials,
+                      Stream stream) {
   const dim3 grid{blocks_for(columns, kThreads * N), blocks_for(rows, block_rows), 1};
   launch({grid, {kThreads, 1, 1}, stream},
          column_sum_kernel<T, N>,
          x,
          rows,
          columns,
+         stride,
          block_rows,
          partials);
 }
@@ -86,16 +96,17 @@ template <typename T>
 void column_sum(const T* x,
                 int64_t rows,
                 int64_t columns,
+                int64_t stride,
                 bool accumulate,
                 float* out,
                 float* workspace,
                 Stream stream) {
   const int64_t block_rows = rows_per_block(rows);
   constexpr int kWide = kVectorWidth<T>;
-  if (is_vectorizable<T>(columns, {x})) {
-    start_column_sum<T, kWide>(x, rows, columns, block_rows, workspace, stream);
+  if (columns % kWide == 0 && is_vectorizable<T>(stride, {x})) {
+    start_column_sum<T, kWide>(x, rows, columns, stride, block_rows, workspace, stream);
   } else {
-    start_column_sum<T, 1>(x, rows, columns, block_rows, workspace, stream);
+    start_column_sum<T, 1>(x, rows, columns, stride, block_rows, workspace, stream);
   }
   sum_partials(workspace, blocks_for(rows, block_rows), columns, accumulate, out, stream);
 }
@@ -104,8 +115,8 @@ size_t column_sum_workspace_bytes(int64_t rows, int64_t columns) {
   return blocks_for(rows, rows_per_block(rows)) * static_cast<size_t>(columns) * sizeof(float);
 }
 
-template void column_sum(const float*, int64_t, int64_t, bool, float*, float*, Stream);
-template void column_sum(const BFloat16*, int64_t, int64_t, bool, float*, float*, Stream);
-template void column_sum(const Float16*, int64_t, int64_t, bool, float*, float*, Stream);
+template void column_sum(const float*, int64_t, int64_t, int64_t, bool, float*, float*, Stream);
+template void column_sum(const BFloat16*, int64_t, int64_t, int64_t, bool, float*, float*, Stream);
+template void column_sum(const Float16*, int64_t, int64_t, int64_t, bool, float*, float*, Stream);
 
 }  // namespace lockstep::cuda

@@ -20,9 +20,10 @@ void sum_partials(const float* partials,  // (count, columns)
 // out[c] = or += the sum over r of x[r, c]: the gradient of a bias. T is float, BFloat16 or
 // Float16.
 template <typename T>
-void column_sum(const T* x,  // (rows, columns)
+void column_sum(const T* x,  // (rows, stride)
                 int64_t rows,
                 int64_t columns,
+                int64_t stride,  // elements from row to row, at least `columns`
                 bool accumulate,
                 float* out,        // (columns)
                 float* workspace,  // column_sum_workspace_bytes(rows, columns)

@@ -12,11 +12,13 @@ struct Dropout {
   T* y;
   uint32_t threshold;
   float factor;
-  RngStream random;
+  const LaneContext* lane;
+  uint32_t purpose;
 
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     constexpr int N = Count::value;
+    const RngStream random{lane->seed, lane->step, lane->lane, purpose};
     float values[N];
     load(x + i, values);
     if constexpr (N == 1) {
@@ -40,14 +42,22 @@ struct Dropout {
 }  // namespace
 
 template <typename T>
-void dropout(const T* x, T* y, int64_t n, float p, const RngStream& random, Stream stream) {
+void dropout(const T* x,
+             T* y,
+             int64_t n,
+             float p,
+             const LaneContext* lane,
+             uint32_t purpose,
+             Stream stream) {
   const auto threshold = static_cast<uint32_t>(static_cast<double>(p) * 0x1p32);
-  const Dropout<T> drop{x, y, threshold, 1 / (1 - p), random};
+  const Dropout<T> drop{x, y, threshold, 1 / (1 - p), lane, purpose};
   for_each_flat<kVectorWidth<T>>(n, is_aligned(x) && is_aligned(y), drop, stream);
 }
 
-template void dropout(const float*, float*, int64_t, float, const RngStream&, Stream);
-template void dropout(const BFloat16*, BFloat16*, int64_t, float, const RngStream&, Stream);
-template void dropout(const Float16*, Float16*, int64_t, float, const RngStream&, Stream);
+template void dropout(const float*, float*, int64_t, float, const LaneContext*, uint32_t, Stream);
+template void dropout(
+    const BFloat16*, BFloat16*, int64_t, float, const LaneContext*, uint32_t, Stream);
+template void dropout(
+    const Float16*, Float16*, int64_t, float, const LaneContext*, uint32_t, Stream);
 
 }  // namespace lockstep::cuda

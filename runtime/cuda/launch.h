@@ -34,7 +34,9 @@ void launch(const Launch& how, void (*kernel)(Parameters...), Arguments... argum
 
 template <typename... Parameters, typename... Arguments>
 void launch(const Launch& how, void (*kernel)(Parameters...), Arguments... arguments) {
-  fibers::run_grid(how.grid, how.block, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  fibers::enqueue(how.stream, [=] {
+    fibers::run_grid(how.grid, how.block, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  });
 }
 
 #endif

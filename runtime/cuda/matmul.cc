@@ -44,12 +44,12 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
 // A matrix as cuBLASLt, which counts by columns, sees one that is stored by rows: transposed.
 class Layout {
  public:
-  Layout(DType dtype, int64_t stored_rows, int64_t stored_columns) {
+  Layout(DType dtype, int64_t stored_rows, int64_t stored_columns, int64_t stride) {
     LOCKSTEP_CUBLAS(cublasLtMatrixLayoutCreate(&layout_,
                                                data_type(dtype),
                                                static_cast<uint64_t>(stored_columns),
                                                static_cast<uint64_t>(stored_rows),
-                                               stored_columns));
+                                               stride > 0 ? stride : stored_columns));
   }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
@@ -120,18 +120,20 @@ struct Matmul::Library {
 struct Matmul::Planned {
   explicit Planned(const Product& p)
       : description(p),
-        a(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k),
-        b(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n),
-        out(p.out, p.m, p.n) {}
+        a(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.stride_a),
+        b(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.stride_b),
+        out(p.out, p.m, p.n, p.stride_out) {}
 
-  void choose(cublasLtHandle_t handle, const Product& product);
+  // Whether there is an algorithm.
+  bool choose(cublasLtHandle_t handle);
 
   Description description;
   Layout a, b, out;
   cublasLtMatmulAlgo_t algorithm{};
+  bool supported = false;
 };
 
-void Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
+bool Matmul::Planned::choose(cublasLtHandle_t handle) {
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // A product split along k is summed in the workspace, in order, or not split at all.
@@ -146,24 +148,20 @@ void Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
     preference.set(attribute, alignment);
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
-  LOCKSTEP_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle,
-                                                 description.get(),
-                                                 b.get(),
-                                                 a.get(),
-                                                 out.get(),
-                                                 out.get(),
-                                                 preference.get(),
-                                                 1,
-                                                 &best,
-                                                 &found));
-  if (found == 0)
-    throw Error(ExitCode::kInternal,
-                fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
-                            product.m,
-                            product.n,
-                            product.k,
-                            name_of(product.in)));
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle,
+                                                               description.get(),
+                                                               b.get(),
+                                                               a.get(),
+                                                               out.get(),
+                                                               out.get(),
+                                                               preference.get(),
+                                                               1,
+                                                               &best,
+                                                               &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  LOCKSTEP_CUBLAS(status);
   algorithm = best.algo;
+  return found > 0;
 }
 
 Matmul::Matmul(Stream stream, void* workspace)
@@ -175,14 +173,23 @@ Matmul::Planned& Matmul::plan(const Product& product) {
   std::unique_ptr<Planned>& planned = planned_[product];
   if (!planned) {
     auto made = std::make_unique<Planned>(product);
-    made->choose(library_->handle, product);
+    made->supported = made->choose(library_->handle);
     planned = std::move(made);
   }
   return *planned;
 }
 
+bool Matmul::supports(const Product& product) { return plan(product).supported; }
+
 void Matmul::run(const Product& product, const ProductOperands& operands) {
   Planned& planned = plan(product);
+  if (!planned.supported)
+    throw Error(ExitCode::kInternal,
+                fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
+                            product.m,
+                            product.n,
+                            product.k,
+                            name_of(product.in)));
   if (product.epilogue != Epilogue::kNone)
     planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (product.epilogue == Epilogue::kBiasGeluSaved)

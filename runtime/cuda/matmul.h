@@ -18,6 +18,8 @@ enum class Epilogue : uint8_t { kNone, kBias, kBiasRelu, kBiasGelu, kBiasGeluSav
 // Without transposition a is stored as (m, k), with it as (k, m); b likewise.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
+  // Elements from row to row of each, as stored; 0: no more than a row has.
+  int64_t stride_a = 0, stride_b = 0, stride_out = 0;
   bool transpose_a = false, transpose_b = false;
   DType in = DType::kF32;   // of a, b, bias and the saved pre-activation
   DType out = DType::kF32;  // in, or kF32
@@ -46,7 +48,10 @@ class Matmul {
   Matmul(Stream stream, void* workspace);
   ~Matmul();
 
-  // Queues one product. All operands begin on multiples of 16 bytes.
+  // Whether cuBLASLt has an algorithm for it. Not while the stream is being captured, if it has not
+  // been asked before.
+  bool supports(const Product& product);
+  // Queues one product, which must be supported. All operands begin on multiples of 16 bytes.
   void run(const Product& product, const ProductOperands& operands);
 
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;

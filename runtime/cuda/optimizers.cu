@@ -14,7 +14,7 @@ __device__ __forceinline__ void store_parameters(const float (&p)[N], float* wid
 
 template <typename T>
 struct Sgd {
-  SgdConstants constants;
+  const SgdConstants* at;  // on the device
   const float* gradients;
   float *parameters, *moments;  // moments: null without momentum
   T* stored;
@@ -22,6 +22,7 @@ struct Sgd {
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     constexpr int N = Count::value;
+    const SgdConstants constants = *at;
     float g[N], p[N], m[N] = {};
     load(gradients + i, g);
     load(parameters + i, p);
@@ -40,7 +41,7 @@ struct Sgd {
 
 template <typename T>
 struct Adam {
-  AdamConstants constants;
+  const AdamConstants* at;  // on the device
   const float* gradients;
   float *parameters, *first_moments, *second_moments;
   T* stored;
@@ -48,6 +49,7 @@ struct Adam {
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     constexpr int N = Count::value;
+    const AdamConstants constants = *at;
     float g[N], p[N], m[N], v[N];
     load(gradients + i, g);
     load(parameters + i, p);
@@ -64,15 +66,26 @@ struct Adam {
 }  // namespace
 
 template <typename T>
-void optimizer_update(const OptimizerSlice& slice, T* stored, Stream stream) {
+void optimizer_update(const OptimizerSlice& slice,
+                      const OptimizerConstants* constants,
+                      T* stored,
+                      Stream stream) {
+  // The alternative lies at the same place in both copies of the variant.
+  const auto on_device = [&](const auto& alternative) {
+    const auto offset = reinterpret_cast<const std::byte*>(&alternative) -
+                        reinterpret_cast<const std::byte*>(&slice.constants);
+    return reinterpret_cast<decltype(&alternative)>(reinterpret_cast<const std::byte*>(constants) +
+                                                    offset);
+  };
   const bool vectors = is_aligned(slice.parameters) && is_aligned(slice.gradients) &&
                        is_aligned(slice.first_moment) && is_aligned(slice.second_moment) &&
                        is_aligned(stored);
   if (const auto* sgd = std::get_if<SgdConstants>(&slice.constants)) {
-    const Sgd<T> update{*sgd, slice.gradients, slice.parameters, slice.first_moment, stored};
+    const Sgd<T> update{
+        on_device(*sgd), slice.gradients, slice.parameters, slice.first_moment, stored};
     for_each_flat<4>(slice.elements, vectors, update, stream);
   } else {
-    const Adam<T> update{std::get<AdamConstants>(slice.constants),
+    const Adam<T> update{on_device(std::get<AdamConstants>(slice.constants)),
                          slice.gradients,
                          slice.parameters,
                          slice.first_moment,
@@ -82,8 +95,8 @@ void optimizer_update(const OptimizerSlice& slice, T* stored, Stream stream) {
   }
 }
 
-template void optimizer_update(const OptimizerSlice&, float*, Stream);
-template void optimizer_update(const OptimizerSlice&, BFloat16*, Stream);
-template void optimizer_update(const OptimizerSlice&, Float16*, Stream);
+template void optimizer_update(const OptimizerSlice&, const OptimizerConstants*, float*, Stream);
+template void optimizer_update(const OptimizerSlice&, const OptimizerConstants*, BFloat16*, Stream);
+template void optimizer_update(const OptimizerSlice&, const OptimizerConstants*, Float16*, Stream);
 
 }  // namespace lockstep::cuda

@@ -29,11 +29,12 @@ __device__ __forceinline__ Element element_of(float x, float target) {
 
 template <PointwiseLossKind kind, bool Backward, typename T>
 __global__ void __launch_bounds__(kThreads)
-    pointwise_loss_kernel(PointwiseLoss op, T* predictions, float gradient_scale) {
+    pointwise_loss_kernel(PointwiseLoss op, T* predictions) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
   if (row >= op.rows) return;
   const int lane = threadIdx.x % kWarp;
-  const bool counts = row < op.valid_rows;
+  const bool counts = row < op.lane->valid_rows;
+  const float gradient_scale = op.lane->gradient_scale;
   const auto outputs = static_cast<float>(op.outputs);
   float loss = 0, correct = 0;
   for (int64_t i = row * op.outputs + lane; i < (row + 1) * op.outputs; i += kWarp) {
@@ -51,16 +52,12 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <bool Backward, typename T>
-void start(const PointwiseLoss& op, T* predictions, float gradient_scale, Stream stream) {
+void start(const PointwiseLoss& op, T* predictions, Stream stream) {
   using enum PointwiseLossKind;
   const auto kernel = op.kind == kMeanSquaredError
                           ? pointwise_loss_kernel<kMeanSquaredError, Backward, T>
                           : pointwise_loss_kernel<kBinaryCrossEntropy, Backward, T>;
-  launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream},
-         kernel,
-         op,
-         predictions,
-         gradient_scale);
+  launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream}, kernel, op, predictions);
   sum_row_losses(op.workspace, op.rows, op.statistics, stream);
 }
 
@@ -68,22 +65,19 @@ void start(const PointwiseLoss& op, T* predictions, float gradient_scale, Stream
 
 template <typename T>
 void pointwise_loss_forward(const PointwiseLoss& op, const T* predictions, Stream stream) {
-  start<false>(op, const_cast<T*>(predictions), 0, stream);
+  start<false>(op, const_cast<T*>(predictions), stream);
 }
 
 template <typename T>
-void pointwise_loss_forward_backward(const PointwiseLoss& op,
-                                     T* predictions,
-                                     float gradient_scale,
-                                     Stream stream) {
-  start<true>(op, predictions, gradient_scale, stream);
+void pointwise_loss_forward_backward(const PointwiseLoss& op, T* predictions, Stream stream) {
+  start<true>(op, predictions, stream);
 }
 
 template void pointwise_loss_forward(const PointwiseLoss&, const float*, Stream);
 template void pointwise_loss_forward(const PointwiseLoss&, const BFloat16*, Stream);
 template void pointwise_loss_forward(const PointwiseLoss&, const Float16*, Stream);
-template void pointwise_loss_forward_backward(const PointwiseLoss&, float*, float, Stream);
-template void pointwise_loss_forward_backward(const PointwiseLoss&, BFloat16*, float, Stream);
-template void pointwise_loss_forward_backward(const PointwiseLoss&, Float16*, float, Stream);
+template void pointwise_loss_forward_backward(const PointwiseLoss&, float*, Stream);
+template void pointwise_loss_forward_backward(const PointwiseLoss&, BFloat16*, Stream);
+template void pointwise_loss_forward_backward(const PointwiseLoss&, Float16*, Stream);
 
 }  // namespace lockstep::cuda

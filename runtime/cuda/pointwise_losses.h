@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/loss_rows.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/exec/lane_context.h"
 
 namespace lockstep::cuda {
 
@@ -16,10 +17,11 @@ struct PointwiseLoss {
   PointwiseLossKind kind;
   int64_t rows;
   int64_t outputs;
-  int64_t valid_rows;    // rows from this one on are not counted and have gradient 0
-  const float* targets;  // (rows, outputs)
-  RowLoss* workspace;    // loss_workspace_bytes(rows)
-  double* statistics;    // (4) sum of losses, rows counted, rows correct, 0
+  const LaneContext* lane;  // on the device: rows from valid_rows on are not counted and have
+                            // gradient 0; gradient_scale multiplies the gradient
+  const float* targets;     // (rows, outputs)
+  RowLoss* workspace;       // loss_workspace_bytes(rows)
+  double* statistics;       // (4) sum of losses, rows counted, rows correct, 0
 };
 
 template <typename T>
@@ -31,7 +33,6 @@ void pointwise_loss_forward(const PointwiseLoss& op,
 template <typename T>
 void pointwise_loss_forward_backward(const PointwiseLoss& op,
                                      T* predictions,  // (rows, outputs)
-                                     float gradient_scale,
                                      Stream stream);
 
 }  // namespace lockstep::cuda

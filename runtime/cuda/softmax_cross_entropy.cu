@@ -69,11 +69,11 @@ struct Min {
 // A block works on a row. Backward: the logits become their gradient.
 template <typename T, int Threads, bool Backward>
 __global__ void __launch_bounds__(Threads)
-    softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op, T* logits, float gradient_scale) {
+    softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op, T* logits) {
   const int64_t row = blockIdx.x;
   T* const x = logits + row * op.stride;
   const int32_t target = op.targets[row];
-  if (target < 0 || row >= op.valid_rows) {
+  if (target < 0 || row >= op.lane->valid_rows) {
     if (threadIdx.x == 0) op.workspace[row] = {0, kNotCounted};
     if constexpr (Backward) {
       for (int64_t c = threadIdx.x; c < op.stride; c += Threads) x[c] = round_to<T>(0);
@@ -102,6 +102,7 @@ __global__ void __launch_bounds__(Threads)
   }
   if constexpr (Backward) {
     __syncthreads();  // the target's logit has been read
+    const float gradient_scale = op.lane->gradient_scale;
     each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
@@ -116,20 +117,18 @@ __global__ void __launch_bounds__(Threads)
 }
 
 template <typename T, bool Backward>
-void start(const SoftmaxCrossEntropy<T>& op, T* logits, float gradient_scale, Stream stream) {
+void start(const SoftmaxCrossEntropy<T>& op, T* logits, Stream stream) {
   const dim3 grid{static_cast<unsigned>(op.rows), 1, 1};
   if (op.classes <= kShortRow) {
     launch({grid, {kNarrow, 1, 1}, stream},
            softmax_cross_entropy_kernel<T, kNarrow, Backward>,
            op,
-           logits,
-           gradient_scale);
+           logits);
   } else {
     launch({grid, {kWide, 1, 1}, stream},
            softmax_cross_entropy_kernel<T, kWide, Backward>,
            op,
-           logits,
-           gradient_scale);
+           logits);
   }
   sum_row_losses(op.workspace, op.rows, op.statistics, stream);
 }
@@ -140,15 +139,14 @@ template <typename T>
 void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<T>& op,
                                    const T* logits,
                                    Stream stream) {
-  start<T, false>(op, const_cast<T*>(logits), 0, stream);
+  start<T, false>(op, const_cast<T*>(logits), stream);
 }
 
 template <typename T>
 void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<T>& op,
                                             T* logits,
-                                            float gradient_scale,
                                             Stream stream) {
-  start<T, true>(op, logits, gradient_scale, stream);
+  start<T, true>(op, logits, stream);
 }
 
 template void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<float>&,
@@ -162,15 +160,12 @@ template void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<Float16>&,
                                             Stream);
 template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<float>&,
                                                      float*,
-                                                     float,
                                                      Stream);
 template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<BFloat16>&,
                                                      BFloat16*,
-                                                     float,
                                                      Stream);
 template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<Float16>&,
                                                      Float16*,
-                                                     float,
                                                      Stream);
 
 }  // namespace lockstep::cuda

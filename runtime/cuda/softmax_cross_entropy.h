@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/loss_rows.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/exec/lane_context.h"
 
 namespace lockstep::cuda {
 
@@ -15,7 +16,8 @@ struct SoftmaxCrossEntropy {
   int64_t rows;
   int64_t classes;
   int64_t stride;  // elements from row to row of the logits, at least `classes`
-  int64_t valid_rows;
+  const LaneContext*
+      lane;  // on the device: valid_rows; gradient_scale, which multiplies the gradient
   float label_smoothing;   // in [0, 1)
   const int32_t* targets;  // (rows) -1: not counted; else in [0, classes)
   RowLoss* workspace;      // loss_workspace_bytes(rows)
@@ -31,7 +33,6 @@ void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<T>& op,
 template <typename T>
 void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<T>& op,
                                             T* logits,  // (rows, stride)
-                                            float gradient_scale,
                                             Stream stream);
 
 }  // namespace lockstep::cuda

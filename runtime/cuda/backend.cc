@@ -1,0 +1,188 @@
+#include "runtime/cuda/backend.h"
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "runtime/base/error.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/launchers.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/optimizers.h"
+#include "runtime/cuda/recorded_work.h"
+#include "runtime/cuda/workspace.h"
+
+namespace lockstep::cuda {
+namespace {
+
+class EagerWork final : public RepeatedWork {
+ public:
+  void run(const std::function<void()>& work) override { work(); }
+};
+
+// The stream that everything is queued on.
+class OwnStream {
+ public:
+  explicit OwnStream(int device) {
+    LOCKSTEP_CUDA(cudaSetDevice(device));
+    LOCKSTEP_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  ~OwnStream() { cudaStreamDestroy(stream_); }
+  Stream get() const { return stream_; }
+
+ private:
+  Stream stream_ = nullptr;
+};
+
+// A point in the stream whose time is noted, within a recorded graph each time that it is replayed.
+class TimeMark {
+ public:
+  TimeMark() { LOCKSTEP_CUDA(cudaEventCreate(&event_)); }
+  TimeMark(const TimeMark&) = delete;
+  TimeMark& operator=(const TimeMark&) = delete;
+  ~TimeMark() { cudaEventDestroy(event_); }
+  void record(Stream stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    LOCKSTEP_CUDA(cudaStreamIsCapturing(stream, &status));
+    LOCKSTEP_CUDA(cudaEventRecordWithFlags(
+        event_,
+        stream,
+        status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal));
+  }
+  double ms_until(const TimeMark& later) const {
+    float ms = 0;
+    LOCKSTEP_CUDA(cudaEventElapsedTime(&ms, event_, later.event_));
+    return ms;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class Gpu final : public CudaBackend {
+ public:
+  explicit Gpu(const BackendOptions& options) : options_(options), stream_(options.device) {}
+
+  const OpSet& ops() const override { return op_set(); }
+
+  void reserve(size_t device_bytes) override {
+    arena_.reserve(device_bytes, stream());
+    workspace_ = reinterpret_cast<Workspace*>(arena_.take(kWorkspaceBytes, "the workspace"));
+    matmul_.emplace(stream(), workspace_->matmul);
+    cudnn_.emplace(stream());
+    context_.emplace(LaunchContext{stream(), *matmul_, *cudnn_, options_.tf32, &workspace_->lane});
+  }
+  std::byte* allocate(size_t bytes, const char* what, Place place) override {
+    if (place == Place::kDevice) return arena_.take(bytes, what);
+    host_bytes_ += bytes;
+    return pinned_.allocate(bytes, what);
+  }
+  size_t allocated_bytes() const override { return arena_.taken_bytes() + host_bytes_; }
+  std::byte* allocate_host(size_t bytes) override {
+    return pinned_.allocate(bytes, "a few values");
+  }
+  void copy(const std::byte* from, std::byte* to, size_t bytes) override {
+    LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()));
+  }
+
+  void begin_lane(const LaneContext& lane) override {
+    LOCKSTEP_CUDA(
+        cudaMemcpyAsync(&workspace_->lane, &lane, sizeof(lane), cudaMemcpyHostToDevice, stream()));
+  }
+  void* launch_context() override { return &*context_; }
+
+  void begin_update(std::span<const OptimizerConstants> constants) override {
+    LOCKSTEP_CHECK(constants.size() <= kMostOptimizerGroups);
+    LOCKSTEP_CUDA(cudaMemcpyAsync(workspace_->constants,
+                                  constants.data(),
+                                  constants.size_bytes(),
+                                  cudaMemcpyHostToDevice,
+                                  stream()));
+  }
+  void update(const OptimizerSlice& slice) override {
+    const auto* constants =
+        reinterpret_cast<const OptimizerConstants*>(workspace_->constants) + slice.group;
+    if (slice.stored == nullptr)
+      return optimizer_update<float>(slice, constants, nullptr, stream());
+    by_type(slice.stored_dtype, [&]<typename T>() {
+      optimizer_update<T>(slice, constants, static_cast<T*>(slice.stored), stream());
+    });
+  }
+
+  void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
+    cuda::tree_sum(sources, count, out, n, stream());
+  }
+  void sum_of_squares(const float* x, int64_t n, double* out) override {
+    LOCKSTEP_CHECK(n <= kMostSquares);
+    cuda::sum_of_squares(x, n, workspace_->squares, &workspace_->square_sum, stream());
+    copy(reinterpret_cast<const std::byte*>(&workspace_->square_sum),
+         reinterpret_cast<std::byte*>(out),
+         sizeof(double));
+  }
+  void hash(
+      const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {
+    by_type(dtype, [&]<typename T>() {
+      content_hash<T>(reinterpret_cast<const T*>(x),
+                      n,
+                      first_index,
+                      workspace_->hashes,
+                      &workspace_->hash,
+                      stream());
+    });
+    copy(reinterpret_cast<const std::byte*>(&workspace_->hash),
+         reinterpret_cast<std::byte*>(out),
+         sizeof(ContentHash));
+  }
+
+  std::unique_ptr<RepeatedWork> repeated_work() override {
+    if (!options_.record_graphs) return std::make_unique<EagerWork>();
+    return make_recorded_work(stream());
+  }
+
+  void mark(Mark mark) override { marks_[static_cast<size_t>(mark)].record(stream()); }
+  double reduce_ms() override { return marks_[0].ms_until(marks_[1]); }
+
+  // Not cudaStreamSynchronize, which would wait for ever for a rank that has died.
+  void synchronize() override {
+    using namespace std::chrono_literals;
+    constexpr int kSpins = 20000;  // some ten milliseconds, as long as most steps
+    for (int polls = 0;; ++polls) {
+      const cudaError_t state = cudaStreamQuery(stream());
+      if (state == cudaSuccess) return;
+      if (state != cudaErrorNotReady) check(state, "work queued on the GPU");
+      if (polls % 256 == 255 && watch_) watch_();
+      if (polls > kSpins) std::this_thread::sleep_for(50us);
+    }
+  }
+
+  double peak_flops() override { return options_.peak_flops; }
+  Stream stream() override { return stream_.get(); }
+  void watch(std::function<void()> check) override { watch_ = std::move(check); }
+
+ private:
+  BackendOptions options_;
+  OwnStream stream_;
+  DeviceArena arena_;
+  PinnedMemory pinned_;
+  size_t host_bytes_ = 0;
+  Workspace* workspace_ = nullptr;  // on the device
+  std::optional<Matmul> matmul_;
+  std::optional<CudnnAttention> cudnn_;
+  std::optional<LaunchContext> context_;
+  std::function<void()> watch_;
+  TimeMark marks_[2];
+};
+
+}  // namespace
+
+std::unique_ptr<CudaBackend> make_backend(const BackendOptions& options) {
+  return std::make_unique<Gpu>(options);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "runtime/cuda/cudnn_attention.h"
+#include "runtime/cuda/matmul.h"
+#include "runtime/cuda/stream.h"
+#include "runtime/exec/lane_context.h"
+
+namespace lockstep::cuda {
+
+// What the launchers of this backend find in OpCall::device().
+struct LaunchContext {
+  Stream stream;
+  Matmul& matmul;
+  CudnnAttention& cudnn;
+  bool tf32;                // products of floats may round to TF32
+  const LaneContext* lane;  // on the device: of the lane under way
+};
+
+}  // namespace lockstep::cuda

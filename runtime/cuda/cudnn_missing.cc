@@ -1,0 +1,26 @@
+// In place of cudnn_attention.cc where the build found no cudnn-frontend.
+#include "runtime/base/error.h"
+#include "runtime/cuda/cudnn_attention.h"
+
+namespace lockstep::cuda {
+
+struct CudnnAttention::Planned {};
+struct CudnnAttention::Library {};
+
+CudnnAttention::CudnnAttention(Stream stream)
+    : stream_(stream), why_not_("this build has no cuDNN: cudnn-frontend was not found") {}
+CudnnAttention::~CudnnAttention() = default;
+
+bool CudnnAttention::supports(const AttentionShape&, DType) { return false; }
+
+void CudnnAttention::run(const CudnnAttentionKey&, const CudnnAttentionArrays&, void*) {
+  LOCKSTEP_CHECK(false, "there is no cuDNN ");
+}
+
+size_t cudnn_attention_workspace_bytes(const AttentionShape&) { return 0; }
+
+std::string cudnn_attention_refusal(const CudnnAttentionKey&, int, const std::string&) {
+  return "this build has no cuDNN";
+}
+
+}  // namespace lockstep::cuda

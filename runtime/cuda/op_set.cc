@@ -1,0 +1,51 @@
+#include "runtime/cuda/launchers.h"
+#include "runtime/cuda/workspace.h"
+
+namespace lockstep::cuda {
+namespace {
+
+bool always(const Graph&, const Op&) { return true; }
+size_t no_workspace(const Graph&, const Op&) { return 0; }
+
+const Implementation kImplementations[] = {
+    {OpKind::kLinear, "cublaslt", always, no_workspace, run_linear},
+    {OpKind::kLinearBackward, "cublaslt", always, linear_backward_workspace, run_linear_backward},
+    {OpKind::kActivation, "own", always, no_workspace, run_activation},
+    {OpKind::kActivationBackward, "own", always, no_workspace, run_activation_backward},
+    {OpKind::kEmbedding, "own", always, no_workspace, run_embedding},
+    {OpKind::kEmbeddingBackward,
+     "own",
+     always,
+     embedding_backward_workspace,
+     run_embedding_backward},
+    {OpKind::kLayerNorm, "own", supports_layer_norm, no_workspace, run_layer_norm},
+    {OpKind::kLayerNormBackward,
+     "own",
+     supports_layer_norm,
+     layer_norm_backward_workspace,
+     run_layer_norm_backward},
+    {OpKind::kDropout, "own", always, no_workspace, run_dropout},
+    {OpKind::kDropoutBackward, "own", always, no_workspace, run_dropout},
+    {OpKind::kAdd, "own", always, no_workspace, run_add},
+    {OpKind::kCast, "own", always, no_workspace, run_cast},
+    {OpKind::kAttention, "cudnn or own", supports_attention, attention_workspace, run_attention},
+    {OpKind::kAttentionBackward,
+     "cudnn or own",
+     supports_attention,
+     attention_workspace,
+     run_attention_backward},
+    {OpKind::kSoftmaxCrossEntropy, "own", always, loss_workspace, run_softmax_cross_entropy},
+    {OpKind::kBinaryCrossEntropy, "own", always, loss_workspace, run_binary_cross_entropy},
+    {OpKind::kMeanSquaredError, "own", always, loss_workspace, run_mean_squared_error},
+};
+
+constexpr int kLogitsAlignment = 128;  // bytes: whole tiles of products, and of cache
+
+}  // namespace
+
+const OpSet& op_set() {
+  static const OpSet ops = {"cuda", kImplementations, true, kWorkspaceBytes, kLogitsAlignment};
+  return ops;
+}
+
+}  // namespace lockstep::cuda
