@@ -6,12 +6,11 @@
 #include <cmath>
 
 #include "collectives/agreement.h"
-#include "launcher/host_memory.h"
 #include "runtime/base/host.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/validate.h"
-#include "runtime/cpu/backend.h"
+#include "runtime/graph/schema.h"
 #include "runtime/train/batch_stage.h"
 #include "runtime/train/optimizer.h"
 
@@ -44,26 +43,53 @@ size_t ring_bytes(const Dataset& dataset,
   return loader_bytes(dataset, geometry, batches);
 }
 
-WorkspaceBytes workspace_of(const Backend& backend) {
-  return [&backend](const Graph& graph, const Op& op) {
-    return backend.find(graph, op).workspace_bytes(graph, op);
-  };
+// A device that computes in fp32 alone, or that has no way to run an op, says so before anything is
+// planned.
+void check_supported(const RunConfig& config, const OpSet& ops) {
+  if (ops.separate_memory) return;
+  const ExecutionConfig& execution = config.execution;
+  if (execution.precision != Precision::kFp32)
+    throw ConfigError(
+        "execution.precision: value is {}; allowed on {}: FP32 (a GPU has BF16 and FP16)",
+        execution.precision == Precision::kBf16 ? "BF16" : "FP16",
+        ops.device);
+  if (execution.tf32)
+    throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
+}
+
+void check_supported(const Graph& graph, const OpSet& ops) {
+  for (const Op& op : graph.ops) {
+    if (!ops.supports(graph, op))
+      throw ConfigError("model: {} has no way to run '{}', a {} of {} columns; allowed: fewer",
+                        ops.device,
+                        op.name,
+                        schema_of(op.kind).name,
+                        graph.shape(op.inputs[0]).columns());
+  }
 }
 
 // Builds the graphs for a global batch and plans them.
 Program program_for(const RunConfig& config,
                     const ModelIo& io,
                     const OpenedData& data,
-                    const Backend& backend,
+                    const OpSet& ops,
                     int64_t global_batch,
                     int ranks,
                     AssemblyPurpose purpose) {
   const int lanes = static_cast<int>(config.train.lanes);
   const int64_t lane_batch = global_batch / lanes;
+  const auto graph_for = [&](Purpose graph_purpose) {
+    GraphOptions options(graph_purpose);
+    options.compute = compute_type(config.execution.precision);
+    options.logits_alignment = ops.logits_alignment;
+    options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
+    Graph graph = build_model(config.model, io, lane_batch, options);
+    check_supported(graph, ops);
+    return graph;
+  };
   Program program;
-  program.training = build_model(config.model, io, lane_batch, Purpose::kTraining);
-  if (data.eval)
-    program.evaluation = build_model(config.model, io, lane_batch, Purpose::kEvaluation);
+  program.training = graph_for(Purpose::kTraining);
+  if (data.eval) program.evaluation = graph_for(Purpose::kEvaluation);
   PlanOptions options;
   options.ranks = ranks;
   options.lanes = lanes;
@@ -79,13 +105,18 @@ Program program_for(const RunConfig& config,
     *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
   }
-  if (backend.separate_memory())
+  options.separate_memory = ops.separate_memory;
+  if (ops.separate_memory) {
+    options.library_bytes = ops.workspace_bytes;
     options.device_batch_bytes =
         BatchStage::bytes_per_lane(program.training) * static_cast<size_t>(lanes / ranks);
+  }
   program.plan = make_plan(program.training,
                            program.evaluation ? &*program.evaluation : nullptr,
                            options,
-                           workspace_of(backend));
+                           [&ops](const Graph& graph, const Op& op) {
+                             return ops.find(graph, op).workspace_bytes(graph, op);
+                           });
   return program;
 }
 
@@ -99,10 +130,13 @@ RunConfig read_config(const CommonOptions& options) {
   return config;
 }
 
-void check_device(const CommonOptions& options) {
-  if (options.device == "cuda")
-    throw ConfigError(
-        "--device: value is cuda, and this build has no CUDA backend; allowed: auto, cpu");
+DType compute_type(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16: return DType::kBF16;
+    case Precision::kFp16: return DType::kF16;
+    case Precision::kFp32: break;
+  }
+  return DType::kF32;
 }
 
 int choose_threads(const RunConfig& config, int sharing_ranks) {
@@ -122,8 +156,9 @@ int ranks_sharing_cpus(Communicator& communicator) {
   return static_cast<int>(std::count(all.begin(), all.end(), mine));
 }
 
-Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose) {
+Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose, const OpSet& ops) {
   validate_for_ranks(config, ranks);
+  check_supported(config, ops);
   Assembly assembly;
   const bool training = purpose == AssemblyPurpose::kTrain;
   assembly.data = open_data(config.data, config.model, config.seed, training);
@@ -138,59 +173,91 @@ Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose) {
     validate_schedule_length(config.schedule, config.train.steps);
   }
   assembly.config = std::move(config);
-  assembly.backend = cpu::make_backend();
+  assembly.ops = &ops;
   static_cast<Program&>(assembly) = program_for(assembly.config,
                                                 assembly.io,
                                                 assembly.data,
-                                                *assembly.backend,
+                                                ops,
                                                 assembly.config.train.global_batch,
                                                 ranks,
                                                 purpose);
   return assembly;
 }
 
-void check_memory(const Assembly& assembly, int local_ranks) {
-  const size_t available = available_memory_bytes();
-  // The data set is open already and no longer part of what is free.
-  const auto needed = [&](const Plan& plan) {
-    return (plan.memory_bytes() - plan.row_bytes(kDatasetRow)) * static_cast<size_t>(local_ranks);
-  };
-  if (needed(assembly.plan) <= available) return;
-  // Only the graphs and the plan depend on the batch: plan again, halving.
-  int64_t batch = assembly.config.train.global_batch;
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// What a plan needs of one kind of memory, and what there is.
+struct Need {
+  size_t (*bytes)(const Plan& plan);
+  size_t times;  // ranks that share it
+  size_t available;
+  std::string where;
+};
+
+// The data set is open already and no longer part of what is free.
+size_t host_bytes(const Plan& plan) {
+  return plan.memory_bytes() - plan.device_bytes() - plan.row_bytes(kDatasetRow);
+}
+
+// Only the graphs and the plan depend on the batch: plan again, halving.
+void check_need(const Assembly& assembly, const Need& need) {
+  const auto needed = [&](const Plan& plan) { return need.bytes(plan) * need.times; };
+  if (needed(assembly.plan) <= need.available) return;
   const int64_t lanes = assembly.config.train.lanes;
-  size_t least = needed(assembly.plan);
-  while (batch > lanes && least > available) {
-    batch = std::max(lanes, batch / 2 / lanes * lanes);
-    least = needed(program_for(assembly.config,
-                               assembly.io,
-                               assembly.data,
-                               *assembly.backend,
-                               batch,
-                               assembly.plan.ranks,
-                               AssemblyPurpose::kTrain)
-                       .plan);
+  const auto needed_with = [&](int64_t batch) {
+    return needed(program_for(assembly.config,
+                              assembly.io,
+                              assembly.data,
+                              *assembly.ops,
+                              batch,
+                              assembly.plan.ranks,
+                              AssemblyPurpose::kTrain)
+                      .plan);
+  };
+  // The largest multiple of the lanes that fits, by bisection: the need grows with the batch.
+  int64_t fits = 0, fails = assembly.config.train.global_batch / lanes;
+  while (fails - fits > 1) {
+    const int64_t middle = fits + (fails - fits) / 2;
+    (needed_with(middle * lanes) <= need.available ? fits : fails) = middle;
   }
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  const std::string advice = least <= available
-                                 ? fmt::format("train.global_batch {} would fit", batch)
-                                 : fmt::format("even train.global_batch {} needs {:.2f} GiB",
-                                               batch,
-                                               static_cast<double>(least) / kGiB);
+  const std::string advice = fits > 0 ? fmt::format("train.global_batch {} would fit", fits * lanes)
+                                      : fmt::format("even train.global_batch {} needs {:.2f} GiB",
+                                                    lanes,
+                                                    static_cast<double>(needed_with(lanes)) / kGiB);
   throw MemoryError(
-      "the run needs {:.2f} GiB on this host ({} rank{}), {:.2f} GiB are free; {}; `lockstep plan` "
-      "shows what for",
+      "the run needs {:.2f} GiB {} ({} rank{}), {:.2f} GiB are free; {}; `lockstep plan` shows "
+      "what "
+      "for",
       static_cast<double>(needed(assembly.plan)) / kGiB,
-      local_ranks,
-      local_ranks == 1 ? "" : "s",
-      static_cast<double>(available) / kGiB,
+      need.where,
+      need.times,
+      need.times == 1 ? "" : "s",
+      static_cast<double>(need.available) / kGiB,
       advice);
 }
 
-RunParts parts_of(const Assembly& assembly, Communicator& communicator) {
+}  // namespace
+
+void check_memory(const Assembly& assembly, int local_ranks, const MemoryLimits& limits) {
+  check_need(assembly,
+             {[](const Plan& plan) { return plan.device_bytes(); },
+              1,
+              limits.device_bytes,
+              "on " + limits.device});
+  check_need(assembly,
+             {host_bytes, static_cast<size_t>(local_ranks), limits.host_bytes, "on this host"});
+}
+
+RunParts parts_of(const Assembly& assembly,
+                  Communicator& communicator,
+                  Communicator& slices,
+                  Backend& backend) {
   return {assembly.config,
           communicator,
-          *assembly.backend,
+          slices,
+          backend,
           assembly.training,
           assembly.evaluation ? &*assembly.evaluation : nullptr,
           assembly.plan,

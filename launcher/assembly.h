@@ -28,14 +28,14 @@ struct Assembly : Program {
   RunConfig config;  // resolved: steps, model outputs, folders
   OpenedData data;
   ModelIo io;
-  std::unique_ptr<Backend> backend;
+  const OpSet* ops = nullptr;
 };
 
 // The config file with --set, --data and --run-dir applied. Throws ConfigError.
 RunConfig read_config(const CommonOptions& options);
 
-// Throws ConfigError for --device cuda in a build without CUDA.
-void check_device(const CommonOptions& options);
+// The type that a precision computes in.
+DType compute_type(Precision precision);
 
 // Compute threads of a rank: as configured, or its share of the CPUs that it may use.
 int choose_threads(const RunConfig& config, int sharing_ranks);
@@ -44,15 +44,24 @@ int choose_threads(const RunConfig& config, int sharing_ranks);
 // launcher has bound them. All ranks together.
 int ranks_sharing_cpus(Communicator& communicator);
 
-// Opens the data, builds the graphs and plans the memory for `ranks` ranks. Communicates nothing.
-// Throws ConfigError, DataError.
-Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose);
+// Opens the data, builds the graphs and plans the memory for `ranks` ranks of a device that can run
+// `ops`. Communicates nothing. Throws ConfigError, DataError.
+Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose, const OpSet& ops);
 
-// Refuses a plan that does not fit in this host's memory, naming the largest global batch that
-// would. Throws MemoryError.
-void check_memory(const Assembly& assembly, int local_ranks);
+// Memory that a run can have.
+struct MemoryLimits {
+  size_t host_bytes = 0;    // of a host, for all of its ranks
+  size_t device_bytes = 0;  // of a rank's device, where it has memory of its own
+  std::string device;       // its name
+};
 
-// What the trainer and the evaluator work on; refers to `assembly`.
-RunParts parts_of(const Assembly& assembly, Communicator& communicator);
+// Refuses a plan that does not fit, naming the largest global batch that would. Throws MemoryError.
+void check_memory(const Assembly& assembly, int local_ranks, const MemoryLimits& limits);
+
+// What the trainer and the evaluator work on; refers to all of its arguments.
+RunParts parts_of(const Assembly& assembly,
+                  Communicator& communicator,
+                  Communicator& slices,
+                  Backend& backend);
 
 }  // namespace lockstep

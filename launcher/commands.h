@@ -18,6 +18,8 @@ struct CommonOptions {
   std::string config;            // path of the config file
   std::vector<std::string> set;  // --set path.to.field=value
   std::string device = "auto";   // auto, cpu, cuda
+  bool share_gpu = false;        // --share-gpu: several ranks on one GPU
+  bool eager = false;            // --eager: no CUDA graphs
   std::string data;              // --data: folder of the data files
   std::string run_dir;           // --run-dir
   std::string json;              // --json: the result as a JSON file
@@ -33,6 +35,9 @@ CLI::Validator at_least(int64_t minimum);
 // A number from `low` to `high`.
 CLI::Validator between(double low, double high);
 
+// Adds the flags of where to run, what to write and what to say; add_common_options() has them too.
+void add_device_options(CLI::App& app, CommonOptions& options);
+
 // Adds the shared flags to a subcommand.
 void add_common_options(CLI::App& app, CommonOptions& options);
 
@@ -41,6 +46,8 @@ void add_train_command(CLI::App& app, Command& selected);
 void add_eval_command(CLI::App& app, Command& selected);
 void add_generate_command(CLI::App& app, Command& selected);
 void add_plan_command(CLI::App& app, Command& selected);
+void add_selftest_command(CLI::App& app, Command& selected);
+void add_bench_command(CLI::App& app, Command& selected);
 void add_inspect_command(CLI::App& app, Command& selected);
 
 }  // namespace lockstep

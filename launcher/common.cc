@@ -26,23 +26,33 @@ CLI::Validator between(double low, double high) {
       fmt::format("{}..{}", low, high));
 }
 
+void add_device_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("--device", options.device, "Where to run: auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_flag("--share-gpu",
+               options.share_gpu,
+               "Let several ranks use one GPU (for tests: slow, over sockets)");
+  app.add_option("--json", options.json, "Write the command's result to this file as JSON");
+  app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
+}
+
 void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("CONFIG", options.config, "Config file in protobuf text format")->required();
   app.add_option(
          "--set", options.set, "Override a field: path.to.field=value; may be given many times")
       ->expected(1)
       ->take_all();
-  app.add_option("--device", options.device, "Where to run: auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+  add_device_options(app, options);
+  app.add_flag("--eager",
+               options.eager,
+               "Queue every kernel anew instead of replaying CUDA graphs (for debugging)");
   app.add_option("--data", options.data, "Folder of the data files, instead of data.dir");
   app.add_option("--run-dir",
                  options.run_dir,
                  "Folder for everything that the run writes, instead of output.run_dir");
-  app.add_option("--json", options.json, "Write the command's result to this file as JSON");
-  app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
-      ->capture_default_str();
 }
 
 }  // namespace lockstep

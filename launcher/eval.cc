@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "collectives/agreement.h"
-#include "launcher/assembly.h"
+#include "launcher/devices.h"
 #include "launcher/results.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
@@ -12,6 +12,7 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/train/evaluator.h"
 #include "runtime/train/initialize.h"
+#include "runtime/train/weights.h"
 
 namespace lockstep {
 namespace {
@@ -25,29 +26,31 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
   Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
   const int sharing = ranks_sharing_cpus(communicator);
+  RunDevice device(session, options.common);
   Assembly assembly;
   run_on_all(communicator, [&] {
     check_result_path(options.common.json);
     RunConfig config = read_config(options.common);
-    check_device(options.common);
     set_compute_threads(choose_threads(config, sharing));
-    assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kEvaluate);
-    check_memory(assembly, session.local_ranks());
+    assembly = assemble(
+        std::move(config), communicator.size(), AssemblyPurpose::kEvaluate, device.device().ops());
+    check_memory(assembly, session.local_ranks(), device.limits());
   });
-  const RunParts parts = parts_of(assembly, communicator);
+  device.open(assembly.config);
+  const RunParts parts = parts_of(assembly, communicator, device.slices(), device.backend());
   RunMemory memory;
   CheckpointState state;
   run_on_all(communicator, [&] {
-    memory = allocate_run(*assembly.backend, assembly.plan);
+    memory = allocate_run(parts.backend, assembly.plan);
     const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
     state = read_state(folder);
-    HostCopy weights = host_weights(parts, memory);
+    HostWeights weights(parts, memory);
     read_model(folder, state, named_slices(assembly.plan.layout), weights.data());
     weights.write();
   });
-  Reducer reducer(communicator,
-                  *assembly.backend,
-                  {assembly.plan.lanes, false, assembly.plan.buckets},
+  Reducer reducer({parts.slices, communicator},
+                  parts.backend,
+                  {assembly.plan.lanes, false, assembly.plan.buckets, assembly.plan.gather_order()},
                   nullptr,
                   nullptr);
   const Evaluation result = Evaluator(parts, memory, reducer).run();

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "collectives/agreement.h"
-#include "launcher/assembly.h"
+#include "launcher/devices.h"
 #include "launcher/results.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -15,7 +15,6 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
@@ -87,20 +86,25 @@ int64_t vocabulary_of(const CheckpointState& state) {
 // A GPT with its weights, ready to give the logits of the token that follows.
 class LanguageModel {
  public:
-  LanguageModel(GptConfig config,
+  LanguageModel(Device& device,
+                GptConfig config,
                 int64_t context,
                 const std::filesystem::path& folder,
                 const CheckpointState& state)
-      : context_(context), vocabulary_(config.vocabulary), backend_(cpu::make_backend()) {
+      : context_(context), vocabulary_(config.vocabulary), backend_(device.make_backend({})) {
     const Graph training = build_model(config, {}, 1, Purpose::kTraining);
     layout_ = make_layout(training, 1);
     graph_ = build_model(config, {}, 1, Purpose::kInference, context);
+    const OpSet& ops = backend_->ops();
     plan_ = plan_program(graph_, [&](const Graph& graph, const Op& op) {
-      return backend_->find(graph, op).workspace_bytes(graph, op);
+      return ops.find(graph, op).workspace_bytes(graph, op);
     });
-    auto* parameters = reinterpret_cast<float*>(
-        backend_->allocate(static_cast<size_t>(layout_.elements) * sizeof(float), kParametersRow));
-    HostCopy weights(*backend_, parameters, layout_.elements);
+    const size_t parameter_bytes = static_cast<size_t>(layout_.elements) * sizeof(float);
+    const size_t window_bytes = static_cast<size_t>(context) * sizeof(int32_t);
+    backend_->reserve(ops.workspace_bytes + parameter_bytes + plan_.arena_bytes + window_bytes +
+                      3 * kDeviceAlignment);
+    std::byte* parameters = backend_->allocate(parameter_bytes, kParametersRow);
+    HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
     read_model(folder, state, named_slices(layout_), weights.data());
     weights.write();
     executor_.emplace(graph_,
@@ -108,7 +112,8 @@ class LanguageModel {
                       layout_,
                       *backend_,
                       ExecutorMemory{backend_->allocate(plan_.arena_bytes, kArenaRow), parameters});
-    window_.resize(static_cast<size_t>(context));
+    window_ = backend_->host_array<int32_t>(static_cast<size_t>(context));
+    device_window_ = backend_->allocate(window_bytes, "the window");
     lane_ = backend_->host_array<LaneContext>(1);
     logits_ = backend_->host_array<float>(window_.size() * static_cast<size_t>(vocabulary_));
   }
@@ -118,8 +123,10 @@ class LanguageModel {
     const size_t length = std::min(tokens.size(), window_.size());
     std::fill(window_.begin(), window_.end(), 0);
     std::copy(tokens.end() - static_cast<std::ptrdiff_t>(length), tokens.end(), window_.begin());
+    const auto* window = reinterpret_cast<const std::byte*>(window_.data());
+    backend_->copy(window, device_window_, window_.size_bytes());
     executor_->run(lane_.front(),
-                   reinterpret_cast<const std::byte*>(window_.data()),
+                   device_window_,
                    nullptr,
                    nullptr,
                    nullptr,
@@ -136,7 +143,8 @@ class LanguageModel {
   Graph graph_;
   ProgramPlan plan_;
   std::optional<Executor> executor_;
-  std::vector<int32_t> window_;
+  std::span<int32_t> window_;           // what the model sees, as the host has it
+  std::byte* device_window_ = nullptr;  // and the device
   std::span<LaneContext> lane_;
   std::span<float> logits_;  // (context, V)
 };
@@ -156,9 +164,8 @@ std::vector<int32_t> prompt_of(const GenerateOptions& options, int64_t vocabular
   return prompt;
 }
 
-void generate_tokens(const GenerateOptions& options) {
+void generate_tokens(const GenerateOptions& options, Device& device) {
   const RunConfig config = read_config(options.common);
-  check_device(options.common);
   set_compute_threads(choose_threads(config, 1));
   const auto* gpt = std::get_if<GptConfig>(&config.model);
   if (gpt == nullptr) throw ConfigError("model: is an mlp, which generates no text; allowed: gpt");
@@ -169,7 +176,7 @@ void generate_tokens(const GenerateOptions& options) {
   const bool text = std::holds_alternative<TextConfig>(config.data.source);
   std::vector<int32_t> tokens = prompt_of(options, resolved.vocabulary, text);
   const int64_t needed = static_cast<int64_t>(tokens.size()) + options.tokens;
-  LanguageModel model(resolved, std::min(resolved.context, needed), folder, state);
+  LanguageModel model(device, resolved, std::min(resolved.context, needed), folder, state);
   // A text is bytes, whatever room the vocabulary has beyond them.
   constexpr int64_t kBytes = 256;
   TokenSampler sampler(options, text ? std::min(resolved.vocabulary, kBytes) : resolved.vocabulary);
@@ -200,7 +207,8 @@ void generate_tokens(const GenerateOptions& options) {
 
 ExitCode generate(Session& session, const GenerateOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_root(session.communicator(), [&] { generate_tokens(options); });
+  const std::unique_ptr<Device> device = choose_device(session, options.common);
+  run_on_root(session.communicator(), [&] { generate_tokens(options, *device); });
   return ExitCode::kOk;
 }
 

@@ -93,6 +93,8 @@ int main_of(int argc, char** argv) {
   add_eval_command(app, command);
   add_generate_command(app, command);
   add_plan_command(app, command);
+  add_selftest_command(app, command);
+  add_bench_command(app, command);
   add_inspect_command(app, command);
 
   const std::string usage_error = parse(app, argc, argv);

@@ -4,7 +4,8 @@
 #include <cstdio>
 
 #include "collectives/agreement.h"
-#include "launcher/assembly.h"
+#include "launcher/devices.h"
+#include "launcher/gpu_models.h"
 #include "launcher/host_memory.h"
 #include "launcher/results.h"
 #include "runtime/base/file.h"
@@ -20,6 +21,7 @@ struct PlanCommandOptions {
   int ranks = 0;
   int ranks_per_node = 0;
   bool activations = false;
+  std::string gpu;  // --gpu: plan for this one
 };
 
 std::string in_units(double bytes) {
@@ -57,6 +59,7 @@ nlohmann::ordered_json to_json(const Assembly& assembly, double step_flops) {
   json["parameters"] = assembly.plan.layout.parameters;
   for (const MemoryRow& row : assembly.plan.memory) json["memory_bytes"][row.name] = row.bytes;
   json["memory_bytes_total"] = assembly.plan.memory_bytes();
+  if (assembly.ops->separate_memory) json["memory_bytes_gpu"] = assembly.plan.device_bytes();
   json["flops_per_step_per_rank"] = step_flops;
   json["wire_bytes_per_step_per_rank"] = assembly.plan.wire_bytes;
   json["buckets"] = assembly.plan.buckets.size();
@@ -68,8 +71,8 @@ nlohmann::ordered_json to_json(const Assembly& assembly, double step_flops) {
 void print_plan(const Assembly& assembly, int local, double step_flops) {
   const Plan& plan = assembly.plan;
   fmt::print("{}\n\n{}", assembly.data.summary.description, memory_table(plan));
-  const size_t host =
-      (plan.memory_bytes() - plan.row_bytes(kDatasetRow)) * static_cast<size_t>(local);
+  const size_t host = (plan.memory_bytes() - plan.device_bytes() - plan.row_bytes(kDatasetRow)) *
+                      static_cast<size_t>(local);
   fmt::print("  {} on a host with {} rank{}; this host has {} free\n\n",
              in_units(static_cast<double>(host)),
              local,
@@ -90,17 +93,36 @@ void print_plan(const Assembly& assembly, int local, double step_flops) {
              assembly.config.train.global_batch);
 }
 
+// What the device of the run has: the GPU named, or else the one that is here, if one is.
+MemoryLimits limits_for(const PlanCommandOptions& options, const Assembly& assembly) {
+  MemoryLimits limits{available_memory_bytes(), assembly.plan.device_bytes(), "a GPU"};
+  if (!options.gpu.empty()) {
+    limits.device_bytes = run_bytes_of_gpu(options.gpu);
+    limits.device = "a GPU of kind " + options.gpu;
+  } else if (assembly.ops->separate_memory && !gpu_here(limits)) {
+    fmt::print("no GPU here to compare with; name one with --gpu\n");
+  }
+  return limits;
+}
+
 // Plans on this rank for as many ranks as the options say, or else for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
   RunConfig config = read_config(options.common);
-  check_device(options.common);
+  CommonOptions device = options.common;
+  if (!options.gpu.empty()) {
+    if (device.device == "cpu")
+      throw ConfigError("--gpu: value is {}; allowed with --device auto or cuda", options.gpu);
+    device.device = "cuda";
+    run_bytes_of_gpu(options.gpu);  // an unknown name is refused before anything is read
+  }
   const int ranks = options.ranks > 0 ? options.ranks : world;
   const int local = options.ranks_per_node > 0 ? options.ranks_per_node : ranks;
   if (local > ranks)
     throw ConfigError(
         "--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
   set_compute_threads(choose_threads(config, local));
-  const Assembly assembly = assemble(std::move(config), ranks, AssemblyPurpose::kTrain);
+  const Assembly assembly =
+      assemble(std::move(config), ranks, AssemblyPurpose::kTrain, ops_to_plan_for(device));
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
   print_plan(assembly, local, step_flops);
@@ -108,7 +130,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
   std::fflush(stdout);
   if (!options.common.json.empty())
     write_file_atomically(options.common.json, to_json(assembly, step_flops).dump(2) + "\n");
-  check_memory(assembly, local);
+  check_memory(assembly, local, limits_for(options, assembly));
 }
 
 ExitCode plan(Session& session, const PlanCommandOptions& options) {
@@ -132,8 +154,13 @@ void add_plan_command(CLI::App& app, Command& selected) {
       ->add_option(
           "--ranks-per-node", options->ranks_per_node, "Ranks that share a host; by default all")
       ->check(at_least(1));
+  command->add_option(
+      "--gpu",
+      options->gpu,
+      "Plan for a GPU of this kind, which need not be here: H200, A100-80GB, ... or its GiB");
   command->add_flag("--activations", options->activations, "Also print where each activation lies");
-  command->footer("Ends with exit code 5 when the run would not fit in this host's free memory.");
+  command->footer(
+      "Ends with exit code 5 when the run would not fit in this host's free memory, or the GPU's.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return plan(session, *options); };
   });

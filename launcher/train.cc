@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "collectives/agreement.h"
-#include "launcher/assembly.h"
+#include "launcher/devices.h"
 #include "launcher/results.h"
 #include "launcher/run_folder.h"
 #include "runtime/base/log.h"
@@ -69,9 +69,9 @@ void print_summary(const TrainResult& result, const RunParts& parts) {
 }
 
 // What is about to run, for the user.
-void describe(const Assembly& assembly, int ranks) {
+void describe(const Assembly& assembly, const Device& device, int ranks) {
   spdlog::info("device {}: {} rank{} x {} thread{}; {}",
-               assembly.backend->name(),
+               device.description(),
                ranks,
                ranks == 1 ? "" : "s",
                compute_threads(),
@@ -91,18 +91,20 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   init_log(options.common.log_level, communicator.rank(), communicator.size());
   install_stop_signals();
   const int sharing = ranks_sharing_cpus(communicator);
+  RunDevice device(session, options.common);
   Assembly assembly;
   run_on_all(communicator, [&] {
     check_result_path(options.common.json);
     RunConfig config = read_config(options.common);
-    check_device(options.common);
     set_compute_threads(choose_threads(config, sharing));
-    assembly = assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain);
-    check_memory(assembly, session.local_ranks());
+    assembly = assemble(
+        std::move(config), communicator.size(), AssemblyPurpose::kTrain, device.device().ops());
+    check_memory(assembly, session.local_ranks(), device.limits());
   });
   open_run_folder(session, assembly.config);
-  const RunParts parts = parts_of(assembly, communicator);
-  describe(assembly, communicator.size());
+  describe(assembly, device.device(), communicator.size());
+  device.open(assembly.config);
+  const RunParts parts = parts_of(assembly, communicator, device.slices(), device.backend());
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
   trainer->start(options.resume);

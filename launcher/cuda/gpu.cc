@@ -1,0 +1,185 @@
+#include "launcher/cuda/gpu.h"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "launcher/cuda/slices.h"
+#include "runtime/base/error.h"
+#include "runtime/cuda/backend.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/launchers.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kLeastCapability = 80;
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+std::string explain(cudaError_t error) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  switch (error) {
+    case cudaErrorInsufficientDriver:
+      if (driver == 0)
+        return "no NVIDIA driver is loaded (in a container: is it started with --gpus all?)";
+      return fmt::format(
+          "the NVIDIA driver supports CUDA {}, this build needs {}: update the driver",
+          version_text(driver),
+          version_text(runtime));
+    case cudaErrorStubLibrary:
+      return "libcuda.so.1 is the toolkit's stub and not the driver's: take lib64/stubs out of "
+             "LD_LIBRARY_PATH";
+    case cudaErrorNoDevice: {
+      const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+      return visible == nullptr
+                 ? std::string("the NVIDIA driver finds no GPU")
+                 : fmt::format("no GPU is visible: CUDA_VISIBLE_DEVICES is '{}'", visible);
+    }
+    default: return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+  }
+}
+
+GpuDescription describe(int ordinal) {
+  cudaDeviceProp properties{};
+  LOCKSTEP_CUDA(cudaGetDeviceProperties(&properties, ordinal));
+  std::array<char, 32> bus{};
+  LOCKSTEP_CUDA(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), ordinal));
+  return {ordinal,
+          properties.name,
+          bus.data(),
+          properties.totalGlobalMem,
+          properties.major * 10 + properties.minor};
+}
+
+// Dense, without sparsity, in TFLOP/s: FP32, TF32, BF16 and FP16, from the vendor's data sheets.
+struct Rate {
+  const char* name;
+  double fp32, tf32, half;
+};
+constexpr Rate kRates[] = {{"B200", 75, 1100, 2250},
+                           {"H200", 67, 494.7, 989.4},
+                           {"H100 PCIe", 51, 378, 756},
+                           {"H100 NVL", 60, 417.5, 835},
+                           {"H100", 67, 494.7, 989.4},
+                           {"GH200", 67, 494.7, 989.4},
+                           {"A100", 19.5, 156, 312},
+                           {"A800", 19.5, 156, 312},
+                           {"A40", 37.4, 74.8, 149.7},
+                           {"A30", 10.3, 82, 165},
+                           {"A10", 31.2, 62.5, 125},
+                           {"L40S", 91.6, 183, 362},
+                           {"L40", 90.5, 90.5, 181},
+                           {"L4", 30.3, 60, 121},
+                           {"RTX 4090", 82.6, 82.6, 165.2}};
+
+class GpuDevice final : public Device {
+ public:
+  explicit GpuDevice(const GpuRequest& request)
+      : request_(request), gpu_(describe(request.ordinal)) {}
+
+  const OpSet& ops() const override { return op_set(); }
+  std::string description() const override {
+    return fmt::format("{} (GPU {}, {})", gpu_.name, gpu_.ordinal, gpu_.pci_bus_id);
+  }
+  size_t free_bytes() const override {
+    size_t free = 0, total = 0;
+    use();
+    LOCKSTEP_CUDA(cudaMemGetInfo(&free, &total));
+    return free;
+  }
+  std::unique_ptr<Backend> make_backend(const BackendRequest& request) override {
+    use();
+    return cuda::make_backend({gpu_.ordinal,
+                               request.tf32,
+                               request.record_repeated_work,
+                               peak_flops(gpu_.name, request.compute, request.tf32)});
+  }
+  Communicator& connect(Communicator& control, Backend& backend) override {
+    if (control.size() == 1) return control;
+    auto& mine = static_cast<CudaBackend&>(backend);
+    slices_ = make_slices(control, mine.stream(), request_);
+    mine.watch([this] { slices_->check(); });
+    return *slices_;
+  }
+  void disconnect() override { slices_.reset(); }
+
+ private:
+  // The first use of a GPU is where one that another process holds is found out.
+  void use() const {
+    cudaError_t error = cudaSetDevice(gpu_.ordinal);
+    if (error == cudaSuccess) error = cudaFree(nullptr);  // makes the context
+    if (error == cudaSuccess) return;
+    cudaGetLastError();
+    if (error == cudaErrorDevicesUnavailable)
+      throw MemoryError(
+          "{} is busy: another process has it for itself (compute mode), or it is being reset; "
+          "`nvidia-smi` shows who",
+          description());
+    if (error == cudaErrorMemoryAllocation)
+      throw MemoryError(
+          "{} has not even the memory for a context left: other processes have it all; "
+          "`nvidia-smi` shows who",
+          description());
+    check(error, "the first use of the GPU");
+  }
+
+  GpuRequest request_;
+  GpuDescription gpu_;
+  std::unique_ptr<Communicator> slices_;
+};
+
+}  // namespace
+
+GpuProbe probe_gpus() {
+  GpuProbe probe;
+  int count = 0;  // left alone on errors
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    probe.why_none = explain(error == cudaSuccess ? cudaErrorNoDevice : error);
+    return probe;
+  }
+  try {
+    for (int i = 0; i < count; ++i) {
+      const GpuDescription gpu = describe(i);
+      if (gpu.capability < kLeastCapability) {
+        probe.gpus.clear();
+        probe.why_none =
+            fmt::format("GPU {} ({}) has compute capability {}.{}; {}.{} and newer will do",
+                        i,
+                        gpu.name,
+                        gpu.capability / 10,
+                        gpu.capability % 10,
+                        kLeastCapability / 10,
+                        kLeastCapability % 10);
+        return probe;
+      }
+      probe.gpus.push_back(gpu);
+    }
+  } catch (const Error& failure) {
+    probe.gpus.clear();
+    probe.why_none = failure.what();
+  }
+  return probe;
+}
+
+double peak_flops(const std::string& name, DType compute, bool tf32) {
+  for (const Rate& rate : kRates) {
+    if (name.find(rate.name) == std::string::npos) continue;
+    if (compute != DType::kF32) return rate.half * 1e12;
+    return (tf32 ? rate.tf32 : rate.fp32) * 1e12;
+  }
+  return 0;
+}
+
+std::unique_ptr<Device> make_device(const GpuRequest& request) {
+  return std::make_unique<GpuDevice>(request);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "launcher/cuda/plugin.h"
+
+namespace lockstep {
+
+// liblockstep_cuda.so, loaded once: beside the program, or in ../lib/lockstep from there. Null
+// where it cannot be; then `why_not` says why, for the user.
+const cuda::Plugin* load_cuda_plugin(std::string& why_not);
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// In place of slices_nccl.cc where the build found no NCCL.
+#include "collectives/agreement.h"
+#include "launcher/cuda/slices.h"
+
+namespace lockstep::cuda {
+
+std::unique_ptr<Communicator> make_slices(Communicator& control, Stream, const GpuRequest&) {
+  throw AgreedError(ExitCode::kUsage,
+                    fmt::format("this build has no NCCL, which {} ranks on GPUs need: install "
+                                "libnccl-dev and build again",
+                                control.size()));
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,124 @@
+#include "launcher/devices.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "collectives/agreement.h"
+#include "launcher/cuda/load.h"
+#include "launcher/gpu_binding.h"
+#include "launcher/gpu_choice.h"
+#include "launcher/host_memory.h"
+#include "runtime/base/host.h"
+#include "runtime/base/log.h"
+#include "runtime/cpu/device.h"
+
+namespace lockstep {
+namespace {
+
+struct Gpus {
+  const cuda::Plugin* plugin = nullptr;
+  cuda::GpuProbe probe;
+};
+
+// With auto, CUDA's libraries are not even looked for where there is no driver: they are large.
+bool has_driver() {
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver != nullptr) ::dlclose(driver);
+  return driver != nullptr;
+}
+
+Gpus find_gpus(const std::string& device) {
+  Gpus found;
+  if (device == "auto" && !has_driver()) {
+    found.probe.why_none =
+        "no NVIDIA driver is loaded (in a container: is it started with --gpus all?)";
+    return found;
+  }
+  found.plugin = load_cuda_plugin(found.probe.why_none);
+  if (found.plugin != nullptr) found.probe = found.plugin->probe();
+  return found;
+}
+
+// What every rank sees.
+std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe) {
+  nlohmann::json mine = {{"host", host_name()}, {"local_rank", session.local_rank()}};
+  for (const cuda::GpuDescription& gpu : probe.gpus) mine["gpus"].push_back(gpu.pci_bus_id);
+  std::vector<RankGpus> ranks;
+  for (const std::string& text : gather_texts(session.communicator(), mine.dump())) {
+    const nlohmann::json of_rank = nlohmann::json::parse(text);
+    ranks.push_back({of_rank["host"], of_rank["local_rank"], of_rank["gpus"]});
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options) {
+  Communicator& communicator = session.communicator();
+  if (options.device == "cpu") return cpu::make_device();
+  const Gpus found = find_gpus(options.device);
+  const std::vector<std::string> reasons = gather_texts(communicator, found.probe.why_none);
+  const auto without =
+      std::find_if(reasons.begin(), reasons.end(), [](const auto& text) { return !text.empty(); });
+  if (without != reasons.end()) {
+    const auto rank = without - reasons.begin();
+    const std::string where = reasons.size() > 1 ? fmt::format("rank {}: ", rank) : "";
+    if (options.device == "cuda")
+      throw AgreedError(
+          ExitCode::kUsage,
+          fmt::format("--device: value is cuda, but {}{}; allowed here: cpu", where, *without));
+    if (communicator.rank() == 0) spdlog::info("training on the CPU: {}{}", where, *without);
+    return cpu::make_device();
+  }
+  const std::vector<RankGpus> ranks = gather_gpus(session, found.probe);
+  std::unique_ptr<Device> device;
+  run_on_all(communicator, [&] {
+    const int gpu = choose_gpu(ranks, communicator.rank(), options.share_gpu);
+    spdlog::debug("{}", bind_to_gpu(found.probe.gpus[static_cast<size_t>(gpu)].pci_bus_id));
+    device = found.plugin->make_device({.ordinal = gpu, .share_gpu = options.share_gpu});
+  });
+  return device;
+}
+
+bool gpu_here(MemoryLimits& limits) {
+  const Gpus found = find_gpus("cuda");
+  if (found.probe.gpus.empty()) return false;
+  const std::unique_ptr<Device> device = found.plugin->make_device({});
+  limits.device_bytes = device->free_bytes();
+  limits.device = device->description();
+  return true;
+}
+
+const OpSet& ops_to_plan_for(const CommonOptions& options) {
+  static const std::unique_ptr<Device> cpu = cpu::make_device();
+  if (options.device == "cpu") return cpu->ops();
+  const Gpus found = find_gpus(options.device);
+  if (found.plugin != nullptr && (options.device == "cuda" || found.probe.why_none.empty()))
+    return found.plugin->ops();
+  if (options.device == "cuda")
+    throw ConfigError("--device: value is cuda, but {}; allowed here: cpu", found.probe.why_none);
+  return cpu->ops();
+}
+
+RunDevice::RunDevice(Session& session, const CommonOptions& options)
+    : session_(session), options_(options), device_(choose_device(session, options)) {}
+
+RunDevice::~RunDevice() { device_->disconnect(); }
+
+MemoryLimits RunDevice::limits() const {
+  return {available_memory_bytes(), device_->free_bytes(), device_->description()};
+}
+
+void RunDevice::open(const RunConfig& config) {
+  Communicator& communicator = session_.communicator();
+  run_on_all(communicator, [&] {
+    backend_ = device_->make_backend({config.execution.tf32,
+                                      compute_type(config.execution.precision),
+                                      /*record_repeated_work=*/!options_.eager});
+  });
+  slices_ = &device_->connect(communicator, *backend_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,185 @@
+#include "launcher/op_parity.h"
+
+#include <cmath>
+#include <optional>
+
+#include "runtime/base/error.h"
+#include "runtime/base/rng.h"
+#include "runtime/cpu/backend.h"
+#include "runtime/exec/op_runner.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+namespace {
+
+// Of the L2 norm of an output. Products and sums keep 24 bits; what is stored in 16 bits loses up
+// to half of its last place, and so do the probabilities that cuDNN's attention rounds.
+double limit_for(DType compute) {
+  switch (compute) {
+    case DType::kBF16: return 1e-2;
+    case DType::kF16: return 2e-3;
+    default: return 2e-5;
+  }
+}
+
+// Two graphs of one model: the CPU's in fp32, and the device's. The device's has casts of its
+// inputs that the CPU's has not, and is otherwise the same, op by op and tensor by tensor.
+class Pair {
+ public:
+  Pair(const ParityCase& test, Device& device, DType compute)
+      : compute_(compute),
+        cpu_graph_(graph_of(test, DType::kF32, 1)),
+        device_graph_(graph_of(test, compute, device.ops().logits_alignment)),
+        cpu_backend_(cpu::make_backend()),
+        device_backend_(device.make_backend({.compute = compute})) {
+    device_backend_->reserve(device.ops().workspace_bytes +
+                             OpRunner::device_bytes(device_graph_, device.ops()));
+    cpu_.emplace(cpu_graph_, *cpu_backend_);
+    device_.emplace(device_graph_, *device_backend_);
+    for (OpRunner* runner : {&*cpu_, &*device_})
+      runner->lane() = {.seed = 3,
+                        .step = 5,
+                        .lane = 1,
+                        .valid_rows = test.lane_batch * cpu_graph_.loss_rows_per_sample - 1,
+                        .gradient_scale = 0.25f};
+  }
+
+  std::vector<OpDeviation> compare(const ModelIo& io) {
+    fill(io);
+    std::vector<OpDeviation> found;
+    size_t mine = 0;
+    for (size_t i = 0; i < device_graph_.ops.size(); ++i) {
+      if (device_graph_.ops[i].kind == OpKind::kCast) {
+        device_->run(i);
+        continue;
+      }
+      compare_op(mine++, i, found);
+    }
+    LOCKSTEP_CHECK(mine == cpu_graph_.ops.size());
+    return found;
+  }
+
+ private:
+  static Graph graph_of(const ParityCase& test, DType compute, int logits_alignment) {
+    GraphOptions options(Purpose::kTraining);
+    options.compute = compute;
+    options.logits_alignment = logits_alignment;
+    return build_model(test.model, test.io, test.lane_batch, options);
+  }
+
+  // Inputs and parameters at random, rounded so that both have the same.
+  void fill(const ModelIo& io) {
+    for (size_t k = 0; k < cpu_graph_.inputs.size(); ++k)
+      give(cpu_graph_.inputs[k], device_graph_.inputs[k], random(cpu_graph_.inputs[k], io, 1));
+    for (size_t k = 0; k < cpu_graph_.parameters.size(); ++k) {
+      const TensorId id = cpu_graph_.parameters[k];
+      // Of a size that keeps activations near one.
+      const double width = static_cast<double>(cpu_graph_.shape(id).columns());
+      give(id, device_graph_.parameters[k], random(id, io, 1.7 / std::sqrt(width)));
+    }
+  }
+
+  std::vector<double> random(TensorId id, const ModelIo& io, double size) const {
+    const Tensor& tensor = cpu_graph_[id];
+    const RngStream stream{7, 0, 0, static_cast<uint32_t>(id)};
+    std::vector<double> values(static_cast<size_t>(tensor.shape.elements()));
+    const auto classes = static_cast<uint32_t>(io.classes > 0 ? io.classes : 2);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint32_t word = philox_word(stream, i);
+      values[i] = tensor.dtype == DType::kI32 ? bounded_from_word(word, classes)
+                                              : size * (2 * uniform_from_word(word) - 1);
+    }
+    return values;
+  }
+
+  // The device's copy, as it rounds it, is what the CPU works on too.
+  void give(TensorId cpu, TensorId device, const std::vector<double>& values) {
+    device_->write(device, values);
+    cpu_->write(cpu, device_->read(device));
+  }
+
+  void compare_op(size_t mine, size_t its, std::vector<OpDeviation>& found) {
+    const Op &cpu_op = cpu_graph_.ops[mine], &device_op = device_graph_.ops[its];
+    LOCKSTEP_CHECK(cpu_op.kind == device_op.kind && cpu_op.name == device_op.name);
+    cpu_->run(mine);
+    device_->run(its);
+    for (size_t k = 0; k < cpu_op.outputs.size(); ++k) {
+      const TensorId cpu = cpu_op.outputs[k], device = device_op.outputs[k];
+      if (cpu == kNoTensor) continue;
+      // What the forward pass of attention leaves for its backward is each library's own affair.
+      if (cpu_op.kind == OpKind::kAttention && k == 1) continue;
+      const std::vector<double> expected = cpu_->read(cpu), got = device_->read(device);
+      found.push_back({fmt::format("{} {}", schema_of(cpu_op.kind).name, cpu_op.name),
+                       cpu_graph_[cpu].name,
+                       deviation(expected, got),
+                       limit_for(compute_)});
+      // Both go on from the same numbers.
+      if (cpu_op.outputs[k] != cpu_graph_.result) cpu_->write(cpu, got);
+    }
+  }
+
+  static double deviation(const std::vector<double>& expected, const std::vector<double>& got) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      difference += (expected[i] - got[i]) * (expected[i] - got[i]);
+      norm += expected[i] * expected[i];
+    }
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+  }
+
+  DType compute_;
+  Graph cpu_graph_, device_graph_;
+  std::unique_ptr<Backend> cpu_backend_, device_backend_;
+  std::optional<OpRunner> cpu_, device_;
+};
+
+}  // namespace
+
+std::vector<ParityCase> parity_cases() {
+  std::vector<ParityCase> cases;
+  const ModelIo labels = {.features = 61, .classes = 13, .target_columns = 0};
+  for (const auto& [name, activation] : {std::pair("relu", Activation::kRelu),
+                                         std::pair("gelu_tanh", Activation::kGeluTanh),
+                                         std::pair("gelu_erf", Activation::kGeluErf),
+                                         std::pair("silu", Activation::kSilu),
+                                         std::pair("tanh", Activation::kTanh)}) {
+    MlpConfig mlp;
+    mlp.hidden = {72, 39};
+    mlp.activation = activation;
+    mlp.dropout = 0.2f;
+    mlp.label_smoothing = 0.1f;
+    mlp.outputs = 13;
+    cases.push_back({std::string("mlp ") + name, mlp, labels, 37});
+  }
+  for (const auto& [name, loss] : {std::pair("binary", Loss::kBinaryCrossEntropy),
+                                   std::pair("squared error", Loss::kMeanSquaredError)}) {
+    MlpConfig mlp;
+    mlp.hidden = {64};
+    mlp.loss = loss;
+    mlp.outputs = 3;
+    cases.push_back({std::string("mlp ") + name, mlp, {61, 0, 3}, 37});
+  }
+  GptConfig gpt;
+  gpt.layers = 2;
+  gpt.heads = 3;
+  gpt.width = 96;
+  gpt.context = 65;
+  gpt.vocabulary = 131;
+  gpt.dropout = 0.1f;
+  cases.push_back({"gpt odd", gpt, {0, 131, 0}, 3});
+  gpt.heads = 2;
+  gpt.width = 128;
+  gpt.context = 128;
+  gpt.vocabulary = 5003;
+  gpt.layers = 1;
+  gpt.tied_head = false;
+  gpt.bias = false;
+  cases.push_back({"gpt heads of 64", gpt, {0, 5003, 0}, 2});
+  return cases;
+}
+
+std::vector<OpDeviation> compare_ops(const ParityCase& test, Device& device, DType compute) {
+  return Pair(test, device, compute).compare(test.io);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#pragma once
+// Compares a device with the CPU, op by op: every op of a graph runs on both from the same inputs.
+
+#include <string>
+#include <vector>
+
+#include "models/registry.h"
+#include "runtime/exec/device.h"
+
+namespace lockstep {
+
+// How far one output of one op is from the CPU's.
+struct OpDeviation {
+  std::string op;                                    // "linear transformer.h.0.mlp.c_fc"
+  std::string tensor;                                // the output
+  double relative = 0;                               // L2 norm of the difference, of the CPU's norm
+  double limit = 0;                                  // largest that rounding to the type explains
+  bool passed() const { return relative <= limit; }  // NaN does not
+};
+
+struct ParityCase {
+  std::string name;
+  ModelConfig model;
+  ModelIo io;
+  int64_t lane_batch;
+};
+
+// The graphs of the self-test: every op, activation and loss, odd and whole sizes, a large
+// vocabulary.
+std::vector<ParityCase> parity_cases();
+
+// Every output of every op of the case's training graph, computed in `compute` on the device.
+std::vector<OpDeviation> compare_ops(const ParityCase& test, Device& device, DType compute);
+
+}  // namespace lockstep
