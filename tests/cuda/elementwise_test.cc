@@ -4,10 +4,12 @@
 
 #include "runtime/cuda/elementwise.h"
 
+#include "runtime/cpu/content_hash.h"
 #include "runtime/cpu/dropout.h"
 #include "runtime/cpu/elementwise.h"
 #include "runtime/cuda/activations.h"
 #include "runtime/cuda/column_sum.h"
+#include "runtime/cuda/content_hash.h"
 #include "runtime/cuda/dropout.h"
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/activations.h"
@@ -84,7 +86,8 @@ TYPED_TEST(CudaElementwiseTest, DropoutHasTheMaskOfTheCpu) {
     for (int64_t offset : {0, 1}) {
       Guarded<T> x(n, offset), y(n, offset);
       test::fill_stored(x, 0.5, 1, 1);
-      cuda::dropout<T>(x.data(), y.data(), n, 0.3f, random, nullptr);
+      const LaneContext lane{.seed = random.seed, .step = random.step, .lane = random.lane};
+      cuda::dropout<T>(x.data(), y.data(), n, 0.3f, &lane, random.purpose, nullptr);
       std::vector<float> wide, expected(static_cast<size_t>(n));
       for (int64_t i = 0; i < n; ++i) wide.push_back(to_float(x[i]));
       cpu::dropout_forward(wide.data(), expected.data(), n, 0.3f, random);
@@ -96,18 +99,29 @@ TYPED_TEST(CudaElementwiseTest, DropoutHasTheMaskOfTheCpu) {
 
 TYPED_TEST(CudaElementwiseTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
   using T = TypeParam;
-  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {5, 33}, {70, 64}, {301, 1032}, {4200, 3}}) {
-    test::for_each_order([&, rows = rows, columns = columns](const std::string& order) {
-      Guarded<T> x(rows * columns);
+  struct Sizes {
+    int64_t rows, columns, stride;
+  };
+  for (const Sizes& sizes : std::vector<Sizes>{{1, 1, 1},
+                                               {5, 33, 33},
+                                               {5, 33, 40},
+                                               {70, 64, 64},
+                                               {70, 64, 67},
+                                               {301, 1032, 1040},
+                                               {4200, 3, 8}}) {
+    test::for_each_order([&](const std::string& order) {
+      const auto [rows, columns, stride] = sizes;
+      Guarded<T> x(rows * stride);
       Guarded<float> out(columns),
           workspace(static_cast<int64_t>(cuda::column_sum_workspace_bytes(rows, columns) / 4));
       test::fill_stored(x, -1, 1, 1);
       test::fill_uniform(out, -1, 1, 2);
       std::vector<double> expected = test::to_double(out);
       for (int64_t i = 0; i < rows * columns; ++i)
-        expected[static_cast<size_t>(i % columns)] += to_float(x[i]);
-      cuda::column_sum<T>(x.data(), rows, columns, true, out.data(), workspace.data(), nullptr);
+        expected[static_cast<size_t>(i % columns)] +=
+            to_float(x[i / columns * stride + i % columns]);
+      cuda::column_sum<T>(
+          x.data(), rows, columns, stride, true, out.data(), workspace.data(), nullptr);
       test::expect_close(out, expected, kEps * static_cast<double>(rows + 4), "sum, " + order);
       return test::bytes_of(out);
     });
@@ -145,6 +159,41 @@ TEST(CudaSumTest, SumOfSquaresMatchesDoublePrecisionInAnyOrder) {
         EXPECT_NEAR(sum[0], expected, 1e-13 * expected * std::sqrt(static_cast<double>(n)));
         return test::bytes_of(sum);
       });
+    }
+  }
+}
+
+// The hash of a slice is that of the CPU, and slices add up to the whole.
+TYPED_TEST(CudaElementwiseTest, ContentHashIsThatOfTheCpu) {
+  using T = TypeParam;
+  for (int64_t n : {1, 7, 1000, 70003}) {
+    for (int64_t offset : {0, 1}) {
+      Guarded<T> x(n, offset);
+      test::fill_stored(x, -1, 1, 5);
+      if (n > 100) x[100] = round_to<T>(std::numeric_limits<float>::infinity());
+      if (n > 100) x[n - 1] = round_to<T>(std::numeric_limits<float>::quiet_NaN());
+      std::vector<float> wide;
+      for (int64_t i = 0; i < n; ++i) wide.push_back(to_float(x[i]));
+      std::vector<ContentHash> workspace(cuda::kHashBlocks);
+      const auto hash = [&](int64_t begin, int64_t end) {
+        ContentHash out{1, 1};
+        cuda::content_hash<T>(x.data() + begin,
+                              end - begin,
+                              10 + static_cast<uint64_t>(begin),
+                              workspace.data(),
+                              &out,
+                              nullptr);
+        return out;
+      };
+      const ContentHash expected = cpu::content_hash(wide.data(), n, 10), whole = hash(0, n);
+      EXPECT_EQ(whole.sum, expected.sum) << n;
+      EXPECT_EQ(whole.not_finite, expected.not_finite) << n;
+      EXPECT_EQ(whole.not_finite, n > 100 ? 2u : 0u);
+      if (n < 3) continue;
+      const ContentHash left = hash(0, n / 3), right = hash(n / 3, n);
+      EXPECT_EQ(left.sum + right.sum, whole.sum);
+      std::swap(wide[0], wide[1]);  // the same numbers elsewhere are another content
+      EXPECT_NE(cpu::content_hash(wide.data(), n, 10).sum, whole.sum);
     }
   }
 }

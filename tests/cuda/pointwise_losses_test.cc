@@ -42,17 +42,18 @@ std::vector<std::byte> check(
   }
   Guarded<cuda::RowLoss> workspace(rows);
   Guarded<double> eval(4), train(4);
+  const LaneContext lane{.valid_rows = valid_rows, .gradient_scale = scale};
   cuda::PointwiseLoss op{.kind = kind,
                          .rows = rows,
                          .outputs = outputs,
-                         .valid_rows = valid_rows,
+                         .lane = &lane,
                          .targets = targets.data(),
                          .workspace = workspace.data(),
                          .statistics = eval.data()};
   const T* read = x.data();
   cuda::pointwise_loss_forward(op, read, nullptr);
   op.statistics = train.data();
-  cuda::pointwise_loss_forward_backward(op, x.data(), scale, nullptr);
+  cuda::pointwise_loss_forward_backward(op, x.data(), nullptr);
   test::expect_same_bits(eval, train, "statistics of both passes");
   const double eps = kEps * (8 + static_cast<double>(outputs) / 16);
   EXPECT_NEAR(train[0], loss, 4 * eps * (loss + static_cast<double>(rows)));

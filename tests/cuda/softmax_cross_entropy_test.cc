@@ -51,10 +51,11 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
   }
   Guarded<cuda::RowLoss> workspace(rows);
   Guarded<double> eval(4), train(4);
+  const LaneContext lane{.valid_rows = valid_rows, .gradient_scale = scale};
   cuda::SoftmaxCrossEntropy<T> op{.rows = rows,
                                   .classes = classes,
                                   .stride = stride,
-                                  .valid_rows = valid_rows,
+                                  .lane = &lane,
                                   .label_smoothing = smoothing,
                                   .targets = targets.data(),
                                   .workspace = workspace.data(),
@@ -63,7 +64,7 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
   cuda::softmax_cross_entropy_forward(op, logits.data(), nullptr);
   EXPECT_EQ(before, test::bytes_of(logits)) << "logits after the forward pass" << where;
   op.statistics = train.data();
-  cuda::softmax_cross_entropy_forward_backward(op, logits.data(), scale, nullptr);
+  cuda::softmax_cross_entropy_forward_backward(op, logits.data(), nullptr);
   test::expect_same_bits(eval, train, "statistics of both passes" + where);
   EXPECT_TRUE(std::abs(train[0] - loss) <= 20 * kEps * magnitude)
       << where << train[0] << " expected " << loss;
@@ -109,10 +110,11 @@ TYPED_TEST(CudaSoftmaxCrossEntropyTest, TheFirstOfEqualLogitsIsThePrediction) {
     for (auto& logit : logits) logit = round_to<TypeParam>(1.5f);
     targets[0] = 0;
     targets[1] = 1;
+    const LaneContext lane{.valid_rows = 2};
     cuda::SoftmaxCrossEntropy<TypeParam> op{.rows = 2,
                                             .classes = classes,
                                             .stride = classes,
-                                            .valid_rows = 2,
+                                            .lane = &lane,
                                             .label_smoothing = 0,
                                             .targets = targets.data(),
                                             .workspace = workspace.data(),

@@ -17,6 +17,8 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
+struct CUstream_st;
+
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
@@ -29,6 +31,9 @@ namespace lockstep::fibers {
 // Runs `thread` for each thread of each block. A barrier or a shuffle that some threads never reach
 // ends the process with a message.
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
+
+// Runs `work` now, or records it where the stream is being captured: see runtime_on_host.h.
+void enqueue(CUstream_st* stream, std::function<void()> work);
 
 // Waits until every thread of the block that has not ended waits here too.
 void wait_for_block();

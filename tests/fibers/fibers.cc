@@ -100,7 +100,7 @@ class Block {
  public:
   Block(dim3 size, const std::function<void()>& thread)
       : thread_(thread), fibers_(size.x * size.y * size.z), warps_((fibers_.size() + 31) / 32) {
-    stacks_ = std::make_unique<std::byte[]>(fibers_.size() * kStackBytes);
+    stacks_ = stacks(fibers_.size());
     order_.resize(fibers_.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
     if (order == Order::kReverse) std::reverse(order_.begin(), order_.end());
@@ -120,6 +120,17 @@ class Block {
   unsigned lane() const { return static_cast<unsigned>(current_ % kWarp); }
 
  private:
+  // Memory for `count` stacks, kept from launch to launch: to clear it would take longer than most
+  // kernels.
+  static std::byte* stacks(size_t count) {
+    static size_t kept = 0;
+    static std::unique_ptr<std::byte[]> memory;
+    if (count > kept) {
+      memory = std::make_unique_for_overwrite<std::byte[]>(count * kStackBytes);
+      kept = count;
+    }
+    return memory.get();
+  }
   static void enter();
   void shuffle();
   bool release_warps();
@@ -130,7 +141,7 @@ class Block {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<size_t> order_;
-  std::unique_ptr<std::byte[]> stacks_;
+  std::byte* stacks_ = nullptr;
   Context scheduler_;
   size_t current_ = 0;
   uint64_t shuffles_ = 0;
@@ -146,7 +157,7 @@ void Block::enter() {
 void Block::run() {
   for (size_t i = 0; i < fibers_.size(); ++i) {
     fibers_[i].state = State::kReady;
-    prepare(fibers_[i].context, stacks_.get() + i * kStackBytes, enter);
+    prepare(fibers_[i].context, stacks_ + i * kStackBytes, enter);
   }
   running = this;
   for (;;) {

@@ -26,6 +26,8 @@ output { tensorboard: false }
 """
 MPIRUN = ["bin/mpirun", "--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", "2"]
 # The node's own; the loader and the C library must come from one build. linux-vdso is the kernel's.
+# What the CUDA backend takes from the node.
+CUDA = re.compile(r"lib(cublasLt|cublas|cuda|cudart|cudnn|nccl|nvrtc|nvidia)\b")
 GLIBC = re.compile(r"(ld-linux[^/]*|linux-vdso|lib(c|m|dl|rt|pthread|util|resolv|anl|mvec|nss_\w+|thread_db))\.so[.0-9]*")
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
@@ -49,7 +51,10 @@ def train(bundle, launcher, folder, environment=None):
 
 
 def is_outside(bundle, path):
-    return GLIBC.fullmatch(os.path.basename(path)) is None and bundle not in pathlib.Path(os.path.normpath(path)).parents
+    name = os.path.basename(path)
+    if GLIBC.fullmatch(name) or CUDA.match(name):
+        return False
+    return bundle not in pathlib.Path(os.path.normpath(path)).parents
 
 
 def linked_outside(bundle):
@@ -168,7 +173,8 @@ def check_program_alone(build, folder):
     """--component program: the program, for this machine, and nothing that must be copied."""
     done = subprocess.run(["cmake", "--install", build, "--prefix", folder, "--component", "program"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert not (folder / "lib").exists(), "--component program installed libraries"
+    libraries = [file.name for file in (folder / "lib").rglob("*") if file.is_file() and file.name != "liblockstep_cuda.so"]
+    assert not libraries, f"--component program installed {libraries}"
     assert run(folder, ["bin/lockstep", "--version"]).returncode == 0
 
 

@@ -77,7 +77,7 @@ def worst_weight(tensors, expected):
 
 
 def train(args, ranks, config, run_dir):
-    command = [args.lockstep, "train", config.name, "--run-dir", str(run_dir), "--device", "cpu"]
+    command = [args.lockstep, "train", config.name, "--run-dir", str(run_dir), "--device", args.device]
     if ranks > 1:
         command = shlex.split(args.mpirun) + ["-n", str(ranks)] + command
     # For CI machines: mpirun refuses root, and more ranks than cores, unless told.
@@ -130,6 +130,7 @@ def main():
     parser.add_argument("cases", nargs="*", help="names of golden runs; all unless given")
     parser.add_argument("--golden", type=pathlib.Path, default=default_folder)
     parser.add_argument("--ranks", default="1", help="numbers of ranks to run on, such as 1,2")
+    parser.add_argument("--device", default="cpu", help="as `lockstep train` takes it")
     parser.add_argument("--mpirun", default="mpirun", help="command that starts several ranks")
     args = parser.parse_intermixed_args()
     args.lockstep = str(pathlib.Path(args.lockstep).resolve())

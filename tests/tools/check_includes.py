@@ -67,7 +67,7 @@ RESTRICTED = [
     (
         "CUDA",
         re.compile(r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|cooperative_groups|cub/|mma\.h)"),
-        ["runtime/cuda/", "collectives/nccl/"],
+        ["runtime/cuda/", "collectives/nccl/", "launcher/cuda/", "tests/fibers/"],
     ),
     (
         "protobuf",

@@ -1,0 +1,69 @@
+// Asks cuDNN itself, without a GPU, whether the graphs of attention can run on an H100 and an A100:
+// it takes a description of the GPU and a stub of the driver (see CMakeLists.txt) and says no where
+// a shape, a stride, a mask or the fixed order of the backward pass is not supported.
+// Catches: a graph that would first be refused on a user's GPU.
+
+#include "runtime/cuda/cudnn_attention.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+struct GpuKind {
+  const char* name;
+  int sm;
+  int multiprocessors, shared_bytes, l2_bytes;
+};
+constexpr GpuKind kH100 = {"NVIDIA H100 80GB HBM3", 90, 132, 232448, 52428800};
+constexpr GpuKind kA100 = {"NVIDIA A100-SXM4-80GB", 80, 108, 166912, 41943040};
+
+std::string description_of(const GpuKind& gpu) {
+  return std::string("{\"cudaDeviceId\": 0, \"deviceName\": \"") + gpu.name +
+         "\", \"deviceVer\": " + std::to_string(gpu.sm * 10) +
+         ", \"driverVer\": 13000, \"isTccDriver\": 0, \"supportCoopLaunch\": 1" +
+         ", \"l2CacheSize\": " + std::to_string(gpu.l2_bytes) +
+         ", \"maxCtasPerSM\": 32, \"maxRegistersPerSM\": 65536, \"regsPerBlock\": 65536" +
+         ", \"maxSharedMemoryPerBlock\": 49152, \"reservedSharedMemoryPerBlock\": 1024" +
+         ", \"maxSharedMemoryPerBlockOptin\": " + std::to_string(gpu.shared_bytes) +
+         ", \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, \"warpSize\": 32" +
+         ", \"memClockRateKHz\": 2619000, \"smClockRateKHz\": 1980000" +
+         ", \"multiProcessorCount\": " + std::to_string(gpu.multiprocessors) +
+         ", \"pciDeviceId\": 0, \"totalGlobalMem\": 84929347584" +
+         ", \"maxBlockSize\": [1024, 1024, 64], \"maxGridSize\": [2147483647, 65535, 65535]}";
+}
+
+class CudnnAttentionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL) == nullptr)
+      GTEST_SKIP() << "skipped: cuDNN is not on this machine: " << ::dlerror();
+  }
+};
+
+TEST_F(CudnnAttentionTest, RunsOnTheGpusOfTheTable) {
+  for (const GpuKind& gpu : {kH100, kA100}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      for (const int64_t head_size : {64, 80, 128}) {
+        for (const bool causal : {true, false}) {
+          for (const bool backward : {false, true}) {
+            const cuda::CudnnAttentionKey key = {{4, 1024, 12, head_size, causal}, dtype, backward};
+            EXPECT_EQ(cuda::cudnn_attention_refusal(key, gpu.sm, description_of(gpu)), "")
+                << gpu.name << ", " << name_of(dtype) << ", heads of " << head_size
+                << (causal ? ", causal" : ", full") << (backward ? ", backward" : ", forward");
+          }
+        }
+      }
+    }
+  }
+}
+
+// The check above could not fail if cuDNN said yes to everything.
+TEST_F(CudnnAttentionTest, AnImpossibleShapeIsRefused) {
+  const cuda::CudnnAttentionKey key = {{4, 1024, 12, 63, true}, DType::kBF16, true};
+  EXPECT_NE(cuda::cudnn_attention_refusal(key, kH100.sm, description_of(kH100)), "");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Trains on the CUDA backend without a GPU: the same program, with the kernels run on the host and stand-ins for CUDA's
+libraries (tests/fibers). Catches: a launcher that unpacks an op wrongly, work that a recorded graph repeats with the
+numbers of the step that was recorded, host memory that is read too late or changed too early, memory of the device that
+the host touches, precisions that do not follow FP32, and bad machines that are not refused in one line.
+
+host_gpu_test.py PROGRAM: build/.../tests/host_gpu/lockstep, which finds the stand-in beside it.
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "distributed"))
+import lockstep_run  # noqa: E402
+
+CONFIGS = {
+    "mlp": """
+        model { mlp { hidden: [48, 24] activation: GELU_TANH dropout: 0.2 } }
+        data { synthetic { samples: 500 features: 20 classes: 5 } }
+        train { global_batch: 32 lanes: 4 steps: 12 hash_every: 6 }
+        optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
+        schedule { kind: COSINE lr: 0.01 warmup_steps: 3 }
+        comm { bucket_mib: 0.004 }
+        output { tensorboard: false }
+    """,
+    "regression": """
+        model { mlp { hidden: [24] activation: TANH loss: MEAN_SQUARED_ERROR } }
+        data { synthetic { samples: 300 features: 7 classes: 3 } }
+        train { global_batch: 16 lanes: 2 steps: 8 hash_every: 4 }
+        optimizer { sgd { momentum: 0.9 nesterov: true } }
+        schedule { lr: 0.05 }
+        output { tensorboard: false }
+    """,
+    "gpt": """
+        model { gpt { layers: 2 heads: 2 width: 32 context: 16 dropout: 0.1 } }
+        data { synthetic { samples: 200 classes: 19 } }
+        train { global_batch: 8 lanes: 4 steps: 8 hash_every: 4 }
+        optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
+        schedule { lr: 0.01 }
+        comm { bucket_mib: 0.02 }
+        output { tensorboard: false }
+    """,
+}
+
+
+class Trial:
+    def __init__(self, program, folder):
+        self.program, self.folder, self.failures, self.number = program, folder, 0, 0
+
+    def check(self, good, what, output=""):
+        print(f"{'ok    ' if good else 'FAILED'} {what}")
+        if not good:
+            self.failures += 1
+            print(output)
+
+    def train(self, config, *arguments, ranks=0, environment=None, run_dir=None):
+        """The result, with the losses of all steps, and what was printed."""
+        self.number += 1
+        run_dir = run_dir or self.folder / f"run{self.number}"
+        result = run_dir.with_suffix(".json")
+        done = lockstep_run.run(self.program, ["train", config, "--run-dir", run_dir, "--json", result, *arguments], ranks,
+                                environment)
+        text = done.stdout + done.stderr
+        if done.returncode != 0:
+            self.check(False, f"exit code {done.returncode} of {' '.join(map(str, arguments))}", text)
+            return {"weights_hash": None, "losses": [], "metrics": [], "text": text}
+        lines = lockstep_run.metrics(run_dir)
+        return dict(json.loads(result.read_text()), losses=[m["loss"] for m in lines], metrics=lines, text=text)
+
+    def close(self, a, b, tolerance, what):
+        worst = max((abs(x - y) / abs(x) for x, y in zip(a, b)), default=1)
+        self.check(len(a) == len(b) > 0 and worst <= tolerance, f"{what}: within {worst:.2g} of {tolerance:g}", f"{a}\n{b}")
+
+    def refused(self, code, words, *arguments, environment=None):
+        done = lockstep_run.run(self.program, ["train", *arguments, "--run-dir", self.folder / "refused"], 0, environment)
+        lines = done.stderr.strip().splitlines()
+        good = done.returncode == code and all(word in (lines or [""])[-1] for word in words)
+        self.check(good, f"refused with {code}: {' ... '.join(words)}", f"{done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def same_as_the_cpu(trial, name, config):
+    cpu = trial.train(config, "--device", "cpu")
+    gpu = trial.train(config, "--device", "cuda")
+    # Sums in another order and products in one rounding less: some parts in a million of a loss.
+    trial.close(cpu["losses"], gpu["losses"], 2e-5, f"{name}: losses of the GPU follow the CPU's")
+    eager = trial.train(config, "--device", "cuda", "--eager")
+    trial.check(eager["weights_hash"] == gpu["weights_hash"], f"{name}: replayed graphs give the bits of eager steps")
+    half = trial.folder / f"{name}-half"
+    trial.train(config, "--device", "cuda", "--max-steps", "4", run_dir=half)
+    whole = trial.train(config, "--device", "cuda", "--resume", "auto", run_dir=half)
+    trial.check(whole["weights_hash"] == gpu["weights_hash"], f"{name}: resumed, the same bits")
+    crossed = trial.folder / f"{name}-crossed"
+    trial.train(config, "--device", "cpu", "--max-steps", "4", run_dir=crossed)
+    moved = trial.train(config, "--device", "cuda", "--resume", "auto", run_dir=crossed)
+    trial.close(cpu["losses"], moved["losses"], 2e-5, f"{name}: begun on the CPU, ended on the GPU")
+    plain = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_PLAIN": "1"})
+    trial.close(gpu["losses"], plain["losses"], 1e-6, f"{name}: without epilogues")
+    return gpu
+
+
+def precisions(trial, name, config, fp32):
+    for precision, tolerance in (("BF16", 2e-2), ("FP16", 3e-3)):
+        how = ["--device", "cuda", "--set", f"execution.precision={precision}"]
+        run = trial.train(config, *how)
+        trial.close(fp32["losses"], run["losses"], tolerance, f"{name}: {precision} follows FP32")
+        again = trial.train(config, *how, "--eager")
+        trial.check(run["weights_hash"] == again["weights_hash"], f"{name}: {precision}, the same bits twice")
+        half = trial.folder / f"{name}-{precision}"
+        trial.train(config, *how, "--max-steps", "4", run_dir=half)
+        whole = trial.train(config, *how, "--resume", "auto", run_dir=half)
+        trial.check(run["weights_hash"] == whole["weights_hash"], f"{name}: {precision} resumed, the same bits")
+    # 2^21 times a gradient is above what FP16 holds: some steps are skipped until the factor has fallen.
+    run = trial.train(config, "--device", "cuda", "--set", "execution.precision=FP16", "--set",
+                      "execution.loss_scale=2097152", "--set", "execution.loss_scale_growth_steps=2")
+    skipped = [m["skipped_steps"] for m in run["metrics"]]
+    scales = [m["loss_scale"] for m in run["metrics"]]
+    trial.check(skipped and 0 < skipped[-1] < len(skipped) and max(scales[skipped[-1]:]) > min(scales),
+                f"{name}: FP16 skips {skipped[-1:]} steps, and the factor grows again", f"{skipped} {scales}")
+    trial.check(run["losses"][-1:] < run["losses"][:1], f"{name}: FP16 trains after skipped steps")
+
+
+def many_ranks(trial, name, config):
+    four = {"FAKE_GPUS": "4"}
+    for precision in ("FP32", "BF16"):
+        how = ["--device", "cuda", "--set", f"execution.precision={precision}"]
+        alone = trial.train(config, *how)
+        for ranks in (2, 4):
+            many = trial.train(config, *how, ranks=ranks, environment=four)
+            trial.check(many["weights_hash"] == alone["weights_hash"],
+                        f"{name}: {precision} on {ranks} ranks, one GPU each: the same bits", many["text"])
+        shared = trial.train(config, *how, "--share-gpu", ranks=2)
+        trial.check(shared["weights_hash"] == alone["weights_hash"], f"{name}: {precision}, 2 ranks share a GPU: the same bits")
+    fast = trial.train(config, "--device", "cuda", "--set", "comm.order=FAST", ranks=2, environment=four)
+    trial.close(alone["losses"], fast["losses"], 3e-2, f"{name}: order FAST trains alike")
+    half = trial.folder / f"{name}-ranks"
+    trial.train(config, *how, "--max-steps", "4", run_dir=half, ranks=4, environment=four)
+    whole = trial.train(config, *how, "--resume", "auto", run_dir=half, ranks=2, environment=four)
+    trial.check(whole["weights_hash"] == alone["weights_hash"], f"{name}: 4 ranks, resumed on 2: the same bits")
+    done = lockstep_run.run(trial.program, ["train", config, "--device", "cuda", "--run-dir", trial.folder / "refused"], 2)
+    trial.check(done.returncode == 2 and "--share-gpu" in done.stderr, f"{name}: two ranks on one GPU are refused", done.stderr)
+
+
+def commands(trial, config):
+    run_dir = trial.folder / "commands"
+    trained = trial.train(config, "--device", "cuda", run_dir=run_dir, *["--set", "data.synthetic.samples=64"])
+    trial.check(trained["weights_hash"] is not None, "trained for the other commands")
+    for device in ("cpu", "cuda"):
+        done = lockstep_run.run(trial.program, ["generate", config, "--device", device, "--checkpoint", run_dir,
+                                                "--prompt-tokens", "1,2,3", "--tokens", "6", "--temperature", "0"], 0)
+        trial.check(done.returncode == 0, f"generate on {device}", done.stdout + done.stderr)
+        if device == "cpu":
+            expected = done.stdout
+    trial.check(done.stdout == expected, "the GPU writes what the CPU writes", f"{expected}\n{done.stdout}")
+
+
+def bad_machines(trial, config):
+    cuda = [config, "--device", "cuda"]
+    trial.refused(2, ["--device", "no NVIDIA driver", "allowed"], *cuda,
+                  environment={"FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "0"})
+    trial.refused(2, ["driver supports CUDA 12.2", "needs 13.0"], *cuda,
+                  environment={"FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "12020"})
+    trial.refused(2, ["no GPU is visible", "CUDA_VISIBLE_DEVICES"], *cuda,
+                  environment={"FAKE_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""})
+    trial.refused(5, ["is busy"], *cuda, environment={"FAKE_GPU_BUSY": "1"})
+    trial.refused(5, ["GiB", "train.global_batch", "would fit"], *cuda, "--set", "train.global_batch=65536",
+                  environment={"FAKE_GPU_BYTES": str(40 << 20)})
+    trial.refused(2, ["execution.precision", "BF16", "FP32"], config, "--device", "cpu", "--set",
+                  "execution.precision=BF16")
+    auto = trial.train(config, environment={"FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "0"})
+    trial.check("training on the CPU: no NVIDIA driver" in auto["text"], "auto trains on the CPU and says why", auto["text"])
+
+
+def main(program):
+    with tempfile.TemporaryDirectory(prefix="lockstep-host-gpu-") as folder:
+        trial = Trial(program, pathlib.Path(folder))
+        for name, text in CONFIGS.items():
+            config = trial.folder / f"{name}.textproto"
+            config.write_text(text)
+            fp32 = same_as_the_cpu(trial, name, config)
+            precisions(trial, name, config, fp32)
+        gpt = trial.folder / "gpt.textproto"
+        if lockstep_run.have_mpirun():
+            many_ranks(trial, "gpt", gpt)
+            many_ranks(trial, "mlp", trial.folder / "mlp.textproto")
+        else:
+            print("no mpirun: several ranks are left out")
+        recomputed = trial.train(gpt, "--device", "cuda", "--set", "execution.recompute=BLOCKS")
+        kept = trial.train(gpt, "--device", "cuda")
+        trial.check(recomputed["weights_hash"] == kept["weights_hash"], "gpt: recomputed blocks give the same bits")
+        commands(trial, gpt)
+        bad_machines(trial, trial.folder / "mlp.textproto")
+        return 1 if trial.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
