@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""The stages of the GPU check: see README.md. Started by run.sh."""
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from report import Report
+
+MLP = """
+model { mlp { hidden: [512, 256] activation: GELU_TANH dropout: 0.1 } }
+data { synthetic { samples: 4096 features: 100 classes: 10 } }
+train { global_batch: 256 lanes: 8 steps: 100 hash_every: 50 }
+optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
+schedule { kind: COSINE lr: 0.002 warmup_steps: 10 }
+output { tensorboard: false }
+"""
+GPT = """
+model { gpt { layers: 4 heads: 4 width: 256 context: 128 dropout: 0.1 } }
+data { synthetic { samples: 4096 classes: 512 } }
+train { global_batch: 32 lanes: 8 steps: 100 hash_every: 50 }
+optimizer { adamw { beta2: 0.95 weight_decay: 0.1 } clip_norm: 1 }
+schedule { kind: COSINE lr: 0.001 warmup_steps: 10 }
+comm { bucket_mib: 1 }
+output { tensorboard: false }
+"""
+TINY = """
+model { gpt { layers: 1 heads: 2 width: 64 context: 32 dropout: 0.1 } }
+data { synthetic { samples: 64 classes: 67 } }
+train { global_batch: 4 lanes: 2 steps: 2 }
+optimizer { adamw {} clip_norm: 1 }
+schedule { lr: 0.001 }
+checkpoint { at_end: false }
+output { tensorboard: false }
+"""
+# Model, lane batch. The global batch is 8 lanes.
+GPT2 = {"124M": (12, 12, 768, 16), "355M": (24, 16, 1024, 8)}
+
+
+def gpt2_config(layers, heads, width, lane_batch, steps):
+    return f"""
+model {{ gpt {{ layers: {layers} heads: {heads} width: {width} context: 1024 vocabulary: 50257 }} }}
+data {{ synthetic {{ samples: 65536 classes: 50257 }} }}
+train {{ global_batch: {8 * lane_batch} lanes: 8 steps: {steps} log_every: {steps} }}
+optimizer {{ adamw {{ weight_decay: 0.1 }} clip_norm: 1 }}
+schedule {{ lr: 0.0001 }}
+checkpoint {{ at_end: false }}
+execution {{ precision: BF16 }}
+output {{ tensorboard: false }}
+"""
+
+
+class Machine:
+    def __init__(self, install, work):
+        self.install, self.work, self.number = install, work, 0
+        self.program = install / "bin" / "lockstep"
+
+    def start(self, command, limit_s=150, environment=None):
+        """The CompletedProcess; a command that hangs ends with exit code 124."""
+        env = dict(os.environ, **(environment or {}))
+        try:
+            return subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace",
+                                  timeout=limit_s, env=env, stdin=subprocess.DEVNULL)
+        except FileNotFoundError as missing:
+            return subprocess.CompletedProcess(command, 127, "", str(missing))
+        except subprocess.TimeoutExpired as late:
+            return subprocess.CompletedProcess(command, 124, str(late.stdout or ""), f"not done after {limit_s} s")
+
+    def lockstep(self, *arguments, ranks=1, limit_s=150, environment=None):
+        command = [self.program, *arguments]
+        if ranks > 1:
+            mpirun = [self.install / "bin" / "mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none"]
+            command = mpirun + (["--allow-run-as-root"] if os.geteuid() == 0 else []) + command
+        return self.start(command, limit_s, environment)
+
+    def config(self, text):
+        self.number += 1
+        path = self.work / f"config{self.number}.textproto"
+        path.write_text(text)
+        return path
+
+    def train(self, text, *arguments, device="cuda", **how):
+        """(result of --json, lines of metrics.jsonl, CompletedProcess); result is None where it failed."""
+        config = self.config(text)
+        run_dir, result = config.with_suffix(""), config.with_suffix(".json")
+        done = self.lockstep("train", config, "--device", device, "--run-dir", run_dir, "--json", result, *arguments, **how)
+        if done.returncode != 0:
+            return None, [], done
+        lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+        return json.loads(result.read_text()), lines, done
+
+
+def last_line(done):
+    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return f"exit code {done.returncode}: {lines[-1] if lines else ''}"
+
+
+def hash_of(result, done):
+    return result["weights_hash"] if result else last_line(done)
+
+
+def worst(a, b, key="loss"):
+    return max((abs(x[key] - y[key]) / abs(x[key]) for x, y in zip(a, b)), default=float("nan"))
+
+
+def kernels(machine, report):
+    """Every op in every type against the CPU."""
+    result = machine.work / "selftest.json"
+    done = machine.lockstep("selftest", "--json", result, limit_s=200)
+    (report.folder / "selftest.txt").write_text(done.stdout + done.stderr)
+    report.check("kernels", "every op agrees with the CPU in FP32, BF16 and FP16", done.returncode == 0,
+                 (done.stdout.strip().splitlines() or [""])[-1] if done.returncode in (0, 7) else last_line(done))
+    if "own kernel" in done.stderr:
+        report.check("kernels", "attention runs on cuDNN", False, done.stderr.strip().splitlines()[-1])
+
+
+def parity(machine, report):
+    """Whole steps against the CPU, and the precisions against FP32, over 100 steps."""
+    for name, text in (("MLP", MLP), ("GPT", GPT)):
+        _, cpu, done = machine.train(text, device="cpu")
+        result, gpu, gpu_done = machine.train(text)
+        if not cpu or not gpu:
+            report.check("parity", f"{name} trains", False, last_line(gpu_done if cpu else done))
+            continue
+        # Dropout is the same, rounding is not: a run's losses drift apart slowly.
+        report.check("parity", f"{name}: the first 10 losses follow the CPU's", worst(cpu[:10], gpu[:10]) < 1e-5,
+                     worst(cpu[:10], gpu[:10]))
+        report.check("parity", f"{name}: 100 losses follow the CPU's", worst(cpu, gpu) < 1e-2, worst(cpu, gpu))
+        for precision, how, limit in (("TF32", "execution.tf32=true", 0.02), ("BF16", "execution.precision=BF16", 0.05),
+                                      ("FP16", "execution.precision=FP16", 0.02)):
+            _, lines, done = machine.train(text, "--set", how)
+            report.check("parity", f"{name}: 100 losses in {precision} follow FP32", lines and worst(gpu, lines) < limit,
+                         worst(gpu, lines) if lines else last_line(done))
+
+
+def bits(machine, report):
+    """The same bits from run to run, replayed or queued anew, resumed, recomputed, on 1, 2 and 4 ranks."""
+    for precision in ("FP32", "BF16"):
+        how = ["--set", f"execution.precision={precision}"]
+        first = hash_of(*machine.train(GPT, *how)[::2])
+        for what, arguments, ranks in (("a second run", [], 1), ("eager steps", ["--eager"], 1),
+                                       ("recomputed blocks", ["--set", "execution.recompute=BLOCKS"], 1),
+                                       ("2 ranks", ["--share-gpu"], 2), ("4 ranks", ["--share-gpu"], 4)):
+            got = hash_of(*machine.train(GPT, *how, *arguments, ranks=ranks, limit_s=100)[::2])
+            report.check("bits", f"{precision}: {what}: the same weights", got == first, f"{got}, {first}")
+        half = machine.config(GPT)
+        for step in (["--max-steps", "50"], ["--resume", "auto"]):
+            done = machine.lockstep("train", half, "--device", "cuda", *how, "--run-dir", half.with_suffix(""), "--json",
+                                    half.with_suffix(".json"), *step)
+        resumed = json.loads(half.with_suffix(".json").read_text()) if done.returncode == 0 else None
+        report.check("bits", f"{precision}: saved at step 50 and resumed: the same weights",
+                     hash_of(resumed, done) == first)
+
+
+def refusals(machine, report):
+    """Bad cases end with one clear line and the right exit code. (That the memory taken equals the plan every run checks
+    by itself: it ends with exit code 70 where it does not.)"""
+    config = machine.config(GPT)
+    for what, code, word, arguments, environment in (
+            ("no GPU visible", 2, "GPU", [], {"CUDA_VISIBLE_DEVICES": ""}),
+            ("a batch that cannot fit", 5, "would fit", ["--set", "train.global_batch=16777216"], None)):
+        done = machine.lockstep("train", config, "--device", "cuda", *arguments, environment=environment)
+        report.check("refusals", what, done.returncode == code and word in done.stderr, last_line(done))
+    done = machine.lockstep("train", config, "--device", "cuda", ranks=2)
+    report.check("refusals", "two ranks on one GPU", done.returncode == 2 and "--share-gpu" in done.stderr, last_line(done))
+
+
+def sanitizer(machine, report):
+    """compute-sanitizer on one tiny run a tool."""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not os.access(tool, os.X_OK):
+        report.figure("compute-sanitizer", "skipped: not on this machine")
+        return
+    for name in ("memcheck", "racecheck", "synccheck", "initcheck"):
+        for precision in ("FP32", "BF16"):
+            config = machine.config(TINY)
+            done = machine.start([tool, "--tool", name, "--error-exitcode", "9", machine.program, "train", config,
+                                  "--device", "cuda", "--eager", "--run-dir", config.with_suffix(""), "--set",
+                                  f"execution.precision={precision}"])
+            (report.folder / f"{name}-{precision}.txt").write_text(done.stdout + done.stderr)
+            report.check("sanitizer", f"{name}, {precision}", done.returncode == 0, last_line(done))
+
+
+def ops(machine, report):
+    """Each op of GPT-2 124M against the ceilings."""
+    layers, heads, width, lane_batch = GPT2["124M"]
+    result = machine.work / "ops.json"
+    done = machine.lockstep("bench", "ops", machine.config(gpt2_config(layers, heads, width, lane_batch, 1)), "--device",
+                            "cuda", "--json", result, limit_s=120)
+    (report.folder / "ops.txt").write_text(done.stdout + done.stderr)
+    if done.returncode != 0:
+        return report.check("ops", "every op can be timed", False, last_line(done))
+    table = json.loads(result.read_text())
+    report.figure("copy GB/s", table["copy_gbytes_per_s"])
+    report.figure("matmul bf16 TFLOP/s", table["matmul_tflops"])
+    for row in table["ops"]:
+        row["of copy"] = row["gbytes_per_s"] / table["copy_gbytes_per_s"]
+        row["of matmul"] = row["tflops"] / table["matmul_tflops"]
+    report.figure("ops of GPT-2 124M, bf16", table["ops"])
+
+
+def speed(machine, report):
+    """GPT-2 beside PyTorch, eager and compiled."""
+    here = pathlib.Path(__file__).resolve().parent
+    have_torch = machine.start([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"]).returncode == 0
+    for name, (layers, heads, width, lane_batch) in GPT2.items():
+        rates = {}
+        for order in ("TREE", "FAST"):
+            _, lines, done = machine.train(gpt2_config(layers, heads, width, lane_batch, 12), "--set", f"comm.order={order}")
+            if not lines:
+                report.check("speed", f"GPT-2 {name} trains", False, last_line(done))
+                break
+            rates[order] = statistics.median(line["tokens_per_s"] for line in lines[4:])
+            report.figure(f"GPT-2 {name} bf16 {order} tokens/s", rates[order])
+            if order == "TREE" and "mfu" in lines[-1]:
+                report.figure(f"GPT-2 {name} bf16 MFU", statistics.median(line["mfu"] for line in lines[4:]))
+        if len(rates) == 2:
+            report.figure(f"GPT-2 {name} price of TREE", rates["FAST"] / rates["TREE"] - 1)
+        for compiled in ([], ["--compile"]) if have_torch and rates else ():
+            done = machine.start([sys.executable, here / "torch_gpt2.py", "--layers", layers, "--heads", heads, "--width",
+                                  width, "--batch", lane_batch, *compiled], limit_s=200)
+            what = f"PyTorch {'compiled' if compiled else 'eager'}"
+            if done.returncode != 0:
+                report.figure(f"GPT-2 {name} {what}", "failed: " + last_line(done))
+                continue
+            peer = json.loads(done.stdout.strip().splitlines()[-1])
+            report.figure(f"GPT-2 {name} {what} tokens/s", peer["tokens_per_s"])
+            report.figure(f"GPT-2 {name} over {what}", rates["TREE"] / peer["tokens_per_s"])
+    if not have_torch:
+        report.figure("PyTorch", "skipped: python3 has no torch with CUDA")
+
+
+STAGES = {stage.__name__: stage for stage in (kernels, parity, bits, refusals, sanitizer, ops, speed)}
+BENCHMARKS = ("ops", "speed")
+
+
+def environment_of(machine):
+    query = machine.start(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm",
+                           "--format=csv,noheader"])
+    version = machine.lockstep("--version")
+    return {"GPU": query.stdout.strip().splitlines()[0] if query.returncode == 0 and query.stdout.strip() else "none",
+            "Lockstep": version.stdout.strip()}
+
+
+def main():
+    install, out, options = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
+    names = list(STAGES)
+    if "--quick" in options:
+        names = [name for name in names if name not in BENCHMARKS]
+    if "--only" in options:
+        names = options[options.index("--only") + 1].split(",")
+        if names == ["list"]:
+            print("\n".join(f"{name:10} {stage.__doc__.splitlines()[0]}" for name, stage in STAGES.items()))
+            return 0
+    unknown = [name for name in names if name not in STAGES]
+    if unknown:
+        print(f"gpu: unknown stage '{unknown[0]}'; allowed: {', '.join(STAGES)}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="lockstep-gpu-") as work:
+        machine = Machine(install, pathlib.Path(work))
+        report = Report(out, environment_of(machine))
+        for name in names:
+            print(f"== {name}: {STAGES[name].__doc__.splitlines()[0]}", flush=True)
+            try:
+                STAGES[name](machine, report)
+            except (OSError, ValueError, KeyError) as error:
+                report.check(name, "the stage runs", False, repr(error))
+            report.save()
+        report.save(complete=True)
+    checks = report.data["checks"]
+    print(f"report: {out / 'report.md'}\n{len(checks) - len(report.failed())} passed, {len(report.failed())} failed")
+    return 1 if report.failed() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

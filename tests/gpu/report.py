@@ -1,0 +1,47 @@
+"""What the GPU check writes: report.json after every stage, so that a check cut short leaves what it found, and
+report.md for reading."""
+import json
+import pathlib
+import time
+
+
+class Report:
+    def __init__(self, folder, environment):
+        self.folder = pathlib.Path(folder)
+        self.data = {"date": time.strftime("%Y-%m-%d"), "complete": False, "environment": environment, "checks": [],
+                     "figures": {}}
+        self.start = time.monotonic()
+
+    def check(self, stage, what, passed, detail=""):
+        print(f"{'ok    ' if passed else 'FAILED'} {stage}: {what}" + (f" ({detail})" if detail else ""), flush=True)
+        self.data["checks"].append({"stage": stage, "what": what, "passed": bool(passed), "detail": str(detail)})
+
+    def figure(self, name, value):
+        print(f"       {name}: {value}", flush=True)
+        self.data["figures"][name] = value
+
+    def failed(self):
+        return [c for c in self.data["checks"] if not c["passed"]]
+
+    def save(self, complete=False):
+        self.data["complete"] = complete
+        self.data["seconds"] = round(time.monotonic() - self.start, 1)
+        (self.folder / "report.json").write_text(json.dumps(self.data, indent=1) + "\n")
+        (self.folder / "report.md").write_text(self.text())
+
+    def text(self):
+        passed = len(self.data["checks"]) - len(self.failed())
+        lines = [f"# GPU check, {self.data['date']}" + ("" if self.data["complete"] else " (cut short)"), ""]
+        lines += [f"- {key}: {value}" for key, value in self.data["environment"].items()]
+        lines += ["", f"{passed} checks passed, {len(self.failed())} failed, in {self.data['seconds']} s.", ""]
+        lines += [f"- FAILED {c['stage']}: {c['what']} {c['detail']}" for c in self.failed()]
+        lines += ["", "| figure | value |", "| --- | --- |"]
+        for name, value in self.data["figures"].items():
+            if isinstance(value, (int, float)):
+                lines.append(f"| {name} | {value:,.4g} |" if isinstance(value, float) else f"| {name} | {value:,} |")
+        for name, value in self.data["figures"].items():
+            if isinstance(value, list):
+                lines += ["", f"## {name}", ""] + ["| " + " | ".join(value[0]) + " |", "| --- " * len(value[0]) + "|"]
+                lines += ["| " + " | ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()) + " |"
+                          for row in value]
+        return "\n".join(lines) + "\n"

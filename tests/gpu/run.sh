@@ -1,0 +1,34 @@
+#!/bin/bash
+# Checks Lockstep on this machine's GPU, then measures it: see tests/gpu/README.md.
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+
+usage() {
+  cat <<'TEXT'
+usage: tests/gpu/run.sh INSTALL OUT [--quick] [--only STAGE,...]
+  INSTALL   a folder made by `cmake --install` or unpacked from the archive of `cpack`
+  OUT       a folder for report.json, report.md and the logs
+  --quick   the checks without the benchmarks
+  --only    some stages alone; `--only list` names them
+It takes at most 8 minutes on one GPU. Ends with 0 if every check passed. PyTorch is measured beside
+Lockstep where python3 has it. CUDA's libraries are found in PyTorch's wheels or /usr/local/cuda*.
+TEXT
+}
+
+if [ $# -lt 2 ]; then
+  usage >&2
+  exit 2
+fi
+case "$1" in -h | --help) usage && exit 0 ;; esac
+install="$(cd "$1" && pwd)"
+out="$2"
+shift 2
+if [ ! -x "$install/bin/lockstep" ]; then
+  echo "gpu: '$install' has no bin/lockstep; make it with cmake --install build/release --prefix DIR" >&2
+  exit 2
+fi
+mkdir -p "$out"
+if [ -x "$install/share/lockstep/cuda_env.sh" ]; then
+  eval "$("$install/share/lockstep/cuda_env.sh")" || true
+fi
+exec python3 "$here/check.py" "$install" "$out" "$@"
