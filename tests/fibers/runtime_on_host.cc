@@ -94,7 +94,9 @@ const char* cudaGetErrorName(cudaError_t error) {
 cudaError_t cudaGetDeviceCount(int* count) {
   const auto error = static_cast<cudaError_t>(from_environment("FAKE_CUDA_ERROR", 0));
   if (error != cudaSuccess) return failed(error);
-  *count = static_cast<int>(from_environment("FAKE_GPUS", 1));
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const bool hidden = visible != nullptr && *visible == '\0';
+  *count = hidden ? 0 : static_cast<int>(from_environment("FAKE_GPUS", 1));
   return *count == 0 ? failed(cudaErrorNoDevice) : cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {

@@ -5,11 +5,12 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 usage() {
   cat <<'TEXT'
-usage: tests/gpu/run.sh INSTALL OUT [--quick] [--only STAGE,...]
+usage: tests/gpu/run.sh INSTALL OUT [--quick] [--only STAGE,...] [--small]
   INSTALL   a folder made by `cmake --install` or unpacked from the archive of `cpack`
   OUT       a folder for report.json, report.md and the logs
   --quick   the checks without the benchmarks
   --only    some stages alone; `--only list` names them
+  --small   tiny models: to try the check itself
 It takes at most 8 minutes on one GPU. Ends with 0 if every check passed. PyTorch is measured beside
 Lockstep where python3 has it. CUDA's libraries are found in PyTorch's wheels or /usr/local/cuda*.
 TEXT
