@@ -102,15 +102,14 @@ void Reducer::complete_oldest() {
   measure_norm(exchange.bucket);
 }
 
-// The norm is taken slice by slice, right after a bucket is summed and still in cache.
+// The norm is taken slice by slice, right after a bucket is summed and still in cache. The slices
+// of a rank follow each other.
 void Reducer::measure_norm(int bucket) {
-  for (int i = 0; i < local_lanes_; ++i) {
-    const Range slice =
-        slice_of(options_.buckets[static_cast<size_t>(bucket)], first_lane() + i, options_.lanes);
-    const size_t number =
-        static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_) + static_cast<size_t>(i);
-    math_.sum_of_squares(gradients_ + slice.begin, slice.size(), &norms_[number]);
-  }
+  const Range first =
+      slice_of(options_.buckets[static_cast<size_t>(bucket)], first_lane(), options_.lanes);
+  double* const norms =
+      norms_.data() + static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_);
+  math_.sums_of_squares(gradients_ + first.begin, first.size(), local_lanes_, norms);
 }
 
 void Reducer::reduce() {

@@ -27,8 +27,9 @@ class SliceMath {
   // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one
   // of the sources.
   virtual void tree_sum(const float* const* sources, int count, float* out, int64_t n) = 0;
-  // *out, in memory of allocate_host(), = sum of squares of n floats in a fixed order.
-  virtual void sum_of_squares(const float* x, int64_t n, double* out) = 0;
+  // out[i], in memory of allocate_host(), = sum of squares, in a fixed order, of the i-th of
+  // `count` consecutive slices of n floats each.
+  virtual void sums_of_squares(const float* x, int64_t n, int count, double* out) = 0;
   // Returns when everything queued so far is done.
   virtual void synchronize() = 0;
   // Memory that host and device both reach, aligned to 64 bytes, owned by the device until it is

@@ -60,11 +60,14 @@ void check_supported(const RunConfig& config, const OpSet& ops) {
 void check_supported(const Graph& graph, const OpSet& ops) {
   for (const Op& op : graph.ops) {
     if (!ops.supports(graph, op))
-      throw ConfigError("model: {} has no way to run '{}', a {} of {} columns; allowed: fewer",
-                        ops.device,
-                        op.name,
-                        schema_of(op.kind).name,
-                        graph.shape(op.inputs[0]).columns());
+      throw ConfigError(
+          "model: device {} cannot run '{}' ({} of {}): it is beyond what its kernels take; "
+          "allowed: a "
+          "narrower model, or a smaller train.global_batch / train.lanes",
+          ops.device,
+          op.name,
+          schema_of(op.kind).name,
+          to_string(graph.shape(op.inputs[0])));
   }
 }
 
@@ -159,6 +162,12 @@ int ranks_sharing_cpus(Communicator& communicator) {
 Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose, const OpSet& ops) {
   validate_for_ranks(config, ranks);
   check_supported(config, ops);
+  if (ranks > ops.most_tree_ranks && config.comm.order == CommConfig::Order::kTree)
+    throw ConfigError(
+        "comm.order: value is TREE; allowed on {} ranks of device {}: FAST (TREE up to {} ranks)",
+        ranks,
+        ops.device,
+        ops.most_tree_ranks);
   Assembly assembly;
   const bool training = purpose == AssemblyPurpose::kTrain;
   assembly.data = open_data(config.data, config.model, config.seed, training);

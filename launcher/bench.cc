@@ -116,7 +116,9 @@ void add_bench_command(CLI::App& app, Command& selected) {
       ->capture_default_str();
   ops->footer(
       "GB/s count every input and output as moved once, TFLOP/s a multiply-add as two; the "
-      "percentages are of the ceilings, measured first.");
+      "percentages are of the ceilings, measured first. An op is repeated on the same memory: what "
+      "fits "
+      "in the caches may be faster than the copy.");
   ops->callback([options, &selected] {
     selected = [options](Session& session) { return bench(session, *options); };
   });

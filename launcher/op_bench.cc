@@ -15,7 +15,7 @@ namespace {
 
 // Microseconds of one run of `work`: the median of `repeats` measurements of several runs each.
 double time_us(Backend& backend, int repeats, const std::function<void()>& work) {
-  constexpr int kRuns = 10;
+  constexpr int kRuns = 50;
   const std::unique_ptr<RepeatedWork> repeated = backend.repeated_work();
   const auto runs = [&] {
     for (int i = 0; i < kRuns; ++i) work();
@@ -47,9 +47,9 @@ void run_once(const Graph& graph, OpRunner& runner) {
   for (TensorId id : graph.inputs) fill(id, 1);
   for (TensorId id : graph.parameters)
     fill(id, 1.7 / std::sqrt(static_cast<double>(graph.shape(id).columns())));
-  runner.lane() = {.seed = 1,
-                   .valid_rows = graph.shape(graph.inputs[0])[0] * graph.loss_rows_per_sample,
-                   .gradient_scale = 1e-4f};
+  runner.begin({.seed = 1,
+                .valid_rows = graph.shape(graph.inputs[0])[0] * graph.loss_rows_per_sample,
+                .gradient_scale = 1e-4f});
   for (size_t i = 0; i < graph.ops.size(); ++i) runner.run(i);
 }
 

@@ -92,6 +92,12 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     return started(handle);
   }
 
+  // What a rank that failed has said reaches this one also while it waits for something else.
+  void check() override {
+    if (!failure_.empty()) throw CommError("{}", failure_);
+    progress_all();
+  }
+
   void wait(int handle) override {
     Operation& operation = operations_[static_cast<size_t>(handle)];
     finish(handle);

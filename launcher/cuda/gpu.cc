@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -15,6 +16,9 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kLeastCapability = 80;
+// Left to the driver and the libraries, which load kernels, record graphs and connect ranks later
+// on.
+constexpr size_t kHeadroomBytes = size_t{1} << 30;
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -63,6 +67,7 @@ struct Rate {
   double fp32, tf32, half;
 };
 constexpr Rate kRates[] = {{"B200", 75, 1100, 2250},
+                           {"H200 NVL", 60, 417.5, 835},
                            {"H200", 67, 494.7, 989.4},
                            {"H100 PCIe", 51, 378, 756},
                            {"H100 NVL", 60, 417.5, 835},
@@ -78,6 +83,17 @@ constexpr Rate kRates[] = {{"B200", 75, 1100, 2250},
                            {"L4", 30.3, 60, 121},
                            {"RTX 4090", 82.6, 82.6, 165.2}};
 
+// Whether `words` stand in `name` as whole words: the A40 is no RTX A4000.
+bool has_words(const std::string& name, const std::string& words) {
+  const auto part_of_word = [&](size_t i) {
+    return i < name.size() && std::isalnum(static_cast<unsigned char>(name[i])) != 0;
+  };
+  for (size_t at = name.find(words); at != std::string::npos; at = name.find(words, at + 1)) {
+    if ((at == 0 || !part_of_word(at - 1)) && !part_of_word(at + words.size())) return true;
+  }
+  return false;
+}
+
 class GpuDevice final : public Device {
  public:
   explicit GpuDevice(const GpuRequest& request)
@@ -91,7 +107,7 @@ class GpuDevice final : public Device {
     size_t free = 0, total = 0;
     use();
     LOCKSTEP_CUDA(cudaMemGetInfo(&free, &total));
-    return free;
+    return free - std::min(free, kHeadroomBytes);
   }
   std::unique_ptr<Backend> make_backend(const BackendRequest& request) override {
     use();
@@ -104,7 +120,10 @@ class GpuDevice final : public Device {
     if (control.size() == 1) return control;
     auto& mine = static_cast<CudaBackend&>(backend);
     slices_ = make_slices(control, mine.stream(), request_);
-    mine.watch([this] { slices_->check(); });
+    mine.watch([this, &control] {
+      control.check();
+      slices_->check();
+    });
     return *slices_;
   }
   void disconnect() override { slices_.reset(); }
@@ -171,7 +190,7 @@ GpuProbe probe_gpus() {
 
 double peak_flops(const std::string& name, DType compute, bool tf32) {
   for (const Rate& rate : kRates) {
-    if (name.find(rate.name) == std::string::npos) continue;
+    if (!has_words(name, rate.name)) continue;
     if (compute != DType::kF32) return rate.half * 1e12;
     return (tf32 ? rate.tf32 : rate.fp32) * 1e12;
   }

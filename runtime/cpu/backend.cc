@@ -107,16 +107,21 @@ class CpuBackend final : public Backend {
   }
   void synchronize() override {}
 
-  void sum_of_squares(const float* x, int64_t n, double* out) override {
-    // In pieces, so that the block sums fit on the stack.
-    std::array<double, kSumBlocks> workspace;
-    const int64_t piece = static_cast<int64_t>(kSumBlocks) * 4096;
-    *out = 0;
-    for (int64_t begin = 0; begin < n; begin += piece)
-      *out += cpu::sum_of_squares(x + begin, std::min(piece, n - begin), workspace.data());
+  void sums_of_squares(const float* x, int64_t n, int count, double* out) override {
+    for (int i = 0; i < count; ++i) out[i] = sum_of_squares(x + i * n, n);
   }
 
  private:
+  static double sum_of_squares(const float* x, int64_t n) {
+    // In pieces, so that the block sums fit on the stack.
+    std::array<double, kSumBlocks> workspace;
+    constexpr int64_t kPiece = static_cast<int64_t>(kSumBlocks) * 4096;
+    double sum = 0;
+    for (int64_t begin = 0; begin < n; begin += kPiece)
+      sum += cpu::sum_of_squares(x + begin, std::min(kPiece, n - begin), workspace.data());
+    return sum;
+  }
+
   static constexpr size_t kSumBlocks = 512;
   struct alignas(64) Line {
     std::byte bytes[64];
@@ -130,7 +135,7 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 const OpSet& op_set() {
-  static const OpSet ops = {"cpu", cpu_implementations(), false, 0, 1};
+  static const OpSet ops = {"cpu", cpu_implementations(), false, 0, 1, 4096};
   return ops;
 }
 

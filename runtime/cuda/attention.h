@@ -20,6 +20,8 @@ struct AttentionShape {
   auto operator<=>(const AttentionShape&) const = default;
 };
 inline constexpr int64_t kMostHeadSize = 256;
+// Most heads of all samples together: what a grid has in its second dimension.
+inline constexpr int64_t kMostAttentionHeads = 65535;
 
 // out = softmax(q k^T / sqrt(D)) v for each head.
 template <typename T>

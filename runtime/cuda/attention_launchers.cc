@@ -36,17 +36,46 @@ CudnnAttention* cudnn_for(const OpCall& call, const AttentionShape& shape, DType
   return nullptr;
 }
 
+// The samples that one call of cuDNN's backward pass takes.
+AttentionShape part_of(AttentionShape shape) {
+  shape.batch = cudnn_backward_batch(shape);
+  return shape;
+}
+
+void run_backward_in_parts(CudnnAttention& cudnn,
+                           const OpCall& call,
+                           const AttentionShape& shape,
+                           DType dtype) {
+  const AttentionShape part = part_of(shape);
+  const auto rows = static_cast<size_t>(part.time * part.heads);
+  const size_t token_bytes = rows * static_cast<size_t>(part.head_size) * size_of(dtype);
+  for (int64_t first = 0; first < shape.batch; first += part.batch) {
+    const auto sample = static_cast<size_t>(first);
+    cudnn.run({part, dtype, /*backward=*/true},
+              {.qkv = call.input<std::byte>(1) + sample * 3 * token_bytes,
+               .out = const_cast<std::byte*>(call.input<std::byte>(2)) + sample * token_bytes,
+               .log_sum_exp = const_cast<float*>(call.input<float>(3)) + sample * rows,
+               .d_out = call.input<std::byte>(0) + sample * token_bytes,
+               .d_qkv = call.output<std::byte>(0) + sample * 3 * token_bytes},
+              call.workspace());
+  }
+}
+
 }  // namespace
 
 bool supports_attention(const Graph& graph, const Op& op) {
-  return attention_shape(graph, op).head_size <= kMostHeadSize;
+  const AttentionShape shape = attention_shape(graph, op);
+  return shape.head_size <= kMostHeadSize && shape.batch * shape.heads <= kMostAttentionHeads;
 }
 
 size_t attention_workspace(const Graph& graph, const Op& op) {
   const AttentionShape shape = attention_shape(graph, op);
   const size_t own = op.kind == OpKind::kAttention ? 0 : attention_workspace_bytes(shape);
-  if (graph[qkv_of(op)].dtype == DType::kF32) return own;
-  return std::max(own, cudnn_attention_workspace_bytes(shape));
+  const DType dtype = graph[qkv_of(op)].dtype;
+  if (dtype == DType::kF32) return own;
+  if (op.kind == OpKind::kAttention)
+    return cudnn_attention_workspace_bytes({shape, dtype, /*backward=*/false});
+  return std::max(own, cudnn_attention_workspace_bytes({part_of(shape), dtype, /*backward=*/true}));
 }
 
 void run_attention(const OpCall& call) {
@@ -74,13 +103,7 @@ void run_attention_backward(const OpCall& call) {
       attention_shape(call.input_shape(1), call.attributes<AttentionAttributes>());
   const DType dtype = call.input_dtype(1);
   if (CudnnAttention* cudnn = cudnn_for(call, shape, dtype))
-    return cudnn->run({shape, dtype, /*backward=*/true},
-                      {.qkv = call.input<std::byte>(1),
-                       .out = const_cast<std::byte*>(call.input<std::byte>(2)),
-                       .log_sum_exp = const_cast<float*>(call.input<float>(3)),
-                       .d_out = call.input<std::byte>(0),
-                       .d_qkv = call.output<std::byte>(0)},
-                      call.workspace());
+    return run_backward_in_parts(*cudnn, call, shape, dtype);
   by_type(dtype, [&]<typename T>() {
     attention_backward<T>(shape,
                           call.input<T>(0),

@@ -118,26 +118,16 @@ class Gpu final : public CudaBackend {
   void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
     cuda::tree_sum(sources, count, out, n, stream());
   }
-  void sum_of_squares(const float* x, int64_t n, double* out) override {
-    LOCKSTEP_CHECK(n <= kMostSquares);
-    cuda::sum_of_squares(x, n, workspace_->squares, &workspace_->square_sum, stream());
-    copy(reinterpret_cast<const std::byte*>(&workspace_->square_sum),
-         reinterpret_cast<std::byte*>(out),
-         sizeof(double));
+  void sums_of_squares(const float* x, int64_t n, int count, double* out) override {
+    LOCKSTEP_CHECK(sums_of_squares_workspace_bytes(n, count) <= sizeof(workspace_->squares));
+    cuda::sums_of_squares(x, n, count, workspace_->squares, out, stream());
   }
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {
     by_type(dtype, [&]<typename T>() {
-      content_hash<T>(reinterpret_cast<const T*>(x),
-                      n,
-                      first_index,
-                      workspace_->hashes,
-                      &workspace_->hash,
-                      stream());
+      content_hash<T>(
+          reinterpret_cast<const T*>(x), n, first_index, workspace_->hashes, out, stream());
     });
-    copy(reinterpret_cast<const std::byte*>(&workspace_->hash),
-         reinterpret_cast<std::byte*>(out),
-         sizeof(ContentHash));
   }
 
   std::unique_ptr<RepeatedWork> repeated_work() override {

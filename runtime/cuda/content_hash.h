@@ -15,7 +15,7 @@ void content_hash(const T* x,  // (n)
                   int64_t n,
                   uint64_t first_index,
                   ContentHash* workspace,  // kHashBlocks, on the device
-                  ContentHash* out,        // on the device
+                  ContentHash* out,        // on the device, or pinned on the host
                   Stream stream);
 inline constexpr int kHashBlocks = 1024;
 

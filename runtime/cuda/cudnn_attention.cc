@@ -10,6 +10,7 @@
 #include <map>
 
 #include "runtime/base/error.h"
+#include "runtime/cuda/check.h"
 
 // The frontend calls cuDNN through this.
 void* cudnn_frontend::cudnn_dlhandle = nullptr;
@@ -125,6 +126,37 @@ std::string first_refusal(Steps... steps) {
   return refusal;
 }
 
+// Builds the graph for the GPU at hand; empty, or why it cannot run.
+std::string build(const CudnnAttentionKey& key, fe::graph::Graph& graph, cudnnHandle_t handle) {
+  const auto most = static_cast<int64_t>(cudnn_attention_workspace_bytes(key));
+  const std::string refusal =
+      first_refusal([&] { return graph.validate(); },
+                    [&] { return graph.build_operation_graph(handle); },
+                    [&] { return graph.create_execution_plans({fe::HeurMode_t::A}); },
+                    [&] {
+                      graph.deselect_workspace_greater_than(most);
+                      return graph.check_support();
+                    },
+                    [&] { return graph.build_plans(); });
+  if (!refusal.empty()) return refusal;
+  // With what the frontend itself needs.
+  int64_t needed = 0;
+  fe::error_t status = graph.get_workspace_size(needed);
+  if (status.is_bad()) return status.get_message();
+  if (needed > most)
+    return fmt::format("it needs {} bytes of workspace, {} are set aside", needed, most);
+  return "";
+}
+
+// Compute capability of the current GPU, 90 for 9.0.
+int current_sm() {
+  int device = 0, major = 0, minor = 0;
+  LOCKSTEP_CUDA(cudaGetDevice(&device));
+  LOCKSTEP_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  LOCKSTEP_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return major * 10 + minor;
+}
+
 }  // namespace
 
 struct CudnnAttention::Planned {
@@ -134,6 +166,7 @@ struct CudnnAttention::Planned {
 
 struct CudnnAttention::Library {
   cudnnHandle_t handle = nullptr;
+  int sm = 0;
   std::map<CudnnAttentionKey, Planned> planned;
 
   ~Library() {
@@ -152,6 +185,7 @@ CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {
       why_not_ = "cuDNN cannot use this GPU";
       return;
     }
+    library->sm = current_sm();
     library_ = std::move(library);
   } catch (const std::exception& error) {
     why_not_ = error.what();
@@ -163,25 +197,23 @@ CudnnAttention::~CudnnAttention() = default;
 CudnnAttention::Planned& CudnnAttention::plan(const CudnnAttentionKey& key) {
   const auto found = library_->planned.find(key);
   if (found != library_->planned.end()) return found->second;
-  Planned planned{PassBuilder(key).build(), ""};
-  fe::graph::Graph& graph = *planned.graph;
-  const cudnnHandle_t handle = library_->handle;
-  const auto most = static_cast<int64_t>(cudnn_attention_workspace_bytes(key.shape));
-  planned.refusal = first_refusal([&] { return graph.validate(); },
-                                  [&] { return graph.build_operation_graph(handle); },
-                                  [&] { return graph.create_execution_plans({fe::HeurMode_t::A}); },
-                                  [&] {
-                                    graph.deselect_workspace_greater_than(most);
-                                    return graph.check_support();
-                                  },
-                                  [&] { return graph.build_plans(); });
+  Planned planned;
+  try {
+    planned.graph = PassBuilder(key, library_->sm).build();
+    planned.refusal = build(key, *planned.graph, library_->handle);
+  } catch (const std::exception& error) {  // the frontend's, of libraries that it does not find
+    planned.refusal = error.what();
+  }
   return library_->planned.emplace(key, std::move(planned)).first->second;
 }
 
 bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
   if (!library_ || dtype == DType::kF32) return false;
-  for (const bool backward : {false, true}) {
-    const Planned& planned = plan({shape, dtype, backward});
+  AttentionShape part = shape;
+  part.batch = cudnn_backward_batch(shape);
+  for (const CudnnAttentionKey& key :
+       {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
+    const Planned& planned = plan(key);
     if (planned.refusal.empty()) continue;
     why_not_ = planned.refusal;
     return false;
@@ -214,10 +246,30 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
     throw Error(ExitCode::kInternal, "cuDNN's attention failed: " + status.get_message());
 }
 
-size_t cudnn_attention_workspace_bytes(const AttentionShape& shape) {
-  // The backward pass sums the gradient of q in float, and keeps a few floats a row.
-  const auto rows = static_cast<size_t>(shape.batch * shape.heads * shape.time);
-  return rows * (static_cast<size_t>(shape.head_size) + 8) * sizeof(float) * 2 + (size_t{16} << 20);
+namespace {
+
+size_t up(int64_t n, int64_t unit) { return static_cast<size_t>((n + unit - 1) / unit * unit); }
+
+// The gradient of the scores in 16 bits, in whole tiles: what the fixed order of the sums costs.
+size_t score_bytes(const AttentionShape& shape, int64_t batch) {
+  return 2 * static_cast<size_t>(batch * shape.heads) * up(shape.time, 64) * up(shape.time, 128);
+}
+
+}  // namespace
+
+int64_t cudnn_backward_batch(const AttentionShape& shape) {
+  constexpr size_t kMost = size_t{1} << 30;
+  int64_t batch = shape.batch;
+  while (batch > 1 && (shape.batch % batch != 0 || score_bytes(shape, batch) > kMost)) --batch;
+  return batch;
+}
+
+size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key) {
+  constexpr size_t kSlack = size_t{1} << 20;
+  if (!key.backward) return kSlack;
+  const AttentionShape& s = key.shape;
+  const size_t sums = static_cast<size_t>(s.batch * s.heads) * up(s.time, 128) * sizeof(float);
+  return score_bytes(s, s.batch) + sums + kSlack;
 }
 
 std::string cudnn_attention_refusal(const CudnnAttentionKey& key,
@@ -233,7 +285,11 @@ std::string cudnn_attention_refusal(const CudnnAttentionKey& key,
     return first_refusal([&] { return graph->validate(); },
                          [&] { return graph->build_operation_graph(); },
                          [&] { return graph->create_execution_plans({fe::HeurMode_t::A}); },
-                         [&] { return graph->check_support(); });
+                         [&] {
+                           graph->deselect_workspace_greater_than(
+                               static_cast<int64_t>(cudnn_attention_workspace_bytes(key)));
+                           return graph->check_support();
+                         });
   } catch (const std::exception& error) {
     return error.what();
   }

@@ -35,14 +35,15 @@ class CudnnAttention {
   explicit CudnnAttention(Stream stream);
   ~CudnnAttention();
 
-  // Whether cuDNN has both passes for this shape on this GPU, within the workspace; the first time
+  // Whether cuDNN has both passes for this shape on this GPU, the backward pass in parts of
+  // cudnn_backward_batch() samples, within the workspace; the first time
   // it is asked, it builds them. Not while the stream is being captured, if it has not been asked
   // before.
   bool supports(const AttentionShape& shape, DType dtype);
   // Why supports() last said no, for the log.
   const std::string& why_not() const { return why_not_; }
 
-  // Queues one pass, which must be supported. `workspace`: cudnn_attention_workspace_bytes(shape).
+  // Queues one pass, which must be supported. `workspace`: cudnn_attention_workspace_bytes(key).
   void run(const CudnnAttentionKey& key, const CudnnAttentionArrays& arrays, void* workspace);
 
  private:
@@ -55,8 +56,12 @@ class CudnnAttention {
   std::string why_not_;
 };
 
-// What is set aside for cuDNN, which takes no algorithm that needs more: known without a GPU.
-size_t cudnn_attention_workspace_bytes(const AttentionShape& shape);
+// What is set aside for one pass, which takes no algorithm that needs more: known without a GPU.
+size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key);
+
+// The deterministic backward pass keeps a whole matrix of T x T for each head. So long sequences go
+// through it some samples at a time, to the same bits: so many of `shape.batch`.
+int64_t cudnn_backward_batch(const AttentionShape& shape);
 
 // Whether cuDNN says, of a GPU that it is told of in its JSON form and that need not be there, that
 // it can run the pass; empty, or why not. `sm` is 80, 90, ...

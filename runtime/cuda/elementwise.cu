@@ -83,7 +83,8 @@ constexpr int kSquaresThreads = 256;
 // Each block sums kSquaresBlock elements; a square of two floats is exact in double.
 template <int N>
 __global__ void __launch_bounds__(kSquaresThreads)
-    sum_of_squares_kernel(const float* x, int64_t n, double* partials) {
+    sums_of_squares_kernel(const float* slices, int64_t n, double* partials) {
+  const float* const x = slices + blockIdx.y * n;
   const int64_t begin = blockIdx.x * kSquaresBlock;
   const int64_t end = begin + kSquaresBlock < n ? begin + kSquaresBlock : n;
   double sum = 0;
@@ -97,15 +98,16 @@ __global__ void __launch_bounds__(kSquaresThreads)
     for (int k = 0; k < 4; ++k) sum += static_cast<double>(values[k]) * values[k];
   }
   sum = block_reduce<Sum, kSquaresThreads>(sum);
-  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+  if (threadIdx.x == 0) partials[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(kSquaresThreads)
     sum_doubles_kernel(const double* partials, int64_t count, double* out) {
   double sum = 0;
-  for (int64_t i = threadIdx.x; i < count; i += kSquaresThreads) sum += partials[i];
+  for (int64_t i = threadIdx.x; i < count; i += kSquaresThreads)
+    sum += partials[blockIdx.x * count + i];
   sum = block_reduce<Sum, kSquaresThreads>(sum);
-  if (threadIdx.x == 0) *out = sum;
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
 
 }  // namespace
@@ -134,19 +136,24 @@ void tree_sum(const float* const* sources, int count, float* out, int64_t n, Str
   }
 }
 
-void sum_of_squares(const float* x, int64_t n, double* workspace, double* out, Stream stream) {
-  const unsigned blocks = blocks_for(n, kSquaresBlock);
-  const Launch how{{blocks, 1, 1}, {kSquaresThreads, 1, 1}, stream};
-  if (is_aligned(x)) {
-    launch(how, sum_of_squares_kernel<4>, x, n, workspace);
+void sums_of_squares(
+    const float* x, int64_t n, int count, double* workspace, double* out, Stream stream) {
+  const unsigned blocks = blocks_for(n, kSquaresBlock), slices = static_cast<unsigned>(count);
+  const Launch how{{blocks, slices, 1}, {kSquaresThreads, 1, 1}, stream};
+  if (is_aligned(x) && n % 4 == 0) {
+    launch(how, sums_of_squares_kernel<4>, x, n, workspace);
   } else {
-    launch(how, sum_of_squares_kernel<1>, x, n, workspace);
+    launch(how, sums_of_squares_kernel<1>, x, n, workspace);
   }
-  launch({{1, 1, 1}, {kSquaresThreads, 1, 1}, stream}, sum_doubles_kernel, workspace, blocks, out);
+  launch({{slices, 1, 1}, {kSquaresThreads, 1, 1}, stream},
+         sum_doubles_kernel,
+         workspace,
+         blocks,
+         out);
 }
 
-size_t sum_of_squares_workspace_bytes(int64_t n) {
-  return blocks_for(n, kSquaresBlock) * sizeof(double);
+size_t sums_of_squares_workspace_bytes(int64_t n, int count) {
+  return blocks_for(n, kSquaresBlock) * static_cast<size_t>(count) * sizeof(double);
 }
 
 template void add(const float*, const float*, float*, int64_t, Stream);

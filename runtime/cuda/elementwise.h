@@ -34,13 +34,15 @@ void tree_sum(const float* const* sources,  // (count) on the host: pointers to 
               int64_t n,
               Stream stream);
 
-// *out = the sum of x^2 in double precision, in fixed blocks of kSquaresBlock elements.
-void sum_of_squares(const float* x,  // (n)
-                    int64_t n,
-                    double* workspace,  // sum_of_squares_workspace_bytes(n)
-                    double* out,        // (1)
-                    Stream stream);
-size_t sum_of_squares_workspace_bytes(int64_t n);
+// out[i] = the sum of x^2 over the i-th of `count` slices of n elements each, in double precision,
+// in fixed blocks of kSquaresBlock elements.
+void sums_of_squares(const float* x,  // (count, n)
+                     int64_t n,
+                     int count,
+                     double* workspace,  // sums_of_squares_workspace_bytes(n, count)
+                     double* out,        // (count) on the device, or pinned on the host
+                     Stream stream);
+size_t sums_of_squares_workspace_bytes(int64_t n, int count);
 inline constexpr int64_t kSquaresBlock = 16384;
 
 }  // namespace lockstep::cuda

@@ -72,9 +72,12 @@ class Description {
     if (product.epilogue == Epilogue::kNone) return;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product.epilogue));
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(product.in));
+    // The heuristic asks how the arrays are aligned: as all of them are.
+    const void* const aligned = reinterpret_cast<const void*>(uintptr_t{256});
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
     if (product.epilogue != Epilogue::kBiasGeluSaved) return;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, data_type(product.in));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);  // of the type of the output
   }
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
@@ -125,7 +128,7 @@ struct Matmul::Planned {
         out(p.out, p.m, p.n, p.stride_out) {}
 
   // Whether there is an algorithm.
-  bool choose(cublasLtHandle_t handle);
+  bool choose(cublasLtHandle_t handle, const Product& product);
 
   Description description;
   Layout a, b, out;
@@ -133,7 +136,9 @@ struct Matmul::Planned {
   bool supported = false;
 };
 
-bool Matmul::Planned::choose(cublasLtHandle_t handle) {
+bool Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
+  constexpr int64_t kSavedMultiple = 8;  // of the rows that an epilogue saves
+  if (product.epilogue == Epilogue::kBiasGeluSaved && product.n % kSavedMultiple != 0) return false;
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // A product split along k is summed in the workspace, in order, or not split at all.
@@ -158,7 +163,7 @@ bool Matmul::Planned::choose(cublasLtHandle_t handle) {
                                                                1,
                                                                &best,
                                                                &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
   LOCKSTEP_CUBLAS(status);
   algorithm = best.algo;
   return found > 0;
@@ -173,7 +178,7 @@ Matmul::Planned& Matmul::plan(const Product& product) {
   std::unique_ptr<Planned>& planned = planned_[product];
   if (!planned) {
     auto made = std::make_unique<Planned>(product);
-    made->supported = made->choose(library_->handle);
+    made->supported = made->choose(library_->handle, product);
     planned = std::move(made);
   }
   return *planned;

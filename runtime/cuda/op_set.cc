@@ -44,7 +44,8 @@ constexpr int kLogitsAlignment = 128;  // bytes: whole tiles of products, and of
 }  // namespace
 
 const OpSet& op_set() {
-  static const OpSet ops = {"cuda", kImplementations, true, kWorkspaceBytes, kLogitsAlignment};
+  static const OpSet ops = {
+      "cuda", kImplementations, true, kWorkspaceBytes, kLogitsAlignment, kMostSources};
   return ops;
 }
 

@@ -11,15 +11,14 @@
 
 namespace lockstep::cuda {
 
-inline constexpr int64_t kMostSquares = int64_t{1} << 31;  // elements of one sum of squares
+// Of a bucket of 1 GiB in slices, each of which may end in a part of a block.
+inline constexpr size_t kMostSquareBlocks = (size_t{1} << 28) / kSquaresBlock + 4096;
 inline constexpr size_t kMostOptimizerGroups = 4;
 
 struct Workspace {
   std::byte matmul[Matmul::kWorkspaceBytes];  // first: aligned as the whole is
-  double squares[kMostSquares / kSquaresBlock];
+  double squares[kMostSquareBlocks];
   ContentHash hashes[kHashBlocks];
-  double square_sum;
-  ContentHash hash;
   LaneContext lane;
   alignas(alignof(
       OptimizerConstants)) std::byte constants[kMostOptimizerGroups * sizeof(OptimizerConstants)];

@@ -125,10 +125,19 @@ void OpRunner::write(TensorId id, std::span<const double> elements) {
   backend_.synchronize();
 }
 
+void OpRunner::begin(const LaneContext& lane) {
+  backend_.synchronize();  // the one before may still be read
+  lane_.front() = lane;
+  backend_.begin_lane(lane_.front());
+}
+
 void OpRunner::run(size_t op) {
-  backend_.begin_lane(lane());
-  implementations_[op]->run(OpCall(
-      graph_, graph_.ops[op], tensors_.data(), workspace_, lane(), backend_.launch_context()));
+  implementations_[op]->run(OpCall(graph_,
+                                   graph_.ops[op],
+                                   tensors_.data(),
+                                   workspace_,
+                                   lane_.front(),
+                                   backend_.launch_context()));
 }
 
 }  // namespace lockstep

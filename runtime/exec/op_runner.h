@@ -18,8 +18,8 @@ class OpRunner {
   // Allocates all tensors, as zeros, from memory that the backend has reserved. Both are borrowed.
   OpRunner(const Graph& graph, Backend& backend);
 
-  // What a lane's ops are told; the lane's numbers are as they were last set.
-  LaneContext& lane() { return lane_.front(); }
+  // What the ops are told from here on.
+  void begin(const LaneContext& lane);
 
   // The elements of a tensor in row-major order, without padding; waits for queued work.
   std::vector<double> read(TensorId tensor);

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kBlockAlignment = 64;  // bytes: a cache line, and a 512-bit vector
+constexpr size_t kBlockAlignment = 256;  // bytes: what GPU libraries like best; cache lines too
 
 struct Block {
   size_t bytes = 0;

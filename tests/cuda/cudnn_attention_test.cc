@@ -59,7 +59,34 @@ TEST_F(CudnnAttentionTest, RunsOnTheGpusOfTheTable) {
   }
 }
 
-// The check above could not fail if cuDNN said yes to everything.
+// Within the workspace that is set aside: the sizes of GPT-2, and odd and long sequences in parts.
+TEST_F(CudnnAttentionTest, FitsInItsWorkspace) {
+  for (const GpuKind& gpu : {kH100, kA100}) {
+    for (cuda::AttentionShape shape : {cuda::AttentionShape{16, 1024, 12, 64, true},
+                                       cuda::AttentionShape{8, 1024, 25, 64, true},
+                                       cuda::AttentionShape{3, 1000, 16, 128, true},
+                                       cuda::AttentionShape{2, 65, 3, 32, false},
+                                       cuda::AttentionShape{4, 8192, 12, 64, true}}) {
+      shape.batch = cuda::cudnn_backward_batch(shape);
+      for (const bool backward : {false, true}) {
+        const cuda::CudnnAttentionKey key = {shape, DType::kBF16, backward};
+        EXPECT_EQ(cuda::cudnn_attention_refusal(key, gpu.sm, description_of(gpu)), "")
+            << gpu.name << ", " << shape.batch << " x " << shape.time << ", heads of "
+            << shape.head_size << (backward ? ", backward" : ", forward");
+      }
+    }
+  }
+}
+
+TEST(CudnnAttentionParts, LongSequencesGoThroughInPartsThatDivideTheBatch) {
+  EXPECT_EQ(cuda::cudnn_backward_batch({16, 1024, 12, 64, true}), 16);
+  const int64_t part = cuda::cudnn_backward_batch({12, 8192, 12, 64, true});
+  EXPECT_EQ(12 % part, 0);
+  EXPECT_LT(part, 12);
+  EXPECT_EQ(cuda::cudnn_backward_batch({5, 65536, 12, 64, true}), 1);
+}
+
+// The checks above could not fail if cuDNN said yes to everything.
 TEST_F(CudnnAttentionTest, AnImpossibleShapeIsRefused) {
   const cuda::CudnnAttentionKey key = {{4, 1024, 12, 63, true}, DType::kBF16, true};
   EXPECT_NE(cuda::cudnn_attention_refusal(key, kH100.sm, description_of(kH100)), "");

@@ -145,19 +145,23 @@ TEST(CudaSumTest, TreeSumHasTheBitsOfTheCpu) {
 }
 
 TEST(CudaSumTest, SumOfSquaresMatchesDoublePrecisionInAnyOrder) {
-  for (int64_t n : {1, 1023, 16384, 50001}) {
+  for (int64_t n : {1, 1024, 16384, 50001}) {
     for (int64_t offset : {0, 1}) {
       test::for_each_order([&](const std::string&) {
-        Guarded<float> x(n, offset);
-        Guarded<double> workspace(
-            static_cast<int64_t>(cuda::sum_of_squares_workspace_bytes(n) / sizeof(double)));
-        Guarded<double> sum(1);
+        constexpr int kSlices = 3;
+        Guarded<float> x(kSlices * n, offset);
+        Guarded<double> workspace(static_cast<int64_t>(
+            cuda::sums_of_squares_workspace_bytes(n, kSlices) / sizeof(double)));
+        Guarded<double> sums(kSlices);
         test::fill_uniform(x, -1, 1, 1);
-        double expected = 0;
-        for (float value : x) expected += static_cast<double>(value) * value;
-        cuda::sum_of_squares(x.data(), n, workspace.data(), sum.data(), nullptr);
-        EXPECT_NEAR(sum[0], expected, 1e-13 * expected * std::sqrt(static_cast<double>(n)));
-        return test::bytes_of(sum);
+        cuda::sums_of_squares(x.data(), n, kSlices, workspace.data(), sums.data(), nullptr);
+        for (int s = 0; s < kSlices; ++s) {
+          double expected = 0;
+          for (int64_t i = s * n; i < (s + 1) * n; ++i)
+            expected += static_cast<double>(x[i]) * x[i];
+          EXPECT_NEAR(sums[s], expected, 1e-13 * expected * std::sqrt(static_cast<double>(n)));
+        }
+        return test::bytes_of(sums);
       });
     }
   }

@@ -164,7 +164,7 @@ def bad_machines(trial, config):
                   environment={"FAKE_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""})
     trial.refused(5, ["is busy"], *cuda, environment={"FAKE_GPU_BUSY": "1"})
     trial.refused(5, ["GiB", "train.global_batch", "would fit"], *cuda, "--set", "train.global_batch=65536",
-                  environment={"FAKE_GPU_BYTES": str(40 << 20)})
+                  environment={"FAKE_GPU_BYTES": str((1024 + 40) << 20)})
     trial.refused(2, ["execution.precision", "BF16", "FP32"], config, "--device", "cpu", "--set",
                   "execution.precision=BF16")
     auto = trial.train(config, environment={"FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "0"})

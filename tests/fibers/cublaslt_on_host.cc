@@ -27,7 +27,7 @@ struct Description {
   const void* bias = nullptr;
   void* aux = nullptr;
   int64_t aux_stride = 0;
-  cudaDataType_t bias_type = CUDA_R_32F, aux_type = CUDA_R_32F;
+  cudaDataType_t bias_type = CUDA_R_32F;
 };
 
 const LayoutImage& layout_of(cublasLtMatrixLayout_t layout) {
@@ -99,7 +99,7 @@ void multiply(const Description& description,
       switch (description.epilogue) {
         case CUBLASLT_EPILOGUE_RELU_BIAS: sum = sum > 0 ? sum : 0; break;
         case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-          write(description.aux, description.aux_type, j * description.aux_stride + i, sum);
+          write(description.aux, d_layout.type, j * description.aux_stride + i, sum);
           [[fallthrough]];
         case CUBLASLT_EPILOGUE_GELU_BIAS: sum = gelu(sum); break;
         default: break;
@@ -161,7 +161,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: set(description.bias_type); break;
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: set(description.aux); break;
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: set(description.aux_stride); break;
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: set(description.aux_type); break;
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   return CUBLAS_STATUS_SUCCESS;

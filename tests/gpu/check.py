@@ -25,7 +25,7 @@ data { synthetic { samples: 4096 classes: 512 } }
 train { global_batch: 32 lanes: 8 steps: 100 hash_every: 50 }
 optimizer { adamw { beta2: 0.95 weight_decay: 0.1 } clip_norm: 1 }
 schedule { kind: COSINE lr: 0.001 warmup_steps: 10 }
-comm { bucket_mib: 1 }
+comm { bucket_mib: 4 }
 output { tensorboard: false }
 """
 TINY = """
@@ -134,7 +134,7 @@ def parity(machine, report):
             report.check("parity", f"{name} trains", False, last_line(gpu_done if cpu else done))
             continue
         # Dropout is the same, rounding is not: a run's losses drift apart slowly.
-        report.check("parity", f"{name}: the first 10 losses follow the CPU's", worst(cpu[:10], gpu[:10]) < 1e-5,
+        report.check("parity", f"{name}: the first 10 losses follow the CPU's", worst(cpu[:10], gpu[:10]) < 1e-4,
                      worst(cpu[:10], gpu[:10]))
         report.check("parity", f"{name}: 100 losses follow the CPU's", worst(cpu, gpu) < 1e-2, worst(cpu, gpu))
         for precision, how, limit in (("TF32", "execution.tf32=true", 0.02), ("BF16", "execution.precision=BF16", 0.05),
@@ -152,7 +152,7 @@ def bits(machine, report):
         for what, arguments, ranks in (("a second run", [], 1), ("eager steps", ["--eager"], 1),
                                        ("recomputed blocks", ["--set", "execution.recompute=BLOCKS"], 1),
                                        ("2 ranks", ["--share-gpu"], 2), ("4 ranks", ["--share-gpu"], 4)):
-            got = hash_of(*machine.train(GPT, *how, *arguments, ranks=ranks, limit_s=100)[::2])
+            got = hash_of(*machine.train(GPT, *how, *arguments, ranks=ranks, limit_s=200)[::2])
             report.check("bits", f"{precision}: {what}: the same weights", got == first, f"{got}, {first}")
         half = machine.config(GPT)
         for step in (["--max-steps", "6" if machine.small else "50"], ["--resume", "auto"]):
@@ -166,7 +166,7 @@ def bits(machine, report):
 def refusals(machine, report):
     """Bad cases end with one clear line and the right exit code. (That the memory taken equals the plan every run checks
     by itself: it ends with exit code 70 where it does not.)"""
-    config = machine.config(GPT)
+    config = machine.config(MLP)
     for what, code, word, arguments, environment in (
             ("no GPU visible", 2, "GPU", [], {"CUDA_VISIBLE_DEVICES": ""}),
             ("a batch that cannot fit", 5, "would fit", ["--set", "train.global_batch=16777216"], None)):
@@ -182,14 +182,16 @@ def sanitizer(machine, report):
     if not os.access(tool, os.X_OK):
         report.figure("compute-sanitizer", "skipped: not on this machine")
         return
-    for name in ("memcheck", "racecheck", "synccheck", "initcheck"):
-        for precision in ("FP32", "BF16"):
-            config = machine.config(TINY)
-            done = machine.start([tool, "--tool", name, "--error-exitcode", "9", machine.program, "train", config,
-                                  "--device", "cuda", "--eager", "--run-dir", config.with_suffix(""), "--set",
-                                  f"execution.precision={precision}"])
-            (report.folder / f"{name}-{precision}.txt").write_text(done.stdout + done.stderr)
-            report.check("sanitizer", f"{name}, {precision}", done.returncode == 0, last_line(done))
+    # Of the libraries' kernels only what they do to memory: their races are by design.
+    own = ["--kernel-regex", "kns=lockstep"]
+    for name, precision, how in (("memcheck", "FP32", []), ("memcheck", "BF16", []), ("racecheck", "BF16", own),
+                                 ("synccheck", "BF16", own), ("initcheck", "BF16", own)):
+        config = machine.config(TINY)
+        done = machine.start([tool, "--tool", name, "--error-exitcode", "9", *how, machine.program, "train", config,
+                              "--device", "cuda", "--eager", "--run-dir", config.with_suffix(""), "--set",
+                              f"execution.precision={precision}"], limit_s=60)
+        (report.folder / f"{name}-{precision}.txt").write_text(done.stdout + done.stderr)
+        report.check("sanitizer", f"{name}, {precision}", done.returncode == 0, last_line(done))
 
 
 def ops(machine, report):
@@ -221,6 +223,7 @@ def speed(machine, report):
             if not lines:
                 report.check("speed", f"GPT-2 {name} trains", False, last_line(done))
                 break
+            report.check("speed", f"GPT-2 {name}: attention runs on cuDNN", "own kernel" not in done.stderr)
             rates[order] = statistics.median(line["tokens_per_s"] for line in lines[4:])
             report.figure(f"GPT-2 {name} bf16 {order} tokens/s", rates[order])
             if order == "TREE" and "mfu" in lines[-1]:

@@ -16,11 +16,11 @@ Lockstep where python3 has it. CUDA's libraries are found in PyTorch's wheels or
 TEXT
 }
 
+case "${1:-}" in -h | --help) usage && exit 0 ;; esac
 if [ $# -lt 2 ]; then
   usage >&2
   exit 2
 fi
-case "$1" in -h | --help) usage && exit 0 ;; esac
 install="$(cd "$1" && pwd)"
 out="$2"
 shift 2
@@ -31,5 +31,11 @@ fi
 mkdir -p "$out"
 if [ -x "$install/share/lockstep/cuda_env.sh" ]; then
   eval "$("$install/share/lockstep/cuda_env.sh")" || true
+fi
+# The same message would come from every stage.
+plugin="$install/lib/lockstep/liblockstep_cuda.so"
+if [ -e "$plugin" ] && missing="$(ldd "$plugin" | sed -n 's/^\s*\(\S*\) => not found.*/\1/p' | tr '\n' ' ')" && [ -n "$missing" ]; then
+  echo "gpu: this machine lacks $missing(of CUDA 13); put its folder on LD_LIBRARY_PATH, or give python3 a torch that brings it" >&2
+  exit 2
 fi
 exec python3 "$here/check.py" "$install" "$out" "$@"

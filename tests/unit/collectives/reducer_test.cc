@@ -19,9 +19,9 @@ class PlainMath final : public SliceMath {
   void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
     for (int64_t i = 0; i < n; ++i) out[i] = sum(sources, count, i);
   }
-  void sum_of_squares(const float* x, int64_t n, double* out) override {
-    *out = 0;
-    for (int64_t i = 0; i < n; ++i) *out += static_cast<double>(x[i]) * x[i];
+  void sums_of_squares(const float* x, int64_t n, int count, double* out) override {
+    for (int64_t i = 0; i < n * count; ++i)
+      out[i / n] = (i % n == 0 ? 0 : out[i / n]) + static_cast<double>(x[i]) * x[i];
   }
   std::byte* allocate_host(size_t bytes) override {
     return reinterpret_cast<std::byte*>(results_.emplace_back(bytes / sizeof(double)).data());
