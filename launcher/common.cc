@@ -29,6 +29,7 @@ CLI::Validator between(double low, double high) {
 void add_device_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--device", options.device, "Where to run: auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->envname("LOCKSTEP_DEVICE")
       ->capture_default_str();
   app.add_flag("--share-gpu",
                options.share_gpu,

@@ -86,6 +86,8 @@ if [[ "$(mpirun --version 2>&1)" == *"Open MPI"* ]]; then
 fi
 result="$(mktemp)"
 trap 'rm -f "$result"' EXIT
+# Two ranks want two GPUs, which few machines have: on the CPU, unless told otherwise.
+export LOCKSTEP_DEVICE="${LOCKSTEP_DEVICE:-cpu}"
 train=("${mpirun[@]}" "$lockstep" train "$config" --run-dir "$run_dir" --set train.log_every=250 "$@")
 
 step "3/3 Training: $config on $ranks ranks"

@@ -10,5 +10,5 @@ function(lockstep_python_test name script)
   set_tests_properties(
     ${name}
     PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT
-               "PYTHONPATH=${CMAKE_SOURCE_DIR}/tests/distributed;PYTHONDONTWRITEBYTECODE=1")
+               "PYTHONPATH=${CMAKE_SOURCE_DIR}/tests/distributed;PYTHONDONTWRITEBYTECODE=1;LOCKSTEP_DEVICE=cpu")
 endfunction()

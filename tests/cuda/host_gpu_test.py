@@ -154,6 +154,30 @@ def commands(trial, config):
     trial.check(done.stdout == expected, "the GPU writes what the CPU writes", f"{expected}\n{done.stdout}")
 
 
+def evaluation(trial):
+    table = trial.folder / "table.csv"
+    rows = [f"{i % 7},{(i * 5) % 11},{(i * 3) % 4},{(i % 7 + (i * 5) % 11) % 3}" for i in range(240)]
+    table.write_text("\n".join(["a,b,c,kind", *rows]) + "\n")
+    config = trial.folder / "table.textproto"
+    config.write_text(f"""
+        model {{ mlp {{ hidden: [16] }} }}
+        data {{ table {{ train: "{table}" target: "kind" eval_fraction: 0.3 }} }}
+        train {{ global_batch: 16 lanes: 2 steps: 6 }}
+        optimizer {{ adamw {{}} }}
+        schedule {{ lr: 0.01 }}
+        eval {{ every: 3 }}
+        output {{ tensorboard: false }}
+    """)
+    for precision in ("FP32", "BF16"):
+        how = ["--device", "cuda", "--set", f"execution.precision={precision}"]
+        run_dir = trial.folder / f"table-{precision}"
+        trained = trial.train(config, *how, run_dir=run_dir)
+        result = trial.folder / "eval.json"
+        done = lockstep_run.run(trial.program, ["eval", config, *how, "--checkpoint", run_dir, "--json", result], 0)
+        good = done.returncode == 0 and json.loads(result.read_text())["eval_loss"] == trained.get("eval_loss")
+        trial.check(good, f"eval in {precision} finds the loss that training found", done.stdout + done.stderr)
+
+
 def bad_machines(trial, config):
     cuda = [config, "--device", "cuda"]
     trial.refused(2, ["--device", "no NVIDIA driver", "allowed"], *cuda,
@@ -167,7 +191,9 @@ def bad_machines(trial, config):
                   environment={"FAKE_GPU_BYTES": str((1024 + 40) << 20)})
     trial.refused(2, ["execution.precision", "BF16", "FP32"], config, "--device", "cpu", "--set",
                   "execution.precision=BF16")
-    auto = trial.train(config, environment={"FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "0"})
+    auto = trial.train(config, environment={"LOCKSTEP_DEVICE": "auto", "FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "0"})
+    told = trial.train(config, environment={"LOCKSTEP_DEVICE": "cuda"})
+    trial.check("stand-in" in told["text"], "LOCKSTEP_DEVICE says where", told["text"])
     trial.check("training on the CPU: no NVIDIA driver" in auto["text"], "auto trains on the CPU and says why", auto["text"])
 
 
@@ -189,6 +215,7 @@ def main(program):
         kept = trial.train(gpt, "--device", "cuda")
         trial.check(recomputed["weights_hash"] == kept["weights_hash"], "gpt: recomputed blocks give the same bits")
         commands(trial, gpt)
+        evaluation(trial)
         bad_machines(trial, trial.folder / "mlp.textproto")
         return 1 if trial.failures else 0
 

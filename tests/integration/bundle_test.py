@@ -25,16 +25,16 @@ schedule { lr: 0.01 }
 output { tensorboard: false }
 """
 MPIRUN = ["bin/mpirun", "--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", "2"]
-# The node's own; the loader and the C library must come from one build. linux-vdso is the kernel's.
 # What the CUDA backend takes from the node.
 CUDA = re.compile(r"lib(cublasLt|cublas|cuda|cudart|cudnn|nccl|nvrtc|nvidia)\b")
+# The node's own; the loader and the C library must come from one build. linux-vdso is the kernel's.
 GLIBC = re.compile(r"(ld-linux[^/]*|linux-vdso|lib(c|m|dl|rt|pthread|util|resolv|anl|mvec|nss_\w+|thread_db))\.so[.0-9]*")
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 def run(bundle, command, environment=None, **options):
     """Runs it in the bundle with nothing else in the environment."""
-    return subprocess.run([str(word) for word in command], cwd=bundle, env=environment or {}, capture_output=True, text=True,
+    return subprocess.run([str(word) for word in command], cwd=bundle, env={"LOCKSTEP_DEVICE": "cpu", **(environment or {})}, capture_output=True, text=True,
                           errors="replace", timeout=120, stdin=subprocess.DEVNULL, **options)
 
 
