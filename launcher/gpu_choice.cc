@@ -24,11 +24,13 @@ std::string counted(size_t count, const char* what) {
     ++on_host;
     gpus.insert(rank.gpus.begin(), rank.gpus.end());
   }
-  throw ConfigError("host {} has {} for {}; start at most {} a host, or give --device cpu (or, for tests, --share-gpu)",
-                    name_of(without),
-                    counted(gpus.size(), "GPU"),
-                    counted(on_host, "rank"),
-                    gpus.size());
+  throw ConfigError(
+      "host {} has {} for {}; start at most {} a host, or give --device cpu (or, for tests, "
+      "--share-gpu)",
+      name_of(without),
+      counted(gpus.size(), "GPU"),
+      counted(on_host, "rank"),
+      gpus.size());
 }
 
 }  // namespace

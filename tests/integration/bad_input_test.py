@@ -73,7 +73,7 @@ def command_line(cases):
     cases.add("no_config", USAGE, ["CONFIG"], ["train"])
     cases.train("unknown_flag", USAGE, ["--fast"], MLP, "--fast")
     cases.train("device_unknown", USAGE, ["--device", "tpu", "cuda"], MLP, "--device", "tpu")
-    cases.train("device_cuda", USAGE, ["--device", "CUDA", "cpu"], MLP, "--device", "cuda")
+    cases.train("device_cuda", USAGE, ["--device", "cuda", "cpu"], MLP, "--device", "cuda")
     cases.train("max_steps_negative", USAGE, ["--max-steps"], MLP, "--max-steps", "-3")
     cases.train("log_level", USAGE, ["--log-level", "chatty", "info"], MLP, "--log-level", "chatty")
     cases.add("config_missing", USAGE, ["nowhere.textproto"], ["train", "nowhere.textproto"])
@@ -223,6 +223,7 @@ def check(binary, case, ranks):
 
 
 def main():
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is refused must not depend on the GPUs of this machine
     binary, wanted = sys.argv[1], sys.argv[2:]
     with tempfile.TemporaryDirectory(prefix="lockstep-bad-input-") as folder:
         cases = Cases(pathlib.Path(folder))
