@@ -35,8 +35,8 @@ CLI::Validator at_least(int64_t minimum);
 // A number from `low` to `high`.
 CLI::Validator between(double low, double high);
 
-// Adds the flags of where to run, what to write and what to say; add_common_options() has them too.
-void add_device_options(CLI::App& app, CommonOptions& options);
+// Adds the flags of what to write and what to say; add_common_options() has them too.
+void add_output_options(CLI::App& app, CommonOptions& options);
 
 // Adds the shared flags to a subcommand.
 void add_common_options(CLI::App& app, CommonOptions& options);

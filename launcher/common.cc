@@ -26,14 +26,7 @@ CLI::Validator between(double low, double high) {
       fmt::format("{}..{}", low, high));
 }
 
-void add_device_options(CLI::App& app, CommonOptions& options) {
-  app.add_option("--device", options.device, "Where to run: auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->envname("LOCKSTEP_DEVICE")
-      ->capture_default_str();
-  app.add_flag("--share-gpu",
-               options.share_gpu,
-               "Let several ranks use one GPU (for tests: slow, over sockets)");
+void add_output_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--json", options.json, "Write the command's result to this file as JSON");
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
@@ -46,7 +39,13 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
          "--set", options.set, "Override a field: path.to.field=value; may be given many times")
       ->expected(1)
       ->take_all();
-  add_device_options(app, options);
+  app.add_option("--device", options.device, "Where to run: auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->envname("LOCKSTEP_DEVICE")
+      ->capture_default_str();
+  app.add_flag("--share-gpu",
+               options.share_gpu,
+               "Let several ranks use one GPU (for tests: slow, over sockets)");
   app.add_flag("--eager",
                options.eager,
                "Queue every kernel anew instead of replaying CUDA graphs (for debugging)");
@@ -54,6 +53,7 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--run-dir",
                  options.run_dir,
                  "Folder for everything that the run writes, instead of output.run_dir");
+  add_output_options(app, options);
 }
 
 }  // namespace lockstep

@@ -63,8 +63,6 @@ ExitCode selftest(Session& session, const SelftestOptions& options) {
   bool failed = false;
   run_on_root(session.communicator(), [&] {
     check_result_path(options.common.json);
-    if (!device->ops().separate_memory)
-      throw ConfigError("--device: the self-test compares a GPU with the CPU; allowed: cuda");
     set_compute_threads(available_cpus());
     Outcome outcome;
     for (const DType compute : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -95,7 +93,7 @@ void add_selftest_command(CLI::App& app, Command& selected) {
   options->common.device = "cuda";
   CLI::App* command = app.add_subcommand(
       "selftest", "Compare every op on this machine's GPU with the CPU, in FP32, BF16 and FP16");
-  add_device_options(*command, options->common);
+  add_output_options(*command, options->common);
   command->add_flag("--all", options->all, "Print every output, not only those that are off");
   command->footer(
       "Ends with exit code 7 when an output is further off than rounding explains: then do not "
