@@ -113,7 +113,7 @@ Program program_for(const RunConfig& config,
   if (ops.separate_memory) {
     options.library_bytes = ops.workspace_bytes;
     options.device_batch_bytes =
-        BatchStage::bytes_per_lane(program.training) * static_cast<size_t>(lanes / ranks);
+        BatchStage::device_bytes(program.training, static_cast<size_t>(lanes / ranks));
   }
   program.plan = make_plan(program.training,
                            program.evaluation ? &*program.evaluation : nullptr,

@@ -54,6 +54,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
     }
     owned_elements_ += range.size();
   }
+  slices_.resize(segments_.size());
 }
 
 int64_t Optimizer::moment_offset(size_t index, size_t range) const {
@@ -107,8 +108,8 @@ OptimizerSlice Optimizer::slice_of(const Segment& segment, const float* gradient
 }
 
 void Optimizer::update(const float* gradients) {
-  backend_.begin_update(constants_);
-  for (const Segment& segment : segments_) backend_.update(slice_of(segment, gradients));
+  for (size_t i = 0; i < segments_.size(); ++i) slices_[i] = slice_of(segments_[i], gradients);
+  backend_.update(constants_, slices_);
 }
 
 }  // namespace lockstep

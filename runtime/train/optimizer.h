@@ -68,6 +68,7 @@ class Optimizer {
   size_t moments_;                           // kept per parameter
   std::span<OptimizerConstants> constants_;  // without and with weight decay
   std::vector<Segment> segments_;
+  std::vector<OptimizerSlice> slices_;  // of the segments, in the update under way
 };
 
 }  // namespace lockstep
