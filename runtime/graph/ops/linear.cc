@@ -2,8 +2,10 @@
 //   inputs  x (..., K), weight (N, K), bias (N) or none
 //   outputs y (..., N), pre (..., N): the value before the activation, only in training and only
 //   where its gradient needs it
-// linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y.
-//   inputs  d_y (..., N) of the value before the activation, x, weight
+// linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y. Where x
+// is the output of an activation, d_x may be the gradient of that one's input: times f'(saved).
+//   inputs  d_y (..., N) of the value before the activation, x, weight, saved (..., K) or none (of
+//           input_activation, as in activation_backward)
 //   outputs d_x or none, d_weight, d_bias or none
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/builder.h"
@@ -47,9 +49,9 @@ std::vector<TensorId> linear_gradient(GradientBuilder& builder,
   const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
   builder.append({OpKind::kLinearBackward,
                   op.name,
-                  {d_pre, x, weight},
+                  {d_pre, x, weight, kNoTensor},
                   {d_x, d_weight, d_bias},
-                  LinearBackwardAttributes{accumulate_weight, accumulate_bias}});
+                  LinearBackwardAttributes{accumulate_weight, accumulate_bias, Activation::kNone}});
   return {d_x, kNoTensor, kNoTensor};
 }
 
