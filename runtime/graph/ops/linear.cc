@@ -65,7 +65,10 @@ int64_t linear_flops(const Graph& graph, const Op& op) {
 
 int64_t linear_backward_flops(const Graph& graph, const Op& op) {
   const int products = op.outputs[0] == kNoTensor ? 1 : 2;
-  return products * product_flops(graph, op.inputs[1], op.inputs[2]);
+  const int64_t derivative = op.inputs[3] == kNoTensor
+                                 ? 0
+                                 : kActivationBackwardFlops * graph.shape(op.inputs[3]).elements();
+  return products * product_flops(graph, op.inputs[1], op.inputs[2]) + derivative;
 }
 
 }  // namespace

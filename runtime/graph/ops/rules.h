@@ -12,6 +12,9 @@ TensorId append_activation_backward(GradientBuilder& builder,
                                     TensorId saved,
                                     Activation activation);
 
+// Of each element.
+inline constexpr int kActivationBackwardFlops = 12;
+
 // Flops of an op that does `per_element` operations on each element of its first input.
 template <int kPerElement>
 int64_t elementwise_flops(const Graph& graph, const Op& op) {
