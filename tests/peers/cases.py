@@ -20,6 +20,10 @@ class Case:
     causal_flops_per_unit: float  # the same, with only the half of attention that the mask leaves
     first_steps: int  # of the run that finds out how long a step takes
 
+    @property
+    def images(self):
+        return self.unit == "images"
+
     def config(self, ranks, lanes, threads, steps):
         """The config of a run. Work per rank does not depend on the number of ranks."""
         return f"""name: "{self.name}"
@@ -45,6 +49,36 @@ def gpt_flops(layers, width, context, vocabulary, attention):
     return 6.0 * parameters + attention * layers * width * context
 
 
+def conv_flops(image, stem, blocks, width, bottleneck, classes):
+    """Per image of a ResNet: 6 per weight and place where it is applied. stem: kernel, stride, pool's stride."""
+    kernel, stride, pool = stem
+    size = image // stride
+    total = 3 * 64 * kernel * kernel * size * size
+    size //= pool
+    inputs = 64
+    for stage, count in enumerate(blocks):
+        middle = width << stage
+        outputs = 4 * middle if bottleneck else middle
+        for block in range(count):
+            step = 2 if stage > 0 and block == 0 else 1
+            before, size = size * size, size // step
+            here = size * size
+            if bottleneck:
+                total += inputs * middle * before + 9 * middle * middle * here + middle * outputs * here
+            else:
+                total += 9 * inputs * middle * here + 9 * middle * outputs * here
+            if step != 1 or inputs != outputs:
+                total += inputs * outputs * here
+            inputs = outputs
+    return 6.0 * (total + inputs * classes)
+
+
+def _resnet_case(name, title, model, image, classes, batch, flops):
+    return Case(name, title, f"resnet {{ {model} }}",
+                f"synthetic {{ samples: {64 * batch} height: {image} width: {image} classes: {classes} }}", SGD, batch,
+                "images", 1, flops, flops, 2)
+
+
 def _mlp_case(name, title, widths, loss, optimizer, batch, first_steps):
     hidden = " ".join(f"hidden: {width}" for width in widths[1:-1])
     flops = mlp_flops(*widths)
@@ -65,5 +99,11 @@ CASES = {
              "gpt { heads: 12 " + " ".join(f"{k}: {v}" for k, v in _GPT2.items()) + " }",
              "synthetic { classes: 50257 }", ADAMW, 2, "tokens", 256,
              gpt_flops(**_GPT2, attention=12), gpt_flops(**_GPT2, attention=6), 2),
+        _resnet_case("resnet18", "ResNet-18, 32 x 32 images, batch 64, SGD with momentum, float32",
+                     "depth: 18 stem: CIFAR", 32, 10, 64,
+                     conv_flops(32, (3, 1, 1), (2, 2, 2, 2), 64, False, 10)),
+        _resnet_case("resnet50", "ResNet-50, 224 x 224 images, batch 8, SGD with momentum, float32",
+                     "depth: 50", 224, 1000, 8,
+                     conv_flops(224, (7, 2, 2), (3, 4, 6, 3), 64, True, 1000)),
     )
 }

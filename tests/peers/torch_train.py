@@ -49,6 +49,44 @@ class Gpt2(nn.Module):
         return F.linear(self.norm(x), self.token.weight)  # (B, T, V), tied
 
 
+def conv(inputs, outputs, kernel, stride=1):
+    return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+
+
+class Residual(nn.Module):
+    """A block of ResNet (v1.5): two 3x3 convolutions, or 1x1, 3x3, 1x1."""
+
+    def __init__(self, inputs, width, stride, bottleneck):
+        super().__init__()
+        outputs = 4 * width if bottleneck else width
+        kernels = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+        if not bottleneck:
+            kernels = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
+        layers = []
+        for inside, outside, kernel, step in kernels:
+            layers += [conv(inside, outside, kernel, step), nn.BatchNorm2d(outside), nn.ReLU(inplace=True)]
+        self.branch = nn.Sequential(*layers[:-1])
+        self.shortcut = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return F.relu(self.branch(x) + self.shortcut(x), inplace=True)
+
+
+def resnet(blocks, bottleneck, classes, small):
+    layers = [conv(3, 64, 3) if small else conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+    if not small:
+        layers.append(nn.MaxPool2d(3, 2, 1))
+    inputs = 64
+    for stage, count in enumerate(blocks):
+        for block in range(count):
+            stride = 2 if stage > 0 and block == 0 else 1
+            layers.append(Residual(inputs, 64 << stage, stride, bottleneck))
+            inputs = (64 << stage) * (4 if bottleneck else 1)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
 def make_case(name, rank, fused):
     """Model, optimizer, loss function, and input and target of a batch."""
     generator = torch.Generator().manual_seed(1 + rank)
@@ -58,6 +96,13 @@ def make_case(name, rank, fused):
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
         loss = lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         return model, optimizer, loss, tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    if name in ("resnet18", "resnet50"):
+        small = name == "resnet18"
+        batch, size, classes = (64, 32, 10) if small else (8, 224, 1000)
+        model = resnet((2, 2, 2, 2) if small else (3, 4, 6, 3), not small, classes, small)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
+        return (model, optimizer, F.cross_entropy, torch.randn((batch, 3, size, size), generator=generator),
+                torch.randint(0, classes, (batch,), generator=generator))
     if name == "mlp":
         model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
                               nn.Linear(512, 10))
@@ -73,7 +118,7 @@ def make_case(name, rank, fused):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--case", choices=["mlp", "table", "gpt2_124m"], required=True)
+    parser.add_argument("--case", choices=["mlp", "table", "gpt2_124m", "resnet18", "resnet50"], required=True)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
@@ -83,6 +128,7 @@ def main():
     parser.add_argument("--least-steps", type=int, default=4)
     parser.add_argument("--fused", action="store_true", help="the optimizer's fused kernel")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--channels-last", action="store_true", help="images as N, H, W, C")
     parser.add_argument("--onednn", action="store_true", help="matrix products by oneDNN, not MKL")
     args = parser.parse_args()
 
@@ -96,6 +142,8 @@ def main():
             parser.error("--onednn needs ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI, or it is not float32")
         torch.backends.mkldnn.matmul.fp32_precision = "bf16"
     model, optimizer, loss_of, x, y = make_case(args.case, args.rank, args.fused)
+    if args.channels_last:
+        model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
     parameters = sum(p.numel() for p in model.parameters())
     if args.ranks > 1:
         torch.distributed.init_process_group("gloo", init_method=f"file://{args.meet}",
@@ -115,7 +163,7 @@ def main():
     def run_for(seconds, least_steps):
         """Seconds of each step. All ranks take the same number: the slowest decides."""
         times, losses, begin = [], [], time.perf_counter()
-        check_every = 1 if args.ranks == 1 or args.case == "gpt2_124m" else 100
+        check_every = 1 if args.ranks == 1 or args.case not in ("mlp", "table") else 100
         while True:
             start = time.perf_counter()
             losses.append(step().item())

@@ -21,6 +21,8 @@ ONEDNN = {**KEEP_MEMORY, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}  # see torch_
 VARIANTS = {  # of PyTorch: name: (environment, options of torch_train.py)
     "as installed": ({}, []),
     "tuned": (KEEP_MEMORY, ["--fused"]),
+    "tuned, channels last": (KEEP_MEMORY, ["--fused", "--channels-last"]),
+    "tuned, channels last, compiled": (KEEP_MEMORY, ["--fused", "--channels-last", "--compile"]),
     "tuned, oneDNN": (ONEDNN, ["--fused", "--onednn"]),
     "tuned, compiled": (KEEP_MEMORY, ["--fused", "--compile"]),
     "tuned, oneDNN, compiled": (ONEDNN, ["--fused", "--onednn", "--compile"]),
@@ -112,6 +114,8 @@ class PyTorch:
         best = {}
         for _ in range(2):
             for variant in self._variants:
+                if ("channels last" if not case.images else "oneDNN") in variant:
+                    continue
                 try:
                     trial = self._train(case, ranks, threads, variant, self._seconds / 3, 2)
                 except measure.ProgramFailed as failure:
