@@ -12,6 +12,12 @@ TensorId append_activation_backward(GradientBuilder& builder,
                                     TensorId saved,
                                     Activation activation);
 
+// The shape of a pool's output; that a window does not fit is a broken invariant.
+Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes& attributes);
+
+// One for each tap of each window.
+int64_t pool_flops(const Graph& graph, const Op& op);
+
 // Flops of an op that does `per_element` operations on each element of its first input.
 template <int kPerElement>
 int64_t elementwise_flops(const Graph& graph, const Op& op) {
