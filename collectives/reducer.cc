@@ -105,6 +105,7 @@ void Reducer::complete_oldest() {
 // The norm is taken slice by slice, right after a bucket is summed and still in cache. The slices
 // of a rank follow each other.
 void Reducer::measure_norm(int bucket) {
+  if (static_cast<size_t>(bucket) >= options_.gradient_buckets) return;  // their norms stay zero
   const Range first =
       slice_of(options_.buckets[static_cast<size_t>(bucket)], first_lane(), options_.lanes);
   double* const norms =

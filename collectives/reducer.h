@@ -63,6 +63,8 @@ struct ReducerOptions {
   bool fast_order = false;  // let the library choose the order across ranks
   std::vector<Range> buckets;
   std::vector<int> gather_order;  // every bucket, in the order in which the forward pass needs them
+  // So many buckets hold gradients; those after them are summed alike, but are no part of the norm.
+  size_t gradient_buckets = ~size_t{0};
 };
 
 // Who carries what: gradients and parameters lie in the backend's memory, the few numbers that a

@@ -28,6 +28,8 @@ int64_t padded_elements(int64_t elements, int lanes);
 // Consecutive buckets that cover [0, padded); each of about `bucket_elements`, at least one
 // alignment unit.
 std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements);
+// The same of a part of the buffer whose ends are multiples of lanes * kSliceAlignment.
+std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements);
 
 // Slice `slice` of `lanes` of a bucket.
 Range slice_of(const Range& bucket, int slice, int lanes);

@@ -36,6 +36,37 @@ void visit_fields(FieldVisitor& v, GptConfig& c) {
   v.field("activation", c.activation);
 }
 
+void visit_fields(FieldVisitor& v, ResnetConfig& c) {
+  v.field("depth", c.depth, IntegerLimit{18, 110});
+  v.field("shortcut", c.shortcut);
+  v.field("stem", c.stem);
+  v.field("zero_init_gamma", c.zero_init_gamma);
+  v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+}
+
+void visit_fields(FieldVisitor& v, VggConfig& c) {
+  v.field("depth", c.depth, IntegerLimit{16, 16});
+  v.field("batch_norm", c.batch_norm);
+  v.field("dropout", c.dropout, kFractionBelowOne);
+  v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+}
+
+void visit_fields(FieldVisitor& v, AlexnetConfig& c) {
+  v.field("local_response_norm", c.local_response_norm);
+  v.field("dropout", c.dropout, kFractionBelowOne);
+  v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+}
+
+void visit_fields(FieldVisitor& v, LenetConfig& c) {
+  v.field("activation", c.activation);
+  v.field("pooling", c.pooling);
+  v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+}
+
 void visit_fields(FieldVisitor& v, IdxConfig& c) {
   v.field("train_images", c.train_images);
   v.field("train_labels", c.train_labels);
@@ -112,6 +143,10 @@ void visit_option(FieldVisitor& v, const char* name, Variant& variant, const Opt
 void visit_fields(FieldVisitor& v, ModelConfig& c) {
   visit_option(v, "mlp", c, MlpConfig{});
   visit_option(v, "gpt", c, GptConfig{});
+  visit_option(v, "resnet", c, ResnetConfig{});
+  visit_option(v, "vgg", c, VggConfig{});
+  visit_option(v, "alexnet", c, AlexnetConfig{});
+  visit_option(v, "lenet", c, LenetConfig{});
   v.require_one_of("model");
 }
 

@@ -41,7 +41,56 @@ struct GptConfig {
   bool operator==(const GptConfig&) const = default;
 };
 
-using ModelConfig = std::variant<MlpConfig, GptConfig>;
+// Residual networks (He et al. 2015) on images. Depths 18, 34, 50 and 101 are ImageNet's, stride in
+// the 3x3 convolution ("v1.5"), tensors named as torchvision's; 20, 32, 56 and 110 are CIFAR's, of
+// three stages of 16, 32 and 64 channels.
+struct ResnetConfig {
+  enum class Shortcut { kProjection, kPadded };
+  enum class Stem { kImagenet, kCifar };
+  int64_t depth = 50;  // 18, 34, 50, 101; 20, 32, 56, 110
+  // Where the extents change. PROJECTION: 1x1 convolution and norm. PADDED: every second pixel with
+  // channels of zeros, no parameters; CIFAR's depths only.
+  Shortcut shortcut = Shortcut::kProjection;
+  // The first layers. IMAGENET: 7x7 convolution with stride 2 and a 3x3 maximum with stride 2.
+  // CIFAR: 3x3 convolution with stride 1, for small images; CIFAR's depths always have it.
+  Stem stem = Stem::kImagenet;
+  bool zero_init_gamma = false;  // last norm of each block begins with gain 0
+  float label_smoothing = 0;     // in [0, 1)
+  int64_t classes = 0;           // 0: from the data; else at least that, <= 10,000,000
+  bool operator==(const ResnetConfig&) const = default;
+};
+
+// VGG with 16 layers (Simonyan and Zisserman 2014), tensors named as torchvision's.
+struct VggConfig {
+  int64_t depth = 16;       // 16
+  bool batch_norm = false;  // a norm after every convolution
+  float dropout = 0.5f;     // in the classifier; in [0, 1)
+  float label_smoothing = 0;
+  int64_t classes = 0;
+  bool operator==(const VggConfig&) const = default;
+};
+
+// AlexNet (Krizhevsky 2014, one tower), tensors named as torchvision's.
+struct AlexnetConfig {
+  bool local_response_norm = false;  // after the first two layers, as in 2012
+  float dropout = 0.5f;
+  float label_smoothing = 0;
+  int64_t classes = 0;
+  bool operator==(const AlexnetConfig&) const = default;
+};
+
+// LeNet-5 (LeCun et al. 1998): two convolutions, two pools, three linear layers.
+struct LenetConfig {
+  enum class Pooling { kMax, kAverage };
+  Activation activation = Activation::kRelu;
+  Pooling pooling = Pooling::kMax;
+  float label_smoothing = 0;
+  int64_t classes = 0;
+  bool operator==(const LenetConfig&) const = default;
+};
+
+using ModelConfig =
+    std::variant<MlpConfig, GptConfig, ResnetConfig, VggConfig, AlexnetConfig, LenetConfig>;
 
 // Images in IDX files, plain or .gz (MNIST, Fashion-MNIST). x = (byte / 255 - mean) / std.
 struct IdxConfig {

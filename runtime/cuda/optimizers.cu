@@ -63,6 +63,26 @@ struct Adam {
   }
 };
 
+template <typename T>
+struct MovingAverage {
+  const MovingAverageConstants* at;  // on the device
+  const float* sums;
+  float* parameters;
+  T* stored;
+
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    constexpr int N = Count::value;
+    const MovingAverageConstants constants = *at;
+    float s[N], p[N];
+    load(sums + i, s);
+    load(parameters + i, p);
+#pragma unroll
+    for (int k = 0; k < N; ++k) moving_average_update(constants, s[k], p[k]);
+    store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
+  }
+};
+
 }  // namespace
 
 template <typename T>
@@ -83,6 +103,9 @@ void optimizer_update(const OptimizerSlice& slice,
   if (const auto* sgd = std::get_if<SgdConstants>(&slice.constants)) {
     const Sgd<T> update{
         on_device(*sgd), slice.gradients, slice.parameters, slice.first_moment, stored};
+    for_each_flat<4>(slice.elements, vectors, update, stream);
+  } else if (const auto* average = std::get_if<MovingAverageConstants>(&slice.constants)) {
+    const MovingAverage<T> update{on_device(*average), slice.gradients, slice.parameters, stored};
     for_each_flat<4>(slice.elements, vectors, update, stream);
   } else {
     const Adam<T> update{on_device(std::get<AdamConstants>(slice.constants)),

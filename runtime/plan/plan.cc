@@ -9,6 +9,13 @@
 
 namespace lockstep {
 
+size_t Plan::gradient_buckets() const {
+  const auto end = std::find_if(buckets.begin(), buckets.end(), [&](const Range& bucket) {
+    return bucket.begin >= layout.statistics_begin;
+  });
+  return static_cast<size_t>(end - buckets.begin());
+}
+
 size_t Plan::memory_bytes() const {
   size_t total = 0;
   for (const MemoryRow& row : memory) total += row.bytes;
@@ -131,8 +138,12 @@ Plan make_plan(const Graph& training,
   plan.layout = make_layout(training, options.lanes);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   const double bucket_elements = options.bucket_mib * 1024 * 1024 / sizeof(float);
-  plan.buckets =
-      make_buckets(plan.layout.elements, options.lanes, static_cast<int64_t>(bucket_elements));
+  for (const Range& part : {Range{0, plan.layout.statistics_begin},
+                            Range{plan.layout.statistics_begin, plan.layout.elements}}) {
+    const std::vector<Range> buckets =
+        make_buckets(part, options.lanes, static_cast<int64_t>(bucket_elements));
+    plan.buckets.insert(plan.buckets.end(), buckets.begin(), buckets.end());
+  }
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
   plan.training.buckets_before_op = gather_schedule(training, plan.layout, plan.buckets);

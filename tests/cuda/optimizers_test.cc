@@ -16,10 +16,7 @@ class CudaOptimizersTest : public ::testing::Test {};
 TYPED_TEST_SUITE(CudaOptimizersTest, test::StoredTypes);
 
 template <typename T>
-void check(std::variant<SgdConstants, AdamConstants> constants,
-           bool moment,
-           int64_t n,
-           int64_t offset) {
+void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset) {
   struct Buffers {
     Buffers(int64_t n, int64_t offset) : p(n, offset), g(n, offset), m(n, offset), v(n, offset) {
       test::fill_uniform(p, -1, 1, 1);
@@ -41,7 +38,15 @@ void check(std::variant<SgdConstants, AdamConstants> constants,
   Guarded<T> stored(n, offset);
   // The numbers come from the device's copy alone.
   OptimizerSlice on_gpu = slice(gpu);
-  std::visit([](auto& c) { c.grad_scale = -7; }, on_gpu.constants);
+  std::visit(
+      [](auto& c) {
+        if constexpr (requires { c.grad_scale; }) {
+          c.grad_scale = -7;
+        } else {
+          c.weight = -7;
+        }
+      },
+      on_gpu.constants);
   cuda::optimizer_update<T>(
       on_gpu, &constants, std::is_same_v<T, float> ? nullptr : stored.data(), nullptr);
   cpu::optimizer_update(slice(cpu));
@@ -59,6 +64,7 @@ TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
     for (int64_t offset : {0, 1}) {
       check<TypeParam>(SgdConstants{0.1f, 0, 0.01f, 0.5f, false}, false, n, offset);
       check<TypeParam>(SgdConstants{0.1f, 0.9f, 0.01f, 0.5f, true}, true, n, offset);
+      check<TypeParam>(MovingAverageConstants{0.9f, 0.025f}, false, n, offset);
       check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, true, 0.5, 3), true, n, offset);
       check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, false, 0.5, 1), true, n, offset);
     }
