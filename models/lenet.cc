@@ -21,18 +21,14 @@ Graph build_lenet(const LenetConfig& config,
                   const GraphOptions& options) {
   ImageLayers layers(io, lane_batch, options);
   const auto conv = [&](const char* name, TensorId x, int64_t outputs, int64_t padding) {
-    const bool fused = config.activation == Activation::kRelu;
-    const TensorId y = layers.conv(name,
-                                   x,
-                                   {.outputs = outputs,
-                                    .kernel = 5,
-                                    .padding = padding,
-                                    .bias = true,
-                                    .activation = fused ? config.activation : Activation::kNone},
-                                   InitialWeights::kUniformFanIn);
-    return fused ? y
-                 : layers.builder().activation(
-                       std::string(name) + ".activation", y, config.activation);
+    return layers.conv(name,
+                       x,
+                       {.outputs = outputs,
+                        .kernel = 5,
+                        .padding = padding,
+                        .bias = true,
+                        .activation = config.activation},
+                       InitialWeights::kUniformFanIn);
   };
   const auto pool = [&](const char* name, TensorId x) {
     return config.pooling == LenetConfig::Pooling::kMax ? layers.max_pool(name, x, 2, 2)

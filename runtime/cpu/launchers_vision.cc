@@ -3,8 +3,10 @@
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/batch_norm.h"
+#include "runtime/cpu/conv2d.h"
 #include "runtime/cpu/image_normalize.h"
 #include "runtime/cpu/launchers.h"
+#include "runtime/cpu/linear.h"
 #include "runtime/cpu/local_response_norm.h"
 #include "runtime/cpu/padded_identity.h"
 #include "runtime/cpu/pooling.h"
@@ -28,6 +30,63 @@ void run_image_normalize(const OpCall& call) {
                   attributes.std.data(),
                   call.output<float>(0),
                   call.workspace());
+}
+
+Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dAttributes& a) {
+  return {.batch = x[0],
+          .height = x[1],
+          .width = x[2],
+          .channels = x[3],
+          .outputs = weight[0],
+          .kernel_h = weight[1],
+          .kernel_w = weight[2],
+          .stride_h = a.stride.height,
+          .stride_w = a.stride.width,
+          .pad_h = a.padding.height,
+          .pad_w = a.padding.width,
+          .dilation_h = a.dilation.height,
+          .dilation_w = a.dilation.width,
+          .groups = a.groups};
+}
+
+size_t conv2d_workspace(const Graph& graph, const Op& op) {
+  const bool forward = op.kind == OpKind::kConv2d;
+  const auto& attributes =
+      forward ? op.as<Conv2dAttributes>() : op.as<Conv2dBackwardAttributes>().forward;
+  const Shape &x = graph.shape(op.inputs[forward ? 0 : 1]),
+              &weight = graph.shape(op.inputs[forward ? 1 : 2]);
+  return static_cast<size_t>(
+      conv2d_workspace_bytes(conv2d_shape(x, weight, attributes), compute_threads()));
+}
+
+void run_conv2d(const OpCall& call) {
+  const auto& attributes = call.attributes<Conv2dAttributes>();
+  conv2d_forward({.shape = conv2d_shape(call.input_shape(0), call.input_shape(1), attributes),
+                  .x = call.input<float>(0),
+                  .w = call.input<float>(1),
+                  .bias = call.input<float>(2),
+                  .activation = attributes.activation,
+                  .pre = nullptr,
+                  .y = call.output<float>(0)},
+                 call.workspace());
+}
+
+void run_conv2d_backward(const OpCall& call) {
+  const auto& attributes = call.attributes<Conv2dBackwardAttributes>();
+  const Conv2dShape shape =
+      conv2d_shape(call.input_shape(1), call.input_shape(2), attributes.forward);
+  const float* const d_y = call.input<float>(0);
+  if (float* d_x = call.output<float>(0))
+    conv2d_backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
+  conv2d_backward_weight(shape,
+                         d_y,
+                         call.input<float>(1),
+                         call.output<float>(1),
+                         attributes.accumulate_weight,
+                         call.workspace());
+  if (float* d_bias = call.output<float>(2))
+    linear_backward_bias(
+        {shape.out_pixels(), 0, shape.outputs}, d_y, d_bias, attributes.accumulate_bias);
 }
 
 size_t batch_norm_workspace(const Graph& graph, const Op& op) {
@@ -167,6 +226,8 @@ void run_padded_identity_backward(const OpCall& call) {
 
 const Implementation kImplementations[] = {
     {OpKind::kImageNormalize, "simd", always, image_normalize_workspace, run_image_normalize},
+    {OpKind::kConv2d, "implicit gemm", always, conv2d_workspace, run_conv2d},
+    {OpKind::kConv2dBackward, "implicit gemm", always, conv2d_workspace, run_conv2d_backward},
     {OpKind::kBatchNorm, "simd", always, batch_norm_workspace, run_batch_norm},
     {OpKind::kBatchNormBackward, "simd", always, batch_norm_workspace, run_batch_norm_backward},
     {OpKind::kMaxPool, "simd", always, no_workspace, run_max_pool},
