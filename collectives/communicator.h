@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "collectives/topology.h"
+
 namespace lockstep {
 
 class Communicator {
@@ -20,11 +22,21 @@ class Communicator {
   virtual int size() const = 0;
   virtual const char* name() const = 0;
 
-  // Starts an exchange of slices: for every other rank r, send + r * bytes goes to r's receive + me
+  RankGroup everyone() const { return {0, 1, size()}; }
+
+  // The next two are between the ranks of a group, which this one belongs to; every rank calls them
+  // with a group of as many, and no two of these groups overlap. Slots are numbered by the index in
+  // the group; me is this rank's.
+  //
+  // Starts an exchange of slices: for every other index i, send + i * bytes goes to i's receive +
+  // me
   // * bytes. The slot receive + me * bytes is left alone. Returns a handle.
-  virtual int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) = 0;
-  // Starts an in-place all-gather: rank r's slot is buffer + r * bytes. Returns a handle.
-  virtual int start_all_gather(std::byte* buffer, size_t bytes) = 0;
+  virtual int start_exchange(const std::byte* send,
+                             std::byte* receive,
+                             size_t bytes,
+                             const RankGroup& group) = 0;
+  // Starts an in-place all-gather: the slot of index i is buffer + i * bytes. Returns a handle.
+  virtual int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) = 0;
   // Starts a sum over ranks, in an order that the library chooses; rank r receives the sum of send
   // + r * elements.
   virtual int start_reduce_scatter(const float* send, float* receive, int64_t elements) = 0;
@@ -38,7 +50,9 @@ class Communicator {
   // stream is captured.
   virtual void check() {}
 
-  void all_gather(std::byte* buffer, size_t bytes) { wait(start_all_gather(buffer, bytes)); }
+  void all_gather(std::byte* buffer, size_t bytes) {
+    wait(start_all_gather(buffer, bytes, everyone()));
+  }
 };
 
 // The communicator of a run with one rank: every operation is already done.

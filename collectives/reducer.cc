@@ -28,8 +28,13 @@ Reducer::Reducer(ReducerCommunicators communicators,
       staging_(staging),
       elements_(options_.buckets.back().end),
       staging_bucket_elements_(largest_bucket(options_.buckets)),
-      local_lanes_(options_.lanes / control_.size()) {
+      local_lanes_(options_.lanes / control_.size()),
+      part_(options_.topology.part_of(control_.rank())),
+      groups_(options_.topology.groups_of(control_.rank())),
+      steps_(options_.topology.gather_steps(control_.rank())) {
   const int ranks = control_.size();
+  LOCKSTEP_CHECK(options_.topology.ranks() == ranks);
+  LOCKSTEP_CHECK(!options_.fast_order || groups_.size() <= 1);
   LOCKSTEP_CHECK(local_lanes_ * ranks == options_.lanes && ranks <= kMaxRanks);
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
@@ -67,38 +72,65 @@ void Reducer::bucket_ready(int bucket) {
 
 void Reducer::start_exchange(int bucket) {
   if (in_flight_count_ == kInFlight) complete_oldest();
-  const Range range = options_.buckets[static_cast<size_t>(bucket)];
-  const int64_t part = range.size() / communicator_.size();
-  const float* send = gradients_ + range.begin;
-  float* receive = staging(next_slot_);
-  const int handle = options_.fast_order
-                         ? communicator_.start_reduce_scatter(send, receive, part)
-                         : communicator_.start_exchange(reinterpret_cast<const std::byte*>(send),
-                                                        reinterpret_cast<std::byte*>(receive),
-                                                        static_cast<size_t>(part) * sizeof(float));
-  in_flight_[in_flight_count_++] = {bucket, handle};
+  // Those under way are a bucket's time further: what they wait for should be there.
+  for (size_t i = 0; i < in_flight_count_; ++i) {
+    Exchange& earlier = in_flight_[i];
+    if (earlier.level + 1 == groups_.size()) continue;
+    sum_level(earlier);
+    ++earlier.level;
+    start_level(earlier);
+  }
+  Exchange& exchange = in_flight_[in_flight_count_++];
+  exchange = {bucket,
+              options_.buckets[static_cast<size_t>(bucket)],
+              0,
+              -1,
+              staging_ + static_cast<int64_t>(next_slot_) * staging_bucket_elements_};
   next_slot_ = (next_slot_ + 1) % kInFlight;
+  start_level(exchange);
 }
 
-void Reducer::complete_oldest() {
-  const Exchange exchange = in_flight_[0];
-  const float* received = staging((next_slot_ + kInFlight - in_flight_count_) % kInFlight);
-  std::move(in_flight_ + 1, in_flight_ + in_flight_count_, in_flight_);
-  --in_flight_count_;
-  timed_wait(exchange.handle);
+void Reducer::start_level(Exchange& exchange) {
+  const RankGroup& group = groups_[exchange.level];
+  const int64_t part = exchange.range.size() / group.count;
+  const float* send = gradients_ + exchange.range.begin;
+  exchange.handle =
+      options_.fast_order
+          ? communicator_.start_reduce_scatter(send, exchange.received, part)
+          : communicator_.start_exchange(reinterpret_cast<const std::byte*>(send),
+                                         reinterpret_cast<std::byte*>(exchange.received),
+                                         static_cast<size_t>(part) * sizeof(float),
+                                         group);
+}
 
-  const Range bucket = options_.buckets[static_cast<size_t>(exchange.bucket)];
-  const int ranks = communicator_.size(), me = communicator_.rank();
-  const Range mine = owned_part(bucket, me, ranks);
+// Leaves the sum over the group in this rank's part of the range, which becomes the range.
+void Reducer::sum_level(Exchange& exchange) {
+  timed_wait(exchange.handle);
+  const RankGroup& group = groups_[exchange.level];
+  const int me = group.index_of(communicator_.rank());
+  const Range mine = part_of(exchange.range, me, group.count);
   std::array<const float*, kMaxRanks> sources;
   int count = 1;
-  sources[0] = received;
+  sources[0] = exchange.received;
   if (!options_.fast_order) {
-    count = ranks;
-    for (int r = 0; r < ranks; ++r) sources[static_cast<size_t>(r)] = received + r * mine.size();
+    count = group.count;
+    for (int i = 0; i < count; ++i)
+      sources[static_cast<size_t>(i)] = exchange.received + i * mine.size();
     sources[static_cast<size_t>(me)] = gradients_ + mine.begin;
   }
   math_.tree_sum(sources.data(), count, gradients_ + mine.begin, mine.size());
+  exchange.range = mine;
+}
+
+void Reducer::complete_oldest() {
+  Exchange exchange = in_flight_[0];
+  std::move(in_flight_ + 1, in_flight_ + in_flight_count_, in_flight_);
+  --in_flight_count_;
+  sum_level(exchange);
+  while (++exchange.level < groups_.size()) {
+    start_level(exchange);
+    sum_level(exchange);
+  }
   measure_norm(exchange.bucket);
 }
 
@@ -107,7 +139,7 @@ void Reducer::complete_oldest() {
 void Reducer::measure_norm(int bucket) {
   if (static_cast<size_t>(bucket) >= options_.gradient_buckets) return;  // their norms stay zero
   const Range first =
-      slice_of(options_.buckets[static_cast<size_t>(bucket)], first_lane(), options_.lanes);
+      part_of(options_.buckets[static_cast<size_t>(bucket)], part_ * local_lanes_, options_.lanes);
   double* const norms =
       norms_.data() + static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_);
   math_.sums_of_squares(gradients_ + first.begin, first.size(), local_lanes_, norms);
@@ -152,7 +184,8 @@ StepTotals Reducer::sum_statistics(std::span<const LaneStatistics> local, int64_
     }
   }
   for (size_t bucket = 0; bucket < buckets; ++bucket) {
-    for (size_t r = 0; r < ranks; ++r) {
+    for (int p = 0; p < options_.topology.ranks(); ++p) {
+      const auto r = static_cast<size_t>(options_.topology.owner_of(p));
       const double* norms = exchange_.data() + r * part + 1 + lanes * 4 + bucket * lanes;
       for (size_t slice = 0; slice < lanes; ++slice) totals.squared_norm += norms[slice];
     }
@@ -172,20 +205,39 @@ void Reducer::start_gather(std::byte* parameters, size_t element_bytes) {
 void Reducer::advance_gather() {
   while (gather_.started < gather_place_.size() &&
          gather_.started < gather_.done + Communicator::kMaxPending) {
-    const int number = options_.gather_order[gather_.started];
-    const Range& bucket = options_.buckets[static_cast<size_t>(number)];
-    std::byte* const at =
-        gather_.parameters + static_cast<size_t>(bucket.begin) * gather_.element_bytes;
-    const auto part = static_cast<size_t>(bucket.size() / communicator_.size());
-    gather_.handles[gather_.started++ % Communicator::kMaxPending] =
-        communicator_.start_all_gather(at, part * gather_.element_bytes);
+    const size_t place = gather_.started++;
+    gather_.pending[place % Communicator::kMaxPending] = {start_step(place, 0), 0};
+  }
+}
+
+int Reducer::start_step(size_t place, size_t step) {
+  const int number = options_.gather_order[place];
+  const Range& bucket = options_.buckets[static_cast<size_t>(number)];
+  const GatherStep& gather = steps_[step];
+  const int64_t part = bucket.size() / communicator_.size();
+  const int64_t first = bucket.begin + gather.first_part * part;
+  return communicator_.start_all_gather(
+      gather_.parameters + static_cast<size_t>(first) * gather_.element_bytes,
+      static_cast<size_t>(gather.slot_parts * part) * gather_.element_bytes,
+      gather.group);
+}
+
+// Waits until the first `steps` steps of a bucket are done and, if there are more, starts the next.
+void Reducer::finish_steps(size_t place, size_t steps) {
+  Gather::Pending& pending = gather_.pending[place % Communicator::kMaxPending];
+  while (pending.step < steps) {
+    timed_wait(pending.handle);
+    if (++pending.step < steps_.size()) pending.handle = start_step(place, pending.step);
   }
 }
 
 void Reducer::bucket_needed(int bucket) {
   const size_t place = gather_place_[static_cast<size_t>(bucket)];
   while (gather_.done <= place) {
-    timed_wait(gather_.handles[gather_.done++ % Communicator::kMaxPending]);
+    // The next bucket's last step goes on while the ops that need this one run.
+    for (size_t next = gather_.done; next < std::min(gather_.done + 2, gather_.started); ++next)
+      finish_steps(next, steps_.size() - 1);
+    finish_steps(gather_.done++, steps_.size());
     advance_gather();
   }
 }

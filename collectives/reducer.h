@@ -5,9 +5,9 @@
 // The lanes are the leaves of one balanced binary tree. A rank sums the subtree of its own lanes
 // with a binary counter: after lane i, as many partial sums are merged as i has trailing one bits,
 // so at most log2(local lanes) + 1 gradient buffers live at a time. The upper levels run across
-// ranks, bucket by bucket: each rank receives every other rank's sum for the slices that it owns
-// and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence the same additions in the same order
-// whatever the number of ranks.
+// ranks, bucket by bucket, first within nodes and then between them (topology.h): each rank
+// receives the others' sums for its part and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence
+// the same additions in the same order whatever the number of ranks and nodes.
 
 #include <cstdint>
 #include <memory>
@@ -16,6 +16,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/sharding.h"
+#include "collectives/topology.h"
 
 namespace lockstep {
 
@@ -60,9 +61,10 @@ struct StepTotals {
 
 struct ReducerOptions {
   int lanes = 1;
-  bool fast_order = false;  // let the library choose the order across ranks
+  bool fast_order = false;  // let the library choose the order across ranks; the topology is flat
   std::vector<Range> buckets;
   std::vector<int> gather_order;  // every bucket, in the order in which the forward pass needs them
+  Topology topology;              // of all ranks
   // So many buckets hold gradients; those after them are summed alike, but are no part of the norm.
   size_t gradient_buckets = ~size_t{0};
 };
@@ -94,7 +96,7 @@ class Reducer {
   // increasing order.
   void bucket_ready(int bucket);
   void end_lane() { ++lane_; }
-  // Completes the exchange; afterwards the owned ranges of reduced() hold the sum over all lanes.
+  // Completes the exchange; afterwards this rank's parts of reduced() hold the sum over all lanes.
   void reduce();
   // Waits for what has been queued and sums the statistics and norms of the step over all ranks.
   StepTotals totals(std::span<const LaneStatistics> local, int64_t flags);
@@ -102,8 +104,8 @@ class Reducer {
 
   // Sums the statistics of an evaluation over all lanes; `local` is complete.
   StepTotals sum_statistics(std::span<const LaneStatistics> local, int64_t flags);
-  // Begins to bring every rank's owned ranges of `parameters` to all ranks, bucket by bucket in the
-  // order of need; bucket_needed() returns once the bucket, and those before it, are there.
+  // Begins to bring every rank's parts of `parameters` to all ranks, bucket by bucket in the order
+  // of need; bucket_needed() returns once the bucket, and those before it, are there.
   void start_gather(std::byte* parameters, size_t element_bytes);
   void bucket_needed(int bucket);
   void finish_gather();
@@ -112,16 +114,19 @@ class Reducer {
   double exposed_ms() const { return exposed_ms_; }
 
  private:
+  // One bucket's way through the levels of the topology.
   struct Exchange {
     int bucket = -1;
+    Range range;       // of which this level sums one part
+    size_t level = 0;  // under way
     int handle = -1;
+    float* received = nullptr;
   };
   static int depth_of(int lane) { return __builtin_popcount(static_cast<unsigned>(lane)); }
   float* buffer(int index) { return gradients_ + index * elements_; }
-  float* staging(size_t slot) {
-    return staging_ + static_cast<int64_t>(slot) * (staging_bucket_elements_);
-  }
   void start_exchange(int bucket);
+  void start_level(Exchange& exchange);
+  void sum_level(Exchange& exchange);
   void complete_oldest();
   void measure_norm(int bucket);
   void timed_wait(int handle);
@@ -139,14 +144,23 @@ class Reducer {
   int64_t elements_;
   int64_t staging_bucket_elements_;
   int local_lanes_;
+  int part_;                       // of each bucket, this rank's
+  std::vector<RankGroup> groups_;  // by level
+  std::vector<GatherStep> steps_;  // of the gather
   int lane_ = 0;
   // The gather under way.
   struct Gather {
     std::byte* parameters = nullptr;
     size_t element_bytes = 0;
     size_t started = 0, done = 0;  // buckets, in the order of need
-    int handles[Communicator::kMaxPending] = {};
+    struct Pending {
+      int handle = -1;
+      size_t step = 0;  // under way
+    };
+    Pending pending[Communicator::kMaxPending];
   };
+  int start_step(size_t place, size_t step);
+  void finish_steps(size_t place, size_t steps);
   void advance_gather();
   Gather gather_;
   std::vector<size_t> gather_place_;  // of each bucket in the order of need
@@ -154,7 +168,7 @@ class Reducer {
   static constexpr size_t kInFlight = kExchangesInFlight;
   Exchange in_flight_[kInFlight];  // a queue: oldest first
   size_t in_flight_count_ = 0;
-  size_t next_slot_ = 0;
+  size_t next_slot_ = 0;     // of staging_
   std::span<double> norms_;  // (buckets, slices of mine), in memory of allocate_host()
   double exposed_ms_ = 0;
 };

@@ -26,12 +26,10 @@ std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_ele
   return buckets;
 }
 
-Range slice_of(const Range& bucket, int slice, int lanes) {
-  const int64_t length = bucket.size() / lanes;
-  return {bucket.begin + slice * length, bucket.begin + (slice + 1) * length};
+Range part_of(const Range& bucket, int part, int parts) {
+  const int64_t length = bucket.size() / parts;
+  return {bucket.begin + part * length, bucket.begin + (part + 1) * length};
 }
-
-Range owned_part(const Range& bucket, int rank, int ranks) { return slice_of(bucket, rank, ranks); }
 
 int gradient_buffers(int local_lanes) { return std::bit_width(static_cast<unsigned>(local_lanes)); }
 
@@ -45,9 +43,9 @@ int64_t staging_elements(const std::vector<Range>& buckets, int ranks) {
   return ranks == 1 ? 0 : kExchangesInFlight * largest_bucket(buckets);
 }
 
-std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int rank, int ranks) {
+std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts) {
   std::vector<Range> ranges;
-  for (const Range& bucket : buckets) ranges.push_back(owned_part(bucket, rank, ranks));
+  for (const Range& bucket : buckets) ranges.push_back(part_of(bucket, part, parts));
   return ranges;
 }
 

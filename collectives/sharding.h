@@ -2,9 +2,10 @@
 // Who owns which part of the flat buffers: pure arithmetic, the same on every rank.
 //
 // The flat buffer is padded to a multiple of lanes * kSliceAlignment elements and cut into buckets
-// of such multiples. A bucket is cut into `lanes` equal slices, and rank r of W owns the lanes/W
-// consecutive slices from r * lanes / W. So a slice is never split, whatever the number of ranks,
-// and whatever is computed slice by slice has the same bits on any W.
+// of such multiples. A bucket is cut into `lanes` equal slices, and part p of W, which one rank
+// owns (topology.h says which), is the lanes/W consecutive slices from p * lanes / W. So a slice is
+// never split, whatever the number of ranks, and whatever is computed slice by slice has the same
+// bits on any W.
 
 #include <cstdint>
 #include <vector>
@@ -31,11 +32,8 @@ std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elemen
 // The same of a part of the buffer whose ends are multiples of lanes * kSliceAlignment.
 std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements);
 
-// Slice `slice` of `lanes` of a bucket.
-Range slice_of(const Range& bucket, int slice, int lanes);
-
-// The part of a bucket that a rank owns.
-Range owned_part(const Range& bucket, int rank, int ranks);
+// Part `part` of `parts` of a bucket, or of a part of it.
+Range part_of(const Range& bucket, int part, int parts);
 
 // Gradient buffers that a rank needs to sum `local_lanes` lanes as a binary tree (see reducer.h).
 int gradient_buffers(int local_lanes);
@@ -47,7 +45,7 @@ int64_t staging_elements(const std::vector<Range>& buckets, int ranks);
 // Length of the longest bucket.
 int64_t largest_bucket(const std::vector<Range>& buckets);
 
-// owned_part of every bucket, in order.
-std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int rank, int ranks);
+// One part of every bucket, in order.
+std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts);
 
 }  // namespace lockstep

@@ -77,8 +77,9 @@ Program program_for(const RunConfig& config,
                     const OpenedData& data,
                     const OpSet& ops,
                     int64_t global_batch,
-                    int ranks,
+                    const Topology& topology,
                     AssemblyPurpose purpose) {
+  const int ranks = topology.ranks();
   const int lanes = static_cast<int>(config.train.lanes);
   const int64_t lane_batch = global_batch / lanes;
   const auto graph_for = [&](Purpose graph_purpose) {
@@ -94,7 +95,7 @@ Program program_for(const RunConfig& config,
   program.training = graph_for(Purpose::kTraining);
   if (data.eval) program.evaluation = graph_for(Purpose::kEvaluation);
   PlanOptions options;
-  options.ranks = ranks;
+  options.topology = topology;
   options.lanes = lanes;
   options.bucket_mib = config.comm.bucket_mib;
   options.moments = static_cast<int>(moment_names(config.optimizer).size());
@@ -112,7 +113,7 @@ Program program_for(const RunConfig& config,
   if (ops.separate_memory) {
     options.library_bytes = ops.workspace_bytes;
     options.device_batch_bytes =
-        BatchStage::bytes_per_lane(program.training) * static_cast<size_t>(lanes / ranks);
+        BatchStage::device_bytes(program.training, static_cast<size_t>(lanes / ranks));
   }
   program.plan = make_plan(program.training,
                            program.evaluation ? &*program.evaluation : nullptr,
@@ -159,10 +160,16 @@ int ranks_sharing_cpus(Communicator& communicator) {
   return static_cast<int>(std::count(all.begin(), all.end(), mine));
 }
 
-Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose, const OpSet& ops) {
+Assembly assemble(RunConfig config,
+                  const Topology& topology,
+                  AssemblyPurpose purpose,
+                  const OpSet& ops) {
+  const int ranks = topology.ranks();
   validate_for_ranks(config, ranks);
   check_supported(config, ops);
-  if (ranks > ops.most_tree_ranks && config.comm.order == CommConfig::Order::kTree)
+  // A library that chooses the order knows the nodes itself.
+  const bool fast = config.comm.order == CommConfig::Order::kFast;
+  if (ranks > ops.most_tree_ranks && !fast)
     throw ConfigError(
         "comm.order: value is TREE; allowed on {} ranks of device {}: FAST (TREE up to {} ranks)",
         ranks,
@@ -188,7 +195,7 @@ Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose, const Op
                                                 assembly.data,
                                                 ops,
                                                 assembly.config.train.global_batch,
-                                                ranks,
+                                                fast ? Topology::flat(ranks) : topology,
                                                 purpose);
   return assembly;
 }
@@ -221,7 +228,7 @@ void check_need(const Assembly& assembly, const Need& need) {
                               assembly.data,
                               *assembly.ops,
                               batch,
-                              assembly.plan.ranks,
+                              assembly.plan.topology,
                               AssemblyPurpose::kTrain)
                       .plan);
   };

@@ -44,9 +44,12 @@ int choose_threads(const RunConfig& config, int sharing_ranks);
 // launcher has bound them. All ranks together.
 int ranks_sharing_cpus(Communicator& communicator);
 
-// Opens the data, builds the graphs and plans the memory for `ranks` ranks of a device that can run
-// `ops`. Communicates nothing. Throws ConfigError, DataError.
-Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose, const OpSet& ops);
+// Opens the data, builds the graphs and plans the memory for the ranks of `topology`, each with a
+// device that can run `ops`. Communicates nothing. Throws ConfigError, DataError.
+Assembly assemble(RunConfig config,
+                  const Topology& topology,
+                  AssemblyPurpose purpose,
+                  const OpSet& ops);
 
 // Memory that a run can have.
 struct MemoryLimits {

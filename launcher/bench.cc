@@ -76,7 +76,8 @@ void bench_ops(const BenchOptions& options, Device& device) {
   check_result_path(options.common.json);
   RunConfig config = read_config(options.common);
   set_compute_threads(choose_threads(config, 1));
-  const Assembly assembly = assemble(std::move(config), 1, AssemblyPurpose::kTrain, device.ops());
+  const Assembly assembly =
+      assemble(std::move(config), Topology{}, AssemblyPurpose::kTrain, device.ops());
   const BackendRequest request = {assembly.config.execution.tf32,
                                   compute_type(assembly.config.execution.precision),
                                   /*record_repeated_work=*/!options.common.eager};

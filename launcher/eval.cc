@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "collectives/agreement.h"
+#include "collectives/nodes.h"
 #include "launcher/devices.h"
 #include "launcher/results.h"
 #include "runtime/base/log.h"
@@ -26,14 +27,15 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
   Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
   const int sharing = ranks_sharing_cpus(communicator);
+  const Topology topology = find_topology(communicator);
   RunDevice device(session, options.common);
   Assembly assembly;
   run_on_all(communicator, [&] {
     check_result_path(options.common.json);
     RunConfig config = read_config(options.common);
     set_compute_threads(choose_threads(config, sharing));
-    assembly = assemble(
-        std::move(config), communicator.size(), AssemblyPurpose::kEvaluate, device.device().ops());
+    assembly =
+        assemble(std::move(config), topology, AssemblyPurpose::kEvaluate, device.device().ops());
     check_memory(assembly, session.local_ranks(), device.limits());
   });
   device.open(assembly.config);
@@ -50,7 +52,11 @@ ExitCode evaluate(Session& session, const EvalCommandOptions& options) {
   });
   Reducer reducer({parts.slices, communicator},
                   parts.backend,
-                  {assembly.plan.lanes, false, assembly.plan.buckets, assembly.plan.gather_order()},
+                  {assembly.plan.lanes,
+                   false,
+                   assembly.plan.buckets,
+                   assembly.plan.gather_order(),
+                   assembly.plan.topology},
                   nullptr,
                   nullptr);
   const Evaluation result = Evaluator(parts, memory, reducer).run();

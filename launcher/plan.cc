@@ -62,6 +62,7 @@ nlohmann::ordered_json to_json(const Assembly& assembly, double step_flops) {
   if (assembly.ops->separate_memory) json["memory_bytes_gpu"] = assembly.plan.device_bytes();
   json["flops_per_step_per_rank"] = step_flops;
   json["wire_bytes_per_step_per_rank"] = assembly.plan.wire_bytes;
+  json["network_bytes_per_step_per_rank"] = assembly.plan.network_bytes;
   json["buckets"] = assembly.plan.buckets.size();
   json["steps"] = assembly.config.train.steps;
   return json;
@@ -88,6 +89,12 @@ void print_plan(const Assembly& assembly, int local, double step_flops) {
       in_units(static_cast<double>(plan.wire_bytes)),
       plan.buckets.size(),
       plan.buckets.size() == 1 ? "" : "s");
+  if (plan.topology.nodes > 1)
+    fmt::print("of that to other nodes: {} a rank, {} a node of {} rank{}\n",
+               in_units(static_cast<double>(plan.network_bytes)),
+               in_units(static_cast<double>(plan.network_bytes * plan.topology.per_node)),
+               plan.topology.per_node,
+               plan.topology.per_node == 1 ? "" : "s");
   fmt::print("the run: {} steps of {} samples\n",
              assembly.config.train.steps,
              assembly.config.train.global_batch);
@@ -103,6 +110,13 @@ MemoryLimits limits_for(const PlanCommandOptions& options, const Assembly& assem
     fmt::print("no GPU here to compare with; name one with --gpu\n");
   }
   return limits;
+}
+
+// As many ranks on every node but the last one.
+Topology nodes_of(int ranks, int per_node) {
+  std::vector<std::string> nodes;
+  for (int rank = 0; rank < ranks; ++rank) nodes.push_back(std::to_string(rank / per_node));
+  return topology_of(nodes);
 }
 
 // Plans on this rank for as many ranks as the options say, or else for `world`.
@@ -121,8 +135,8 @@ void plan_here(const PlanCommandOptions& options, int world) {
     throw ConfigError(
         "--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
   set_compute_threads(choose_threads(config, local));
-  const Assembly assembly =
-      assemble(std::move(config), ranks, AssemblyPurpose::kTrain, ops_to_plan_for(device));
+  const Assembly assembly = assemble(
+      std::move(config), nodes_of(ranks, local), AssemblyPurpose::kTrain, ops_to_plan_for(device));
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
   print_plan(assembly, local, step_flops);

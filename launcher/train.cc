@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "collectives/agreement.h"
+#include "collectives/nodes.h"
 #include "launcher/devices.h"
 #include "launcher/results.h"
 #include "launcher/run_folder.h"
@@ -69,7 +70,8 @@ void print_summary(const TrainResult& result, const RunParts& parts) {
 }
 
 // What is about to run, for the user.
-void describe(const Assembly& assembly, const Device& device, int ranks) {
+void describe(const Assembly& assembly, const Device& device, Session& session) {
+  const int ranks = session.communicator().size();
   spdlog::info("device {}: {} rank{} x {} thread{}; {}",
                device.description(),
                ranks,
@@ -83,6 +85,17 @@ void describe(const Assembly& assembly, const Device& device, int ranks) {
                assembly.config.train.global_batch,
                assembly.plan.lanes,
                static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
+  const Topology& topology = assembly.plan.topology;
+  if (topology.nodes > 1)
+    spdlog::info("{} nodes of {} rank{}: sums are made within nodes, then between them",
+                 topology.nodes,
+                 topology.per_node,
+                 topology.per_node == 1 ? "" : "s");
+  else if (session.local_ranks() < ranks && assembly.config.comm.order == CommConfig::Order::kTree)
+    spdlog::warn(
+        "the nodes do not have equally many ranks that follow each other: sums are made in one "
+        "step, which sends more over the network; mpirun --map-by core or srun "
+        "--distribution=block place them so");
   spdlog::debug("\n{}", memory_table(assembly.plan));
 }
 
@@ -91,18 +104,19 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   init_log(options.common.log_level, communicator.rank(), communicator.size());
   install_stop_signals();
   const int sharing = ranks_sharing_cpus(communicator);
+  const Topology topology = find_topology(communicator);
   RunDevice device(session, options.common);
   Assembly assembly;
   run_on_all(communicator, [&] {
     check_result_path(options.common.json);
     RunConfig config = read_config(options.common);
     set_compute_threads(choose_threads(config, sharing));
-    assembly = assemble(
-        std::move(config), communicator.size(), AssemblyPurpose::kTrain, device.device().ops());
+    assembly =
+        assemble(std::move(config), topology, AssemblyPurpose::kTrain, device.device().ops());
     check_memory(assembly, session.local_ranks(), device.limits());
   });
   open_run_folder(session, assembly.config);
-  describe(assembly, device.device(), communicator.size());
+  describe(assembly, device.device(), session);
   device.open(assembly.config);
   const RunParts parts = parts_of(assembly, communicator, device.slices(), device.backend());
   std::unique_ptr<Trainer> trainer;

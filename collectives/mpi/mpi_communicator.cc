@@ -45,31 +45,19 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
   const char* name() const override { return "mpi"; }
 
-  int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) override {
-    const int handle = take_handle();
-    auto& requests = pending_[static_cast<size_t>(handle)];
-    // Partner at distance d, so that no rank is everybody's first target.
-    for (int distance = 1; distance < size_; ++distance) {
-      const int from = (rank_ - distance + size_) % size_, to = (rank_ + distance) % size_;
-      LOCKSTEP_MPI(MPI_Irecv(receive + static_cast<size_t>(from) * bytes,
-                             count_of(bytes),
-                             MPI_BYTE,
-                             from,
-                             handle,
-                             comm_,
-                             &requests.emplace_back()));
-      LOCKSTEP_MPI(MPI_Isend(send + static_cast<size_t>(to) * bytes,
-                             count_of(bytes),
-                             MPI_BYTE,
-                             to,
-                             handle,
-                             comm_,
-                             &requests.emplace_back()));
-    }
-    return handle;
+  int start_exchange(const std::byte* send,
+                     std::byte* receive,
+                     size_t bytes,
+                     const RankGroup& group) override {
+    return start_pairs(
+        group, bytes, receive, [&](int to) { return send + static_cast<size_t>(to) * bytes; });
   }
 
-  int start_all_gather(std::byte* buffer, size_t bytes) override {
+  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
+    if (group != everyone()) {
+      const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
+      return start_pairs(group, bytes, buffer, [&](int) { return mine; });
+    }
     const int handle = take_handle();
     LOCKSTEP_MPI(MPI_Iallgather(MPI_IN_PLACE,
                                 0,
@@ -116,6 +104,33 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
+  // Sends send_to(i) to each other index i of the group, and receives from it into slot i.
+  template <typename SendTo>
+  int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
+    const int handle = take_handle();
+    auto& requests = pending_[static_cast<size_t>(handle)];
+    const int me = group.index_of(rank_), count = group.count;
+    // Partner at distance d, so that no rank is everybody's first target.
+    for (int distance = 1; distance < count; ++distance) {
+      const int from = (me - distance + count) % count, to = (me + distance) % count;
+      LOCKSTEP_MPI(MPI_Irecv(receive + static_cast<size_t>(from) * bytes,
+                             count_of(bytes),
+                             MPI_BYTE,
+                             group.rank_of(from),
+                             handle,
+                             comm_,
+                             &requests.emplace_back()));
+      LOCKSTEP_MPI(MPI_Isend(send_to(to),
+                             count_of(bytes),
+                             MPI_BYTE,
+                             group.rank_of(to),
+                             handle,
+                             comm_,
+                             &requests.emplace_back()));
+    }
+    return handle;
+  }
+
   int take_handle() {
     for (int handle = 0; handle < kMaxPending; ++handle) {
       if (pending_[static_cast<size_t>(handle)].empty()) return handle;

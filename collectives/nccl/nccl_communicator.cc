@@ -76,23 +76,19 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return size_; }
   const char* name() const override { return "nccl"; }
 
-  int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) override {
-    return start([&](cudaStream_t stream) {
-      if (bytes == 0) return;
-      LOCKSTEP_NCCL(group_start);
-      // Partner at distance d, so that no rank is everybody's first target.
-      for (int distance = 1; distance < size_; ++distance) {
-        const int from = (rank_ - distance + size_) % size_, to = (rank_ + distance) % size_;
-        const std::byte* out = send + static_cast<size_t>(to) * bytes;
-        std::byte* in = receive + static_cast<size_t>(from) * bytes;
-        LOCKSTEP_NCCL(send, out, bytes, ncclInt8, to, comm_, stream);
-        LOCKSTEP_NCCL(recv, in, bytes, ncclInt8, from, comm_, stream);
-      }
-      LOCKSTEP_NCCL(group_end);
-    });
+  int start_exchange(const std::byte* send,
+                     std::byte* receive,
+                     size_t bytes,
+                     const RankGroup& group) override {
+    return start_pairs(
+        group, bytes, receive, [&](int to) { return send + static_cast<size_t>(to) * bytes; });
   }
 
-  int start_all_gather(std::byte* buffer, size_t bytes) override {
+  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
+    if (group != everyone()) {
+      const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
+      return start_pairs(group, bytes, buffer, [&](int) { return mine; });
+    }
     return start([&](cudaStream_t stream) {
       const std::byte* mine = buffer + static_cast<size_t>(rank_) * bytes;  // in place, for NCCL
       if (bytes > 0) LOCKSTEP_NCCL(all_gather, mine, buffer, bytes, ncclInt8, comm_, stream);
@@ -151,6 +147,24 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
+  // Sends send_to(i) to each other index i of the group, and receives from it into slot i.
+  template <typename SendTo>
+  int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
+    return start([&](cudaStream_t stream) {
+      if (bytes == 0) return;
+      const int me = group.index_of(rank_), count = group.count;
+      LOCKSTEP_NCCL(group_start);
+      // Partner at distance d, so that no rank is everybody's first target.
+      for (int distance = 1; distance < count; ++distance) {
+        const int from = (me - distance + count) % count, to = (me + distance) % count;
+        std::byte* const in = receive + static_cast<size_t>(from) * bytes;
+        LOCKSTEP_NCCL(send, send_to(to), bytes, ncclInt8, group.rank_of(to), comm_, stream);
+        LOCKSTEP_NCCL(recv, in, bytes, ncclInt8, group.rank_of(from), comm_, stream);
+      }
+      LOCKSTEP_NCCL(group_end);
+    });
+  }
+
   // Queues what `body` calls on the communication's stream, behind what `compute` has so far.
   template <typename Body>
   int start(Body body) {

@@ -60,18 +60,23 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     return size_ == 1 ? "TCP" : "TCP, rank 0 at " + meeting_point_;
   }
 
-  int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) override {
+  int start_exchange(const std::byte* send,
+                     std::byte* receive,
+                     size_t bytes,
+                     const RankGroup& group) override {
     const int handle = take_handle();
-    queue_exchange(FrameKind::kExchange, send, receive, bytes, handle);
+    queue_exchange(FrameKind::kExchange, send, receive, bytes, group, handle);
     return started(handle);
   }
 
-  int start_all_gather(std::byte* buffer, size_t bytes) override {
+  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
     const int handle = take_handle();
     const FrameHeader header = next_header(FrameKind::kAllGather, bytes);
-    for_each_peer([&](int from, int to) {
-      peer(from).queue_receive(header, buffer + static_cast<size_t>(from) * bytes, handle);
-      peer(to).queue_send(header, buffer + static_cast<size_t>(rank_) * bytes, handle);
+    const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
+    for_each_partner(group, [&](int from, int to) {
+      peer(group.rank_of(from))
+          .queue_receive(header, buffer + static_cast<size_t>(from) * bytes, handle);
+      peer(group.rank_of(to)).queue_send(header, mine, handle);
     });
     return started(handle);
   }
@@ -88,6 +93,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
                    reinterpret_cast<const std::byte*>(send),
                    reinterpret_cast<std::byte*>(operation.parts.data()),
                    bytes,
+                   everyone(),
                    handle);
     return started(handle);
   }
@@ -145,19 +151,30 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
 
   Connection& peer(int rank) { return connections_[static_cast<size_t>(rank)]; }
 
-  // Partner at distance d, so that no rank is everybody's first target.
+  // Calls body(index to receive from, index to send to): partners at distance d, so that no rank is
+  // everybody's first target.
+  template <typename Body>
+  void for_each_partner(const RankGroup& group, Body body) {
+    const int me = group.index_of(rank_), count = group.count;
+    for (int distance = 1; distance < count; ++distance)
+      body((me - distance + count) % count, (me + distance) % count);
+  }
   template <typename Body>
   void for_each_peer(Body body) {
-    for (int distance = 1; distance < size_; ++distance)
-      body((rank_ - distance + size_) % size_, (rank_ + distance) % size_);
+    for_each_partner(everyone(), body);
   }
 
-  void queue_exchange(
-      FrameKind kind, const std::byte* send, std::byte* receive, size_t bytes, int handle) {
+  void queue_exchange(FrameKind kind,
+                      const std::byte* send,
+                      std::byte* receive,
+                      size_t bytes,
+                      const RankGroup& group,
+                      int handle) {
     const FrameHeader header = next_header(kind, bytes);
-    for_each_peer([&](int from, int to) {
-      peer(from).queue_receive(header, receive + static_cast<size_t>(from) * bytes, handle);
-      peer(to).queue_send(header, send + static_cast<size_t>(to) * bytes, handle);
+    for_each_partner(group, [&](int from, int to) {
+      peer(group.rank_of(from))
+          .queue_receive(header, receive + static_cast<size_t>(from) * bytes, handle);
+      peer(group.rank_of(to)).queue_send(header, send + static_cast<size_t>(to) * bytes, handle);
     });
   }
 

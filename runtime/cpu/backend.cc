@@ -78,8 +78,10 @@ class CpuBackend final : public Backend {
 
   void begin_lane(const LaneContext&) override {}
   void* launch_context() override { return nullptr; }
-  void begin_update(std::span<const OptimizerConstants>) override {}
-  void update(const OptimizerSlice& slice) override { optimizer_update(slice); }
+  void update(std::span<const OptimizerConstants>,
+              std::span<const OptimizerSlice> slices) override {
+    for (const OptimizerSlice& slice : slices) optimizer_update(slice);
+  }
 
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }
 
@@ -90,6 +92,11 @@ class CpuBackend final : public Backend {
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
+  void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
+    copy(from, to, bytes);
+  }
+  void take(const std::byte* from, std::byte* to, size_t bytes) override { copy(from, to, bytes); }
+  void finish_copies() override {}
 
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {

@@ -50,8 +50,11 @@ void run_linear_backward(const OpCall& call) {
   const LinearShape shape = linear_shape(call.input_shape(1), call.input_shape(2));
   const auto& attributes = call.attributes<LinearBackwardAttributes>();
   const float* d_y = call.input<float>(0);
-  if (float* d_x = call.output<float>(0))
+  if (float* d_x = call.output<float>(0)) {
     linear_backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
+    if (const float* saved = call.input<float>(3))
+      activation_backward(attributes.input_activation, d_x, saved, d_x, shape.rows * shape.inputs);
+  }
   linear_backward_weight(shape,
                          d_y,
                          call.input<float>(1),

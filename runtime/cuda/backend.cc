@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -24,7 +25,7 @@ class EagerWork final : public RepeatedWork {
   void run(const std::function<void()>& work) override { work(); }
 };
 
-// The stream that everything is queued on.
+// A stream of work.
 class OwnStream {
  public:
   explicit OwnStream(int device) {
@@ -65,9 +66,25 @@ class TimeMark {
   cudaEvent_t event_ = nullptr;
 };
 
+// A point in one stream that another one waits for.
+class Border {
+ public:
+  Border() { LOCKSTEP_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  Border(const Border&) = delete;
+  Border& operator=(const Border&) = delete;
+  ~Border() { cudaEventDestroy(event_); }
+  void record(Stream stream) { LOCKSTEP_CUDA(cudaEventRecord(event_, stream)); }
+  // What `stream` does from here on comes after the point last recorded, if there is one.
+  void hold(Stream stream) { LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, event_, 0)); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 class Gpu final : public CudaBackend {
  public:
-  explicit Gpu(const BackendOptions& options) : options_(options), stream_(options.device) {}
+  explicit Gpu(const BackendOptions& options)
+      : options_(options), stream_(options.device), copies_(options.device) {}
 
   const OpSet& ops() const override { return op_set(); }
 
@@ -90,6 +107,17 @@ class Gpu final : public CudaBackend {
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()));
   }
+  void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
+    taken_.hold(copies_.get());
+    LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies_.get()));
+    brought_.record(copies_.get());
+  }
+  void finish_copies() override { LOCKSTEP_CUDA(cudaStreamSynchronize(copies_.get())); }
+  void take(const std::byte* from, std::byte* to, size_t bytes) override {
+    brought_.hold(stream());
+    LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()));
+    taken_.record(stream());
+  }
 
   void begin_lane(const LaneContext& lane) override {
     LOCKSTEP_CUDA(
@@ -97,22 +125,19 @@ class Gpu final : public CudaBackend {
   }
   void* launch_context() override { return &*context_; }
 
-  void begin_update(std::span<const OptimizerConstants> constants) override {
+  void update(std::span<const OptimizerConstants> constants,
+              std::span<const OptimizerSlice> slices) override {
     LOCKSTEP_CHECK(constants.size() <= kMostOptimizerGroups);
     LOCKSTEP_CUDA(cudaMemcpyAsync(workspace_->constants,
                                   constants.data(),
                                   constants.size_bytes(),
                                   cudaMemcpyHostToDevice,
                                   stream()));
-  }
-  void update(const OptimizerSlice& slice) override {
-    const auto* constants =
-        reinterpret_cast<const OptimizerConstants*>(workspace_->constants) + slice.group;
-    if (slice.stored == nullptr)
-      return optimizer_update<float>(slice, constants, nullptr, stream());
-    by_type(slice.stored_dtype, [&]<typename T>() {
-      optimizer_update<T>(slice, constants, static_cast<T*>(slice.stored), stream());
-    });
+    if (placed_.empty()) placed_ = host_array<PlacedSlice>(slices.size());
+    LOCKSTEP_CHECK(placed_.size() == slices.size());
+    for (size_t first = 0; first < slices.size(); first += kMostSlices)
+      update_some(slices.subspan(first, std::min(kMostSlices, slices.size() - first)),
+                  &placed_[first]);
   }
 
   void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
@@ -156,12 +181,30 @@ class Gpu final : public CudaBackend {
   void watch(std::function<void()> check) override { watch_ = std::move(check); }
 
  private:
+  // At most kMostSlices; `placed`, pinned, describes them to the device.
+  void update_some(std::span<const OptimizerSlice> slices, PlacedSlice* placed) {
+    const auto* constants = reinterpret_cast<const OptimizerConstants*>(workspace_->constants);
+    const uint32_t blocks = place_slices(slices, constants, placed);
+    LOCKSTEP_CUDA(cudaMemcpyAsync(workspace_->slices,
+                                  placed,
+                                  slices.size() * sizeof(PlacedSlice),
+                                  cudaMemcpyHostToDevice,
+                                  stream()));
+    const DType dtype = slices[0].stored == nullptr ? DType::kF32 : slices[0].stored_dtype;
+    by_type(dtype, [&]<typename T>() {
+      optimizer_update<T>(workspace_->slices, static_cast<int>(slices.size()), blocks, stream());
+    });
+  }
+
   BackendOptions options_;
-  OwnStream stream_;
+  OwnStream stream_;  // of all work but
+  OwnStream copies_;  // that which overtakes it
+  Border brought_, taken_;
   DeviceArena arena_;
   PinnedMemory pinned_;
   size_t host_bytes_ = 0;
   Workspace* workspace_ = nullptr;  // on the device
+  std::span<PlacedSlice> placed_;   // of the optimizer, all of its slices
   std::optional<Matmul> matmul_;
   std::optional<CudnnAttention> cudnn_;
   std::optional<LaunchContext> context_;

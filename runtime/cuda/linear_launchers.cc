@@ -73,45 +73,77 @@ size_t linear_backward_workspace(const Graph& graph, const Op& op) {
   return column_sum_workspace_bytes(d_y.rows(), d_y.columns());
 }
 
+namespace {
+
+// d_x = d_y weight, times the derivative of the activation before, where there is one.
+void run_input_gradient(const OpCall& call, std::byte* d_x) {
+  auto& context = call.device<LaunchContext>();
+  const Activation activation = call.attributes<LinearBackwardAttributes>().input_activation;
+  const DType dtype = call.input_dtype(0);
+  const Shape& weight = call.input_shape(2);
+  Product product{.m = call.input_shape(1).rows(),
+                  .n = weight[1],
+                  .k = weight[0],
+                  .stride_a = call.input_stride(0),
+                  .in = dtype,
+                  .out = dtype,
+                  .tf32 = context.tf32};
+  if (activation == Activation::kGeluTanh) product.epilogue = Epilogue::kGeluGradient;
+  if (!context.matmul.supports(product)) product.epilogue = Epilogue::kNone;
+  context.matmul.run(product,
+                     {.a = call.input<std::byte>(0),
+                      .b = call.input<std::byte>(2),
+                      .out = d_x,
+                      .saved = const_cast<std::byte*>(call.input<std::byte>(3))});
+  if (activation == Activation::kNone || product.epilogue != Epilogue::kNone) return;
+  by_type(dtype, [&]<typename T>() {
+    activation_backward<T>(activation,
+                           reinterpret_cast<const T*>(d_x),
+                           call.input<T>(3),
+                           reinterpret_cast<T*>(d_x),
+                           product.m * product.n,
+                           context.stream);
+  });
+}
+
+}  // namespace
+
 void run_linear_backward(const OpCall& call) {
   auto& context = call.device<LaunchContext>();
   const auto& attributes = call.attributes<LinearBackwardAttributes>();
   const DType dtype = call.input_dtype(0);
   const Shape& weight = call.input_shape(2);
   const int64_t rows = call.input_shape(1).rows(), stride = call.input_stride(0);
-  const auto* d_y = call.input<std::byte>(0);
-  if (auto* d_x = call.output<std::byte>(0)) {
-    context.matmul.run({.m = rows,
-                        .n = weight[1],
-                        .k = weight[0],
-                        .stride_a = stride,
-                        .in = dtype,
-                        .out = dtype,
-                        .tf32 = context.tf32},
-                       {.a = d_y, .b = call.input<std::byte>(2), .out = d_x});
-  }
-  context.matmul.run({.m = weight[0],
-                      .n = weight[1],
-                      .k = rows,
-                      .stride_a = stride,
-                      .transpose_a = true,
-                      .in = dtype,
-                      .out = DType::kF32,
-                      .accumulate = attributes.accumulate_weight,
-                      .tf32 = context.tf32},
-                     {.a = d_y, .b = call.input<std::byte>(1), .out = call.output<std::byte>(1)});
-  if (float* d_bias = call.output<float>(2)) {
-    by_type(dtype, [&]<typename T>() {
-      column_sum<T>(call.input<T>(0),
-                    rows,
-                    weight[0],
-                    stride,
-                    attributes.accumulate_bias,
-                    d_bias,
-                    reinterpret_cast<float*>(call.workspace()),
-                    context.stream);
-    });
-  }
+  if (auto* d_x = call.output<std::byte>(0)) run_input_gradient(call, d_x);
+  float* const d_bias = call.output<float>(2);
+  Product product{.m = weight[0],
+                  .n = weight[1],
+                  .k = rows,
+                  .stride_a = stride,
+                  .transpose_a = true,
+                  .in = dtype,
+                  .out = DType::kF32,
+                  .accumulate = attributes.accumulate_weight,
+                  .tf32 = context.tf32};
+  // The product reads all that the bias' gradient sums.
+  if (d_bias != nullptr && !attributes.accumulate_bias) product.epilogue = Epilogue::kBiasGradient;
+  if (!context.matmul.supports(product)) product.epilogue = Epilogue::kNone;
+  context.matmul.run(product,
+                     {.a = call.input<std::byte>(0),
+                      .b = call.input<std::byte>(1),
+                      .out = call.output<std::byte>(1),
+                      .bias_gradient = d_bias});
+  if (d_bias == nullptr || product.epilogue != Epilogue::kNone) return;
+  by_type(dtype, [&]<typename T>() {
+    column_sum<T>(call.input<T>(0),
+                  rows,
+                  weight[0],
+                  stride,
+                  attributes.accumulate_bias,
+                  d_bias,
+                  reinterpret_cast<float*>(call.workspace()),
+                  context.stream);
+  });
 }
 
 }  // namespace lockstep::cuda

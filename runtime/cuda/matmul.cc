@@ -37,8 +37,14 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
     case Epilogue::kBiasRelu: return CUBLASLT_EPILOGUE_RELU_BIAS;
     case Epilogue::kBiasGelu: return CUBLASLT_EPILOGUE_GELU_BIAS;
     case Epilogue::kBiasGeluSaved: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::kGeluGradient: return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;  // a is cuBLASLt's B
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool has_saved(Epilogue epilogue) {
+  return epilogue == Epilogue::kBiasGeluSaved || epilogue == Epilogue::kGeluGradient;
 }
 
 // A matrix as cuBLASLt, which counts by columns, sees one that is stored by rows: transposed.
@@ -71,11 +77,14 @@ class Description {
     set(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (product.epilogue == Epilogue::kNone) return;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product.epilogue));
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(product.in));
     // The heuristic asks how the arrays are aligned: as all of them are.
     const void* const aligned = reinterpret_cast<const void*>(uintptr_t{256});
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
-    if (product.epilogue != Epilogue::kBiasGeluSaved) return;
+    if (product.epilogue != Epilogue::kGeluGradient) {
+      const bool gradient = product.epilogue == Epilogue::kBiasGradient;
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(gradient ? DType::kF32 : product.in));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+    }
+    if (!has_saved(product.epilogue)) return;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);  // of the type of the output
   }
@@ -138,7 +147,7 @@ struct Matmul::Planned {
 
 bool Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
   constexpr int64_t kSavedMultiple = 8;  // of the rows that an epilogue saves
-  if (product.epilogue == Epilogue::kBiasGeluSaved && product.n % kSavedMultiple != 0) return false;
+  if (has_saved(product.epilogue) && product.n % kSavedMultiple != 0) return false;
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // A product split along k is summed in the workspace, in order, or not split at all.
@@ -195,9 +204,11 @@ void Matmul::run(const Product& product, const ProductOperands& operands) {
                             product.n,
                             product.k,
                             name_of(product.in)));
-  if (product.epilogue != Epilogue::kNone)
+  if (product.epilogue == Epilogue::kBiasGradient)
+    planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
+  else if (product.epilogue != Epilogue::kNone && product.epilogue != Epilogue::kGeluGradient)
     planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
-  if (product.epilogue == Epilogue::kBiasGeluSaved)
+  if (has_saved(product.epilogue))
     planned.description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
   const float alpha = 1, beta = product.accumulate ? 1.0f : 0.0f;
   LOCKSTEP_CUBLAS(cublasLtMatmul(library_->handle,

@@ -12,7 +12,15 @@
 namespace lockstep::cuda {
 
 // What is done to the product before it is stored.
-enum class Epilogue : uint8_t { kNone, kBias, kBiasRelu, kBiasGelu, kBiasGeluSaved };
+enum class Epilogue : uint8_t {
+  kNone,
+  kBias,
+  kBiasRelu,
+  kBiasGelu,
+  kBiasGeluSaved,
+  kGeluGradient,  // times the derivative of GELU at the saved pre-activation
+  kBiasGradient,  // none, but the sums of a over k are stored as well
+};
 
 // out (m, n) = or += op(a) (m, k) * op(b) (k, n), then the epilogue; op transposes where asked to.
 // Without transposition a is stored as (m, k), with it as (k, m); b likewise.
@@ -34,8 +42,10 @@ struct ProductOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* out = nullptr;
-  const void* bias = nullptr;  // (n) with an epilogue
-  void* saved = nullptr;       // (m, n) before the activation; written with kBiasGeluSaved
+  const void* bias = nullptr;  // (n) with an epilogue of that name
+  void* saved = nullptr;       // (m, n) before the activation; written with kBiasGeluSaved, read
+                               // with kGeluGradient
+  float* bias_gradient = nullptr;  // (m), with kBiasGradient, whose product is stored as float too
 };
 
 // Runs products on one stream. The algorithm of each Product is chosen once, by cuBLASLt's

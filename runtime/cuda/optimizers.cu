@@ -2,8 +2,15 @@
 
 #include "runtime/cuda/flat.h"
 
+// One launch for all slices: a block finds its slice in the table by bisection, which all of its
+// threads read at once, and updates a part of it.
+
 namespace lockstep::cuda {
 namespace {
+
+// The place of an alternative in OptimizerConstants.
+template <typename Constants>
+constexpr uint16_t kind_of = OptimizerConstants(Constants()).index();
 
 // Writes N new parameters in both forms.
 template <int N, typename T>
@@ -83,43 +90,106 @@ struct MovingAverage {
   }
 };
 
-}  // namespace
+constexpr int kThreads = 256;
+constexpr int kWidth = 4;  // elements that a thread updates at once
+constexpr int64_t kBlockElements = 2 * kThreads * kWidth;
+
+template <typename Update>
+__device__ __forceinline__ void update_part(int64_t begin,
+                                            int64_t end,
+                                            bool vectors,
+                                            const Update& update) {
+  for (int64_t i = begin + static_cast<int64_t>(threadIdx.x) * kWidth; i < end;
+       i += int64_t{kThreads} * kWidth) {
+    if (vectors && i + kWidth <= end) {
+      update(i, std::integral_constant<int, kWidth>());
+    } else {
+      for (int64_t k = i; k < end && k < i + kWidth; ++k)
+        update(k, std::integral_constant<int, 1>());
+    }
+  }
+}
 
 template <typename T>
-void optimizer_update(const OptimizerSlice& slice,
-                      const OptimizerConstants* constants,
-                      T* stored,
-                      Stream stream) {
-  // The alternative lies at the same place in both copies of the variant.
-  const auto on_device = [&](const auto& alternative) {
-    const auto offset = reinterpret_cast<const std::byte*>(&alternative) -
-                        reinterpret_cast<const std::byte*>(&slice.constants);
-    return reinterpret_cast<decltype(&alternative)>(reinterpret_cast<const std::byte*>(constants) +
-                                                    offset);
-  };
-  const bool vectors = is_aligned(slice.parameters) && is_aligned(slice.gradients) &&
-                       is_aligned(slice.first_moment) && is_aligned(slice.second_moment) &&
-                       is_aligned(stored);
-  if (const auto* sgd = std::get_if<SgdConstants>(&slice.constants)) {
-    const Sgd<T> update{
-        on_device(*sgd), slice.gradients, slice.parameters, slice.first_moment, stored};
-    for_each_flat<4>(slice.elements, vectors, update, stream);
-  } else if (const auto* average = std::get_if<MovingAverageConstants>(&slice.constants)) {
-    const MovingAverage<T> update{on_device(*average), slice.gradients, slice.parameters, stored};
-    for_each_flat<4>(slice.elements, vectors, update, stream);
+__global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* table, int count) {
+  int low = 0, high = count - 1;  // the last slice that begins at this block or before
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (table[middle].first_block <= blockIdx.x) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  const PlacedSlice slice = table[low];
+  const int64_t begin = (blockIdx.x - slice.first_block) * kBlockElements;
+  const int64_t end =
+      begin + kBlockElements < slice.elements ? begin + kBlockElements : slice.elements;
+  auto* const stored = static_cast<T*>(slice.stored);
+  if (slice.kind == kind_of<SgdConstants>) {
+    const Sgd<T> update{static_cast<const SgdConstants*>(slice.constants),
+                        slice.gradients,
+                        slice.parameters,
+                        slice.first_moment,
+                        stored};
+    update_part(begin, end, slice.vectors, update);
+  } else if (slice.kind == kind_of<MovingAverageConstants>) {
+    const MovingAverage<T> update{static_cast<const MovingAverageConstants*>(slice.constants),
+                                  slice.gradients,
+                                  slice.parameters,
+                                  stored};
+    update_part(begin, end, slice.vectors, update);
   } else {
-    const Adam<T> update{on_device(std::get<AdamConstants>(slice.constants)),
+    const Adam<T> update{static_cast<const AdamConstants*>(slice.constants),
                          slice.gradients,
                          slice.parameters,
                          slice.first_moment,
                          slice.second_moment,
                          stored};
-    for_each_flat<4>(slice.elements, vectors, update, stream);
+    update_part(begin, end, slice.vectors, update);
   }
 }
 
-template void optimizer_update(const OptimizerSlice&, const OptimizerConstants*, float*, Stream);
-template void optimizer_update(const OptimizerSlice&, const OptimizerConstants*, BFloat16*, Stream);
-template void optimizer_update(const OptimizerSlice&, const OptimizerConstants*, Float16*, Stream);
+}  // namespace
+
+uint32_t place_slices(std::span<const OptimizerSlice> slices,
+                      const OptimizerConstants* constants,
+                      PlacedSlice* table) {
+  uint32_t blocks = 0;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const OptimizerSlice& slice = slices[i];
+    // The alternative lies at the same place in both copies of the variant.
+    const auto offset = std::visit(
+        [&](const auto& alternative) {
+          return reinterpret_cast<const std::byte*>(&alternative) -
+                 reinterpret_cast<const std::byte*>(&slice.constants);
+        },
+        slice.constants);
+    table[i] = {.constants = reinterpret_cast<const std::byte*>(constants + slice.group) + offset,
+                .parameters = slice.parameters,
+                .gradients = slice.gradients,
+                .first_moment = slice.first_moment,
+                .second_moment = slice.second_moment,
+                .stored = slice.stored,
+                .elements = slice.elements,
+                .first_block = blocks,
+                .kind = static_cast<uint16_t>(slice.constants.index()),
+                .vectors = is_aligned(slice.parameters) && is_aligned(slice.gradients) &&
+                           is_aligned(slice.first_moment) && is_aligned(slice.second_moment) &&
+                           is_aligned(slice.stored)};
+    blocks += blocks_for(slice.elements, kBlockElements);
+  }
+  return blocks;
+}
+
+template <typename T>
+void optimizer_update(const PlacedSlice* table, int count, uint32_t blocks, Stream stream) {
+  if (blocks == 0) return;
+  launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream}, update_kernel<T>, table, count);
+}
+
+template void optimizer_update<float>(const PlacedSlice*, int, uint32_t, Stream);
+template void optimizer_update<BFloat16>(const PlacedSlice*, int, uint32_t, Stream);
+template void optimizer_update<Float16>(const PlacedSlice*, int, uint32_t, Stream);
 
 }  // namespace lockstep::cuda

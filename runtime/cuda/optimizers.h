@@ -1,18 +1,37 @@
 #pragma once
 
+#include <span>
+
 #include "runtime/cuda/stream.h"
 #include "runtime/exec/optimizer_math.h"
 
 namespace lockstep::cuda {
 
-// Updates the float parameters and moments of a slice by the formulas of optimizer_math.h, and
-// writes the new parameters, rounded to T, to `stored`: one pass over memory. For T = float
-// `stored` is null. T is float, BFloat16 or Float16. slice.constants says which optimizer it is;
-// its numbers are read from `constants`, a copy on the device.
-template <typename T>
-void optimizer_update(const OptimizerSlice& slice,
+// A slice as the kernel reads it from a table on the device.
+struct PlacedSlice {
+  const void* constants;  // on the device: the alternative itself
+  float* parameters;
+  const float* gradients;
+  float* first_moment;
+  float* second_moment;
+  void* stored;
+  int64_t elements;
+  uint32_t first_block;  // of the launch
+  uint16_t kind;         // which alternative of OptimizerConstants
+  bool vectors;          // all arrays begin where vectors may
+};
+
+// Describes slices for one launch, `table` having as many entries; slices[i].constants say of which
+// kind each is, its numbers are those of its group in `constants`, an array on the device. Returns
+// the blocks that the launch takes.
+uint32_t place_slices(std::span<const OptimizerSlice> slices,
                       const OptimizerConstants* constants,
-                      T* stored,
-                      Stream stream);
+                      PlacedSlice* table);
+
+// Updates the float parameters and moments of all slices of a table on the device by the formulas
+// of optimizer_math.h, and writes the new parameters, rounded to T, to `stored`: one launch, one
+// pass over memory. For T = float `stored` is null. T is float, BFloat16 or Float16.
+template <typename T>
+void optimizer_update(const PlacedSlice* table, int count, uint32_t blocks, Stream stream);
 
 }  // namespace lockstep::cuda

@@ -6,6 +6,7 @@
 #include "runtime/cuda/content_hash.h"
 #include "runtime/cuda/elementwise.h"
 #include "runtime/cuda/matmul.h"
+#include "runtime/cuda/optimizers.h"
 #include "runtime/exec/lane_context.h"
 #include "runtime/exec/optimizer_math.h"
 
@@ -14,12 +15,14 @@ namespace lockstep::cuda {
 // Of a bucket of 1 GiB in slices, each of which may end in a part of a block.
 inline constexpr size_t kMostSquareBlocks = (size_t{1} << 28) / kSquaresBlock + 4096;
 inline constexpr size_t kMostOptimizerGroups = 4;
+inline constexpr size_t kMostSlices = 4096;  // updated by one launch
 
 struct Workspace {
   std::byte matmul[Matmul::kWorkspaceBytes];  // first: aligned as the whole is
   double squares[kMostSquareBlocks];
   ContentHash hashes[kHashBlocks];
   LaneContext lane;
+  PlacedSlice slices[kMostSlices];
   alignas(alignof(
       OptimizerConstants)) std::byte constants[kMostOptimizerGroups * sizeof(OptimizerConstants)];
 };

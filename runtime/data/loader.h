@@ -79,6 +79,9 @@ class Loader {
   // Rethrows what the data set threw, once the batches before the failed one have been given out.
   const LaneBatch* next();
 
+  // Whether next() would give at once.
+  bool ready() const { return produced_.load() > taken_; }
+
   // Begins again at `first_step`, in the same memory and with the same number of steps. Used to
   // evaluate repeatedly. What next() gave before is invalid.
   void restart(int64_t first_step);

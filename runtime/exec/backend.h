@@ -38,14 +38,22 @@ class Backend : public SliceMath {
   // Copies between memory of allocate() and a host_array(), which stays as it is until then.
   virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
 
+  // A copy that overtakes the work queued since the last take(), from host memory of allocate() to
+  // where no queued work but take() reads or writes. take() queues a copy of what was so brought.
+  virtual void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) = 0;
+  virtual void take(const std::byte* from, std::byte* to, size_t bytes) = 0;
+  // Returns when all copies ahead are done: what they read may change.
+  virtual void finish_copies() = 0;
+
   // The ops that follow are those of this lane, which lies in a host_array().
   virtual void begin_lane(const LaneContext& lane) = 0;
   // What OpCall::device() gives the launchers.
   virtual void* launch_context() = 0;
-  // The slices that follow are updated with these constants, which lie in a host_array().
-  virtual void begin_update(std::span<const OptimizerConstants> constants) = 0;
-  // One optimizer step on a slice; see optimizer_math.h for the arithmetic.
-  virtual void update(const OptimizerSlice& slice) = 0;
+  // One optimizer step on all slices; see optimizer_math.h for the arithmetic. The numbers are
+  // those of `constants`, which lie in a host_array(); the slices are the same each time but for
+  // theirs.
+  virtual void update(std::span<const OptimizerConstants> constants,
+                      std::span<const OptimizerSlice> slices) = 0;
   // *out, in memory of allocate_host(), = hash of n elements, the first of which is number
   // `first_index` of the whole; see runtime/base/content_hash.h.
   virtual void hash(

@@ -76,7 +76,7 @@ struct OptimizerSlice {
   const float* gradients;
   float* first_moment;   // SGD with momentum, Adam; else null
   float* second_moment;  // Adam; else null
-  size_t group = 0;      // which of Backend::begin_update()'s constants `constants` are
+  size_t group = 0;      // which of Backend::update()'s constants `constants` are
   void* stored =
       nullptr;  // the new parameters in the type that the ops read; null where it is fp32
   DType stored_dtype = DType::kF32;

@@ -16,6 +16,7 @@ struct LinearAttributes {
 struct LinearBackwardAttributes {
   bool accumulate_weight = false;  // d_weight += instead of =
   bool accumulate_bias = false;
+  Activation input_activation = Activation::kNone;  // whose derivative multiplies d_x
 };
 struct ActivationAttributes {
   Activation activation = Activation::kNone;

@@ -1,6 +1,7 @@
 #include "runtime/graph/autodiff.h"
 
 #include "runtime/base/error.h"
+#include "runtime/graph/fusion.h"
 #include "runtime/graph/recompute.h"
 #include "runtime/graph/schema.h"
 
@@ -99,6 +100,7 @@ void differentiate(Graph& graph) {
     }
   }
   recomputation.drop_unused();
+  fuse_activation_backward(graph);
   for (TensorId id : graph.parameters)
     LOCKSTEP_CHECK(graph[id].gradient != kNoTensor, "parameter {} is not used ", graph[id].name);
 }

@@ -76,16 +76,16 @@ std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
 }
 
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
-  const int local_lanes = options.lanes / options.ranks;
+  const int local_lanes = options.lanes / options.topology.ranks();
   const int buffers = gradient_buffers(local_lanes);
   const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
-               ranks = static_cast<size_t>(options.ranks);
-  const int64_t staging = staging_elements(plan.buckets, options.ranks);
+               ranks = static_cast<size_t>(options.topology.ranks());
+  const int64_t staging = staging_elements(plan.buckets, options.topology.ranks());
   std::vector<MemoryRow> rows = {parameters_row(plan)};
   if (plan.compute != DType::kF32)
     rows.push_back({kMastersRow,
                     flat_bytes / ranks,
-                    fmt::format("fp32, 1/{} of them on this rank", options.ranks)});
+                    fmt::format("fp32, 1/{} of them on this rank", options.topology.ranks())});
   const std::vector<MemoryRow> others = {
       {kGradientsRow,
        flat_bytes * static_cast<size_t>(buffers),
@@ -96,7 +96,8 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                    local_lanes == 1 ? "" : "s")},
       {kMomentsRow,
        flat_bytes / ranks * static_cast<size_t>(options.moments),
-       fmt::format("{} a parameter, 1/{} of them on this rank", options.moments, options.ranks)},
+       fmt::format(
+           "{} a parameter, 1/{} of them on this rank", options.moments, options.topology.ranks())},
       {kArenaRow,
        std::max(plan.training.arena_bytes, plan.evaluation.arena_bytes),
        "of one lane, by lifetime"},
@@ -133,7 +134,8 @@ Plan make_plan(const Graph& training,
                const PlanOptions& options,
                const WorkspaceBytes& workspace_bytes) {
   Plan plan;
-  plan.ranks = options.ranks;
+  plan.topology = options.topology;
+  plan.ranks = options.topology.ranks();
   plan.lanes = options.lanes;
   plan.layout = make_layout(training, options.lanes);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
@@ -150,12 +152,17 @@ Plan make_plan(const Graph& training,
   if (evaluation != nullptr) plan.evaluation = plan_program(*evaluation, workspace_bytes);
 
   plan.memory = memory_rows(plan, options);
-  // Reduce-scatter sends all slices of the gradients but one's own, the gather those of the
-  // parameters.
-  const auto sent = [&](DType dtype) {
-    return static_cast<int64_t>(flat_bytes_of(plan, dtype)) / options.ranks * (options.ranks - 1);
-  };
-  if (!options.evaluation_only) plan.wire_bytes = sent(DType::kF32) + sent(plan.compute);
+  if (options.evaluation_only) return plan;
+  // On each level a rank sends all of its part of the gradients but one part in `count`, and gets
+  // the parameters back the same way.
+  int64_t bytes = static_cast<int64_t>(flat_bytes_of(plan, DType::kF32)) +
+                  static_cast<int64_t>(flat_bytes_of(plan, plan.compute));
+  for (const RankGroup& group : plan.topology.groups_of(0)) {
+    const int64_t sent = bytes / group.count * (group.count - 1);
+    plan.wire_bytes += sent;
+    plan.network_bytes = plan.topology.nodes > 1 ? sent : 0;  // of the last level
+    bytes /= group.count;
+  }
   return plan;
 }
 

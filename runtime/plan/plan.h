@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/sharding.h"
+#include "collectives/topology.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep {
@@ -68,7 +69,8 @@ struct MemoryRow {
 };
 
 struct Plan {
-  int ranks = 1;
+  Topology topology;
+  int ranks = 1;  // of the topology
   int lanes = 1;
   ParameterLayout layout;
   DType compute = DType::kF32;  // of the parameters as the ops read them
@@ -77,6 +79,7 @@ struct Plan {
   ProgramPlan evaluation;
   std::vector<MemoryRow> memory;  // per rank
   int64_t wire_bytes = 0;         // sent by one rank in a step
+  int64_t network_bytes = 0;      // of these, to other nodes
 
   size_t gradient_buckets() const;  // those before the ones of running statistics
   size_t memory_bytes() const;
@@ -105,7 +108,7 @@ inline constexpr const char* kDatasetRow = "data set";
 using WorkspaceBytes = std::function<size_t(const Graph&, const Op&)>;
 
 struct PlanOptions {
-  int ranks = 1;
+  Topology topology;
   int lanes = 1;
   double bucket_mib = 25;
   int moments = 0;               // floats that the optimizer keeps per parameter

@@ -1,5 +1,9 @@
 #include "runtime/train/batch_stage.h"
 
+#include <algorithm>
+
+#include "runtime/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -10,27 +14,58 @@ size_t aligned(size_t bytes) {
 
 size_t input_bytes(const Graph& graph, size_t index) { return graph[graph.inputs[index]].bytes(); }
 
-}  // namespace
-
-size_t BatchStage::bytes_per_lane(const Graph& graph) {
+// One lane's input and target.
+size_t lane_bytes(const Graph& graph) {
   return aligned(input_bytes(graph, 0)) + aligned(input_bytes(graph, 1));
 }
 
-BatchStage::BatchStage(const Graph& graph, Backend& backend, std::byte* device)
+}  // namespace
+
+size_t BatchStage::device_bytes(const Graph& graph, size_t lanes) {
+  return 2 * lanes * lane_bytes(graph);
+}
+
+BatchStage::BatchStage(const Graph& graph, Backend& backend, std::byte* device, size_t lanes)
     : backend_(backend),
       device_(device),
+      lanes_(lanes),
       input_bytes_(input_bytes(graph, 0)),
       target_bytes_(input_bytes(graph, 1)),
-      lane_bytes_(bytes_per_lane(graph)),
-      target_offset_(aligned(input_bytes_)) {}
+      lane_bytes_(lane_bytes(graph)),
+      target_offset_(aligned(input_bytes_)),
+      batches_(lanes) {}
 
 LaneBatch BatchStage::place(size_t lane, const LaneBatch& batch) {
   if (device_ == nullptr) return batch;
-  std::byte* const input = device_ + lane * lane_bytes_;
-  std::byte* const target = input + target_offset_;
+  std::byte *const input = input_of(lane), *const target = input + target_offset_;
   backend_.copy(batch.input, input, input_bytes_);
   backend_.copy(batch.target, target, target_bytes_);
   return {input, target, batch.valid_samples};
+}
+
+void BatchStage::bring(Loader& loader) {
+  backend_.finish_copies();  // the loader fills anew what they read
+  const LaneBatch* const batches = loader.next();
+  std::copy_n(batches, lanes_, batches_.begin());
+  brought_ = true;
+  if (device_ == nullptr) return;
+  for (size_t lane = 0; lane < lanes_; ++lane) {
+    std::byte* const input = input_of(lanes_ + lane);
+    backend_.copy_ahead(batches[lane].input, input, input_bytes_);
+    backend_.copy_ahead(batches[lane].target, input + target_offset_, target_bytes_);
+  }
+}
+
+const std::vector<LaneBatch>& BatchStage::take() {
+  LOCKSTEP_CHECK(brought_);
+  brought_ = false;
+  if (device_ == nullptr) return batches_;
+  backend_.take(input_of(lanes_), device_, lanes_ * lane_bytes_);
+  for (size_t lane = 0; lane < lanes_; ++lane) {
+    batches_[lane].input = input_of(lane);
+    batches_[lane].target = input_of(lane) + target_offset_;
+  }
+  return batches_;
 }
 
 }  // namespace lockstep

@@ -1,27 +1,45 @@
 #pragma once
 
+#include <vector>
+
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
 
 namespace lockstep {
 
 // Brings the batches of a rank's lanes to where the backend's ops read them: each lane always to
-// the same place. Without memory of its own the backend reads them where the loader put them.
+// the same place. A backend with memory of its own has room for a second batch of each lane, which
+// comes while the first is in use. Without memory of its own it reads them where the loader put
+// them.
 class BatchStage {
  public:
-  // Device bytes that one lane's input and target take.
-  static size_t bytes_per_lane(const Graph& graph);
+  // Device bytes that `lanes` lanes' inputs and targets take.
+  static size_t device_bytes(const Graph& graph, size_t lanes);
 
-  // `device`: bytes_per_lane() for each lane; null where the backend reads host memory. Borrowed.
-  BatchStage(const Graph& graph, Backend& backend, std::byte* device);
+  // `device`: device_bytes(); null where the backend reads host memory. Borrowed.
+  BatchStage(const Graph& graph, Backend& backend, std::byte* device, size_t lanes);
 
   // Queues the copy of lane `lane`'s batch; returns where it will be.
   LaneBatch place(size_t lane, const LaneBatch& batch);
 
+  // The same for the loader's next batch of all lanes, in two halves. bring() may be called while
+  // queued work uses the batches taken before.
+  void bring(Loader& loader);
+  bool brought() const { return brought_; }
+  // Whether bringing early is of use.
+  bool ahead() const { return device_ != nullptr; }
+  // Where the batches of all lanes will be once the work queued so far is done.
+  const std::vector<LaneBatch>& take();
+
  private:
+  std::byte* input_of(size_t lane) const { return device_ + lane * lane_bytes_; }
+
   Backend& backend_;
   std::byte* device_;
+  size_t lanes_;
   size_t input_bytes_, target_bytes_, lane_bytes_, target_offset_;
+  bool brought_ = false;
+  std::vector<LaneBatch> batches_;  // brought, then taken
 };
 
 }  // namespace lockstep

@@ -26,7 +26,10 @@ Evaluator::Evaluator(const RunParts& parts, const RunMemory& memory, Reducer& re
                 parts.backend,
                 {memory.arena, memory.parameters}),
       loader_(*parts.data.eval, loader_options(parts), memory.eval_batches),
-      stage_(*parts.evaluation, parts.backend, memory.device_batches),
+      stage_(*parts.evaluation,
+             parts.backend,
+             memory.device_batches,
+             static_cast<size_t>(parts.local_lanes())),
       lane_(parts.backend.host_array<LaneContext>(1).front()),
       statistics_(parts.backend.host_array<LaneStatistics>(1).front()),
       sums_(static_cast<size_t>(parts.local_lanes())) {}

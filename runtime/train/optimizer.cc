@@ -71,6 +71,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
     }
     owned_elements_ += range.size();
   }
+  slices_.resize(segments_.size());
 }
 
 Optimizer::Group Optimizer::group_of(const ParameterSlot& slot) const {
@@ -130,8 +131,8 @@ OptimizerSlice Optimizer::slice_of(const Segment& segment, const float* gradient
 }
 
 void Optimizer::update(const float* gradients) {
-  backend_.begin_update(constants_);
-  for (const Segment& segment : segments_) backend_.update(slice_of(segment, gradients));
+  for (size_t i = 0; i < segments_.size(); ++i) slices_[i] = slice_of(segments_[i], gradients);
+  backend_.update(constants_, slices_);
 }
 
 }  // namespace lockstep

@@ -72,6 +72,7 @@ class Optimizer {
   size_t moments_;                           // kept per parameter
   std::span<OptimizerConstants> constants_;  // by group
   std::vector<Segment> segments_;
+  std::vector<OptimizerSlice> slices_;  // of the segments, in the update under way
 };
 
 }  // namespace lockstep

@@ -30,6 +30,11 @@ struct RunParts {
   int64_t eval_ring_batches = 2;
   double flops_per_sample = 0;  // forward and backward, for MFU
 
+  // The ranges of the flat buffers that this rank updates.
+  std::vector<Range> owned() const {
+    return owned_ranges(
+        plan.buckets, plan.topology.part_of(communicator.rank()), plan.topology.ranks());
+  }
   int local_lanes() const { return plan.lanes / communicator.size(); }
   // Whether the loss counts correct predictions: a regression has none.
   bool has_accuracy() const {

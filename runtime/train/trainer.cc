@@ -46,6 +46,7 @@ Trainer::Trainer(const RunParts& parts)
                 parts.config.comm.order == CommConfig::Order::kFast,
                 parts.plan.buckets,
                 parts.plan.gather_order(),
+                parts.plan.topology,
                 parts.plan.gradient_buckets()},
                memory_.gradients,
                memory_.staging),
@@ -54,12 +55,11 @@ Trainer::Trainer(const RunParts& parts)
                 parts.plan.layout,
                 parts.backend,
                 {memory_.arena, memory_.parameters}),
-      optimizer_(
-          parts.config.optimizer,
-          parts.plan.layout,
-          owned_ranges(parts.plan.buckets, parts.communicator.rank(), parts.communicator.size()),
-          parts.backend,
-          {memory_.parameters, parts.plan.compute, memory_.masters, memory_.moments}),
+      optimizer_(parts.config.optimizer,
+                 parts.plan.layout,
+                 parts.owned(),
+                 parts.backend,
+                 {memory_.parameters, parts.plan.compute, memory_.masters, memory_.moments}),
       checkpointer_(parts, memory_, optimizer_),
       loss_scale_(parts.config.execution),
       weights_hash_(parts, memory_),
@@ -67,7 +67,7 @@ Trainer::Trainer(const RunParts& parts)
       update_work_(parts.backend.repeated_work()),
       lanes_(parts.backend.host_array<LaneContext>(static_cast<size_t>(parts.local_lanes()))),
       statistics_(parts.backend.host_array<LaneStatistics>(lanes_.size())),
-      stage_(parts.training, parts.backend, memory_.device_batches),
+      stage_(parts.training, parts.backend, memory_.device_batches, lanes_.size()),
       batches_(lanes_.size()),
       peak_flops_(parts.backend.peak_flops() * parts.communicator.size()) {
   if (parts.evaluation != nullptr)
@@ -92,19 +92,15 @@ LaneContext Trainer::lane_context(int local_lane, const LaneBatch& batch) const 
 StepRecord Trainer::step() {
   Timeline* timeline = timeline_.get();
   phases_ = {};
-  const LaneBatch* batches = nullptr;
-  {
-    Phase phase(phases_.data, timeline, "wait for data");
-    batches = loader_->next();
-  }
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i] = lane_context(static_cast<int>(i), batches[i]);
-    batches_[i] = stage_.place(i, batches[i]);
-  }
+  if (!stage_.brought()) bring_batches();
+  batches_ = stage_.take();
+  for (size_t i = 0; i < lanes_.size(); ++i)
+    lanes_[i] = lane_context(static_cast<int>(i), batches_[i]);
   reducer_.begin_step();
   {
     Phase phase(phases_.compute, timeline, "gradients");
     gradient_work_->run([this] { forward_backward(); });
+    if (stage_.ahead() && loader_->ready()) bring_batches();  // the next step's
     parts_.backend.synchronize();
   }
   phases_.compute -= exposed_ms();
@@ -123,6 +119,11 @@ StepRecord Trainer::step() {
   return make_record(totals, update, now_ms() - step_start_ms_);
 }
 // -------------------------------------------------------------------------------------------------
+
+void Trainer::bring_batches() {
+  Phase phase(phases_.data, timeline_.get(), "wait for data");
+  stage_.bring(*loader_);
+}
 
 // What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
 // device works from a queue, what it did after the backward pass.

@@ -46,6 +46,7 @@ class Trainer {
 
  private:
   StepRecord step();
+  void bring_batches();
   void forward_backward();
   double exposed_ms() const;
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "collectives/nodes.h"
 #include "runtime/base/content_hash.h"
 #include "runtime/base/half.h"
 #include "runtime/base/threads.h"
@@ -47,9 +48,8 @@ HostWeights::HostWeights(const RunParts& parts, const RunMemory& memory)
 
 template <typename F>
 void HostWeights::each_owned(F f) const {
-  const int rank = parts_.communicator.rank(), ranks = parts_.communicator.size();
   int64_t local = 0;
-  for (const Range& range : owned_ranges(parts_.plan.buckets, rank, ranks)) {
+  for (const Range& range : parts_.owned()) {
     f(range.begin, local, range.size());
     local += range.size();
   }
@@ -63,8 +63,10 @@ float* HostWeights::read() {
   });
   const auto ranks = static_cast<size_t>(parts_.communicator.size());
   for (const Range& bucket : parts_.plan.buckets)
-    parts_.communicator.all_gather(bytes(whole_.data() + bucket.begin),
-                                   static_cast<size_t>(bucket.size()) / ranks * sizeof(float));
+    gather_parts(parts_.communicator,
+                 parts_.plan.topology,
+                 bytes(whole_.data() + bucket.begin),
+                 static_cast<size_t>(bucket.size()) / ranks * sizeof(float));
   return whole_.data();
 }
 
@@ -86,8 +88,7 @@ void HostWeights::write() {
 WeightsHash::WeightsHash(const RunParts& parts, const RunMemory& memory)
     : parts_(parts), memory_(memory) {
   const Plan& plan = parts.plan;
-  const std::vector<Range> ranges =
-      owned_ranges(plan.buckets, parts.communicator.rank(), parts.communicator.size());
+  const std::vector<Range> ranges = parts.owned();
   uint64_t index = 0;
   for (const ParameterSlot& slot : plan.layout.slots) {
     const int64_t slot_end = slot.offset + slot.elements;

@@ -47,8 +47,10 @@ void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset)
         }
       },
       on_gpu.constants);
-  cuda::optimizer_update<T>(
-      on_gpu, &constants, std::is_same_v<T, float> ? nullptr : stored.data(), nullptr);
+  if (!std::is_same_v<T, float>) on_gpu.stored = stored.data();
+  cuda::PlacedSlice table[1];
+  const uint32_t blocks = cuda::place_slices({&on_gpu, 1}, &constants, table);
+  cuda::optimizer_update<T>(table, 1, blocks, nullptr);
   cpu::optimizer_update(slice(cpu));
   test::expect_same_bits(cpu.p, gpu.p, "parameters");
   test::expect_same_bits(cpu.m, gpu.m, "first moments");
@@ -69,6 +71,48 @@ TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
       check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, false, 0.5, 1), true, n, offset);
     }
   }
+}
+
+// Slices of one launch, of all lengths around those of a block, two groups of constants in turn.
+TYPED_TEST(CudaOptimizersTest, FindsTheSliceOfEveryBlock) {
+  const OptimizerConstants groups[2] = {adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, true, 0.5, 3),
+                                        adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.0, true, 0.5, 3)};
+  const std::vector<int64_t> lengths = {64, 2048, 1, 4096, 2047, 2049, 10000, 4, 6145};
+  int64_t n = 0;
+  for (int64_t length : lengths) n += length;
+  Guarded<float> p(n), g(n), m(n), v(n), p_cpu(n), m_cpu(n), v_cpu(n);
+  Guarded<TypeParam> stored(n);
+  for (auto* buffer : {&p, &p_cpu}) test::fill_uniform(*buffer, -1, 1, 1);
+  for (auto* buffer : {&m, &m_cpu}) test::fill_uniform(*buffer, -1, 1, 3);
+  for (auto* buffer : {&v, &v_cpu}) test::fill_uniform(*buffer, 0, 1, 4);
+  test::fill_uniform(g, -1, 1, 2);
+  constexpr bool kWide = std::is_same_v<TypeParam, float>;
+  std::vector<OptimizerSlice> slices;
+  int64_t at = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    OptimizerSlice slice{.constants = groups[i % 2],
+                         .elements = lengths[i],
+                         .parameters = p_cpu.data() + at,
+                         .gradients = g.data() + at,
+                         .first_moment = m_cpu.data() + at,
+                         .second_moment = v_cpu.data() + at};
+    cpu::optimizer_update(slice);
+    slice.parameters = p.data() + at;
+    slice.first_moment = m.data() + at;
+    slice.second_moment = v.data() + at;
+    slice.group = i % 2;
+    if (!kWide) slice.stored = stored.data() + at;
+    slices.push_back(slice);
+    at += lengths[i];
+  }
+  std::vector<cuda::PlacedSlice> table(slices.size());
+  const uint32_t blocks = cuda::place_slices(slices, groups, table.data());
+  cuda::optimizer_update<TypeParam>(table.data(), static_cast<int>(table.size()), blocks, nullptr);
+  test::expect_same_bits(p_cpu, p, "parameters");
+  test::expect_same_bits(m_cpu, m, "first moments");
+  test::expect_same_bits(v_cpu, v, "second moments");
+  for (int64_t i = 0; !kWide && i < n; ++i)
+    ASSERT_EQ(to_float(stored[i]), to_float(round_to<TypeParam>(p[i]))) << i;
 }
 
 }  // namespace

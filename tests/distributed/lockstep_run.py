@@ -19,20 +19,26 @@ def mpirun(ranks):
     return command
 
 
-def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None):
-    """Runs to the end and returns the CompletedProcess. ranks=0 starts it without mpirun."""
-    command = (mpirun(ranks) if ranks > 0 else []) + [str(binary)] + [str(a) for a in arguments]
+def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None, nodes=1):
+    """Runs to the end and returns the CompletedProcess. ranks=0 starts it without mpirun. With several nodes the ranks are told
+    that they are on so many."""
+    program = [str(binary)] + [str(a) for a in arguments]
+    command = (mpirun(ranks // nodes) if ranks > 0 else []) + program
+    if nodes > 1:
+        command = mpirun(ranks // nodes) + ["env", "LOCKSTEP_NODE=0"] + program
+        for node in range(1, nodes):
+            command += [":", "-n", str(ranks // nodes), "env", f"LOCKSTEP_NODE={node}"] + program
     env = dict(os.environ, **(environment or {}))
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit_s, env=env,
                           cwd=cwd, stdin=subprocess.DEVNULL)
 
 
-def train(binary, config, run_dir, ranks=1, arguments=(), limit_s=LIMIT_S):
+def train(binary, config, run_dir, ranks=1, arguments=(), limit_s=LIMIT_S, nodes=1):
     """Trains and returns the result that --json wrote. Raises RuntimeError with all output on failure."""
     run_dir = pathlib.Path(run_dir)
     result_file = run_dir.with_suffix(".result.json")
     done = run(binary, ["train", config, "--run-dir", run_dir, "--json", result_file, *arguments], ranks,
-               limit_s=limit_s)
+               limit_s=limit_s, nodes=nodes)
     if done.returncode != 0:
         raise RuntimeError(f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return json.loads(result_file.read_text())

@@ -32,8 +32,9 @@ void check_bytes(Communicator& communicator, size_t bytes) {
   for (size_t i = 0; i < whole; ++i) send[i] = pattern(me, static_cast<int>(i / bytes), i % bytes);
   for (size_t i = 0; i < bytes; ++i)
     gathered[static_cast<size_t>(me) * bytes + i] = pattern(me, 0, i);
-  const int exchange = communicator.start_exchange(send.data(), receive.data(), bytes);
-  const int gather = communicator.start_all_gather(gathered.data(), bytes);
+  const int exchange =
+      communicator.start_exchange(send.data(), receive.data(), bytes, communicator.everyone());
+  const int gather = communicator.start_all_gather(gathered.data(), bytes, communicator.everyone());
   communicator.wait(exchange);
   communicator.wait(gather);
   bool exchange_good = true, gather_good = true, broadcast_good = true;

@@ -2,7 +2,7 @@
 """Catches: weights that depend on the number of MPI ranks, or on an interruption.
 
 same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
-save, resume on another number of ranks, 25 steps: all weights_hash must be equal.
+save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal.
 """
 import pathlib
 import sys
@@ -53,6 +53,14 @@ def main(binary):
                 runs[f"{before} ranks, stopped at 25"] = "middle " + half["weights_hash"]
                 whole = lockstep_run.train(binary, config, run_dir, after, ["--resume", "auto"])
                 runs[f"{before} ranks 25 steps, {after} ranks 25 steps"] = whole["weights_hash"]
+            for ranks, nodes in ((4, 2), (8, 2), (8, 4)):
+                run_dir = folder / f"nodes{nodes}x{ranks // nodes}"
+                half = lockstep_run.train(binary, config, run_dir, ranks, ["--max-steps", "25"], nodes=nodes)
+                runs[f"{nodes} nodes of {ranks // nodes}, stopped at 25"] = "middle " + half["weights_hash"]
+                whole = lockstep_run.train(binary, config, run_dir, 2, ["--resume", "auto"])
+                runs[f"{nodes} nodes of {ranks // nodes} 25 steps, 2 ranks 25 steps"] = whole["weights_hash"]
+                back = lockstep_run.train(binary, config, folder / f"back{nodes}x{ranks // nodes}", ranks, nodes=nodes)
+                runs[f"{nodes} nodes of {ranks // nodes}"] = back["weights_hash"]
             without = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "self", "--json",
                                                 folder / "self.json"], ranks=0)
             if without.returncode != 0:

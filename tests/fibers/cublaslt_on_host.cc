@@ -56,6 +56,11 @@ float gelu(float x) {
   return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
 }
 
+float gelu_gradient(float x) {
+  const float t = std::tanh(0.7978845608f * (x + 0.044715f * x * x * x));
+  return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
 // op(matrix) as plain rows of floats.
 std::vector<float> unpack(const void* data, const LayoutImage& layout, cublasOperation_t op) {
   const auto rows = static_cast<int64_t>(layout.rows),
@@ -68,6 +73,11 @@ std::vector<float> unpack(const void* data, const LayoutImage& layout, cublasOpe
     }
   }
   return out;
+}
+
+bool adds_bias(cublasLtEpilogue_t epilogue) {
+  return epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_DGELU &&
+         epilogue != CUBLASLT_EPILOGUE_BGRADB;
 }
 
 void multiply(const Description& description,
@@ -86,6 +96,11 @@ void multiply(const Description& description,
       unpack(b, b_layout, description.transpose_b == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N);
   const int64_t k = static_cast<int64_t>(left.size()) / m;
   if (static_cast<int64_t>(right.size()) != k * n) std::abort();
+  for (int64_t j = 0; description.epilogue == CUBLASLT_EPILOGUE_BGRADB && j < n; ++j) {
+    float sum = 0;
+    for (int64_t p = 0; p < k; ++p) sum += right[static_cast<size_t>(j * k + p)];
+    write(const_cast<void*>(description.bias), description.bias_type, j, sum);
+  }
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = 0; i < m; ++i) {
       float sum = 0;
@@ -94,10 +109,13 @@ void multiply(const Description& description,
       const int64_t at = j * d_layout.stride + i;
       sum *= alpha;
       if (beta != 0) sum += beta * read(d, d_layout.type, at);
-      if (description.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        sum += read(description.bias, description.bias_type, i);
+      if (adds_bias(description.epilogue)) sum += read(description.bias, description.bias_type, i);
       switch (description.epilogue) {
         case CUBLASLT_EPILOGUE_RELU_BIAS: sum = sum > 0 ? sum : 0; break;
+        case CUBLASLT_EPILOGUE_DGELU:
+          sum *=
+              gelu_gradient(read(description.aux, d_layout.type, j * description.aux_stride + i));
+          break;
         case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
           write(description.aux, d_layout.type, j * description.aux_stride + i, sum);
           [[fallthrough]];
@@ -189,7 +207,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                                               cublasLtMatmulHeuristicResult_t*,
                                               int* found) {
   const Description& description = description_of(handle);
-  const bool saves = description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  const bool saves = description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+                     description.epilogue == CUBLASLT_EPILOGUE_DGELU;
   const bool odd = saves && description.aux_stride % 8 != 0;
   const bool plain = description.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
                      description.epilogue == CUBLASLT_EPILOGUE_BIAS;

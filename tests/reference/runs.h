@@ -62,8 +62,10 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
     config.output.run_dir = folder;
     config.output.tensorboard = false;
     const std::unique_ptr<Backend> backend = cpu::make_backend();
-    const Assembly assembly =
-        assemble(std::move(config), communicator.size(), AssemblyPurpose::kTrain, backend->ops());
+    const Assembly assembly = assemble(std::move(config),
+                                       Topology::flat(communicator.size()),
+                                       AssemblyPurpose::kTrain,
+                                       backend->ops());
     const RunParts parts = parts_of(assembly, communicator, communicator, *backend);
     Trainer trainer(parts);
     trainer.start(training.options.resume);

@@ -30,18 +30,21 @@ class ThreadCommunicator final : public Communicator {
   int size() const override { return world_.size; }
   const char* name() const override { return "threads"; }
 
-  int start_exchange(const std::byte* send, std::byte* receive, size_t bytes) override {
+  int start_exchange(const std::byte* send,
+                     std::byte* receive,
+                     size_t bytes,
+                     const RankGroup& group) override {
     return meet(send, [&] {
-      for (int r = 0; r < world_.size; ++r) {
-        if (r != rank_) std::memcpy(receive + slot(r, bytes), peer(r) + slot(rank_, bytes), bytes);
-      }
+      each_other(group, [&](int me, int i) {
+        std::memcpy(receive + slot(i, bytes), peer(group.rank_of(i)) + slot(me, bytes), bytes);
+      });
     });
   }
-  int start_all_gather(std::byte* buffer, size_t bytes) override {
+  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
     return meet(buffer, [&] {
-      for (int r = 0; r < world_.size; ++r) {
-        if (r != rank_) std::memcpy(buffer + slot(r, bytes), peer(r) + slot(r, bytes), bytes);
-      }
+      each_other(group, [&](int, int i) {
+        std::memcpy(buffer + slot(i, bytes), peer(group.rank_of(i)) + slot(i, bytes), bytes);
+      });
     });
   }
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
@@ -61,6 +64,12 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
+  template <typename F>
+  void each_other(const RankGroup& group, F f) {
+    for (int i = 0; i < group.count; ++i) {
+      if (group.rank_of(i) != rank_) f(group.index_of(rank_), i);
+    }
+  }
   template <typename Copy>
   int meet(const std::byte* mine, Copy copy) {
     world_.send[static_cast<size_t>(rank_)] = mine;

@@ -40,6 +40,6 @@ std::vector<TensorId> activation_gradient(GradientBuilder& builder,
 const OpSchema kActivationSchema = {
     "activation", activation_gradient, elementwise_flops<10>, {{0, 0}}};
 const OpSchema kActivationBackwardSchema = {
-    "activation_backward", nullptr, elementwise_flops<12>, {{0, 0}}};
+    "activation_backward", nullptr, elementwise_flops<kActivationBackwardFlops>, {{0, 0}}};
 
 }  // namespace lockstep

@@ -1,9 +1,12 @@
 // linear: y = activation(x weight^T + bias).
 //   inputs  x (..., K), weight (N, K), bias (N) or none; x (M, ...) with K elements a row is read
-//   as (M, K): rows of a dense tensor need no work to be flattened outputs y (..., N), pre (...,
-//   N): the value before the activation, only in training and only where its gradient needs it
-// linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y.
-//   inputs  d_y (..., N) of the value before the activation, x, weight
+//           as (M, K): rows of a dense tensor need no work to be flattened
+//   outputs y (..., N), pre (..., N): the value before the activation, only in training and only
+//   where its gradient needs it
+// linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y. Where x
+// is the output of an activation, d_x may be the gradient of that one's input: times f'(saved).
+//   inputs  d_y (..., N) of the value before the activation, x, weight, saved (..., K) or none (of
+//           input_activation, as in activation_backward)
 //   outputs d_x or none, d_weight, d_bias or none
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/builder.h"
@@ -48,9 +51,9 @@ std::vector<TensorId> linear_gradient(GradientBuilder& builder,
   const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
   builder.append({OpKind::kLinearBackward,
                   op.name,
-                  {d_pre, x, weight},
+                  {d_pre, x, weight, kNoTensor},
                   {d_x, d_weight, d_bias},
-                  LinearBackwardAttributes{accumulate_weight, accumulate_bias}});
+                  LinearBackwardAttributes{accumulate_weight, accumulate_bias, Activation::kNone}});
   return {d_x, kNoTensor, kNoTensor};
 }
 
@@ -65,7 +68,10 @@ int64_t linear_flops(const Graph& graph, const Op& op) {
 
 int64_t linear_backward_flops(const Graph& graph, const Op& op) {
   const int products = op.outputs[0] == kNoTensor ? 1 : 2;
-  return products * product_flops(graph, op.inputs[1], op.inputs[2]);
+  const int64_t derivative = op.inputs[3] == kNoTensor
+                                 ? 0
+                                 : kActivationBackwardFlops * graph.shape(op.inputs[3]).elements();
+  return products * product_flops(graph, op.inputs[1], op.inputs[2]) + derivative;
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes&
 // One for each tap of each window.
 int64_t pool_flops(const Graph& graph, const Op& op);
 
+// Of each element.
+inline constexpr int kActivationBackwardFlops = 12;
+
 // Flops of an op that does `per_element` operations on each element of its first input.
 template <int kPerElement>
 int64_t elementwise_flops(const Graph& graph, const Op& op) {

@@ -214,11 +214,11 @@ TEST_F(NcclAlone, StreamsAreOrderedByEvents) {
   const auto communicator = make();
   cuda_stub().journal.clear();
   std::byte buffer[8];
-  const int first = communicator->start_all_gather(buffer, 8);
-  const int second = communicator->start_all_gather(buffer, 8);
+  const int first = communicator->start_all_gather(buffer, 8, communicator->everyone());
+  const int second = communicator->start_all_gather(buffer, 8, communicator->everyone());
   communicator->wait(second);
   communicator->wait(first);
-  communicator->wait(communicator->start_all_gather(buffer, 0));
+  communicator->wait(communicator->start_all_gather(buffer, 0, communicator->everyone()));
   EXPECT_THAT(cuda_stub().journal,
               ElementsAre("record 1 on compute",
                           "communication waits for 1",
@@ -244,7 +244,7 @@ TEST(NcclExchange, OneSendAndOneReceiveForEveryOtherRank) {
     const auto communicator = make_nccl_communicator(control, compute_stream(), {}, kLibrary);
     cuda_stub().journal.clear();
     std::byte send[3], receive[3];
-    communicator->wait(communicator->start_exchange(send, receive, 1));
+    communicator->wait(communicator->start_exchange(send, receive, 1, communicator->everyone()));
     if (control.rank() == 1) {
       EXPECT_THAT(cuda_stub().journal,
                   ElementsAre("record 1 on compute",
@@ -257,8 +257,10 @@ TEST(NcclExchange, OneSendAndOneReceiveForEveryOtherRank) {
                               "compute waits for 5"));
     }
     nccl.send_result = ncclSystemError;
-    EXPECT_THROW(communicator->start_exchange(send, receive, 1), CommError);
-    EXPECT_THROW(communicator->start_exchange(send, receive, 1), CommError);
+    EXPECT_THROW(communicator->start_exchange(send, receive, 1, communicator->everyone()),
+                 CommError);
+    EXPECT_THROW(communicator->start_exchange(send, receive, 1, communicator->everyone()),
+                 CommError);
   });
 }
 

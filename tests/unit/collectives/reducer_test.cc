@@ -54,7 +54,11 @@ struct Outcome {
   StepTotals totals;
 };
 
-Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps = 1) {
+Outcome reduce(const Topology& topology,
+               bool fast,
+               float (*gradient)(int, int64_t),
+               int steps = 1) {
+  const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
   const auto buckets = make_buckets(elements, kLanes, 1200);
   Outcome outcome;
@@ -68,7 +72,7 @@ Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps 
     std::iota(order.rbegin(), order.rend(), 0);
     Reducer reducer({communicator, communicator},
                     math,
-                    {kLanes, fast, buckets, order},
+                    {kLanes, fast, buckets, order, topology},
                     gradients.data(),
                     staging.data());
     StepTotals totals;
@@ -88,21 +92,29 @@ Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps 
       reducer.reduce();
       totals = reducer.totals(statistics, communicator.rank() == ranks - 1 ? 4 : 1);
     }
-    std::vector<float> whole(reducer.reduced(), reducer.reduced() + elements);
+    // Only what this rank owns, so that all else must come from the others.
+    std::vector<float> whole(static_cast<size_t>(elements), NAN);
+    for (const Range& mine : owned_ranges(buckets, topology.part_of(communicator.rank()), ranks))
+      std::copy(reducer.reduced() + mine.begin, reducer.reduced() + mine.end, &whole[mine.begin]);
     reducer.start_gather(reinterpret_cast<std::byte*>(whole.data()), sizeof(float));
     for (int bucket : order) reducer.bucket_needed(bucket);
-    if (communicator.rank() == 0) outcome = {whole, totals};
+    if (communicator.rank() == ranks - 1) outcome = {whole, totals};
   });
   return outcome;
 }
 
-TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanks) {
-  const Outcome alone = reduce(1, false, rough_gradient);
-  for (int ranks : {2, 4, 8}) {
-    const Outcome many = reduce(ranks, false, rough_gradient);
+// Nodes x ranks on each.
+const std::vector<Topology> kTopologies = {
+    {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}, {8, 1}};
+
+TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
+  const Outcome alone = reduce({}, false, rough_gradient);
+  for (const Topology& topology : kTopologies) {
+    const Outcome many = reduce(topology, false, rough_gradient);
+    SCOPED_TRACE(std::to_string(topology.nodes) + " x " + std::to_string(topology.per_node));
     ASSERT_EQ(many.gradient.size(), alone.gradient.size());
     for (size_t i = 0; i < alone.gradient.size(); ++i)
-      ASSERT_EQ(many.gradient[i], alone.gradient[i]) << ranks << ": " << i;
+      ASSERT_EQ(many.gradient[i], alone.gradient[i]) << i;
     EXPECT_EQ(many.totals.loss_sum, alone.totals.loss_sum);
     EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
     EXPECT_EQ(many.totals.valid_count, alone.totals.valid_count);
@@ -112,7 +124,7 @@ TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanks) {
 TEST(Reducer, SumsEveryLaneOnce) {
   for (const bool fast : {false, true}) {
     for (int ranks : {1, 2, 4, 8}) {
-      const Outcome outcome = reduce(ranks, fast, whole_gradient, /*steps=*/3);
+      const Outcome outcome = reduce(Topology::flat(ranks), fast, whole_gradient, /*steps=*/3);
       for (size_t i = 0; i < outcome.gradient.size(); ++i)
         ASSERT_EQ(outcome.gradient[i], 36.0f * static_cast<float>(i % 7))
             << ranks << " ranks, element " << i;

@@ -41,9 +41,9 @@ TEST(Sharding, EveryRankCountOwnsWholeSlices) {
     for (int ranks : {1, 2, 4, 8}) {
       const int per_rank = 8 / ranks;
       for (int rank = 0; rank < ranks; ++rank) {
-        const Range owned = owned_part(bucket, rank, ranks);
-        EXPECT_EQ(owned.begin, slice_of(bucket, rank * per_rank, 8).begin);
-        EXPECT_EQ(owned.end, slice_of(bucket, rank * per_rank + per_rank - 1, 8).end);
+        const Range owned = part_of(bucket, rank, ranks);
+        EXPECT_EQ(owned.begin, part_of(bucket, rank * per_rank, 8).begin);
+        EXPECT_EQ(owned.end, part_of(bucket, rank * per_rank + per_rank - 1, 8).end);
       }
     }
   }

@@ -41,7 +41,8 @@ void check_exchange(Communicator& communicator, size_t bytes, int round) {
     for (size_t i = 0; i < bytes; ++i)
       send[static_cast<size_t>(r) * bytes + i] = pattern(me, r, i, round);
   }
-  communicator.wait(communicator.start_exchange(send.data(), receive.data(), bytes));
+  communicator.wait(
+      communicator.start_exchange(send.data(), receive.data(), bytes, communicator.everyone()));
   size_t wrong = 0;
   for (int r = 0; r < ranks; ++r) {
     for (size_t i = 0; i < bytes; ++i)
@@ -127,7 +128,8 @@ TEST_P(TcpCommunicatorRanks, OperationsOverlapInAnyOrder) {
       std::vector<int> handles;
       for (int i = 0; i < Communicator::kMaxPending; ++i) {
         buffers.emplace_back(whole, pattern(me, i, 0, round));
-        handles.push_back(communicator.start_all_gather(buffers.back().data(), kBytes));
+        handles.push_back(
+            communicator.start_all_gather(buffers.back().data(), kBytes, communicator.everyone()));
       }
       for (const int i : {2, 0, 3, 1}) {
         communicator.wait(handles[static_cast<size_t>(i)]);

@@ -35,8 +35,30 @@ TEST(Autodiff, TheFirstLinearNeedsNoInputGradient) {
   const Op& first = last_of(graph, OpKind::kLinearBackward);
   EXPECT_EQ(first.name, "first");
   EXPECT_EQ(first.outputs[0], kNoTensor);
-  EXPECT_EQ(count(graph, OpKind::kActivationBackward), 1);
+  // The second layer's gradient passes the activation where it is made.
+  EXPECT_EQ(count(graph, OpKind::kActivationBackward), 0);
+  const Op& second = *std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) {
+    return op.kind == OpKind::kLinearBackward && op.name == "second";
+  });
+  EXPECT_EQ(second.as<LinearBackwardAttributes>().input_activation, Activation::kRelu);
+  EXPECT_EQ(second.inputs[3], h);
+  EXPECT_EQ(second.outputs[0], first.inputs[0]);
   EXPECT_EQ(graph.shape(graph[w1].gradient), graph.shape(w1));
+}
+
+// Where something else reads the gradient, or makes it, the activation's own op stays.
+TEST(Autodiff, AnActivationWhoseGradientComesFromElsewhereStaysAnOp) {
+  GraphBuilder builder(Purpose::kTraining);
+  const TensorId x = builder.input("x", {4, 3}, DType::kF32);
+  const TensorId target = builder.input("target", {4, 3}, DType::kF32);
+  const TensorId w = builder.parameter("w", {3, 3}, {}, true),
+                 w2 = builder.parameter("w2", {3, 3}, {}, true);
+  const TensorId h = builder.linear("h", x, w, kNoTensor, Activation::kRelu);
+  const TensorId y = builder.linear("y", h, w2, kNoTensor, Activation::kNone);
+  builder.mean_squared_error(builder.add("sum", h, y), target);
+  Graph graph = std::move(builder).finish();
+  differentiate(graph);
+  EXPECT_EQ(count(graph, OpKind::kActivationBackward), 1);
 }
 
 TEST(Autodiff, ATensorUsedTwiceSumsItsGradients) {

@@ -13,7 +13,7 @@ size_t none(const Graph&, const Op&) { return 0; }
 Plan plan_for(int ranks, int lanes, int moments) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   PlanOptions options;
-  options.ranks = ranks;
+  options.topology = Topology::flat(ranks);
   options.lanes = lanes;
   options.moments = moments;
   options.bucket_mib = 0.01;
@@ -36,6 +36,20 @@ TEST(Plan, RowsFollowRanksAndLanes) {
   size_t sum = 0;
   for (const MemoryRow& row : one.memory) sum += row.bytes;
   EXPECT_EQ(one.memory_bytes(), sum);
+}
+
+// Four nodes of two ranks: half of the gradients cross the node's border of a rank, and of that
+// three quarters go to other nodes; the parameters come back the same way.
+TEST(Plan, CountsWhatLeavesTheNode) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  PlanOptions options;
+  options.topology = {4, 2};
+  options.lanes = 8;
+  const Plan plan = make_plan(graph, nullptr, options, none);
+  const int64_t flat = plan.layout.elements * 4;
+  EXPECT_EQ(plan.ranks, 8);
+  EXPECT_EQ(plan.wire_bytes, 2 * (flat / 2 + flat / 2 / 4 * 3));
+  EXPECT_EQ(plan.network_bytes, 2 * flat / 2 / 4 * 3);
 }
 
 TEST(Plan, CountsTheFlopsOfAnMlp) {

@@ -85,8 +85,8 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
       RunConfig config = parse_config(GetParam(), "test", {});
       config.output.run_dir = folder.path();
       const std::unique_ptr<Backend> backend = cpu::make_backend();
-      const Assembly assembly =
-          assemble(std::move(config), ranks, AssemblyPurpose::kTrain, backend->ops());
+      const Assembly assembly = assemble(
+          std::move(config), Topology::flat(ranks), AssemblyPurpose::kTrain, backend->ops());
       const RunParts parts = parts_of(assembly, communicator, communicator, *backend);
       Trainer trainer(parts);
       EXPECT_EQ(backend->allocated_bytes(),
