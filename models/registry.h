@@ -15,7 +15,7 @@ struct ModelIo {
   int64_t target_columns = 0;  // values to predict; 0 where targets are labels
   // Of images, 0 and empty where inputs are something else.
   int64_t height = 0, width = 0, channels = 0;
-  std::vector<float> mean, std;  // (channels) each, of pixels in [0, 1]
+  std::vector<float> mean = {}, std = {};  // (channels) each, of pixels in [0, 1]
 };
 
 // The config with what it leaves to the data filled in (outputs, vocabulary). Throws ConfigError

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/checkpoint/checksum.h"
 #include "runtime/checkpoint/file_form.h"
 
 namespace lockstep {

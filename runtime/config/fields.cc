@@ -1,5 +1,6 @@
 #include "runtime/config/fields.h"
 
+#include <optional>
 #include <variant>
 
 namespace lockstep {
@@ -10,6 +11,7 @@ constexpr int64_t kMostSteps = 100'000'000'000;
 constexpr int64_t kMostBatch = int64_t{1} << 24;
 constexpr int64_t kMostSamples = int64_t{1} << 40;
 constexpr int64_t kMostFeatures = 10'000'000;
+constexpr int64_t kMostImageSide = 8192;
 constexpr double kMostEpochs = 1e6;
 
 constexpr IntegerLimit kStepCount{0, kMostSteps};
@@ -105,6 +107,73 @@ void visit_fields(FieldVisitor& v, SyntheticConfig& c) {
   v.field("samples", c.samples, IntegerLimit{1, kMostSamples});
   v.field("features", c.features, IntegerLimit{1, kMostFeatures});
   v.field("classes", c.classes, IntegerLimit{1, kMostFeatures});
+  v.field("height", c.height, IntegerLimit{1, 65536});
+  v.field("width", c.width, IntegerLimit{1, 65536});
+  v.field("channels", c.channels, IntegerLimit{1, 16});
+}
+
+void visit_fields(FieldVisitor& v, CifarConfig& c) {
+  v.field("train", c.train);
+  v.field("eval", c.eval);
+  v.field("classes", c.classes, IntegerLimit{10, 100});
+  v.field("coarse", c.coarse);
+}
+
+void visit_fields(FieldVisitor& v, ImageFolderConfig& c) {
+  v.field("train", c.train);
+  v.field("eval", c.eval);
+}
+
+void visit_fields(FieldVisitor& v, TarShardsConfig& c) {
+  v.field("train", c.train);
+  v.field("eval", c.eval);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+  v.field("shuffle_buffer", c.shuffle_buffer, IntegerLimit{1, int64_t{1} << 30});
+}
+
+void visit_fields(FieldVisitor& v, RecordsConfig& c) {
+  v.field("train", c.train);
+  v.field("eval", c.eval);
+}
+
+void visit_fields(FieldVisitor& v, ImageConfig& c) {
+  v.field("size", c.size, IntegerLimit{0, kMostImageSide});
+  v.field("resize", c.resize, IntegerLimit{0, kMostImageSide});
+  v.field("mean", c.mean, kFinite);
+  v.field("std", c.std, kPositive);
+}
+
+void visit_fields(FieldVisitor& v, RandomResizedCropConfig& c) {
+  v.field("scale", c.scale, RealLimit{0, 1, /*low_open=*/true});
+  v.field("ratio", c.ratio, kPositive);
+}
+
+void visit_fields(FieldVisitor& v, PadAndCropConfig& c) {
+  v.field("padding", c.padding, IntegerLimit{1, 4096});
+}
+
+void visit_fields(FieldVisitor& v, ColourJitterConfig& c) {
+  v.field("brightness", c.brightness, kNotNegative);
+  v.field("contrast", c.contrast, kNotNegative);
+  v.field("saturation", c.saturation, kNotNegative);
+  v.field("hue", c.hue, RealLimit{0, 0.5});
+}
+
+// A section that may be left out altogether.
+template <typename Section>
+void visit_optional(FieldVisitor& v, const char* name, std::optional<Section>& section) {
+  const auto below = v.option(name, section.has_value());
+  if (below == nullptr) return;
+  if (!section) section.emplace();
+  visit_fields(*below, *section);
+  below->finish();
+}
+
+void visit_fields(FieldVisitor& v, AugmentConfig& c) {
+  visit_optional(v, "random_resized_crop", c.random_resized_crop);
+  visit_optional(v, "pad_and_crop", c.pad_and_crop);
+  v.field("horizontal_flip", c.horizontal_flip, kFraction);
+  visit_optional(v, "colour_jitter", c.colour_jitter);
 }
 
 void visit_fields(FieldVisitor& v, SgdConfig& c) {
@@ -150,17 +219,33 @@ void visit_fields(FieldVisitor& v, ModelConfig& c) {
   v.require_one_of("model");
 }
 
+// A section that most configs have no use for: written only where it says something.
+template <typename Section>
+void visit_unless_default(FieldVisitor& v, const char* name, Section& section) {
+  const auto below = v.option(name, !(section == Section{}));
+  if (below == nullptr) return;
+  visit_fields(*below, section);
+  below->finish();
+}
+
 void visit_fields(FieldVisitor& v, DataConfig& c) {
   visit_option(v, "idx", c.source, IdxConfig{});
   visit_option(v, "table", c.source, TableConfig{});
   visit_option(v, "text", c.source, TextConfig{});
   visit_option(v, "tokens", c.source, TokensConfig{});
   visit_option(v, "synthetic", c.source, SyntheticConfig{});
+  visit_option(v, "cifar", c.source, CifarConfig{});
+  visit_option(v, "image_folder", c.source, ImageFolderConfig{});
+  visit_option(v, "tar_shards", c.source, TarShardsConfig{});
+  visit_option(v, "records", c.source, RecordsConfig{});
   v.require_one_of("source");
   v.field("dir", c.dir);
   v.field("shuffle", c.shuffle);
   v.field("bad_records", c.bad_records);
   v.field("max_bad_fraction", c.max_bad_fraction, kFraction);
+  visit_unless_default(v, "image", c.image);
+  visit_unless_default(v, "augment", c.augment);
+  v.field("decode_threads", c.decode_threads, IntegerLimit{0, 1024});
 }
 
 void visit_fields(FieldVisitor& v, TrainConfig& c) {

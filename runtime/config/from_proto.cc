@@ -119,6 +119,16 @@ class SectionReader final : public FieldVisitor {
     check_limit(path(name), value, limit);
   }
 
+  void field(const char* name, std::vector<float>& value, const RealLimit& limit) override {
+    const FieldDescriptor* f = visit(name);
+    const int count = from_.FieldSize(message_, f);
+    if (count > 0) value.clear();
+    for (int i = 0; i < count; ++i) {
+      value.push_back(from_.GetRepeatedFloat(message_, f, i));
+      check_limit(path(name), value.back(), limit);
+    }
+  }
+
   bool applies(const char* name, bool condition, const char* when) override {
     if (condition) return true;
     const FieldDescriptor* f = visit(name);

@@ -6,6 +6,7 @@
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/threads.h"
 #include "runtime/base/time.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/metrics/phase_timer.h"
@@ -240,6 +241,8 @@ void Trainer::start(const std::string& resume) {
   loader.shuffle = parts_.config.data.shuffle;
   loader.first_step = progression_.step;
   loader.ring_batches = parts_.train_ring_batches;
+  loader.threads = choose_loader_threads(
+      *parts_.data.train, parts_.config.data.decode_threads, compute_threads());
   loader_ = std::make_unique<Loader>(*parts_.data.train, loader, memory_.train_batches);
   if (parts_.config.output.timeline) {
     constexpr size_t kTimelineSpans = 65536;
