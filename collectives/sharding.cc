@@ -31,7 +31,9 @@ Range part_of(const Range& bucket, int part, int parts) {
   return {bucket.begin + part * length, bucket.begin + (part + 1) * length};
 }
 
-int gradient_buffers(int local_lanes) { return std::bit_width(static_cast<unsigned>(local_lanes)); }
+int gradient_buffers(int local_lanes, bool lanes_together) {
+  return lanes_together ? local_lanes : std::bit_width(static_cast<unsigned>(local_lanes));
+}
 
 int64_t largest_bucket(const std::vector<Range>& buckets) {
   int64_t most = 0;

@@ -86,6 +86,7 @@ Program program_for(const RunConfig& config,
     GraphOptions options(graph_purpose);
     options.compute = compute_type(config.execution.precision);
     options.logits_alignment = ops.logits_alignment;
+    options.lanes = lanes;
     options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
     Graph graph = build_model(config.model, io, lane_batch, options);
     check_supported(graph, ops);

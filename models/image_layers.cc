@@ -87,6 +87,7 @@ TensorId ImageLayers::norm(const std::string& name,
       builder_.running_statistic(name + ".running_var", shape, 1, kMomentum);
   BatchNormAttributes attributes;
   attributes.activation = activation;
+  attributes.synchronised = synchronised_;
   return builder_.batch_norm(name, x, delta, parameters, attributes);
 }
 

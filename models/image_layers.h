@@ -22,6 +22,8 @@ class ImageLayers {
   ImageLayers(const ModelIo& io, int64_t lane_batch, const GraphOptions& options);
 
   GraphBuilder& builder() { return builder_; }
+  // The norms that follow use the statistics of all lanes in training.
+  void synchronise_norms(bool on) { synchronised_ = on; }
   // The images, normalised: (N, H, W, C).
   TensorId images() const { return images_; }
   int64_t channels(TensorId x) const { return builder_.graph().shape(x).columns(); }
@@ -58,6 +60,7 @@ class ImageLayers {
   TensorId bias(const std::string& name, TensorId weight, int64_t outputs, InitialWeights initial);
 
   GraphBuilder builder_;
+  bool synchronised_ = false;
   TensorId labels_ = kNoTensor;
   TensorId images_ = kNoTensor;
 };

@@ -30,6 +30,7 @@ class ResnetBuilder {
         layers_(io, lane_batch, options) {}
 
   Graph build() {
+    layers_.synchronise_norms(config_.sync_batch_norm);
     TensorId x = stem(layers_.images());
     int64_t width = cifar_ ? 16 : 64;
     int stage = 1;

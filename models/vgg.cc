@@ -36,6 +36,7 @@ Graph build_vgg(const VggConfig& config,
                 int64_t lane_batch,
                 const GraphOptions& options) {
   ImageLayers layers(io, lane_batch, options);
+  layers.synchronise_norms(config.sync_batch_norm);
   TensorId x = layers.images();
   int number = 0;  // in torchvision's list of layers, which has activations and pools too
   for (const int64_t outputs : kLayers) {

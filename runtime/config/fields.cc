@@ -43,6 +43,7 @@ void visit_fields(FieldVisitor& v, ResnetConfig& c) {
   v.field("shortcut", c.shortcut);
   v.field("stem", c.stem);
   v.field("zero_init_gamma", c.zero_init_gamma);
+  v.field("sync_batch_norm", c.sync_batch_norm);
   v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
   v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
 }
@@ -50,6 +51,7 @@ void visit_fields(FieldVisitor& v, ResnetConfig& c) {
 void visit_fields(FieldVisitor& v, VggConfig& c) {
   v.field("depth", c.depth, IntegerLimit{16, 16});
   v.field("batch_norm", c.batch_norm);
+  v.field("sync_batch_norm", c.sync_batch_norm);
   v.field("dropout", c.dropout, kFractionBelowOne);
   v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
   v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});

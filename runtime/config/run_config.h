@@ -56,16 +56,20 @@ struct ResnetConfig {
   // CIFAR: 3x3 convolution with stride 1, for small images; CIFAR's depths always have it.
   Stem stem = Stem::kImagenet;
   bool zero_init_gamma = false;  // last norm of each block begins with gain 0
-  float label_smoothing = 0;     // in [0, 1)
-  int64_t classes = 0;           // 0: from the data; else at least that, <= 10,000,000
+  // Training normalises with the statistics of the whole global batch instead of each lane's. All
+  // lanes of a rank then run together: each has its own activations and gradients in memory.
+  bool sync_batch_norm = false;
+  float label_smoothing = 0;  // in [0, 1)
+  int64_t classes = 0;        // 0: from the data; else at least that, <= 10,000,000
   bool operator==(const ResnetConfig&) const = default;
 };
 
 // VGG with 16 layers (Simonyan and Zisserman 2014), tensors named as torchvision's.
 struct VggConfig {
-  int64_t depth = 16;       // 16
-  bool batch_norm = false;  // a norm after every convolution
-  float dropout = 0.5f;     // in the classifier; in [0, 1)
+  int64_t depth = 16;            // 16
+  bool batch_norm = false;       // a norm after every convolution
+  bool sync_batch_norm = false;  // see ResnetConfig; needs batch_norm
+  float dropout = 0.5f;          // in the classifier; in [0, 1)
   float label_smoothing = 0;
   int64_t classes = 0;
   bool operator==(const VggConfig&) const = default;

@@ -70,6 +70,11 @@ void validate_resnet(const ResnetConfig& resnet) {
   }
 }
 
+void validate_vgg(const VggConfig& vgg) {
+  if (vgg.sync_batch_norm && !vgg.batch_norm)
+    refuse_value("model.vgg.sync_batch_norm", "true", "false without model.vgg.batch_norm");
+}
+
 void validate_lenet(const LenetConfig& lenet) {
   if (lenet.activation == Activation::kRelu || lenet.activation == Activation::kTanh) return;
   refuse_value("model.lenet.activation",
@@ -222,6 +227,7 @@ void validate(const RunConfig& config) {
   if (const auto* mlp = std::get_if<MlpConfig>(&config.model)) validate_mlp(*mlp);
   if (const auto* gpt = std::get_if<GptConfig>(&config.model)) validate_gpt(*gpt);
   if (const auto* resnet = std::get_if<ResnetConfig>(&config.model)) validate_resnet(*resnet);
+  if (const auto* vgg = std::get_if<VggConfig>(&config.model)) validate_vgg(*vgg);
   if (const auto* lenet = std::get_if<LenetConfig>(&config.model)) validate_lenet(*lenet);
   validate_data(config.data);
   validate_data_for_model(config.data, config.model);

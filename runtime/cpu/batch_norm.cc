@@ -344,21 +344,30 @@ void batch_norm_forward(const BatchNormForward& op) {
   });
 }
 
-void batch_norm_backward(const BatchNormBackward& op) {
-  const int64_t channels = op.channels;
-  const Workspace at(op.workspace, channels);
-  for (int64_t c = 0; c < channels; ++c)
+namespace {
+
+ChannelFactors backward_factors(const BatchNormBackward& op, const Workspace& at) {
+  for (int64_t c = 0; c < op.channels; ++c)
     at.scale[c] = static_cast<float>(op.gain[c] * inverse_deviation(op.variance[c], op.epsilon));
-  const ChannelFactors factors = {op.mean, at.scale, op.bias, at.slope, at.offset};
-  const Mask mask = !op.relu ? Mask::kAll : op.y != nullptr ? Mask::kFromOutput : Mask::kFromInput;
+  return {op.mean, at.scale, op.bias, at.slope, at.offset};
+}
+
+Mask mask_of(const BatchNormBackward& op) {
+  if (!op.relu) return Mask::kAll;
+  return op.y != nullptr ? Mask::kFromOutput : Mask::kFromInput;
+}
+
+// Leaves the sums of g and of g * xhat over the rows in the scratch, in double precision, and
+// writes d_gain, d_bias and d_delta.
+void sum_rows(const BatchNormBackward& op, const Workspace& at, const ChannelFactors& factors) {
+  const int64_t channels = op.channels;
+  const Mask mask = mask_of(op);
   const auto sums = HWY_DYNAMIC_DISPATCH(backward_sums_kernel);
   for_each_block(op.rows, channels, [&](int64_t block, int64_t begin, int64_t end) {
     float* const partial = at.partial + block * 2 * channels;
     sums(op, factors, mask, begin, end, partial, partial + channels);
   });
-
   const int64_t blocks = block_count(op.rows);
-  const auto rows = static_cast<double>(op.rows);
   parallel_for(channels, grain_rows(2 * blocks), [&](int64_t begin, int64_t end) {
     double *g_sum = at.scratch, *product_sum = at.scratch + channels;
     std::fill(g_sum + begin, g_sum + end, 0.0);
@@ -369,23 +378,78 @@ void batch_norm_backward(const BatchNormBackward& op) {
       for (int64_t c = begin; c < end; ++c) product_sum[c] += partial[channels + c];
     }
     for (int64_t c = begin; c < end; ++c) {
-      const double rstd = inverse_deviation(op.variance[c], op.epsilon);
-      const double d_gain = product_sum[c] * rstd, scale = op.gain[c] * rstd;
+      product_sum[c] *= inverse_deviation(op.variance[c], op.epsilon);
       op.d_bias[c] = static_cast<float>(g_sum[c]);
-      op.d_gain[c] = static_cast<float>(d_gain);
-      at.offset[c] = static_cast<float>(-scale * g_sum[c] / rows);
-      at.slope[c] = static_cast<float>(-scale * rstd * d_gain / rows);
+      op.d_gain[c] = static_cast<float>(product_sum[c]);
     }
   });
+}
 
+// d_x from the sums over all rows.
+void spread_sums(const BatchNormBackward& op,
+                 const Workspace& at,
+                 const ChannelFactors& factors,
+                 int64_t all_rows,
+                 const double* g_sums,
+                 const double* product_sums) {
+  const auto rows = static_cast<double>(all_rows);
+  for (int64_t c = 0; c < op.channels; ++c) {
+    const double rstd = inverse_deviation(op.variance[c], op.epsilon), scale = op.gain[c] * rstd;
+    at.offset[c] = static_cast<float>(-scale * g_sums[c] / rows);
+    at.slope[c] = static_cast<float>(-scale * rstd * product_sums[c] / rows);
+  }
+  const Mask mask = mask_of(op);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(backward_kernel);
+  parallel_for(op.rows, grain_rows(op.channels), [&](int64_t begin, int64_t end) {
+    kernel(op, factors, mask, begin, end);
+  });
+}
+
+}  // namespace
+
+void batch_norm_backward_sums(const BatchNormBackward& op) {
+  const Workspace at(op.workspace, op.channels);
+  sum_rows(op, at, backward_factors(op, at));
+}
+
+void batch_norm_backward_input(const BatchNormBackward& op,
+                               int64_t all_rows,
+                               const double* g_sums,
+                               const double* product_sums) {
+  const Workspace at(op.workspace, op.channels);
+  spread_sums(op, at, backward_factors(op, at), all_rows, g_sums, product_sums);
+}
+
+void batch_norm_backward(const BatchNormBackward& op) {
+  const Workspace at(op.workspace, op.channels);
+  const ChannelFactors factors = backward_factors(op, at);
+  sum_rows(op, at, factors);
   // What has been written as d_delta need not be masked again; d_y and y may lie below it.
   BatchNormBackward rest = op;
-  if (op.d_delta != nullptr) rest.d_y = op.d_delta;
-  const Mask rest_mask = op.d_delta != nullptr ? Mask::kAll : mask;
-  const auto kernel = HWY_DYNAMIC_DISPATCH(backward_kernel);
-  parallel_for(op.rows, grain_rows(channels), [&](int64_t begin, int64_t end) {
-    kernel(rest, factors, rest_mask, begin, end);
-  });
+  if (op.d_delta != nullptr) {
+    rest.d_y = op.d_delta;
+    rest.relu = false;
+  }
+  spread_sums(rest, at, factors, op.rows, at.scratch, at.scratch + op.channels);
+}
+
+void combine_lane_statistics(
+    int64_t lanes, int64_t channels, const float* statistics, float* mean, float* variance) {
+  const auto count = static_cast<double>(lanes);
+  for (int64_t c = 0; c < channels; ++c) {
+    const auto at = [&](int64_t lane, int64_t which) {
+      return static_cast<double>(statistics[(2 * lane + which) * channels + c]);
+    };
+    double means = 0, squares = 0;
+    for (int64_t lane = 0; lane < lanes; ++lane) means += at(lane, 0);
+    const double whole = means / count;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const double distance = at(lane, 0) - whole;
+      squares += at(lane, 1) + distance * distance;
+    }
+    mean[c] = static_cast<float>(whole);
+    variance[c] = static_cast<float>(squares / count);
+  }
 }
 
 void unbiased_variance(int64_t rows, int64_t channels, const float* variance, float* out) {

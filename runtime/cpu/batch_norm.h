@@ -63,6 +63,24 @@ struct BatchNormBackward {
 };
 void batch_norm_backward(const BatchNormBackward& op);
 
+// Its halves, for rows that are a part of the M of which mean and variance are. The sums over these
+// rows, d_gain and d_bias, and d_delta:
+void batch_norm_backward_sums(const BatchNormBackward& op);
+// d_x from the sums over all M rows. op.d_y is d_delta, with neither relu nor y, where there was
+// one.
+void batch_norm_backward_input(const BatchNormBackward& op,
+                               int64_t all_rows,
+                               const double* g_sums,         // (channels)
+                               const double* product_sums);  // (channels) of g * xhat
+
+// Mean and biased variance of rows that lie in `lanes` equal parts, from those of each part, in
+// order.
+void combine_lane_statistics(int64_t lanes,
+                             int64_t channels,
+                             const float* statistics,  // (lanes, 2, channels): mean, variance
+                             float* mean,              // (channels)
+                             float* variance);         // (channels)
+
 // out = variance * rows / (rows - 1), the unbiased estimate; the variance itself for a single row.
 void unbiased_variance(int64_t rows,
                        int64_t channels,

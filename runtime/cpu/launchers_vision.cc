@@ -99,11 +99,15 @@ void run_batch_norm(const OpCall& call) {
   const int64_t rows = call.input_shape(0).rows(), channels = call.input_shape(0).columns();
   const float *mean = call.input<float>(4), *variance = call.input<float>(5);
   if (call.training()) {
-    float *lane_mean = call.output<float>(1), *lane_variance = call.output<float>(2);
-    batch_norm_statistics(
-        rows, channels, call.input<float>(0), lane_mean, lane_variance, call.workspace());
-    mean = lane_mean;
-    variance = lane_variance;
+    float *batch_mean = call.output<float>(1), *batch_variance = call.output<float>(2);
+    if (const float* lanes = call.input<float>(6)) {
+      combine_lane_statistics(call.input_shape(6)[0], channels, lanes, batch_mean, batch_variance);
+    } else {
+      batch_norm_statistics(
+          rows, channels, call.input<float>(0), batch_mean, batch_variance, call.workspace());
+    }
+    mean = batch_mean;
+    variance = batch_variance;
   }
   batch_norm_forward({.rows = rows,
                       .channels = channels,
@@ -119,28 +123,86 @@ void run_batch_norm(const OpCall& call) {
                       .workspace = call.workspace()});
 }
 
-void run_batch_norm_backward(const OpCall& call) {
+// What the backward ops share: all but where results go.
+BatchNormBackward batch_norm_backward_of(const OpCall& call) {
   const auto& attributes = call.attributes<BatchNormAttributes>();
-  const int64_t rows = call.input_shape(0).rows(), channels = call.input_shape(0).columns();
-  const float *mean = call.input<float>(5), *variance = call.input<float>(6);
-  batch_norm_backward({.rows = rows,
-                       .channels = channels,
-                       .epsilon = attributes.epsilon,
-                       .relu = attributes.activation == Activation::kRelu,
-                       .d_y = call.input<float>(0),
-                       .y = call.input<float>(1),
-                       .x = call.input<float>(2),
-                       .gain = call.input<float>(3),
-                       .bias = call.input<float>(4),
-                       .mean = mean,
-                       .variance = variance,
-                       .d_x = call.output<float>(0),
-                       .d_delta = call.output<float>(1),
-                       .d_gain = call.output<float>(2),
-                       .d_bias = call.output<float>(3),
-                       .workspace = call.workspace()});
-  std::copy_n(mean, channels, call.output<float>(4));
-  unbiased_variance(rows, channels, variance, call.output<float>(5));
+  return {.rows = call.input_shape(2).rows(),
+          .channels = call.input_shape(2).columns(),
+          .epsilon = attributes.epsilon,
+          .relu = attributes.activation == Activation::kRelu,
+          .d_y = call.input<float>(0),
+          .y = call.input<float>(1),
+          .x = call.input<float>(2),
+          .gain = call.input<float>(3),
+          .bias = call.input<float>(4),
+          .mean = call.input<float>(5),
+          .variance = call.input<float>(6),
+          .d_x = nullptr,
+          .d_delta = nullptr,
+          .d_gain = nullptr,
+          .d_bias = nullptr,
+          .workspace = call.workspace()};
+}
+
+// The running statistics' gradients: what a batch of `rows` rows shows of them.
+void show_statistics(const OpCall& call, const BatchNormBackward& op, int64_t rows) {
+  std::copy_n(op.mean, op.channels, call.output<float>(4));
+  unbiased_variance(rows, op.channels, op.variance, call.output<float>(5));
+}
+
+void run_batch_norm_backward(const OpCall& call) {
+  BatchNormBackward op = batch_norm_backward_of(call);
+  op.d_x = call.output<float>(0);
+  op.d_delta = call.output<float>(1);
+  op.d_gain = call.output<float>(2);
+  op.d_bias = call.output<float>(3);
+  batch_norm_backward(op);
+  show_statistics(call, op, op.rows);
+}
+
+void run_batch_statistics(const OpCall& call) {
+  const int64_t channels = call.input_shape(0).columns();
+  float* const mean = call.output<float>(0);
+  batch_norm_statistics(call.input_shape(0).rows(),
+                        channels,
+                        call.input<float>(0),
+                        mean,
+                        mean + channels,
+                        call.workspace());
+}
+
+void run_batch_norm_sums(const OpCall& call) {
+  BatchNormBackward op = batch_norm_backward_of(call);
+  op.d_delta = call.output<float>(1);
+  op.d_gain = call.output<float>(2);
+  op.d_bias = call.output<float>(3);
+  batch_norm_backward_sums(op);
+  float* const sums = call.output<float>(0);
+  std::copy_n(op.d_bias, op.channels, sums);
+  std::copy_n(op.d_gain, op.channels, sums + op.channels);
+  const auto& attributes = call.attributes<BatchNormAttributes>();
+  show_statistics(call, op, op.rows * attributes.lanes);
+}
+
+// The lanes' sums, in order, in double precision behind what the kernel itself needs.
+size_t batch_norm_input_gradient_workspace(const Graph& graph, const Op& op) {
+  const Shape& x = graph.shape(op.inputs[2]);
+  return batch_norm_workspace_bytes(x.rows(), x.columns()) / 64 * 64 + 64 +
+         2 * static_cast<size_t>(x.columns()) * sizeof(double);
+}
+
+void run_batch_norm_input_gradient(const OpCall& call) {
+  BatchNormBackward op = batch_norm_backward_of(call);
+  op.d_x = call.output<float>(0);
+  const float* const all = call.input<float>(7);
+  const int64_t lanes = call.input_shape(7)[0];
+  auto* const sums = reinterpret_cast<double*>(
+      call.workspace() + batch_norm_workspace_bytes(op.rows, op.channels) / 64 * 64 + 64);
+  for (int64_t i = 0; i < 2 * op.channels; ++i) {
+    sums[i] = 0;
+    for (int64_t lane = 0; lane < lanes; ++lane) sums[i] += all[lane * 2 * op.channels + i];
+  }
+  batch_norm_backward_input(op, op.rows * lanes, sums, sums + op.channels);
 }
 
 PoolShape pool_shape(const Shape& x, const Shape& y, const PoolAttributes& window) {
@@ -230,6 +292,14 @@ const Implementation kImplementations[] = {
     {OpKind::kConv2dBackward, "implicit gemm", always, conv2d_workspace, run_conv2d_backward},
     {OpKind::kBatchNorm, "simd", always, batch_norm_workspace, run_batch_norm},
     {OpKind::kBatchNormBackward, "simd", always, batch_norm_workspace, run_batch_norm_backward},
+    {OpKind::kBatchStatistics, "simd", always, batch_norm_workspace, run_batch_statistics},
+    {OpKind::kBatchNormSums, "simd", always, batch_norm_workspace, run_batch_norm_sums},
+    {OpKind::kBatchNormInputGradient,
+     "simd",
+     always,
+     batch_norm_input_gradient_workspace,
+     run_batch_norm_input_gradient},
+    {OpKind::kGatherLanes, "executor", always, no_workspace, nullptr},
     {OpKind::kMaxPool, "simd", always, no_workspace, run_max_pool},
     {OpKind::kMaxPoolBackward, "simd", always, no_workspace, run_max_pool_backward},
     {OpKind::kAvgPool, "simd", always, no_workspace, run_avg_pool},

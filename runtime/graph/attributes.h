@@ -64,6 +64,9 @@ struct Conv2dBackwardAttributes {
 struct BatchNormAttributes {
   float epsilon = 1e-5f;
   Activation activation = Activation::kNone;  // or kRelu
+  // Training: statistics of all lanes together, not of each one's batch.
+  bool synchronised = false;
+  int64_t lanes = 1;  // then, of the run
 };
 struct PoolAttributes {
   Extent2d kernel, stride;

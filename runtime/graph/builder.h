@@ -18,6 +18,7 @@ struct GraphOptions {
   DType compute = DType::kF32;  // of parameters and activations; statistics of rows stay f32
   int logits_alignment = 1;     // bytes: rows of logits are padded to multiples of it
   bool recompute = false;       // blocks are computed again in the backward pass
+  int lanes = 1;                // of the run
 };
 
 class GraphBuilder {

@@ -78,6 +78,10 @@ enum class OpKind : uint8_t {
   kConv2dBackward,
   kBatchNorm,
   kBatchNormBackward,
+  kBatchStatistics,
+  kBatchNormSums,
+  kBatchNormInputGradient,
+  kGatherLanes,
   kMaxPool,
   kMaxPoolBackward,
   kAvgPool,
@@ -130,6 +134,9 @@ struct Graph {
   const Tensor& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   const Shape& shape(TensorId id) const { return (*this)[id].shape; }
   int64_t parameter_count() const;
+  // Whether a lane needs what the others have found (gather_lanes): then all lanes of a rank run
+  // together, each up to such an op before any goes on.
+  bool crosses_lanes() const;
 };
 
 // Statistics of one lane's loss, as every loss op writes them: (4) f64.

@@ -77,7 +77,8 @@ std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
 
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.topology.ranks();
-  const int buffers = gradient_buffers(local_lanes);
+  const int buffers = gradient_buffers(local_lanes, plan.lanes_together);
+  const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
   const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
                ranks = static_cast<size_t>(options.topology.ranks());
   const int64_t staging = staging_elements(plan.buckets, options.topology.ranks());
@@ -99,8 +100,9 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
        fmt::format(
            "{} a parameter, 1/{} of them on this rank", options.moments, options.topology.ranks())},
       {kArenaRow,
-       std::max(plan.training.arena_bytes, plan.evaluation.arena_bytes),
-       "of one lane, by lifetime"},
+       std::max(arenas * plan.training.arena_bytes, plan.evaluation.arena_bytes),
+       arenas == 1 ? "of one lane, by lifetime"
+                   : fmt::format("of {} lanes that run together, by lifetime", arenas)},
       {kStagingRow,
        static_cast<size_t>(staging) * sizeof(float),
        "other ranks' gradients, two buckets"},
@@ -137,6 +139,7 @@ Plan make_plan(const Graph& training,
   plan.topology = options.topology;
   plan.ranks = options.topology.ranks();
   plan.lanes = options.lanes;
+  plan.lanes_together = training.crosses_lanes();
   plan.layout = make_layout(training, options.lanes);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   const double bucket_elements = options.bucket_mib * 1024 * 1024 / sizeof(float);

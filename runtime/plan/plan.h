@@ -72,6 +72,7 @@ struct Plan {
   Topology topology;
   int ranks = 1;  // of the topology
   int lanes = 1;
+  bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;
   DType compute = DType::kF32;  // of the parameters as the ops read them
   std::vector<Range> buckets;
