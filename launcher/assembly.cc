@@ -175,7 +175,14 @@ Assembly assemble(RunConfig config, int ranks, AssemblyPurpose purpose, const Op
     throw ConfigError(
         "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
   const DataSummary& summary = assembly.data.summary;
-  assembly.io = {summary.features, summary.classes, summary.target_columns};
+  assembly.io = {.features = summary.features,
+                 .classes = summary.classes,
+                 .target_columns = summary.target_columns,
+                 .height = summary.height,
+                 .width = summary.width,
+                 .channels = summary.channels,
+                 .mean = summary.mean,
+                 .std = summary.std};
   config.model = resolve_model(config.model, assembly.io);
   if (training) {
     resolve_length(config.train, assembly.data.train->samples());
