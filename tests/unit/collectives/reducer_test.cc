@@ -54,7 +54,11 @@ struct Outcome {
   StepTotals totals;
 };
 
-Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps = 1) {
+Outcome reduce(int ranks,
+               bool fast,
+               float (*gradient)(int, int64_t),
+               int steps = 1,
+               size_t gradient_buckets = ~size_t{0}) {
   const int64_t elements = padded_elements(5000, kLanes);
   const auto buckets = make_buckets(elements, kLanes, 1200);
   Outcome outcome;
@@ -68,7 +72,7 @@ Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps 
     std::iota(order.rbegin(), order.rend(), 0);
     Reducer reducer({communicator, communicator},
                     math,
-                    {kLanes, fast, buckets, order},
+                    {kLanes, fast, buckets, order, gradient_buckets},
                     gradients.data(),
                     staging.data());
     StepTotals totals;
@@ -94,6 +98,20 @@ Outcome reduce(int ranks, bool fast, float (*gradient)(int, int64_t), int steps 
     if (communicator.rank() == 0) outcome = {whole, totals};
   });
   return outcome;
+}
+
+TEST(Reducer, StatisticsAreSummedButNotInTheNorm) {
+  const Outcome all = reduce(1, false, whole_gradient);
+  for (int ranks : {1, 2, 8}) {
+    const Outcome some = reduce(ranks, false, whole_gradient, 2, 1);
+    EXPECT_EQ(some.gradient, all.gradient);
+    // Only the first bucket counts.
+    double squares = 0;
+    const auto buckets = make_buckets(padded_elements(5000, kLanes), kLanes, 1200);
+    for (int64_t i = 0; i < buckets[0].end; ++i)
+      squares += std::pow(static_cast<double>(all.gradient[static_cast<size_t>(i)]), 2);
+    EXPECT_EQ(some.totals.squared_norm, squares) << ranks;
+  }
 }
 
 TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanks) {
