@@ -1,0 +1,238 @@
+#include "runtime/cpu/conv2d_winograd.h"
+
+#include <algorithm>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/conv2d_gather.h"
+#include "runtime/cpu/gemm_blocking.h"
+
+// The weights are transformed once. Then each worker takes a block of tiles, transforms its pixels,
+// and, panel by panel of the result's channels, multiplies them by the weights of every entry and
+// transforms the sums back while they are in the cache.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/conv2d_winograd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/conv2d_pack-inl.h"
+#include "runtime/cpu/conv2d_winograd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Transforms the weights of `depth` and of the panel that begins at `column`.
+HWY_NOINLINE void transform_panel_weights(
+    const Gather& g, Range depth, int64_t column, float* packed, float* to) {
+  const F32 d;
+  const int64_t columns = std::min<int64_t>(g.columns - column, kPanel);
+  const size_t width = round_up(columns, kVecLanes);
+  pack_weights(g, Range{0, 9}, depth, column, columns, packed);
+  // Tap t of the Gather may read pixel 2 - t of the tile.
+  const bool flip_h = g.h.source_tap_step < 0, flip_w = g.w.source_tap_step < 0;
+  const size_t tap_floats = depth.size() * width, entry_floats = g.depth * width;
+  to += column * kEntries * g.depth;
+  for (int64_t k = 0; k < depth.size(); ++k) {
+    for (size_t v = 0; v < width; v += kVecLanes) {
+      Vec taps[9], entries[kEntries];
+      HWY_UNROLL(9)
+      for (size_t t = 0; t < 9; ++t) {
+        const size_t i = flip_h ? 2 - t / 3 : t / 3, j = flip_w ? 2 - t % 3 : t % 3;
+        taps[t] = hn::LoadU(d, packed + (i * 3 + j) * tap_floats + k * width + v);
+      }
+      transform_weight_tile(taps, entries);
+      HWY_UNROLL(16)
+      for (size_t e = 0; e < kEntries; ++e) {
+        hn::StoreU(entries[e], d, to + e * entry_floats + (depth.begin + k) * width + v);
+      }
+    }
+  }
+}
+
+// Where a tile lies in its image.
+struct TilePlace {
+  HWY_INLINE TilePlace(const WinogradTiles& tiles, int64_t index)
+      : image(index / tiles.across / tiles.down),
+        i(index / tiles.across % tiles.down * 2),
+        j(index % tiles.across * 2) {}
+  int64_t image, i, j;
+};
+
+// Transforms the pixels of some tiles: to[entry][tile][channel].
+HWY_NOINLINE void transform_block_pixels(const Gather& g,
+                                         const WinogradScratch& scratch,
+                                         Range range,
+                                         float* to) {
+  const WinogradTiles tiles(g);
+  const auto origin = [](const GatherAxis& axis) {
+    return std::min(axis.source_first, axis.source_first + 2 * axis.source_tap_step);
+  };
+  const int64_t h0 = origin(g.h), w0 = origin(g.w);
+  for (int64_t index = range.begin; index < range.end; ++index, to += scratch.pixel_stride) {
+    const TilePlace place(tiles, index);
+    // Padding is read at the same place over and over.
+    const float* pixel[16];
+    int64_t step[16];
+    const float* const image = g.a + place.image * g.a_strides.image;
+    for (int64_t i = 0; i < 4; ++i) {
+      for (int64_t j = 0; j < 4; ++j) {
+        const int64_t h = h0 + place.i + i, w = w0 + place.j + j;
+        const bool inside = h >= 0 && h < g.h.source_extent && w >= 0 && w < g.w.source_extent;
+        pixel[4 * i + j] = inside ? image + h * g.a_strides.row + w * g.a_strides.pixel : kPadding;
+        step[4 * i + j] = inside ? 1 : 0;
+      }
+    }
+    for_each_vector(g.depth, [&](size_t c, auto access) HWY_ATTR {
+      Vec pixels[16], entries[kEntries];
+      HWY_UNROLL(16)
+      for (size_t p = 0; p < 16; ++p) pixels[p] = access.load(pixel[p] + c * step[p]);
+      transform_pixel_tile(pixels, entries);
+      HWY_UNROLL(16)
+      for (size_t e = 0; e < kEntries; ++e) {
+        hn::StoreU(entries[e], F32(), to + e * scratch.pixels_entry + c);
+      }
+    });
+  }
+}
+
+// Transforms the sums back, adds the bias, applies the activation and stores the results.
+template <Activation kKind>
+HWY_INLINE void finish_tiles(const Gather& g,
+                             const WinogradScratch& scratch,
+                             Range range,
+                             int64_t column,
+                             int64_t columns,
+                             const float* sums) {
+  const WinogradTiles tiles(g);
+  const size_t width = round_up(columns, kVecLanes);
+  for (int64_t index = range.begin; index < range.end; ++index, sums += width) {
+    const TilePlace place(tiles, index);
+    float* const to = g.c + place.image * g.c_strides.image + place.i * g.c_strides.row +
+                      place.j * g.c_strides.pixel + column;
+    const bool below = place.i + 1 < g.h.pixels, right = place.j + 1 < g.w.pixels;
+    for_each_vector(columns, [&](size_t n, auto access) HWY_ATTR {
+      Vec entries[kEntries], results[4];
+      HWY_UNROLL(16)
+      for (size_t e = 0; e < kEntries; ++e) {
+        entries[e] = hn::LoadU(F32(), sums + e * scratch.product_entry + n);
+      }
+      transform_sum_tile(entries, results);
+      const auto store = [&](Vec sum, float* at) HWY_ATTR {
+        if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + column + n));
+        if (g.pre != nullptr) access.store(sum, g.pre + (at - g.c));
+        access.store(activate<kKind>(sum), at);
+      };
+      store(results[0], to + n);
+      if (right) store(results[1], to + g.c_strides.pixel + n);
+      if (below) store(results[2], to + g.c_strides.row + n);
+      if (below && right) store(results[3], to + g.c_strides.row + g.c_strides.pixel + n);
+    });
+  }
+}
+
+HWY_NOINLINE void finish_tiles_with(const Gather& g,
+                                    const WinogradScratch& scratch,
+                                    Range range,
+                                    int64_t column,
+                                    int64_t columns,
+                                    const float* sums) {
+  with_activation(g.activation, [&](auto kind) HWY_ATTR {
+    finish_tiles<decltype(kind)::value>(g, scratch, range, column, columns, sums);
+  });
+}
+
+// product(tiles, width) = pixels(tiles, depth) weights(depth, width).
+HWY_INLINE void multiply_entry(const float* pixels,
+                               size_t pixel_stride,
+                               size_t count,
+                               const float* weights,
+                               size_t depth,
+                               size_t width,
+                               float* product) {
+  Prefetcher none;
+  Tiles tiles{};
+  tiles.depth = depth;
+  tiles.a_stride = pixel_stride;
+  tiles.b = weights;
+  tiles.b_stride = width;
+  tiles.c_stride = width;
+  tiles.next_panel = tiles.next_rows = &none;
+  for (size_t i = 0; i < count;) {
+    const size_t rows = std::min(count - i, kTileRows);
+    tiles.tiles = (count - i) / rows;
+    tiles.a = pixels + i * pixel_stride;
+    tiles.a_step = rows * pixel_stride;
+    tiles.c = product + i * width;
+    tile_kernel(false, false, width / kVecLanes, rows)(tiles);
+    i += tiles.tiles * rows;
+  }
+}
+
+HWY_NOINLINE void multiply_tile_block(const Gather& g,
+                                      const WinogradScratch& scratch,
+                                      Range range,
+                                      const float* weights,
+                                      float* pixels,
+                                      float* product) {
+  transform_block_pixels(g, scratch, range, pixels);
+  for (int64_t n = 0; n < g.columns; n += kPanel) {
+    const int64_t columns = std::min<int64_t>(g.columns - n, kPanel);
+    const int64_t width = round_up(columns, kVecLanes);
+    for (int64_t e = 0; e < kEntries; ++e) {
+      multiply_entry(pixels + e * scratch.pixels_entry,
+                     scratch.pixel_stride,
+                     range.size(),
+                     weights + (n * kEntries + e * width) * g.depth,
+                     g.depth,
+                     width,
+                     product + e * scratch.product_entry);
+    }
+    finish_tiles_with(g, scratch, range, n, columns, product);
+  }
+}
+
+void winograd_all(const Gather& g, float* workspace) {
+  const WinogradScratch scratch(g);
+  const int64_t workers = compute_threads();
+  float* const rest = workspace + scratch.weights;
+  const int64_t chunks = ceil_div(g.depth, kWeightChunk);
+  for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
+    const Range mine = share(ceil_div(g.columns, kPanel) * chunks, 1, worker, workers);
+    for (int64_t index = mine.begin; index < mine.end; ++index) {
+      const int64_t k = index % chunks * kWeightChunk;
+      transform_panel_weights(g,
+                              Range{k, std::min(g.depth, k + kWeightChunk)},
+                              index / chunks * kPanel,
+                              rest + worker * scratch.worker,
+                              workspace);
+    }
+  });
+  const WinogradTiles tiles(g);
+  for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
+    float* const pixels = rest + worker * scratch.worker;
+    const Range mine = share(tiles.count, kRowUnit, worker, workers);
+    for (int64_t index = mine.begin; index < mine.end; index += kTileBlock) {
+      multiply_tile_block(g,
+                          scratch,
+                          Range{index, std::min(mine.end, index + kTileBlock)},
+                          workspace,
+                          pixels,
+                          pixels + kEntries * scratch.pixels_entry);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(winograd_all);
+
+void winograd_gather(const Gather& g, void* workspace) {
+  HWY_DYNAMIC_DISPATCH(winograd_all)(g, static_cast<float*>(workspace));
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,69 @@
+#pragma once
+// Winograd's convolutions F(2x2, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural
+// Networks", 2015): a 3x3 kernel with stride 1 over tiles of 2x2 results. A tile d of 4x4 pixels
+// and the kernel g are transformed, multiplied entry by entry with sums over the channels, and
+// transformed back:
+//
+//   y = A^T [ sum over channels of (G g G^T) (B^T d B) ] A
+//
+// which takes 16 multiplications a channel for four results instead of 36. The sums over the
+// channels are sixteen matrix products, tiles x channels by channels x outputs: one for each entry.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/cpu/conv2d.h"
+#include "runtime/cpu/conv2d_gather.h"
+#include "runtime/cpu/gemm_blocking.h"
+
+namespace lockstep::cpu {
+
+constexpr int64_t kEntries = 16;      // of a transformed tile
+constexpr int64_t kTileBlock = 96;    // tiles transformed and multiplied at a time
+constexpr int64_t kWeightChunk = 32;  // channels whose weights are transformed at a time
+
+// Whether a convolution is computed this way. Depends on nothing that leaves the results' bits
+// alone, nor on the batch: an image's results do not depend on how many others there are.
+inline bool uses_winograd(const Conv2dShape& s) {
+  return s.kernel_h == 3 && s.kernel_w == 3 && s.stride_h == 1 && s.stride_w == 1 &&
+         s.dilation_h == 1 && s.dilation_w == 1 && s.groups == 1 && s.channels >= 16 &&
+         s.outputs >= 16;
+}
+
+// The tiles of a Gather with such a kernel.
+struct WinogradTiles {
+  explicit WinogradTiles(const Gather& g)
+      : down(ceil_div(g.h.pixels, 2)),
+        across(ceil_div(g.w.pixels, 2)),
+        count(g.images * down * across) {}
+  int64_t down, across;  // of an image
+  int64_t count;
+};
+
+// Where things lie in the workspace; sizes in floats. Strides are such that the sixteen entries of
+// a tile, and the rows of a product, do not compete for the same cache lines.
+struct WinogradScratch {
+  explicit WinogradScratch(const Gather& g)
+      : pixel_stride(round_up(g.depth, 16) + 16),
+        pixels_entry(kTileBlock * pixel_stride + 16),
+        product_entry(kTileBlock * kMaxPanel + 16),
+        weights(kEntries * g.depth * round_up(g.columns, kMaxPanel)),
+        packed(round_up(9 * kWeightChunk * kMaxPanel + 16, 16)),
+        worker(std::max(packed, kEntries * (pixels_entry + product_entry))) {}
+
+  int64_t bytes(int64_t workers) const {
+    return (weights + workers * worker) * static_cast<int64_t>(sizeof(float));
+  }
+
+  int64_t pixel_stride;   // between the transformed pixels of two tiles
+  int64_t pixels_entry;   // between the entries of transformed pixels
+  int64_t product_entry;  // between the entries of a product, (tiles, a panel's columns)
+  int64_t weights;        // transformed: [panel][entry][channel][column]
+  int64_t packed;         // some weights as they are packed before: [tap][channel][column]
+  int64_t worker;
+};
+
+// Computes a Gather whose kernel is 3x3, with stride 1.
+void winograd_gather(const Gather& g, void* workspace);
+
+}  // namespace lockstep::cpu
