@@ -49,52 +49,6 @@ HWY_NOINLINE void transform_panel_weights(
   }
 }
 
-// Where a tile lies in its image.
-struct TilePlace {
-  HWY_INLINE TilePlace(const WinogradTiles& tiles, int64_t index)
-      : image(index / tiles.across / tiles.down),
-        i(index / tiles.across % tiles.down * 2),
-        j(index % tiles.across * 2) {}
-  int64_t image, i, j;
-};
-
-// Transforms the pixels of some tiles: to[entry][tile][channel].
-HWY_NOINLINE void transform_block_pixels(const Gather& g,
-                                         const WinogradScratch& scratch,
-                                         Range range,
-                                         float* to) {
-  const WinogradTiles tiles(g);
-  const auto origin = [](const GatherAxis& axis) {
-    return std::min(axis.source_first, axis.source_first + 2 * axis.source_tap_step);
-  };
-  const int64_t h0 = origin(g.h), w0 = origin(g.w);
-  for (int64_t index = range.begin; index < range.end; ++index, to += scratch.pixel_stride) {
-    const TilePlace place(tiles, index);
-    // Padding is read at the same place over and over.
-    const float* pixel[16];
-    int64_t step[16];
-    const float* const image = g.a + place.image * g.a_strides.image;
-    for (int64_t i = 0; i < 4; ++i) {
-      for (int64_t j = 0; j < 4; ++j) {
-        const int64_t h = h0 + place.i + i, w = w0 + place.j + j;
-        const bool inside = h >= 0 && h < g.h.source_extent && w >= 0 && w < g.w.source_extent;
-        pixel[4 * i + j] = inside ? image + h * g.a_strides.row + w * g.a_strides.pixel : kPadding;
-        step[4 * i + j] = inside ? 1 : 0;
-      }
-    }
-    for_each_vector(g.depth, [&](size_t c, auto access) HWY_ATTR {
-      Vec pixels[16], entries[kEntries];
-      HWY_UNROLL(16)
-      for (size_t p = 0; p < 16; ++p) pixels[p] = access.load(pixel[p] + c * step[p]);
-      transform_pixel_tile(pixels, entries);
-      HWY_UNROLL(16)
-      for (size_t e = 0; e < kEntries; ++e) {
-        hn::StoreU(entries[e], F32(), to + e * scratch.pixels_entry + c);
-      }
-    });
-  }
-}
-
 // Transforms the sums back, adds the bias, applies the activation and stores the results.
 template <Activation kKind>
 HWY_INLINE void finish_tiles(const Gather& g,
@@ -174,7 +128,8 @@ HWY_NOINLINE void multiply_tile_block(const Gather& g,
                                       const float* weights,
                                       float* pixels,
                                       float* product) {
-  transform_block_pixels(g, scratch, range, pixels);
+  transform_block_pixels(
+      g, range, Range{0, g.depth}, pixels, scratch.pixels_entry, scratch.pixel_stride);
   for (int64_t n = 0; n < g.columns; n += kPanel) {
     const int64_t columns = std::min<int64_t>(g.columns - n, kPanel);
     const int64_t width = round_up(columns, kVecLanes);

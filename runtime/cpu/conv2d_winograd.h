@@ -63,6 +63,40 @@ struct WinogradScratch {
   int64_t worker;
 };
 
+// The same for the gradient of the weights,
+//
+//   d_g = G^T [ sum over tiles of (A d_y A^T) (B^T d B) ] G
+//
+// whose sums are again sixteen products, outputs x tiles by tiles x channels.
+struct WinogradWeightScratch {
+  WinogradWeightScratch(const Conv2dShape& s, int threads)
+      : grid(arrange_workers(threads, s.outputs, s.channels)),
+        gradient_stride(round_up(grid.most_rows(s.outputs), 16) + 16),
+        gradients_entry(kTileBlock * gradient_stride + 16),
+        pixels_entry(kTileBlock * kMaxPanel + 16),
+        products(kEntries * s.outputs * round_up(s.channels, kMaxPanel)),
+        worker(kEntries * (gradients_entry + pixels_entry)) {}
+
+  int64_t bytes() const {
+    return (products + grid.workers() * worker) * static_cast<int64_t>(sizeof(float));
+  }
+
+  WorkerGrid grid;          // over outputs x channels
+  int64_t gradient_stride;  // between the transformed gradients of two tiles
+  int64_t gradients_entry;  // between the entries of transformed gradients
+  int64_t pixels_entry;     // between the entries of a panel of transformed pixels
+  int64_t products;         // [panel of channels][entry][output][channel]
+  int64_t worker;
+};
+
+// d_w, or d_w += when accumulating, for a shape that uses_winograd().
+void winograd_backward_weight(const Conv2dShape& shape,
+                              const float* d_y,
+                              const float* x,
+                              float* d_w,
+                              bool accumulate,
+                              void* workspace);
+
 // Computes a Gather whose kernel is 3x3, with stride 1.
 void winograd_gather(const Gather& g, void* workspace);
 
