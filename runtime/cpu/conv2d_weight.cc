@@ -294,6 +294,9 @@ void conv2d_backward_weight(const Conv2dShape& s,
                             bool accumulate,
                             void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  if (is_linear(s)) {
+    return linear_backward_weight(linear_shape(s), d_y, x, d_w, accumulate, workspace);
+  }
   if (is_depthwise(s)) return depthwise_backward_weight(s, d_y, x, d_w, accumulate, workspace);
   if (uses_winograd(s)) return winograd_backward_weight(s, d_y, x, d_w, accumulate, workspace);
   char* const scratch = static_cast<char*>(workspace);
