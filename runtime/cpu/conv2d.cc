@@ -159,7 +159,7 @@ void run(const Conv2dShape& s, const Gather& g, void* workspace) {
 
 int64_t gather_bytes(const Conv2dShape& s, const Gather& g, int threads) {
   if (g.pixels() == 0) return 0;
-  if (uses_winograd(s)) return WinogradScratch(g).bytes(threads);
+  if (uses_winograd(s)) return WinogradScratch(g, threads).bytes();
   const WorkerGrid grid = arrange_workers(threads, g.pixels(), g.columns);
   return grid.workers() * GatherScratch(g.taps(), g.depth, g.pixels(), g.columns).bytes();
 }

@@ -8,7 +8,8 @@
 
 // The weights are transformed once. Then each worker takes a block of tiles, transforms its pixels,
 // and, panel by panel of the result's channels, multiplies them by the weights of every entry and
-// transforms the sums back while they are in the cache.
+// transforms the sums back while they are in the cache. If there is but one block of tiles, the
+// weights are transformed where they are needed: they would only go through main memory.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/conv2d_winograd.cc"
@@ -21,31 +22,26 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Transforms the weights of `depth` and of the panel that begins at `column`.
-HWY_NOINLINE void transform_panel_weights(
-    const Gather& g, Range depth, int64_t column, float* packed, float* to) {
+// Transforms the weights of some channels, at most kWeightChunk, and of the panel that begins at
+// `column`: to[entry][channel][column].
+HWY_NOINLINE void transform_some_weights(
+    const Gather& g, Range depth, int64_t column, float* packed, float* to, size_t entry_stride) {
   const F32 d;
   const int64_t columns = std::min<int64_t>(g.columns - column, kPanel);
-  const size_t width = round_up(columns, kVecLanes);
+  const size_t width = round_up(columns, kVecLanes), tap_floats = depth.size() * width;
   pack_weights(g, Range{0, 9}, depth, column, columns, packed);
   // Tap t of the Gather may read pixel 2 - t of the tile.
   const bool flip_h = g.h.source_tap_step < 0, flip_w = g.w.source_tap_step < 0;
-  const size_t tap_floats = depth.size() * width, entry_floats = g.depth * width;
-  to += column * kEntries * g.depth;
-  for (int64_t k = 0; k < depth.size(); ++k) {
-    for (size_t v = 0; v < width; v += kVecLanes) {
-      Vec taps[9], entries[kEntries];
-      HWY_UNROLL(9)
-      for (size_t t = 0; t < 9; ++t) {
-        const size_t i = flip_h ? 2 - t / 3 : t / 3, j = flip_w ? 2 - t % 3 : t % 3;
-        taps[t] = hn::LoadU(d, packed + (i * 3 + j) * tap_floats + k * width + v);
-      }
-      transform_weight_tile(taps, entries);
-      HWY_UNROLL(16)
-      for (size_t e = 0; e < kEntries; ++e) {
-        hn::StoreU(entries[e], d, to + e * entry_floats + (depth.begin + k) * width + v);
-      }
+  for (size_t k = 0; k < tap_floats; k += kVecLanes) {
+    Vec taps[9], entries[kEntries];
+    HWY_UNROLL(9)
+    for (size_t t = 0; t < 9; ++t) {
+      const size_t i = flip_h ? 2 - t / 3 : t / 3, j = flip_w ? 2 - t % 3 : t % 3;
+      taps[t] = hn::LoadU(d, packed + (i * 3 + j) * tap_floats + k);
     }
+    transform_weight_tile(taps, entries);
+    HWY_UNROLL(16)
+    for (size_t e = 0; e < kEntries; ++e) hn::StoreU(entries[e], d, to + e * entry_stride + k);
   }
 }
 
@@ -95,13 +91,14 @@ HWY_NOINLINE void finish_tiles_with(const Gather& g,
   });
 }
 
-// product(tiles, width) = pixels(tiles, depth) weights(depth, width).
+// product(tiles, width) (+)= pixels(tiles, depth) weights(depth, width).
 HWY_INLINE void multiply_entry(const float* pixels,
                                size_t pixel_stride,
                                size_t count,
                                const float* weights,
                                size_t depth,
                                size_t width,
+                               bool accumulate,
                                float* product) {
   Prefetcher none;
   Tiles tiles{};
@@ -110,6 +107,7 @@ HWY_INLINE void multiply_entry(const float* pixels,
   tiles.b = weights;
   tiles.b_stride = width;
   tiles.c_stride = width;
+  tiles.accumulate = accumulate;
   tiles.next_panel = tiles.next_rows = &none;
   for (size_t i = 0; i < count;) {
     const size_t rows = std::min(count - i, kTileRows);
@@ -122,57 +120,93 @@ HWY_INLINE void multiply_entry(const float* pixels,
   }
 }
 
+// A worker's scratch memory.
+struct WorkerScratch {
+  WorkerScratch(const WinogradScratch& sizes, float* memory)
+      : pixels(memory),
+        product(pixels + kEntries * sizes.pixels_entry),
+        packed(product + kEntries * sizes.product_entry),
+        weights(packed + sizes.packed) {}
+  float *pixels, *product, *packed, *weights;
+};
+
+// A block of tiles x some columns of the result. `weights`: all, transformed; or null.
 HWY_NOINLINE void multiply_tile_block(const Gather& g,
-                                      const WinogradScratch& scratch,
+                                      const WinogradScratch& sizes,
                                       Range range,
+                                      Range columns,
                                       const float* weights,
-                                      float* pixels,
-                                      float* product) {
+                                      WorkerScratch scratch) {
   transform_block_pixels(
-      g, range, Range{0, g.depth}, pixels, scratch.pixels_entry, scratch.pixel_stride);
-  for (int64_t n = 0; n < g.columns; n += kPanel) {
-    const int64_t columns = std::min<int64_t>(g.columns - n, kPanel);
-    const int64_t width = round_up(columns, kVecLanes);
-    for (int64_t e = 0; e < kEntries; ++e) {
-      multiply_entry(pixels + e * scratch.pixels_entry,
-                     scratch.pixel_stride,
-                     range.size(),
-                     weights + (n * kEntries + e * width) * g.depth,
-                     g.depth,
-                     width,
-                     product + e * scratch.product_entry);
+      g, range, Range{0, g.depth}, scratch.pixels, sizes.pixels_entry, sizes.pixel_stride);
+  const int64_t step = weights == nullptr ? WinogradScratch::kFewTilesDepth : g.depth;
+  for (int64_t n = columns.begin; n < columns.end; n += kPanel) {
+    const int64_t some_columns = std::min<int64_t>(columns.end - n, kPanel);
+    const int64_t width = round_up(some_columns, kVecLanes);
+    for (int64_t k = 0; k < g.depth; k += step) {
+      const int64_t depth = std::min(g.depth - k, step);
+      for (int64_t i = 0; i < depth && weights == nullptr; i += kWeightChunk) {
+        transform_some_weights(g,
+                               Range{k + i, k + std::min(depth, i + kWeightChunk)},
+                               n,
+                               scratch.packed,
+                               scratch.weights + i * width,
+                               depth * width);
+      }
+      const float* const ready =
+          weights == nullptr ? scratch.weights : weights + n * kEntries * g.depth;
+      for (int64_t e = 0; e < kEntries; ++e) {
+        multiply_entry(scratch.pixels + e * sizes.pixels_entry + k,
+                       sizes.pixel_stride,
+                       range.size(),
+                       ready + e * depth * width,
+                       depth,
+                       width,
+                       k > 0,
+                       scratch.product + e * sizes.product_entry);
+      }
     }
-    finish_tiles_with(g, scratch, range, n, columns, product);
+    finish_tiles_with(g, sizes, range, n, some_columns, scratch.product);
+  }
+}
+
+// One worker's share of the transformed weights.
+HWY_NOINLINE void transform_shared_weights(
+    const Gather& g, int64_t worker, int64_t workers, float* packed, float* weights) {
+  const int64_t chunks = ceil_div(g.depth, kWeightChunk);
+  const Range mine = share(ceil_div(g.columns, kPanel) * chunks, 1, worker, workers);
+  for (int64_t index = mine.begin; index < mine.end; ++index) {
+    const int64_t k = index % chunks * kWeightChunk, n = index / chunks * kPanel;
+    const int64_t width = round_up(std::min<int64_t>(g.columns - n, kPanel), kVecLanes);
+    transform_some_weights(g,
+                           Range{k, std::min(g.depth, k + kWeightChunk)},
+                           n,
+                           packed,
+                           weights + n * kEntries * g.depth + k * width,
+                           g.depth * width);
   }
 }
 
 void winograd_all(const Gather& g, float* workspace) {
-  const WinogradScratch scratch(g);
-  const int64_t workers = compute_threads();
-  float* const rest = workspace + scratch.weights;
-  const int64_t chunks = ceil_div(g.depth, kWeightChunk);
-  for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
-    const Range mine = share(ceil_div(g.columns, kPanel) * chunks, 1, worker, workers);
-    for (int64_t index = mine.begin; index < mine.end; ++index) {
-      const int64_t k = index % chunks * kWeightChunk;
-      transform_panel_weights(g,
-                              Range{k, std::min(g.depth, k + kWeightChunk)},
-                              index / chunks * kPanel,
-                              rest + worker * scratch.worker,
-                              workspace);
-    }
-  });
-  const WinogradTiles tiles(g);
-  for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
-    float* const pixels = rest + worker * scratch.worker;
-    const Range mine = share(tiles.count, kRowUnit, worker, workers);
-    for (int64_t index = mine.begin; index < mine.end; index += kTileBlock) {
+  const WinogradScratch sizes(g, compute_threads());
+  const WorkerGrid grid = sizes.grid;
+  const auto scratch = [&](int64_t worker) {
+    return WorkerScratch(sizes, workspace + sizes.shared_weights + worker * sizes.worker);
+  };
+  if (!sizes.few_tiles) {
+    for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+      transform_shared_weights(g, worker, grid.workers(), scratch(worker).packed, workspace);
+    });
+  }
+  for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+    const Range tiles = share(WinogradTiles(g).count, kRowUnit, worker / grid.columns, grid.rows);
+    for (int64_t index = tiles.begin; index < tiles.end; index += kTileBlock) {
       multiply_tile_block(g,
-                          scratch,
-                          Range{index, std::min(mine.end, index + kTileBlock)},
-                          workspace,
-                          pixels,
-                          pixels + kEntries * scratch.pixels_entry);
+                          sizes,
+                          Range{index, std::min(tiles.end, index + kTileBlock)},
+                          share(g.columns, kMaxPanel, worker % grid.columns, grid.columns),
+                          sizes.few_tiles ? nullptr : workspace,
+                          scratch(worker));
     }
   });
 }

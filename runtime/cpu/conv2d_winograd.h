@@ -40,26 +40,39 @@ struct WinogradTiles {
   int64_t count;
 };
 
-// Where things lie in the workspace; sizes in floats. Strides are such that the sixteen entries of
-// a tile, and the rows of a product, do not compete for the same cache lines.
+// How the work is shared out, and where things lie in the workspace; sizes in floats. Strides are
+// such that the sixteen entries of a tile, and the rows of a product, do not compete for the same
+// cache lines.
 struct WinogradScratch {
-  explicit WinogradScratch(const Gather& g)
-      : pixel_stride(round_up(g.depth, 16) + 16),
+  WinogradScratch(const Gather& g, int threads)
+      : grid(arrange_workers(threads, WinogradTiles(g).count, g.columns)),
+        few_tiles(grid.most_rows(WinogradTiles(g).count) <= kTileBlock),
+        pixel_stride(round_up(g.depth, 16) + 16),
         pixels_entry(kTileBlock * pixel_stride + 16),
         product_entry(kTileBlock * kMaxPanel + 16),
-        weights(kEntries * g.depth * round_up(g.columns, kMaxPanel)),
+        shared_weights(few_tiles ? 0 : kEntries * g.depth * round_up(g.columns, kMaxPanel)),
         packed(round_up(9 * kWeightChunk * kMaxPanel + 16, 16)),
-        worker(std::max(packed, kEntries * (pixels_entry + product_entry))) {}
-
-  int64_t bytes(int64_t workers) const {
-    return (weights + workers * worker) * static_cast<int64_t>(sizeof(float));
+        weights(few_tiles ? kEntries * kFewTilesDepth * kMaxPanel : 0),
+        worker(kEntries * (pixels_entry + product_entry) + packed + weights) {
+    if (!few_tiles) grid = {threads, 1};
   }
 
-  int64_t pixel_stride;   // between the transformed pixels of two tiles
-  int64_t pixels_entry;   // between the entries of transformed pixels
-  int64_t product_entry;  // between the entries of a product, (tiles, a panel's columns)
-  int64_t weights;        // transformed: [panel][entry][channel][column]
-  int64_t packed;         // some weights as they are packed before: [tap][channel][column]
+  int64_t bytes() const {
+    return (shared_weights + grid.workers() * worker) * static_cast<int64_t>(sizeof(float));
+  }
+
+  // Channels of a panel whose weights are transformed before they are multiplied, where each worker
+  // has but one block of tiles.
+  static constexpr int64_t kFewTilesDepth = 128;
+
+  WorkerGrid grid;  // over tiles x columns
+  bool few_tiles;
+  int64_t pixel_stride;    // between the transformed pixels of two tiles
+  int64_t pixels_entry;    // between the entries of transformed pixels
+  int64_t product_entry;   // between the entries of a product, (tiles, a panel's columns)
+  int64_t shared_weights;  // transformed: [panel][entry][channel][column]
+  int64_t packed;          // some weights as they are packed before: [tap][channel][column]
+  int64_t weights;         // a worker's own transformed weights: [entry][channel][column]
   int64_t worker;
 };
 
