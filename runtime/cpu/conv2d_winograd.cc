@@ -99,7 +99,8 @@ HWY_INLINE void multiply_entry(const float* pixels,
                                size_t depth,
                                size_t width,
                                bool accumulate,
-                               float* product) {
+                               float* product,
+                               Prefetcher* next_weights) {
   Prefetcher none;
   Tiles tiles{};
   tiles.depth = depth;
@@ -108,7 +109,8 @@ HWY_INLINE void multiply_entry(const float* pixels,
   tiles.b_stride = width;
   tiles.c_stride = width;
   tiles.accumulate = accumulate;
-  tiles.next_panel = tiles.next_rows = &none;
+  tiles.next_panel = next_weights;
+  tiles.next_rows = &none;
   for (size_t i = 0; i < count;) {
     const size_t rows = std::min(count - i, kTileRows);
     tiles.tiles = (count - i) / rows;
@@ -120,6 +122,11 @@ HWY_INLINE void multiply_entry(const float* pixels,
   }
 }
 
+// Where the transformed weights of a panel begin.
+HWY_INLINE int64_t panel_begin(const Gather& g, int64_t column) {
+  return column / kPanel * kEntries * (g.depth * kPanel + kEntryGap);
+}
+
 // A worker's scratch memory.
 struct WorkerScratch {
   WorkerScratch(const WinogradScratch& sizes, float* memory)
@@ -129,6 +136,19 @@ struct WorkerScratch {
         weights(packed + sizes.packed) {}
   float *pixels, *product, *packed, *weights;
 };
+
+// Fetches the weights of the channels from k on, or of the next panel where there are none, in so
+// many steps. Not as they are packed but as they lie: rows of all taps for each output or channel.
+HWY_INLINE Prefetcher prefetch_weights(
+    const Gather& g, int64_t k, int64_t depth, int64_t column, int64_t end, size_t steps) {
+  if (k >= g.depth) k = 0, column += kPanel;
+  if (column >= end) return {};
+  const int64_t columns = std::min<int64_t>(end - column, kPanel);
+  depth = std::min(g.depth - k, depth);
+  const GemmOperand taps{g.weights, g.tap_stride};
+  return g.transposed ? Prefetcher(taps.at(column * 9, k), columns * 9, depth, steps)
+                      : Prefetcher(taps.at(k * 9, column), depth * 9, columns, steps);
+}
 
 // A block of tiles x some columns of the result. `weights`: all, transformed; or null.
 HWY_NOINLINE void multiply_tile_block(const Gather& g,
@@ -151,19 +171,24 @@ HWY_NOINLINE void multiply_tile_block(const Gather& g,
                                n,
                                scratch.packed,
                                scratch.weights + i * width,
-                               depth * width);
+                               depth * width + kEntryGap);
       }
-      const float* const ready =
-          weights == nullptr ? scratch.weights : weights + n * kEntries * g.depth;
+      const float* const ready = weights == nullptr ? scratch.weights : weights + panel_begin(g, n);
+      Prefetcher next_weights;
+      if (weights == nullptr) {
+        const size_t steps = kEntries * ceil_div(range.size(), kTileRows);
+        next_weights = prefetch_weights(g, k + step, step, n, columns.end, steps);
+      }
       for (int64_t e = 0; e < kEntries; ++e) {
         multiply_entry(scratch.pixels + e * sizes.pixels_entry + k,
                        sizes.pixel_stride,
                        range.size(),
-                       ready + e * depth * width,
+                       ready + e * (depth * width + kEntryGap),
                        depth,
                        width,
                        k > 0,
-                       scratch.product + e * sizes.product_entry);
+                       scratch.product + e * sizes.product_entry,
+                       &next_weights);
       }
     }
     finish_tiles_with(g, sizes, range, n, some_columns, scratch.product);
@@ -182,8 +207,8 @@ HWY_NOINLINE void transform_shared_weights(
                            Range{k, std::min(g.depth, k + kWeightChunk)},
                            n,
                            packed,
-                           weights + n * kEntries * g.depth + k * width,
-                           g.depth * width);
+                           weights + panel_begin(g, n) + k * width,
+                           g.depth * width + kEntryGap);
   }
 }
 

@@ -20,7 +20,10 @@ namespace lockstep::cpu {
 
 constexpr int64_t kEntries = 16;      // of a transformed tile
 constexpr int64_t kTileBlock = 96;    // tiles transformed and multiplied at a time
-constexpr int64_t kWeightChunk = 32;  // channels whose weights are transformed at a time
+constexpr int64_t kWeightChunk = 36;  // channels whose weights are transformed at a time
+// Floats between the entries of a tile, or of weights, beyond their size, which is often a multiple
+// of a page: all entries would compete for the same cache lines.
+constexpr int64_t kEntryGap = 16;
 
 // Whether a convolution is computed this way. Depends on nothing that leaves the results' bits
 // alone, nor on the batch: an image's results do not depend on how many others there are.
@@ -32,6 +35,10 @@ inline bool uses_winograd(const Conv2dShape& s) {
 
 // The tiles of a Gather with such a kernel.
 struct WinogradTiles {
+  explicit WinogradTiles(const Conv2dShape& s)
+      : down(ceil_div(s.out_height(), 2)),
+        across(ceil_div(s.out_width(), 2)),
+        count(s.batch * down * across) {}
   explicit WinogradTiles(const Gather& g)
       : down(ceil_div(g.h.pixels, 2)),
         across(ceil_div(g.w.pixels, 2)),
@@ -40,19 +47,23 @@ struct WinogradTiles {
   int64_t count;
 };
 
+// Panels [entry][row][column] and a gap after each entry, for any width of the panels.
+constexpr int64_t panels_floats(int64_t rows, int64_t columns) {
+  return kEntries * (rows + kEntryGap / 2) * round_up(columns, kMaxPanel);
+}
+
 // How the work is shared out, and where things lie in the workspace; sizes in floats. Strides are
-// such that the sixteen entries of a tile, and the rows of a product, do not compete for the same
-// cache lines.
+// such that the rows of a product do not compete for the same cache lines either.
 struct WinogradScratch {
   WinogradScratch(const Gather& g, int threads)
       : grid(arrange_workers(threads, WinogradTiles(g).count, g.columns)),
         few_tiles(grid.most_rows(WinogradTiles(g).count) <= kTileBlock),
         pixel_stride(round_up(g.depth, 16) + 16),
-        pixels_entry(kTileBlock * pixel_stride + 16),
-        product_entry(kTileBlock * kMaxPanel + 16),
-        shared_weights(few_tiles ? 0 : kEntries * g.depth * round_up(g.columns, kMaxPanel)),
+        pixels_entry(kTileBlock * pixel_stride + kEntryGap),
+        product_entry(kTileBlock * kMaxPanel + kEntryGap),
+        shared_weights(few_tiles ? 0 : panels_floats(g.depth, g.columns)),
         packed(round_up(9 * kWeightChunk * kMaxPanel + 16, 16)),
-        weights(few_tiles ? kEntries * kFewTilesDepth * kMaxPanel : 0),
+        weights(few_tiles ? panels_floats(kFewTilesDepth, kMaxPanel) : 0),
         worker(kEntries * (pixels_entry + product_entry) + packed + weights) {
     if (!few_tiles) grid = {threads, 1};
   }
@@ -63,7 +74,7 @@ struct WinogradScratch {
 
   // Channels of a panel whose weights are transformed before they are multiplied, where each worker
   // has but one block of tiles.
-  static constexpr int64_t kFewTilesDepth = 128;
+  static constexpr int64_t kFewTilesDepth = 4 * kWeightChunk;
 
   WorkerGrid grid;  // over tiles x columns
   bool few_tiles;
@@ -85,20 +96,26 @@ struct WinogradWeightScratch {
   WinogradWeightScratch(const Conv2dShape& s, int threads)
       : grid(arrange_workers(threads, s.outputs, s.channels)),
         gradient_stride(round_up(grid.most_rows(s.outputs), 16) + 16),
-        gradients_entry(kTileBlock * gradient_stride + 16),
-        pixels_entry(kTileBlock * kMaxPanel + 16),
-        products(kEntries * s.outputs * round_up(s.channels, kMaxPanel)),
-        worker(kEntries * (gradients_entry + pixels_entry)) {}
+        gradients_entry(kTileBlock * gradient_stride + kEntryGap),
+        pixels_entry(kTileBlock * kMaxPanel + kEntryGap),
+        few_tiles(WinogradTiles(s).count <= kTileBlock),
+        products(few_tiles ? 0 : panels_floats(s.outputs, s.channels)),
+        few_products(few_tiles ? panels_floats(kFewTilesOutputs, kMaxPanel) : 0),
+        worker(kEntries * (gradients_entry + pixels_entry) + few_products) {}
 
   int64_t bytes() const {
     return (products + grid.workers() * worker) * static_cast<int64_t>(sizeof(float));
   }
 
+  static constexpr int64_t kFewTilesOutputs = 96;  // multiplied and transformed at a time
+
   WorkerGrid grid;          // over outputs x channels
   int64_t gradient_stride;  // between the transformed gradients of two tiles
   int64_t gradients_entry;  // between the entries of transformed gradients
   int64_t pixels_entry;     // between the entries of a panel of transformed pixels
+  bool few_tiles;           // one block, whose products are complete at once
   int64_t products;         // [panel of channels][entry][output][channel]
+  int64_t few_products;     // or a worker's, of some outputs
   int64_t worker;
 };
 

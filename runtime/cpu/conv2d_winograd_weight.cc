@@ -80,7 +80,8 @@ HWY_INLINE void add_product(const float* gradients,
 
 // Transforms the products of some outputs and of the panel that begins at `column`.
 HWY_NOINLINE void finish_panel(const Conv2dShape& s,
-                               const float* products,
+                               const float* products,  // [entry][output][channel]
+                               size_t entry_stride,
                                Range outputs,
                                int64_t column,
                                int64_t columns,
@@ -88,13 +89,13 @@ HWY_NOINLINE void finish_panel(const Conv2dShape& s,
                                float* d_w) {
   const size_t width = round_up(columns, kVecLanes);
   for (int64_t o = outputs.begin; o < outputs.end; ++o) {
-    const float* const from = products + o * width;
+    const float* const from = products + (o - outputs.begin) * width;
     float* const to = d_w + o * 9 * s.channels + column;
     for_each_vector(columns, [&](size_t c, auto access) HWY_ATTR {
       Vec entries[kEntries], weights[9];
       HWY_UNROLL(16)
       for (size_t e = 0; e < kEntries; ++e) {
-        entries[e] = hn::LoadU(F32(), from + e * s.outputs * width + c);
+        entries[e] = hn::LoadU(F32(), from + e * entry_stride + c);
       }
       transform_product_tile(entries, weights);
       HWY_UNROLL(9)
@@ -106,43 +107,104 @@ HWY_NOINLINE void finish_panel(const Conv2dShape& s,
   }
 }
 
-// One worker's part of d_w: `outputs` x `channels`.
+// The products of a block of tiles: some outputs x a panel of channels.
+struct ProductPanel {
+  float* data;  // [entry][output][channel]
+  size_t entry_stride;
+  size_t width;
+};
+
+HWY_INLINE void add_products(const WinogradWeightScratch& sizes,
+                             const float* gradients,
+                             const float* pixels,
+                             size_t tiles,
+                             size_t outputs,
+                             bool accumulate,
+                             ProductPanel to) {
+  for (int64_t e = 0; e < kEntries; ++e) {
+    add_product(gradients + e * sizes.gradients_entry,
+                sizes.gradient_stride,
+                outputs,
+                pixels + e * sizes.pixels_entry,
+                tiles,
+                to.width,
+                accumulate,
+                to.data + e * to.entry_stride);
+  }
+}
+
+// One worker's part of d_w.
+struct Rectangle {
+  Range outputs, channels;
+};
+
+// If there is but one block of tiles: its products are transformed while they are in the cache.
+HWY_NOINLINE void backward_weight_few_tiles(const Conv2dShape& s,
+                                            const WinogradWeightScratch& sizes,
+                                            Rectangle part,
+                                            int64_t c,
+                                            size_t tiles,
+                                            const float* gradients,
+                                            const float* pixels,
+                                            float* products,
+                                            bool accumulate,
+                                            float* d_w) {
+  constexpr int64_t kStep = WinogradWeightScratch::kFewTilesOutputs;
+  const int64_t columns = std::min<int64_t>(part.channels.end - c, kPanel);
+  const size_t width = round_up(columns, kVecLanes);
+  const ProductPanel panel{products, kStep * width + kEntryGap, width};
+  for (int64_t o = part.outputs.begin; o < part.outputs.end; o += kStep) {
+    const Range some{o, std::min(part.outputs.end, o + kStep)};
+    add_products(
+        sizes, gradients + o - part.outputs.begin, pixels, tiles, some.size(), false, panel);
+    finish_panel(s, products, panel.entry_stride, some, c, columns, accumulate, d_w);
+  }
+}
+
 HWY_NOINLINE void backward_weight_rectangle(const Conv2dShape& s,
                                             const Gather& g,
+                                            const WinogradWeightScratch& sizes,
                                             const float* d_y,
                                             float* d_w,
                                             bool accumulate,
-                                            const WinogradWeightScratch& scratch,
-                                            Range outputs,
-                                            Range channels,
+                                            Rectangle part,
                                             float* products,
-                                            float* gradients) {
-  float* const pixels = gradients + kEntries * scratch.gradients_entry;
+                                            float* scratch) {
+  const auto [outputs, channels] = part;
+  float* const gradients = scratch;
+  float* const pixels = gradients + kEntries * sizes.gradients_entry;
+  float* const few_products = pixels + kEntries * sizes.pixels_entry;
   const PixelStrides strides = pixel_strides(s.out_height(), s.out_width(), s.outputs);
   const int64_t count = WinogradTiles(g).count;
+  // The products of this worker's outputs and of the panel that begins at channel c.
+  const auto panel_of = [&](int64_t c, int64_t width) {
+    const int64_t entry = s.outputs * width + kEntryGap;
+    return ProductPanel{products + c / kPanel * kEntries * (s.outputs * kPanel + kEntryGap) +
+                            part.outputs.begin * width,
+                        static_cast<size_t>(entry),
+                        static_cast<size_t>(width)};
+  };
   // At least one block, which sets the products to zero where there are no outputs at all.
   for (int64_t begin = 0; begin == 0 || begin < count; begin += kTileBlock) {
     const Range range{begin, std::min(count, begin + kTileBlock)};
-    transform_block_gradients(g, d_y, strides, scratch, range, outputs, gradients);
+    transform_block_gradients(g, d_y, strides, sizes, range, outputs, gradients);
     for (int64_t c = channels.begin; c < channels.end; c += kPanel) {
       const int64_t columns = std::min<int64_t>(channels.end - c, kPanel);
       const int64_t width = round_up(columns, kVecLanes);
-      transform_block_pixels(g, range, Range{c, c + columns}, pixels, scratch.pixels_entry, width);
-      for (int64_t e = 0; e < kEntries; ++e) {
-        add_product(gradients + e * scratch.gradients_entry,
-                    scratch.gradient_stride,
-                    outputs.size(),
-                    pixels + e * scratch.pixels_entry,
-                    range.size(),
-                    width,
-                    begin > 0,
-                    products + (c * kEntries + e * width) * s.outputs + outputs.begin * width);
+      transform_block_pixels(g, range, Range{c, c + columns}, pixels, sizes.pixels_entry, width);
+      if (sizes.few_tiles) {
+        backward_weight_few_tiles(
+            s, sizes, part, c, range.size(), gradients, pixels, few_products, accumulate, d_w);
+        continue;
       }
+      add_products(
+          sizes, gradients, pixels, range.size(), outputs.size(), begin > 0, panel_of(c, width));
     }
   }
-  for (int64_t c = channels.begin; c < channels.end; c += kPanel) {
+  for (int64_t c = channels.begin; c < channels.end && !sizes.few_tiles; c += kPanel) {
     const int64_t columns = std::min<int64_t>(channels.end - c, kPanel);
-    finish_panel(s, products + c * kEntries * s.outputs, outputs, c, columns, accumulate, d_w);
+    const ProductPanel panel = panel_of(c, round_up(columns, kVecLanes));
+    finish_panel(s, panel.data, panel.entry_stride, outputs, c, columns, accumulate, d_w);
   }
 }
 
@@ -163,12 +225,12 @@ void backward_weight_all(const Conv2dShape& s,
   for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
     backward_weight_rectangle(s,
                               g,
+                              scratch,
                               d_y,
                               d_w,
                               accumulate,
-                              scratch,
-                              share(s.outputs, kRowUnit, worker / grid.columns, grid.rows),
-                              share(s.channels, kMaxPanel, worker % grid.columns, grid.columns),
+                              {share(s.outputs, kRowUnit, worker / grid.columns, grid.rows),
+                               share(s.channels, kMaxPanel, worker % grid.columns, grid.columns)},
                               workspace,
                               workspace + scratch.products + worker * scratch.worker);
   });
