@@ -18,9 +18,10 @@
 
 namespace lockstep::cpu {
 
-constexpr int64_t kEntries = 16;      // of a transformed tile
-constexpr int64_t kTileBlock = 96;    // tiles transformed and multiplied at a time
-constexpr int64_t kWeightChunk = 36;  // channels whose weights are transformed at a time
+constexpr int64_t kEntries = 16;          // of a transformed tile
+constexpr int64_t kTileBlock = 48;        // tiles transformed and multiplied at a time
+constexpr int64_t kWeightTileBlock = 96;  // the same for the gradient of the weights
+constexpr int64_t kWeightChunk = 36;      // channels whose weights are transformed at a time
 // Floats between the entries of a tile, or of weights, beyond their size, which is often a multiple
 // of a page: all entries would compete for the same cache lines.
 constexpr int64_t kEntryGap = 16;
@@ -96,9 +97,9 @@ struct WinogradWeightScratch {
   WinogradWeightScratch(const Conv2dShape& s, int threads)
       : grid(arrange_workers(threads, s.outputs, s.channels)),
         gradient_stride(round_up(grid.most_rows(s.outputs), 16) + 16),
-        gradients_entry(kTileBlock * gradient_stride + kEntryGap),
-        pixels_entry(kTileBlock * kMaxPanel + kEntryGap),
-        few_tiles(WinogradTiles(s).count <= kTileBlock),
+        gradients_entry(kWeightTileBlock * gradient_stride + kEntryGap),
+        pixels_entry(kWeightTileBlock * kMaxPanel + kEntryGap),
+        few_tiles(WinogradTiles(s).count <= kWeightTileBlock),
         products(few_tiles ? 0 : panels_floats(s.outputs, s.channels)),
         few_products(few_tiles ? panels_floats(kFewTilesOutputs, kMaxPanel) : 0),
         worker(kEntries * (gradients_entry + pixels_entry) + few_products) {}
