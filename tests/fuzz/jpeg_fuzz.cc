@@ -11,10 +11,11 @@ namespace lockstep::fuzz {
 std::vector<std::string> seed_inputs() {
   using test::encode_jpeg;
   using test::make_picture;
-  return {"\x01" + encode_jpeg(make_picture(33, 41)),
-          "\x02" + encode_jpeg(make_picture(20, 20), {.progressive = true}),
-          "\x03" + encode_jpeg(make_picture(17, 9, 1)),
-          "\x24" + encode_jpeg(make_picture(16, 24, 4), {.stored = JCS_YCCK, .subsampling = 1})};
+  return {std::string(1, '\x01') + encode_jpeg(make_picture(33, 41)),
+          std::string(1, '\x02') + encode_jpeg(make_picture(20, 20), {.progressive = true}),
+          std::string(1, '\x03') + encode_jpeg(make_picture(17, 9, 1)),
+          std::string(1, '\x24') +
+              encode_jpeg(make_picture(16, 24, 4), {.stored = JCS_YCCK, .subsampling = 1})};
 }
 
 }  // namespace lockstep::fuzz

@@ -34,15 +34,20 @@ struct Form {
 
 class Forms : public ::testing::TestWithParam<Form> {};
 
-INSTANTIATE_TEST_SUITE_P(Jpeg,
-                         Forms,
-                         ::testing::Values(Form{"S420", 3, {.subsampling = 2}},
-                                           Form{"S444", 3, {.subsampling = 1}},
-                                           Form{"Progressive", 3, {.progressive = true}},
-                                           Form{"Rgb", 3, {.stored = JCS_RGB, .subsampling = 1}},
-                                           Form{"Gray", 1, {}},
-                                           Form{"GrayProgressive", 1, {.progressive = true}}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Jpeg,
+    Forms,
+    ::testing::Values(Form{"S420", 3, {.subsampling = 2}},
+                      Form{"S444", 3, {.subsampling = 1}},
+                      Form{"S422", 3, {.subsampling = 2, .subsampling_down = 1}},
+                      Form{"S440", 3, {.subsampling = 1, .subsampling_down = 2}},
+                      Form{"S411", 3, {.subsampling = 4, .subsampling_down = 1}},
+                      Form{"Odd", 3, {.subsampling = 2, .chroma_down = 4}},
+                      Form{"Progressive", 3, {.progressive = true}},
+                      Form{"Rgb", 3, {.stored = JCS_RGB, .subsampling = 1}},
+                      Form{"Gray", 1, {}},
+                      Form{"GrayProgressive", 1, {.progressive = true}}),
+    [](const auto& info) { return info.param.name; });
 
 TEST_P(Forms, DecodeLikeThePlainLoop) {
   JpegDecoder decoder;
@@ -131,6 +136,19 @@ TEST(Jpeg, HarmlessOdditiesAreNot) {
   const std::string stuffed =
       file.substr(0, 2) + std::string("\xff\xff\xff", 3) + file.substr(3);  // fill bytes
   EXPECT_EQ(decode(decoder, stuffed).pixels, whole);
+}
+
+// What a file decodes to, or that it is bad, must not depend on the files before it.
+TEST(Jpeg, KeepsNothingOfOtherPictures) {
+  const std::string whole = encode_jpeg(make_picture(30, 30), {.progressive = true});
+  std::string without = whole;  // its Huffman tables renamed to comments
+  for (size_t at = without.find("\xff\xc4"); at != std::string::npos; at = without.find("\xff\xc4"))
+    without[at + 1] = '\xfe';
+  JpegDecoder fresh, used;
+  decode(used, whole);
+  const std::string error = error_of([&] { decode(fresh, without); });
+  EXPECT_NE(error, "no error");
+  EXPECT_EQ(error_of([&] { decode(used, without); }), error);
 }
 
 TEST(Jpeg, RefusesWhatIsNone) {

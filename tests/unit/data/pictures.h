@@ -43,7 +43,9 @@ struct JpegOptions {
   int quality = 90;
   bool progressive = false;
   J_COLOR_SPACE stored = JCS_YCbCr;  // YCCK and CMYK from 4 channels, gray from 1
-  int subsampling = 2;               // horizontal and vertical, of the luma
+  int subsampling = 2;               // horizontal and, unless given, vertical, of the luma
+  int subsampling_down = 0;          // vertical; 0: as horizontal
+  int chroma_down = 1;               // vertical, of the first chroma channel
   bool adobe = true;
 };
 
@@ -64,8 +66,12 @@ inline std::string encode_jpeg(const Picture& picture, const JpegOptions& option
   jpeg_set_defaults(&info);
   jpeg_set_colorspace(&info, picture.channels == 1 ? JCS_GRAYSCALE : options.stored);
   jpeg_set_quality(&info, options.quality, TRUE);
-  info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor =
-      picture.channels == 1 ? 1 : options.subsampling;
+  if (picture.channels > 1) {
+    info.comp_info[0].h_samp_factor = options.subsampling;
+    info.comp_info[0].v_samp_factor =
+        options.subsampling_down > 0 ? options.subsampling_down : options.subsampling;
+    info.comp_info[1].v_samp_factor = options.chroma_down;
+  }
   if (options.progressive) jpeg_simple_progression(&info);
   if (!options.adobe) info.write_Adobe_marker = FALSE;
   jpeg_start_compress(&info, TRUE);
