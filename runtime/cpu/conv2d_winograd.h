@@ -26,12 +26,13 @@ constexpr int64_t kWeightChunk = 36;      // channels whose weights are transfor
 // of a page: all entries would compete for the same cache lines.
 constexpr int64_t kEntryGap = 16;
 
-// Whether a convolution is computed this way. Depends on nothing that leaves the results' bits
-// alone, nor on the batch: an image's results do not depend on how many others there are.
+// Whether a convolution is computed this way: with fewer channels the transforms cost as much as
+// they save. Depends on nothing that leaves the results' bits alone, nor on the batch: an image's
+// results do not depend on how many others there are.
 inline bool uses_winograd(const Conv2dShape& s) {
   return s.kernel_h == 3 && s.kernel_w == 3 && s.stride_h == 1 && s.stride_w == 1 &&
-         s.dilation_h == 1 && s.dilation_w == 1 && s.groups == 1 && s.channels >= 16 &&
-         s.outputs >= 16;
+         s.dilation_h == 1 && s.dilation_w == 1 && s.groups == 1 && s.channels >= 32 &&
+         s.outputs >= 32;
 }
 
 // The tiles of a Gather with such a kernel.

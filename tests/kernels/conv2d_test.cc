@@ -110,15 +110,15 @@ const std::vector<Conv2dShape>& shapes() {
       square(1, 13, 20, 8, 3, 3, 3, 2),
       square(2, 4, 100, 70, 3, 1, 1),
       square(1, 4, 800, 34, 3, 1, 1),
-      square(1, 4, 20, 800, 3, 1, 1),
+      square(1, 4, 36, 800, 3, 1, 1),
       square(1, 30, 16, 40, 3, 1, 1),
-      square(2, 7, 17, 47, 3, 1, 1),
+      square(2, 7, 37, 47, 3, 1, 1),
       square(1, 5, 64, 64, 3, 1, 0),
-      square(2, 5, 65, 16, 3, 1, 2),
-      square(1, 3, 16, 16, 3, 1, 4),
-      square(1, 3, 16, 16, 3, 1, 0),
+      square(2, 5, 65, 32, 3, 1, 2),
+      square(1, 3, 33, 32, 3, 1, 4),
+      square(1, 3, 32, 33, 3, 1, 0),
       shape(1, 4, 11, 33, 33, 3, 3, 1, 1, 2, 0),
-      shape(2, 17, 24, 20, 30, 3, 3, 1, 1, 1, 1),
+      shape(2, 17, 24, 34, 40, 3, 3, 1, 1, 1, 1),
       square(5, 5, 150, 40, 3, 1, 1),
       square(1, 12, 40, 150, 3, 1, 1),
       square(3, 29, 4, 6, 3, 2, 1),
@@ -142,7 +142,7 @@ const std::vector<Conv2dShape>& shapes() {
       square(1, 6, 64, 64, 3, 1, 2, 2, 64),
       square(1, 9, 70, 70, 5, 3, 2, 1, 70),
       square(1, 2, 16, 5, 3, 1, 0),   // no outputs
-      square(1, 2, 16, 16, 3, 1, 0),  // nor here
+      square(1, 2, 32, 32, 3, 1, 0),  // nor here
       square(1, 3, 5, 4, 1, 1, 2),    // some outputs see padding alone
   };
   return all;
@@ -347,7 +347,7 @@ double root_mean_square_error(const std::vector<float>& actual,
 TEST(Conv2d, WinogradIsAccurate) {
   // Its transforms add up a few numbers of about the results' size, so that its typical error is
   // that of a direct convolution, within a small factor.
-  for (const Conv2dShape& s : {square(2, 12, 16, 16, 3, 1, 1),
+  for (const Conv2dShape& s : {square(2, 12, 32, 32, 3, 1, 1),
                                square(2, 16, 64, 64, 3, 1, 1),
                                square(4, 7, 256, 64, 3, 1, 1)}) {
     ASSERT_TRUE(uses_winograd(s));
