@@ -55,19 +55,37 @@ void Reducer::begin_step() {
 }
 
 void Reducer::bucket_ready(int bucket) {
-  const Range range = options_.buckets[static_cast<size_t>(bucket)];
-  const int top = depth_of(lane_);
-  const int merges = std::countr_one(static_cast<unsigned>(lane_));
-  for (int level = top; level > top - merges; --level) {
-    const float* sources[2] = {buffer(level - 1) + range.begin, buffer(level) + range.begin};
-    math_.tree_sum(sources, 2, buffer(level - 1) + range.begin, range.size());
-  }
+  merge_lanes(options_.buckets[static_cast<size_t>(bucket)]);
   if (lane_ + 1 < local_lanes_) return;
   if (communicator_.size() == 1) {
     measure_norm(bucket);
   } else {
     start_exchange(bucket);
   }
+}
+
+// Adds what this lane completes to the partial sums before it.
+void Reducer::merge_lanes(const Range& range) {
+  if (options_.lanes_together) {
+    if (lane_ + 1 < local_lanes_ || local_lanes_ == 1) return;
+    std::array<const float*, kMaxRanks> sources;
+    for (int lane = 0; lane < local_lanes_; ++lane)
+      sources[static_cast<size_t>(lane)] = buffer(lane) + range.begin;
+    return math_.tree_sum(sources.data(), local_lanes_, gradients_ + range.begin, range.size());
+  }
+  const int top = depth_of(lane_);
+  const int merges = std::countr_one(static_cast<unsigned>(lane_));
+  for (int level = top; level > top - merges; --level) {
+    const float* sources[2] = {buffer(level - 1) + range.begin, buffer(level) + range.begin};
+    math_.tree_sum(sources, 2, buffer(level - 1) + range.begin, range.size());
+  }
+}
+
+void Reducer::gather_lanes(std::byte* all, size_t bytes) {
+  if (communicator_.size() == 1) return;
+  const double start = now_ms();
+  communicator_.all_gather(all, bytes * static_cast<size_t>(local_lanes_));
+  exposed_ms_ += now_ms() - start;
 }
 
 void Reducer::start_exchange(int bucket) {
@@ -137,6 +155,7 @@ void Reducer::complete_oldest() {
 // The norm is taken slice by slice, right after a bucket is summed and still in cache. The slices
 // of a rank follow each other.
 void Reducer::measure_norm(int bucket) {
+  if (static_cast<size_t>(bucket) >= options_.gradient_buckets) return;  // their norms stay zero
   const Range first =
       part_of(options_.buckets[static_cast<size_t>(bucket)], part_ * local_lanes_, options_.lanes);
   double* const norms =
@@ -203,9 +222,9 @@ void Reducer::start_gather(std::byte* parameters, size_t element_bytes) {
 // Keeps as many buckets under way as may be.
 void Reducer::advance_gather() {
   while (gather_.started < gather_place_.size() &&
-         gather_.started < gather_.done + Communicator::kMaxPending) {
+         gather_.started < gather_.done + kGathersUnderWay) {
     const size_t place = gather_.started++;
-    gather_.pending[place % Communicator::kMaxPending] = {start_step(place, 0), 0};
+    gather_.pending[place % kGathersUnderWay] = {start_step(place, 0), 0};
   }
 }
 
@@ -223,7 +242,7 @@ int Reducer::start_step(size_t place, size_t step) {
 
 // Waits until the first `steps` steps of a bucket are done and, if there are more, starts the next.
 void Reducer::finish_steps(size_t place, size_t steps) {
-  Gather::Pending& pending = gather_.pending[place % Communicator::kMaxPending];
+  Gather::Pending& pending = gather_.pending[place % kGathersUnderWay];
   while (pending.step < steps) {
     timed_wait(pending.handle);
     if (++pending.step < steps_.size()) pending.handle = start_step(place, pending.step);

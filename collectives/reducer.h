@@ -65,6 +65,10 @@ struct ReducerOptions {
   std::vector<Range> buckets;
   std::vector<int> gather_order;  // every bucket, in the order in which the forward pass needs them
   Topology topology;              // of all ranks
+  // So many buckets hold gradients; those after them are summed alike, but are no part of the norm.
+  size_t gradient_buckets = ~size_t{0};
+  // All lanes of a rank run together: each has a gradient buffer of its own.
+  bool lanes_together = false;
 };
 
 // Who carries what: gradients and parameters lie in the backend's memory, the few numbers that a
@@ -90,6 +94,10 @@ class Reducer {
   void begin_step();
   // Where the next lane's backward pass writes its gradients.
   float* lane_gradients() { return buffer(depth_of(lane_)); }
+  // The lane under way, where they run together and take turns.
+  void select_lane(int local_lane) { lane_ = local_lane; }
+  // Brings `bytes` of every lane to all ranks: this rank's lie in their places already.
+  void gather_lanes(std::byte* all, size_t bytes);
   // The lane under way has finished every gradient of `bucket`. Called once per bucket and lane, in
   // increasing order.
   void bucket_ready(int bucket);
@@ -120,7 +128,10 @@ class Reducer {
     int handle = -1;
     float* received = nullptr;
   };
-  static int depth_of(int lane) { return __builtin_popcount(static_cast<unsigned>(lane)); }
+  int depth_of(int lane) const {
+    return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
+  }
+  void merge_lanes(const Range& range);
   float* buffer(int index) { return gradients_ + index * elements_; }
   void start_exchange(int bucket);
   void start_level(Exchange& exchange);
@@ -146,6 +157,7 @@ class Reducer {
   std::vector<RankGroup> groups_;  // by level
   std::vector<GatherStep> steps_;  // of the gather
   int lane_ = 0;
+  static constexpr size_t kGathersUnderWay = Communicator::kMaxPending - 1;
   // The gather under way.
   struct Gather {
     std::byte* parameters = nullptr;
@@ -155,7 +167,7 @@ class Reducer {
       int handle = -1;
       size_t step = 0;  // under way
     };
-    Pending pending[Communicator::kMaxPending];
+    Pending pending[kGathersUnderWay];
   };
   int start_step(size_t place, size_t step);
   void finish_steps(size_t place, size_t steps);

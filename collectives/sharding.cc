@@ -13,12 +13,16 @@ int64_t padded_elements(int64_t elements, int lanes) {
 }
 
 std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements) {
+  return make_buckets(Range{0, padded}, lanes, bucket_elements);
+}
+
+std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements) {
   const int64_t unit = lanes * kSliceAlignment;
-  LOCKSTEP_CHECK(padded % unit == 0);
+  LOCKSTEP_CHECK(part.begin % unit == 0 && part.end % unit == 0);
   const int64_t step = std::max<int64_t>(bucket_elements / unit, 1) * unit;
   std::vector<Range> buckets;
-  for (int64_t begin = 0; begin < padded; begin += step)
-    buckets.push_back({begin, std::min(begin + step, padded)});
+  for (int64_t begin = part.begin; begin < part.end; begin += step)
+    buckets.push_back({begin, std::min(begin + step, part.end)});
   return buckets;
 }
 
@@ -27,7 +31,9 @@ Range part_of(const Range& bucket, int part, int parts) {
   return {bucket.begin + part * length, bucket.begin + (part + 1) * length};
 }
 
-int gradient_buffers(int local_lanes) { return std::bit_width(static_cast<unsigned>(local_lanes)); }
+int gradient_buffers(int local_lanes, bool lanes_together) {
+  return lanes_together ? local_lanes : std::bit_width(static_cast<unsigned>(local_lanes));
+}
 
 int64_t largest_bucket(const std::vector<Range>& buckets) {
   int64_t most = 0;

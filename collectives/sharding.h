@@ -29,12 +29,15 @@ int64_t padded_elements(int64_t elements, int lanes);
 // Consecutive buckets that cover [0, padded); each of about `bucket_elements`, at least one
 // alignment unit.
 std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements);
+// The same of a part of the buffer whose ends are multiples of lanes * kSliceAlignment.
+std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements);
 
 // Part `part` of `parts` of a bucket, or of a part of it.
 Range part_of(const Range& bucket, int part, int parts);
 
-// Gradient buffers that a rank needs to sum `local_lanes` lanes as a binary tree (see reducer.h).
-int gradient_buffers(int local_lanes);
+// Gradient buffers that a rank needs to sum `local_lanes` lanes as a binary tree (see reducer.h),
+// one after the other or all at once.
+int gradient_buffers(int local_lanes, bool lanes_together = false);
 
 // Buckets whose exchange may be under way at a time, and the floats that a rank receives them in.
 inline constexpr int kExchangesInFlight = 2;

@@ -1,6 +1,8 @@
 #pragma once
 // From the config's model section to a graph.
 
+#include <vector>
+
 #include "runtime/config/run_config.h"
 #include "runtime/graph/builder.h"
 
@@ -11,7 +13,13 @@ struct ModelIo {
   int64_t features = 0;        // inputs of an MLP
   int64_t classes = 0;         // labels, or vocabulary; 0 where targets are values
   int64_t target_columns = 0;  // values to predict; 0 where targets are labels
+  // Of images, 0 and empty where inputs are something else.
+  int64_t height = 0, width = 0, channels = 0;
+  std::vector<float> mean = {}, std = {};  // (channels) each, of pixels in [0, 1]
 };
+
+// The name of its section in the config: "mlp", "resnet".
+const char* model_section(const ModelConfig& model);
 
 // The config with what it leaves to the data filled in (outputs, vocabulary). Throws ConfigError
 // where both are given and do not agree.
@@ -28,7 +36,7 @@ Graph build_model(const ModelConfig& model,
 
 // Floating-point operations of one sample's forward and backward pass, as MFU counts them: 6 per
 // parameter that multiplies each token or sample and, for causal attention, 6 * layers * width *
-// context per token.
+// context per token; for images three times the forward pass of convolutions and linear layers.
 double model_flops_per_sample(const ModelConfig& model, const ModelIo& io);
 
 }  // namespace lockstep

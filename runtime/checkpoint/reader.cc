@@ -6,6 +6,8 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/checksum.h"
+#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/match.h"
 #include "runtime/checkpoint/recorded_file.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/shards.h"
@@ -16,69 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kStateLimitBytes = size_t{1} << 30;
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  return "(" + text + ")";
-}
-
-// "'a', 'b' and 3 more".
-std::string name_list(const std::vector<std::string>& names) {
-  constexpr size_t kMostNamed = 5;
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) {
-    text += (i == 0 ? "" : ", ") + quote_name(names[i]);
-  }
-  if (names.size() > kMostNamed) text += fmt::format(" and {} more", names.size() - kMostNamed);
-  return text;
-}
-
-std::vector<int64_t> extents(const Shape& shape) {
-  std::vector<int64_t> result;
-  for (int i = 0; i < shape.rank(); ++i) result.push_back(shape[i]);
-  return result;
-}
-
-using ShapeByName = std::map<std::string, std::vector<int64_t>>;
-
-ShapeByName shapes_of(const std::vector<NamedSlice>& slices) {
-  ShapeByName shapes;
-  for (const NamedSlice& slice : slices) shapes[slice.name] = extents(slice.shape);
-  return shapes;
-}
-
-// Throws unless both have the same names with the same shapes; names the first few that are not.
-void match(const ShapeByName& found, const ShapeByName& expected, const std::string& origin) {
-  std::vector<std::string> missing, unexpected;
-  for (const auto& [name, shape] : expected) {
-    const auto at = found.find(name);
-    if (at == found.end()) {
-      missing.push_back(name);
-    } else if (at->second != shape) {
-      throw CheckpointError("{}: tensor {} has shape {} where the model needs {}",
-                            origin,
-                            quote_name(name),
-                            shape_text(at->second),
-                            shape_text(shape));
-    }
-  }
-  for (const auto& [name, shape] : found) {
-    if (expected.count(name) == 0) unexpected.push_back(name);
-  }
-  if (missing.empty() && unexpected.empty()) return;
-  throw CheckpointError("{}: its tensors are not the model's: {}{}{}",
-                        origin,
-                        missing.empty() ? "" : "missing " + name_list(missing),
-                        missing.empty() || unexpected.empty() ? "" : "; ",
-                        unexpected.empty() ? "" : "the model has no " + name_list(unexpected));
-}
-
-ShapeByName shapes_of(const SafetensorsFile& file) {
-  ShapeByName shapes;
-  for (const SafetensorsEntry& entry : file.header().entries) shapes[entry.name] = entry.shape;
-  return shapes;
-}
 
 // Elements [begin, begin + elements) of the stored moment go to out.
 struct Copy {
@@ -108,6 +47,16 @@ std::vector<Copy> plan_copies(const std::vector<NamedSlice>& stored,
   return copies;
 }
 
+// Calls read(out) so that the slice gets what a file holds of it.
+template <typename Read>
+void read_slice(const NamedSlice& slice, float* flat, Read&& read) {
+  float* const to = flat + slice.offset;
+  if (!is_reordered(slice)) return read(to);
+  std::vector<float> values(static_cast<size_t>(slice.shape.elements()));
+  read(values.data());
+  from_file_order(slice, values.data(), to);
+}
+
 }  // namespace
 
 CheckpointState read_state(const fs::path& folder) {
@@ -126,7 +75,7 @@ void read_model(const fs::path& folder,
     throw CheckpointError("{}: {} does not list {}", folder.string(), kStateFile, kModelFile);
   }
   const SafetensorsFile file = open_recorded(folder, *record);
-  match(shapes_of(file), shapes_of(slices), file.path());
+  check_match(shapes_of(file), shapes_in_files(slices), file.path());
   std::map<std::string, const TensorRecord*> records;
   for (const TensorRecord& tensor : record->tensors) records[tensor.name] = &tensor;
   for (const NamedSlice& slice : slices) {
@@ -138,17 +87,29 @@ void read_model(const fs::path& folder,
                             quote_name(slice.name));
     }
     const SafetensorsEntry& entry = entry_of(file, *tensor->second);
-    if (!read_checked(file, entry, tensor->second->checksum, flat + slice.offset)) {
-      throw CheckpointError("{}", damaged(file, entry));
-    }
+    read_slice(slice, flat, [&](float* out) {
+      if (!read_checked(file, entry, tensor->second->checksum, out))
+        throw CheckpointError("{}", damaged(file, entry));
+    });
   }
 }
 
 void read_model_file(const fs::path& path, const std::vector<NamedSlice>& slices, float* flat) {
   const SafetensorsFile file(path);
-  match(shapes_of(file), shapes_of(slices), file.path());
+  ShapeByName found = shapes_of(file);
+  std::erase_if(found, [](const auto& tensor) { return is_bookkeeping(tensor.first); });
+  check_match(found, shapes_in_files(slices), file.path());
+  read_tensors(file, slices, [](const std::string& name) { return name; }, flat);
+}
+
+void read_tensors(const SafetensorsFile& file,
+                  const std::vector<NamedSlice>& slices,
+                  const std::function<std::string(const std::string&)>& name_in_file,
+                  float* flat) {
   for (const NamedSlice& slice : slices) {
-    file.read_f32(*file.find(slice.name), true, flat + slice.offset);
+    read_slice(slice, flat, [&](float* out) {
+      file.read_f32(*file.find(name_in_file(slice.name)), true, out);
+    });
   }
 }
 
@@ -165,7 +126,8 @@ void read_optimizer(const fs::path& folder,
         quote_name(state.optimizer),
         name_list(state.moments));
   }
-  match(shapes_of(state.layout), shapes_of(slices), (folder / kStateFile).string());
+  check_match(
+      shapes_in_memory(state.layout), shapes_in_memory(slices), (folder / kStateFile).string());
   for (const MomentTarget& target : targets) {
     std::fill(target.values.begin(), target.values.end(), 0.0f);
   }

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/state.h"
 
 namespace lockstep {
@@ -24,10 +26,16 @@ void read_model(const std::filesystem::path& folder,
                 float* flat);
 
 // The same from a single safetensors file without checksums, such as initial weights from
-// elsewhere. F16 and BF16 tensors are converted.
+// elsewhere. F16 and BF16 tensors are converted; num_batches_tracked is passed over.
 void read_model_file(const std::filesystem::path& file,
                      const std::vector<NamedSlice>& slices,
                      float* flat);
+
+// The same from an open file that is known to have every tensor, under another name perhaps.
+void read_tensors(const SafetensorsFile& file,
+                  const std::vector<NamedSlice>& slices,
+                  const std::function<std::string(const std::string&)>& name_in_file,
+                  float* flat);
 
 // A part of the flat buffer to be filled: elements [begin, begin + values.size()).
 struct MomentTarget {

@@ -76,6 +76,17 @@ NamedSlice named_slice(const proto::CheckpointSlice& message,
     sound = message.shape(i) >= 0 && !__builtin_mul_overflow(elements, message.shape(i), &elements);
     if (sound) slice.shape.append(message.shape(i));
   }
+  sound = sound && (message.channels_last_size() == 0 || message.channels_last_size() == 4);
+  for (int i = 0; sound && i < message.channels_last_size(); ++i) {
+    sound = message.channels_last(i) > 0;
+    if (sound) slice.channels_last.append(message.channels_last(i));
+  }
+  if (sound && message.channels_last_size() == 4) {
+    int64_t product = 1;
+    for (int i = 0; sound && i < 4; ++i)
+      sound = !__builtin_mul_overflow(product, message.channels_last(i), &product);
+    sound = sound && product == elements;
+  }
   if (!sound || elements > flat_elements || slice.offset > flat_elements - elements) {
     throw CheckpointError("{}: layout: tensor {} does not lie in a flat buffer of {} elements",
                           origin,
@@ -129,6 +140,8 @@ std::string to_text(const CheckpointState& state) {
     entry.set_name(slice.name);
     for (int i = 0; i < slice.shape.rank(); ++i) entry.add_shape(slice.shape[i]);
     entry.set_offset(slice.offset);
+    for (int i = 0; i < slice.channels_last.rank(); ++i)
+      entry.add_channels_last(slice.channels_last[i]);
   }
   for (const FileRecord& record : state.files) fill(*message.add_file(), record);
   std::string text;

@@ -18,6 +18,9 @@ struct NamedSlice {
   std::string name;
   Shape shape;
   int64_t offset = 0;  // elements
+  // (O, H, W, C) where files hold it as (O, C, H, W): its own extents, or what its columns stand
+  // for. No extents: files hold it as it is.
+  Shape channels_last = {};
   bool operator==(const NamedSlice& other) const = default;
 };
 

@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/checksum.h"
+#include "runtime/checkpoint/file_form.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/publish.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -27,6 +28,27 @@ FileRecord record_of(const fs::path& path, WrittenFile written) {
 }
 
 }  // namespace
+
+WrittenFile write_model_file(const fs::path& path,
+                             const std::vector<NamedSlice>& slices,
+                             const float* flat,
+                             std::map<std::string, std::string> metadata) {
+  std::vector<F32Tensor> tensors;
+  std::vector<std::vector<float>> reordered;  // what the file holds in another order
+  reordered.reserve(slices.size());
+  for (const NamedSlice& slice : slices) {
+    const auto elements = static_cast<size_t>(slice.shape.elements());
+    const float* values = flat + slice.offset;
+    if (is_reordered(slice)) {
+      reordered.emplace_back(elements);
+      to_file_order(slice, values, reordered.back().data());
+      values = reordered.back().data();
+    }
+    tensors.push_back({slice.name, file_extents(slice), {values, elements}});
+  }
+  metadata["format"] = "pt";  // tells Python libraries that tensors are row-major, as PyTorch's are
+  return write_safetensors(path, std::move(tensors), metadata);
+}
 
 CheckpointWriter::CheckpointWriter(const fs::path& root, int64_t step)
     : root_(fs::absolute(root).lexically_normal()),
@@ -62,20 +84,10 @@ CheckpointWriter CheckpointWriter::join(const fs::path& root, int64_t step) {
 
 FileRecord CheckpointWriter::write_model(const std::vector<NamedSlice>& slices,
                                          const float* flat) const {
-  std::vector<F32Tensor> tensors;
-  for (const NamedSlice& slice : slices) {
-    std::vector<int64_t> shape;
-    for (int i = 0; i < slice.shape.rank(); ++i) shape.push_back(slice.shape[i]);
-    tensors.push_back({slice.name,
-                       std::move(shape),
-                       {flat + slice.offset, static_cast<size_t>(slice.shape.elements())}});
-  }
-  // "format" tells Python libraries that tensors are row-major, as PyTorch's are.
   const fs::path path = temporary_ / kModelFile;
   return record_of(
       path,
-      write_safetensors(
-          path, std::move(tensors), {{"format", "pt"}, {"lockstep_step", std::to_string(step_)}}));
+      write_model_file(path, slices, flat, {{"lockstep_step", std::to_string(step_)}}));
 }
 
 FileRecord CheckpointWriter::write_optimizer_shard(int64_t rank,

@@ -9,10 +9,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/state.h"
 
 namespace lockstep {
@@ -32,6 +34,12 @@ struct MomentShard {
 // Moments are stored as 1-D tensors "<moment>.<begin>" cut at multiples of this many elements: a
 // loader with another number of ranks reads, and checks, no more than it needs.
 constexpr int64_t kMomentChunkElements = int64_t{4} << 20;
+
+// Writes every parameter of `flat`, fp32, under its name and in the order that files have.
+WrittenFile write_model_file(const std::filesystem::path& path,
+                             const std::vector<NamedSlice>& slices,
+                             const float* flat,
+                             std::map<std::string, std::string> metadata);
 
 class CheckpointWriter {
  public:

@@ -30,6 +30,7 @@ class FieldVisitor {
   virtual void field(const char* name, std::vector<int64_t>& value, const IntegerLimit& limit) = 0;
   virtual void field(const char* name, float& value, const RealLimit& limit) = 0;
   virtual void field(const char* name, double& value, const RealLimit& limit) = 0;
+  virtual void field(const char* name, std::vector<float>& value, const RealLimit& limit) = 0;
 
   // Enums have the same numbers in the structs and in the schema.
   template <typename Enum>
@@ -48,7 +49,8 @@ class FieldVisitor {
   // A visitor of the section below this one; visited whether or not a message has it.
   virtual std::unique_ptr<FieldVisitor> section(const char* name) = 0;
 
-  // A visitor of one member of a oneof, or null when it is not the one in force: for a reader, when
+  // A visitor of one member of a oneof, or of a section that may be left out; null when it is not
+  // the one in force, or left out: for a reader, when
   // the message does not have it; for a writer, when `held` is false.
   virtual std::unique_ptr<FieldVisitor> option(const char* name, bool held) = 0;
 

@@ -1,5 +1,6 @@
 #include "runtime/config/fields.h"
 
+#include <optional>
 #include <variant>
 
 namespace lockstep {
@@ -10,6 +11,7 @@ constexpr int64_t kMostSteps = 100'000'000'000;
 constexpr int64_t kMostBatch = int64_t{1} << 24;
 constexpr int64_t kMostSamples = int64_t{1} << 40;
 constexpr int64_t kMostFeatures = 10'000'000;
+constexpr int64_t kMostImageSide = 8192;
 constexpr double kMostEpochs = 1e6;
 
 constexpr IntegerLimit kStepCount{0, kMostSteps};
@@ -34,6 +36,39 @@ void visit_fields(FieldVisitor& v, GptConfig& c) {
   v.field("dropout", c.dropout, kFractionBelowOne);
   v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
   v.field("activation", c.activation);
+}
+
+void visit_fields(FieldVisitor& v, ResnetConfig& c) {
+  v.field("depth", c.depth, IntegerLimit{18, 110});
+  v.field("shortcut", c.shortcut);
+  v.field("stem", c.stem);
+  v.field("zero_init_gamma", c.zero_init_gamma);
+  v.field("sync_batch_norm", c.sync_batch_norm);
+  v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+}
+
+void visit_fields(FieldVisitor& v, VggConfig& c) {
+  v.field("depth", c.depth, IntegerLimit{16, 16});
+  v.field("batch_norm", c.batch_norm);
+  v.field("sync_batch_norm", c.sync_batch_norm);
+  v.field("dropout", c.dropout, kFractionBelowOne);
+  v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+}
+
+void visit_fields(FieldVisitor& v, AlexnetConfig& c) {
+  v.field("local_response_norm", c.local_response_norm);
+  v.field("dropout", c.dropout, kFractionBelowOne);
+  v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+}
+
+void visit_fields(FieldVisitor& v, LenetConfig& c) {
+  v.field("activation", c.activation);
+  v.field("pooling", c.pooling);
+  v.field("label_smoothing", c.label_smoothing, kFractionBelowOne);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
 }
 
 void visit_fields(FieldVisitor& v, IdxConfig& c) {
@@ -74,6 +109,73 @@ void visit_fields(FieldVisitor& v, SyntheticConfig& c) {
   v.field("samples", c.samples, IntegerLimit{1, kMostSamples});
   v.field("features", c.features, IntegerLimit{1, kMostFeatures});
   v.field("classes", c.classes, IntegerLimit{1, kMostFeatures});
+  v.field("height", c.height, IntegerLimit{1, 65536});
+  v.field("width", c.width, IntegerLimit{1, 65536});
+  v.field("channels", c.channels, IntegerLimit{1, 16});
+}
+
+void visit_fields(FieldVisitor& v, CifarConfig& c) {
+  v.field("train", c.train);
+  v.field("eval", c.eval);
+  v.field("classes", c.classes, IntegerLimit{10, 100});
+  v.field("coarse", c.coarse);
+}
+
+void visit_fields(FieldVisitor& v, ImageFolderConfig& c) {
+  v.field("train", c.train);
+  v.field("eval", c.eval);
+}
+
+void visit_fields(FieldVisitor& v, TarShardsConfig& c) {
+  v.field("train", c.train);
+  v.field("eval", c.eval);
+  v.field("classes", c.classes, IntegerLimit{0, kMostFeatures});
+  v.field("shuffle_buffer", c.shuffle_buffer, IntegerLimit{1, int64_t{1} << 30});
+}
+
+void visit_fields(FieldVisitor& v, RecordsConfig& c) {
+  v.field("train", c.train);
+  v.field("eval", c.eval);
+}
+
+void visit_fields(FieldVisitor& v, ImageConfig& c) {
+  v.field("size", c.size, IntegerLimit{0, kMostImageSide});
+  v.field("resize", c.resize, IntegerLimit{0, kMostImageSide});
+  v.field("mean", c.mean, kFinite);
+  v.field("std", c.std, kPositive);
+}
+
+void visit_fields(FieldVisitor& v, RandomResizedCropConfig& c) {
+  v.field("scale", c.scale, RealLimit{0, 1, /*low_open=*/true});
+  v.field("ratio", c.ratio, kPositive);
+}
+
+void visit_fields(FieldVisitor& v, PadAndCropConfig& c) {
+  v.field("padding", c.padding, IntegerLimit{1, 4096});
+}
+
+void visit_fields(FieldVisitor& v, ColourJitterConfig& c) {
+  v.field("brightness", c.brightness, kNotNegative);
+  v.field("contrast", c.contrast, kNotNegative);
+  v.field("saturation", c.saturation, kNotNegative);
+  v.field("hue", c.hue, RealLimit{0, 0.5});
+}
+
+// A section that may be left out altogether.
+template <typename Section>
+void visit_optional(FieldVisitor& v, const char* name, std::optional<Section>& section) {
+  const auto below = v.option(name, section.has_value());
+  if (below == nullptr) return;
+  if (!section) section.emplace();
+  visit_fields(*below, *section);
+  below->finish();
+}
+
+void visit_fields(FieldVisitor& v, AugmentConfig& c) {
+  visit_optional(v, "random_resized_crop", c.random_resized_crop);
+  visit_optional(v, "pad_and_crop", c.pad_and_crop);
+  v.field("horizontal_flip", c.horizontal_flip, kFraction);
+  visit_optional(v, "colour_jitter", c.colour_jitter);
 }
 
 void visit_fields(FieldVisitor& v, SgdConfig& c) {
@@ -112,7 +214,20 @@ void visit_option(FieldVisitor& v, const char* name, Variant& variant, const Opt
 void visit_fields(FieldVisitor& v, ModelConfig& c) {
   visit_option(v, "mlp", c, MlpConfig{});
   visit_option(v, "gpt", c, GptConfig{});
+  visit_option(v, "resnet", c, ResnetConfig{});
+  visit_option(v, "vgg", c, VggConfig{});
+  visit_option(v, "alexnet", c, AlexnetConfig{});
+  visit_option(v, "lenet", c, LenetConfig{});
   v.require_one_of("model");
+}
+
+// A section that most configs have no use for: written only where it says something.
+template <typename Section>
+void visit_unless_default(FieldVisitor& v, const char* name, Section& section) {
+  const auto below = v.option(name, !(section == Section{}));
+  if (below == nullptr) return;
+  visit_fields(*below, section);
+  below->finish();
 }
 
 void visit_fields(FieldVisitor& v, DataConfig& c) {
@@ -121,11 +236,18 @@ void visit_fields(FieldVisitor& v, DataConfig& c) {
   visit_option(v, "text", c.source, TextConfig{});
   visit_option(v, "tokens", c.source, TokensConfig{});
   visit_option(v, "synthetic", c.source, SyntheticConfig{});
+  visit_option(v, "cifar", c.source, CifarConfig{});
+  visit_option(v, "image_folder", c.source, ImageFolderConfig{});
+  visit_option(v, "tar_shards", c.source, TarShardsConfig{});
+  visit_option(v, "records", c.source, RecordsConfig{});
   v.require_one_of("source");
   v.field("dir", c.dir);
   v.field("shuffle", c.shuffle);
   v.field("bad_records", c.bad_records);
   v.field("max_bad_fraction", c.max_bad_fraction, kFraction);
+  visit_unless_default(v, "image", c.image);
+  visit_unless_default(v, "augment", c.augment);
+  v.field("decode_threads", c.decode_threads, IntegerLimit{0, 1024});
 }
 
 void visit_fields(FieldVisitor& v, TrainConfig& c) {

@@ -23,6 +23,12 @@ static_assert(same(Activation::kNone, proto::NONE) && same(Activation::kRelu, pr
 static_assert(same(Loss::kSoftmaxCrossEntropy, proto::SOFTMAX_CROSS_ENTROPY) &&
               same(Loss::kBinaryCrossEntropy, proto::BINARY_CROSS_ENTROPY) &&
               same(Loss::kMeanSquaredError, proto::MEAN_SQUARED_ERROR));
+static_assert(same(ResnetConfig::Shortcut::kProjection, proto::ResnetConfig::PROJECTION) &&
+              same(ResnetConfig::Shortcut::kPadded, proto::ResnetConfig::PADDED) &&
+              same(ResnetConfig::Stem::kImagenet, proto::ResnetConfig::IMAGENET) &&
+              same(ResnetConfig::Stem::kCifar, proto::ResnetConfig::CIFAR));
+static_assert(same(LenetConfig::Pooling::kMax, proto::LenetConfig::MAX) &&
+              same(LenetConfig::Pooling::kAverage, proto::LenetConfig::AVERAGE));
 static_assert(same(TokensConfig::Format::kRawUint16, proto::TokensConfig::RAW_UINT16) &&
               same(TokensConfig::Format::kLlmc, proto::TokensConfig::LLMC));
 static_assert(same(BadRecords::kFail, proto::FAIL) && same(BadRecords::kSkip, proto::SKIP) &&
@@ -111,6 +117,16 @@ class SectionReader final : public FieldVisitor {
     const FieldDescriptor* f = visit(name);
     if (from_.HasField(message_, f)) value = from_.GetDouble(message_, f);
     check_limit(path(name), value, limit);
+  }
+
+  void field(const char* name, std::vector<float>& value, const RealLimit& limit) override {
+    const FieldDescriptor* f = visit(name);
+    const int count = from_.FieldSize(message_, f);
+    if (count > 0) value.clear();
+    for (int i = 0; i < count; ++i) {
+      value.push_back(from_.GetRepeatedFloat(message_, f, i));
+      check_limit(path(name), value.back(), limit);
+    }
   }
 
   bool applies(const char* name, bool condition, const char* when) override {

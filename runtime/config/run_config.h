@@ -4,6 +4,7 @@
 // makes these from text; nothing below it sees protobuf.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -41,7 +42,60 @@ struct GptConfig {
   bool operator==(const GptConfig&) const = default;
 };
 
-using ModelConfig = std::variant<MlpConfig, GptConfig>;
+// Residual networks (He et al. 2015) on images. Depths 18, 34, 50 and 101 are ImageNet's, stride in
+// the 3x3 convolution ("v1.5"), tensors named as torchvision's; 20, 32, 56 and 110 are CIFAR's, of
+// three stages of 16, 32 and 64 channels.
+struct ResnetConfig {
+  enum class Shortcut { kProjection, kPadded };
+  enum class Stem { kImagenet, kCifar };
+  int64_t depth = 50;  // 18, 34, 50, 101; 20, 32, 56, 110
+  // Where the extents change. PROJECTION: 1x1 convolution and norm. PADDED: every second pixel with
+  // channels of zeros, no parameters; CIFAR's depths only.
+  Shortcut shortcut = Shortcut::kProjection;
+  // The first layers. IMAGENET: 7x7 convolution with stride 2 and a 3x3 maximum with stride 2.
+  // CIFAR: 3x3 convolution with stride 1, for small images; CIFAR's depths always have it.
+  Stem stem = Stem::kImagenet;
+  bool zero_init_gamma = false;  // last norm of each block begins with gain 0
+  // Training normalises with the statistics of the whole global batch instead of each lane's. All
+  // lanes of a rank then run together: each has its own activations and gradients in memory.
+  bool sync_batch_norm = false;
+  float label_smoothing = 0;  // in [0, 1)
+  int64_t classes = 0;        // 0: from the data; else at least that, <= 10,000,000
+  bool operator==(const ResnetConfig&) const = default;
+};
+
+// VGG with 16 layers (Simonyan and Zisserman 2014), tensors named as torchvision's.
+struct VggConfig {
+  int64_t depth = 16;            // 16
+  bool batch_norm = false;       // a norm after every convolution
+  bool sync_batch_norm = false;  // see ResnetConfig; needs batch_norm
+  float dropout = 0.5f;          // in the classifier; in [0, 1)
+  float label_smoothing = 0;
+  int64_t classes = 0;
+  bool operator==(const VggConfig&) const = default;
+};
+
+// AlexNet (Krizhevsky 2014, one tower), tensors named as torchvision's.
+struct AlexnetConfig {
+  bool local_response_norm = false;  // after the first two layers, as in 2012
+  float dropout = 0.5f;
+  float label_smoothing = 0;
+  int64_t classes = 0;
+  bool operator==(const AlexnetConfig&) const = default;
+};
+
+// LeNet-5 (LeCun et al. 1998): two convolutions, two pools, three linear layers.
+struct LenetConfig {
+  enum class Pooling { kMax, kAverage };
+  Activation activation = Activation::kRelu;
+  Pooling pooling = Pooling::kMax;
+  float label_smoothing = 0;
+  int64_t classes = 0;
+  bool operator==(const LenetConfig&) const = default;
+};
+
+using ModelConfig =
+    std::variant<MlpConfig, GptConfig, ResnetConfig, VggConfig, AlexnetConfig, LenetConfig>;
 
 // Images in IDX files, plain or .gz (MNIST, Fashion-MNIST). x = (byte / 255 - mean) / std.
 struct IdxConfig {
@@ -87,23 +141,122 @@ struct TokensConfig {
   bool operator==(const TokensConfig&) const = default;
 };
 
-// Random inputs with learnable labels, for benchmarks: features for an MLP, tokens for a GPT.
+// Random inputs with learnable labels, for benchmarks: features for an MLP, tokens for a GPT,
+// images for a model of images.
 struct SyntheticConfig {
   int64_t samples = 65536;  // 1..2^40; an epoch
   int64_t features = 784;   // MLP inputs, 1..10,000,000
   int64_t classes = 10;     // MLP classes or regression targets; GPT vocabulary; 1..10,000,000
+  int64_t height = 32;      // of images, 1..65,536, like the width
+  int64_t width = 32;
+  int64_t channels = 3;  // of images, 1..16
   bool operator==(const SyntheticConfig&) const = default;
+};
+
+// CIFAR-10 or CIFAR-100 in the binary layout, plain or .gz: records of a label (CIFAR-100: coarse
+// and fine) and 32 x 32 pixels, one plane per colour.
+struct CifarConfig {
+  std::vector<std::string> train, eval;  // files, read one after the other; train is required
+  int64_t classes = 10;                  // 10 or 100: which of the two it is
+  bool coarse = false;                   // CIFAR-100 only: the 20 coarse labels
+  bool operator==(const CifarConfig&) const = default;
+};
+
+// JPEG and PNG files in one folder per class: the class is the number of its folder in the order of
+// names. Other files are counted and passed over.
+struct ImageFolderConfig {
+  std::string train;  // folder; required
+  std::string eval;   // folder; its classes must be among those of train
+  bool operator==(const ImageFolderConfig&) const = default;
+};
+
+// Tar files in the manner of WebDataset: a sample is the neighbouring members that share a name up
+// to its first dot, an image (.jpg, .jpeg, .png) and its class number as text (.cls).
+struct TarShardsConfig {
+  // Files; "name-{000..012}.tar" stands for thirteen of them. train is required.
+  std::vector<std::string> train, eval;
+  int64_t classes = 0;  // 0: one more than the largest number in train; <= 10,000,000
+  // Samples that are shuffled among each other; the shards are shuffled as a whole. 1..2^30.
+  int64_t shuffle_buffer = 8192;
+  bool operator==(const TarShardsConfig&) const = default;
+};
+
+// Files made by `lockstep data pack`.
+struct RecordsConfig {
+  std::string train;  // required
+  std::string eval;
+  bool operator==(const RecordsConfig&) const = default;
+};
+
+// How images reach the model: (size, size) pixels, bytes that the model's first op normalises to
+// (x / 255 - mean[c]) / std[c].
+struct ImageConfig {
+  // Side of the square, 1..8192. 0: as stored, for sources whose images all have one size.
+  int64_t size = 0;
+  // Evaluation, and training without random_resized_crop: the shorter side becomes so long before
+  // the centre is cut out; `size`..8192. 0: 8/7 of the size; where all images are stored with that
+  // size, they are left alone.
+  int64_t resize = 0;
+  // One number, or one per channel. Empty: 0.485 0.456 0.406 and 0.229 0.224 0.225 for 3 channels,
+  // else 0.5. With data.idx: its own mean and std.
+  std::vector<float> mean, std;  // std > 0
+  bool operator==(const ImageConfig&) const = default;
+};
+
+// A rectangle of random area and proportions becomes the whole picture (Szegedy et al., "Going
+// deeper with convolutions").
+struct RandomResizedCropConfig {
+  std::vector<float> scale{0.08f, 1.0f};         // share of the area, from and to; in (0, 1]
+  std::vector<float> ratio{3.0f / 4, 4.0f / 3};  // width / height, from and to; > 0
+  bool operator==(const RandomResizedCropConfig&) const = default;
+};
+
+// Black borders are added and a picture of the old size is cut out anywhere.
+struct PadAndCropConfig {
+  int64_t padding = 4;  // pixels on each side, 1..4096
+  bool operator==(const PadAndCropConfig&) const = default;
+};
+
+// Factors drawn from [1 - x, 1 + x], but not below 0; the hue turns by a share of the circle drawn
+// from [-hue, hue]. In random order. 3 channels only.
+struct ColourJitterConfig {
+  float brightness = 0, contrast = 0, saturation = 0;  // >= 0
+  float hue = 0;                                       // in [0, 0.5]
+  bool operator==(const ColourJitterConfig&) const = default;
+};
+
+// What happens to training images, in this order. All randomness is a pure function of
+// (seed, epoch, sample).
+struct AugmentConfig {
+  std::optional<RandomResizedCropConfig> random_resized_crop;
+  std::optional<PadAndCropConfig> pad_and_crop;
+  float horizontal_flip = 0;  // probability, in [0, 1]
+  std::optional<ColourJitterConfig> colour_jitter;
+  bool operator==(const AugmentConfig&) const = default;
 };
 
 enum class BadRecords { kFail, kSkip, kReplace };
 
 struct DataConfig {
-  std::variant<IdxConfig, TableConfig, TextConfig, TokensConfig, SyntheticConfig> source;
+  std::variant<IdxConfig,
+               TableConfig,
+               TextConfig,
+               TokensConfig,
+               SyntheticConfig,
+               CifarConfig,
+               ImageFolderConfig,
+               TarShardsConfig,
+               RecordsConfig>
+      source;
   std::string dir;      // relative paths above are below this folder; empty: current folder
   bool shuffle = true;  // order of training samples: random each epoch, or as stored
-  // Fail; leave the record out; or put the next good record in its place.
+  // Fail; leave the record out; or put the next good record in its place. An image that cannot be
+  // decoded is known as such only when it is read: then SKIP too takes the next good one instead.
   BadRecords bad_records = BadRecords::kFail;
   float max_bad_fraction = 0.001f;  // in [0, 1]; above it the run fails whatever bad_records says
+  ImageConfig image;                // images only, like augment
+  AugmentConfig augment;
+  int64_t decode_threads = 0;  // that read samples; 0: execution.threads for JPEG and PNG, else 1
   bool operator==(const DataConfig&) const = default;
 };
 

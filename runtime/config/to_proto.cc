@@ -47,6 +47,11 @@ class SectionWriter final : public FieldVisitor {
     to_.SetDouble(message_, visit(name), value);
   }
 
+  void field(const char* name, std::vector<float>& value, const RealLimit&) override {
+    const FieldDescriptor* f = visit(name);
+    for (const float element : value) to_.AddFloat(message_, f, element);
+  }
+
   bool applies(const char* name, bool condition, const char* /*when*/) override {
     if (!condition) visit(name);
     return condition;

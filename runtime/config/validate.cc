@@ -53,6 +53,35 @@ void validate_gpt(const GptConfig& gpt) {
   }
 }
 
+void validate_resnet(const ResnetConfig& resnet) {
+  constexpr int64_t kImagenetDepths[] = {18, 34, 50, 101}, kCifarDepths[] = {20, 32, 56, 110};
+  const auto is_in = [&](const auto& depths) {
+    return std::find(std::begin(depths), std::end(depths), resnet.depth) != std::end(depths);
+  };
+  if (!is_in(kImagenetDepths) && !is_in(kCifarDepths)) {
+    refuse_value(
+        "model.resnet.depth", resnet.depth, "18, 34, 50, 101 (ImageNet), 20, 32, 56, 110 (CIFAR)");
+  }
+  if (resnet.shortcut == ResnetConfig::Shortcut::kPadded && is_in(kImagenetDepths)) {
+    refuse_value("model.resnet.shortcut",
+                 "PADDED",
+                 fmt::format("PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
+                             resnet.depth));
+  }
+}
+
+void validate_vgg(const VggConfig& vgg) {
+  if (vgg.sync_batch_norm && !vgg.batch_norm)
+    refuse_value("model.vgg.sync_batch_norm", "true", "false without model.vgg.batch_norm");
+}
+
+void validate_lenet(const LenetConfig& lenet) {
+  if (lenet.activation == Activation::kRelu || lenet.activation == Activation::kTanh) return;
+  refuse_value("model.lenet.activation",
+               proto::Activation_Name(static_cast<proto::Activation>(lenet.activation)),
+               "RELU or TANH");
+}
+
 void validate_train(const TrainConfig& train) {
   if (!std::has_single_bit(static_cast<uint64_t>(train.lanes))) {
     refuse_value("train.lanes", train.lanes, "a power of two in 1..4096");
@@ -197,6 +226,9 @@ void validate(const RunConfig& config) {
   validate_name(config.name);
   if (const auto* mlp = std::get_if<MlpConfig>(&config.model)) validate_mlp(*mlp);
   if (const auto* gpt = std::get_if<GptConfig>(&config.model)) validate_gpt(*gpt);
+  if (const auto* resnet = std::get_if<ResnetConfig>(&config.model)) validate_resnet(*resnet);
+  if (const auto* vgg = std::get_if<VggConfig>(&config.model)) validate_vgg(*vgg);
+  if (const auto* lenet = std::get_if<LenetConfig>(&config.model)) validate_lenet(*lenet);
   validate_data(config.data);
   validate_data_for_model(config.data, config.model);
   validate_train(config.train);

@@ -104,11 +104,82 @@ void validate_source(const TokensConfig& tokens) {
 
 void validate_source(const SyntheticConfig&) {}  // its limits are those of single fields
 
+void require_files(std::string_view field,
+                   const std::vector<std::string>& files,
+                   std::string_view what) {
+  if (files.empty()) throw ConfigError("{}: missing; allowed: {}", field, what);
+}
+
+void validate_source(const CifarConfig& cifar) {
+  require_files("data.cifar.train", cifar.train, "the paths of one or more CIFAR binary files");
+  if (cifar.classes != 10 && cifar.classes != 100)
+    refuse_value("data.cifar.classes", cifar.classes, "10 (CIFAR-10) or 100 (CIFAR-100)");
+  if (cifar.coarse && cifar.classes != 100)
+    refuse_value("data.cifar.coarse", "true", "false, but with data.cifar.classes 100");
+}
+
+void validate_source(const ImageFolderConfig& images) {
+  require("data.image_folder.train", images.train, "a folder with one folder per class");
+}
+
+void validate_source(const TarShardsConfig& shards) {
+  require_files(
+      "data.tar_shards.train", shards.train, "the paths of tar files, such as 'a-{000..012}.tar'");
+}
+
+void validate_source(const RecordsConfig& records) {
+  require("data.records.train", records.train, "the path of a file made by `lockstep data pack`");
+}
+
+std::string list_of(const std::vector<float>& values) {
+  std::string text;
+  for (const float value : values) text += (text.empty() ? "[" : ", ") + fmt::to_string(value);
+  return text.empty() ? "[]" : text + "]";
+}
+
+void validate_range(const char* field, const std::vector<float>& range) {
+  if (range.size() == 2 && range[0] <= range[1]) return;
+  refuse_value(field, list_of(range), "two numbers, of which the first is not above the second");
+}
+
+bool decodes(const DataConfig& data) {
+  return std::holds_alternative<ImageFolderConfig>(data.source) ||
+         std::holds_alternative<TarShardsConfig>(data.source) ||
+         std::holds_alternative<RecordsConfig>(data.source);
+}
+
+void validate_image(const DataConfig& data) {
+  const ImageConfig& image = data.image;
+  if (decodes(data) && image.size == 0)
+    throw ConfigError(
+        "data.image.size: missing; allowed: 1..8192, the side of the pictures that the model sees");
+  if (image.resize != 0 && image.resize < image.size)
+    refuse_value("data.image.resize",
+                 image.resize,
+                 fmt::format("0, or at least data.image.size, which is {}", image.size));
+  const bool idx = std::holds_alternative<IdxConfig>(data.source);
+  if (idx && !(image.mean.empty() && image.std.empty()))
+    refuse_value(image.mean.empty() ? "data.image.std" : "data.image.mean",
+                 list_of(image.mean.empty() ? image.std : image.mean),
+                 "none with data.idx, which has its own mean and std");
+}
+
+void validate_augment(const AugmentConfig& augment) {
+  if (const auto& crop = augment.random_resized_crop) {
+    validate_range("data.augment.random_resized_crop.scale", crop->scale);
+    validate_range("data.augment.random_resized_crop.ratio", crop->ratio);
+  }
+}
+
 std::string_view section_of(const IdxConfig&) { return "data.idx"; }
 std::string_view section_of(const TableConfig&) { return "data.table"; }
 std::string_view section_of(const TextConfig&) { return "data.text"; }
 std::string_view section_of(const TokensConfig&) { return "data.tokens"; }
 std::string_view section_of(const SyntheticConfig&) { return "data.synthetic"; }
+std::string_view section_of(const CifarConfig&) { return "data.cifar"; }
+std::string_view section_of(const ImageFolderConfig&) { return "data.image_folder"; }
+std::string_view section_of(const TarShardsConfig&) { return "data.tar_shards"; }
+std::string_view section_of(const RecordsConfig&) { return "data.records"; }
 
 void validate_vocabulary(const DataConfig& data, const GptConfig& gpt) {
   const bool bytes = std::holds_alternative<TextConfig>(data.source);
@@ -123,6 +194,8 @@ void validate_vocabulary(const DataConfig& data, const GptConfig& gpt) {
 
 void validate_data(const DataConfig& data) {
   std::visit([](const auto& source) { validate_source(source); }, data.source);
+  validate_image(data);
+  validate_augment(data.augment);
 }
 
 void validate_data_for_model(const DataConfig& data, const ModelConfig& model) {
@@ -131,14 +204,38 @@ void validate_data_for_model(const DataConfig& data, const ModelConfig& model) {
   const bool either = std::holds_alternative<SyntheticConfig>(data.source);
   const std::string_view section =
       std::visit([](const auto& source) { return section_of(source); }, data.source);
-  if (const auto* gpt = std::get_if<GptConfig>(&model)) {
+  if (wants_images(model)) {
+    if (tokens || std::holds_alternative<TableConfig>(data.source)) {
+      refuse_value("data",
+                   section,
+                   "data.cifar, data.image_folder, data.tar_shards, data.records, data.idx or "
+                   "data.synthetic with a model of images");
+    }
+  } else if (const auto* gpt = std::get_if<GptConfig>(&model)) {
     if (!tokens && !either) {
       refuse_value("data", section, "data.text, data.tokens or data.synthetic with model.gpt");
     }
     validate_vocabulary(data, *gpt);
   } else if (tokens) {
-    refuse_value("data", section, "data.idx, data.table or data.synthetic with model.mlp");
+    refuse_value("data",
+                 section,
+                 "data.idx, data.table, data.synthetic or a source of images with model.mlp");
   }
+  if (wants_images(model) || gives_images(data)) return;
+  if (!(data.image == ImageConfig{}))
+    throw ConfigError("data.image: given; allowed: only where the data are images, not {}",
+                      section);
+  if (!(data.augment == AugmentConfig{}))
+    throw ConfigError("data.augment: given; allowed: only where the data are images, not {}",
+                      section);
+}
+
+bool wants_images(const ModelConfig& model) {
+  return !std::holds_alternative<MlpConfig>(model) && !std::holds_alternative<GptConfig>(model);
+}
+
+bool gives_images(const DataConfig& data) {
+  return decodes(data) || std::holds_alternative<CifarConfig>(data.source);
 }
 
 bool has_eval_data(const DataConfig& data) {
@@ -149,10 +246,11 @@ bool has_eval_data(const DataConfig& data) {
           return !source.eval_images.empty();
         } else if constexpr (std::is_same_v<Source, SyntheticConfig>) {
           return false;
-        } else if constexpr (std::is_same_v<Source, TokensConfig>) {
-          return !source.eval.empty();
-        } else {
+        } else if constexpr (std::is_same_v<Source, TableConfig> ||
+                             std::is_same_v<Source, TextConfig>) {
           return !source.eval.empty() || source.eval_fraction > 0;
+        } else {
+          return !source.eval.empty();
         }
       },
       data.source);

@@ -3,6 +3,7 @@
 #include "runtime/cpu/launchers.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
@@ -24,7 +25,7 @@ bool always(const Graph&, const Op&) { return true; }
 size_t no_workspace(const Graph&, const Op&) { return 0; }
 
 LinearShape linear_shape(const Shape& x, const Shape& weight) {
-  return {x.rows(), weight[1], weight[0]};
+  return {x.elements() / weight[1], weight[1], weight[0]};  // x may have to be flattened
 }
 
 size_t linear_workspace(const Graph& graph, const Op& op) {
@@ -264,6 +265,14 @@ const Implementation kImplementations[] = {
 
 }  // namespace
 
-std::span<const Implementation> cpu_implementations() { return kImplementations; }
+std::span<const Implementation> cpu_implementations() {
+  static const std::vector<Implementation> all = [] {
+    std::vector<Implementation> list(std::begin(kImplementations), std::end(kImplementations));
+    const auto vision = vision_implementations();
+    list.insert(list.end(), vision.begin(), vision.end());
+    return list;
+  }();
+  return all;
+}
 
 }  // namespace lockstep::cpu

@@ -44,6 +44,14 @@ void adam_kernel(const AdamConstants& constants,
     adam_update(c, gradients[i], parameters[i], first_moments[i], second_moments[i]);
 }
 
+void moving_average_kernel(const MovingAverageConstants& constants,
+                           const float* HWY_RESTRICT sums,
+                           float* HWY_RESTRICT parameters,
+                           int64_t n) {
+  const MovingAverageConstants c = constants;
+  for (int64_t i = 0; i < n; ++i) moving_average_update(c, sums[i], parameters[i]);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -53,6 +61,7 @@ namespace lockstep::cpu {
 HWY_EXPORT(sgd_kernel);
 HWY_EXPORT(sgd_momentum_kernel);
 HWY_EXPORT(adam_kernel);
+HWY_EXPORT(moving_average_kernel);
 
 namespace {
 
@@ -85,6 +94,13 @@ void update(const AdamConstants& constants, const OptimizerSlice& slice) {
            slice.first_moment + begin,
            slice.second_moment + begin,
            end - begin);
+  });
+}
+
+void update(const MovingAverageConstants& constants, const OptimizerSlice& slice) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(moving_average_kernel);
+  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(constants, slice.gradients + begin, slice.parameters + begin, end - begin);
   });
 }
 

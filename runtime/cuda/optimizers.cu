@@ -70,6 +70,26 @@ struct Adam {
   }
 };
 
+template <typename T>
+struct MovingAverage {
+  const MovingAverageConstants* at;  // on the device
+  const float* sums;
+  float* parameters;
+  T* stored;
+
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    constexpr int N = Count::value;
+    const MovingAverageConstants constants = *at;
+    float s[N], p[N];
+    load(sums + i, s);
+    load(parameters + i, p);
+#pragma unroll
+    for (int k = 0; k < N; ++k) moving_average_update(constants, s[k], p[k]);
+    store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
+  }
+};
+
 constexpr int kThreads = 256;
 constexpr int kWidth = 4;  // elements that a thread updates at once
 constexpr int64_t kBlockElements = 2 * kThreads * kWidth;
@@ -112,6 +132,12 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* tab
                         slice.parameters,
                         slice.first_moment,
                         stored};
+    update_part(begin, end, slice.vectors, update);
+  } else if (slice.kind == kind_of<MovingAverageConstants>) {
+    const MovingAverage<T> update{static_cast<const MovingAverageConstants*>(slice.constants),
+                                  slice.gradients,
+                                  slice.parameters,
+                                  stored};
     update_part(begin, end, slice.vectors, update);
   } else {
     const Adam<T> update{static_cast<const AdamConstants*>(slice.constants),

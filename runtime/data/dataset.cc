@@ -1,6 +1,10 @@
 #include "runtime/data/dataset.h"
 
+#include <utility>
+
 #include "runtime/base/error.h"
+#include "runtime/config/validate_data.h"
+#include "runtime/data/flattened.h"
 #include "runtime/data/idx.h"
 #include "runtime/data/synthetic.h"
 #include "runtime/data/table.h"
@@ -15,6 +19,33 @@ const Model& need_model(const ModelConfig& model, const char* source, const char
   const Model* wanted = std::get_if<Model>(&model);
   if (wanted == nullptr) throw ConfigError("data.{} needs a model that takes {}", source, need);
   return *wanted;
+}
+
+// Pictures as features, normalised here since the model does not do it.
+OpenedData open_flattened(const DataConfig& config,
+                          const MlpConfig& model,
+                          uint64_t seed,
+                          bool need_train) {
+  if (model.loss != Loss::kSoftmaxCrossEntropy)
+    throw ConfigError(
+        "data: images have class labels: model.mlp.loss must be SOFTMAX_CROSS_ENTROPY");
+  OpenedData opened = open_images(config, seed, need_train);
+  DataSummary& summary = opened.summary;
+  if (model.outputs > 0) {
+    if (summary.classes > model.outputs)
+      throw DataError(
+          "the data have {} classes; model.mlp.outputs is {}, and must be at least that",
+          summary.classes,
+          model.outputs);
+    summary.classes = model.outputs;
+  }
+  for (std::unique_ptr<Dataset>* dataset : {&opened.train, &opened.eval})
+    if (*dataset != nullptr)
+      *dataset = flatten_images(std::move(*dataset), summary.mean, summary.std);
+  summary.height = summary.width = summary.channels = 0;
+  summary.mean.clear();
+  summary.std.clear();
+  return opened;
 }
 
 // Chooses by the kind of source.
@@ -46,6 +77,13 @@ struct Opener {
   OpenedData operator()(const SyntheticConfig& synthetic) const {
     return open_synthetic(synthetic, model, seed, need_train);
   }
+  template <typename Images>
+  OpenedData operator()(const Images&) const {
+    return open_flattened(config,
+                          need_model<MlpConfig>(model, "image sources", "images or features"),
+                          seed,
+                          need_train);
+  }
 };
 
 }  // namespace
@@ -54,6 +92,7 @@ OpenedData open_data(const DataConfig& config,
                      const ModelConfig& model,
                      uint64_t seed,
                      bool need_train) {
+  if (wants_images(model)) return open_images(config, seed, need_train);
   return std::visit(Opener{config, model, seed, need_train}, config.source);
 }
 

@@ -5,14 +5,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/shape.h"
 #include "runtime/config/run_config.h"
+#include "runtime/data/sample_order.h"
 
 namespace lockstep {
 
-// One sample without the batch dimension. Inputs: features (F) f32 or tokens (T) i32.
+// One sample without the batch dimension. Inputs: features (F) f32, tokens (T) i32 or pixels
+// (H, W, C) u8.
 // Targets: class label () i32, values (O) f32, or next tokens (T) i32.
 struct SampleSpec {
   DType dtype = DType::kF32;
@@ -37,20 +40,29 @@ class Dataset {
   virtual const SampleSpec& input() const = 0;
   virtual const SampleSpec& target() const = 0;
   // Writes input().bytes() to `input` and target().bytes() to `target`; neither need be aligned
-  // beyond its dtype. Does not allocate.
+  // beyond its dtype. Does not allocate, except in the decoders of pictures.
   virtual void read(const SampleKey& key, std::byte* input, std::byte* target) const = 0;
   // Heap and mapped bytes that this data set keeps while it is open, for the memory plan.
   virtual int64_t resident_bytes() const = 0;
+  // The order in which it is best shuffled.
+  virtual SampleOrder order() const { return {samples(), {}, 0}; }
+  // Whether read() costs so much (it decodes) that several threads are worth their while.
+  virtual bool costly() const { return false; }
+  // Bad records that read() has replaced so far, each counted once.
+  virtual int64_t bad_records() const { return 0; }
 };
 
 struct DataSummary {
-  int64_t features = 0;        // input elements of a sample: F, or T for tokens
+  int64_t features = 0;        // input elements of a sample: F, T for tokens, H * W * C for images
   int64_t classes = 0;         // class labels or vocabulary; 0 for value targets
   int64_t target_columns = 0;  // value targets O; 0 for labels and tokens
   int64_t train_samples = 0;   // 0 when the training set was not opened
   int64_t eval_samples = 0;    // 0 without an evaluation set
   int64_t bad_records = 0;     // skipped or replaced, training and evaluation files together
   std::string description;     // one line for the log
+  // Images, (height, width, channels) u8; all 0 and empty where the input is something else.
+  int64_t height = 0, width = 0, channels = 0;
+  std::vector<float> mean, std;  // (channels) that the model normalises with
 };
 
 struct OpenedData {
@@ -67,5 +79,9 @@ OpenedData open_data(const DataConfig& config,
                      const ModelConfig& model,
                      uint64_t seed,
                      bool need_train);
+
+// The same as images, whatever the model: from data.cifar, data.image_folder, data.tar_shards,
+// data.records, data.idx and data.synthetic. Throws ConfigError for other sources.
+OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train);
 
 }  // namespace lockstep

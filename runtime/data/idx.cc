@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/data/image_stores.h"
 #include "runtime/data/source_file.h"
 
 namespace lockstep {
@@ -73,13 +74,19 @@ class IdxDataset final : public Dataset {
   std::array<float, 256> normalised_;
 };
 
-std::unique_ptr<IdxDataset> open_pair(const std::string& dir,
-                                      const std::string& images_path,
-                                      const std::string& labels_path,
-                                      const std::string& prefix,
-                                      const IdxConfig& config,
-                                      int64_t* classes) {
-  IdxFile images(dir, images_path, prefix + "_images", 2, 4);
+struct IdxPair {
+  IdxFile images, labels;
+};
+
+// Opens images of so many dimensions, the samples among them, and their labels. `classes` below 0
+// is set to one more than the largest label, else all must be below it.
+IdxPair open_files(const std::string& dir,
+                   const std::string& images_path,
+                   const std::string& labels_path,
+                   const std::string& prefix,
+                   int rank_least,
+                   int64_t* classes) {
+  IdxFile images(dir, images_path, prefix + "_images", rank_least, 4);
   IdxFile labels(dir, labels_path, prefix + "_labels", 1, 1);
   if (images.count() != labels.count())
     throw DataError("{} has {} images but {} has {} labels; they must be as many",
@@ -98,10 +105,64 @@ std::unique_ptr<IdxDataset> open_pair(const std::string& dir,
                     std::to_integer<int>(*bad),
                     bad - labels.array.values.begin(),
                     *classes);
-  return std::make_unique<IdxDataset>(std::move(images), std::move(labels), config);
+  return {std::move(images), std::move(labels)};
+}
+
+std::unique_ptr<IdxDataset> open_pair(const std::string& dir,
+                                      const std::string& images_path,
+                                      const std::string& labels_path,
+                                      const std::string& prefix,
+                                      const IdxConfig& config,
+                                      int64_t* classes) {
+  IdxPair pair = open_files(dir, images_path, labels_path, prefix, 2, classes);
+  return std::make_unique<IdxDataset>(std::move(pair.images), std::move(pair.labels), config);
+}
+
+// (N, H, W) or (N, H, W, C) as pictures.
+std::shared_ptr<const ImageStore> make_store(IdxPair pair) {
+  PixelArray array;
+  const std::vector<int64_t>& extents = pair.images.array.extents;
+  constexpr int64_t kMostSide = 65536, kMostChannels = 16;
+  array.channels = static_cast<int>(extents.size() == 4 ? extents[3] : 1);
+  if (extents[1] > kMostSide || extents[2] > kMostSide || array.channels > kMostChannels)
+    throw DataError("{}: pictures of {} x {} pixels and {} channels; allowed: up to {} x {} and {}",
+                    pair.images.file.name(),
+                    extents[2],
+                    extents[1],
+                    array.channels,
+                    kMostSide,
+                    kMostSide,
+                    kMostChannels);
+  array.size = {static_cast<int>(extents[1]), static_cast<int>(extents[2])};
+  for (const std::byte label : pair.labels.array.values)
+    array.labels.push_back(std::to_integer<int32_t>(label));
+  array.name = pair.images.file.name();
+  array.heap_bytes = static_cast<int64_t>(pair.images.file.bytes().size());
+  auto file = std::make_shared<IdxFile>(std::move(pair.images));
+  array.pixels = file->array.values;
+  array.owner = std::move(file);
+  return make_pixel_store(std::move(array));
 }
 
 }  // namespace
+
+ImageStores open_idx_images(const DataConfig& config, const IdxConfig& idx, bool need_train) {
+  ImageStores stores;
+  stores.kind = "IDX images";
+  int64_t classes = -1;
+  if (need_train) {
+    stores.train = make_store(
+        open_files(config.dir, idx.train_images, idx.train_labels, "idx.train", 3, &classes));
+  } else {
+    const IdxFile labels(config.dir, idx.train_labels, "idx.train_labels", 1, 1);
+    classes = largest(labels.array.values) + 1;
+  }
+  if (!idx.eval_images.empty())
+    stores.eval = make_store(
+        open_files(config.dir, idx.eval_images, idx.eval_labels, "idx.eval", 3, &classes));
+  stores.classes = classes;
+  return stores;
+}
 
 IdxArray parse_idx(std::span<const std::byte> bytes,
                    int rank_least,

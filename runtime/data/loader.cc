@@ -7,10 +7,11 @@
 
 namespace lockstep {
 
-// The thread and the user share two counters: produced_, which only the thread advances, and
-// released_, which only the user advances. While the ring is neither empty nor full nobody takes
-// the mutex. The thread sleeps when the ring is full and is woken only when it is half empty, so
-// that for tiny batches a wake-up pays for many steps; the user sleeps only when the ring is empty.
+// With one thread (several: loader_threads.cc) it and the user share two counters: produced_, which
+// only the thread advances, and released_, which only the user advances. While the ring is neither
+// empty nor full nobody takes the mutex. The thread sleeps when the ring is full and is woken only
+// when it is half empty, so that for tiny batches a wake-up pays for many steps; the user sleeps
+// only when the ring is empty.
 //
 // Nobody misses a wake-up: each side, before it sleeps, sets its asleep flag and then looks at the
 // other side's counter once more, under the mutex; the other side advances its counter and then
@@ -48,6 +49,11 @@ int64_t default_ring_batches(size_t batch_bytes) {
       std::clamp<size_t>(kRingBytes / std::max<size_t>(batch_bytes, 1), 2, 64));
 }
 
+int choose_loader_threads(const Dataset& dataset, int64_t configured, int compute_threads) {
+  if (configured > 0) return static_cast<int>(configured);
+  return dataset.costly() ? compute_threads : 1;
+}
+
 int64_t evaluation_steps(int64_t samples, const BatchGeometry& geometry) {
   return (samples + geometry.global_batch() - 1) / geometry.global_batch();
 }
@@ -56,15 +62,15 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options, std::span<s
     : dataset_(dataset),
       options_(options),
       samples_(samples_to_read(dataset, options)),
+      rows_(options.geometry.lane_batch * options.geometry.local_lanes),
       first_step_(options.first_step),
       batches_(batches_from(options.first_step)),
-      refill_at_(std::min((options.ring_batches + 1) / 2, options.ring_batches - 1)),
-      sampler_(dataset.samples(), options.seed, 0, options.training && options.shuffle) {
+      refill_at_(std::min((options.ring_batches + 1) / 2, options.ring_batches - 1)) {
   const BatchGeometry& geometry = options_.geometry;
   LOCKSTEP_CHECK(geometry.lane_batch >= 1 && geometry.local_lanes >= 1 &&
                  geometry.first_lane >= 0 &&
                  geometry.first_lane + geometry.local_lanes <= geometry.lanes);
-  LOCKSTEP_CHECK(options_.ring_batches >= 1 && options_.first_step >= 0);
+  LOCKSTEP_CHECK(options_.ring_batches >= 1 && options_.first_step >= 0 && options_.threads >= 1);
   LOCKSTEP_CHECK(memory.size() >= loader_bytes(dataset, geometry, options_.ring_batches));
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(memory.data()) % kAlignment == 0);
   const size_t input_bytes = aligned(geometry.lane_batch * dataset.input().bytes());
@@ -77,7 +83,14 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options, std::span<s
     next += input_bytes + target_bytes;
   }
   memory_ = memory.data();
-  thread_ = std::thread(&Loader::run, this);
+  if (options_.threads == 1) {
+    threads_.emplace_back(&Loader::run, this);
+    return;
+  }
+  unfilled_.assign(static_cast<size_t>(options_.ring_batches), rows_);
+  working_ = options_.threads;
+  threads_.reserve(static_cast<size_t>(options_.threads));
+  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back(&Loader::run_one_of_many, this);
 }
 
 Loader::~Loader() {
@@ -86,8 +99,12 @@ Loader::~Loader() {
     std::lock_guard lock(mutex_);
     quit_ = true;
   }
-  producer_wakes_.notify_one();
-  thread_.join();
+  producer_wakes_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+EpochOrder Loader::make_order() const {
+  return EpochOrder(dataset_.order(), options_.seed, options_.training && options_.shuffle);
 }
 
 int64_t Loader::batches_from(int64_t first_step) const {
@@ -111,15 +128,16 @@ const LaneBatch* Loader::next() {
 void Loader::release_last() {
   if (released_.load(std::memory_order_relaxed) == taken_) return;
   released_.store(taken_);
-  if (!producer_asleep_.load() || produced_.load() - taken_ > refill_at_) return;
+  const bool several = options_.threads > 1;
+  if (!several && (!producer_asleep_.load() || produced_.load() - taken_ > refill_at_)) return;
   { std::lock_guard lock(mutex_); }
-  producer_wakes_.notify_one();
+  producer_wakes_.notify_all();
 }
 
 void Loader::wait_for_batch() {
   std::unique_lock lock(mutex_);
   consumer_asleep_.store(true);
-  consumer_wakes_.wait(lock, [this] { return produced_.load() > taken_ || parked_; });
+  consumer_wakes_.wait(lock, [this] { return produced_.load() > taken_ || is_parked(); });
   consumer_asleep_.store(false);
   if (produced_.load() > taken_) return;
   LOCKSTEP_CHECK(error_ != nullptr, "the loader stopped at batch {} of {}", taken_, batches_);
@@ -139,15 +157,18 @@ void Loader::restart(int64_t first_step) {
     halt_.store(false);
     error_ = nullptr;
     parked_ = false;
+    next_row_ = 0;
+    failed_row_ = -1;
+    unfilled_.assign(unfilled_.size(), rows_);
   }
-  producer_wakes_.notify_one();
+  producer_wakes_.notify_all();
 }
 
 void Loader::halt_and_wait() {
   std::unique_lock lock(mutex_);
   halt_.store(true);
-  producer_wakes_.notify_one();
-  consumer_wakes_.wait(lock, [this] { return parked_; });
+  producer_wakes_.notify_all();
+  consumer_wakes_.wait(lock, [this] { return is_parked(); });
 }
 
 // The thread's side.
@@ -170,9 +191,12 @@ void Loader::run() {
 }
 
 void Loader::fill_ring() {
+  EpochOrder order = make_order();
   for (int64_t batch = 0; batches_ < 0 || batch < batches_; ++batch) {
     if (!wait_for_space()) return;
-    fill(first_step_ + batch, batch % options_.ring_batches);
+    const int64_t slot = batch % options_.ring_batches;
+    fill_rows(order, first_step_ + batch, slot, 0, rows_);
+    set_valid_samples(first_step_ + batch, slot);
     announce_batch();
   }
 }
@@ -195,50 +219,60 @@ void Loader::announce_batch() {
   consumer_wakes_.notify_one();
 }
 
-// The samples of a rank's lanes follow each other without gaps, so one pair of divisions serves a
-// step.
-void Loader::fill(int64_t step, int64_t slot) {
+// The samples of a rank's lanes follow each other without gaps, so one pair of divisions serves all
+// rows.
+void Loader::fill_rows(EpochOrder& order, int64_t step, int64_t slot, int64_t begin, int64_t end) {
   const BatchGeometry& geometry = options_.geometry;
-  const int64_t first = step * geometry.global_batch() + geometry.first_lane * geometry.lane_batch;
+  const int64_t first =
+      step * geometry.global_batch() + geometry.first_lane * geometry.lane_batch + begin;
   SampleKey key{.index = 0, .epoch = 0, .augment = options_.training};
   int64_t position = first;
   int64_t left = std::max<int64_t>(0, samples_ - first);  // evaluation: samples to its end
   if (options_.training) {
     key.epoch = first / samples_;
     position = first % samples_;
-    left = geometry.local_lanes * geometry.lane_batch;
+    left = end - begin;
   }
   const size_t input_bytes = dataset_.input().bytes();
   const size_t target_bytes = dataset_.target().bytes();
-  const size_t lane_bytes =
-      aligned(geometry.lane_batch * input_bytes) + aligned(geometry.lane_batch * target_bytes);
-  LaneBatch* lanes = &lanes_[slot * geometry.local_lanes];
-  for (int lane = 0; lane < geometry.local_lanes; ++lane) {
-    std::byte* input = memory_ + (slot * geometry.local_lanes + lane) * lane_bytes;
-    std::byte* target = input + aligned(geometry.lane_batch * input_bytes);
-    const int64_t valid = std::min(left, geometry.lane_batch);
-    for (int64_t row = 0; row < valid; ++row, ++position) {
+  const size_t inputs_bytes = aligned(geometry.lane_batch * input_bytes);
+  const size_t lane_bytes = inputs_bytes + aligned(geometry.lane_batch * target_bytes);
+  int64_t lane = begin / geometry.lane_batch, row = begin % geometry.lane_batch;
+  for (int64_t i = begin; i < end; ++lane, row = 0) {
+    std::byte* inputs = memory_ + (slot * geometry.local_lanes + lane) * lane_bytes;
+    std::byte* input = inputs + row * input_bytes;
+    std::byte* target = inputs + inputs_bytes + row * target_bytes;
+    const int64_t rows = std::min(geometry.lane_batch - row, end - i);
+    const int64_t valid = std::min(left, rows);
+    for (int64_t r = 0; r < valid; ++r, ++position) {
       if (position == samples_) {
         position = 0;
         ++key.epoch;
       }
-      if (key.epoch != sampler_epoch_) {
-        sampler_ = Sampler(dataset_.samples(), options_.seed, key.epoch, options_.shuffle);
-        sampler_epoch_ = key.epoch;
-      }
-      key.index = sampler_[position];
+      key.index = order.at(key.epoch, position);
       dataset_.read(key, input, target);
       input += input_bytes;
       target += target_bytes;
     }
-    const auto padding = static_cast<size_t>(geometry.lane_batch - valid);
+    const auto padding = static_cast<size_t>(rows - valid);
     if (padding > 0) {
       std::memset(input, 0, padding * input_bytes);
       std::memset(target, 0, padding * target_bytes);
     }
-    lanes[lane].valid_samples = valid;
     left -= valid;
+    i += rows;
   }
+}
+
+void Loader::set_valid_samples(int64_t step, int64_t slot) {
+  const BatchGeometry& geometry = options_.geometry;
+  const int64_t first = step * geometry.global_batch() + geometry.first_lane * geometry.lane_batch;
+  for (int lane = 0; lane < geometry.local_lanes; ++lane)
+    lanes_[slot * geometry.local_lanes + lane].valid_samples =
+        options_.training
+            ? geometry.lane_batch
+            : std::clamp<int64_t>(
+                  samples_ - first - lane * geometry.lane_batch, 0, geometry.lane_batch);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// The loader: one thread that fills a ring of batches ahead of the trainer.
+// The loader: threads that fill a ring of batches ahead of the trainer.
 
 #include <atomic>
 #include <condition_variable>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/data/dataset.h"
-#include "runtime/data/sampler.h"
+#include "runtime/data/sample_order.h"
 
 namespace lockstep {
 
@@ -42,7 +42,12 @@ struct LoaderOptions {
   int64_t steps = -1;      // batches before next() gives null; -1: endless (evaluation: to the end)
   int64_t samples = -1;    // evaluation only: read only the first so many samples; -1: all
   int64_t ring_batches = 2;  // >= 1; at least 2 for filling to overlap with use
+  int threads = 1;           // >= 1; the batches are the same whatever their number
 };
+
+// Threads for a loader of `dataset`: `configured` (data.decode_threads), or where that is 0 one,
+// and for a costly data set all `compute_threads` of the rank.
+int choose_loader_threads(const Dataset& dataset, int64_t configured, int compute_threads);
 
 // Bytes of the memory to hand to a Loader.
 size_t loader_bytes(const SampleSpec& input,
@@ -65,7 +70,8 @@ int64_t evaluation_steps(int64_t samples, const BatchGeometry& geometry);
 // is all the state there is: a loader with first_step = s continues what another one left at s.
 // Evaluation: positions 0..M-1 in stored order; the last batch is padded with zeros.
 //
-// next(), restart() and the destructor are for one thread. Allocates nothing after construction.
+// next(), restart() and the destructor are for one thread. Allocates nothing after construction,
+// but for the decoders that costly data sets keep per thread.
 class Loader {
  public:
   // Keeps references to `dataset` and to `memory`, which is loader_bytes() long, 64-byte aligned,
@@ -87,41 +93,55 @@ class Loader {
   void restart(int64_t first_step);
 
  private:
-  void run();        // body of the thread
-  void fill_ring();  // fills until the last batch or until halted
-  void fill(int64_t step, int64_t slot);
+  void run();             // body of the only thread
+  void fill_ring();       // fills until the last batch or until halted
   bool wait_for_space();  // false: halted
   void announce_batch();
   void release_last();  // gives the slot of the last batch back
   void wait_for_batch();
-  void halt_and_wait();  // until the thread is parked
+  void halt_and_wait();  // until the threads are parked
   int64_t batches_from(int64_t first_step) const;
+  EpochOrder make_order() const;
+  // Reads rows [begin, end) of the rank's part of a step, lane after lane.
+  void fill_rows(EpochOrder& order, int64_t step, int64_t slot, int64_t begin, int64_t end);
+  void set_valid_samples(int64_t step, int64_t slot);
+
+  // Of several threads (loader_threads.cc); with the mutex held.
+  void run_one_of_many();  // body
+  bool can_claim() const;
+  bool is_parked() const;
+  void finish_rows(int64_t batch, int64_t rows);
 
   const Dataset& dataset_;
   const LoaderOptions options_;
   const int64_t samples_;  // in an epoch, or in the evaluation
+  const int64_t rows_;     // of a batch: lane_batch * local_lanes
   int64_t first_step_;
   int64_t batches_;          // to give from first_step_; -1: endless
   const int64_t refill_at_;  // the thread, once asleep, wakes when so few batches are in the ring
-  Sampler sampler_;          // of sampler_epoch_; used by the thread only
-  int64_t sampler_epoch_ = 0;
   std::byte* memory_;
   std::vector<LaneBatch> lanes_;  // (ring_batches, local_lanes)
 
   // Counts of batches since first_step_; batch b lies in slot b % ring_batches.
-  alignas(64) std::atomic<int64_t> produced_{0};  // written by the thread
+  alignas(64) std::atomic<int64_t> produced_{0};  // written by the threads
   std::atomic<bool> producer_asleep_{false};
   alignas(64) std::atomic<int64_t> released_{0};  // written by the user
   std::atomic<bool> consumer_asleep_{false};
   std::atomic<bool> halt_{false};  // asks the thread to park
   int64_t taken_ = 0;
 
-  std::mutex mutex_;  // guards parked_, quit_, error_ and falling asleep
+  std::mutex mutex_;  // guards what follows, and falling asleep
   std::condition_variable producer_wakes_, consumer_wakes_;
-  bool parked_ = false;  // the thread is done, failed or halted, and waits for restart or the end
+  bool parked_ = false;  // the only thread is done, failed or halted, and waits for restart or end
   bool quit_ = false;
   std::exception_ptr error_;
-  std::thread thread_;  // last: it uses all of the above
+  // Of several threads.
+  int64_t next_row_ = 0;           // to be claimed, counted over all batches
+  int64_t failed_row_ = -1;        // first of the rows among which error_ arose
+  int working_ = 0;                // threads that are not waiting for something to claim
+  std::vector<int64_t> unfilled_;  // (ring_batches) rows still to come
+
+  std::vector<std::thread> threads_;  // last: they use all of the above
 };
 
 }  // namespace lockstep

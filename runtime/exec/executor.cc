@@ -8,27 +8,67 @@ Executor::Executor(const Graph& graph,
                    const ProgramPlan& plan,
                    const ParameterLayout& layout,
                    Backend& backend,
-                   ExecutorMemory memory)
+                   ExecutorMemory memory,
+                   int lanes_together)
     : graph_(graph),
       plan_(plan),
       backend_(backend),
       arena_(memory.arena),
-      tensors_(graph.tensors.size(), nullptr) {
-  for (const Op& op : graph.ops) implementations_.push_back(&backend.ops().find(graph, op));
-  for (size_t id = 0; id < tensors_.size(); ++id) {
-    if (plan.tensor_offsets[id] != kNotInArena)
-      tensors_[id] = memory.arena + plan.tensor_offsets[id];
+      tensors_(static_cast<size_t>(lanes_together), Tensors(graph.tensors.size(), nullptr)) {
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    implementations_.push_back(&backend.ops().find(graph, graph.ops[i]));
+    if (graph.ops[i].kind == OpKind::kGatherLanes) gathers_.push_back(i);
+  }
+  for (size_t place = 0; place < tensors_.size(); ++place) {
+    for (size_t id = 0; id < graph.tensors.size(); ++id) {
+      if (plan.tensor_offsets[id] != kNotInArena)
+        tensors_[place][id] = memory.arena + place * plan.arena_bytes + plan.tensor_offsets[id];
+    }
   }
   LOCKSTEP_CHECK(graph.parameters.size() == layout.slots.size());
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     const TensorId parameter = graph.parameters[i];
     LOCKSTEP_CHECK(graph[parameter].name == layout.slots[i].name &&
                    graph.shape(parameter) == layout.slots[i].shape);
-    tensors_[static_cast<size_t>(parameter)] =
-        memory.parameters +
-        static_cast<size_t>(layout.slots[i].offset) * size_of(graph[parameter].dtype);
+    for (Tensors& tensors : tensors_)
+      tensors[static_cast<size_t>(parameter)] =
+          memory.parameters +
+          static_cast<size_t>(layout.slots[i].offset) * size_of(graph[parameter].dtype);
     if (graph[parameter].gradient != kNoTensor)
       gradients_.push_back({graph[parameter].gradient, layout.slots[i].offset});
+  }
+}
+
+void Executor::bind(Tensors& tensors,
+                    const std::byte* input,
+                    const std::byte* target,
+                    float* gradients) {
+  // Inputs are only read; the table is one of mutable pointers because most tensors are not.
+  tensors[static_cast<size_t>(graph_.inputs[0])] = const_cast<std::byte*>(input);
+  if (graph_.inputs.size() > 1)
+    tensors[static_cast<size_t>(graph_.inputs[1])] = const_cast<std::byte*>(target);
+  for (const auto& [tensor, offset] : gradients_)
+    tensors[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
+}
+
+// Ops [begin, end) of the lane at `place`.
+void Executor::run_ops(
+    size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer) {
+  backend_.begin_lane(lane);
+  void* const device = backend_.launch_context();
+  std::byte* const arena = arena_ + place * plan_.arena_bytes;
+  for (size_t i = begin; i < end; ++i) {
+    if (reducer != nullptr) {
+      for (int bucket : plan_.buckets_before_op[i]) reducer->bucket_needed(bucket);
+    }
+    implementations_[i]->run(OpCall(graph_,
+                                    graph_.ops[i],
+                                    tensors_[place].data(),
+                                    arena + plan_.workspace_offsets[i],
+                                    lane,
+                                    device));
+    if (reducer == nullptr) continue;
+    for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
   }
 }
 
@@ -38,26 +78,50 @@ void Executor::run(const LaneContext& lane,
                    float* gradients,
                    Reducer* reducer,
                    std::byte* result) {
-  // Inputs are only read; the table is one of mutable pointers because most tensors are not.
-  tensors_[static_cast<size_t>(graph_.inputs[0])] = const_cast<std::byte*>(input);
-  if (graph_.inputs.size() > 1)
-    tensors_[static_cast<size_t>(graph_.inputs[1])] = const_cast<std::byte*>(target);
-  for (const auto& [tensor, offset] : gradients_)
-    tensors_[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
+  LOCKSTEP_CHECK(gathers_.empty());
+  bind(tensors_[0], input, target, gradients);
+  run_ops(0, graph_.ops.size(), 0, lane, reducer);
+  const auto id = static_cast<size_t>(graph_.result);
+  backend_.copy(tensors_[0][id], result, graph_.tensors[id].bytes());
+}
 
-  backend_.begin_lane(lane);
-  void* const device = backend_.launch_context();
-  for (size_t i = 0; i < graph_.ops.size(); ++i) {
-    if (reducer != nullptr) {
-      for (int bucket : plan_.buckets_before_op[i]) reducer->bucket_needed(bucket);
+void Executor::run_together(std::span<const LaneRun> lanes, Reducer& reducer) {
+  LOCKSTEP_CHECK(lanes.size() == tensors_.size());
+  const auto each_lane = [&](auto body) {
+    for (size_t place = 0; place < lanes.size(); ++place) {
+      reducer.select_lane(static_cast<int>(place));
+      body(place, lanes[place]);
     }
-    implementations_[i]->run(OpCall(
-        graph_, graph_.ops[i], tensors_.data(), arena_ + plan_.workspace_offsets[i], lane, device));
-    if (reducer == nullptr) continue;
-    for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
+  };
+  each_lane([&](size_t place, const LaneRun& lane) {
+    bind(tensors_[place], lane.input, lane.target, reducer.lane_gradients());
+  });
+  size_t begin = 0;
+  for (size_t part = 0; part <= gathers_.size(); ++part) {
+    const size_t end = part < gathers_.size() ? gathers_[part] : graph_.ops.size();
+    each_lane([&](size_t place, const LaneRun& lane) {
+      run_ops(begin, end, place, *lane.lane, &reducer);
+    });
+    if (part < gathers_.size()) gather_lanes(graph_.ops[end], reducer);
+    begin = end + 1;
   }
-  backend_.copy(
-      tensors_[static_cast<size_t>(graph_.result)], result, graph_[graph_.result].bytes());
+  const auto id = static_cast<size_t>(graph_.result);
+  each_lane([&](size_t place, const LaneRun& lane) {
+    backend_.copy(tensors_[place][id], lane.result, graph_.tensors[id].bytes());
+  });
+}
+
+// The first lane's output collects what all have; the others get copies.
+void Executor::gather_lanes(const Op& op, Reducer& reducer) {
+  const auto in = static_cast<size_t>(op.inputs[0]), out = static_cast<size_t>(op.outputs[0]);
+  const size_t bytes = graph_.tensors[in].bytes();
+  std::byte* const all = tensors_[0][out];
+  const auto first = static_cast<size_t>(reducer.first_lane());
+  for (size_t place = 0; place < tensors_.size(); ++place)
+    backend_.copy(tensors_[place][in], all + (first + place) * bytes, bytes);
+  reducer.gather_lanes(all, bytes);
+  for (size_t place = 1; place < tensors_.size(); ++place)
+    backend_.copy(all, tensors_[place][out], graph_.tensors[out].bytes());
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 #pragma once
-// Runs a planned graph on a backend, lane by lane.
+// Runs a planned graph on a backend, lane by lane, or all lanes of a rank together where they need
+// each other (Graph::crosses_lanes()).
 
+#include <span>
 #include <vector>
 
 #include "collectives/reducer.h"
@@ -11,7 +13,7 @@ namespace lockstep {
 
 // The memory that an executor works in; borrowed.
 struct ExecutorMemory {
-  std::byte* arena = nullptr;       // ProgramPlan::arena_bytes
+  std::byte* arena = nullptr;       // ProgramPlan::arena_bytes, for each lane that runs together
   std::byte* parameters = nullptr;  // flat, ParameterLayout::elements of the graph's compute type
 };
 
@@ -23,7 +25,8 @@ class Executor {
            const ProgramPlan& plan,
            const ParameterLayout& layout,
            Backend& backend,
-           ExecutorMemory memory);
+           ExecutorMemory memory,
+           int lanes_together = 1);
 
   // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to
   // the flat buffer `gradients`; `reducer`, if given, is told of each bucket as soon as its
@@ -38,13 +41,29 @@ class Executor {
            Reducer* reducer,
            std::byte* result);
 
+  // The same for all lanes of a rank, each up to an op that gathers from the lanes before any goes
+  // on. `lanes` as many as the executor was made for.
+  struct LaneRun {
+    const LaneContext* lane;
+    const std::byte* input;
+    const std::byte* target;
+    std::byte* result;
+  };
+  void run_together(std::span<const LaneRun> lanes, Reducer& reducer);
+
  private:
+  using Tensors = std::vector<std::byte*>;  // by TensorId
+  void bind(Tensors& tensors, const std::byte* input, const std::byte* target, float* gradients);
+  void run_ops(size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer);
+  void gather_lanes(const Op& op, Reducer& reducer);
+
   const Graph& graph_;
   const ProgramPlan& plan_;
   Backend& backend_;
   std::byte* arena_;
   std::vector<const Implementation*> implementations_;  // by op
-  std::vector<std::byte*> tensors_;                     // by TensorId
+  std::vector<Tensors> tensors_;                        // of each lane that runs together, or one
+  std::vector<size_t> gathers_;                         // ops that gather from the lanes
   std::vector<std::pair<TensorId, int64_t>>
       gradients_;  // parameter gradients and their flat offsets
 };

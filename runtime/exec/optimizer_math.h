@@ -58,7 +58,14 @@ inline AdamConstants adam_constants(double lr,
           .grad_scale = static_cast<float>(grad_scale)};
 }
 
-using OptimizerConstants = std::variant<SgdConstants, AdamConstants>;
+// A running statistic: what comes as its gradient is the sum over the lanes of what each has seen.
+// Not an optimizer; neither learning rate, clipping, loss scale nor weight decay touches it.
+struct MovingAverageConstants {
+  float keep;    // 1 - momentum
+  float weight;  // momentum / lanes
+};
+
+using OptimizerConstants = std::variant<SgdConstants, AdamConstants, MovingAverageConstants>;
 
 // A slice of the flat buffers and what to do with it. All pointers are to `elements` floats and
 // borrowed.
@@ -74,6 +81,13 @@ struct OptimizerSlice {
       nullptr;  // the new parameters in the type that the ops read; null where it is fp32
   DType stored_dtype = DType::kF32;
 };
+
+// p <- keep * p + weight * sum.
+LOCKSTEP_HD void moving_average_update(const MovingAverageConstants& c,
+                                       float sum,
+                                       float& parameter) {
+  parameter = std::fma(c.weight, sum, c.keep * parameter);
+}
 
 // p <- p - lr * g, without momentum.
 LOCKSTEP_HD void sgd_update(const SgdConstants& c, float gradient, float& parameter) {

@@ -42,6 +42,14 @@ TensorId GradientBuilder::new_copy(TensorId of) {
   return static_cast<TensorId>(graph_.tensors.size()) - 1;
 }
 
+TensorId GradientBuilder::new_statistics(const std::string& name, const Shape& shape) {
+  Tensor tensor;
+  tensor.name = name;
+  tensor.shape = shape;
+  graph_.tensors.push_back(std::move(tensor));
+  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+}
+
 std::pair<TensorId, bool> GradientBuilder::parameter_gradient(TensorId parameter) {
   if (parameter == kNoTensor) return {kNoTensor, false};
   LOCKSTEP_CHECK(graph_[parameter].role == Role::kParameter);

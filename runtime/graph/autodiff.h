@@ -28,6 +28,8 @@ class GradientBuilder {
   TensorId new_gradient(TensorId of);
   // A new activation that holds again what `of` held in the forward pass.
   TensorId new_copy(TensorId of);
+  // A new f32 activation.
+  TensorId new_statistics(const std::string& name, const Shape& shape);
   // The gradient tensor of a parameter, and whether this contribution must accumulate. {kNoTensor,
   // false} for kNoTensor.
   std::pair<TensorId, bool> parameter_gradient(TensorId parameter);

@@ -36,6 +36,20 @@ TensorId GraphBuilder::parameter(const std::string& name,
   return id;
 }
 
+TensorId GraphBuilder::running_statistic(const std::string& name,
+                                         Shape shape,
+                                         float initial,
+                                         float momentum) {
+  const TensorId id = parameter(name, shape, {Initializer::Kind::kConstant, initial}, false);
+  graph_[id].running_momentum = momentum;
+  return id;
+}
+
+void GraphBuilder::set_channels_last(TensorId parameter, Shape extents) {
+  LOCKSTEP_CHECK(extents.rank() == 4 && extents.elements() == graph_.shape(parameter).elements());
+  graph_[parameter].channels_last = extents;
+}
+
 void GraphBuilder::begin_block() {
   if (training() && options_.recompute) graph_.recomputed.push_back({graph_.ops.size(), 0});
 }

@@ -18,6 +18,7 @@ struct GraphOptions {
   DType compute = DType::kF32;  // of parameters and activations; statistics of rows stay f32
   int logits_alignment = 1;     // bytes: rows of logits are padded to multiples of it
   bool recompute = false;       // blocks are computed again in the backward pass
+  int lanes = 1;                // of the run
 };
 
 class GraphBuilder {
@@ -29,7 +30,14 @@ class GraphBuilder {
   TensorId input(const std::string& name, Shape shape, DType dtype);
   TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
 
-  // activation(x (..., K) weight (N, K)^T + bias (N)) -> (..., N). bias may be kNoTensor.
+  // A parameter that each step moves by the share `momentum` towards what the batch shows, instead
+  // of by a gradient.
+  TensorId running_statistic(const std::string& name, Shape shape, float initial, float momentum);
+  // Says that files hold the parameter, here (O, H, W, C) or (O, H * W * C), channels first.
+  void set_channels_last(TensorId parameter, Shape extents);
+
+  // activation(x (..., K) weight (N, K)^T + bias (N)) -> (..., N). bias may be kNoTensor. Where K
+  // is the product of all extents of x but the first, x is flattened: the output is (rows, N).
   TensorId linear(
       const std::string& name, TensorId x, TensorId weight, TensorId bias, Activation activation);
   // Elementwise activation -> shape of x.
@@ -54,6 +62,43 @@ class GraphBuilder {
   void end_block();
   // a + b, same shape.
   TensorId add(const std::string& name, TensorId a, TensorId b);
+
+  // Images lie as (N, H, W, C).
+  // (x / 255 - mean) / std of x (N, H, W, C) u8, in the graph's compute type. No gradient passes.
+  TensorId image_normalize(const std::string& name,
+                           TensorId x,
+                           const ImageNormalizeAttributes& attributes);
+  // activation(conv(x (N, H, W, I), weight (O, KH, KW, I / groups)) + bias (O)) -> (N, OH, OW, O).
+  // bias may be kNoTensor.
+  TensorId conv2d(const std::string& name,
+                  TensorId x,
+                  TensorId weight,
+                  TensorId bias,
+                  const Conv2dAttributes& attributes);
+  // activation((x - mean) / sqrt(variance + epsilon) * gain + bias + delta) by channel: in training
+  // with mean and variance of this lane's batch, else with the running ones. delta may be
+  // kNoTensor.
+  struct BatchNormParameters {
+    TensorId gain, bias, running_mean, running_variance;  // (C) each
+  };
+  TensorId batch_norm(const std::string& name,
+                      TensorId x,
+                      TensorId delta,
+                      const BatchNormParameters& parameters,
+                      const BatchNormAttributes& attributes);
+  // (N, H, W, C) -> (N, OH, OW, C).
+  TensorId max_pool(const std::string& name, TensorId x, const PoolAttributes& attributes);
+  TensorId avg_pool(const std::string& name, TensorId x, const PoolAttributes& attributes);
+  // (N, H, W, C) -> (N, C).
+  TensorId global_avg_pool(const std::string& name, TensorId x);
+  // x / (k + alpha / size * (sum of squares over `size` channels around))^beta.
+  TensorId local_response_norm(const std::string& name,
+                               TensorId x,
+                               const LocalResponseNormAttributes& attributes);
+  // Every stride-th pixel of x, channels of zeros around its own.
+  TensorId padded_identity(const std::string& name,
+                           TensorId x,
+                           const PaddedIdentityAttributes& attributes);
 
   // Losses end a training or evaluation graph. targets: (rows) i32, (rows, O) f32, (rows, O) f32.
   // The rows of logits may become padded.

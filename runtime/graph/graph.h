@@ -4,12 +4,11 @@
 
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/shape.h"
-#include "runtime/graph/activation.h"
+#include "runtime/graph/attributes.h"
 
 namespace lockstep {
 
@@ -44,7 +43,13 @@ struct Tensor {
   Initializer initializer;        // parameters only
   bool decay = false;             // parameters only: subject to weight decay by default
   TensorId gradient = kNoTensor;  // parameters only, once differentiated
-  int64_t padded_columns = 0;     // elements from row to row where rows are padded; 0: they are not
+  // Parameters only, above 0 for a running statistic: its `gradient` is the statistic of a lane's
+  // batch, and a step makes it (1 - momentum) of itself + momentum times the mean over the lanes.
+  float running_momentum = 0;
+  // Parameters only: (O, H, W, C) of a parameter that files hold as (O, C, H, W), its own extents
+  // or what its columns stand for; no extents where files hold it as it is.
+  Shape channels_last;
+  int64_t padded_columns = 0;  // elements from row to row where rows are padded; 0: they are not
 
   int64_t row_stride() const { return padded_columns > 0 ? padded_columns : shape.columns(); }
   size_t bytes() const {
@@ -68,54 +73,32 @@ enum class OpKind : uint8_t {
   kDropoutBackward,
   kAdd,
   kCast,
+  kImageNormalize,
+  kConv2d,
+  kConv2dBackward,
+  kBatchNorm,
+  kBatchNormBackward,
+  kBatchStatistics,
+  kBatchNormSums,
+  kBatchNormInputGradient,
+  kGatherLanes,
+  kMaxPool,
+  kMaxPoolBackward,
+  kAvgPool,
+  kAvgPoolBackward,
+  kGlobalAvgPool,
+  kGlobalAvgPoolBackward,
+  kLocalResponseNorm,
+  kLocalResponseNormBackward,
+  kPaddedIdentity,
+  kPaddedIdentityBackward,
   kSoftmaxCrossEntropy,
   kBinaryCrossEntropy,
   kMeanSquaredError,
   kCount,
 };
 
-// Attributes of the ops; each backward op carries those of its forward op. Absent inputs and
-// outputs are kNoTensor.
-struct LinearAttributes {
-  Activation activation = Activation::kNone;
-};
-struct LinearBackwardAttributes {
-  bool accumulate_weight = false;  // d_weight += instead of =
-  bool accumulate_bias = false;
-  Activation input_activation = Activation::kNone;  // whose derivative multiplies d_x
-};
-struct ActivationAttributes {
-  Activation activation = Activation::kNone;
-};
-struct EmbeddingAttributes {
-  bool accumulate_token = false;  // backward only: d_token += instead of =
-  bool accumulate_position = false;
-};
-struct LayerNormAttributes {
-  float epsilon = 1e-5f;
-};
-struct AttentionAttributes {
-  int64_t heads = 1;
-  bool causal = true;
-};
-struct DropoutAttributes {
-  float probability = 0;
-  uint32_t stream = 0;  // number of this dropout in the graph: part of the random stream's purpose
-};
-struct LossAttributes {
-  float label_smoothing = 0;
-  int32_t ignore_index = -1;  // softmax cross-entropy: targets equal to it do not count
-};
-using Attributes = std::variant<std::monostate,
-                                LinearAttributes,
-                                LinearBackwardAttributes,
-                                ActivationAttributes,
-                                EmbeddingAttributes,
-                                LayerNormAttributes,
-                                AttentionAttributes,
-                                DropoutAttributes,
-                                LossAttributes>;
-
+// Absent inputs and outputs are kNoTensor.
 struct Op {
   OpKind kind;
   std::string name;
@@ -151,6 +134,9 @@ struct Graph {
   const Tensor& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   const Shape& shape(TensorId id) const { return (*this)[id].shape; }
   int64_t parameter_count() const;
+  // Whether a lane needs what the others have found (gather_lanes): then all lanes of a rank run
+  // together, each up to such an op before any goes on.
+  bool crosses_lanes() const;
 };
 
 // Statistics of one lane's loss, as every loss op writes them: (4) f64.

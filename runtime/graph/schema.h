@@ -37,7 +37,12 @@ int64_t bytes_moved(const Graph& graph, const Op& op);
 extern const OpSchema kLinearSchema, kLinearBackwardSchema, kActivationSchema,
     kActivationBackwardSchema, kEmbeddingSchema, kEmbeddingBackwardSchema, kLayerNormSchema,
     kLayerNormBackwardSchema, kAttentionSchema, kAttentionBackwardSchema, kDropoutSchema,
-    kDropoutBackwardSchema, kAddSchema, kCastSchema, kSoftmaxCrossEntropySchema,
+    kDropoutBackwardSchema, kAddSchema, kCastSchema, kImageNormalizeSchema, kConv2dSchema,
+    kConv2dBackwardSchema, kBatchNormSchema, kBatchNormBackwardSchema, kBatchStatisticsSchema,
+    kBatchNormSumsSchema, kBatchNormInputGradientSchema, kGatherLanesSchema, kMaxPoolSchema,
+    kMaxPoolBackwardSchema, kAvgPoolSchema, kAvgPoolBackwardSchema, kGlobalAvgPoolSchema,
+    kGlobalAvgPoolBackwardSchema, kLocalResponseNormSchema, kLocalResponseNormBackwardSchema,
+    kPaddedIdentitySchema, kPaddedIdentityBackwardSchema, kSoftmaxCrossEntropySchema,
     kBinaryCrossEntropySchema, kMeanSquaredErrorSchema;
 
 }  // namespace lockstep

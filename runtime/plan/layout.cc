@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "runtime/base/error.h"
 
@@ -37,22 +38,39 @@ ParameterLayout make_layout(const Graph& training, int lanes) {
   const std::vector<int> writer = last_writers(training);
   std::vector<size_t> order(training.parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
+  const auto is_statistic = [&](size_t parameter) {
+    return training[training.parameters[parameter]].running_momentum > 0;
+  };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return finished_after(training, writer, a) < finished_after(training, writer, b);
+    return std::pair(is_statistic(a), finished_after(training, writer, a)) <
+           std::pair(is_statistic(b), finished_after(training, writer, b));
   });
 
   ParameterLayout layout;
+  layout.lanes = lanes;
   layout.slots.resize(training.parameters.size());
   int64_t offset = 0;
+  bool any_statistic = false;
   for (size_t index : order) {
     const Tensor& tensor = training[training.parameters[index]];
+    if (is_statistic(index) && !any_statistic) {
+      any_statistic = true;
+      offset = layout.statistics_begin = padded_elements(offset, lanes);
+    }
     const int64_t elements = tensor.shape.elements();
-    layout.slots[index] = {
-        tensor.name, tensor.shape, offset, elements, tensor.decay, tensor.initializer};
+    layout.slots[index] = {.name = tensor.name,
+                           .shape = tensor.shape,
+                           .offset = offset,
+                           .elements = elements,
+                           .decay = tensor.decay,
+                           .initializer = tensor.initializer,
+                           .running_momentum = tensor.running_momentum,
+                           .channels_last = tensor.channels_last};
     layout.parameters += elements;
     offset += (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
   }
   layout.elements = padded_elements(offset, lanes);
+  if (!any_statistic) layout.statistics_begin = layout.elements;
   return layout;
 }
 

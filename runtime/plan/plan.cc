@@ -9,6 +9,13 @@
 
 namespace lockstep {
 
+size_t Plan::gradient_buckets() const {
+  const auto end = std::find_if(buckets.begin(), buckets.end(), [&](const Range& bucket) {
+    return bucket.begin >= layout.statistics_begin;
+  });
+  return static_cast<size_t>(end - buckets.begin());
+}
+
 size_t Plan::memory_bytes() const {
   size_t total = 0;
   for (const MemoryRow& row : memory) total += row.bytes;
@@ -70,7 +77,8 @@ std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
 
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.topology.ranks();
-  const int buffers = gradient_buffers(local_lanes);
+  const int buffers = gradient_buffers(local_lanes, plan.lanes_together);
+  const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
   const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
                ranks = static_cast<size_t>(options.topology.ranks());
   const int64_t staging = staging_elements(plan.buckets, options.topology.ranks());
@@ -92,8 +100,9 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
        fmt::format(
            "{} a parameter, 1/{} of them on this rank", options.moments, options.topology.ranks())},
       {kArenaRow,
-       std::max(plan.training.arena_bytes, plan.evaluation.arena_bytes),
-       "of one lane, by lifetime"},
+       std::max(arenas * plan.training.arena_bytes, plan.evaluation.arena_bytes),
+       arenas == 1 ? "of one lane, by lifetime"
+                   : fmt::format("of {} lanes that run together, by lifetime", arenas)},
       {kStagingRow,
        static_cast<size_t>(staging) * sizeof(float),
        "other ranks' gradients, two buckets"},
@@ -130,11 +139,16 @@ Plan make_plan(const Graph& training,
   plan.topology = options.topology;
   plan.ranks = options.topology.ranks();
   plan.lanes = options.lanes;
+  plan.lanes_together = training.crosses_lanes();
   plan.layout = make_layout(training, options.lanes);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   const double bucket_elements = options.bucket_mib * 1024 * 1024 / sizeof(float);
-  plan.buckets =
-      make_buckets(plan.layout.elements, options.lanes, static_cast<int64_t>(bucket_elements));
+  for (const Range& part : {Range{0, plan.layout.statistics_begin},
+                            Range{plan.layout.statistics_begin, plan.layout.elements}}) {
+    const std::vector<Range> buckets =
+        make_buckets(part, options.lanes, static_cast<int64_t>(bucket_elements));
+    plan.buckets.insert(plan.buckets.end(), buckets.begin(), buckets.end());
+  }
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
   plan.training.buckets_before_op = gather_schedule(training, plan.layout, plan.buckets);

@@ -21,14 +21,19 @@ struct ParameterSlot {
   int64_t elements = 0;
   bool decay = false;
   Initializer initializer;
+  float running_momentum = 0;  // above 0: a running statistic (see Tensor)
+  Shape channels_last;         // see Tensor
 };
 
 // Slots by parameter number (order of creation in the graph). Offsets follow the order in which the
-// backward pass finishes the gradients, so that a bucket is complete as early as possible.
+// backward pass finishes the gradients, so that a bucket is complete as early as possible. Running
+// statistics come last, in buckets of their own.
 struct ParameterLayout {
   std::vector<ParameterSlot> slots;
-  int64_t parameters = 0;  // elements in use
-  int64_t elements = 0;    // with padding
+  int64_t parameters = 0;        // elements in use
+  int64_t elements = 0;          // with padding
+  int64_t statistics_begin = 0;  // where the running statistics begin; `elements` without any
+  int lanes = 1;                 // that it is padded for
 };
 
 // Bytes [offset, offset + bytes) of the arena, in use from before op `first_op` until after op
@@ -67,6 +72,7 @@ struct Plan {
   Topology topology;
   int ranks = 1;  // of the topology
   int lanes = 1;
+  bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;
   DType compute = DType::kF32;  // of the parameters as the ops read them
   std::vector<Range> buckets;
@@ -76,6 +82,7 @@ struct Plan {
   int64_t wire_bytes = 0;         // sent by one rank in a step
   int64_t network_bytes = 0;      // of these, to other nodes
 
+  size_t gradient_buckets() const;  // those before the ones of running statistics
   size_t memory_bytes() const;
   size_t device_bytes() const;                      // of rows that are not on the host
   std::vector<int> gather_order() const;            // of the buckets of the parameters

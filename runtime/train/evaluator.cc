@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/threads.h"
+
 namespace lockstep {
 namespace {
 
@@ -12,6 +14,8 @@ LoaderOptions loader_options(const RunParts& parts) {
   if (parts.config.eval.max_samples > 0)
     options.samples = std::min(parts.config.eval.max_samples, parts.data.eval->samples());
   options.ring_batches = parts.eval_ring_batches;
+  options.threads =
+      choose_loader_threads(*parts.data.eval, parts.config.data.decode_threads, compute_threads());
   return options;
 }
 

@@ -82,7 +82,7 @@ void initialize_parameters(const ParameterLayout& layout, uint64_t seed, float* 
 std::vector<NamedSlice> named_slices(const ParameterLayout& layout) {
   std::vector<NamedSlice> slices;
   for (const ParameterSlot& slot : layout.slots)
-    slices.push_back({slot.name, slot.shape, slot.offset});
+    slices.push_back({slot.name, slot.shape, slot.offset, slot.channels_last});
   return slices;
 }
 

@@ -17,6 +17,22 @@ std::vector<std::string> moment_names(const OptimizerConfig& config) {
   return {};
 }
 
+namespace {
+
+// All running statistics of a model have one momentum.
+MovingAverageConstants moving_average(const ParameterLayout& layout) {
+  float momentum = 0;
+  for (const ParameterSlot& slot : layout.slots) {
+    if (slot.running_momentum == 0) continue;
+    LOCKSTEP_CHECK(momentum == 0 || momentum == slot.running_momentum, "{} ", slot.name);
+    momentum = slot.running_momentum;
+  }
+  return {.keep = static_cast<float>(1 - static_cast<double>(momentum)),
+          .weight = static_cast<float>(static_cast<double>(momentum) / layout.lanes)};
+}
+
+}  // namespace
+
 Optimizer::Optimizer(const OptimizerConfig& config,
                      const ParameterLayout& layout,
                      std::vector<Range> owned,
@@ -27,8 +43,9 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       backend_(backend),
       memory_(memory),
       moments_(moment_names(config).size()),
-      constants_(backend.host_array<OptimizerConstants>(2)) {
+      constants_(backend.host_array<OptimizerConstants>(kGroups)) {
   prepare(0, 0, 1);  // the kind of each is known from here on
+  constants_[kStatistics] = moving_average(layout);
   // Parameters by place in the flat buffer; padding belongs to the parameter before it.
   std::vector<const ParameterSlot*> slots;
   for (const ParameterSlot& slot : layout.slots) slots.push_back(&slot);
@@ -42,19 +59,24 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       const int64_t slot_end = i + 1 < slots.size() ? slots[i + 1]->offset : layout.elements;
       const Range part = {std::max(range.begin, slots[i]->offset), std::min(range.end, slot_end)};
       if (part.begin >= part.end) continue;
-      const bool decay = slots[i]->decay || config.decay_bias_and_norm;
+      const Group group = group_of(*slots[i]);
       const int64_t local = owned_elements_ + part.begin - range.begin;
-      const bool joins = !segments_.empty() && segments_.back().decay == decay &&
+      const bool joins = !segments_.empty() && segments_.back().group == group &&
                          segments_.back().range.end == part.begin && part.begin > range.begin;
       if (joins) {
         segments_.back().range.end = part.end;
       } else {
-        segments_.push_back({part, local, decay});
+        segments_.push_back({part, local, group});
       }
     }
     owned_elements_ += range.size();
   }
   slices_.resize(segments_.size());
+}
+
+Optimizer::Group Optimizer::group_of(const ParameterSlot& slot) const {
+  if (slot.running_momentum > 0) return kStatistics;
+  return slot.decay || config_.decay_bias_and_norm ? kDecayed : kPlain;
 }
 
 int64_t Optimizer::moment_offset(size_t index, size_t range) const {
@@ -83,13 +105,13 @@ OptimizerConstants Optimizer::constants_for(bool decay,
 }
 
 void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
-  for (const bool decay : {false, true})
-    constants_[decay ? 1 : 0] = constants_for(decay, lr, gradient_scale, step);
+  constants_[kPlain] = constants_for(false, lr, gradient_scale, step);
+  constants_[kDecayed] = constants_for(true, lr, gradient_scale, step);
 }
 
 OptimizerSlice Optimizer::slice_of(const Segment& segment, const float* gradients) const {
   OptimizerSlice slice{};
-  slice.group = segment.decay ? 1 : 0;
+  slice.group = segment.group;
   slice.constants = constants_[slice.group];
   slice.elements = segment.range.size();
   slice.gradients = gradients + segment.range.begin;
@@ -102,6 +124,7 @@ OptimizerSlice Optimizer::slice_of(const Segment& segment, const float* gradient
     slice.stored = parameters;
     slice.stored_dtype = memory_.compute;
   }
+  if (segment.group == kStatistics) return slice;
   if (moments_ > 0) slice.first_moment = memory_.moments + segment.local;
   if (moments_ > 1) slice.second_moment = memory_.moments + owned_elements_ + segment.local;
   return slice;

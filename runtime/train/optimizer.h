@@ -25,7 +25,8 @@ struct OptimizerMemory {
 };
 
 // Updates the ranges of the flat parameter buffer that this rank owns (ZeRO stage 1). The ranges
-// are cut where the weight decay changes: by default biases and norm gains are not decayed.
+// are cut where the kind of update changes: by default biases and norm gains are not decayed, and
+// running statistics are averaged whatever the optimizer.
 class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config,
@@ -47,16 +48,19 @@ class Optimizer {
   int64_t moment_elements() const { return owned_elements_ * static_cast<int64_t>(moments_); }
 
  private:
-  struct Segment {  // of one owned range, with one weight decay
+  // How parameters are updated: places among the constants.
+  enum Group : size_t { kPlain, kDecayed, kStatistics, kGroups };
+  struct Segment {  // of one owned range, of one group
     Range range;
     int64_t local = 0;  // offset of range.begin among the owned elements
-    bool decay = false;
+    Group group = kPlain;
   };
 
   const OptimizerConfig& config_;
   std::vector<Range> owned_;
   std::vector<int64_t> local_offsets_;  // of each owned range
   int64_t owned_elements_ = 0;
+  Group group_of(const ParameterSlot& slot) const;
   OptimizerSlice slice_of(const Segment& segment, const float* gradients) const;
   OptimizerConstants constants_for(bool decay,
                                    double lr,
@@ -66,7 +70,7 @@ class Optimizer {
   Backend& backend_;
   OptimizerMemory memory_;
   size_t moments_;                           // kept per parameter
-  std::span<OptimizerConstants> constants_;  // without and with weight decay
+  std::span<OptimizerConstants> constants_;  // by group
   std::vector<Segment> segments_;
   std::vector<OptimizerSlice> slices_;  // of the segments, in the update under way
 };

@@ -6,6 +6,7 @@
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/threads.h"
 #include "runtime/base/time.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/metrics/phase_timer.h"
@@ -46,14 +47,17 @@ Trainer::Trainer(const RunParts& parts)
                 parts.config.comm.order == CommConfig::Order::kFast,
                 parts.plan.buckets,
                 parts.plan.gather_order(),
-                parts.plan.topology},
+                parts.plan.topology,
+                parts.plan.gradient_buckets(),
+                parts.plan.lanes_together},
                memory_.gradients,
                memory_.staging),
       executor_(parts.training,
                 parts.plan.training,
                 parts.plan.layout,
                 parts.backend,
-                {memory_.arena, memory_.parameters}),
+                {memory_.arena, memory_.parameters},
+                parts.plan.lanes_together ? parts.local_lanes() : 1),
       optimizer_(parts.config.optimizer,
                  parts.plan.layout,
                  parts.owned(),
@@ -68,6 +72,7 @@ Trainer::Trainer(const RunParts& parts)
       statistics_(parts.backend.host_array<LaneStatistics>(lanes_.size())),
       stage_(parts.training, parts.backend, memory_.device_batches, lanes_.size()),
       batches_(lanes_.size()),
+      lane_runs_(lanes_.size()),
       peak_flops_(parts.backend.peak_flops() * parts.communicator.size()) {
   if (parts.evaluation != nullptr)
     evaluator_ = std::make_unique<Evaluator>(parts, memory_, reducer_);
@@ -131,10 +136,7 @@ double Trainer::exposed_ms() const {
   return reducer_.exposed_ms() + (queued ? parts_.backend.reduce_ms() : 0);
 }
 
-// Brings the last step's parameters while the forward pass already runs, and leaves the gradient of
-// the global batch in the reducer and each lane's statistics.
-void Trainer::forward_backward() {
-  reducer_.start_gather(memory_.parameters, size_of(parts_.plan.compute));
+void Trainer::run_lanes() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Span span(timeline_.get(), "forward and backward", "step");
     executor_.run(lanes_[i],
@@ -145,6 +147,24 @@ void Trainer::forward_backward() {
                   reinterpret_cast<std::byte*>(&statistics_[i]));
     reducer_.end_lane();
   }
+}
+
+void Trainer::run_lanes_together() {
+  Span span(timeline_.get(), "forward and backward", "step");
+  for (size_t i = 0; i < lanes_.size(); ++i)
+    lane_runs_[i] = {&lanes_[i],
+                     batches_[i].input,
+                     batches_[i].target,
+                     reinterpret_cast<std::byte*>(&statistics_[i])};
+  executor_.run_together(lane_runs_, reducer_);
+  reducer_.end_lane();
+}
+
+// Brings the last step's parameters while the forward pass already runs, and leaves the gradient of
+// the global batch in the reducer and each lane's statistics.
+void Trainer::forward_backward() {
+  reducer_.start_gather(memory_.parameters, size_of(parts_.plan.compute));
+  parts_.plan.lanes_together ? run_lanes_together() : run_lanes();
   Span span(timeline_.get(), "reduce gradients", "step");
   parts_.backend.mark(Backend::Mark::kBackwardDone);
   reducer_.reduce();
@@ -239,6 +259,8 @@ void Trainer::start(const std::string& resume) {
   loader.shuffle = parts_.config.data.shuffle;
   loader.first_step = progression_.step;
   loader.ring_batches = parts_.train_ring_batches;
+  loader.threads = choose_loader_threads(
+      *parts_.data.train, parts_.config.data.decode_threads, compute_threads());
   loader_ = std::make_unique<Loader>(*parts_.data.train, loader, memory_.train_batches);
   if (parts_.config.output.timeline) {
     constexpr size_t kTimelineSpans = 65536;

@@ -48,6 +48,8 @@ class Trainer {
   StepRecord step();
   void bring_batches();
   void forward_backward();
+  void run_lanes();
+  void run_lanes_together();
   double exposed_ms() const;
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
   // How the summed gradient becomes a step.
@@ -91,7 +93,8 @@ class Trainer {
   std::span<LaneContext> lanes_;          // by local lane
   std::span<LaneStatistics> statistics_;  // by local lane
   BatchStage stage_;
-  std::vector<LaneBatch> batches_;  // of the step under way, by local lane
+  std::vector<LaneBatch> batches_;            // of the step under way, by local lane
+  std::vector<Executor::LaneRun> lane_runs_;  // the same for lanes that run together
   Progression progression_;
   std::optional<int64_t> last_checkpoint_;  // step of the newest that this process knows to be good
   TrainResult result_;

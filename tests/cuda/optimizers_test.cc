@@ -38,7 +38,15 @@ void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset)
   Guarded<T> stored(n, offset);
   // The numbers come from the device's copy alone.
   OptimizerSlice on_gpu = slice(gpu);
-  std::visit([](auto& c) { c.grad_scale = -7; }, on_gpu.constants);
+  std::visit(
+      [](auto& c) {
+        if constexpr (requires { c.grad_scale; }) {
+          c.grad_scale = -7;
+        } else {
+          c.weight = -7;
+        }
+      },
+      on_gpu.constants);
   if (!std::is_same_v<T, float>) on_gpu.stored = stored.data();
   cuda::PlacedSlice table[1];
   const uint32_t blocks = cuda::place_slices({&on_gpu, 1}, &constants, table);
@@ -58,6 +66,7 @@ TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
     for (int64_t offset : {0, 1}) {
       check<TypeParam>(SgdConstants{0.1f, 0, 0.01f, 0.5f, false}, false, n, offset);
       check<TypeParam>(SgdConstants{0.1f, 0.9f, 0.01f, 0.5f, true}, true, n, offset);
+      check<TypeParam>(MovingAverageConstants{0.9f, 0.025f}, false, n, offset);
       check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, true, 0.5, 3), true, n, offset);
       check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, false, 0.5, 1), true, n, offset);
     }

@@ -57,6 +57,17 @@ TEST(OptimizersTest, SgdFollowsTheReference) {
   }
 }
 
+TEST(OptimizersTest, MovingAverageByHand) {
+  std::vector<float> p = {1, -2, 4}, sums = {8, 8, 0};  // of 4 lanes
+  cpu::optimizer_update({.constants = MovingAverageConstants{0.75f, 0.25f / 4},
+                         .elements = 3,
+                         .parameters = p.data(),
+                         .gradients = sums.data(),
+                         .first_moment = nullptr,
+                         .second_moment = nullptr});
+  EXPECT_EQ(p, (std::vector<float>{1.25f, -1, 3}));
+}
+
 TEST(OptimizersTest, AdamFollowsTheReference) {
   for (const Adam& kind : kAdams) {
     const int64_t n = 37, steps = 20;

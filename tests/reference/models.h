@@ -26,4 +26,21 @@ inline GptConfig small_gpt() {
   return config;
 }
 
+// Images for the networks below; larger ones cost the tests their time.
+inline ModelIo small_image_io() {
+  return {.classes = 7,
+          .height = 32,
+          .width = 32,
+          .channels = 3,
+          .mean = {0.5f, 0.4f, 0.3f},
+          .std = {0.25f, 0.3f, 0.35f}};
+}
+
+inline ResnetConfig small_resnet() {
+  ResnetConfig config;
+  config.depth = 20;
+  config.classes = 7;
+  return config;
+}
+
 }  // namespace lockstep::testing

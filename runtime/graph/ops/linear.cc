@@ -1,5 +1,6 @@
 // linear: y = activation(x weight^T + bias).
-//   inputs  x (..., K), weight (N, K), bias (N) or none
+//   inputs  x (..., K), weight (N, K), bias (N) or none; x (M, ...) with K elements a row is read
+//           as (M, K): rows of a dense tensor need no work to be flattened
 //   outputs y (..., N), pre (..., N): the value before the activation, only in training and only
 //   where its gradient needs it
 // linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y. Where x
@@ -17,14 +18,15 @@ namespace lockstep {
 TensorId GraphBuilder::linear(
     const std::string& name, TensorId x, TensorId weight, TensorId bias, Activation activation) {
   const Shape x_shape = graph_.shape(x), w_shape = graph_.shape(weight);
-  LOCKSTEP_CHECK(w_shape.rank() == 2 && x_shape.columns() == w_shape[1],
+  const bool flatten = x_shape.columns() != w_shape[1];
+  LOCKSTEP_CHECK(w_shape.rank() == 2 && (!flatten || x_shape.elements() == x_shape[0] * w_shape[1]),
                  "{}: x {} weight {} ",
                  name,
                  to_string(x_shape),
                  to_string(w_shape));
   LOCKSTEP_CHECK(bias == kNoTensor || graph_.shape(bias) == Shape({w_shape[0]}), "{}: bias ", name);
   Shape y_shape;
-  for (int i = 0; i + 1 < x_shape.rank(); ++i) y_shape.append(x_shape[i]);
+  for (int i = 0; i < (flatten ? 1 : x_shape.rank() - 1); ++i) y_shape.append(x_shape[i]);
   y_shape.append(w_shape[0]);
   const TensorId y = activation_tensor(name, y_shape);
   const bool keep_pre = training() && saves_pre_activation(activation);
@@ -56,7 +58,8 @@ std::vector<TensorId> linear_gradient(GradientBuilder& builder,
 }
 
 int64_t product_flops(const Graph& graph, TensorId x, TensorId weight) {
-  return 2 * graph.shape(x).rows() * graph.shape(weight).elements();
+  const int64_t rows = graph.shape(x).elements() / graph.shape(weight)[1];
+  return 2 * rows * graph.shape(weight).elements();
 }
 
 int64_t linear_flops(const Graph& graph, const Op& op) {

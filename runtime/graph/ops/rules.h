@@ -12,6 +12,12 @@ TensorId append_activation_backward(GradientBuilder& builder,
                                     TensorId saved,
                                     Activation activation);
 
+// The shape of a pool's output; that a window does not fit is a broken invariant.
+Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes& attributes);
+
+// One for each tap of each window.
+int64_t pool_flops(const Graph& graph, const Op& op);
+
 // Of each element.
 inline constexpr int kActivationBackwardFlops = 12;
 

@@ -480,7 +480,7 @@ INSTANTIATE_TEST_SUITE_P(Schedule, Refusal, testing::ValuesIn(kScheduleCases), l
 TEST(Missing, ModelDataAndOptimizerAreRequired) {
   EXPECT_EQ(refusal(""), "model: missing; allowed: one of mlp, gpt");
   EXPECT_EQ(refusal("model { mlp {} }"),
-            "data: missing; allowed: one of idx, table, text, tokens, synthetic");
+            "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, image_folder, tar_shards, records");
   EXPECT_EQ(refusal("model { mlp {} } data { synthetic {} dir: '/d' }"),
             "optimizer: missing; allowed: one of sgd, adam, adamw");
   EXPECT_EQ(refusal("model {} data { synthetic {} } optimizer { sgd {} } train { steps: 1 }"),

@@ -80,14 +80,15 @@ class Machine {
   void fill_inputs(const ModelIo& io) {
     const auto fill = [&](TensorId id, std::vector<uint32_t>& out, uint32_t purpose) {
       const Tensor& tensor = graph_[id];
-      out.resize(static_cast<size_t>(tensor.shape.elements()));
+      out.resize((tensor.bytes() + sizeof(uint32_t) - 1) / sizeof(uint32_t));
       const int64_t classes = io.classes > 0 ? io.classes : 2;
       for (size_t i = 0; i < out.size(); ++i) {
         const uint32_t word = philox_word({11, 0, 0, purpose}, i);
         const float real = uniform_from_word(word);
         out[i] = tensor.dtype == DType::kI32
                      ? bounded_from_word(word, static_cast<uint32_t>(classes))
-                     : std::bit_cast<uint32_t>(real);
+                 : tensor.dtype == DType::kU8 ? word
+                                              : std::bit_cast<uint32_t>(real);
       }
     };
     fill(graph_.inputs[0], input_, 1);
@@ -103,19 +104,22 @@ class Machine {
   Executor executor_;
   std::span<LaneContext> lane_ = backend_->host_array<LaneContext>(1);
   std::span<LaneStatistics> statistics_ = backend_->host_array<LaneStatistics>(1);
-  std::vector<uint32_t> input_, target_;  // bits of i32 or f32
+  std::vector<uint32_t> input_, target_;  // bits of i32, f32 or four u8
 };
 
 class WholeModelGradient : public ::testing::TestWithParam<Case> {};
 
 // For each parameter tensor: (L(p + e g) - L(p - e g)) / 2e must be g . g. The tensor is moved by
 // 0.02 in L2 norm, where weights are about 0.2 each: the third derivative then contributes some
-// 1e-3 of the slope, and so does fp32 rounding of the loss.
+// 1e-3 of the slope, and so does fp32 rounding of the loss. Networks of images are moved by less,
+// and may be off by more: thousands of ReLUs and maxima have their kinks nearby.
 TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   const bool gpt = std::holds_alternative<GptConfig>(GetParam().model);
   const auto* mlp = std::get_if<MlpConfig>(&GetParam().model);
   ModelIo io = testing::small_mlp_io();
   if (gpt) io = {.features = 0, .classes = 29, .target_columns = 0};
+  const bool images = !gpt && mlp == nullptr;
+  if (images) io = testing::small_image_io();
   if (mlp != nullptr && mlp->loss != Loss::kSoftmaxCrossEntropy) io = {18, 0, mlp->outputs};
   GraphOptions options(Purpose::kTraining);
   options.recompute = GetParam().recompute;
@@ -125,12 +129,13 @@ TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   const std::vector<float> gradient(machine.gradients(),
                                     machine.gradients() + machine.layout().elements);
   for (const ParameterSlot& slot : machine.layout().slots) {
+    if (slot.running_momentum > 0) continue;  // its gradient is a statistic
     double slope = 0;
     for (int64_t i = slot.offset; i < slot.offset + slot.elements; ++i)
       slope +=
           static_cast<double>(gradient[static_cast<size_t>(i)]) * gradient[static_cast<size_t>(i)];
     ASSERT_GT(slope, 0) << slot.name;
-    const double step = 0.02 / std::sqrt(slope);
+    const double step = (images ? 0.001 : 0.02) / std::sqrt(slope);
     const std::vector<float> saved(machine.parameters() + slot.offset,
                                    machine.parameters() + slot.offset + slot.elements);
     const auto loss_at = [&](double sign) {
@@ -142,7 +147,7 @@ TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
     };
     const double measured = (loss_at(1) - loss_at(-1)) / (2 * step);
     std::copy(saved.begin(), saved.end(), machine.parameters() + slot.offset);
-    EXPECT_TRUE(std::abs(measured - slope) <= 0.01 * slope)
+    EXPECT_TRUE(std::abs(measured - slope) <= (images ? 0.03 : 0.01) * slope)
         << slot.name << ": " << measured << " against " << slope;
   }
 }
@@ -175,6 +180,16 @@ std::vector<Case> cases() {
   untied.dropout = 0.2f;
   list.push_back({"gpt_untied_no_bias_dropout", untied});
   list.push_back({"gpt_recomputed", untied, true});
+  list.push_back({"resnet_projection", testing::small_resnet()});
+  ResnetConfig padded = testing::small_resnet();
+  padded.shortcut = ResnetConfig::Shortcut::kPadded;
+  list.push_back({"resnet_padded", padded});
+  LenetConfig lenet;
+  lenet.classes = 7;
+  list.push_back({"lenet_relu_max", lenet});
+  lenet.activation = Activation::kTanh;
+  lenet.pooling = LenetConfig::Pooling::kAverage;
+  list.push_back({"lenet_tanh_average", lenet});
   return list;
 }
 

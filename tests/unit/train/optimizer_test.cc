@@ -77,6 +77,49 @@ TEST(Optimizer, DecaysOnlyWhatIsDecayed) {
   }
 }
 
+TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
+  ParameterLayout layout = make_layout();
+  layout.lanes = 4;
+  layout.statistics_begin = layout.elements;
+  layout.slots.push_back({.name = "running_mean",
+                          .shape = {70},
+                          .offset = layout.elements,
+                          .elements = 70,
+                          .running_momentum = 0.25f});
+  layout.elements += padded_elements(70, 4);
+  std::vector<Range> buckets = make_buckets(layout.statistics_begin, 4, 512);
+  buckets.push_back({layout.statistics_begin, layout.elements});
+  for (OptimizerConfig config : optimizers()) {
+    config.decay_bias_and_norm = true;
+    for (int ranks : {1, 2, 4}) {
+      const auto size = static_cast<size_t>(layout.elements);
+      std::vector<float> parameters(size, 1.0f), gradients(size, 8.0f);
+      const auto backend = cpu::make_backend();
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::vector<float> moments(2 * size / static_cast<size_t>(ranks), 0.0f);
+        Optimizer optimizer(config,
+                            layout,
+                            owned_ranges(buckets, rank, ranks),
+                            *backend,
+                            {.parameters = reinterpret_cast<std::byte*>(parameters.data()),
+                             .moments = moments.data()});
+        optimizer.prepare(0.1, 0.001, 1);
+        optimizer.update(gradients.data());
+        // The last owned range is of statistics: nothing is kept of their "gradients".
+        const auto kept =
+            static_cast<size_t>(optimizer.moment_elements() > 0
+                                    ? optimizer.moment_offset(0, optimizer.owned().size() - 1)
+                                    : 0);
+        for (size_t i = kept; optimizer.moment_elements() > 0 && i < kept + 64; ++i)
+          EXPECT_EQ(moments[i], 0) << i;
+      }
+      for (size_t i = 0; i < 70; ++i)  // 0.75 * 1 + 0.25 * 8 / 4
+        EXPECT_EQ(parameters[static_cast<size_t>(layout.statistics_begin) + i], 1.25f);
+      EXPECT_LT(parameters[0], 1.0f);
+    }
+  }
+}
+
 TEST(Optimizer, OneSgdStepByHand) {
   OptimizerConfig config;
   config.kind = SgdConfig{};

@@ -1,0 +1,93 @@
+#include "models/io_of_weights.h"
+
+#include <type_traits>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Extent `dimension` of a tensor, or `otherwise`.
+int64_t extent(const ExtentsOf& extents_of,
+               const std::string& name,
+               size_t dimension,
+               int64_t otherwise) {
+  const auto extents = extents_of(name);
+  return extents && dimension < extents->size() ? (*extents)[dimension] : otherwise;
+}
+
+ModelIo io_of(const MlpConfig& mlp, const ExtentsOf& extents_of) {
+  const std::string last = "layers." + std::to_string(mlp.hidden.size()) + ".weight";
+  const int64_t outputs = extent(extents_of, last, 0, 1);
+  ModelIo io;
+  io.features = extent(extents_of, "layers.0.weight", 1, 1);
+  (mlp.loss == Loss::kSoftmaxCrossEntropy ? io.classes : io.target_columns) = outputs;
+  return io;
+}
+
+ModelIo io_of(const GptConfig&, const ExtentsOf& extents_of) {
+  ModelIo io;
+  io.classes = extent(extents_of, "transformer.wte.weight", 0, 1);
+  return io;
+}
+
+void set_images(ModelIo& io, int64_t side, int64_t channels) {
+  io.height = io.width = side;
+  io.channels = channels;
+  io.mean.assign(static_cast<size_t>(channels), 0);
+  io.std.assign(static_cast<size_t>(channels), 1);
+}
+
+// Whether the matrices of a network for such images have as many columns as those of the file.
+bool columns_agree(const Graph& graph, const ExtentsOf& extents_of) {
+  for (const TensorId id : graph.parameters) {
+    const Tensor& parameter = graph[id];
+    if (parameter.shape.rank() != 2) continue;
+    if (extent(extents_of, parameter.name, 1, parameter.shape[1]) != parameter.shape[1])
+      return false;
+  }
+  return true;
+}
+
+// Networks that take images: the names are those of the graph itself.
+template <typename Config>
+ModelIo io_of(Config config, const ExtentsOf& extents_of) {
+  config.classes = 1;
+  constexpr int64_t kUsual[] = {224, 32, 28};
+  constexpr int64_t kLargest = 512;
+  ModelIo usual;
+  set_images(usual, kUsual[0], 3);
+  const Graph some = build_model(config, usual, 1, Purpose::kInference);
+  const std::string first = some[some.parameters.front()].name,
+                    last = some[some.parameters.back()].name;
+  const int64_t channels = extent(extents_of, first, 1, 3);
+  const auto fits = [&](int64_t side) {
+    ModelIo io;
+    set_images(io, side, channels);
+    try {
+      resolve_model(config, io);
+    } catch (const ConfigError&) {
+      return false;  // the network does not take images of this size
+    }
+    return columns_agree(build_model(config, io, 1, Purpose::kInference), extents_of);
+  };
+  int64_t side = 0;
+  for (const int64_t candidate : kUsual) {
+    if (side == 0 && fits(candidate)) side = candidate;
+  }
+  for (int64_t candidate = kUsual[2]; side == 0 && candidate <= kLargest; ++candidate) {
+    if (fits(candidate)) side = candidate;
+  }
+  ModelIo io;
+  set_images(io, side > 0 ? side : kUsual[0], channels);
+  io.classes = extent(extents_of, last, 0, 1);
+  return io;
+}
+
+}  // namespace
+
+ModelIo io_of_weights(const ModelConfig& model, const ExtentsOf& extents_of) {
+  return std::visit([&](const auto& config) { return io_of(config, extents_of); }, model);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// LeNet-5 (LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998): 5x5
+// convolutions of 6 and 16 channels with 2x2 pools, and linear layers of 120, 84 and the classes.
+// Made for images of 32 x 32; those of 28 x 28 are padded to them.
+#include "models/builders.h"
+#include "models/image_layers.h"
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+void check_images(const LenetConfig&, const ModelIo& io) {
+  if (io.height >= 28 && io.width >= 28) return;
+  throw ConfigError(
+      "model.lenet: images are {} x {}; allowed: 28 pixels or more in both directions",
+      io.height,
+      io.width);
+}
+
+Graph build_lenet(const LenetConfig& config,
+                  const ModelIo& io,
+                  int64_t lane_batch,
+                  const GraphOptions& options) {
+  ImageLayers layers(io, lane_batch, options);
+  const auto conv = [&](const char* name, TensorId x, int64_t outputs, int64_t padding) {
+    return layers.conv(name,
+                       x,
+                       {.outputs = outputs,
+                        .kernel = 5,
+                        .padding = padding,
+                        .bias = true,
+                        .activation = config.activation},
+                       InitialWeights::kUniformFanIn);
+  };
+  const auto pool = [&](const char* name, TensorId x) {
+    return config.pooling == LenetConfig::Pooling::kMax ? layers.max_pool(name, x, 2, 2)
+                                                        : layers.avg_pool(name, x, 2, 2);
+  };
+  const auto dense = [&](const char* name, TensorId x, int64_t outputs, Activation activation) {
+    return layers.linear(name, x, outputs, activation, InitialWeights::kUniformFanIn);
+  };
+  const bool small = io.height < 32 || io.width < 32;
+  TensorId x = pool("pool1", conv("conv1", layers.images(), 6, small ? 2 : 0));
+  x = pool("pool2", conv("conv2", x, 16, 0));
+  x = dense("fc1", x, 120, config.activation);
+  x = dense("fc2", x, 84, config.activation);
+  x = dense("fc3", x, config.classes, Activation::kNone);
+  return std::move(layers).finish(x, config.label_smoothing);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+// Residual networks: He et al., "Deep Residual Learning for Image Recognition" (2015).
+//
+// ImageNet's (18, 34: two 3x3 convolutions a block; 50, 101: a bottleneck 1x1, 3x3, 1x1 with the
+// stride in the 3x3) have four stages of 64, 128, 256 and 512 channels and torchvision's names and
+// initial weights. CIFAR's (20, 32, 56, 110 = 6 n + 2) have three stages of 16, 32 and 64 channels
+// and n blocks each; names and initial weights are those of the reimplementation by Y. Idelbayev.
+#include <algorithm>
+
+#include "models/builders.h"
+#include "models/image_layers.h"
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+bool is_cifar(const ResnetConfig& config) {
+  return config.depth != 18 && config.depth != 34 && config.depth != 50 && config.depth != 101;
+}
+
+class ResnetBuilder {
+ public:
+  ResnetBuilder(const ResnetConfig& config,
+                const ModelIo& io,
+                int64_t lane_batch,
+                const GraphOptions& options)
+      : config_(config),
+        cifar_(is_cifar(config)),
+        bottleneck_(config.depth == 50 || config.depth == 101),
+        initial_(cifar_ ? InitialWeights::kKaimingFanIn : InitialWeights::kKaimingFanOut),
+        layers_(io, lane_batch, options) {}
+
+  Graph build() {
+    layers_.synchronise_norms(config_.sync_batch_norm);
+    TensorId x = stem(layers_.images());
+    int64_t width = cifar_ ? 16 : 64;
+    int stage = 1;
+    for (const int64_t blocks : stages()) {
+      for (int64_t i = 0; i < blocks; ++i) {
+        const std::string name = "layer" + std::to_string(stage) + "." + std::to_string(i) + ".";
+        x = block(name, x, width, i == 0 && stage > 1 ? 2 : 1);
+      }
+      width *= 2;
+      ++stage;
+    }
+    x = layers_.builder().global_avg_pool("avgpool", x);
+    x = layers_.linear(cifar_ ? "linear" : "fc",
+                       x,
+                       config_.classes,
+                       Activation::kNone,
+                       cifar_ ? InitialWeights::kKaimingFanIn : InitialWeights::kUniformFanIn);
+    return std::move(layers_).finish(x, config_.label_smoothing);
+  }
+
+ private:
+  std::vector<int64_t> stages() const {
+    switch (config_.depth) {
+      case 18: return {2, 2, 2, 2};
+      case 34:
+      case 50: return {3, 4, 6, 3};
+      case 101: return {3, 4, 23, 3};
+      default: return std::vector<int64_t>(3, (config_.depth - 2) / 6);
+    }
+  }
+
+  TensorId conv(
+      const std::string& name, TensorId x, int64_t outputs, int64_t kernel, int64_t stride) {
+    return layers_.conv(
+        name,
+        x,
+        {.outputs = outputs, .kernel = kernel, .stride = stride, .padding = kernel / 2},
+        initial_);
+  }
+
+  TensorId stem(TensorId x) {
+    const bool small = cifar_ || config_.stem == ResnetConfig::Stem::kCifar;
+    x = conv("conv1", x, cifar_ ? 16 : 64, small ? 3 : 7, small ? 1 : 2);
+    x = layers_.norm("bn1", x, kNoTensor, Activation::kRelu);
+    return small ? x : layers_.max_pool("maxpool", x, 3, 2, 1);
+  }
+
+  // The branch's last norm adds the shortcut and activates the sum.
+  TensorId block(const std::string& name, TensorId x, int64_t width, int64_t stride) {
+    const float last_gain = config_.zero_init_gamma ? 0 : 1;
+    const int64_t outputs = bottleneck_ ? 4 * width : width;
+    TensorId y = bottleneck_ ? conv(name + "conv1", x, width, 1, 1)
+                             : conv(name + "conv1", x, width, 3, stride);
+    y = layers_.norm(name + "bn1", y, kNoTensor, Activation::kRelu);
+    y = conv(name + "conv2", y, width, 3, bottleneck_ ? stride : 1);
+    if (bottleneck_) {
+      y = layers_.norm(name + "bn2", y, kNoTensor, Activation::kRelu);
+      y = conv(name + "conv3", y, outputs, 1, 1);
+    }
+    const std::string last = name + (bottleneck_ ? "bn3" : "bn2");
+    const TensorId delta = shortcut(name, x, outputs, stride);
+    return layers_.norm(last, y, delta, Activation::kRelu, last_gain);
+  }
+
+  TensorId shortcut(const std::string& name, TensorId x, int64_t outputs, int64_t stride) {
+    const int64_t inputs = layers_.channels(x);
+    if (stride == 1 && inputs == outputs) return x;
+    if (config_.shortcut == ResnetConfig::Shortcut::kPadded) {
+      const int64_t more = outputs - inputs;
+      return layers_.builder().padded_identity(
+          name + "shortcut", x, {stride, more / 2, more - more / 2});
+    }
+    const std::string prefix = name + (cifar_ ? "shortcut." : "downsample.");
+    const TensorId projected = conv(prefix + "0", x, outputs, 1, stride);
+    return layers_.norm(prefix + "1", projected, kNoTensor, Activation::kNone);
+  }
+
+  const ResnetConfig& config_;
+  bool cifar_, bottleneck_;
+  InitialWeights initial_;
+  ImageLayers layers_;
+};
+
+}  // namespace
+
+// Every window fits whatever the size: all layers are padded.
+void check_images(const ResnetConfig&, const ModelIo&) {}
+
+Graph build_resnet(const ResnetConfig& config,
+                   const ModelIo& io,
+                   int64_t lane_batch,
+                   const GraphOptions& options) {
+  return ResnetBuilder(config, io, lane_batch, options).build();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include "runtime/checkpoint/match.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/checkpoint/checksum.h"
+#include "runtime/checkpoint/file_form.h"
+
+namespace lockstep {
+namespace {
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "(" + text + ")";
+}
+
+std::string shape_mismatch(const std::string& name,
+                           const std::vector<int64_t>& found,
+                           const std::vector<int64_t>& expected) {
+  return fmt::format("tensor {} has shape {} where the model needs {}",
+                     quote_name(name),
+                     shape_text(found),
+                     shape_text(expected));
+}
+
+}  // namespace
+
+std::string name_list(const std::vector<std::string>& names) {
+  constexpr size_t kMostNamed = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + quote_name(names[i]);
+  }
+  if (names.size() > kMostNamed) text += fmt::format(" and {} more", names.size() - kMostNamed);
+  return text;
+}
+
+ShapeByName shapes_in_memory(const std::vector<NamedSlice>& slices) {
+  ShapeByName shapes;
+  for (const NamedSlice& slice : slices) {
+    std::vector<int64_t>& extents = shapes[slice.name];
+    for (int i = 0; i < slice.shape.rank(); ++i) extents.push_back(slice.shape[i]);
+  }
+  return shapes;
+}
+
+ShapeByName shapes_in_files(const std::vector<NamedSlice>& slices) {
+  ShapeByName shapes;
+  for (const NamedSlice& slice : slices) shapes[slice.name] = file_extents(slice);
+  return shapes;
+}
+
+ShapeByName shapes_of(const SafetensorsFile& file) {
+  ShapeByName shapes;
+  for (const SafetensorsEntry& entry : file.header().entries) shapes[entry.name] = entry.shape;
+  return shapes;
+}
+
+bool is_bookkeeping(const std::string& name) {
+  return name == "num_batches_tracked" || name.ends_with(".num_batches_tracked");
+}
+
+std::vector<std::string> list_mismatches(const ShapeByName& found, const ShapeByName& expected) {
+  std::vector<std::string> lines;
+  for (const auto& [name, shape] : expected) {
+    const auto at = found.find(name);
+    if (at == found.end()) {
+      lines.push_back(
+          fmt::format("tensor {} of shape {} is missing", quote_name(name), shape_text(shape)));
+    } else if (at->second != shape) {
+      lines.push_back(shape_mismatch(name, at->second, shape));
+    }
+  }
+  for (const auto& [name, shape] : found) {
+    if (expected.count(name) == 0)
+      lines.push_back(fmt::format(
+          "the model has no tensor {} (of shape {})", quote_name(name), shape_text(shape)));
+  }
+  return lines;
+}
+
+void check_match(const ShapeByName& found, const ShapeByName& expected, const std::string& origin) {
+  std::vector<std::string> missing, unexpected;
+  for (const auto& [name, shape] : expected) {
+    const auto at = found.find(name);
+    if (at == found.end()) {
+      missing.push_back(name);
+    } else if (at->second != shape) {
+      throw CheckpointError("{}: {}", origin, shape_mismatch(name, at->second, shape));
+    }
+  }
+  for (const auto& [name, shape] : found) {
+    if (expected.count(name) == 0) unexpected.push_back(name);
+  }
+  if (missing.empty() && unexpected.empty()) return;
+  throw CheckpointError("{}: its tensors are not the model's: {}{}{}",
+                        origin,
+                        missing.empty() ? "" : "missing " + name_list(missing),
+                        missing.empty() || unexpected.empty() ? "" : "; ",
+                        unexpected.empty() ? "" : "the model has no " + name_list(unexpected));
+}
+
+}  // namespace lockstep

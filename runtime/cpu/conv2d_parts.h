@@ -1,0 +1,38 @@
+#pragma once
+// What conv2d.h is made of: parts that are files of their own.
+
+#include <cstdint>
+
+#include "runtime/cpu/conv2d.h"
+#include "runtime/cpu/linear.h"
+
+namespace lockstep::cpu {
+
+// Convolutions that are linear layers of the pixels.
+inline bool is_linear(const Conv2dShape& s) {
+  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
+         s.pad_w == 0 && s.groups == 1;
+}
+inline LinearShape linear_shape(const Conv2dShape& s) {
+  return {s.out_pixels(), s.channels, s.outputs};
+}
+
+// The scratch memory of conv2d_backward_weight().
+int64_t conv2d_weight_workspace_bytes(const Conv2dShape& shape, int threads);
+
+// Convolutions of every channel alone. The order of the sums is the same as elsewhere.
+inline bool is_depthwise(const Conv2dShape& shape) {
+  return shape.groups > 1 && shape.groups == shape.channels && shape.groups == shape.outputs;
+}
+int64_t depthwise_workspace_bytes(const Conv2dShape& shape);
+void depthwise_forward(const Conv2dForward& op, void* workspace);
+void depthwise_backward_input(
+    const Conv2dShape& shape, const float* d_y, const float* w, float* d_x, void* workspace);
+void depthwise_backward_weight(const Conv2dShape& shape,
+                               const float* d_y,
+                               const float* x,
+                               float* d_w,
+                               bool accumulate,
+                               void* workspace);
+
+}  // namespace lockstep::cpu

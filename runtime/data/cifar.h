@@ -1,0 +1,40 @@
+#pragma once
+// CIFAR-10 and CIFAR-100 in the binary layout of their authors.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+inline constexpr int kCifarSide = 32;
+inline constexpr int kCifarChannels = 3;
+
+// Which of a record's leading bytes is the label, and how many labels there are.
+struct CifarLayout {
+  int label_bytes = 1;  // CIFAR-10: label; CIFAR-100: coarse, fine
+  int label_at = 0;
+  int classes = 10;
+  size_t record_bytes() const {
+    return static_cast<size_t>(label_bytes + kCifarSide * kCifarSide * kCifarChannels);
+  }
+};
+
+// Records in a decompressed file of this layout; `name` is for messages. Throws DataError when it
+// is empty or not a whole number of records.
+int64_t count_cifar_records(std::span<const std::byte> file,
+                            const CifarLayout& layout,
+                            const std::string& name);
+
+// Label of a record; it may lie outside the layout's classes.
+int32_t cifar_label(std::span<const std::byte> file, const CifarLayout& layout, int64_t record);
+
+// Writes the record's pixels, stored plane by plane, as (32, 32, 3).
+void read_cifar_pixels(std::span<const std::byte> file,
+                       const CifarLayout& layout,
+                       int64_t record,
+                       std::byte* pixels);
+
+}  // namespace lockstep

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string_view>
+
+namespace lockstep {
+
+// Whether a file's name says that it is a picture: .jpg, .jpeg or .png, in any case.
+bool is_image_name(std::string_view name);
+
+}  // namespace lockstep

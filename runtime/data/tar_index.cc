@@ -1,0 +1,136 @@
+#include "runtime/data/tar_index.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/data/image_name.h"
+#include "runtime/data/tar.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostShards = 1'000'000;
+constexpr size_t kMostImageBytes = size_t{1} << 30;
+
+// The name up to the first dot after its folders, and what follows that dot.
+std::pair<std::string_view, std::string_view> split_name(std::string_view name) {
+  const size_t slash = name.rfind('/');
+  const size_t dot = name.find('.', slash == std::string_view::npos ? 0 : slash + 1);
+  if (dot == std::string_view::npos) return {name, ""};
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+std::optional<int32_t> class_of(std::span<const std::byte> data) {
+  std::string_view text(reinterpret_cast<const char*>(data.data()), data.size());
+  const auto space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
+  while (!text.empty() && space(text.back())) text.remove_suffix(1);
+  while (!text.empty() && space(text.front())) text.remove_prefix(1);
+  int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+// What has been seen of the members that share a key.
+struct Group {
+  std::string key;
+  std::optional<TarSample> image;
+  bool has_class = false;
+  std::optional<int32_t> label;
+};
+
+void expand(const std::string& pattern, const std::string& field, std::vector<std::string>* names) {
+  const size_t open = pattern.find('{'), close = pattern.find('}');
+  if (open == std::string::npos && close == std::string::npos) {
+    if (names->size() >= kMostShards)
+      throw ConfigError("{}: over {} files; allowed: fewer", field, kMostShards);
+    names->push_back(pattern);
+    return;
+  }
+  const auto refuse = [&] {
+    refuse_value(field, quoted(pattern), "braces with two numbers upwards, such as {000..012}");
+  };
+  if (open == std::string::npos || close == std::string::npos || close < open) refuse();
+  const std::string inside = pattern.substr(open + 1, close - open - 1);
+  const size_t dots = inside.find("..");
+  if (dots == std::string::npos) refuse();
+  const auto number = [&](std::string_view text) {
+    int64_t value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || value < 0) refuse();
+    return value;
+  };
+  const std::string low = inside.substr(0, dots);
+  const int64_t first = number(low), last = number(std::string_view(inside).substr(dots + 2));
+  if (last < first) refuse();
+  if (static_cast<size_t>(last - first) >= kMostShards)
+    throw ConfigError("{}: over {} files; allowed: fewer", field, kMostShards);
+  for (int64_t value = first; value <= last; ++value)
+    expand(pattern.substr(0, open) + fmt::format("{:0{}}", value, low.size()) +
+               pattern.substr(close + 1),
+           field,
+           names);
+}
+
+}  // namespace
+
+std::vector<TarSample> index_tar(std::span<const std::byte> file,
+                                 const std::string& name,
+                                 const std::function<void(const std::string&)>& bad) {
+  std::vector<TarSample> samples;
+  Group group;
+  const auto finish = [&] {
+    if (group.image && group.label) {
+      samples.push_back(*group.image);
+      samples.back().label = *group.label;
+    } else if (group.image && group.has_class) {
+      bad(fmt::format("{}: the class of '{}' is no number", name, group.key));
+    } else if (group.image) {
+      bad(fmt::format("{}: '{}' has no class (.cls)", name, group.key));
+    } else if (group.has_class) {
+      bad(fmt::format("{}: '{}' has a class but no image", name, group.key));
+    }
+    group = {};
+  };
+  TarReader reader(file, name);
+  TarMember member;
+  while (reader.next(&member)) {
+    const auto [key, extension] = split_name(member.name);
+    if (key != group.key) {
+      finish();
+      group.key = key;
+    }
+    if (extension == "cls") {
+      group.has_class = true;
+      group.label = class_of(member.data);
+    } else if (!group.image && extension.find('.') == std::string_view::npos &&
+               is_image_name(member.name)) {
+      if (member.data.size() > kMostImageBytes)
+        throw DataError("{}: '{}' has {} bytes; allowed: up to {}",
+                        name,
+                        member.name,
+                        member.data.size(),
+                        kMostImageBytes);
+      TarSample sample;
+      sample.offset = static_cast<uint64_t>(member.data.data() - file.data());
+      sample.bytes = static_cast<uint32_t>(member.data.size());
+      group.image = sample;
+    }
+  }
+  finish();
+  return samples;
+}
+
+std::vector<std::string> expand_braces(const std::vector<std::string>& patterns,
+                                       const std::string& field) {
+  std::vector<std::string> names;
+  for (const std::string& pattern : patterns) expand(pattern, field, &names);
+  return names;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#pragma once
+// Which samples a tar file in the manner of WebDataset has.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// A picture within a tar file, and its class.
+struct TarSample {
+  uint64_t offset = 0;
+  uint32_t bytes = 0;
+  int32_t label = 0;
+};
+
+// The samples of the tar file `file`, in its order. Members without an image (.jpg, .jpeg, .png in
+// any case) or class number (.cls) are passed over; a sample that lacks one of the two, or whose
+// class is no number from 0 to 2^31 - 1, is given to `bad` in words. Throws DataError where the
+// file is no tar file or is truncated.
+std::vector<TarSample> index_tar(std::span<const std::byte> file,
+                                 const std::string& name,
+                                 const std::function<void(const std::string&)>& bad);
+
+// "a-{08..11}.tar" is a-08.tar, a-09.tar, a-10.tar and a-11.tar; several braces multiply. `field`
+// is the config field, for messages. Throws ConfigError on braces that are not numbers upwards.
+std::vector<std::string> expand_braces(const std::vector<std::string>& patterns,
+                                       const std::string& field);
+
+}  // namespace lockstep

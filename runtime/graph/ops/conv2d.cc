@@ -1,0 +1,83 @@
+// conv2d: y = activation(conv(x, weight) + bias), each group of outputs over its own inputs.
+//   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none
+//   outputs y (N, OH, OW, O)
+// conv2d_backward: d_x = transposed conv of d_y, d_weight (+)= correlation of x and d_y, d_bias
+// (+)= sums of d_y.
+//   inputs  d_y (N, OH, OW, O) of the value before the activation, x, weight
+//   outputs d_x or none, d_weight, d_bias or none
+#include "runtime/graph/autodiff.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+#include "runtime/graph/window.h"
+
+namespace lockstep {
+
+TensorId GraphBuilder::conv2d(const std::string& name,
+                              TensorId x,
+                              TensorId weight,
+                              TensorId bias,
+                              const Conv2dAttributes& a) {
+  const Shape x_shape = graph_.shape(x), w_shape = graph_.shape(weight);
+  LOCKSTEP_CHECK(x_shape.rank() == 4 && w_shape.rank() == 4 && a.groups > 0 &&
+                     x_shape[3] == w_shape[3] * a.groups && w_shape[0] % a.groups == 0,
+                 "{}: x {} weight {} groups {} ",
+                 name,
+                 to_string(x_shape),
+                 to_string(w_shape),
+                 a.groups);
+  LOCKSTEP_CHECK(bias == kNoTensor || graph_.shape(bias) == Shape({w_shape[0]}), "{}: bias ", name);
+  LOCKSTEP_CHECK(!saves_pre_activation(a.activation), "{}: activation ", name);
+  const int64_t height =
+      window_count(x_shape[1], w_shape[1], a.stride.height, a.padding.height, a.dilation.height);
+  const int64_t width =
+      window_count(x_shape[2], w_shape[2], a.stride.width, a.padding.width, a.dilation.width);
+  LOCKSTEP_CHECK(height > 0 && width > 0,
+                 "{}: images {} are smaller than the kernel ",
+                 name,
+                 to_string(x_shape));
+  const TensorId y = activation_tensor(name, {x_shape[0], height, width, w_shape[0]});
+  graph_.ops.push_back({OpKind::kConv2d, name, {x, weight, bias}, {y}, a});
+  return y;
+}
+
+namespace {
+
+std::vector<TensorId> conv2d_gradient(GradientBuilder& builder,
+                                      const Op& op,
+                                      const std::vector<TensorId>& d_outputs) {
+  const TensorId x = op.inputs[0], weight = op.inputs[1], bias = op.inputs[2];
+  const auto& attributes = op.as<Conv2dAttributes>();
+  const TensorId d_pre = append_activation_backward(
+      builder, op.name, d_outputs[0], op.outputs[0], attributes.activation);
+  const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
+  const auto [d_weight, accumulate_weight] = builder.parameter_gradient(weight);
+  const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
+  builder.append({OpKind::kConv2dBackward,
+                  op.name,
+                  {d_pre, x, weight},
+                  {d_x, d_weight, d_bias},
+                  Conv2dBackwardAttributes{attributes, accumulate_weight, accumulate_bias}});
+  return {d_x, kNoTensor, kNoTensor};
+}
+
+// Taps in the padding count: the usual convention.
+int64_t product_flops(const Graph& graph, TensorId y, TensorId weight) {
+  return 2 * graph.shape(y).rows() * graph.shape(weight).elements();
+}
+
+int64_t conv2d_flops(const Graph& graph, const Op& op) {
+  return product_flops(graph, op.outputs[0], op.inputs[1]);
+}
+
+int64_t conv2d_backward_flops(const Graph& graph, const Op& op) {
+  const int products = op.outputs[0] == kNoTensor ? 1 : 2;
+  return products * product_flops(graph, op.inputs[0], op.inputs[2]);
+}
+
+}  // namespace
+
+const OpSchema kConv2dSchema = {"conv2d", conv2d_gradient, conv2d_flops, {}};
+const OpSchema kConv2dBackwardSchema = {"conv2d_backward", nullptr, conv2d_backward_flops, {}};
+
+}  // namespace lockstep

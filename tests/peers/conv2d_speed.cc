@@ -1,0 +1,231 @@
+// How fast the CPU's convolutions are, on the layers of residual networks: GFLOP/s of each pass and
+// its share of the FMA peak, which is measured right before and after. FLOPs are those of the
+// direct convolution, whatever the algorithm. One thread; times are those that the thread had its
+// CPU, medians of the repeats.
+//
+//   conv2d_speed [REPEATS [PART_OF_A_NAME]]
+#include <time.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/conv2d.h"
+#include "runtime/cpu/linear.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/peers/conv2d_speed.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::peers {
+namespace HWY_NAMESPACE {
+
+// As in fma_peak.cc: independent chains of multiply-adds that live in registers.
+double multiply_add_kernel(int64_t rounds, float half, float* sink) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  constexpr int kChains = HWY_TARGET <= HWY_AVX3 ? 24 : 12;
+  const hn::ScalableTag<float> d;
+  const auto factor = hn::Set(d, half);
+  hn::Vec<decltype(d)> chain[kChains];
+  for (int i = 0; i < kChains; ++i) chain[i] = hn::Set(d, static_cast<float>(i));
+  for (int64_t round = 0; round < rounds; ++round) {
+    HWY_UNROLL(kChains)
+    for (int i = 0; i < kChains; ++i) chain[i] = hn::MulAdd(chain[i], factor, factor);
+  }
+  auto sum = chain[0];
+  for (int i = 1; i < kChains; ++i) sum = hn::Add(sum, chain[i]);
+  *sink = hn::GetLane(sum);
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::peers
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::peers {
+namespace {
+
+HWY_EXPORT(multiply_add_kernel);
+
+struct Layer {
+  const char* name;
+  cpu::Conv2dShape shape;
+};
+
+constexpr cpu::Conv2dShape square(int64_t batch,
+                                  int64_t extent,
+                                  int64_t channels,
+                                  int64_t outputs,
+                                  int64_t kernel,
+                                  int64_t stride) {
+  return {.batch = batch,
+          .height = extent,
+          .width = extent,
+          .channels = channels,
+          .outputs = outputs,
+          .kernel_h = kernel,
+          .kernel_w = kernel,
+          .stride_h = stride,
+          .stride_w = stride,
+          .pad_h = kernel / 2,
+          .pad_w = kernel / 2};
+}
+
+constexpr Layer kLayers[] = {{"cifar stem 3x3x3->64", square(64, 32, 3, 64, 3, 1)},
+                             {"cifar 32x32 64", square(64, 32, 64, 64, 3, 1)},
+                             {"cifar 16x16 128", square(64, 16, 128, 128, 3, 1)},
+                             {"cifar 8x8 256", square(64, 8, 256, 256, 3, 1)},
+                             {"cifar 4x4 512", square(64, 4, 512, 512, 3, 1)},
+                             {"cifar 32x32 64->128 /2", square(64, 32, 64, 128, 3, 2)},
+                             {"cifar 8x8 256->512 /2", square(64, 8, 256, 512, 3, 2)},
+                             {"cifar 1x1 64->128 /2", square(64, 32, 64, 128, 1, 2)},
+                             {"small 32x32 64", square(8, 32, 64, 64, 3, 1)},
+                             {"small 16x16 128", square(8, 16, 128, 128, 3, 1)},
+                             {"small 8x8 256", square(8, 8, 256, 256, 3, 1)},
+                             {"small 4x4 512", square(8, 4, 512, 512, 3, 1)},
+                             {"resnet20 32x32 16", square(64, 32, 16, 16, 3, 1)},
+                             {"resnet20 16x16 32", square(64, 16, 32, 32, 3, 1)},
+                             {"imagenet stem 7x7x3->64 /2", square(8, 224, 3, 64, 7, 2)},
+                             {"imagenet 56x56 1x1 64->64", square(8, 56, 64, 64, 1, 1)},
+                             {"imagenet 56x56 64", square(8, 56, 64, 64, 3, 1)},
+                             {"imagenet 56x56 1x1 64->256", square(8, 56, 64, 256, 1, 1)},
+                             {"imagenet 56x56 1x1 256->64", square(8, 56, 256, 64, 1, 1)},
+                             {"imagenet 56x56 128 /2", square(8, 56, 128, 128, 3, 2)},
+                             {"imagenet 56x56 1x1 256->512 /2", square(8, 56, 256, 512, 1, 2)},
+                             {"imagenet 28x28 128", square(8, 28, 128, 128, 3, 1)},
+                             {"imagenet 28x28 1x1 512->128", square(8, 28, 512, 128, 1, 1)},
+                             {"imagenet 14x14 256", square(8, 14, 256, 256, 3, 1)},
+                             {"imagenet 14x14 1x1 256->1024", square(8, 14, 256, 1024, 1, 1)},
+                             {"imagenet 7x7 512", square(8, 7, 512, 512, 3, 1)},
+                             {"imagenet 7x7 1x1 512->2048", square(8, 7, 512, 2048, 1, 1)}};
+
+double cpu_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+double peak_gflops() {
+  volatile float half = 0.5f, sink;
+  float result;
+  const double begin = cpu_seconds();
+  const double operations = HWY_DYNAMIC_DISPATCH(multiply_add_kernel)(200'000, half, &result);
+  const double seconds = cpu_seconds() - begin;
+  sink = result;
+  static_cast<void>(sink);
+  return operations / seconds * 1e-9;
+}
+
+// GFLOP/s and the share of the peak, medians.
+struct Speed {
+  double gflops, share;
+};
+
+Speed measure(double flops, int repeats, const std::function<void()>& pass) {
+  pass();
+  std::vector<double> speeds, shares;
+  for (int i = 0; i < repeats; ++i) {
+    const double before = peak_gflops();
+    const double begin = cpu_seconds();
+    int passes = 0;
+    double seconds = 0;
+    for (; seconds < 0.03; ++passes) {
+      pass();
+      seconds = cpu_seconds() - begin;
+    }
+    const double speed = passes * flops / seconds * 1e-9;
+    const double peak = (before + peak_gflops()) / 2;
+    speeds.push_back(speed);
+    shares.push_back(speed / peak);
+  }
+  return {median(speeds), median(shares)};
+}
+
+std::vector<float> random_floats(int64_t count) {
+  std::vector<float> values(count);
+  uint32_t state = 1;
+  for (float& value : values) {
+    state = state * 1664525 + 1013904223;
+    value = static_cast<float>(state >> 8) * 0x1p-24f - 0.5f;
+  }
+  return values;
+}
+
+void run_layer(const Layer& layer, int repeats) {
+  const cpu::Conv2dShape& s = layer.shape;
+  const int64_t weights = s.kernel_h * s.kernel_w * s.group_channels();
+  std::vector<float> x = random_floats(s.batch * s.height * s.width * s.channels), d_x = x;
+  std::vector<float> w = random_floats(s.outputs * weights), d_w = w;
+  std::vector<float> y = random_floats(s.out_pixels() * s.outputs);
+  const std::vector<float> d_y = y, bias = random_floats(s.outputs);
+  const int64_t bytes = (cpu::conv2d_workspace_bytes(s, 1) + 63) / 64 * 64;
+  void* const workspace = std::aligned_alloc(64, std::max<int64_t>(64, bytes));
+  std::memset(workspace, 0, bytes);
+  const double flops = 2.0 * static_cast<double>(s.out_pixels() * s.outputs * weights);
+  const Speed speeds[] = {
+      measure(flops,
+              repeats,
+              [&] {
+                cpu::conv2d_forward({.shape = s,
+                                     .x = x.data(),
+                                     .w = w.data(),
+                                     .bias = bias.data(),
+                                     .activation = Activation::kRelu,
+                                     .pre = nullptr,
+                                     .y = y.data()},
+                                    workspace);
+              }),
+      measure(flops,
+              repeats,
+              [&] { cpu::conv2d_backward_input(s, d_y.data(), w.data(), d_x.data(), workspace); }),
+      measure(flops, repeats, [&] {
+        cpu::conv2d_backward_weight(s, d_y.data(), x.data(), d_w.data(), false, workspace);
+      })};
+  std::printf("%-31s %8.1f", layer.name, flops * 1e-6);
+  for (const Speed& speed : speeds) std::printf("  %6.1f %5.1f%%", speed.gflops, 100 * speed.share);
+  std::printf("  %8.0f\n", static_cast<double>(bytes) / 1024);
+  std::fflush(stdout);
+  std::free(workspace);
+}
+
+int run(int argc, char** argv) {
+  const int repeats = argc > 1 ? std::atoi(argv[1]) : 5;
+  if (argc > 3 || repeats < 1) {
+    std::fprintf(stderr, "usage: conv2d_speed [REPEATS [PART_OF_A_NAME]]\n");
+    return 2;
+  }
+  set_compute_threads(1);
+  std::printf("%-31s %8s  %14s  %14s  %14s  %8s\n",
+              "layer",
+              "MFLOP",
+              "forward",
+              "backward input",
+              "backward weight",
+              "KiB");
+  for (const Layer& layer : kLayers) {
+    if (argc < 3 || std::string(layer.name).find(argv[2]) != std::string::npos) {
+      run_layer(layer, repeats);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::peers
+
+int main(int argc, char** argv) { return lockstep::peers::run(argc, argv); }
+#endif  // HWY_ONCE
