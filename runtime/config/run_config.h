@@ -156,7 +156,9 @@ struct SyntheticConfig {
 // CIFAR-10 or CIFAR-100 in the binary layout, plain or .gz: records of a label (CIFAR-100: coarse
 // and fine) and 32 x 32 pixels, one plane per colour.
 struct CifarConfig {
-  std::vector<std::string> train, eval;  // files, read one after the other; train is required
+  // Files, read one after the other; in names, here and below, "{1..5}" stands for five and '*' for
+  // any characters. train is required.
+  std::vector<std::string> train, eval;
   int64_t classes = 10;                  // 10 or 100: which of the two it is
   bool coarse = false;                   // CIFAR-100 only: the 20 coarse labels
   bool operator==(const CifarConfig&) const = default;

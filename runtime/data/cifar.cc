@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/data/file_names.h"
 #include "runtime/data/image_stores.h"
 #include "runtime/data/source_file.h"
 
@@ -22,9 +23,10 @@ CifarLayout layout_of(const CifarConfig& cifar) {
 // place.
 std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
                                              const CifarLayout& layout,
-                                             const std::vector<std::string>& paths,
+                                             const std::vector<std::string>& patterns,
                                              const std::string& field,
                                              int64_t* bad_records) {
+  const std::vector<std::string> paths = expand_names(patterns, config.dir, "data." + field);
   auto pixels = std::make_shared<std::vector<std::byte>>();
   std::vector<int32_t> labels;
   BadAtOpening bad(config);

@@ -7,14 +7,12 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
-#include "runtime/config/limits.h"
 #include "runtime/data/image_name.h"
 #include "runtime/data/tar.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostShards = 1'000'000;
 constexpr size_t kMostImageBytes = size_t{1} << 30;
 
 // The name up to the first dot after its folders, and what follows that dot.
@@ -43,39 +41,6 @@ struct Group {
   bool has_class = false;
   std::optional<int32_t> label;
 };
-
-void expand(const std::string& pattern, const std::string& field, std::vector<std::string>* names) {
-  const size_t open = pattern.find('{'), close = pattern.find('}');
-  if (open == std::string::npos && close == std::string::npos) {
-    if (names->size() >= kMostShards)
-      throw ConfigError("{}: over {} files; allowed: fewer", field, kMostShards);
-    names->push_back(pattern);
-    return;
-  }
-  const auto refuse = [&] {
-    refuse_value(field, quoted(pattern), "braces with two numbers upwards, such as {000..012}");
-  };
-  if (open == std::string::npos || close == std::string::npos || close < open) refuse();
-  const std::string inside = pattern.substr(open + 1, close - open - 1);
-  const size_t dots = inside.find("..");
-  if (dots == std::string::npos) refuse();
-  const auto number = [&](std::string_view text) {
-    int64_t value = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value < 0) refuse();
-    return value;
-  };
-  const std::string low = inside.substr(0, dots);
-  const int64_t first = number(low), last = number(std::string_view(inside).substr(dots + 2));
-  if (last < first) refuse();
-  if (static_cast<size_t>(last - first) >= kMostShards)
-    throw ConfigError("{}: over {} files; allowed: fewer", field, kMostShards);
-  for (int64_t value = first; value <= last; ++value)
-    expand(pattern.substr(0, open) + fmt::format("{:0{}}", value, low.size()) +
-               pattern.substr(close + 1),
-           field,
-           names);
-}
 
 }  // namespace
 
@@ -124,13 +89,6 @@ std::vector<TarSample> index_tar(std::span<const std::byte> file,
   }
   finish();
   return samples;
-}
-
-std::vector<std::string> expand_braces(const std::vector<std::string>& patterns,
-                                       const std::string& field) {
-  std::vector<std::string> names;
-  for (const std::string& pattern : patterns) expand(pattern, field, &names);
-  return names;
 }
 
 }  // namespace lockstep

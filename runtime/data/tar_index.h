@@ -25,9 +25,4 @@ std::vector<TarSample> index_tar(std::span<const std::byte> file,
                                  const std::string& name,
                                  const std::function<void(const std::string&)>& bad);
 
-// "a-{08..11}.tar" is a-08.tar, a-09.tar, a-10.tar and a-11.tar; several braces multiply. `field`
-// is the config field, for messages. Throws ConfigError on braces that are not numbers upwards.
-std::vector<std::string> expand_braces(const std::vector<std::string>& patterns,
-                                       const std::string& field);
-
 }  // namespace lockstep

@@ -86,7 +86,7 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
                                             int64_t* bad_records) {
   auto store = std::make_shared<TarStore>(window);
   BadAtOpening bad(config);
-  const std::vector<std::string> paths = expand_braces(patterns, "data." + field);
+  const std::vector<std::string> paths = expand_names(patterns, config.dir, "data." + field);
   for (const std::string& path : paths) {
     SourceFile file(config.dir, path, field, SourceFile::Gzip::kNever);
     if (is_gzip(file.bytes()))

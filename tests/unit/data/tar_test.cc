@@ -102,15 +102,6 @@ TEST(TarIndex, NamesWhatLacksAHalf) {
   expect_parts(bad[3], {"'d'", "no number"});
 }
 
-TEST(TarIndex, ExpandsBraces) {
-  EXPECT_EQ(expand_braces({"a-{08..11}.tar", "b"}, "f"),
-            (std::vector<std::string>{"a-08.tar", "a-09.tar", "a-10.tar", "a-11.tar", "b"}));
-  EXPECT_EQ(expand_braces({"{0..1}{5..5}"}, "f"), (std::vector<std::string>{"05", "15"}));
-  for (const char* bad : {"{", "}", "{1}", "{2..1}", "{a..b}", "}{", "{1..9999999999}", "{..}"})
-    expect_parts(error_of([&] { expand_braces({bad}, "data.f"); }, ExitCode::kUsage),
-                 {"data.f", "allowed"});
-}
-
 class TarShards : public ::testing::Test {
  protected:
   TarShards() {

@@ -1,0 +1,92 @@
+#include "runtime/data/file_names.h"
+
+#include <glob.h>
+
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostFiles = 1'000'000;
+
+void expand_braces(const std::string& pattern,
+                   const std::string& field,
+                   std::vector<std::string>* names) {
+  const size_t open = pattern.find('{'), close = pattern.find('}');
+  if (open == std::string::npos && close == std::string::npos) {
+    if (names->size() >= kMostFiles)
+      throw ConfigError("{}: over {} files; allowed: fewer", field, kMostFiles);
+    names->push_back(pattern);
+    return;
+  }
+  const auto refuse = [&] {
+    refuse_value(field, quoted(pattern), "braces with two numbers upwards, such as {000..012}");
+  };
+  if (open == std::string::npos || close == std::string::npos || close < open) refuse();
+  const std::string inside = pattern.substr(open + 1, close - open - 1);
+  const size_t dots = inside.find("..");
+  if (dots == std::string::npos) refuse();
+  const auto number = [&](std::string_view text) {
+    int64_t value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || value < 0) refuse();
+    return value;
+  };
+  const std::string low = inside.substr(0, dots);
+  const int64_t first = number(low), last = number(std::string_view(inside).substr(dots + 2));
+  if (last < first) refuse();
+  if (static_cast<size_t>(last - first) >= kMostFiles)
+    throw ConfigError("{}: over {} files; allowed: fewer", field, kMostFiles);
+  for (int64_t value = first; value <= last; ++value)
+    expand_braces(pattern.substr(0, open) + fmt::format("{:0{}}", value, low.size()) +
+                      pattern.substr(close + 1),
+                  field,
+                  names);
+}
+
+// The result of glob(3).
+class Matches {
+ public:
+  explicit Matches(const std::string& pattern)
+      : found_(::glob(pattern.c_str(), GLOB_NOESCAPE, nullptr, &glob_) == 0) {}
+  Matches(const Matches&) = delete;
+  Matches& operator=(const Matches&) = delete;
+  ~Matches() { ::globfree(&glob_); }
+  size_t size() const { return found_ ? glob_.gl_pathc : 0; }
+  const char* operator[](size_t i) const { return glob_.gl_pathv[i]; }
+
+ private:
+  glob_t glob_{};
+  bool found_;
+};
+
+// A name that matches is given whole: where it lies below `dir`, that is a part of it.
+void expand_stars(const std::string& name,
+                  const std::string& dir,
+                  const std::string& field,
+                  std::vector<std::string>* names) {
+  if (name.find_first_of("*?") == std::string::npos) return names->push_back(name);
+  const std::string pattern = (std::filesystem::path(dir) / name).string();
+  const Matches matches(pattern);
+  if (matches.size() == 0) throw DataError("{}: no file matches '{}'", field, pattern);
+  for (size_t i = 0; i < matches.size(); ++i)
+    names->push_back(std::filesystem::absolute(matches[i]).string());
+}
+
+}  // namespace
+
+std::vector<std::string> expand_names(const std::vector<std::string>& patterns,
+                                      const std::string& dir,
+                                      const std::string& field) {
+  std::vector<std::string> names, expanded;
+  for (const std::string& pattern : patterns) expand_braces(pattern, field, &names);
+  for (const std::string& name : names) expand_stars(name, dir, field, &expanded);
+  return expanded;
+}
+
+}  // namespace lockstep
