@@ -32,7 +32,45 @@ TEST_P(Refusal, NamesFieldValueAndAllowed) {
   EXPECT_NE(message.substr(allowed).find(bad.allowed), std::string::npos) << message;
 }
 
+const std::string kResnetText = R"(model { resnet { depth: 20 } }
+data { synthetic {} }
+train { steps: 100 }
+optimizer { sgd { momentum: 0.9 } }
+)";
+
 const BadCase kModelCases[] = {
+    {"resnet_depth", kResnetText, {"model.resnet.depth=19"}, "model.resnet.depth", "19", "18, 34"},
+    {"resnet_depth_limit",
+     kResnetText,
+     {"model.resnet.depth=152"},
+     "model.resnet.depth",
+     "152",
+     "18..110"},
+    {"resnet_padded",
+     kResnetText,
+     {"model.resnet.depth=50", "model.resnet.shortcut=PADDED"},
+     "model.resnet.shortcut",
+     "PADDED",
+     "PROJECTION with model.resnet.depth 50"},
+    {"resnet_smoothing",
+     kResnetText,
+     {"model.resnet.label_smoothing=1"},
+     "model.resnet.label_smoothing",
+     "1",
+     "[0, 1)"},
+    {"vgg_depth", kResnetText, {"model.vgg.depth=19"}, "model.vgg.depth", "19", "16..16"},
+    {"alexnet_dropout",
+     kResnetText,
+     {"model.alexnet.dropout=1"},
+     "model.alexnet.dropout",
+     "1",
+     "[0, 1)"},
+    {"lenet_activation",
+     kResnetText,
+     {"model.lenet.activation=GELU_ERF"},
+     "model.lenet.activation",
+     "GELU_ERF",
+     "RELU or TANH"},
     {"hidden_zero", kMlpText, {"model.mlp.hidden=8,0"}, "model.mlp.hidden", "0", "1..1000000"},
     {"hidden_large", kMlpText, {"model.mlp.hidden=1000001"}, "model.mlp.hidden", "1000001", "1..1"},
     {"mlp_dropout", kMlpText, {"model.mlp.dropout=1"}, "model.mlp.dropout", "1", "[0, 1)"},
@@ -478,13 +516,14 @@ INSTANTIATE_TEST_SUITE_P(Run, Refusal, testing::ValuesIn(kRunCases), label_of);
 INSTANTIATE_TEST_SUITE_P(Schedule, Refusal, testing::ValuesIn(kScheduleCases), label_of);
 
 TEST(Missing, ModelDataAndOptimizerAreRequired) {
-  EXPECT_EQ(refusal(""), "model: missing; allowed: one of mlp, gpt");
+  EXPECT_EQ(refusal(""), "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet");
   EXPECT_EQ(refusal("model { mlp {} }"),
-            "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, image_folder, tar_shards, records");
+            "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, "
+            "image_folder, tar_shards, records");
   EXPECT_EQ(refusal("model { mlp {} } data { synthetic {} dir: '/d' }"),
             "optimizer: missing; allowed: one of sgd, adam, adamw");
   EXPECT_EQ(refusal("model {} data { synthetic {} } optimizer { sgd {} } train { steps: 1 }"),
-            "model: missing; allowed: one of mlp, gpt");
+            "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet");
 }
 
 }  // namespace
