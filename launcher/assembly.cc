@@ -57,17 +57,26 @@ void check_supported(const RunConfig& config, const OpSet& ops) {
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
 }
 
-void check_supported(const Graph& graph, const OpSet& ops) {
+void check_supported(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
   for (const Op& op : graph.ops) {
-    if (!ops.supports(graph, op))
-      throw ConfigError(
-          "model: device {} cannot run '{}' ({} of {}): it is beyond what its kernels take; "
-          "allowed: a "
-          "narrower model, or a smaller train.global_batch / train.lanes",
-          ops.device,
-          op.name,
-          schema_of(op.kind).name,
-          to_string(graph.shape(op.inputs[0])));
+    if (ops.supports(graph, op)) continue;
+    const bool any = std::any_of(ops.implementations.begin(),
+                                 ops.implementations.end(),
+                                 [&](const Implementation& i) { return i.kind == op.kind; });
+    if (!any)
+      throw ConfigError("model.{}: device {} cannot run {} yet; allowed: --device cpu",
+                        model_section(model),
+                        ops.device,
+                        schema_of(op.kind).name);
+    throw ConfigError(
+        "model.{}: device {} cannot run '{}' ({} of {}): it is beyond what its kernels take; "
+        "allowed: a "
+        "narrower model, or a smaller train.global_batch / train.lanes",
+        model_section(model),
+        ops.device,
+        op.name,
+        schema_of(op.kind).name,
+        to_string(graph.shape(op.inputs[0])));
   }
 }
 
@@ -88,7 +97,7 @@ Program program_for(const RunConfig& config,
     options.logits_alignment = ops.logits_alignment;
     options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
     Graph graph = build_model(config.model, io, lane_batch, options);
-    check_supported(graph, ops);
+    check_supported(config.model, graph, ops);
     return graph;
   };
   Program program;
@@ -182,7 +191,14 @@ Assembly assemble(RunConfig config,
     throw ConfigError(
         "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
   const DataSummary& summary = assembly.data.summary;
-  assembly.io = {summary.features, summary.classes, summary.target_columns};
+  assembly.io = {.features = summary.features,
+                 .classes = summary.classes,
+                 .target_columns = summary.target_columns,
+                 .height = summary.height,
+                 .width = summary.width,
+                 .channels = summary.channels,
+                 .mean = summary.mean,
+                 .std = summary.std};
   config.model = resolve_model(config.model, assembly.io);
   if (training) {
     resolve_length(config.train, assembly.data.train->samples());

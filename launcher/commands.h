@@ -51,5 +51,6 @@ void add_bench_command(CLI::App& app, Command& selected);
 void add_inspect_command(CLI::App& app, Command& selected);
 void add_import_command(CLI::App& app, Command& selected);
 void add_export_command(CLI::App& app, Command& selected);
+void add_data_command(CLI::App& app, Command& selected);
 
 }  // namespace lockstep

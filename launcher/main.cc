@@ -98,6 +98,7 @@ int main_of(int argc, char** argv) {
   add_inspect_command(app, command);
   add_import_command(app, command);
   add_export_command(app, command);
+  add_data_command(app, command);
 
   const std::string usage_error = parse(app, argc, argv);
   std::unique_ptr<Session> session;

@@ -10,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+const char* section_of(const MlpConfig&) { return "mlp"; }
+const char* section_of(const GptConfig&) { return "gpt"; }
 const char* section_of(const ResnetConfig&) { return "resnet"; }
 const char* section_of(const VggConfig&) { return "vgg"; }
 const char* section_of(const AlexnetConfig&) { return "alexnet"; }
@@ -117,6 +119,10 @@ double flops_per_sample(const Config& config, const ModelIo& io) {
 }
 
 }  // namespace
+
+const char* model_section(const ModelConfig& model) {
+  return std::visit([](const auto& config) { return section_of(config); }, model);
+}
 
 ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io) {
   return std::visit([&](const auto& config) -> ModelConfig { return resolve(config, io); }, model);

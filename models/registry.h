@@ -18,6 +18,9 @@ struct ModelIo {
   std::vector<float> mean = {}, std = {};  // (channels) each, of pixels in [0, 1]
 };
 
+// The name of its section in the config: "mlp", "resnet".
+const char* model_section(const ModelConfig& model);
+
 // The config with what it leaves to the data filled in (outputs, vocabulary). Throws ConfigError
 // where both are given and do not agree.
 ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io);

@@ -121,6 +121,8 @@ void set_repeated(const std::string& path,
   for (const std::string_view element : split(text, ',')) {
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       to.AddString(message, &field, std::string(element));
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_FLOAT) {
+      to.AddFloat(message, &field, number_or_refuse<float>(path, element, field));
     } else {
       LOCKSTEP_CHECK(field.cpp_type() == FieldDescriptor::CPPTYPE_INT64);
       to.AddInt64(message, &field, number_or_refuse<int64_t>(path, element, field));

@@ -276,7 +276,7 @@ namespace {
 
 // Rows are split into at most kMaxBlocks blocks, by their number alone.
 constexpr int64_t kMaxBlocks = 128;
-constexpr int64_t kMinBlockRows = 16;
+constexpr int64_t kMinBlockRows = 64;  // fewer, and the blocks' sums cost as much as the rows
 
 int64_t block_rows(int64_t rows) {
   return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks);

@@ -7,6 +7,7 @@
 #include "runtime/cpu/conv2d_gather.h"
 #include "runtime/cpu/conv2d_parts.h"
 #include "runtime/cpu/conv2d_strips.h"
+#include "runtime/cpu/conv2d_winograd.h"
 #include "runtime/cpu/gemm_blocking.h"
 
 // The forward convolution and the gradient of the input: each is a Gather or, for the gradient with
@@ -150,13 +151,15 @@ Gather backward_gather(const Conv2dShape& s,
           .c_strides = pixel_strides(s.height, s.width, s.channels)};
 }
 
-void run(const Gather& g, void* workspace) {
+void run(const Conv2dShape& s, const Gather& g, void* workspace) {
   if (g.pixels() == 0) return;
+  if (uses_winograd(s)) return winograd_gather(g, workspace);
   HWY_DYNAMIC_DISPATCH(gather_all)(g, static_cast<char*>(workspace));
 }
 
-int64_t gather_bytes(const Gather& g, int threads) {
+int64_t gather_bytes(const Conv2dShape& s, const Gather& g, int threads) {
   if (g.pixels() == 0) return 0;
+  if (uses_winograd(s)) return WinogradScratch(g, threads).bytes();
   const WorkerGrid grid = arrange_workers(threads, g.pixels(), g.columns);
   return grid.workers() * GatherScratch(g.taps(), g.depth, g.pixels(), g.columns).bytes();
 }
@@ -164,6 +167,7 @@ int64_t gather_bytes(const Gather& g, int threads) {
 }  // namespace
 
 int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
+  if (is_linear(s)) return linear_workspace_bytes(linear_shape(s), threads);
   int64_t bytes = conv2d_weight_workspace_bytes(s, threads);
   if (is_depthwise(s)) return std::max(bytes, depthwise_workspace_bytes(s));
   if (uses_strips(s)) {
@@ -171,11 +175,11 @@ int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
   } else {
     Conv2dForward op{};
     op.shape = s;
-    bytes = std::max(bytes, gather_bytes(forward_gather(op), threads));
+    bytes = std::max(bytes, gather_bytes(s, forward_gather(op), threads));
   }
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
-    bytes =
-        std::max(bytes, gather_bytes(backward_gather(s, nullptr, nullptr, nullptr, h, w), threads));
+    bytes = std::max(bytes,
+                     gather_bytes(s, backward_gather(s, nullptr, nullptr, nullptr, h, w), threads));
   });
   return bytes;
 }
@@ -184,13 +188,17 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const Conv2dShape& s = op.shape;
   if (s.out_pixels() == 0) return;
+  if (is_linear(s)) {
+    return linear_forward({linear_shape(s), op.x, op.w, op.bias, op.activation, op.pre, op.y},
+                          workspace);
+  }
   if (is_depthwise(s)) return depthwise_forward(op, workspace);
   if (uses_strips(s)) {
     return HWY_DYNAMIC_DISPATCH(forward_strips)(op, static_cast<char*>(workspace));
   }
   Gather g = forward_gather(op);
   for (int64_t group = 0; group < s.groups; ++group) {
-    run(g, workspace);
+    run(s, g, workspace);
     g.a += g.depth;
     g.weights += g.columns * g.weight_stride;
     g.c += g.columns;
@@ -202,11 +210,12 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
 void conv2d_backward_input(
     const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  if (is_linear(s)) return linear_backward_input(linear_shape(s), d_y, w, d_x, workspace);
   if (is_depthwise(s)) return depthwise_backward_input(s, d_y, w, d_x, workspace);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     Gather g = backward_gather(s, d_y, w, d_x, axis_h, axis_w);
     for (int64_t group = 0; group < s.groups; ++group) {
-      run(g, workspace);
+      run(s, g, workspace);
       g.a += g.depth;
       g.weights += g.depth * g.weight_stride;
       g.c += g.columns;

@@ -1,10 +1,13 @@
 #pragma once
 // Two-dimensional convolutions of NHWC images and their gradients, in float32.
 //
-// Every output is one chain of fused multiply-adds in a fixed order: over the kernel's rows, its
+// Every output is a chain of fused multiply-adds in a fixed order: over the kernel's rows, its
 // columns and the channels (forward and gradient of the input), over the images, their rows and
-// their columns (gradient of the weights). Hence the bits depend on nothing but the operands: not
-// on threads, blocking or the instruction set (see gemm.h). Padding counts as zeros.
+// their columns (gradient of the weights). 3x3 kernels with stride 1 and enough channels are
+// computed by Winograd's transforms (conv2d_winograd.h): again sums in a fixed order, of about the
+// same accuracy. Hence the bits depend on nothing but the shape and the operands: not on threads,
+// blocking or the instruction set (see gemm.h); nor on the other images of the batch. Padding
+// counts as zeros.
 
 #include <cstdint>
 
@@ -60,8 +63,8 @@ void conv2d_backward_input(const Conv2dShape& shape,
                            float* d_x,        // (N, H, W, I); overlaps nothing
                            void* workspace);
 
-// d_w = the gradient with respect to w, or d_w += when accumulating: the chains then start from the
-// values already there. (The gradient of the bias is linear_backward_bias() of d_y.)
+// d_w = the gradient with respect to w, or d_w += when accumulating. (The gradient of the bias is
+// linear_backward_bias() of d_y.)
 void conv2d_backward_weight(const Conv2dShape& shape,
                             const float* d_y,  // (N, OH, OW, O)
                             const float* x,    // (N, H, W, I)

@@ -20,14 +20,12 @@
 
 #include "hwy/highway.h"
 #include "runtime/cpu/conv2d_gather.h"
+#include "runtime/cpu/conv2d_pack-inl.h"
 #include "runtime/cpu/conv2d_tile-inl.h"
-#include "runtime/cpu/gemm_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
-
-alignas(64) inline constexpr float kPadding[kDepthBlock] = {};
 
 // What the pixels of a block have in common for all their taps; arrays of whole tiles.
 struct GatherPixels {
@@ -157,23 +155,6 @@ HWY_INLINE void gather_panel(GatherTiles tiles, size_t pixels, size_t columns) {
     i += tiles.tiles * rows;
     tiles.a += tiles.tiles * a_step;
     tiles.c += tiles.tiles * rows;
-  }
-}
-
-HWY_INLINE void pack_weights(
-    const Gather& g, Range taps, Range depth, int64_t column, int64_t columns, float* panel) {
-  const int64_t width = round_up(columns, kVecLanes);
-  const bool all = depth.size() == g.depth && g.transposed && g.tap_stride == g.depth &&
-                   g.h.tap_step == 1 && g.w.tap_step == 1;
-  for (int64_t tap = taps.begin; tap < taps.end; ++tap) {
-    const int64_t entry = (g.h.tap_first + tap / g.w.taps * g.h.tap_step) * g.kernel_w +
-                          g.w.tap_first + tap % g.w.taps * g.w.tap_step;
-    const GemmOperand weights{g.weights + entry * g.tap_stride, g.weight_stride, g.transposed};
-    // Taps that follow each other in memory are packed as if they were one.
-    const int64_t length = all ? taps.size() * g.depth : depth.size();
-    pack_panel(weights.at(depth.begin, column), columns, length, panel);
-    if (all) return;
-    panel += length * width;
   }
 }
 

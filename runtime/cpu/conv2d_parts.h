@@ -4,8 +4,18 @@
 #include <cstdint>
 
 #include "runtime/cpu/conv2d.h"
+#include "runtime/cpu/linear.h"
 
 namespace lockstep::cpu {
+
+// Convolutions that are linear layers of the pixels.
+inline bool is_linear(const Conv2dShape& s) {
+  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
+         s.pad_w == 0 && s.groups == 1;
+}
+inline LinearShape linear_shape(const Conv2dShape& s) {
+  return {s.out_pixels(), s.channels, s.outputs};
+}
 
 // The scratch memory of conv2d_backward_weight().
 int64_t conv2d_weight_workspace_bytes(const Conv2dShape& shape, int threads);

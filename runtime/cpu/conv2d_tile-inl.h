@@ -50,6 +50,13 @@ HWY_NOINLINE void gather_tiles(const GatherTiles& t) {
         for (size_t k = 0; k < depth; k += 16) __builtin_prefetch(next[i] + k, 0, 3);
       }
     }
+    if (n + 1 < t.tiles) {
+      for (size_t i = kTileRows; i < kTileRows + kRows; ++i) {
+        for (size_t v = 0; v < kVectors; ++v) {
+          __builtin_prefetch(c[i] + column + v * kVecLanes, 1, 3);
+        }
+      }
+    }
     Vec sum[kRows][kVectors];
     HWY_UNROLL(16)
     for (size_t i = 0; i < kRows; ++i) {

@@ -7,6 +7,7 @@
 #include "runtime/cpu/conv2d_gather.h"
 #include "runtime/cpu/conv2d_parts.h"
 #include "runtime/cpu/conv2d_strips.h"
+#include "runtime/cpu/conv2d_winograd.h"
 #include "runtime/cpu/gemm_blocking.h"
 
 // The gradient of the weights. For each tap, d_w = d_y^T x over the pairs of pixels that the tap
@@ -282,6 +283,7 @@ HWY_EXPORT(backward_weight_strips);
 int64_t conv2d_weight_workspace_bytes(const Conv2dShape& s, int threads) {
   if (is_depthwise(s)) return depthwise_workspace_bytes(s);
   if (uses_strips(s)) return WeightStripsScratch(Strips(s)).bytes(threads);
+  if (uses_winograd(s)) return WinogradWeightScratch(s, threads).bytes();
   return threads * weight_block_pixels(s.group_outputs()) * kPairBytes;
 }
 
@@ -292,7 +294,11 @@ void conv2d_backward_weight(const Conv2dShape& s,
                             bool accumulate,
                             void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  if (is_linear(s)) {
+    return linear_backward_weight(linear_shape(s), d_y, x, d_w, accumulate, workspace);
+  }
   if (is_depthwise(s)) return depthwise_backward_weight(s, d_y, x, d_w, accumulate, workspace);
+  if (uses_winograd(s)) return winograd_backward_weight(s, d_y, x, d_w, accumulate, workspace);
   char* const scratch = static_cast<char*>(workspace);
   if (uses_strips(s)) {
     return HWY_DYNAMIC_DISPATCH(backward_weight_strips)(s, d_y, x, d_w, accumulate, scratch);

@@ -129,7 +129,7 @@ void ImagePipeline::run(const PipelineSettings& settings,
   const int64_t start = times != nullptr ? now_ns() : 0;
   const StoredImage stored = store.load(index, buffer_);
   const int64_t loaded = times != nullptr ? now_ns() : 0;
-  const ImageSize size = stored.pixels ? stored.size : decoder_.open(stored.bytes);
+  const ImageSize size = size_of(stored);
   const ImageSize output = settings.output;
   Augmentation drawn;
   if (augment) drawn = draw_augmentation(settings.augment, size, seed, epoch, drawn_as);
@@ -177,7 +177,7 @@ void ImagePipeline::run(const PipelineSettings& settings,
 }
 
 PixelView ImagePipeline::decode_whole(const StoredImage& stored, int64_t shorter_side) {
-  const ImageSize size = stored.pixels ? stored.size : decoder_.open(stored.bytes);
+  const ImageSize size = size_of(stored);
   if (shorter_side <= 0)
     return stored.pixels ? view_of_pixels(stored)
                          : decoder_.decode(1, {0, size.height, 0, size.width});

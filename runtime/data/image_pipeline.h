@@ -51,6 +51,11 @@ class ImagePipeline {
   // shorter side becomes so long. The pixels stay until the next call.
   PixelView decode_whole(const StoredImage& stored, int64_t shorter_side);
 
+  // Size of a picture, from its header.
+  ImageSize size_of(const StoredImage& stored) {
+    return stored.pixels ? stored.size : decoder_.open(stored.bytes);
+  }
+
   // Where load() of a store may put what it reads.
   std::vector<std::byte>& buffer() { return buffer_; }
 

@@ -36,6 +36,10 @@ struct PixelArray {
 };
 std::shared_ptr<const ImageStore> make_pixel_store(PixelArray array);
 
+// Opens the source of `config`, which is one of those below. Throws ConfigError where it has no
+// pictures.
+ImageStores open_image_stores(const DataConfig& config, uint64_t seed, bool need_train);
+
 ImageStores open_cifar(const DataConfig& config, const CifarConfig& cifar, bool need_train);
 ImageStores open_image_folder(const DataConfig& config,
                               const ImageFolderConfig& folder,

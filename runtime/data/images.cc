@@ -92,8 +92,12 @@ void set_normalisation(const DataConfig& config, DataSummary* summary) {
 
 }  // namespace
 
+ImageStores open_image_stores(const DataConfig& config, uint64_t seed, bool need_train) {
+  return std::visit(StoreOpener{config, seed, need_train}, config.source);
+}
+
 OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train) {
-  const ImageStores stores = std::visit(StoreOpener{config, seed, need_train}, config.source);
+  const ImageStores stores = open_image_stores(config, seed, need_train);
   OpenedData opened;
   DataSummary& summary = opened.summary;
   const auto open = [&](const std::shared_ptr<const ImageStore>& store) {

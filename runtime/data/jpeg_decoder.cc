@@ -48,6 +48,22 @@ void on_progress(j_common_ptr info) {
   ERREXIT(decompress, JERR_BAD_PROGRESSION);
 }
 
+// Whether parts of the picture may be decoded without the rest: libjpeg-turbo's shortcuts give the
+// pixels of the whole only where the chroma has one sample per block of 1, 2 or 4 x 1 or 2 pixels,
+// as nearly all files have it.
+bool has_usual_sampling(const jpeg_decompress_struct& info) {
+  const jpeg_component_info* components = info.comp_info;
+  const int across = components[0].h_samp_factor, down = components[0].v_samp_factor;
+  if (info.num_components == 1) return true;
+  if ((across != 1 && across != 2 && across != 4) || down > 2) return false;
+  for (int c = 1; c < info.num_components; ++c) {
+    const bool one = components[c].h_samp_factor == 1 && components[c].v_samp_factor == 1;
+    const bool luma = components[c].h_samp_factor == across && components[c].v_samp_factor == down;
+    if (!one && !(c == 3 && luma)) return false;
+  }
+  return true;
+}
+
 uint8_t product(int a, int b) {
   const int scaled = a * b + 128;  // a * b / 255, rounded
   return static_cast<uint8_t>((scaled + (scaled >> 8)) >> 8);
@@ -106,18 +122,19 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
   state_->errors.manager.error_exit = leave;
   state_->errors.manager.emit_message = on_message;
   state_->errors.manager.output_message = on_output;
-  const bool created = state_->attempt([&info] { jpeg_create_decompress(&info); });
-  LOCKSTEP_CHECK(created, "libjpeg cannot start: {}", state_->errors.text);
   state_->progress.progress_monitor = on_progress;
-  info.progress = &state_->progress;
 }
 
 JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&state_->info); }
 
+// libjpeg's object begins anew with every picture: it would keep the tables of the one before, and
+// what a damaged file without tables decodes to would depend on what was read before it.
 ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
   jpeg_decompress_struct& info = state_->info;
-  jpeg_abort_decompress(&info);  // a picture that was opened and never decoded
-  const bool read = state_->attempt([&info, bytes] {
+  const bool read = state_->attempt([this, &info, bytes] {
+    jpeg_destroy_decompress(&info);
+    jpeg_create_decompress(&info);
+    info.progress = &state_->progress;
     jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
     jpeg_read_header(&info, TRUE);
   });
@@ -140,7 +157,7 @@ ImageSize JpegDecoder::shrunk(ImageSize size, int denominator) {
 
 // Lines above and below the region pass through the entropy decoder alone. The last line is read
 // even if nobody wants it, since libjpeg takes skipping to the end as leave not to look there.
-PixelView JpegDecoder::decode(int denominator, const ImageRegion& region) {
+PixelView JpegDecoder::decode(int denominator, const ImageRegion& wanted) {
   State& state = *state_;
   jpeg_decompress_struct& info = state.info;
   const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
@@ -148,8 +165,11 @@ PixelView JpegDecoder::decode(int denominator, const ImageRegion& region) {
   info.scale_num = 1;
   info.scale_denom = static_cast<unsigned>(denominator);
   JDIMENSION left = 0, width = 0;
+  ImageRegion region = wanted;
   const bool started = state.attempt([&] {
     jpeg_start_decompress(&info);
+    if (!has_usual_sampling(info))
+      region = {0, static_cast<int>(info.output_height), 0, static_cast<int>(info.output_width)};
     const auto right = std::min<JDIMENSION>(info.output_width, region.right + kCropMargin);
     left = static_cast<JDIMENSION>(std::max(0, region.left - kCropMargin));
     width = right - left;

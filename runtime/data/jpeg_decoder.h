@@ -13,7 +13,8 @@ namespace lockstep {
 // Baseline and progressive JPEG of any sampling to RGB: gray is tripled, CMYK and YCCK (inverted
 // where Adobe wrote them) lose their black. The EXIF orientation is ignored, as torchvision does.
 // Damaged data are an error wherever they lie in the file, not gray blocks: every file is decoded
-// to its end. One object per thread; it keeps its memory from picture to picture.
+// to its end. One object per thread; the pixels' memory is kept from picture to picture, and
+// nothing else: what a file decodes to depends on that file alone.
 class JpegDecoder {
  public:
   JpegDecoder();

@@ -144,6 +144,13 @@ RecordWriter::RecordWriter(std::string path)
   write(&none, sizeof(none));
 }
 
+RecordWriter::RecordWriter(RecordWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      unfinished_path_(std::move(other.unfinished_path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      position_(other.position_),
+      entries_(std::move(other.entries_)) {}
+
 RecordWriter::~RecordWriter() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);

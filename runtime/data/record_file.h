@@ -48,8 +48,7 @@ RecordIndex parse_record_file(std::span<const std::byte> file, const std::string
 class RecordWriter {
  public:
   explicit RecordWriter(std::string path);
-  RecordWriter(const RecordWriter&) = delete;
-  RecordWriter& operator=(const RecordWriter&) = delete;
+  RecordWriter(RecordWriter&& other) noexcept;
   ~RecordWriter();
 
   // Appends pixels (size.height, size.width, 3), or with a size of 0 a JPEG or PNG file.

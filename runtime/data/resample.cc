@@ -61,22 +61,35 @@ HWY_INLINE Four load_four(const float* from) {
   return vector;
 }
 
-// One output row in floats: row[j * channels + c] = sum over taps of weights[j][tap] *
-// line[(first[j] + tap - begin) * channels + c], and the outputs from right to left with `flip`.
-// Reads and writes up to 3 elements past the ends.
-void weigh_columns(
+// kTaps 0: as many as the axis says.
+template <int kTaps>
+void weigh_columns_of(
     const float* line, const AxisWeights& axis, int channels, bool flip, float* row) {
+  const int taps = kTaps > 0 ? kTaps : axis.taps;
   const auto outputs = static_cast<int64_t>(axis.first.size());
   for (int64_t i = 0; i < outputs; ++i, row += channels) {
     const auto j = static_cast<size_t>(flip ? outputs - 1 - i : i);
-    const float* weights = &axis.weights[j * static_cast<size_t>(axis.taps)];
+    const float* weights = &axis.weights[j * static_cast<size_t>(taps)];
     const float* from = line + int64_t{axis.first[j] - axis.begin} * channels;
     for (int c = 0; c < channels; c += 4) {
       Four sum = weights[0] * load_four(from + c);
-      for (int tap = 1; tap < axis.taps; ++tap)
+      for (int tap = 1; tap < taps; ++tap)
         sum += weights[tap] * load_four(from + tap * channels + c);
       std::memcpy(row + c, &sum, sizeof(sum));
     }
+  }
+}
+
+// One output row in floats: row[j * channels + c] = sum over taps of weights[j][tap] *
+// line[(first[j] + tap - begin) * channels + c], and the outputs from right to left with `flip`.
+// Reads and writes up to 3 elements past the ends. The usual numbers of taps are unrolled.
+void weigh_columns(
+    const float* line, const AxisWeights& axis, int channels, bool flip, float* row) {
+  switch (axis.taps) {
+    case 2: return weigh_columns_of<2>(line, axis, channels, flip, row);
+    case 3: return weigh_columns_of<3>(line, axis, channels, flip, row);
+    case 4: return weigh_columns_of<4>(line, axis, channels, flip, row);
+    default: return weigh_columns_of<0>(line, axis, channels, flip, row);
   }
 }
 

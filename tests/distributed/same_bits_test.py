@@ -2,9 +2,12 @@
 """Catches: weights that depend on the number of MPI ranks, or on an interruption.
 
 same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
-save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal.
+save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. An MLP on
+augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
+such pictures, in 6 steps.
 """
 import pathlib
+import random
 import sys
 import tempfile
 
@@ -31,35 +34,76 @@ CONFIGS = {
         execution { threads: 1 }
         output { tensorboard: false }
     """,
+    "pictures": """
+        model { mlp { hidden: [64] } }
+        data {
+          cifar { train: "pictures.bin" } dir: "FOLDER"
+          augment { pad_and_crop {} horizontal_flip: 0.5 colour_jitter { brightness: 0.4 contrast: 0.4 hue: 0.1 } }
+        }
+        train { global_batch: 32 lanes: 8 steps: 50 log_every: 50 hash_every: 25 }
+        optimizer { sgd { momentum: 0.9 } }
+        schedule { kind: COSINE lr: 0.01 warmup_steps: 5 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """,
+    "resnet": """
+        model { resnet { depth: 20 label_smoothing: 0.1 } }
+        data {
+          cifar { train: "pictures.bin" } dir: "FOLDER"
+          augment { pad_and_crop {} horizontal_flip: 0.5 }
+        }
+        train { global_batch: 16 lanes: 8 steps: 6 log_every: 50 hash_every: 3 }
+        optimizer { sgd { momentum: 0.9 nesterov: true weight_decay: 0.001 } clip_norm: 1 }
+        schedule { kind: COSINE lr: 0.05 warmup_steps: 2 }
+        comm { bucket_mib: 0.1 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """,
 }
+HALVES = {"resnet": 3}  # steps to the interruption; 25 elsewhere
+
+
+def write_pictures(path):
+    """300 records of CIFAR-10's layout."""
+    draw = random.Random(1)
+    path.write_bytes(b"".join(bytes([draw.randrange(10)]) + draw.randbytes(3072) for _ in range(300)))
+
+
+def train(binary, config, run_dir, ranks, arguments=(), nodes=1):
+    """Trains with a number of reading threads that differs from run to run."""
+    threads = 1 + sum(map(ord, run_dir.name)) % 4
+    return lockstep_run.train(binary, config, run_dir, ranks, ["--set", f"data.decode_threads={threads}", *arguments],
+                              nodes=nodes)
 
 
 def main(binary):
     failures = 0
     for name, text in CONFIGS.items():
+        half_steps = HALVES.get(name, 25)
         with tempfile.TemporaryDirectory(prefix="lockstep-same-bits-") as folder:
             folder = pathlib.Path(folder)
             config = folder / "config.textproto"
-            config.write_text(text)
+            config.write_text(text.replace("FOLDER", str(folder)))
+            write_pictures(folder / "pictures.bin")
             runs = {}
             for ranks in (1, 2, 4, 8):
-                result = lockstep_run.train(binary, config, folder / f"ranks{ranks}", ranks)
+                result = train(binary, config, folder / f"ranks{ranks}", ranks)
                 runs[f"{ranks} ranks"] = result["weights_hash"]
-                middle = [m["weights_hash"] for m in lockstep_run.metrics(folder / f"ranks{ranks}") if m["step"] == 25]
-                runs[f"{ranks} ranks, step 25"] = "middle " + middle[0]
+                middle = [m["weights_hash"] for m in lockstep_run.metrics(folder / f"ranks{ranks}") if m["step"] == half_steps]
+                runs[f"{ranks} ranks, middle"] = "middle " + middle[0]
             for before, after in ((1, 2), (2, 4), (8, 1), (4, 8)):
                 run_dir = folder / f"resumed{before}to{after}"
-                half = lockstep_run.train(binary, config, run_dir, before, ["--max-steps", "25"])
-                runs[f"{before} ranks, stopped at 25"] = "middle " + half["weights_hash"]
-                whole = lockstep_run.train(binary, config, run_dir, after, ["--resume", "auto"])
-                runs[f"{before} ranks 25 steps, {after} ranks 25 steps"] = whole["weights_hash"]
+                half = train(binary, config, run_dir, before, ["--max-steps", str(half_steps)])
+                runs[f"{before} ranks, stopped in the middle"] = "middle " + half["weights_hash"]
+                whole = train(binary, config, run_dir, after, ["--resume", "auto"])
+                runs[f"half on {before} ranks, half on {after}"] = whole["weights_hash"]
             for ranks, nodes in ((4, 2), (8, 2), (8, 4)):
                 run_dir = folder / f"nodes{nodes}x{ranks // nodes}"
-                half = lockstep_run.train(binary, config, run_dir, ranks, ["--max-steps", "25"], nodes=nodes)
-                runs[f"{nodes} nodes of {ranks // nodes}, stopped at 25"] = "middle " + half["weights_hash"]
-                whole = lockstep_run.train(binary, config, run_dir, 2, ["--resume", "auto"])
-                runs[f"{nodes} nodes of {ranks // nodes} 25 steps, 2 ranks 25 steps"] = whole["weights_hash"]
-                back = lockstep_run.train(binary, config, folder / f"back{nodes}x{ranks // nodes}", ranks, nodes=nodes)
+                half = train(binary, config, run_dir, ranks, ["--max-steps", str(half_steps)], nodes=nodes)
+                runs[f"{nodes} nodes of {ranks // nodes}, stopped in the middle"] = "middle " + half["weights_hash"]
+                whole = train(binary, config, run_dir, 2, ["--resume", "auto"])
+                runs[f"{nodes} nodes of {ranks // nodes} half, 2 ranks half"] = whole["weights_hash"]
+                back = train(binary, config, folder / f"back{nodes}x{ranks // nodes}", ranks, nodes=nodes)
                 runs[f"{nodes} nodes of {ranks // nodes}"] = back["weights_hash"]
             without = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "self", "--json",
                                                 folder / "self.json"], ranks=0)

@@ -1,9 +1,10 @@
-// Convolutions and their gradients against double-precision loops, and the forward bits against one
-// chain of fused multiply-adds per output. Would catch: taps that read the wrong pixel at borders,
-// with strides or with dilation; padding taken from a neighbouring row or image; groups that see
-// each other; a bias or activation applied to a partial sum; outputs that depend on the threads, on
-// the vector width or on the other images; accumulation where there should be none; pixels that no
-// output sees left unwritten; writes outside of the outputs.
+// Convolutions and their gradients against double-precision loops, and the bits of the direct ones
+// against one chain of fused multiply-adds per output. Would catch: taps that read the wrong pixel
+// at borders, with strides or with dilation; padding taken from a neighbouring row or image; groups
+// that see each other; a bias or activation applied to a partial sum; outputs that depend on the
+// threads, on the vector width or on the other images; another order of summation; accumulation
+// where there should be none; pixels that no output sees left unwritten; writes outside of the
+// outputs; Winograd's transforms less accurate than they can be.
 
 #include "runtime/cpu/conv2d.h"
 
@@ -12,8 +13,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "runtime/cpu/conv2d_winograd.h"
 #include "tests/reference/conv2d.h"
 #include "tests/reference/kernel_test.h"
 
@@ -83,7 +86,8 @@ Conv2dShape square(int64_t batch,
 
 // Few and many channels, each kind of kernel, strides with and without pixels that no output sees,
 // and sizes around the blocks: a panel (32 outputs), a tile (12 pixels), a depth block (768), a
-// block of pixels (768 and more), a strip (1152).
+// block of pixels (768 and more), a strip (1152), Winograd's blocks (48 and 96 tiles, 36 and 144
+// channels).
 const std::vector<Conv2dShape>& shapes() {
   static const std::vector<Conv2dShape> all = {
       square(1, 1, 1, 1, 1),
@@ -108,6 +112,17 @@ const std::vector<Conv2dShape>& shapes() {
       square(1, 4, 800, 34, 3, 1, 1),
       square(1, 4, 20, 800, 3, 1, 1),
       square(1, 30, 16, 40, 3, 1, 1),
+      square(2, 7, 17, 47, 3, 1, 1),
+      square(1, 5, 64, 64, 3, 1, 0),
+      square(2, 5, 65, 16, 3, 1, 2),
+      square(1, 3, 16, 16, 3, 1, 4),
+      square(1, 3, 16, 16, 3, 1, 0),
+      shape(1, 4, 11, 33, 33, 3, 3, 1, 1, 2, 0),
+      shape(2, 17, 24, 20, 30, 3, 3, 1, 1, 1, 1),
+      square(5, 5, 150, 40, 3, 1, 1),
+      square(1, 12, 40, 150, 3, 1, 1),
+      square(3, 29, 4, 6, 3, 2, 1),
+      square(1, 41, 20, 33, 5, 1, 2),
       square(1, 9, 16, 33, 5, 1, 2),
       square(1, 9, 5, 17, 5, 2, 2),
       square(1, 23, 3, 64, 7, 2, 3),
@@ -126,8 +141,9 @@ const std::vector<Conv2dShape>& shapes() {
       square(1, 9, 33, 33, 3, 2, 1, 1, 33),
       square(1, 6, 64, 64, 3, 1, 2, 2, 64),
       square(1, 9, 70, 70, 5, 3, 2, 1, 70),
-      square(1, 2, 16, 5, 3, 1, 0),  // no outputs
-      square(1, 3, 5, 4, 1, 1, 2),   // some outputs see padding alone
+      square(1, 2, 16, 5, 3, 1, 0),   // no outputs
+      square(1, 2, 16, 16, 3, 1, 0),  // nor here
+      square(1, 3, 5, 4, 1, 1, 2),    // some outputs see padding alone
   };
   return all;
 }
@@ -208,7 +224,8 @@ TEST(Conv2d, ForwardIsClose) {
       const auto expected = reference(s, in, with_bias, activation);
       // A chain of so many fused multiply-adds and a bias, each rounding a partial sum that the sum
       // of magnitudes bounds by half an eps. No activation is steeper than 1.13; its own error is
-      // some ulp of |y| <= |pre| + 1.
+      // some ulp of |y| <= |pre| + 1. Winograd's transforms have no such bound, but the same
+      // typical error (see WinogradIsAccurate), which is far below this bound.
       const auto tolerance = [&](int64_t i) {
         return (0.5 * (depth + 1) * 1.13 + 8) * kEps * (expected.magnitude[i] + 1);
       };
@@ -247,6 +264,17 @@ TEST(Conv2d, AnImageDoesNotDependOnTheOthers) {
   }
 }
 
+// One chain of fused multiply-adds per output.
+std::vector<float> forward_chains(const Conv2dShape& s, const Inputs& in) {
+  std::vector<float> y(in.d_y.size());
+  test::Conv2dReference{.shape = s, .activation = Activation::kNone}.for_each_product(
+      [&](int64_t to, int64_t pixel, int64_t weight) {
+        y[to] = std::fma(in.x[pixel], in.w[weight], y[to]);
+      });
+  for (size_t i = 0; i < y.size(); ++i) y[i] += in.bias[i % s.outputs];
+  return y;
+}
+
 struct Gradients {
   std::vector<float> d_x, d_w;
 };
@@ -262,6 +290,84 @@ Gradients backward(const Conv2dShape& s, Inputs& in, bool accumulate) {
   return {d_x.copy(), d_w.copy()};
 }
 
+// The same for the gradients: over the taps and the outputs of each, over the pixels of the
+// outputs.
+Gradients backward_chains(const Conv2dShape& s, const Inputs& in) {
+  Gradients result{std::vector<float>(in.x.size()), std::vector<float>(in.w.size())};
+  const test::Conv2dReference layer{.shape = s, .activation = Activation::kNone};
+  struct Product {
+    int64_t weight, from;
+  };
+  std::vector<std::vector<Product>> of_pixel(in.x.size());
+  const int64_t taps = s.kernel_h * s.kernel_w * s.group_channels();
+  layer.for_each_product([&](int64_t from, int64_t pixel, int64_t weight) {
+    result.d_w[weight] = std::fma(in.d_y[from], in.x[pixel], result.d_w[weight]);
+    of_pixel[pixel].push_back({weight, from});
+  });
+  for (size_t pixel = 0; pixel < of_pixel.size(); ++pixel) {
+    std::vector<Product>& products = of_pixel[pixel];
+    std::sort(products.begin(), products.end(), [&](const Product& a, const Product& b) {
+      return std::pair(a.weight % taps, a.weight) < std::pair(b.weight % taps, b.weight);
+    });
+    for (const auto [weight, from] : products) {
+      result.d_x[pixel] = std::fma(in.d_y[from], in.w[weight], result.d_x[pixel]);
+    }
+  }
+  return result;
+}
+
+TEST(Conv2d, DirectConvolutionsAreChainsOfFusedMultiplyAdds) {
+  if (!test::cpu_has(HWY_AVX2)) GTEST_SKIP() << "this CPU has no fused multiply-add";
+  for (const Conv2dShape& s : shapes()) {
+    if (uses_winograd(s)) continue;
+    Inputs in(s);
+    const std::vector<float> y = forward_chains(s, in);
+    const Gradients gradients = backward_chains(s, in);
+    for (int64_t target : {HWY_AVX2, HWY_AVX3}) {
+      if (!test::cpu_has(target)) continue;
+      test::ScopedTarget scope(target);
+      test::expect_same_bits(
+          forward(s, in, true, Activation::kNone, false).y, y, "y of " + describe(s));
+      const Gradients actual = backward(s, in, false);
+      test::expect_same_bits(actual.d_x, gradients.d_x, "d_x of " + describe(s));
+      test::expect_same_bits(actual.d_w, gradients.d_w, "d_w of " + describe(s));
+    }
+  }
+}
+
+double root_mean_square_error(const std::vector<float>& actual,
+                              const std::vector<double>& expected) {
+  double sum = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    sum += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+  }
+  return std::sqrt(sum / static_cast<double>(expected.size()));
+}
+
+TEST(Conv2d, WinogradIsAccurate) {
+  // Its transforms add up a few numbers of about the results' size, so that its typical error is
+  // that of a direct convolution, within a small factor.
+  for (const Conv2dShape& s : {square(2, 12, 16, 16, 3, 1, 1),
+                               square(2, 16, 64, 64, 3, 1, 1),
+                               square(4, 7, 256, 64, 3, 1, 1)}) {
+    ASSERT_TRUE(uses_winograd(s));
+    Inputs in(s);
+    auto expected = reference(s, in, true, Activation::kNone);
+    expected.backward(test::to_double(in.d_y));
+    const std::vector<float> y = forward(s, in, true, Activation::kNone, false).y;
+    const Gradients gradients = backward(s, in, false), direct = backward_chains(s, in);
+    EXPECT_LT(root_mean_square_error(y, expected.y),
+              2 * root_mean_square_error(forward_chains(s, in), expected.y))
+        << "y of " << describe(s);
+    EXPECT_LT(root_mean_square_error(gradients.d_x, expected.d_x),
+              2 * root_mean_square_error(direct.d_x, expected.d_x))
+        << "d_x of " << describe(s);
+    EXPECT_LT(root_mean_square_error(gradients.d_w, expected.d_w),
+              2 * root_mean_square_error(direct.d_w, expected.d_w))
+        << "d_w of " << describe(s);
+  }
+}
+
 TEST(Conv2d, BackwardIsClose) {
   for (const Conv2dShape& s : shapes()) {
     Inputs in(s);
@@ -274,9 +380,12 @@ TEST(Conv2d, BackwardIsClose) {
         for (size_t i = 0; i < before.size(); ++i) expected.d_w[i] += before[i];
       }
       // Each is a chain of at most as many roundings as there are taps and outputs, or pixels (and
-      // one more for what was there before), of partial sums that the magnitudes (and 1) bound.
-      const double outputs = 0.5 * (s.kernel_h * s.kernel_w * s.group_outputs() + 1) * kEps;
-      const double pixels = 0.5 * (s.out_pixels() + 1) * kEps;
+      // one more for what was there before), of partial sums that the magnitudes (and 1) bound. The
+      // bound of very short chains is below the typical error of Winograd's transforms.
+      const double least = uses_winograd(s) ? 8 : 0;
+      const double taps = s.kernel_h * s.kernel_w * s.group_outputs();
+      const double outputs = (0.5 * (taps + 1) + least) * kEps;
+      const double pixels = (0.5 * (s.out_pixels() + 1) + least) * kEps;
       test::for_each_target([&](const std::string& target) {
         const Gradients actual = backward(s, in, accumulate);
         const std::string what = " of " + describe(s) + " on " + target;

@@ -176,28 +176,25 @@ void run_layer(const Layer& layer, int repeats) {
   void* const workspace = std::aligned_alloc(64, std::max<int64_t>(64, bytes));
   std::memset(workspace, 0, bytes);
   const double flops = 2.0 * static_cast<double>(s.out_pixels() * s.outputs * weights);
-  const Speed speeds[] = {measure(flops,
-                                  repeats,
-                                  [&] {
-                                    cpu::conv2d_forward({.shape = s,
-                                                         .x = x.data(),
-                                                         .w = w.data(),
-                                                         .bias = bias.data(),
-                                                         .activation = Activation::kRelu,
-                                                         .pre = nullptr,
-                                                         .y = y.data()},
-                                                        workspace);
-                                  }),
-                          measure(flops,
-                                  repeats,
-                                  [&] {
-                                    cpu::conv2d_backward_input(
-                                        s, d_y.data(), w.data(), d_x.data(), workspace);
-                                  }),
-                          measure(flops, repeats, [&] {
-                            cpu::conv2d_backward_weight(
-                                s, d_y.data(), x.data(), d_w.data(), false, workspace);
-                          })};
+  const Speed speeds[] = {
+      measure(flops,
+              repeats,
+              [&] {
+                cpu::conv2d_forward({.shape = s,
+                                     .x = x.data(),
+                                     .w = w.data(),
+                                     .bias = bias.data(),
+                                     .activation = Activation::kRelu,
+                                     .pre = nullptr,
+                                     .y = y.data()},
+                                    workspace);
+              }),
+      measure(flops,
+              repeats,
+              [&] { cpu::conv2d_backward_input(s, d_y.data(), w.data(), d_x.data(), workspace); }),
+      measure(flops, repeats, [&] {
+        cpu::conv2d_backward_weight(s, d_y.data(), x.data(), d_w.data(), false, workspace);
+      })};
   std::printf("%-31s %8.1f", layer.name, flops * 1e-6);
   for (const Speed& speed : speeds) std::printf("  %6.1f %5.1f%%", speed.gflops, 100 * speed.share);
   std::printf("  %8.0f\n", static_cast<double>(bytes) / 1024);

@@ -57,7 +57,8 @@ struct Outcome {
 Outcome reduce(const Topology& topology,
                bool fast,
                float (*gradient)(int, int64_t),
-               int steps = 1) {
+               int steps = 1,
+               size_t gradient_buckets = ~size_t{0}) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
   const auto buckets = make_buckets(elements, kLanes, 1200);
@@ -72,7 +73,7 @@ Outcome reduce(const Topology& topology,
     std::iota(order.rbegin(), order.rend(), 0);
     Reducer reducer({communicator, communicator},
                     math,
-                    {kLanes, fast, buckets, order, topology},
+                    {kLanes, fast, buckets, order, topology, gradient_buckets},
                     gradients.data(),
                     staging.data());
     StepTotals totals;
@@ -106,6 +107,20 @@ Outcome reduce(const Topology& topology,
 // Nodes x ranks on each.
 const std::vector<Topology> kTopologies = {
     {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}, {8, 1}};
+
+TEST(Reducer, StatisticsAreSummedButNotInTheNorm) {
+  const Outcome all = reduce({}, false, whole_gradient);
+  for (int ranks : {1, 2, 8}) {
+    const Outcome some = reduce({1, ranks}, false, whole_gradient, 2, 1);
+    EXPECT_EQ(some.gradient, all.gradient);
+    // Only the first bucket counts.
+    double squares = 0;
+    const auto buckets = make_buckets(padded_elements(5000, kLanes), kLanes, 1200);
+    for (int64_t i = 0; i < buckets[0].end; ++i)
+      squares += std::pow(static_cast<double>(all.gradient[static_cast<size_t>(i)]), 2);
+    EXPECT_EQ(some.totals.squared_norm, squares) << ranks;
+  }
+}
 
 TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
   const Outcome alone = reduce({}, false, rough_gradient);

@@ -98,8 +98,48 @@ class RandomConfig {
             .activation = pick(Activation::kTanh)};
   }
 
+  std::vector<std::string> files(int64_t least) {
+    std::vector<std::string> names;
+    for (int64_t i = integer(least, 3); i > 0; --i) names.push_back(text());
+    return names;
+  }
+
+  decltype(DataConfig::source) image_data() {
+    has_eval_ = flag();
+    const int64_t least = has_eval_ ? 1 : 0;
+    const std::string eval = has_eval_ ? text() : "";
+    std::vector<std::string> evals = files(least);
+    if (!has_eval_) evals.clear();
+    switch (integer(0, 3)) {
+      case 0: {
+        const int64_t classes = flag() ? 10 : 100;
+        return CifarConfig{files(1), evals, classes, classes == 100 && flag()};
+      }
+      case 1: return ImageFolderConfig{text(), eval};
+      case 2:
+        return TarShardsConfig{
+            files(1), evals, integer(0, 10'000'000), integer(1, int64_t{1} << 30)};
+      default: return RecordsConfig{text(), eval};
+    }
+  }
+
+  void draw_images(DataConfig& data) {
+    data.image.size = integer(1, 8192);
+    data.image.resize = flag() ? 0 : integer(data.image.size, 8192);
+    for (int64_t i = integer(0, 3); i > 0; --i) data.image.mean.push_back(-positive());
+    for (int64_t i = integer(0, 3); i > 0; --i) data.image.std.push_back(positive());
+    AugmentConfig& augment = data.augment;
+    if (flag()) augment.random_resized_crop.emplace();
+    if (flag()) augment.random_resized_crop = {{fraction() / 2 + 1e-3f, 0.9f}, {0.5f, 3}};
+    if (flag()) augment.pad_and_crop = PadAndCropConfig{integer(1, 4096)};
+    augment.horizontal_flip = fraction();
+    if (flag())
+      augment.colour_jitter = {not_negative(), not_negative(), not_negative(), fraction() / 2};
+  }
+
   decltype(DataConfig::source) mlp_data() {
-    switch (integer(0, 2)) {
+    switch (integer(0, 3)) {
+      case 2: return image_data();
       case 0: {
         IdxConfig idx;
         idx.train_images = text();
@@ -157,7 +197,10 @@ class RandomConfig {
     has_eval_ = false;
     return {.samples = integer(1, int64_t{1} << 40),
             .features = integer(1, 10'000'000),
-            .classes = integer(1, 10'000'000)};
+            .classes = integer(1, 10'000'000),
+            .height = integer(1, 65536),
+            .width = integer(1, 65536),
+            .channels = integer(1, 16)};
   }
 
   void draw_data(DataConfig& data) {
@@ -165,6 +208,12 @@ class RandomConfig {
     data.shuffle = flag();
     data.bad_records = pick(BadRecords::kReplace);
     data.max_bad_fraction = fraction();
+    data.decode_threads = integer(0, 1024);
+    const bool images = std::holds_alternative<CifarConfig>(data.source) ||
+                        std::holds_alternative<ImageFolderConfig>(data.source) ||
+                        std::holds_alternative<TarShardsConfig>(data.source) ||
+                        std::holds_alternative<RecordsConfig>(data.source);
+    if (images) draw_images(data);
   }
 
   void draw_train(TrainConfig& train) {

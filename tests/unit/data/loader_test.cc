@@ -105,6 +105,16 @@ std::vector<Key> take(Loader& loader, const LoaderOptions& options, int64_t step
   return keys;
 }
 
+int threads_of_test = 1;
+
+// Everything holds for any number of threads.
+class Loaders : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { threads_of_test = GetParam(); }
+  void TearDown() override { threads_of_test = 1; }
+};
+INSTANTIATE_TEST_SUITE_P(Threads, Loaders, ::testing::Values(1, 2, 5));
+
 LoaderOptions training_options(
     int64_t lane_batch, int lanes, int first_lane, int local_lanes, int64_t ring = 3) {
   LoaderOptions options;
@@ -112,6 +122,7 @@ LoaderOptions training_options(
   options.seed = 42;
   options.shuffle = true;
   options.ring_batches = ring;
+  options.threads = threads_of_test;
   return options;
 }
 
@@ -155,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(All,
                          ::testing::Combine(::testing::Values(1, 2, 4, 8),
                                             ::testing::Values(1, 2, 24, 100, 257, 5000)));
 
-TEST(Loader, ResumesAtAnyStep) {
+TEST_P(Loaders, ResumesAtAnyStep) {
   const KeyDataset dataset(100);
   for (int64_t first : {1, 2, 7, 13, 100}) {
     LoaderOptions options = training_options(4, 4, 2, 2);
@@ -167,7 +178,7 @@ TEST(Loader, ResumesAtAnyStep) {
   }
 }
 
-TEST(Loader, EndsAfterTheGivenSteps) {
+TEST_P(Loaders, EndsAfterTheGivenSteps) {
   const KeyDataset dataset(100);
   LoaderOptions options = training_options(4, 1, 0, 1);
   options.first_step = 5;
@@ -178,7 +189,7 @@ TEST(Loader, EndsAfterTheGivenSteps) {
   EXPECT_EQ(test.loader.next(), nullptr);
 }
 
-TEST(Loader, EvaluatesInOrderAndPadsTheEnd) {
+TEST_P(Loaders, EvaluatesInOrderAndPadsTheEnd) {
   for (int64_t samples : {1, 5, 6, 7, 23, 24, 25, 47}) {
     const KeyDataset dataset(samples);
     std::vector<std::vector<Key>> of_rank;
@@ -201,7 +212,7 @@ TEST(Loader, EvaluatesInOrderAndPadsTheEnd) {
   }
 }
 
-TEST(Loader, EvaluatesOnlyTheFirstSamples) {
+TEST_P(Loaders, EvaluatesOnlyTheFirstSamples) {
   const KeyDataset dataset(100);
   LoaderOptions options = training_options(4, 2, 0, 2);
   options.training = false;
@@ -213,7 +224,7 @@ TEST(Loader, EvaluatesOnlyTheFirstSamples) {
   EXPECT_EQ(test.loader.next(), nullptr);
 }
 
-TEST(Loader, RestartsAnywhereAtAnyTime) {
+TEST_P(Loaders, RestartsAnywhereAtAnyTime) {
   const KeyDataset dataset(50);
   LoaderOptions options = training_options(4, 2, 0, 2, 4);
   TestLoader training(dataset, options);
@@ -234,7 +245,7 @@ TEST(Loader, RestartsAnywhereAtAnyTime) {
   EXPECT_EQ(evaluation.loader.next(), nullptr);
 }
 
-TEST(Loader, RethrowsWhatTheDatasetThrewInItsPlace) {
+TEST_P(Loaders, RethrowsWhatTheDatasetThrewInItsPlace) {
   const KeyDataset dataset(100, /*fail_at=*/37);
   LoaderOptions options = training_options(5, 2, 0, 2, 2);
   options.shuffle = false;
@@ -252,7 +263,7 @@ TEST(Loader, RethrowsWhatTheDatasetThrewInItsPlace) {
   EXPECT_EQ(take(test.loader, options, 1)[0], Key(40, 0));
 }
 
-TEST(Loader, ShutsDownAtAnyTime) {
+TEST_P(Loaders, ShutsDownAtAnyTime) {
   const KeyDataset fast(1000), slow(1000, -1, 50), broken(1000, 3);
   for (int taken : {0, 1, 2, 5}) {
     for (int64_t ring : {1, 2, 5}) {
@@ -269,7 +280,7 @@ TEST(Loader, ShutsDownAtAnyTime) {
 
 // A consumer that is sometimes slower and sometimes faster than the thread, over every ring length:
 // finds a lost wake-up as a hang, an overwritten batch as a wrong key.
-TEST(Loader, KeepsOrderUnderChangingSpeed) {
+TEST_P(Loaders, KeepsOrderUnderChangingSpeed) {
   const KeyDataset dataset(300);
   for (int64_t ring : {1, 2, 3, 4, 7, 64}) {
     const LoaderOptions options = training_options(2, 2, 0, 2, ring);
@@ -286,7 +297,7 @@ TEST(Loader, KeepsOrderUnderChangingSpeed) {
   }
 }
 
-TEST(Loader, DoesNotTouchMemoryBeyondItsOwn) {
+TEST_P(Loaders, DoesNotTouchMemoryBeyondItsOwn) {
   const KeyDataset dataset(10);
   const LoaderOptions options = training_options(3, 1, 0, 1, 2);
   const size_t bytes = loader_bytes(dataset, options.geometry, 2);
@@ -299,7 +310,39 @@ TEST(Loader, DoesNotTouchMemoryBeyondItsOwn) {
   for (size_t i = bytes; i < memory.size; ++i) ASSERT_EQ(memory.data[i], std::byte{0xAB});
 }
 
-TEST(Loader, ChoosesTheRingBySize) {
+// Rows of one batch finish in any order, and so do batches: slow samples hold back their own batch
+// and no bit changes.
+TEST_P(Loaders, KeepsOrderWhenSamplesTakeTheirTime) {
+  class Uneven final : public Dataset {
+   public:
+    int64_t samples() const override { return keys_.samples(); }
+    const SampleSpec& input() const override { return keys_.input(); }
+    const SampleSpec& target() const override { return keys_.target(); }
+    int64_t resident_bytes() const override { return 0; }
+    bool costly() const override { return true; }
+    void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+      std::this_thread::sleep_for(std::chrono::microseconds(key.index * 7919 % 5 * 100));
+      keys_.read(key, input, target);
+    }
+
+   private:
+    KeyDataset keys_{100};
+  };
+  const Uneven dataset;
+  for (int64_t ring : {1, 2, 4}) {
+    const LoaderOptions options = training_options(3, 2, 0, 2, ring);
+    TestLoader test(dataset, options);
+    EXPECT_EQ(take(test.loader, options, 40), expected_training(100, 6, 0, 40));
+  }
+}
+
+TEST_P(Loaders, ChooseTheirThreads) {
+  const KeyDataset cheap(10);
+  EXPECT_EQ(choose_loader_threads(cheap, 0, 8), 1);
+  EXPECT_EQ(choose_loader_threads(cheap, 3, 8), 3);
+}
+
+TEST_P(Loaders, ChoosesTheRingBySize) {
   EXPECT_EQ(default_ring_batches(0), 64);
   EXPECT_EQ(default_ring_batches(8 << 10), 64);
   EXPECT_EQ(default_ring_batches(128 << 10), 32);

@@ -72,6 +72,35 @@ TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
   EXPECT_EQ(next, static_cast<int>(buckets.size()));
 }
 
+// Whatever cuts the buffer by buckets finds gradients and statistics apart.
+TEST(Layout, RunningStatisticsComeLastInBucketsOfTheirOwn) {
+  const Graph graph =
+      build_model(testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining);
+  PlanOptions options;
+  options.lanes = 8;
+  options.bucket_mib = 0.05;
+  const Plan plan =
+      make_plan(graph, nullptr, options, [](const Graph&, const Op&) { return size_t{0}; });
+  int statistics = 0;
+  for (const ParameterSlot& slot : plan.layout.slots) {
+    const bool statistic = slot.running_momentum > 0;
+    statistics += statistic;
+    EXPECT_EQ(statistic, slot.name.find(".running_") != std::string::npos) << slot.name;
+    EXPECT_EQ(statistic, slot.offset >= plan.layout.statistics_begin) << slot.name;
+  }
+  EXPECT_EQ(statistics, 2 * 21);  // 19 norms and those of two projections
+  ASSERT_LT(plan.gradient_buckets(), plan.buckets.size());
+  EXPECT_GT(plan.gradient_buckets(), 4u);
+  EXPECT_EQ(plan.buckets[plan.gradient_buckets()].begin, plan.layout.statistics_begin);
+  EXPECT_EQ(plan.buckets[plan.gradient_buckets() - 1].end, plan.layout.statistics_begin);
+  EXPECT_EQ(plan.buckets.back().end, plan.layout.elements);
+  int next = 0;
+  for (const auto& ready : plan.training.buckets_after_op) {
+    for (const int bucket : ready) EXPECT_EQ(bucket, next++);
+  }
+  EXPECT_EQ(next, static_cast<int>(plan.buckets.size()));
+}
+
 // The forward pass waits for a bucket before it reads it, and begins the backward pass with all.
 TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);

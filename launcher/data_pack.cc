@@ -1,0 +1,176 @@
+// lockstep data pack SOURCE --out FILE
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "collectives/agreement.h"
+#include "launcher/data.h"
+#include "launcher/results.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/data/image_pipeline.h"
+#include "runtime/data/record_file.h"
+
+namespace lockstep {
+namespace {
+
+// Pictures that are in memory at a time, for each thread.
+constexpr int64_t kPicturesPerThread = 32;
+
+struct PackOptions {
+  std::string source, out, json;
+  std::string log_level = "info";
+  bool decode = false, keep_jpeg = false, skip_bad = false;
+  int64_t size = 0;
+  int threads = 0;
+};
+
+// What becomes of one picture.
+struct Packed {
+  std::vector<std::byte> bytes;
+  ImageSize size;     // of pixels; 0: a file
+  std::string error;  // not empty: it is left out
+};
+
+// Every picture is decoded, if only to find the bad ones now and not in the middle of a training.
+void pack_one(const ImageStore& store, int64_t index, const PackOptions& options, Packed* packed) {
+  *packed = {};
+  ImagePipeline& pipeline = ImagePipeline::of_this_thread();
+  try {
+    const StoredImage stored = store.load(index, pipeline.buffer());
+    const PixelView view = pipeline.decode_whole(stored, options.decode ? options.size : 0);
+    if (!options.decode) {
+      packed->bytes.assign(stored.bytes.begin(), stored.bytes.end());
+      if (stored.pixels) packed->size = stored.size;
+      return;
+    }
+    packed->size = view.size;
+    const size_t row = static_cast<size_t>(view.size.width) * static_cast<size_t>(view.channels);
+    packed->bytes.resize(row * static_cast<size_t>(view.size.height));
+    for (int y = 0; y < view.size.height; ++y)
+      std::memcpy(
+          packed->bytes.data() + row * static_cast<size_t>(y), view.origin + y * view.stride, row);
+  } catch (const DataError& error) {
+    packed->error = fmt::format("{}: {}", store.name(index), error.what());
+    if (!options.skip_bad)
+      throw DataError("{} (--skip-bad leaves such pictures out)", packed->error);
+  }
+}
+
+void print_summary(const RecordWriter& writer,
+                   const ImageStores& stores,
+                   const PackOptions& options,
+                   int64_t bad,
+                   double seconds) {
+  fmt::print("{}: {} pictures of {} classes, {:.1f} MB, in {:.1f} s ({:.0f} pictures/s){}\n",
+             options.out,
+             writer.records(),
+             stores.classes,
+             static_cast<double>(writer.bytes()) / 1e6,
+             seconds,
+             static_cast<double>(writer.records()) / seconds,
+             bad > 0 ? fmt::format("; {} bad left out", bad) : "");
+  std::fflush(stdout);
+  if (options.json.empty()) return;
+  nlohmann::ordered_json json;
+  json["file"] = options.out;
+  json["records"] = writer.records();
+  json["classes"] = stores.classes;
+  json["bytes"] = writer.bytes();
+  json["bad"] = bad;
+  json["seconds"] = seconds;
+  write_file_atomically(options.json, json.dump(1) + "\n");
+}
+
+RecordWriter open_output(const std::string& path) {
+  try {
+    return RecordWriter(path);
+  } catch (const IoError& error) {
+    throw ConfigError("--out: {}; allowed: the path of a file in an existing folder", error.what());
+  }
+}
+
+void pack_all(const PackOptions& options) {
+  if (options.decode && options.keep_jpeg)
+    throw ConfigError("--keep-jpeg: given together with --decode; allowed: one of the two");
+  if (options.decode && options.size == 0)
+    throw ConfigError(
+        "--size: missing; allowed with --decode: 1..8192, the shorter side in pixels");
+  if (!options.decode && options.size > 0)
+    throw ConfigError("--size: value is {}; allowed: only with --decode", options.size);
+  check_result_path(options.json);
+  const double start_ms = now_ms();
+  const ImageStores stores = open_image_path(options.source, options.skip_bad);
+  const ImageStore& store = *stores.train;
+  const int threads = choose_data_threads(options.threads);
+  const int64_t at_a_time = kPicturesPerThread * threads;
+  RecordWriter writer = open_output(options.out);
+  std::vector<Packed> packed(static_cast<size_t>(at_a_time));
+  int64_t bad = stores.bad_records;
+  for (int64_t begin = 0; begin < store.count(); begin += at_a_time) {
+    const int64_t end = std::min(begin + at_a_time, store.count());
+    for_each_picture(begin, end, threads, [&](int64_t i) {
+      pack_one(store, i, options, &packed[static_cast<size_t>(i - begin)]);
+    });
+    for (int64_t i = begin; i < end; ++i) {
+      const Packed& picture = packed[static_cast<size_t>(i - begin)];
+      if (picture.error.empty()) {
+        writer.add(picture.bytes, store.label(i), picture.size);
+        continue;
+      }
+      ++bad;
+      spdlog::warn("{}: left out", picture.error);
+    }
+  }
+  if (writer.records() == 0) throw DataError("{}: no good picture in it", options.source);
+  writer.finish(stores.classes, stores.class_names);
+  print_summary(writer, stores, options, bad, (now_ms() - start_ms) / 1e3);
+}
+
+ExitCode pack(Session& session, const PackOptions& options) {
+  init_log(options.log_level, session.communicator().rank(), session.communicator().size());
+  run_on_root(session.communicator(), [&] { pack_all(options); });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_data_pack_command(CLI::App& data, Command& selected) {
+  auto options = std::make_shared<PackOptions>();
+  CLI::App* command = data.add_subcommand(
+      "pack", "Pack pictures into one record file with an index, for data.records");
+  command
+      ->add_option("SOURCE",
+                   options->source,
+                   "A folder with one folder per class, or tar files with .jpg and .cls members "
+                   "('name-{000..012}.tar')")
+      ->required();
+  command->add_option("--out", options->out, "The record file to write")->required();
+  command->add_flag(
+      "--keep-jpeg", options->keep_jpeg, "Keep JPEG and PNG files as they are (the default)");
+  command->add_flag(
+      "--decode", options->decode, "Keep pixels: many times the space, no decoding in training");
+  command->add_option("--size", options->size, "With --decode: the shorter side, in pixels")
+      ->check(CLI::Range(1, 8192));
+  command->add_option("--threads", options->threads, "Threads that decode; 0: all CPUs")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_flag(
+      "--skip-bad", options->skip_bad, "Leave bad pictures out, and name them, instead of failing");
+  command->add_option("--json", options->json, "Write the command's result to this file as JSON");
+  command->add_option("--log-level", options->log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
+  command->footer(
+      "Every picture is decoded once, so that a bad one is found now. The file appears under its "
+      "name only when it is whole.");
+  command->callback([options, &selected] {
+    selected = [options](Session& session) { return pack(session, *options); };
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Makes resnet18.json and resnet50.json with PyTorch: loss, gradients and running statistics of one
+training step in float64, from weights and images that a formula gives.
+
+    python3 generate_vision.py            needs torch and numpy
+
+Of each gradient its norm and some elements are kept. The float32 run beside it shows how far
+rounding alone moves them ("float32_deviation", relative to the norm of each tensor).
+"""
+import json
+import math
+import pathlib
+
+import numpy
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+HERE = pathlib.Path(__file__).resolve().parent
+IMAGES, SIDE, CLASSES = 4, 64, 10
+MEAN, STD = [0.5, 0.4375, 0.375], [0.25, 0.25, 0.3125]
+KEPT = 8  # elements of each gradient
+
+
+def words(count, seed):
+    """32-bit numbers: word i is a mix of i and the seed (the finalizer of MurmurHash3)."""
+    x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 40503
+    x &= 0xffffffff
+    for multiplier, shift in ((0x85ebca6b, 16), (0xc2b2ae35, 13)):
+        x ^= x >> shift
+        x = (x * multiplier) & 0xffffffff
+    return x ^ (x >> 16)
+
+
+def uniform(count, seed):
+    """Multiples of 2^-23 in [-1, 1)."""
+    return (words(count, seed) >> 8).astype(numpy.float64) / 2**23 - 1
+
+
+class Block(nn.Module):
+
+    def __init__(self, inputs, width, stride, bottleneck):
+        super().__init__()
+        outputs = 4 * width if bottleneck else width
+        if bottleneck:
+            shapes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+        else:
+            shapes = [(inputs, width, 3, stride), (width, width, 3, 1)]
+        self.count = len(shapes)
+        for i, (c, o, kernel, s) in enumerate(shapes, 1):
+            setattr(self, f"conv{i}", nn.Conv2d(c, o, kernel, s, kernel // 2, bias=False))
+            setattr(self, f"bn{i}", nn.BatchNorm2d(o))
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False),
+                                            nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = x
+        for i in range(1, self.count + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
+            if i < self.count:
+                y = F.relu(y)
+        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class Resnet(nn.Module):
+
+    def __init__(self, blocks, bottleneck):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        inputs = 64
+        for stage, count in enumerate(blocks):
+            width, layers = 64 << stage, []
+            for i in range(count):
+                layers.append(Block(inputs, width, 2 if stage > 0 and i == 0 else 1, bottleneck))
+                inputs = 4 * width if bottleneck else width
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+        self.fc = nn.Linear(inputs, CLASSES)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(x.mean(dim=(2, 3)))
+
+
+def set_weights(model):
+    """Tensor number n, by name, is uniform(its elements, n + 1), scaled."""
+    with torch.no_grad():
+        for n, (name, parameter) in enumerate(sorted(model.named_parameters())):
+            values = torch.tensor(uniform(parameter.numel(), n + 1)).reshape(parameter.shape)
+            if parameter.dim() > 1:
+                scale = math.sqrt(4 / parameter[0].numel())
+                values = values * numpy.float64(numpy.float32(scale))
+            else:
+                values = values * 0.25 + (1 if name.endswith("weight") else 0)
+                if name.endswith("bn3.weight"):
+                    values = values / 4  # or rounding would decide many of ResNet-50's ReLUs
+            parameter.copy_(values)
+
+
+def run(blocks, bottleneck, dtype):
+    model = Resnet(blocks, bottleneck).to(torch.float64)
+    set_weights(model)
+    model.to(dtype)
+    pixels = words(IMAGES * SIDE * SIDE * 3, 1001).reshape(IMAGES, SIDE, SIDE, 3) >> 24
+    x = (torch.tensor(pixels.astype(numpy.float64)) / 255 - torch.tensor(MEAN).double())
+    x = (x / torch.tensor(STD).double()).permute(0, 3, 1, 2).to(dtype)
+    labels = torch.tensor([(3 * i + 1) % CLASSES for i in range(IMAGES)])
+    loss = F.cross_entropy(model(x), labels, reduction="sum")
+    loss.backward()
+    tensors = {f"d_{k}": p.grad for k, p in model.named_parameters()}
+    tensors.update({k: b for k, b in model.named_buffers() if "num_batches" not in k})
+    return loss.item(), {k: t.double().flatten() for k, t in tensors.items()}
+
+
+def main():
+    torch.set_num_threads(2)
+    for name, blocks, bottleneck in (("resnet18", [2, 2, 2, 2], False),
+                                     ("resnet50", [3, 4, 6, 3], True)):
+        loss, tensors = run(blocks, bottleneck, torch.float64)
+        loss32, tensors32 = run(blocks, bottleneck, torch.float32)
+        deviation = max((tensors32[k] - t).norm().item() / t.norm().item()
+                        for k, t in tensors.items())
+        kept = {}
+        for key, t in sorted(tensors.items()):
+            at = [len(t) * i // KEPT for i in range(min(KEPT, len(t)))]
+            kept[key] = {"norm": t.norm().item(), "at": at, "values": [t[i].item() for i in at]}
+        golden = {"loss": loss, "float32_deviation": deviation,
+                  "float32_loss_deviation": abs(loss32 / loss - 1), "tensors": kept}
+        (HERE / f"{name}.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+        print(f"{name}: loss {loss:.6f}, float32 off by {deviation:.1e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Catches: `lockstep data` commands that do not do what their --help says, record files that train differently from the
+pictures they were packed from, bad pictures that are not named, and wrong exit codes.
+
+data_commands_test.py BINARY
+"""
+import json
+import pathlib
+import random
+import struct
+import sys
+import tempfile
+import zlib
+
+import lockstep_run
+
+CONFIG = """
+model { mlp { hidden: [8] } }
+data { SOURCE image { size: 16 resize: 16 } augment { random_resized_crop {} horizontal_flip: 0.5 } }
+train { global_batch: 8 lanes: 4 steps: 12 log_every: 1000000 }
+optimizer { sgd {} }
+schedule { lr: 0.01 }
+output { tensorboard: false }
+"""
+
+
+def png(side, seed):
+    """A PNG file of random pixels, of side x side pixels."""
+    draw = random.Random(seed)
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + draw.randbytes(3 * side) for _ in range(side))
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+class Bench:
+    """A folder with pictures of three classes, and the binary."""
+
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, folder
+        for number, name in enumerate(("cat", "dog", "eel")):
+            (folder / "pictures" / name).mkdir(parents=True)
+            for i in range(10):
+                (folder / "pictures" / name / f"{i}.png").write_bytes(png(16 + i, 100 * number + i))
+
+    def run(self, *arguments, code=0):
+        done = lockstep_run.run(self.binary, arguments, ranks=0, cwd=self.folder)
+        assert done.returncode == code, f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}"
+        return done
+
+    def config(self, name, source):
+        path = self.folder / f"{name}.textproto"
+        path.write_text(CONFIG.replace("SOURCE", source))
+        return path
+
+    def weights_after(self, name, source):
+        return lockstep_run.train(self.binary, self.config(name, source), self.folder / name, 0,
+                                  ["--data", self.folder])["weights_hash"]
+
+
+def packs(bench):
+    """A record file, whether packed by one thread or three, trains to the weights of its folder."""
+    wanted = bench.weights_after("folder", 'image_folder { train: "pictures" }')
+    for threads in (1, 3):
+        bench.run("data", "pack", "pictures", "--out", f"r{threads}", "--threads", threads, "--json", "pack.json")
+        packed = json.loads((bench.folder / "pack.json").read_text())
+        assert packed["records"] == 30 and packed["classes"] == 3 and packed["bad"] == 0, packed
+        assert bench.weights_after(f"records{threads}", f'records {{ train: "r{threads}" }}') == wanted
+    assert (bench.folder / "r1").read_bytes() == (bench.folder / "r3").read_bytes()
+    bench.run("data", "pack", "pictures", "--out", "small", "--decode", "--size", 8)
+    found = bench.run("data", "inspect", "small", "--check").stdout
+    assert "8 x 8 to 8 x 8" in found and "30 of 30 decode" in found and "eel" in found, found
+
+
+def inspects(bench):
+    """Counts, classes and sizes of a config's data and of a file; a bad picture is named."""
+    config = bench.config("inspect", 'image_folder { train: "pictures" eval: "pictures" }')
+    found = bench.run("data", "inspect", config, "--data", bench.folder, "--json", "found.json").stdout
+    assert "30 pictures of 3 classes, 10 to 10 of each" in found and "16 x 16 to 25 x 25" in found, found
+    assert json.loads((bench.folder / "found.json").read_text())["evaluation"]["samples"] == 30
+    bad = bench.folder / "pictures" / "dog" / "3.png"
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:200])
+    checked = bench.run("data", "inspect", "pictures", "--check", code=3)
+    assert "dog/3.png" in checked.stdout and "29 of 30 decode" in checked.stdout, checked.stdout
+    assert "dog/3.png" in bench.run("data", "pack", "pictures", "--out", "x", code=3).stderr
+    assert not list(bench.folder.glob("x*")), "a failed pack leaves files"
+    assert "dog/3.png" in bench.run("data", "pack", "pictures", "--out", "x", "--skip-bad").stderr
+    assert "29 pictures" in bench.run("data", "inspect", "x").stdout
+    bad.write_bytes(whole)
+
+
+def benches(bench):
+    config = bench.config("bench", 'image_folder { train: "pictures" }')
+    bench.run("data", "bench", config, "--data", bench.folder, "--seconds", 0.3, "--threads", 2, "--json", "bench.json")
+    found = json.loads((bench.folder / "bench.json").read_text())
+    assert found["threads"] == 2 and found["samples_per_s"] > 0 and found["decode_us"] > 0, found
+
+
+def refuses(bench):
+    """Usage errors end with 2, data errors with 3, each in one line."""
+    bench.run("data", "inspect", "pictures")
+    for code, arguments in ((2, ["data"]), (2, ["data", "pack", "pictures"]), (2, ["data", "bench", "absent"]),
+                            (2, ["data", "pack", "pictures", "--out", "o", "--decode"]),
+                            (2, ["data", "pack", "pictures", "--out", "o", "--size", "9"]),
+                            (2, ["data", "pack", "pictures", "--out", "o", "--decode", "--size", "9", "--keep-jpeg"]),
+                            (2, ["data", "pack", "pictures", "--out", "absent/o"]),
+                            (3, ["data", "pack", "absent", "--out", "o"]), (3, ["data", "inspect", "absent.tar"])):
+        done = bench.run(*arguments, code=code)
+        assert done.stderr.count("\n") == 1 and "error" in done.stderr, (arguments, done.stderr)
+    for name in ("pack", "inspect", "bench"):
+        assert "--threads" in bench.run("data", name, "--help").stdout
+
+
+def main(binary):
+    failures = 0
+    for check in (packs, inspects, benches, refuses):
+        with tempfile.TemporaryDirectory(prefix="lockstep-data-") as folder:
+            try:
+                check(Bench(pathlib.Path(binary).resolve(), pathlib.Path(folder)))
+                print(f"{check.__name__}: ok")
+            except (AssertionError, RuntimeError) as error:
+                print(f"{check.__name__}: FAILED: {error}")
+                failures += 1
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Catches: weights that change on their way out of a checkpoint and back, tensors that do not fit and are taken all the same or are
+not named, and a published network that does not give its published figures.
+
+import_test.py BINARY
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+import lockstep_run
+
+CONFIG = """
+model { lenet {} }
+data { synthetic { samples: 64 classes: 5 height: 28 width: 28 channels: 1 } }
+train { global_batch: 8 lanes: 4 steps: 3 log_every: 1000000 }
+optimizer { sgd { momentum: 0.9 } }
+schedule { lr: 0.01 }
+output { tensorboard: false }
+"""
+RESNET = pathlib.Path(__file__).resolve().parents[2] / "configs" / "vision" / "resnet20_cifar10.textproto"
+
+
+def command(binary, *arguments):
+    return lockstep_run.run(binary, arguments, ranks=0)
+
+
+def expect(condition, what, done=None):
+    if condition:
+        return
+    raise RuntimeError(what + ("" if done is None else f"\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"))
+
+
+def inspect(binary, checkpoint, folder):
+    out = folder / "inspect.json"
+    done = command(binary, "inspect", checkpoint, "--json", out)
+    expect(done.returncode == 0, "inspect", done)
+    return json.loads(out.read_text())["weights_hash"]
+
+
+def round_trip(binary, folder):
+    """train, export, import: the same weights, and a run that goes on from them."""
+    config = folder / "lenet.textproto"
+    config.write_text(CONFIG)
+    trained = lockstep_run.train(binary, config, folder / "run", 0)
+    weights = folder / "weights.safetensors"
+    done = command(binary, "export", folder / "run", "--out", weights)
+    expect(done.returncode == 0, "export", done)
+    done = command(binary, "import", config, weights, "--out", folder / "imported")
+    expect(done.returncode == 0, "import", done)
+    expect(inspect(binary, folder / "imported", folder) == trained["weights_hash"], "the weights have changed")
+    done = command(binary, "import", config, weights, "--out", folder / "imported")
+    expect(done.returncode == 4 and "has checkpoints already" in done.stderr, "import over a checkpoint", done)
+    resumed = lockstep_run.train(binary, config, folder / "resumed", 0, ["--resume", folder / "imported"])
+    expect(resumed["step"] == 3, "a run from imported weights")
+
+    done = command(binary, "import", config, weights, "--out", folder / "other", "--set", "model.lenet.classes=9")
+    expect(done.returncode == 4, "classes that differ", done)
+    for text in ("'fc3.bias' has shape (5) where the model needs (9)", "'fc3.weight' has shape (5, 84)", "2 of its tensors"):
+        expect(text in done.stdout + done.stderr, f"no word of {text}", done)
+    expect(not (folder / "other").exists(), "a refused import has written something")
+
+
+def published(binary, folder, data):
+    """915 of 1,000 and a mean loss of 0.384205, as an independent program has it."""
+    out, result = folder / "resnet20", folder / "eval.json"
+    done = command(binary, "import", RESNET, data / "resnet20-cifar10" / "resnet20.safetensors", "--out", out,
+                   "--names", "own")
+    expect(done.returncode == 0, "import", done)
+    done = command(binary, "eval", RESNET, "--checkpoint", out, "--data", data / "cifar-10", "--json", result)
+    expect(done.returncode == 0, "eval", done)
+    figures = json.loads(result.read_text())
+    expect(round(figures["eval_accuracy"] * 1000) == 915, f"accuracy is {figures['eval_accuracy']}")
+    expect(abs(figures["eval_loss"] - 0.384205) < 2e-6, f"loss is {figures['eval_loss']}")
+
+
+def main(binary):
+    with tempfile.TemporaryDirectory(prefix="lockstep-import-") as folder:
+        folder = pathlib.Path(folder)
+        round_trip(binary, folder)
+        data = lockstep_run.test_data()
+        if data is not None and (data / "resnet20-cifar10").is_dir():
+            published(binary, folder, data)
+        else:
+            print("without the published network: its files are not here")
+    print("ok")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,185 @@
+// Folders, IDX files and synthetic pictures. Catches classes in another order, files that are
+// missed, and pictures that differ from those that other models see.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "files.h"
+#include "pictures.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/image_dataset.h"
+
+namespace lockstep {
+namespace {
+
+using test::error_of;
+using test::expect_parts;
+
+class ImageFolder : public ::testing::Test {
+ protected:
+  ImageFolder() {
+    add("train/dog/b.PNG", 2);
+    add("train/dog/a.jpeg", 1);
+    add("train/cat/sub/z.JPG", 0);
+    add("train/cat/notes.txt", 0);
+    add("train/README", 0);
+    add("eval/dog/x.png", 5);
+    config_.dir = folder_.path();
+    config_.image.size = 8;
+  }
+  void add(const std::string& name, int kind) {
+    const auto path = folder_.path() / name;
+    std::filesystem::create_directories(path.parent_path());
+    const test::Picture picture = test::make_picture(9, 9, 3, kind);
+    const bool png = name.ends_with("PNG") || name.ends_with("png");
+    std::ofstream(path, std::ios::binary)
+        << (png ? test::encode_png(picture) : test::encode_jpeg(picture));
+  }
+  OpenedData open(const std::string& train, const std::string& eval, bool need_train = true) {
+    config_.source = ImageFolderConfig{train, eval};
+    return open_images(config_, 1, need_train);
+  }
+  std::string name(const Dataset& dataset, int64_t index) {
+    const std::string name = dynamic_cast<const ImageDataset&>(dataset).store().name(index);
+    return name.substr(folder_.path().string().size() + 1);
+  }
+  test::TemporaryFolder folder_;
+  DataConfig config_;
+};
+
+TEST_F(ImageFolder, ClassesAndFilesAreSorted) {
+  const OpenedData opened = open("train", "eval");
+  ASSERT_EQ(opened.train->samples(), 3);
+  EXPECT_EQ(opened.summary.classes, 2);
+  EXPECT_EQ(name(*opened.train, 0), "train/cat/sub/z.JPG");
+  EXPECT_EQ(name(*opened.train, 1), "train/dog/a.jpeg");
+  EXPECT_EQ(name(*opened.train, 2), "train/dog/b.PNG");
+  const auto label = [](const Dataset& data, int64_t i) {
+    return test::read<uint8_t, int32_t>(data, {.index = i}).target[0];
+  };
+  EXPECT_EQ(label(*opened.train, 0), 0);
+  EXPECT_EQ(label(*opened.train, 2), 1);
+  EXPECT_EQ(label(*opened.eval, 0), 1);  // the only folder, but the second class
+  expect_parts(opened.summary.description,
+               {"2 other files", "3 training and 1 evaluation", "8 x 8"});
+  EXPECT_EQ(open("train", "eval", false).summary.classes, 2);
+}
+
+TEST_F(ImageFolder, ErrorsNameFolders) {
+  expect_parts(error_of([&] { open("absent", ""); }), {"data.image_folder.train", "absent"});
+  expect_parts(error_of([&] { open("eval", "train"); }), {"train/cat", "classes"});
+  expect_parts(error_of([&] { open("train/dog", ""); }), {"train/dog", "no folders"});
+  std::filesystem::create_directories(folder_.path() / "none/class");
+  expect_parts(error_of([&] { open("none", ""); }), {"none", "no .jpg"});
+}
+
+// An unreadable file is no bad record: it fails whatever the policy.
+TEST_F(ImageFolder, FilesThatVanishFail) {
+  config_.bad_records = BadRecords::kSkip;
+  config_.max_bad_fraction = 1;
+  const OpenedData opened = open("train", "");
+  std::filesystem::remove(folder_.path() / "train/dog/a.jpeg");
+  expect_parts(error_of([&] { test::read<uint8_t, int32_t>(*opened.train, {.index = 1}); }),
+               {"train/dog/a.jpeg", "No such file"});
+}
+
+std::string big_endian(uint32_t value) {
+  return {static_cast<char>(value >> 24),
+          static_cast<char>(value >> 16),
+          static_cast<char>(value >> 8),
+          static_cast<char>(value)};
+}
+
+TEST(IdxImages, AreTheBytesOfTheFile) {
+  test::TemporaryFolder folder;
+  std::string values;
+  for (int i = 0; i < 24; ++i) values += static_cast<char>(i * 10);
+  IdxConfig idx;
+  idx.train_images = folder.write(
+      "i", std::string("\0\0\x08\x03", 4) + big_endian(2) + big_endian(3) + big_endian(4) + values);
+  idx.train_labels =
+      folder.write("l", std::string("\0\0\x08\x01", 4) + big_endian(2) + std::string("\x02\0", 2));
+  idx.mean = 0.1f;
+  DataConfig config;
+  config.dir = folder.path();
+  config.source = idx;
+  OpenedData opened = open_images(config, 1, true);
+  EXPECT_EQ(opened.train->input().shape, (Shape{3, 4, 1}));
+  EXPECT_EQ(opened.summary.classes, 3);
+  EXPECT_EQ(opened.summary.mean, std::vector<float>{0.1f});
+  const auto sample = test::read<uint8_t, int32_t>(*opened.train, {.index = 1});
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(sample.input[i], (i + 12) * 10);
+  EXPECT_EQ(sample.target[0], 0);
+  config.image.size = config.image.resize = 6;  // and of another size
+  opened = open_images(config, 1, true);
+  EXPECT_EQ(opened.train->input().shape, (Shape{6, 6, 1}));
+  test::read<uint8_t, int32_t>(*opened.train, {.index = 1});
+}
+
+TEST(SyntheticImages, CanBeLearnt) {
+  DataConfig config;
+  SyntheticConfig synthetic;
+  synthetic.samples = 300;
+  synthetic.classes = 4;
+  synthetic.height = 16;
+  synthetic.width = 24;
+  config.source = synthetic;
+  const OpenedData opened = open_images(config, 3, true), again = open_images(config, 3, true);
+  EXPECT_EQ(opened.train->input().shape, (Shape{16, 24, 3}));
+  EXPECT_EQ(opened.train->samples(), 300);
+  // The mean pictures of the first half tell the classes of the second.
+  std::vector<std::vector<double>> means(4, std::vector<double>(1152));
+  std::vector<int> counts(4);
+  int right = 0;
+  for (int64_t i = 0; i < 300; ++i) {
+    const auto sample = test::read<uint8_t, int32_t>(*opened.train, {.index = i});
+    EXPECT_EQ(sample.input, (test::read<uint8_t, int32_t>(*again.train, {.index = i}).input));
+    const auto label = static_cast<size_t>(sample.target[0]);
+    ASSERT_LT(label, 4u);
+    if (i < 150) {
+      ++counts[label];
+      for (size_t j = 0; j < 1152; ++j) means[label][j] += sample.input[j];
+      continue;
+    }
+    size_t best = 0;
+    double least = 1e300;
+    for (size_t c = 0; c < 4; ++c) {
+      double distance = 0;
+      for (size_t j = 0; j < 1152; ++j)
+        distance += std::pow(means[c][j] / counts[c] - sample.input[j], 2);
+      if (distance < least) {
+        least = distance;
+        best = c;
+      }
+    }
+    right += best == label;
+  }
+  EXPECT_EQ(right, 150);
+  EXPECT_EQ(open_images(config, 3, false).summary.width, 24);
+}
+
+TEST(Normalisation, IsPerChannel) {
+  DataConfig config;
+  SyntheticConfig synthetic;
+  synthetic.samples = 2;
+  synthetic.channels = 2;
+  config.source = synthetic;
+  EXPECT_EQ(open_images(config, 1, true).summary.mean, (std::vector<float>{0.5f, 0.5f}));
+  config.image.mean = {0.3f};
+  EXPECT_EQ(open_images(config, 1, true).summary.mean, (std::vector<float>{0.3f, 0.3f}));
+  config.image.mean = {0.1f, 0.2f, 0.3f};
+  expect_parts(error_of([&] { open_images(config, 1, true); }, ExitCode::kUsage),
+               {"data.image.mean: 3 values", "2 channels"});
+  config.image.mean = {};
+  config.augment.colour_jitter.emplace();
+  expect_parts(error_of([&] { open_images(config, 1, true); }, ExitCode::kUsage),
+               {"data.augment.colour_jitter", "3 channels"});
+  config.source = TextConfig{"t", "", 0};
+  expect_parts(error_of([&] { open_images(config, 1, true); }, ExitCode::kUsage), {"images"});
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,146 @@
+// Catches: anything in a whole residual network that makes loss, gradients or running statistics
+// other than PyTorch's. See tests/golden/generate_vision.py.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "models/registry.h"
+#include "runtime/checkpoint/file_form.h"
+#include "runtime/cpu/backend.h"
+#include "runtime/exec/executor.h"
+#include "runtime/plan/layout.h"
+#include "runtime/train/initialize.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kImages = 4, kSide = 64, kClasses = 10;
+
+// Number i of a stream: what generate_vision.py calls words().
+uint32_t word(uint64_t i, uint32_t seed) {
+  auto x = static_cast<uint32_t>(i * 2654435761u + seed * 40503u);
+  x = (x ^ (x >> 16)) * 0x85ebca6bu;
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  return x ^ (x >> 16);
+}
+double uniform(uint64_t i, uint32_t seed) { return (word(i, seed) >> 8) * 0x1p-23 - 1; }
+
+ModelIo image_io() {
+  return {.classes = kClasses,
+          .height = kSide,
+          .width = kSide,
+          .channels = 3,
+          .mean = {0.5f, 0.4375f, 0.375f},
+          .std = {0.25f, 0.25f, 0.3125f}};
+}
+
+// The parameters, made in the order of files.
+void set_weights(const ParameterLayout& layout, float* parameters) {
+  std::map<std::string, size_t> sorted;
+  for (size_t i = 0; i < layout.slots.size(); ++i) {
+    if (layout.slots[i].running_momentum == 0) sorted[layout.slots[i].name] = i;
+  }
+  const std::vector<NamedSlice> slices = named_slices(layout);
+  uint32_t seed = 0;
+  for (const auto& [name, number] : sorted) {
+    ++seed;
+    const NamedSlice& slice = slices[number];
+    const auto elements = static_cast<size_t>(slice.shape.elements());
+    std::vector<float> values(elements);
+    const double fan_in = static_cast<double>(slice.shape.elements() / slice.shape[0]);
+    const auto scale = static_cast<float>(std::sqrt(4 / fan_in));
+    for (size_t i = 0; i < elements; ++i) {
+      double value = uniform(i, seed);
+      if (slice.shape.rank() > 1) {
+        value *= scale;
+      } else {
+        value = value * 0.25 + (name.ends_with("weight") ? 1 : 0);
+        if (name.ends_with("bn3.weight")) value /= 4;
+      }
+      values[i] = static_cast<float>(value);
+    }
+    float* const to = parameters + slice.offset;
+    if (is_reordered(slice)) {
+      from_file_order(slice, values.data(), to);
+    } else {
+      std::copy(values.begin(), values.end(), to);
+    }
+  }
+}
+
+void compare(int64_t depth) {
+  std::ifstream file(std::string(LOCKSTEP_GOLDEN) + "/resnet" + std::to_string(depth) + ".json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  ResnetConfig config;
+  config.depth = depth;
+  config.classes = kClasses;
+  const Graph graph = build_model(config, image_io(), kImages, Purpose::kTraining);
+  const ParameterLayout layout = make_layout(graph, 1);
+  const auto backend = cpu::make_backend();
+  const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
+    return backend->ops().find(g, op).workspace_bytes(g, op);
+  });
+  const auto floats = [&] {
+    return reinterpret_cast<float*>(
+        backend->allocate(static_cast<size_t>(layout.elements) * sizeof(float), "test"));
+  };
+  float *parameters = floats(), *gradients = floats();
+  set_weights(layout, parameters);
+  std::vector<uint8_t> pixels(kImages * kSide * kSide * 3);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(word(i, 1001) >> 24);
+  std::vector<int32_t> labels;
+  for (int32_t i = 0; i < kImages; ++i) labels.push_back((3 * i + 1) % kClasses);
+  Executor executor(
+      graph,
+      plan,
+      layout,
+      *backend,
+      {backend->allocate(plan.arena_bytes, "arena"), reinterpret_cast<std::byte*>(parameters)});
+  const LaneContext lane = {.valid_rows = kImages, .gradient_scale = 1};
+  LaneStatistics statistics;
+  executor.run(lane,
+               reinterpret_cast<const std::byte*>(pixels.data()),
+               reinterpret_cast<const std::byte*>(labels.data()),
+               gradients,
+               nullptr,
+               reinterpret_cast<std::byte*>(&statistics));
+
+  const double loss = golden["loss"];
+  EXPECT_NEAR(statistics.values[kLossSum], loss, 1e-5 * loss);
+  const auto& tensors = golden["tensors"];
+  size_t compared = 0;
+  for (const NamedSlice& slice : named_slices(layout)) {
+    const bool statistic = slice.name.find("running_") != std::string::npos;
+    const auto& expected = tensors[statistic ? slice.name : "d_" + slice.name];
+    ASSERT_FALSE(expected.is_null()) << slice.name;
+    const auto elements = static_cast<size_t>(slice.shape.elements());
+    std::vector<float> values(gradients + slice.offset, gradients + slice.offset + elements);
+    if (is_reordered(slice)) to_file_order(slice, gradients + slice.offset, values.data());
+    // PyTorch's own update of the running statistics, which begin with 0 and 1.
+    const bool variance = slice.name.ends_with("running_var");
+    if (statistic) {
+      for (float& value : values) value = 0.1f * value + (variance ? 0.9f : 0.0f);
+    }
+    double squares = 0;
+    for (const float value : values) squares += static_cast<double>(value) * value;
+    const double norm = expected["norm"];
+    // Rounding moves PyTorch's own gradients by up to 1e-5 of a tensor's norm in float32; a mistake
+    // in a layer by far more than a thousandth.
+    const double tolerance = 1e-3 * norm;
+    EXPECT_NEAR(std::sqrt(squares), norm, tolerance) << slice.name;
+    for (size_t k = 0; k < expected["at"].size(); ++k)
+      EXPECT_NEAR(values[expected["at"][k]], expected["values"][k].get<double>(), tolerance)
+          << slice.name << "[" << expected["at"][k] << "]";
+    ++compared;
+  }
+  EXPECT_EQ(compared, tensors.size());
+}
+
+TEST(VisionGolden, Resnet18) { compare(18); }
+TEST(VisionGolden, Resnet50) { compare(50); }
+
+}  // namespace
+}  // namespace lockstep

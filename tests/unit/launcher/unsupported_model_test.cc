@@ -1,0 +1,28 @@
+// Catches: a device that lacks an op and does not say which model it cannot run.
+#include <gtest/gtest.h>
+
+#include "launcher/assembly.h"
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+TEST(UnsupportedModel, IsNamed) {
+  RunConfig config;
+  config.model = ResnetConfig{};
+  config.data.source = SyntheticConfig{.samples = 64};
+  config.train = {.global_batch = 8, .lanes = 8, .steps = 1};
+  OpSet nothing = {"none", {}, true, 0, 1, 4096};
+  try {
+    assemble(config, 1, AssemblyPurpose::kTrain, nothing);
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("model.resnet: device none cannot run image_normalize"), std::string::npos)
+        << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

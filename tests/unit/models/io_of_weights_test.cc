@@ -1,0 +1,44 @@
+// Catches: a model for weights from elsewhere that is built with other inputs, classes or images
+// than they were trained with.
+#include "models/io_of_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace lockstep {
+namespace {
+
+using Extents = std::map<std::string, std::vector<int64_t>>;
+
+ModelIo io_for(const ModelConfig& model, const Extents& tensors) {
+  return io_of_weights(model, [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
+    const auto at = tensors.find(name);
+    return at == tensors.end() ? std::nullopt : std::optional(at->second);
+  });
+}
+
+TEST(IoOfWeights, ReadsInputsAndClasses) {
+  MlpConfig mlp;
+  mlp.hidden = {8};
+  ModelIo io = io_for(mlp, {{"layers.0.weight", {8, 30}}, {"layers.1.weight", {4, 8}}});
+  EXPECT_EQ(io.features, 30);
+  EXPECT_EQ(io.classes, 4);
+  mlp.loss = Loss::kMeanSquaredError;
+  io = io_for(mlp, {{"layers.0.weight", {8, 30}}, {"layers.1.weight", {4, 8}}});
+  EXPECT_EQ(io.target_columns, 4);
+  EXPECT_EQ(io_for(GptConfig{}, {{"transformer.wte.weight", {300, 768}}}).classes, 300);
+  io = io_for(ResnetConfig{}, {{"conv1.weight", {64, 1, 7, 7}}, {"fc.bias", {12}}});
+  EXPECT_EQ(io.channels, 1);
+  EXPECT_EQ(io.classes, 12);
+}
+
+TEST(IoOfWeights, FindsTheSizeOfTheImages) {
+  EXPECT_EQ(io_for(VggConfig{}, {{"classifier.0.weight", {4096, 25088}}}).height, 224);
+  EXPECT_EQ(io_for(VggConfig{}, {{"classifier.0.weight", {4096, 512 * 4}}}).height, 64);
+  EXPECT_EQ(io_for(LenetConfig{}, {{"fc1.weight", {120, 400}}}).height, 32);
+  EXPECT_EQ(io_for(LenetConfig{}, {{"fc1.weight", {120, 16 * 53 * 53}}}).height, 224);
+}
+
+}  // namespace
+}  // namespace lockstep

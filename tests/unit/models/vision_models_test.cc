@@ -1,0 +1,161 @@
+// Catches: a layer that is missing, has other extents or another name than torchvision's,
+// statistics that are not parameters, FLOPs that count something else, images that a network cannot
+// take.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "models/registry.h"
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+ModelIo images(int64_t side, int64_t channels = 3) {
+  ModelIo io;
+  io.classes = 1000;
+  io.height = io.width = side;
+  io.channels = channels;
+  io.mean.assign(static_cast<size_t>(channels), 0.5f);
+  io.std.assign(static_cast<size_t>(channels), 0.25f);
+  return io;
+}
+
+Graph build(ModelConfig model, const ModelIo& io, Purpose purpose = Purpose::kTraining) {
+  return build_model(resolve_model(model, io), io, 2, purpose);
+}
+
+// Parameters as other programs count them, without running statistics.
+int64_t trained(const Graph& graph) {
+  int64_t count = 0;
+  for (const TensorId id : graph.parameters) {
+    if (graph[id].running_momentum == 0) count += graph.shape(id).elements();
+  }
+  return count;
+}
+
+ResnetConfig resnet(int64_t depth) {
+  ResnetConfig config;
+  config.depth = depth;
+  return config;
+}
+
+Shape shape_of(const Graph& graph, const std::string& name) {
+  for (const TensorId id : graph.parameters) {
+    if (graph[id].name == name) return graph.shape(id);
+  }
+  ADD_FAILURE() << "no parameter " << name;
+  return {};
+}
+
+TEST(VisionModels, HaveTheParametersOfTorchvision) {
+  const ModelIo io = images(224);
+  EXPECT_EQ(trained(build(resnet(18), io)), 11'689'512);
+  EXPECT_EQ(trained(build(resnet(34), io)), 21'797'672);
+  EXPECT_EQ(trained(build(resnet(50), io)), 25'557'032);
+  EXPECT_EQ(trained(build(resnet(101), io)), 44'549'160);
+  VggConfig vgg;
+  EXPECT_EQ(trained(build(vgg, io)), 138'357'544);
+  vgg.batch_norm = true;
+  EXPECT_EQ(trained(build(vgg, io)), 138'365'992);
+  EXPECT_EQ(trained(build(AlexnetConfig{}, io)), 61'100'840);
+}
+
+TEST(VisionModels, HaveTheParametersOfThePapers) {
+  ModelIo io = images(32);
+  io.classes = 10;
+  ResnetConfig config = resnet(20);
+  config.shortcut = ResnetConfig::Shortcut::kPadded;
+  EXPECT_EQ(trained(build(config, io)), 269'722);
+  config.depth = 110;
+  EXPECT_EQ(trained(build(config, io)), 1'727'962);
+  io.channels = 1;
+  io.mean.resize(1);
+  io.std.resize(1);
+  EXPECT_EQ(trained(build(LenetConfig{}, io)), 61'706);
+}
+
+TEST(VisionModels, NamesAndExtentsOfSomeTensors) {
+  const Graph resnet50 = build(resnet(50), images(224));
+  EXPECT_EQ(shape_of(resnet50, "conv1.weight"), Shape({64, 7, 7, 3}));
+  EXPECT_EQ(shape_of(resnet50, "layer1.0.downsample.0.weight"), Shape({256, 1, 1, 64}));
+  EXPECT_EQ(shape_of(resnet50, "layer4.2.bn3.running_var"), Shape({2048}));
+  EXPECT_EQ(shape_of(resnet50, "fc.weight"), Shape({1000, 2048}));
+  const Graph vgg = build(VggConfig{}, images(224));
+  EXPECT_EQ(shape_of(vgg, "features.28.bias"), Shape({512}));
+  EXPECT_EQ(shape_of(vgg, "classifier.0.weight"), Shape({4096, 25088}));
+  EXPECT_EQ(shape_of(vgg, "classifier.6.bias"), Shape({1000}));
+  const Graph alexnet = build(AlexnetConfig{}, images(224));
+  EXPECT_EQ(shape_of(alexnet, "features.10.weight"), Shape({256, 3, 3, 256}));
+  EXPECT_EQ(shape_of(alexnet, "classifier.1.weight"), Shape({4096, 9216}));
+  const Graph projection = build(resnet(32), images(32));
+  EXPECT_EQ(shape_of(projection, "layer2.0.shortcut.0.weight"), Shape({32, 1, 1, 16}));
+}
+
+TEST(VisionModels, OrderInFilesIsKnown) {
+  const Graph graph = build(AlexnetConfig{}, images(224));
+  for (const TensorId id : graph.parameters) {
+    const Tensor& tensor = graph[id];
+    if (tensor.shape.rank() == 4) {
+      EXPECT_EQ(tensor.channels_last, tensor.shape) << tensor.name;
+    }
+    if (tensor.name == "classifier.1.weight") {
+      EXPECT_EQ(tensor.channels_last, Shape({4096, 6, 6, 256}));
+    }
+    if (tensor.name == "classifier.4.weight") {
+      EXPECT_EQ(tensor.channels_last.rank(), 0);
+    }
+  }
+}
+
+// The figures that are published for these networks, forward multiply-adds; to the last layer.
+TEST(VisionModels, FlopsAreThreeForwardPasses) {
+  const auto giga = [](const ModelConfig& model, const ModelIo& io) {
+    return model_flops_per_sample(resolve_model(model, io), io) / 6e9;
+  };
+  EXPECT_NEAR(giga(resnet(50), images(224)), 4.089, 0.001);
+  EXPECT_NEAR(giga(resnet(18), images(224)), 1.814, 0.001);
+  EXPECT_NEAR(giga(VggConfig{}, images(224)), 15.470, 0.001);
+  EXPECT_NEAR(giga(AlexnetConfig{}, images(224)), 0.714, 0.001);
+  ResnetConfig small = resnet(18);
+  small.stem = ResnetConfig::Stem::kCifar;
+  EXPECT_NEAR(giga(small, images(32)), 0.556, 0.001);
+}
+
+TEST(VisionModels, TakeImagesOfOtherSizes) {
+  for (const int64_t side : {32, 64, 97, 160, 448}) {
+    EXPECT_NO_THROW(build(resnet(50), images(side))) << side;
+    if (side != 97) {
+      EXPECT_NO_THROW(build(VggConfig{}, images(side))) << side;
+    }
+  }
+  EXPECT_NO_THROW(build(AlexnetConfig{}, images(64)));
+  EXPECT_NO_THROW(build(LenetConfig{}, images(28)));
+  EXPECT_THROW(build(AlexnetConfig{}, images(32)), ConfigError);
+  EXPECT_THROW(build(VggConfig{}, images(31)), ConfigError);
+  EXPECT_THROW(build(VggConfig{}, images(300)), ConfigError);
+  EXPECT_THROW(build(LenetConfig{}, images(20)), ConfigError);
+}
+
+TEST(VisionModels, RefuseFewerClassesThanTheDataHave) {
+  ResnetConfig config = resnet(18);
+  config.classes = 10;
+  EXPECT_THROW(resolve_model(config, images(32)), ConfigError);
+  config.classes = 1001;
+  EXPECT_NO_THROW(resolve_model(config, images(32)));
+}
+
+TEST(VisionModels, ZeroInitGammaIsOfTheLastNormOfEachBlock) {
+  ResnetConfig config = resnet(50);
+  config.zero_init_gamma = true;
+  const Graph graph = build(config, images(64));
+  for (const TensorId id : graph.parameters) {
+    const Tensor& tensor = graph[id];
+    if (tensor.shape.rank() != 1 || !tensor.name.ends_with(".weight")) continue;
+    const bool last = tensor.name.find("bn3") != std::string::npos;
+    EXPECT_EQ(tensor.initializer.value, last ? 0 : 1) << tensor.name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
