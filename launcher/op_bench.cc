@@ -39,14 +39,20 @@ void run_once(const Graph& graph, OpRunner& runner) {
     std::vector<double> values(static_cast<size_t>(tensor.shape.elements()));
     for (size_t i = 0; i < values.size(); ++i) {
       const uint32_t word = philox_word({11, 0, 0, static_cast<uint32_t>(id)}, i);
-      // Token ids and classes: few, but not all the same.
-      values[i] = tensor.dtype == DType::kI32 ? word % 2 : size * (2 * uniform_from_word(word) - 1);
+      switch (tensor.dtype) {
+        case DType::kI32: values[i] = word % 2; break;  // ids and classes: not all the same
+        case DType::kU8: values[i] = word % 256; break;
+        default: values[i] = size * (2 * uniform_from_word(word) - 1);
+      }
     }
     runner.write(id, values);
   };
   for (TensorId id : graph.inputs) fill(id, 1);
-  for (TensorId id : graph.parameters)
-    fill(id, 1.7 / std::sqrt(static_cast<double>(graph.shape(id).columns())));
+  for (TensorId id : graph.parameters) {
+    const Shape& shape = graph.shape(id);
+    const int64_t width = shape.rank() > 1 ? shape.elements() / shape[0] : shape[0];
+    fill(id, 1.7 / std::sqrt(static_cast<double>(width)));
+  }
   runner.begin({.seed = 1,
                 .valid_rows = graph.shape(graph.inputs[0])[0] * graph.loss_rows_per_sample,
                 .gradient_scale = 1e-4f});

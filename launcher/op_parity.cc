@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "launcher/parity_images.h"
 #include "runtime/base/error.h"
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
@@ -46,8 +47,8 @@ class Pair {
                      .gradient_scale = 0.25f});
   }
 
-  std::vector<OpDeviation> compare(const ModelIo& io) {
-    fill(io);
+  std::vector<OpDeviation> compare(int64_t classes) {
+    fill(classes);
     std::vector<OpDeviation> found;
     size_t mine = 0;
     for (size_t i = 0; i < device_graph_.ops.size(); ++i) {
@@ -63,33 +64,47 @@ class Pair {
 
  private:
   static Graph graph_of(const ParityCase& test, DType compute, int logits_alignment) {
-    GraphOptions options(Purpose::kTraining);
+    GraphOptions options(test.purpose);
     options.compute = compute;
     options.logits_alignment = logits_alignment;
-    return build_model(test.model, test.io, test.lane_batch, options);
+    return test.build(options);
   }
 
   // Inputs and parameters at random, rounded so that both have the same.
-  void fill(const ModelIo& io) {
-    for (size_t k = 0; k < cpu_graph_.inputs.size(); ++k)
-      give(cpu_graph_.inputs[k], device_graph_.inputs[k], random(cpu_graph_.inputs[k], io, 1));
+  void fill(int64_t classes) {
+    for (size_t k = 0; k < cpu_graph_.inputs.size(); ++k) {
+      const TensorId id = cpu_graph_.inputs[k];
+      give(id, device_graph_.inputs[k], random(id, classes, 1));
+    }
     for (size_t k = 0; k < cpu_graph_.parameters.size(); ++k) {
       const TensorId id = cpu_graph_.parameters[k];
       // Of a size that keeps activations near one.
-      const double width = static_cast<double>(cpu_graph_.shape(id).columns());
-      give(id, device_graph_.parameters[k], random(id, io, 1.7 / std::sqrt(width)));
+      const Shape& shape = cpu_graph_.shape(id);
+      const int64_t width = shape.rank() > 1 ? shape.elements() / shape[0] : shape[0];
+      std::vector<double> values = random(id, classes, 1.7 / std::sqrt(static_cast<double>(width)));
+      if (is_variance(cpu_graph_[id])) {
+        for (double& value : values) value = 0.5 + std::abs(value);
+      }
+      give(id, device_graph_.parameters[k], values);
     }
   }
 
-  std::vector<double> random(TensorId id, const ModelIo& io, double size) const {
+  static bool is_variance(const Tensor& parameter) {
+    return parameter.running_momentum > 0 && parameter.initializer.value > 0;
+  }
+
+  std::vector<double> random(TensorId id, int64_t classes, double size) const {
     const Tensor& tensor = cpu_graph_[id];
     const RngStream stream{7, 0, 0, static_cast<uint32_t>(id)};
     std::vector<double> values(static_cast<size_t>(tensor.shape.elements()));
-    const auto classes = static_cast<uint32_t>(io.classes > 0 ? io.classes : 2);
+    const auto bound = static_cast<uint32_t>(classes > 0 ? classes : 2);
     for (size_t i = 0; i < values.size(); ++i) {
       const uint32_t word = philox_word(stream, i);
-      values[i] = tensor.dtype == DType::kI32 ? bounded_from_word(word, classes)
-                                              : size * (2 * uniform_from_word(word) - 1);
+      switch (tensor.dtype) {
+        case DType::kI32: values[i] = bounded_from_word(word, bound); break;
+        case DType::kU8: values[i] = word % 256; break;
+        default: values[i] = size * (2 * uniform_from_word(word) - 1);
+      }
     }
     return values;
   }
@@ -139,6 +154,18 @@ class Pair {
 
 std::vector<ParityCase> parity_cases() {
   std::vector<ParityCase> cases;
+  const auto add = [&](const std::string& name,
+                       const ModelConfig& model,
+                       const ModelIo& io,
+                       int64_t lane_batch,
+                       Purpose purpose = Purpose::kTraining) {
+    cases.push_back(
+        {name,
+         [=](const GraphOptions& options) { return build_model(model, io, lane_batch, options); },
+         lane_batch,
+         io.classes,
+         purpose});
+  };
   const ModelIo labels = {.features = 61, .classes = 13, .target_columns = 0};
   for (const auto& [name, activation] : {std::pair("relu", Activation::kRelu),
                                          std::pair("gelu_tanh", Activation::kGeluTanh),
@@ -151,7 +178,7 @@ std::vector<ParityCase> parity_cases() {
     mlp.dropout = 0.2f;
     mlp.label_smoothing = 0.1f;
     mlp.outputs = 13;
-    cases.push_back({std::string("mlp ") + name, mlp, labels, 37});
+    add(std::string("mlp ") + name, mlp, labels, 37);
   }
   for (const auto& [name, loss] : {std::pair("binary", Loss::kBinaryCrossEntropy),
                                    std::pair("squared error", Loss::kMeanSquaredError)}) {
@@ -159,7 +186,7 @@ std::vector<ParityCase> parity_cases() {
     mlp.hidden = {64};
     mlp.loss = loss;
     mlp.outputs = 3;
-    cases.push_back({std::string("mlp ") + name, mlp, {61, 0, 3}, 37});
+    add(std::string("mlp ") + name, mlp, {61, 0, 3}, 37);
   }
   GptConfig gpt;
   gpt.layers = 2;
@@ -168,7 +195,7 @@ std::vector<ParityCase> parity_cases() {
   gpt.context = 65;
   gpt.vocabulary = 131;
   gpt.dropout = 0.1f;
-  cases.push_back({"gpt odd", gpt, {0, 131, 0}, 3});
+  add("gpt odd", gpt, {0, 131, 0}, 3);
   gpt.heads = 2;
   gpt.width = 128;
   gpt.context = 128;
@@ -176,17 +203,34 @@ std::vector<ParityCase> parity_cases() {
   gpt.layers = 1;
   gpt.tied_head = false;
   gpt.bias = false;
-  cases.push_back({"gpt heads of 64", gpt, {0, 5003, 0}, 2});
+  add("gpt heads of 64", gpt, {0, 5003, 0}, 2);
   gpt.heads = 1;
   gpt.width = 64;
   gpt.context = 1024;
   gpt.vocabulary = 257;
-  cases.push_back({"gpt of 1024 tokens", gpt, {0, 257, 0}, 1});
+  add("gpt of 1024 tokens", gpt, {0, 257, 0}, 1);
+  ModelIo images = {.classes = 10};
+  images.height = 12;
+  images.width = 10;
+  images.channels = 3;
+  images.mean = {0.49f, 0.48f, 0.45f};
+  images.std = {0.25f, 0.24f, 0.26f};
+  ResnetConfig resnet;
+  resnet.depth = 8;  // a block in each stage
+  resnet.classes = 10;
+  add("resnet projected", resnet, images, 3);
+  resnet.shortcut = ResnetConfig::Shortcut::kPadded;
+  add("resnet padded", resnet, images, 4);
+  add("resnet evaluated", resnet, images, 5, Purpose::kEvaluation);
+  cases.push_back({"images",
+                   [](const GraphOptions& options) { return images_graph(3, options); },
+                   3,
+                   kImagesClasses});
   return cases;
 }
 
 std::vector<OpDeviation> compare_ops(const ParityCase& test, Device& device, DType compute) {
-  return Pair(test, device, compute).compare(test.io);
+  return Pair(test, device, compute).compare(test.classes);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 // Compares a device with the CPU, op by op: every op of a graph runs on both from the same inputs.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,16 +21,17 @@ struct OpDeviation {
 
 struct ParityCase {
   std::string name;
-  ModelConfig model;
-  ModelIo io;
+  std::function<Graph(const GraphOptions&)> build;  // one lane's
   int64_t lane_batch;
+  int64_t classes;  // bound of token ids and labels, 0 where there are none
+  Purpose purpose = Purpose::kTraining;
 };
 
 // The graphs of the self-test: every op, activation and loss, odd and whole sizes, a large
 // vocabulary.
 std::vector<ParityCase> parity_cases();
 
-// Every output of every op of the case's training graph, computed in `compute` on the device.
+// Every output of every op of the case's graph, computed in `compute` on the device.
 std::vector<OpDeviation> compare_ops(const ParityCase& test, Device& device, DType compute);
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ AttentionShape attention_shape(const Graph& graph, const Op& op) {
 // cuDNN if it can; that it cannot is said once for each reason.
 CudnnAttention* cudnn_for(const OpCall& call, const AttentionShape& shape, DType dtype) {
   if (dtype == DType::kF32) return nullptr;
-  CudnnAttention& cudnn = call.device<LaunchContext>().cudnn;
+  CudnnAttention& cudnn = call.device<LaunchContext>().cudnn_attention;
   if (cudnn.supports(shape, dtype)) return &cudnn;
   static std::string said;
   if (said != cudnn.why_not()) {

@@ -92,8 +92,10 @@ class Gpu final : public CudaBackend {
     arena_.reserve(device_bytes, stream());
     workspace_ = reinterpret_cast<Workspace*>(arena_.take(kWorkspaceBytes, "the workspace"));
     matmul_.emplace(stream(), workspace_->matmul);
-    cudnn_.emplace(stream());
-    context_.emplace(LaunchContext{stream(), *matmul_, *cudnn_, options_.tf32, &workspace_->lane});
+    cudnn_attention_.emplace(stream());
+    cudnn_conv2d_.emplace(stream());
+    context_.emplace(LaunchContext{
+        stream(), *matmul_, *cudnn_attention_, *cudnn_conv2d_, options_.tf32, &workspace_->lane});
   }
   std::byte* allocate(size_t bytes, const char* what, Place place) override {
     if (place == Place::kDevice) return arena_.take(bytes, what);
@@ -206,7 +208,8 @@ class Gpu final : public CudaBackend {
   Workspace* workspace_ = nullptr;  // on the device
   std::span<PlacedSlice> placed_;   // of the optimizer, all of its slices
   std::optional<Matmul> matmul_;
-  std::optional<CudnnAttention> cudnn_;
+  std::optional<CudnnAttention> cudnn_attention_;
+  std::optional<CudnnConv2d> cudnn_conv2d_;
   std::optional<LaunchContext> context_;
   std::function<void()> watch_;
   TimeMark marks_[2];

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/cuda/cudnn_attention.h"
+#include "runtime/cuda/cudnn_conv2d.h"
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/exec/lane_context.h"
@@ -11,7 +12,8 @@ namespace lockstep::cuda {
 struct LaunchContext {
   Stream stream;
   Matmul& matmul;
-  CudnnAttention& cudnn;
+  CudnnAttention& cudnn_attention;
+  CudnnConv2d& cudnn_conv2d;
   bool tf32;                // products of floats may round to TF32
   const LaneContext* lane;  // on the device: of the lane under way
 };

@@ -1,31 +1,13 @@
-// The only file that includes cudnn-frontend, which takes long to compile. It finds cuDNN when it
-// is first used, so that the program runs without.
 #include "runtime/cuda/cudnn_attention.h"
-
-#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
-#include <cudnn_frontend.h>
-#include <dlfcn.h>
 
 #include <cmath>
 #include <map>
 
 #include "runtime/base/error.h"
-#include "runtime/cuda/check.h"
-
-// The frontend calls cuDNN through this.
-void* cudnn_frontend::cudnn_dlhandle = nullptr;
+#include "runtime/cuda/cudnn_library.h"
 
 namespace lockstep::cuda {
 namespace {
-
-// Finds cuDNN; throws std::runtime_error where there is none.
-void load_cudnn() {
-  if (cudnn_frontend::cudnn_dlhandle != nullptr) return;
-  cudnn_frontend::cudnn_dlhandle = ::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
-  if (cudnn_frontend::cudnn_dlhandle != nullptr) return;
-  const char* text = ::dlerror();
-  throw std::runtime_error(text == nullptr ? "libcudnn.so.9 cannot be loaded" : text);
-}
 
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
@@ -39,9 +21,7 @@ class PassBuilder {
   // `sm`: compute capability of a GPU that is not there; 0: that of the GPU at hand.
   explicit PassBuilder(const CudnnAttentionKey& key, int sm = 0) : key_(key) {
     if (sm > 0) graph_->set_sm_version(sm);
-    graph_
-        ->set_io_data_type(key.dtype == DType::kBF16 ? fe::DataType_t::BFLOAT16
-                                                     : fe::DataType_t::HALF)
+    graph_->set_io_data_type(cudnn_type(key.dtype))
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
   }
@@ -112,50 +92,8 @@ class PassBuilder {
   std::shared_ptr<fe::graph::Graph> graph_ = std::make_shared<fe::graph::Graph>();
 };
 
-// Runs the steps that lead to a supported graph; the first refusal, or nothing.
-template <typename... Steps>
-std::string first_refusal(Steps... steps) {
-  std::string refusal;
-  const auto take = [&](auto step) {
-    fe::error_t status = step();
-    if (!status.is_bad()) return true;
-    refusal = status.get_message();
-    return false;
-  };
-  (take(steps) && ...);
-  return refusal;
-}
-
-// Builds the graph for the GPU at hand; empty, or why it cannot run.
-std::string build(const CudnnAttentionKey& key, fe::graph::Graph& graph, cudnnHandle_t handle) {
-  const auto most = static_cast<int64_t>(cudnn_attention_workspace_bytes(key));
-  const std::string refusal =
-      first_refusal([&] { return graph.validate(); },
-                    [&] { return graph.build_operation_graph(handle); },
-                    [&] { return graph.create_execution_plans({fe::HeurMode_t::A}); },
-                    [&] {
-                      graph.deselect_workspace_greater_than(most);
-                      return graph.check_support();
-                    },
-                    [&] { return graph.build_plans(); });
-  if (!refusal.empty()) return refusal;
-  // With what the frontend itself needs.
-  int64_t needed = 0;
-  fe::error_t status = graph.get_workspace_size(needed);
-  if (status.is_bad()) return status.get_message();
-  if (needed > most)
-    return fmt::format("it needs {} bytes of workspace, {} are set aside", needed, most);
-  return "";
-}
-
-// Compute capability of the current GPU, 90 for 9.0.
-int current_sm() {
-  int device = 0, major = 0, minor = 0;
-  LOCKSTEP_CUDA(cudaGetDevice(&device));
-  LOCKSTEP_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  LOCKSTEP_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-  return major * 10 + minor;
-}
+// All engines are as good: the pass itself was asked for in a fixed order.
+void choose_engines(fe::graph::Graph&) {}
 
 }  // namespace
 
@@ -165,28 +103,14 @@ struct CudnnAttention::Planned {
 };
 
 struct CudnnAttention::Library {
-  cudnnHandle_t handle = nullptr;
-  int sm = 0;
-  std::map<CudnnAttentionKey, Planned> planned;
-
-  ~Library() {
-    planned.clear();
-    if (handle != nullptr) fe::detail::destroy_handle(handle);
-  }
+  explicit Library(Stream stream) : handle(stream) {}
+  CudnnHandle handle;
+  std::map<CudnnAttentionKey, Planned> planned;  // gone before the handle
 };
 
 CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {
-  // The frontend throws where a library is not to be found.
   try {
-    load_cudnn();
-    auto library = std::make_unique<Library>();
-    if (fe::detail::create_handle(&library->handle) != CUDNN_STATUS_SUCCESS ||
-        fe::detail::set_stream(library->handle, stream) != CUDNN_STATUS_SUCCESS) {
-      why_not_ = "cuDNN cannot use this GPU";
-      return;
-    }
-    library->sm = current_sm();
-    library_ = std::move(library);
+    library_ = std::make_unique<Library>(stream);
   } catch (const std::exception& error) {
     why_not_ = error.what();
   }
@@ -199,8 +123,11 @@ CudnnAttention::Planned& CudnnAttention::plan(const CudnnAttentionKey& key) {
   if (found != library_->planned.end()) return found->second;
   Planned planned;
   try {
-    planned.graph = PassBuilder(key, library_->sm).build();
-    planned.refusal = build(key, *planned.graph, library_->handle);
+    planned.graph = PassBuilder(key, library_->handle.sm()).build();
+    planned.refusal = build_cudnn_graph(*planned.graph,
+                                        library_->handle.get(),
+                                        static_cast<int64_t>(cudnn_attention_workspace_bytes(key)),
+                                        choose_engines);
   } catch (const std::exception& error) {  // the frontend's, of libraries that it does not find
     planned.refusal = error.what();
   }
@@ -241,7 +168,7 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
     pack[kDK] = part(arrays.d_qkv, 1);
     pack[kDV] = part(arrays.d_qkv, 2);
   }
-  fe::error_t status = plan(key).graph->execute(library_->handle, pack, workspace);
+  fe::error_t status = plan(key).graph->execute(library_->handle.get(), pack, workspace);
   if (status.is_bad())
     throw Error(ExitCode::kInternal, "cuDNN's attention failed: " + status.get_message());
 }
@@ -277,19 +204,11 @@ std::string cudnn_attention_refusal(const CudnnAttentionKey& key,
                                     const std::string& device_json) {
   try {
     load_cudnn();
-    const auto device = std::make_shared<fe::DeviceProperties>();
-    fe::error_t status = device->deserialize({device_json.begin(), device_json.end()});
-    if (status.is_bad()) return "the device's description: " + status.get_message();
     const std::shared_ptr<fe::graph::Graph> graph = PassBuilder(key, sm).build();
-    graph->set_device_properties(device);
-    return first_refusal([&] { return graph->validate(); },
-                         [&] { return graph->build_operation_graph(); },
-                         [&] { return graph->create_execution_plans({fe::HeurMode_t::A}); },
-                         [&] {
-                           graph->deselect_workspace_greater_than(
-                               static_cast<int64_t>(cudnn_attention_workspace_bytes(key)));
-                           return graph->check_support();
-                         });
+    return refusal_on_described_gpu(*graph,
+                                    device_json,
+                                    static_cast<int64_t>(cudnn_attention_workspace_bytes(key)),
+                                    choose_engines);
   } catch (const std::exception& error) {
     return error.what();
   }

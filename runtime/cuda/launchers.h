@@ -19,6 +19,31 @@ size_t attention_workspace(const Graph& graph, const Op& op);
 void run_attention(const OpCall& call);
 void run_attention_backward(const OpCall& call);
 
+// Launchers of convolutions, on cuDNN or the own kernel.
+bool supports_conv2d(const Graph& graph, const Op& op);
+size_t conv2d_workspace(const Graph& graph, const Op& op);
+void run_conv2d(const OpCall& call);
+void run_conv2d_backward(const OpCall& call);
+
+// Launchers of the other ops on images, on own kernels.
+bool supports_image_normalize(const Graph& graph, const Op& op);
+bool supports_pixels(const Graph& graph, const Op& op);
+bool supports_local_response_norm(const Graph& graph, const Op& op);
+size_t batch_norm_workspace(const Graph& graph, const Op& op);
+void run_image_normalize(const OpCall& call);
+void run_batch_norm(const OpCall& call);
+void run_batch_norm_backward(const OpCall& call);
+void run_max_pool(const OpCall& call);
+void run_max_pool_backward(const OpCall& call);
+void run_avg_pool(const OpCall& call);
+void run_avg_pool_backward(const OpCall& call);
+void run_global_avg_pool(const OpCall& call);
+void run_global_avg_pool_backward(const OpCall& call);
+void run_local_response_norm(const OpCall& call);
+void run_local_response_norm_backward(const OpCall& call);
+void run_padded_identity(const OpCall& call);
+void run_padded_identity_backward(const OpCall& call);
+
 // Launchers of the other ops, on own kernels.
 bool supports_layer_norm(const Graph& graph, const Op& op);
 size_t embedding_backward_workspace(const Graph& graph, const Op& op);

@@ -36,7 +36,8 @@ void run_linear(const OpCall& call) {
   const DType dtype = call.input_dtype(0);
   const auto* bias = call.input<std::byte>(2);
   auto *y = call.output<std::byte>(0), *pre = call.output<std::byte>(1);
-  Product product{.m = call.input_shape(0).rows(),
+  // Images are read as rows.
+  Product product{.m = call.input_shape(0).elements() / call.input_shape(1)[1],
                   .n = call.input_shape(1)[0],
                   .k = call.input_shape(1)[1],
                   .stride_out = call.output_stride(0),
@@ -81,7 +82,7 @@ void run_input_gradient(const OpCall& call, std::byte* d_x) {
   const Activation activation = call.attributes<LinearBackwardAttributes>().input_activation;
   const DType dtype = call.input_dtype(0);
   const Shape& weight = call.input_shape(2);
-  Product product{.m = call.input_shape(1).rows(),
+  Product product{.m = call.input_shape(1).elements() / weight[1],
                   .n = weight[1],
                   .k = weight[0],
                   .stride_a = call.input_stride(0),
@@ -113,7 +114,7 @@ void run_linear_backward(const OpCall& call) {
   const auto& attributes = call.attributes<LinearBackwardAttributes>();
   const DType dtype = call.input_dtype(0);
   const Shape& weight = call.input_shape(2);
-  const int64_t rows = call.input_shape(1).rows(), stride = call.input_stride(0);
+  const int64_t rows = call.input_shape(0).rows(), stride = call.input_stride(0);
   if (auto* d_x = call.output<std::byte>(0)) run_input_gradient(call, d_x);
   float* const d_bias = call.output<float>(2);
   Product product{.m = weight[0],

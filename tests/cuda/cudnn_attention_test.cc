@@ -8,31 +8,14 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "tests/cuda/described_gpus.h"
+
 namespace lockstep {
 namespace {
 
-struct GpuKind {
-  const char* name;
-  int sm;
-  int multiprocessors, shared_bytes, l2_bytes;
-};
-constexpr GpuKind kH100 = {"NVIDIA H100 80GB HBM3", 90, 132, 232448, 52428800};
-constexpr GpuKind kA100 = {"NVIDIA A100-SXM4-80GB", 80, 108, 166912, 41943040};
-
-std::string description_of(const GpuKind& gpu) {
-  return std::string("{\"cudaDeviceId\": 0, \"deviceName\": \"") + gpu.name +
-         "\", \"deviceVer\": " + std::to_string(gpu.sm * 10) +
-         ", \"driverVer\": 13000, \"isTccDriver\": 0, \"supportCoopLaunch\": 1" +
-         ", \"l2CacheSize\": " + std::to_string(gpu.l2_bytes) +
-         ", \"maxCtasPerSM\": 32, \"maxRegistersPerSM\": 65536, \"regsPerBlock\": 65536" +
-         ", \"maxSharedMemoryPerBlock\": 49152, \"reservedSharedMemoryPerBlock\": 1024" +
-         ", \"maxSharedMemoryPerBlockOptin\": " + std::to_string(gpu.shared_bytes) +
-         ", \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, \"warpSize\": 32" +
-         ", \"memClockRateKHz\": 2619000, \"smClockRateKHz\": 1980000" +
-         ", \"multiProcessorCount\": " + std::to_string(gpu.multiprocessors) +
-         ", \"pciDeviceId\": 0, \"totalGlobalMem\": 84929347584" +
-         ", \"maxBlockSize\": [1024, 1024, 64], \"maxGridSize\": [2147483647, 65535, 65535]}";
-}
+using test::GpuKind;
+using test::kA100;
+using test::kH100;
 
 class CudnnAttentionTest : public ::testing::Test {
  protected:

@@ -41,6 +41,23 @@ CONFIGS = {
         comm { bucket_mib: 0.02 }
         output { tensorboard: false }
     """,
+    "resnet": """
+        model { resnet { depth: 20 shortcut: PADDED } }
+        data { synthetic { samples: 100 classes: 10 height: 8 width: 8 channels: 3 } }
+        train { global_batch: 8 lanes: 2 steps: 6 hash_every: 3 }
+        optimizer { sgd { momentum: 0.9 weight_decay: 0.0001 } }
+        schedule { lr: 0.02 }
+        comm { bucket_mib: 0.1 }
+        output { tensorboard: false }
+    """,
+    "lenet": """
+        model { lenet { activation: TANH } }
+        data { synthetic { samples: 100 classes: 10 height: 28 width: 28 channels: 1 } }
+        train { global_batch: 8 lanes: 2 steps: 6 hash_every: 3 }
+        optimizer { sgd { momentum: 0.9 } }
+        schedule { lr: 0.02 }
+        output { tensorboard: false }
+    """,
 }
 
 

@@ -2,9 +2,9 @@
 """Catches: weights that depend on the number of MPI ranks, or on an interruption.
 
 same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
-save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be
-equal. An MLP on augmented pictures that several
-threads read, with another number of threads for every run, and a ResNet-20 with batch norms on such pictures, in 6 steps.
+save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. An MLP on
+augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
+such pictures, in 6 steps.
 """
 import pathlib
 import random

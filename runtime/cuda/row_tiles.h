@@ -1,0 +1,78 @@
+#pragma once
+// How kernels on matrices of rows by channels share out the work: a block's threads stand `width`
+// side by side along the channels, each with a vector of N of them, and the rest below one another,
+// so that a warp reads contiguous memory however few the channels are. Only kernel files include
+// this.
+
+#include <algorithm>
+
+#include "runtime/cuda/device.h"
+
+namespace lockstep::cuda {
+
+inline constexpr int kTileThreads = 256;
+
+struct RowTiles {
+  int width;           // threads side by side: a power of two up to a warp
+  int64_t block_rows;  // of a block
+  unsigned row_blocks, channel_tiles;
+  dim3 grid() const { return {row_blocks, channel_tiles, 1}; }
+};
+
+// Vectors of n channels; a block has at least `fewest` rows for each of its threads, and there are
+// at most about `most_blocks` blocks. The shape alone decides, so the order of sums does not depend
+// on the GPU.
+inline RowTiles row_tiles(
+    int64_t rows, int64_t channels, int n, int64_t fewest, int64_t most_blocks = int64_t{1} << 30) {
+  const int64_t vectors = (channels + n - 1) / n;
+  RowTiles tiles{};
+  tiles.width = 1;
+  while (tiles.width < kWarp && tiles.width < vectors) tiles.width *= 2;
+  tiles.channel_tiles = blocks_for(vectors, tiles.width);
+  const int64_t most = std::max<int64_t>(1, most_blocks / tiles.channel_tiles);
+  tiles.block_rows = std::max(fewest * (kTileThreads / tiles.width), (rows + most - 1) / most);
+  tiles.row_blocks = blocks_for(rows, tiles.block_rows);
+  return tiles;
+}
+
+// What one thread of a tile works on: rows begin, begin + step, ... below `end` of the N channels
+// from `channel`, which may lie beyond the last.
+template <int N>
+struct TilePlace {
+  __device__ __forceinline__ TilePlace(int width, int64_t block_rows, int64_t rows)
+      : channel((static_cast<int64_t>(blockIdx.y) * width + threadIdx.x % width) * N),
+        first(blockIdx.x * block_rows),
+        begin(first + threadIdx.x / width),
+        end(first + block_rows < rows ? first + block_rows : rows),
+        step(kTileThreads / width) {}
+  int64_t channel;
+  int64_t first;  // row of the block
+  int64_t begin, end;
+  int step;
+};
+
+// Adds up `sums` over the threads that stand below one another, in a fixed order: within warps,
+// then over the warps. The topmost `width` threads of the block get the result. All threads of the
+// block must call it.
+template <int N>
+__device__ __forceinline__ void add_up_tile(float (&sums)[N], int width) {
+  constexpr int kWarps = kTileThreads / kWarp;
+  __shared__ float parts[kWarps][kWarp * N];
+  for (int distance = kWarp / 2; distance >= width; distance /= 2) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums[i] += __shfl_xor_sync(kAllLanes, sums[i], distance);
+  }
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  __syncthreads();  // the parts of a call before may still be read
+  if (lane < width) {
+    for (int i = 0; i < N; ++i) parts[warp][i * kWarp + lane] = sums[i];
+  }
+  __syncthreads();
+  if (warp > 0 || lane >= width) return;
+  for (int other = 1; other < kWarps; ++other) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums[i] += parts[other][i * kWarp + lane];
+  }
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,129 @@
+// Asks cuDNN itself, without a GPU, whether it has deterministic engines for the convolutions of
+// ResNet-50 on an H100 and an A100, within the workspace that is set aside: see
+// cudnn_attention_test.cc.
+// Catches: a pass that would go to the own kernels, which are slower, on a user's GPU.
+
+#include "runtime/cuda/cudnn_conv2d.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "tests/cuda/described_gpus.h"
+
+namespace lockstep {
+namespace {
+
+using cuda::Conv2dPass;
+using cuda::Conv2dShape;
+using test::GpuKind;
+using test::kA100;
+using test::kH100;
+
+const char* name_of(Conv2dPass pass) {
+  switch (pass) {
+    case Conv2dPass::kForward: return "forward";
+    case Conv2dPass::kBackwardInput: return "gradient of x";
+    case Conv2dPass::kBackwardWeight: return "gradient of w";
+  }
+  return "";
+}
+
+Conv2dShape conv(int64_t batch,
+                 int64_t size,
+                 int64_t channels,
+                 int64_t outputs,
+                 int64_t kernel,
+                 int64_t stride = 1) {
+  Conv2dShape shape = {.batch = batch,
+                       .height = size,
+                       .width = size,
+                       .channels = channels,
+                       .outputs = outputs,
+                       .kernel_h = kernel,
+                       .kernel_w = kernel};
+  shape.stride_h = shape.stride_w = stride;
+  shape.pad_h = shape.pad_w = kernel / 2;
+  return shape;
+}
+
+// Every convolution of ResNet-50 on images of 224 x 224, each kind once.
+std::vector<Conv2dShape> resnet50(int64_t batch) {
+  std::vector<Conv2dShape> shapes = {conv(batch, 224, 3, 64, 7, 2)};
+  int64_t size = 56, channels = 64, width = 64;
+  for (int stage = 0; stage < 4; ++stage, width *= 2) {
+    const int64_t stride = stage == 0 ? 1 : 2;
+    shapes.push_back(conv(batch, size, channels, width, 1));
+    shapes.push_back(conv(batch, size, width, width, 3, stride));
+    shapes.push_back(conv(batch, size, channels, 4 * width, 1, stride));
+    size /= stride;
+    channels = 4 * width;
+    shapes.push_back(conv(batch, size, width, channels, 1));
+    shapes.push_back(conv(batch, size, channels, width, 1));
+    shapes.push_back(conv(batch, size, width, width, 3));
+  }
+  return shapes;
+}
+
+std::string text_of(const Conv2dShape& s) {
+  return std::to_string(s.batch) + " x " + std::to_string(s.height) + " x " +
+         std::to_string(s.width) + " x " + std::to_string(s.channels) + " to " +
+         std::to_string(s.outputs) + ", " + std::to_string(s.kernel_h) + " x " +
+         std::to_string(s.kernel_w) + ", stride " + std::to_string(s.stride_h);
+}
+
+class CudnnConv2dTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL) == nullptr)
+      GTEST_SKIP() << "skipped: cuDNN is not on this machine: " << ::dlerror();
+  }
+
+  static void expect_supported(const std::vector<Conv2dShape>& shapes, DType dtype, bool tf32) {
+    for (const GpuKind& gpu : {kH100, kA100}) {
+      for (const Conv2dShape& shape : shapes) {
+        for (const Conv2dPass pass :
+             {Conv2dPass::kForward, Conv2dPass::kBackwardInput, Conv2dPass::kBackwardWeight}) {
+          if (pass == Conv2dPass::kBackwardInput && shape.channels == 3) continue;  // of images
+          EXPECT_EQ(
+              cuda::cudnn_conv2d_refusal({shape, dtype, tf32, pass}, gpu.sm, description_of(gpu)),
+              "")
+              << gpu.name << ", " << lockstep::name_of(dtype) << (tf32 ? " as tf32, " : ", ")
+              << name_of(pass) << ", " << text_of(shape);
+        }
+      }
+    }
+  }
+};
+
+TEST_F(CudnnConv2dTest, RunsResnet50InBf16) { expect_supported(resnet50(64), DType::kBF16, false); }
+TEST_F(CudnnConv2dTest, RunsResnet50InFp16) { expect_supported(resnet50(64), DType::kF16, false); }
+TEST_F(CudnnConv2dTest, RunsResnet50InTf32) { expect_supported(resnet50(64), DType::kF32, true); }
+TEST_F(CudnnConv2dTest, RunsResnet50InFp32) { expect_supported(resnet50(64), DType::kF32, false); }
+TEST_F(CudnnConv2dTest, RunsOddBatches) {
+  expect_supported({conv(7, 56, 64, 64, 3), conv(7, 224, 3, 64, 7, 2)}, DType::kBF16, false);
+}
+
+// VGG's and AlexNet's, with bias and ReLU in the same kernel.
+TEST_F(CudnnConv2dTest, AddsBiasAndActivates) {
+  for (const GpuKind& gpu : {kH100, kA100}) {
+    for (const Conv2dShape& shape : {conv(32, 56, 256, 256, 3), conv(32, 28, 256, 512, 3)}) {
+      const cuda::CudnnConv2dKey key = {
+          shape, DType::kBF16, false, Conv2dPass::kForward, true, true};
+      EXPECT_EQ(cuda::cudnn_conv2d_refusal(key, gpu.sm, description_of(gpu)), "")
+          << gpu.name << ", " << text_of(shape);
+    }
+  }
+}
+
+// The checks above could not fail if cuDNN said yes to everything.
+TEST_F(CudnnConv2dTest, AnImpossibleShapeIsRefused) {
+  Conv2dShape shape = conv(4, 56, 64, 64, 3);
+  shape.groups = 5;
+  EXPECT_NE(
+      cuda::cudnn_conv2d_refusal(
+          {shape, DType::kBF16, false, Conv2dPass::kForward}, kH100.sm, description_of(kH100)),
+      "");
+}
+
+}  // namespace
+}  // namespace lockstep
