@@ -162,7 +162,7 @@ __device__ __forceinline__ void load_gradient(const BatchNormBackward<T>& op,
   for (int i = 0; i < N; ++i) g[i] = y[i] > 0 ? g[i] : 0;
 }
 
-// Each block's sums of g and of g (x - mean).
+// Each block's sums of g and of g (x - mean); writes d_delta.
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     gradient_sums_kernel(BatchNormBackward<T> op, int width, int64_t block_rows) {
@@ -173,7 +173,9 @@ __global__ void __launch_bounds__(kTileThreads)
     const Channels<N> channels(op, place.channel);
     for (int64_t row = place.begin; row < place.end; row += place.step) {
       float x[N], g[N];
-      load_gradient(op, channels, row * op.channels + place.channel, x, g);
+      const int64_t at = row * op.channels + place.channel;
+      load_gradient(op, channels, at, x, g);
+      if (op.d_delta != nullptr) store(g, op.d_delta + at);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         sums[i] += g[i];
@@ -194,7 +196,7 @@ __global__ void __launch_bounds__(kTileThreads)
 // Threads as in combine_kernel.
 template <typename T>
 __global__ void __launch_bounds__(kWarp* kGroups)
-    finish_sums_kernel(BatchNormBackward<T> op, int64_t blocks) {
+    finish_sums_kernel(BatchNormBackward<T> op, int64_t blocks, int64_t all_rows) {
   __shared__ float parts[kGroups][2][kWarp];
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   float sum = 0, products = 0;
@@ -217,17 +219,17 @@ __global__ void __launch_bounds__(kWarp* kGroups)
   op.d_bias[channel] = sum;
   op.d_gain[channel] = products * rsqrtf(variance + op.epsilon);
   op.batch_mean[channel] = op.mean[channel];
-  const auto rows = static_cast<float>(op.rows);
-  op.unbiased_variance[channel] = op.rows > 1 ? variance * (rows / (rows - 1)) : variance;
+  const auto rows = static_cast<float>(all_rows);
+  op.unbiased_variance[channel] = all_rows > 1 ? variance * (rows / (rows - 1)) : variance;
 }
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
-    backward_kernel(BatchNormBackward<T> op, int width, int64_t block_rows) {
+    backward_kernel(BatchNormBackward<T> op, int width, int64_t block_rows, int64_t all_rows) {
   const TilePlace<N> place(width, block_rows, op.rows);
   if (place.channel >= op.channels) return;
   const Channels<N> channels(op, place.channel);
-  const float share = 1 / static_cast<float>(op.rows);
+  const float share = 1 / static_cast<float>(all_rows);
   float slope[N], mean_g[N];  // d_x = scale (g - mean_g - (x - mean) slope)
   load(op.d_gain + place.channel, slope);
   load(op.d_bias + place.channel, mean_g);
@@ -287,7 +289,7 @@ void start_forward(const BatchNormForward<T, S>& op, Stream stream) {
 }
 
 template <typename T, int N>
-void start_backward(const BatchNormBackward<T>& op, Stream stream) {
+void start_backward_sums(const BatchNormBackward<T>& op, int64_t lanes, Stream stream) {
   const RowTiles summing = summing_tiles(op.rows, op.channels, N);
   launch({summing.grid(), {kTileThreads, 1, 1}, stream},
          gradient_sums_kernel<T, N>,
@@ -297,13 +299,45 @@ void start_backward(const BatchNormBackward<T>& op, Stream stream) {
   launch({{blocks_for(op.channels, kWarp), 1, 1}, {kWarp, kGroups, 1}, stream},
          finish_sums_kernel<T>,
          op,
-         summing.row_blocks);
+         summing.row_blocks,
+         op.rows * lanes);
+}
+
+template <typename T, int N>
+void start_backward_input(const BatchNormBackward<T>& op, int64_t lanes, Stream stream) {
   const RowTiles writing = row_tiles(op.rows, op.channels, N, kWrittenRows);
   launch({writing.grid(), {kTileThreads, 1, 1}, stream},
          backward_kernel<T, N>,
          op,
          writing.width,
-         writing.block_rows);
+         writing.block_rows,
+         op.rows * lanes);
+}
+
+// One thread a channel.
+__global__ void __launch_bounds__(kTileThreads) combine_lanes_kernel(
+    int64_t lanes, int64_t channels, const float* statistics, float* mean, float* variance) {
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
+  if (channel >= channels) return;
+  double means = 0, distances = 0;
+  for (int64_t lane = 0; lane < lanes; ++lane) means += statistics[2 * lane * channels + channel];
+  const double whole = means / static_cast<double>(lanes);
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const float* const at = statistics + 2 * lane * channels + channel;
+    const double apart = at[0] - whole;
+    distances += at[channels] + apart * apart;
+  }
+  mean[channel] = static_cast<float>(whole);
+  variance[channel] = static_cast<float>(distances / static_cast<double>(lanes));
+}
+
+__global__ void __launch_bounds__(kTileThreads)
+    sum_lanes_kernel(int64_t lanes, int64_t n, const float* parts, float* out) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
+  if (i >= n) return;
+  float sum = 0;
+  for (int64_t lane = 0; lane < lanes; ++lane) sum += parts[lane * n + i];
+  out[i] = sum;
 }
 
 // Whether (channels) arrays of another type can be read by vectors of as many elements.
@@ -347,14 +381,65 @@ void batch_norm_forward(const BatchNormForward<T, S>& op, Stream stream) {
   }
 }
 
+namespace {
+
+template <typename T>
+bool backward_vectors(const BatchNormBackward<T>& op) {
+  return is_vectorizable<T>(op.channels,
+                            {op.d_y, op.y, op.x, op.gain, op.bias, op.d_x, op.d_delta}) &&
+         all_aligned({op.mean, op.variance, op.d_gain, op.d_bias});
+}
+
+}  // namespace
+
+template <typename T>
+void batch_norm_backward_sums(const BatchNormBackward<T>& op, int64_t lanes, Stream stream) {
+  if (backward_vectors(op)) {
+    start_backward_sums<T, kVectorWidth<T>>(op, lanes, stream);
+  } else {
+    start_backward_sums<T, 1>(op, lanes, stream);
+  }
+}
+
+template <typename T>
+void batch_norm_backward_input(const BatchNormBackward<T>& op, int64_t lanes, Stream stream) {
+  if (backward_vectors(op)) {
+    start_backward_input<T, kVectorWidth<T>>(op, lanes, stream);
+  } else {
+    start_backward_input<T, 1>(op, lanes, stream);
+  }
+}
+
 template <typename T>
 void batch_norm_backward(const BatchNormBackward<T>& op, Stream stream) {
-  if (is_vectorizable<T>(op.channels, {op.d_y, op.y, op.x, op.gain, op.bias, op.d_x, op.d_delta}) &&
-      all_aligned({op.mean, op.variance, op.d_gain, op.d_bias})) {
-    start_backward<T, kVectorWidth<T>>(op, stream);
-  } else {
-    start_backward<T, 1>(op, stream);
-  }
+  BatchNormBackward<T> sums = op;
+  sums.d_delta = nullptr;  // written by the other half, which reads all that it may lie upon
+  batch_norm_backward_sums(sums, 1, stream);
+  batch_norm_backward_input(op, 1, stream);
+}
+
+void combine_lane_statistics(int64_t lanes,
+                             int64_t channels,
+                             const float* statistics,
+                             float* mean,
+                             float* variance,
+                             Stream stream) {
+  launch({{blocks_for(channels, kTileThreads), 1, 1}, {kTileThreads, 1, 1}, stream},
+         combine_lanes_kernel,
+         lanes,
+         channels,
+         statistics,
+         mean,
+         variance);
+}
+
+void sum_lanes(int64_t lanes, int64_t n, const float* parts, float* out, Stream stream) {
+  launch({{blocks_for(n, kTileThreads), 1, 1}, {kTileThreads, 1, 1}, stream},
+         sum_lanes_kernel,
+         lanes,
+         n,
+         parts,
+         out);
 }
 
 template void batch_norm_statistics(const float*, int64_t, int64_t, float*, float*, float*, Stream);
@@ -368,7 +453,13 @@ template void batch_norm_forward(const BatchNormForward<Float16, float>&, Stream
 template void batch_norm_forward(const BatchNormForward<BFloat16, BFloat16>&, Stream);
 template void batch_norm_forward(const BatchNormForward<Float16, Float16>&, Stream);
 template void batch_norm_backward(const BatchNormBackward<float>&, Stream);
+template void batch_norm_backward_sums(const BatchNormBackward<float>&, int64_t, Stream);
+template void batch_norm_backward_input(const BatchNormBackward<float>&, int64_t, Stream);
 template void batch_norm_backward(const BatchNormBackward<BFloat16>&, Stream);
+template void batch_norm_backward_sums(const BatchNormBackward<BFloat16>&, int64_t, Stream);
+template void batch_norm_backward_input(const BatchNormBackward<BFloat16>&, int64_t, Stream);
 template void batch_norm_backward(const BatchNormBackward<Float16>&, Stream);
+template void batch_norm_backward_sums(const BatchNormBackward<Float16>&, int64_t, Stream);
+template void batch_norm_backward_input(const BatchNormBackward<Float16>&, int64_t, Stream);
 
 }  // namespace lockstep::cuda

@@ -69,4 +69,23 @@ struct BatchNormBackward {
 template <typename T>
 void batch_norm_backward(const BatchNormBackward<T>& op, Stream stream);
 
+// Its halves, where these rows are those of one of `lanes` lanes, and mean and variance of all.
+// Writes d_delta, d_gain, d_bias (of these rows), batch_mean and unbiased_variance (of all):
+template <typename T>
+void batch_norm_backward_sums(const BatchNormBackward<T>& op, int64_t lanes, Stream stream);
+// Writes d_x; d_gain and d_bias are read: sums over the rows of all lanes.
+template <typename T>
+void batch_norm_backward_input(const BatchNormBackward<T>& op, int64_t lanes, Stream stream);
+
+// Mean and biased variance of the rows of all lanes, from those of each, in order.
+void combine_lane_statistics(int64_t lanes,
+                             int64_t channels,
+                             const float* statistics,  // (lanes, 2, channels): mean, variance
+                             float* mean,              // (channels)
+                             float* variance,          // (channels)
+                             Stream stream);
+
+// out (n) = the sums over the lanes, in order, of lanes (lanes, n).
+void sum_lanes(int64_t lanes, int64_t n, const float* parts, float* out, Stream stream);
+
 }  // namespace lockstep::cuda

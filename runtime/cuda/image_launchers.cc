@@ -71,40 +71,105 @@ void normalise(const OpCall& call, const S* mean, const S* variance) {
 void run_batch_norm(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     if (!call.training()) return normalise<T>(call, call.input<T>(4), call.input<T>(5));
-    const float *mean = call.output<float>(1), *variance = call.output<float>(2);
-    batch_norm_statistics<T>(call.input<T>(0),
-                             call.input_shape(0).rows(),
-                             call.input_shape(0).columns(),
-                             call.output<float>(1),
-                             call.output<float>(2),
-                             reinterpret_cast<float*>(call.workspace()),
-                             stream_of(call));
-    normalise<T>(call, mean, variance);
+    float *mean = call.output<float>(1), *variance = call.output<float>(2);
+    const int64_t channels = call.input_shape(0).columns();
+    if (const float* lanes = call.input<float>(6)) {
+      combine_lane_statistics(
+          call.input_shape(6)[0], channels, lanes, mean, variance, stream_of(call));
+    } else {
+      batch_norm_statistics<T>(call.input<T>(0),
+                               call.input_shape(0).rows(),
+                               channels,
+                               mean,
+                               variance,
+                               reinterpret_cast<float*>(call.workspace()),
+                               stream_of(call));
+    }
+    normalise<T, float>(call, mean, variance);
   });
 }
 
-void run_batch_norm_backward(const OpCall& call) {
+namespace {
+
+// What the backward ops share: all but where results go.
+template <typename T>
+BatchNormBackward<T> batch_norm_backward_of(const OpCall& call) {
   const auto& attributes = call.attributes<BatchNormAttributes>();
+  BatchNormBackward<T> op{};
+  op.rows = call.input_shape(2).rows();
+  op.channels = call.input_shape(2).columns();
+  op.epsilon = attributes.epsilon;
+  op.relu = attributes.activation == Activation::kRelu;
+  op.d_y = call.input<T>(0);
+  op.y = call.input<T>(1);
+  op.x = call.input<T>(2);
+  op.gain = call.input<T>(3);
+  op.bias = call.input<T>(4);
+  op.mean = call.input<float>(5);
+  op.variance = call.input<float>(6);
+  op.workspace = reinterpret_cast<float*>(call.workspace());
+  return op;
+}
+
+template <typename T>
+void give_gradients(const OpCall& call, BatchNormBackward<T>& op) {
+  op.d_delta = call.output<T>(1);
+  op.d_gain = call.output<float>(2);
+  op.d_bias = call.output<float>(3);
+  op.batch_mean = call.output<float>(4);
+  op.unbiased_variance = call.output<float>(5);
+}
+
+}  // namespace
+
+void run_batch_norm_backward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
-    batch_norm_backward<T>({.rows = call.input_shape(0).rows(),
-                            .channels = call.input_shape(0).columns(),
-                            .epsilon = attributes.epsilon,
-                            .relu = attributes.activation == Activation::kRelu,
-                            .d_y = call.input<T>(0),
-                            .y = call.input<T>(1),
-                            .x = call.input<T>(2),
-                            .gain = call.input<T>(3),
-                            .bias = call.input<T>(4),
-                            .mean = call.input<float>(5),
-                            .variance = call.input<float>(6),
-                            .d_x = call.output<T>(0),
-                            .d_delta = call.output<T>(1),
-                            .d_gain = call.output<float>(2),
-                            .d_bias = call.output<float>(3),
-                            .batch_mean = call.output<float>(4),
-                            .unbiased_variance = call.output<float>(5),
-                            .workspace = reinterpret_cast<float*>(call.workspace())},
-                           stream_of(call));
+    BatchNormBackward<T> op = batch_norm_backward_of<T>(call);
+    op.d_x = call.output<T>(0);
+    give_gradients(call, op);
+    batch_norm_backward<T>(op, stream_of(call));
+  });
+}
+
+void run_batch_statistics(const OpCall& call) {
+  const int64_t channels = call.input_shape(0).columns();
+  float* const mean = call.output<float>(0);
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    batch_norm_statistics<T>(call.input<T>(0),
+                             call.input_shape(0).rows(),
+                             channels,
+                             mean,
+                             mean + channels,
+                             reinterpret_cast<float*>(call.workspace()),
+                             stream_of(call));
+  });
+}
+
+void run_batch_norm_sums(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    BatchNormBackward<T> op = batch_norm_backward_of<T>(call);
+    give_gradients(call, op);
+    batch_norm_backward_sums<T>(op, call.attributes<BatchNormAttributes>().lanes, stream_of(call));
+    float* const sums = call.output<float>(0);
+    sum_lanes(1, op.channels, op.d_bias, sums, stream_of(call));
+    sum_lanes(1, op.channels, op.d_gain, sums + op.channels, stream_of(call));
+  });
+}
+
+size_t batch_norm_input_gradient_workspace(const Graph& graph, const Op& op) {
+  return 2 * static_cast<size_t>(graph.shape(op.inputs[2]).columns()) * sizeof(float);
+}
+
+void run_batch_norm_input_gradient(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    BatchNormBackward<T> op = batch_norm_backward_of<T>(call);
+    const int64_t lanes = call.input_shape(7)[0];
+    auto* const sums = reinterpret_cast<float*>(call.workspace());
+    sum_lanes(lanes, 2 * op.channels, call.input<float>(7), sums, stream_of(call));
+    op.d_bias = sums;
+    op.d_gain = sums + op.channels;
+    op.d_x = call.output<T>(0);
+    batch_norm_backward_input<T>(op, lanes, stream_of(call));
   });
 }
 
