@@ -56,8 +56,8 @@ bool on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
 
 // Whether every output sees one pixel, each pixel one output.
 bool is_product(const Conv2dShape& s) {
-  return s.patch() == s.channels && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
-         s.pad_w == 0;
+  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
+         s.pad_w == 0 && s.groups == 1;
 }
 
 // Before the gradient of w as cuDNN stores it.
