@@ -32,6 +32,7 @@ class ImagesBuilder {
     depthwise.groups = 24;
     x = conv("depthwise", x, 24, {3, 3}, depthwise, false);
     x = builder_.avg_pool("mean", x, {{3, 2}, {2, 2}, {1, 1}, false});
+    x = conv("pointwise", x, 40, {1, 1}, strided(1, {0, 0}, Activation::kNone), true);
     // Odd channels: nothing comes in whole vectors.
     x = conv("odd", x, 9, {2, 3}, strided(1, {1, 1}, Activation::kRelu), true);
     x = norm("norm3", x, kNoTensor, Activation::kRelu);

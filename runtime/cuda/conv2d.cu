@@ -229,14 +229,14 @@ __device__ __forceinline__ void gather(
 // NA and NB: elements of each operand read at once, 4 or 1. NA or NB products that are read at once
 // lie all within a slice, whose products are a multiple of kDepth.
 template <int NA, int NB, typename A, typename B, typename T>
-__global__ void __launch_bounds__(kThreads) implicit_gemm_kernel(A a,
-                                                                 B b,
-                                                                 Result<T> result,
-                                                                 int rows,
-                                                                 int columns,
-                                                                 int products,
-                                                                 int slice_products,
-                                                                 int slices) {
+__global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
+                                                                    B b,
+                                                                    Result<T> result,
+                                                                    int rows,
+                                                                    int columns,
+                                                                    int products,
+                                                                    int slice_products,
+                                                                    int slices) {
   __shared__ Tile tile_a, tile_b;
   const int row = static_cast<int>(blockIdx.x) * kTile,
             column = static_cast<int>(blockIdx.y) * kTile;

@@ -1,5 +1,7 @@
 // Convolutions through cuDNN where it has a deterministic engine within the workspace, else by the
-// own kernels; each pass for itself, since neither leaves anything to the others.
+// own kernels; each pass for itself, since neither leaves anything to the others. The gradient of
+// the weights of a 1x1 convolution is one product of matrices, which cuBLASLt stores as floats
+// whatever the images are; where cuDNN can store it in their type alone, it is widened afterwards.
 #include <algorithm>
 #include <set>
 
@@ -10,6 +12,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/conv2d.h"
 #include "runtime/cuda/cudnn_conv2d.h"
+#include "runtime/cuda/elementwise.h"
 #include "runtime/cuda/launchers.h"
 
 namespace lockstep::cuda {
@@ -51,6 +54,18 @@ bool on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
   return false;
 }
 
+// Whether every output sees one pixel, each pixel one output.
+bool is_product(const Conv2dShape& s) {
+  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
+         s.pad_w == 0 && s.groups == 1;
+}
+
+// Before the gradient of w as cuDNN stores it.
+size_t narrow_gradient_offset(const CudnnConv2dKey& key) {
+  constexpr size_t kAlignment = 256;
+  return (cudnn_conv2d_workspace_bytes(key) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 CudnnConv2dKey key_of(const OpCall& call, const Conv2dShape& shape, Conv2dPass pass) {
   return {shape, call.input_dtype(0), call.device<LaunchContext>().tf32, pass};
 }
@@ -63,13 +78,16 @@ bool supports_conv2d(const Graph& graph, const Op& op) {
 
 size_t conv2d_workspace(const Graph& graph, const Op& op) {
   const Conv2dShape shape = conv2d_shape(graph, op);
-  const auto cudnn = [&](Conv2dPass pass) {
-    return cudnn_conv2d_workspace_bytes({shape, graph[op.inputs[0]].dtype, false, pass});
-  };
-  if (op.kind == OpKind::kConv2d) return cudnn(Conv2dPass::kForward);
-  size_t bytes = std::max({conv2d_workspace_bytes(shape),
-                           cudnn(Conv2dPass::kBackwardInput),
-                           cudnn(Conv2dPass::kBackwardWeight)});
+  const DType dtype = graph[op.inputs[0]].dtype;
+  const auto cudnn_key = [&](Conv2dPass pass) { return CudnnConv2dKey{shape, dtype, false, pass}; };
+  if (op.kind == OpKind::kConv2d)
+    return cudnn_conv2d_workspace_bytes(cudnn_key(Conv2dPass::kForward));
+  size_t bytes = cudnn_conv2d_workspace_bytes(cudnn_key(Conv2dPass::kBackwardInput));
+  bytes = std::max(bytes, conv2d_workspace_bytes(shape));
+  if (!is_product(shape))
+    bytes = std::max(bytes,
+                     narrow_gradient_offset(cudnn_key(Conv2dPass::kBackwardWeight)) +
+                         static_cast<size_t>(shape.outputs * shape.patch()) * size_of(dtype));
   if (op.outputs[2] != kNoTensor)
     bytes = std::max(bytes, column_sum_workspace_bytes(shape.out_pixels(), shape.outputs));
   return bytes;
@@ -125,16 +143,46 @@ void run_input_gradient(const OpCall& call, const Conv2dShape& shape) {
   });
 }
 
-// cuDNN's overwrites: what is added to something goes through the own kernel.
-void run_weight_gradient(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
+// d_w as one product.
+void run_weight_product(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
   auto& context = call.device<LaunchContext>();
-  const CudnnConv2dKey key = key_of(call, shape, Conv2dPass::kBackwardWeight);
-  if (!accumulate && on_cudnn(call, key))
-    return context.cudnn_conv2d.run(key,
-                                    {.x = call.input<std::byte>(1),
-                                     .w = call.output<std::byte>(1),
-                                     .y = call.input<std::byte>(0)},
-                                    call.workspace());
+  context.matmul.run({.m = shape.outputs,
+                      .n = shape.channels,
+                      .k = shape.pixels(),
+                      .transpose_a = true,
+                      .in = call.input_dtype(0),
+                      .out = DType::kF32,
+                      .accumulate = accumulate,
+                      .tf32 = context.tf32},
+                     {.a = call.input<std::byte>(0),
+                      .b = call.input<std::byte>(1),
+                      .out = call.output<std::byte>(1)});
+}
+
+void run_weight_gradient(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
+  if (is_product(shape)) return run_weight_product(call, shape, accumulate);
+  auto& context = call.device<LaunchContext>();
+  CudnnConv2dKey key = key_of(call, shape, Conv2dPass::kBackwardWeight);
+  const auto run = [&](void* d_w) {
+    context.cudnn_conv2d.run(
+        key,
+        {.x = call.input<std::byte>(1), .w = d_w, .y = call.input<std::byte>(0)},
+        call.workspace());
+  };
+  key.wide = true;
+  if (!accumulate && context.cudnn_conv2d.supports(key)) return run(call.output<std::byte>(1));
+  key.wide = false;
+  if (on_cudnn(call, key)) {
+    std::byte* const narrow = call.workspace() + narrow_gradient_offset(key);
+    run(narrow);
+    return by_type(key.dtype, [&]<typename T>() {
+      widen<T>(reinterpret_cast<const T*>(narrow),
+               accumulate,
+               call.output<float>(1),
+               shape.outputs * shape.patch(),
+               context.stream);
+    });
+  }
   by_type(call.input_dtype(0), [&]<typename T>() {
     conv2d_backward_weight<T>(shape,
                               call.input<T>(0),

@@ -34,13 +34,7 @@ class PassBuilder {
             graph_->conv_dgrad(tensor(kY), tensor(kW), window<fe::graph::Conv_dgrad_attributes>()),
             kX);
         break;
-      case Conv2dPass::kBackwardWeight:
-        // Float, as all gradients of parameters are.
-        output(
-            graph_->conv_wgrad(tensor(kY), tensor(kX), window<fe::graph::Conv_wgrad_attributes>()),
-            kW)
-            ->set_data_type(fe::DataType_t::FLOAT);
-        break;
+      case Conv2dPass::kBackwardWeight: backward_weight(); break;
     }
     return graph_;
   }
@@ -91,6 +85,23 @@ class PassBuilder {
       y = graph_->pointwise(
           y, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_FWD));
     output(y, kY);
+  }
+
+  // No engine for the gradient of 16-bit images stores floats by itself; those that something else
+  // can follow do, and with a product they are more than with a mere copy.
+  void backward_weight() {
+    const Tensor d_w =
+        graph_->conv_wgrad(tensor(kY), tensor(kX), window<fe::graph::Conv_wgrad_attributes>());
+    if (!key_.wide || key_.dtype == DType::kF32) {
+      output(d_w, kW);
+      return;
+    }
+    d_w->set_dim(dimensions(kW)).set_stride(strides(kW)).set_data_type(fe::DataType_t::FLOAT);
+    const Tensor times_one =
+        graph_->pointwise(d_w,
+                          graph_->tensor(1.0f),
+                          fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::MUL));
+    output(times_one, kW)->set_data_type(fe::DataType_t::FLOAT);
   }
 
   const CudnnConv2dKey key_;
@@ -171,13 +182,23 @@ void CudnnConv2d::run(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays
     throw Error(ExitCode::kInternal, "cuDNN's convolution failed: " + status.get_message());
 }
 
-// Engines for the gradient of weights share the products out over so many copies of it, and some
-// turn their operands round.
+// The engines for 16 bits need next to nothing but for the gradient of weights, whose products they
+// share out over copies of it. Channels that do not come in eights are padded in a copy of the
+// images, for that gradient beside one of d_y; and many engines for floats turn either round.
 size_t cudnn_conv2d_workspace_bytes(const CudnnConv2dKey& key) {
-  constexpr size_t kSlack = size_t{32} << 20, kMost = size_t{256} << 20, kCopies = 16;
-  if (key.pass != Conv2dPass::kBackwardWeight) return kSlack;
-  const auto weights = static_cast<size_t>(key.shape.outputs * key.shape.patch());
-  return std::min(kMost, kSlack + kCopies * weights * sizeof(float));
+  constexpr size_t kSlack = size_t{32} << 20, kMostCopies = size_t{128} << 20, kCopies = 16;
+  const Conv2dShape& s = key.shape;
+  const bool weight = key.pass == Conv2dPass::kBackwardWeight;
+  const bool floats = key.dtype == DType::kF32, odd = s.channels % 8 != 0;
+  size_t bytes = kSlack;
+  if (weight)
+    bytes +=
+        std::min(kMostCopies, kCopies * static_cast<size_t>(s.outputs * s.patch()) * sizeof(float));
+  const int64_t padded = (s.channels + 7) / 8 * 8;
+  if (odd || floats) bytes += static_cast<size_t>(s.pixels() * padded) * size_of(key.dtype);
+  if ((odd && weight) || floats)
+    bytes += static_cast<size_t>(s.out_pixels() * s.outputs) * size_of(key.dtype);
+  return bytes;
 }
 
 std::string cudnn_conv2d_refusal(const CudnnConv2dKey& key,

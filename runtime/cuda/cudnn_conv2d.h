@@ -18,10 +18,11 @@ enum class Conv2dPass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 // What it is asked for; one graph of cuDNN's is built for each.
 struct CudnnConv2dKey {
   Conv2dShape shape;
-  DType dtype;  // of x, w, y; the gradient of w is float
+  DType dtype;  // of all arrays
   bool tf32;    // floats may round to 10 bits of mantissa for the tensor cores
   Conv2dPass pass;
   bool bias = false, relu = false;  // of the forward pass, in the same kernel
+  bool wide = false;                // of kBackwardWeight: the gradient is stored as floats
   auto operator<=>(const CudnnConv2dKey&) const = default;
 };
 

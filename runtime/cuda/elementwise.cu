@@ -34,6 +34,22 @@ struct Cast {
   }
 };
 
+template <typename T>
+struct Widen {
+  const T* from;
+  bool accumulate;
+  float* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    float x[Count::value], sum[Count::value] = {};
+    load(from + i, x);
+    if (accumulate) load(to + i, sum);
+#pragma unroll
+    for (int k = 0; k < Count::value; ++k) sum[k] += x[k];
+    store(sum, to + i);
+  }
+};
+
 template <int Count>
 struct Sources {
   const float* at[Count];
@@ -123,6 +139,11 @@ void cast(const float* from, T* to, int64_t n, Stream stream) {
   for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Cast<T>{from, to}, stream);
 }
 
+template <typename T>
+void widen(const T* from, bool accumulate, float* to, int64_t n, Stream stream) {
+  for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Widen<T>{from, accumulate, to}, stream);
+}
+
 void tree_sum(const float* const* sources, int count, float* out, int64_t n, Stream stream) {
   switch (count) {
     case 1: return start_tree_sum<1>(sources, out, n, stream);
@@ -161,5 +182,8 @@ template void add(const BFloat16*, const BFloat16*, BFloat16*, int64_t, Stream);
 template void add(const Float16*, const Float16*, Float16*, int64_t, Stream);
 template void cast(const float*, BFloat16*, int64_t, Stream);
 template void cast(const float*, Float16*, int64_t, Stream);
+template void widen(const float*, bool, float*, int64_t, Stream);
+template void widen(const BFloat16*, bool, float*, int64_t, Stream);
+template void widen(const Float16*, bool, float*, int64_t, Stream);
 
 }  // namespace lockstep::cuda

@@ -23,6 +23,14 @@ void cast(const float* from,  // (n)
           int64_t n,
           Stream stream);
 
+// to = or += from.
+template <typename T>
+void widen(const T* from,  // (n)
+           bool accumulate,
+           float* to,  // (n)
+           int64_t n,
+           Stream stream);
+
 // Arrays that tree_sum can add at once.
 inline constexpr int kMostSources = 64;
 

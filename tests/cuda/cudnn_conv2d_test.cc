@@ -84,9 +84,13 @@ class CudnnConv2dTest : public ::testing::Test {
         for (const Conv2dPass pass :
              {Conv2dPass::kForward, Conv2dPass::kBackwardInput, Conv2dPass::kBackwardWeight}) {
           if (pass == Conv2dPass::kBackwardInput && shape.channels == 3) continue;  // of images
-          EXPECT_EQ(
-              cuda::cudnn_conv2d_refusal({shape, dtype, tf32, pass}, gpu.sm, description_of(gpu)),
-              "")
+          // A product of matrices, left to cuBLASLt.
+          if (pass == Conv2dPass::kBackwardWeight && shape.kernel_h == 1 && shape.stride_h == 1)
+            continue;
+          cuda::CudnnConv2dKey key = {shape, dtype, tf32, pass};
+          // As floats, but for the first layer's.
+          key.wide = pass == Conv2dPass::kBackwardWeight && shape.channels > 3;
+          EXPECT_EQ(cuda::cudnn_conv2d_refusal(key, gpu.sm, description_of(gpu)), "")
               << gpu.name << ", " << lockstep::name_of(dtype) << (tf32 ? " as tf32, " : ", ")
               << name_of(pass) << ", " << text_of(shape);
         }
@@ -98,7 +102,6 @@ class CudnnConv2dTest : public ::testing::Test {
 TEST_F(CudnnConv2dTest, RunsResnet50InBf16) { expect_supported(resnet50(64), DType::kBF16, false); }
 TEST_F(CudnnConv2dTest, RunsResnet50InFp16) { expect_supported(resnet50(64), DType::kF16, false); }
 TEST_F(CudnnConv2dTest, RunsResnet50InTf32) { expect_supported(resnet50(64), DType::kF32, true); }
-TEST_F(CudnnConv2dTest, RunsResnet50InFp32) { expect_supported(resnet50(64), DType::kF32, false); }
 TEST_F(CudnnConv2dTest, RunsOddBatches) {
   expect_supported({conv(7, 56, 64, 64, 3), conv(7, 224, 3, 64, 7, 2)}, DType::kBF16, false);
 }

@@ -47,6 +47,25 @@ TYPED_TEST(CudaElementwiseTest, AddAndCastRoundOnce) {
   }
 }
 
+TYPED_TEST(CudaElementwiseTest, WidensExactly) {
+  using T = TypeParam;
+  for (int64_t n : {1, 7, 2048}) {
+    for (bool accumulate : {false, true}) {
+      Guarded<T> from(n);
+      Guarded<float> to(n);
+      test::fill_stored(from, -1, 1, 1);
+      test::fill_uniform(to, -3, 3, 2);
+      std::vector<float> expected = to.copy();
+      for (int64_t i = 0; i < n; ++i) {
+        float& sum = expected[static_cast<size_t>(i)];
+        sum = (accumulate ? sum : 0.0f) + to_float(from[i]);
+      }
+      cuda::widen<T>(from.data(), accumulate, to.data(), n, nullptr);
+      EXPECT_EQ(test::bytes_of(expected), test::bytes_of(to)) << n;
+    }
+  }
+}
+
 TYPED_TEST(CudaElementwiseTest, ActivationsMatchDoublePrecision) {
   using T = TypeParam;
   const int64_t n = 1203;

@@ -8,6 +8,7 @@ host_gpu_test.py PROGRAM: build/.../tests/host_gpu/lockstep, which finds the sta
 """
 import json
 import pathlib
+import random
 import sys
 import tempfile
 
@@ -46,16 +47,16 @@ CONFIGS = {
         data { synthetic { samples: 100 classes: 10 height: 8 width: 8 channels: 3 } }
         train { global_batch: 8 lanes: 2 steps: 6 hash_every: 3 }
         optimizer { sgd { momentum: 0.9 weight_decay: 0.0001 } }
-        schedule { lr: 0.02 }
+        schedule { lr: 0.001 }
         comm { bucket_mib: 0.1 }
         output { tensorboard: false }
     """,
     "lenet": """
         model { lenet { activation: TANH } }
         data { synthetic { samples: 100 classes: 10 height: 28 width: 28 channels: 1 } }
-        train { global_batch: 8 lanes: 2 steps: 6 hash_every: 3 }
+        train { global_batch: 8 lanes: 2 steps: 12 hash_every: 6 }
         optimizer { sgd { momentum: 0.9 } }
-        schedule { lr: 0.02 }
+        schedule { lr: 0.1 }
         output { tensorboard: false }
     """,
 }
@@ -158,6 +159,15 @@ def many_ranks(trial, name, config):
     trial.check(done.returncode == 2 and "--share-gpu" in done.stderr, f"{name}: two ranks on one GPU are refused", done.stderr)
 
 
+def two_ranks(trial, name, config):
+    """Running statistics are reduced like gradients."""
+    for precision in ("FP32", "BF16"):
+        how = ["--device", "cuda", "--set", f"execution.precision={precision}"]
+        alone = trial.train(config, *how)
+        many = trial.train(config, *how, ranks=2, environment={"FAKE_GPUS": "2"})
+        trial.check(many["weights_hash"] == alone["weights_hash"], f"{name}: {precision} on 2 ranks: the same bits", many["text"])
+
+
 def commands(trial, config):
     run_dir = trial.folder / "commands"
     trained = trial.train(config, "--device", "cuda", run_dir=run_dir, *["--set", "data.synthetic.samples=64"])
@@ -195,6 +205,41 @@ def evaluation(trial):
         trial.check(good, f"eval in {precision} finds the loss that training found", done.stdout + done.stderr)
 
 
+def image_evaluation(trial):
+    """Batch norms with the running statistics, in what the ops read of them."""
+    random.seed(1)
+    for name, count in (("train", 24), ("eval", 7)):
+        pictures = (bytes([random.randrange(10)]) + random.randbytes(3072) for _ in range(count))
+        (trial.folder / f"{name}.bin").write_bytes(b"".join(pictures))
+    config = trial.folder / "pictures.textproto"
+    config.write_text(f"""
+        model {{ resnet {{ depth: 20 }} }}
+        data {{
+          cifar {{ train: "{trial.folder}/train.bin" eval: "{trial.folder}/eval.bin" }}
+          image {{ size: 8 resize: 8 }}
+          augment {{ horizontal_flip: 0.5 }}
+        }}
+        train {{ global_batch: 8 lanes: 2 steps: 4 }}
+        optimizer {{ sgd {{ momentum: 0.9 }} }}
+        schedule {{ lr: 0.001 }}
+        eval {{ every: 2 }}
+        output {{ tensorboard: false }}
+    """)
+    losses = {}
+    for device, precision in (("cpu", "FP32"), ("cuda", "FP32"), ("cuda", "BF16"), ("cuda", "FP16")):
+        how = ["--device", device, "--set", f"execution.precision={precision}"]
+        run_dir = trial.folder / f"pictures-{device}-{precision}"
+        losses[device, precision] = trial.train(config, *how, run_dir=run_dir).get("eval_loss")
+        result = trial.folder / "eval.json"
+        done = lockstep_run.run(trial.program, ["eval", config, *how, "--checkpoint", run_dir, "--json", result], 0)
+        good = done.returncode == 0 and json.loads(result.read_text())["eval_loss"] == losses[device, precision]
+        trial.check(good, f"images: eval on {device} in {precision} finds the loss that training found",
+                    done.stdout + done.stderr)
+    fp32 = [losses["cpu", "FP32"]]
+    for precision, tolerance in (("FP32", 2e-5), ("BF16", 2e-2), ("FP16", 3e-3)):
+        trial.close(fp32, [losses["cuda", precision]], tolerance, f"images: evaluated in {precision} as on the CPU")
+
+
 def bad_machines(trial, config):
     cuda = [config, "--device", "cuda"]
     trial.refused(2, ["--device", "no NVIDIA driver", "allowed"], *cuda,
@@ -226,6 +271,7 @@ def main(program):
         if lockstep_run.have_mpirun():
             many_ranks(trial, "gpt", gpt)
             many_ranks(trial, "mlp", trial.folder / "mlp.textproto")
+            two_ranks(trial, "resnet", trial.folder / "resnet.textproto")
         else:
             print("no mpirun: several ranks are left out")
         recomputed = trial.train(gpt, "--device", "cuda", "--set", "execution.recompute=BLOCKS")
@@ -233,6 +279,7 @@ def main(program):
         trial.check(recomputed["weights_hash"] == kept["weights_hash"], "gpt: recomputed blocks give the same bits")
         commands(trial, gpt)
         evaluation(trial)
+        image_evaluation(trial)
         bad_machines(trial, trial.folder / "mlp.textproto")
         return 1 if trial.failures else 0
 

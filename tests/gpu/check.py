@@ -42,7 +42,7 @@ model { resnet { depth: 20 shortcut: PADDED } }
 data { synthetic { samples: 4096 classes: 10 height: 32 width: 32 channels: 3 } }
 train { global_batch: 128 lanes: 8 steps: 100 hash_every: 50 }
 optimizer { sgd { momentum: 0.9 weight_decay: 0.0001 } }
-schedule { kind: COSINE lr: 0.05 warmup_steps: 10 }
+schedule { kind: COSINE lr: 0.002 warmup_steps: 10 }
 output { tensorboard: false }
 """
 TINY_IMAGES = """
@@ -55,9 +55,11 @@ checkpoint { at_end: false }
 output { tensorboard: false }
 """
 # To try this script where a step takes long.
-SMALL = {"hidden: [512, 256]": "hidden: [24]", "global_batch: 256": "global_batch: 16", "layers: 4 heads: 4 width: 256":
+SMALL = {"global_batch: 128 lanes: 8 steps: 100 hash_every: 50": "global_batch: 16 lanes: 4 steps: 8 hash_every: 4",
+         "height: 32 width: 32": "height: 8 width: 8",
+         "hidden: [512, 256]": "hidden: [24]", "global_batch: 256": "global_batch: 16", "layers: 4 heads: 4 width: 256":
          "layers: 1 heads: 2 width: 16", "context: 128": "context: 8", "classes: 512": "classes: 33", "global_batch: 32":
-         "global_batch: 8", "height: 32 width: 32": "height: 8 width: 8", "global_batch: 128": "global_batch: 8",
+         "global_batch: 8",
          "steps: 100": "steps: 12", "hash_every: 50": "hash_every: 6", "warmup_steps: 10": "warmup_steps: 2"}
 # Model, lane batch. The global batch is 8 lanes.
 GPT2 = {"124M": (12, 12, 768, 16), "355M": (24, 16, 1024, 8)}

@@ -11,7 +11,7 @@ usage: tests/gpu/run.sh INSTALL OUT [--quick] [--only STAGE,...] [--small]
   --quick   the checks without the benchmarks
   --only    some stages alone; `--only list` names them
   --small   tiny models: to try the check itself
-It takes at most 8 minutes on one GPU. Ends with 0 if every check passed. PyTorch is measured beside
+It takes some 12 minutes on one GPU. Ends with 0 if every check passed. PyTorch is measured beside
 Lockstep where python3 has it. CUDA's libraries are found in PyTorch's wheels or /usr/local/cuda*.
 TEXT
 }

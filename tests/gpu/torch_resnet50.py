@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Training steps of ResNet-50 in PyTorch on this machine's GPU, for the comparison: channels last, BF16 autocast or TF32, fused
-SGD, torch.compile on demand. Images of bytes lie on the GPU and are normalised there, as in Lockstep. A step accumulates --accumulate
-batches, as Lockstep's lanes do. Prints one line of JSON."""
+"""Training steps of ResNet-50 in PyTorch on this machine's GPU, for the comparison: channels last, BF16 autocast or TF32,
+fused SGD, torch.compile on demand. Images of bytes lie on the GPU and are normalised there, as in Lockstep. A step
+accumulates --accumulate batches, as Lockstep's lanes do. Prints one line of JSON."""
 import argparse
 import contextlib
 import json
