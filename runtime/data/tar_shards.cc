@@ -3,6 +3,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/data/file_names.h"
 #include "runtime/data/image_stores.h"
 #include "runtime/data/source_file.h"
 #include "runtime/data/tar.h"

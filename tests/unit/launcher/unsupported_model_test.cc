@@ -11,10 +11,11 @@ TEST(UnsupportedModel, IsNamed) {
   RunConfig config;
   config.model = ResnetConfig{};
   config.data.source = SyntheticConfig{.samples = 64};
-  config.train = {.global_batch = 8, .lanes = 8, .steps = 1};
+  config.train.global_batch = 8;
+  config.train.steps = 1;
   OpSet nothing = {"none", {}, true, 0, 1, 4096};
   try {
-    assemble(config, 1, AssemblyPurpose::kTrain, nothing);
+    assemble(config, Topology{}, AssemblyPurpose::kTrain, nothing);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     const std::string text = error.what();
