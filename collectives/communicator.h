@@ -15,7 +15,7 @@ namespace lockstep {
 class Communicator {
  public:
   // Operations that may be started and not yet waited for.
-  static constexpr int kMaxPending = 5;
+  static constexpr int kMaxPending = 4;
 
   virtual ~Communicator() = default;
   virtual int rank() const = 0;

@@ -157,6 +157,7 @@ class Reducer {
   std::vector<RankGroup> groups_;  // by level
   std::vector<GatherStep> steps_;  // of the gather
   int lane_ = 0;
+  // One operation is left for what the lanes of a step say to each other meanwhile.
   static constexpr size_t kGathersUnderWay = Communicator::kMaxPending - 1;
   // The gather under way.
   struct Gather {
