@@ -57,6 +57,15 @@ void check_supported(const RunConfig& config, const OpSet& ops) {
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
 }
 
+// What training takes on the CPU alone.
+void check_training_supported(const RunConfig& config, const OpSet& ops) {
+  if (!ops.separate_memory) return;
+  if (is_layer_wise(config.optimizer))
+    throw ConfigError("optimizer.{}: device {} cannot run it yet; allowed: --device cpu",
+                      optimizer_name(config.optimizer),
+                      ops.device);
+}
+
 void check_supported(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
   for (const Op& op : graph.ops) {
     if (ops.supports(graph, op)) continue;
@@ -187,6 +196,7 @@ Assembly assemble(RunConfig config,
         ops.most_tree_ranks);
   Assembly assembly;
   const bool training = purpose == AssemblyPurpose::kTrain;
+  if (training) check_training_supported(config, ops);
   assembly.data = open_data(config.data, config.model, config.seed, training);
   if (!training && !assembly.data.eval)
     throw ConfigError(

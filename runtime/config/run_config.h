@@ -292,8 +292,30 @@ struct AdamConfig {
   bool operator==(const AdamConfig&) const = default;
 };
 
+// LARS (You, Gitman and Ginsburg 2017): momentum SGD with a rate of its own for every tensor, lr
+// times ||w|| / (||g|| + weight_decay ||w||) times trust_coefficient. Here and in LAMB, tensors
+// without weight decay (biases and norm gains, but for decay_bias_and_norm) take lr as it is, and
+// so do those where either norm is 0. On the CPU.
+struct LarsConfig {
+  float momentum = 0.9f;             // in [0, 1)
+  float weight_decay = 0;            // >= 0; added to the gradient
+  float trust_coefficient = 0.001f;  // > 0
+  float epsilon = 1e-8f;             // >= 0; added to the sum of norms
+  bool operator==(const LarsConfig&) const = default;
+};
+
+// LAMB (You et al. 2019): every tensor's step is Adam's direction plus weight_decay w, times lr
+// ||w|| / ||direction||. On the CPU.
+struct LambConfig {
+  float beta1 = 0.9f;      // in [0, 1)
+  float beta2 = 0.999f;    // in [0, 1)
+  float epsilon = 1e-6f;   // > 0
+  float weight_decay = 0;  // >= 0
+  bool operator==(const LambConfig&) const = default;
+};
+
 struct OptimizerConfig {
-  std::variant<SgdConfig, AdamConfig> kind;
+  std::variant<SgdConfig, AdamConfig, LarsConfig, LambConfig> kind;
   float clip_norm = 0;               // > 0: gradients are scaled down to this global L2 norm
   bool decay_bias_and_norm = false;  // true: weight decay on biases and norm gains too
   bool operator==(const OptimizerConfig&) const = default;

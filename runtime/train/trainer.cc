@@ -36,6 +36,15 @@ double clip_factor(double norm, double limit) {
   return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
 }
 
+// Null where no optimizer asks for them.
+std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts) {
+  if (!is_layer_wise(parts.config.optimizer)) return nullptr;
+  return std::make_unique<LayerNorms>(parts.plan,
+                                      adapted_slots(parts.config.optimizer, parts.plan.layout),
+                                      parts.communicator,
+                                      parts.backend);
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunParts& parts)
@@ -58,11 +67,16 @@ Trainer::Trainer(const RunParts& parts)
                 parts.backend,
                 {memory_.arena, memory_.parameters},
                 parts.plan.lanes_together ? parts.local_lanes() : 1),
+      layer_norms_(make_layer_norms(parts)),
       optimizer_(parts.config.optimizer,
                  parts.plan.layout,
                  parts.owned(),
                  parts.backend,
-                 {memory_.parameters, parts.plan.compute, memory_.masters, memory_.moments}),
+                 {.parameters = memory_.parameters,
+                  .compute = parts.plan.compute,
+                  .masters = memory_.masters,
+                  .moments = memory_.moments,
+                  .norms = layer_norms_.get()}),
       checkpointer_(parts, memory_, optimizer_),
       loss_scale_(parts.config.execution),
       weights_hash_(parts, memory_),
@@ -114,6 +128,7 @@ StepRecord Trainer::step() {
   if (update.finite) {
     Phase phase(phases_.optimizer, timeline, "update my slice");
     optimizer_.prepare(update.lr, update.gradient_scale, update.number);
+    optimizer_.adapt(reducer_.reduced());
     update_work_->run([this] { optimizer_.update(reducer_.reduced()); });
   }
   ++progression_.step;

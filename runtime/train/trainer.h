@@ -81,6 +81,7 @@ class Trainer {
   RunMemory memory_;
   Reducer reducer_;
   Executor executor_;
+  std::unique_ptr<LayerNorms> layer_norms_;
   Optimizer optimizer_;
   Checkpointer checkpointer_;
   LossScale loss_scale_;
