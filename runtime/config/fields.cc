@@ -272,6 +272,7 @@ void visit_fields(FieldVisitor& v, TrainConfig& c) {
   v.field("hash_every", c.hash_every, kStepCount);
   v.field("log_every", c.log_every, IntegerLimit{1, kMostSteps});
   v.field("init_from", c.init_from);
+  v.field("ema_decay", c.ema_decay, kFractionBelowOne);
 }
 
 void visit_fields(FieldVisitor& v, OptimizerConfig& c) {

@@ -272,6 +272,10 @@ struct TrainConfig {
   int64_t hash_every = 0;  // steps between weights_hash; 0: only at checkpoints and at the end
   int64_t log_every = 10;  // a line every so many steps when not on a terminal; >= 1
   std::string init_from;   // a safetensors file with initial weights; empty: random
+  // Above 0: a moving average of the weights, e = ema_decay e + (1 - ema_decay) w after every
+  // update, which evaluations of the run use; checkpoints keep it beside the weights, and `lockstep
+  // eval` and export take the weights themselves. In [0, 1); on the CPU.
+  float ema_decay = 0;
   bool operator==(const TrainConfig&) const = default;
 };
 

@@ -342,6 +342,7 @@ const BadCase kRunCases[] = {
      ">= 0"},
     {"lamb_beta2", kMlpText, {"optimizer.lamb.beta2=1"}, "optimizer.lamb.beta2", "1", "[0, 1)"},
     {"lamb_epsilon", kMlpText, {"optimizer.lamb.epsilon=0"}, "optimizer.lamb.epsilon", "0", "> 0"},
+    {"ema_decay", kMlpText, {"train.ema_decay=1"}, "train.ema_decay", "1", "[0, 1)"},
     {"clip_norm", kMlpText, {"optimizer.clip_norm=-1"}, "optimizer.clip_norm", "-1", ">= 0"},
     {"eval_without_data", kMlpText, {"eval.every=10"}, "eval.every", "10", "with evaluation data"},
     {"eval_of_idx_without_data",

@@ -227,6 +227,7 @@ class RandomConfig {
     train.hash_every = integer(0, 1000);
     train.log_every = integer(1, 1000);
     train.init_from = text_or_none();
+    train.ema_decay = fraction();
   }
 
   void draw_optimizer(OptimizerConfig& optimizer) {
