@@ -106,7 +106,8 @@ class Reducer {
   void reduce();
   // Waits for what has been queued and sums the statistics and norms of the step over all ranks.
   StepTotals totals(std::span<const LaneStatistics> local, int64_t flags);
-  const float* reduced() const { return gradients_; }
+  // Of no more use to the reducer: an optimizer may write over its parts.
+  float* reduced() { return gradients_; }
 
   // Sums the statistics of an evaluation over all lanes; `local` is complete.
   StepTotals sum_statistics(std::span<const LaneStatistics> local, int64_t flags);

@@ -13,6 +13,7 @@
 #include "runtime/graph/schema.h"
 #include "runtime/train/batch_stage.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/train/weight_average.h"
 
 namespace lockstep {
 namespace {
@@ -55,6 +56,19 @@ void check_supported(const RunConfig& config, const OpSet& ops) {
         ops.device);
   if (execution.tf32)
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
+}
+
+// What training takes on the CPU alone.
+void check_training_supported(const RunConfig& config, const OpSet& ops) {
+  if (!ops.separate_memory) return;
+  if (is_layer_wise(config.optimizer))
+    throw ConfigError("optimizer.{}: device {} cannot run it yet; allowed: --device cpu",
+                      optimizer_name(config.optimizer),
+                      ops.device);
+  if (config.train.ema_decay > 0)
+    throw ConfigError("train.ema_decay: value is {}; allowed on {}: 0, or --device cpu",
+                      config.train.ema_decay,
+                      ops.device);
 }
 
 void check_supported(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
@@ -108,7 +122,7 @@ Program program_for(const RunConfig& config,
   options.topology = topology;
   options.lanes = lanes;
   options.bucket_mib = config.comm.bucket_mib;
-  options.moments = static_cast<int>(moment_names(config.optimizer).size());
+  options.moments = static_cast<int>(kept_arrays(config).size());
   options.evaluation_only = purpose == AssemblyPurpose::kEvaluate;
   const BatchGeometry geometry = {lane_batch, lanes, 0, lanes / ranks};
   const int64_t wanted = config.execution.prefetch_batches;
@@ -187,6 +201,7 @@ Assembly assemble(RunConfig config,
         ops.most_tree_ranks);
   Assembly assembly;
   const bool training = purpose == AssemblyPurpose::kTrain;
+  if (training) check_training_supported(config, ops);
   assembly.data = open_data(config.data, config.model, config.seed, training);
   if (!training && !assembly.data.eval)
     throw ConfigError(

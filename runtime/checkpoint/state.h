@@ -61,7 +61,7 @@ struct CheckpointState {
   std::string lockstep_version;
   uint64_t weights_hash = 0;  // of all parameters after `step` steps
   uint64_t config_hash = 0;   // hash_text() of the resolved config
-  std::string optimizer;      // "sgd", "adam", "adamw"
+  std::string optimizer;      // "sgd", "adam", "adamw", "lars", "lamb"
   std::vector<std::string>
       moments;                // "exp_avg", "exp_avg_sq", "momentum_buffer"; empty for plain SGD
   int64_t flat_elements = 0;  // of the flat buffer, padding included

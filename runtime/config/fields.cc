@@ -192,6 +192,20 @@ void visit_fields(FieldVisitor& v, AdamConfig& c) {
   v.field("weight_decay", c.weight_decay, kNotNegative);
 }
 
+void visit_fields(FieldVisitor& v, LarsConfig& c) {
+  v.field("momentum", c.momentum, kFractionBelowOne);
+  v.field("weight_decay", c.weight_decay, kNotNegative);
+  v.field("trust_coefficient", c.trust_coefficient, kPositive);
+  v.field("epsilon", c.epsilon, kNotNegative);
+}
+
+void visit_fields(FieldVisitor& v, LambConfig& c) {
+  v.field("beta1", c.beta1, kFractionBelowOne);
+  v.field("beta2", c.beta2, kFractionBelowOne);
+  v.field("epsilon", c.epsilon, kPositive);
+  v.field("weight_decay", c.weight_decay, kNotNegative);
+}
+
 template <typename Option>
 bool same_option(const Option&, const Option&) {
   return true;
@@ -258,12 +272,15 @@ void visit_fields(FieldVisitor& v, TrainConfig& c) {
   v.field("hash_every", c.hash_every, kStepCount);
   v.field("log_every", c.log_every, IntegerLimit{1, kMostSteps});
   v.field("init_from", c.init_from);
+  v.field("ema_decay", c.ema_decay, kFractionBelowOne);
 }
 
 void visit_fields(FieldVisitor& v, OptimizerConfig& c) {
   visit_option(v, "sgd", c.kind, SgdConfig{});
   visit_option(v, "adam", c.kind, AdamConfig{.decoupled = false});
   visit_option(v, "adamw", c.kind, AdamConfig{.decoupled = true});
+  visit_option(v, "lars", c.kind, LarsConfig{});
+  visit_option(v, "lamb", c.kind, LambConfig{});
   v.require_one_of("kind");
   v.field("clip_norm", c.clip_norm, kNotNegative);
   v.field("decay_bias_and_norm", c.decay_bias_and_norm);

@@ -272,6 +272,10 @@ struct TrainConfig {
   int64_t hash_every = 0;  // steps between weights_hash; 0: only at checkpoints and at the end
   int64_t log_every = 10;  // a line every so many steps when not on a terminal; >= 1
   std::string init_from;   // a safetensors file with initial weights; empty: random
+  // Above 0: a moving average of the weights, e = ema_decay e + (1 - ema_decay) w after every
+  // update, which evaluations of the run use; checkpoints keep it beside the weights, and `lockstep
+  // eval` and export take the weights themselves. In [0, 1); on the CPU.
+  float ema_decay = 0;
   bool operator==(const TrainConfig&) const = default;
 };
 
@@ -292,8 +296,30 @@ struct AdamConfig {
   bool operator==(const AdamConfig&) const = default;
 };
 
+// LARS (You, Gitman and Ginsburg 2017): momentum SGD with a rate of its own for every tensor, lr
+// times ||w|| / (||g|| + weight_decay ||w||) times trust_coefficient. Here and in LAMB, tensors
+// without weight decay (biases and norm gains, but for decay_bias_and_norm) take lr as it is, and
+// so do those where either norm is 0. On the CPU.
+struct LarsConfig {
+  float momentum = 0.9f;             // in [0, 1)
+  float weight_decay = 0;            // >= 0; added to the gradient
+  float trust_coefficient = 0.001f;  // > 0
+  float epsilon = 1e-8f;             // >= 0; added to the sum of norms
+  bool operator==(const LarsConfig&) const = default;
+};
+
+// LAMB (You et al. 2019): every tensor's step is Adam's direction plus weight_decay w, times lr
+// ||w|| / ||direction||. On the CPU.
+struct LambConfig {
+  float beta1 = 0.9f;      // in [0, 1)
+  float beta2 = 0.999f;    // in [0, 1)
+  float epsilon = 1e-6f;   // > 0
+  float weight_decay = 0;  // >= 0
+  bool operator==(const LambConfig&) const = default;
+};
+
 struct OptimizerConfig {
-  std::variant<SgdConfig, AdamConfig> kind;
+  std::variant<SgdConfig, AdamConfig, LarsConfig, LambConfig> kind;
   float clip_norm = 0;               // > 0: gradients are scaled down to this global L2 norm
   bool decay_bias_and_norm = false;  // true: weight decay on biases and norm gains too
   bool operator==(const OptimizerConfig&) const = default;

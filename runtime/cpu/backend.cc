@@ -82,6 +82,9 @@ class CpuBackend final : public Backend {
               std::span<const OptimizerSlice> slices) override {
     for (const OptimizerSlice& slice : slices) optimizer_update(slice);
   }
+  void lamb_directions(std::span<const LambSlice> slices) override {
+    for (const LambSlice& slice : slices) cpu::lamb_directions(slice);
+  }
 
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }
 

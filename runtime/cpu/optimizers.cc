@@ -52,6 +52,17 @@ void moving_average_kernel(const MovingAverageConstants& constants,
   for (int64_t i = 0; i < n; ++i) moving_average_update(c, sums[i], parameters[i]);
 }
 
+void lamb_kernel(const LambConstants& constants,
+                 const float* HWY_RESTRICT parameters,
+                 float* HWY_RESTRICT gradients,
+                 float* HWY_RESTRICT first_moments,
+                 float* HWY_RESTRICT second_moments,
+                 int64_t n) {
+  const LambConstants c = constants;
+  for (int64_t i = 0; i < n; ++i)
+    lamb_direction(c, parameters[i], gradients[i], first_moments[i], second_moments[i]);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -62,6 +73,7 @@ HWY_EXPORT(sgd_kernel);
 HWY_EXPORT(sgd_momentum_kernel);
 HWY_EXPORT(adam_kernel);
 HWY_EXPORT(moving_average_kernel);
+HWY_EXPORT(lamb_kernel);
 
 namespace {
 
@@ -108,6 +120,18 @@ void update(const MovingAverageConstants& constants, const OptimizerSlice& slice
 
 void optimizer_update(const OptimizerSlice& slice) {
   std::visit([&](const auto& constants) { update(constants, slice); }, slice.constants);
+}
+
+void lamb_directions(const LambSlice& slice) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(lamb_kernel);
+  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(slice.constants,
+           slice.parameters + begin,
+           slice.gradients + begin,
+           slice.first_moment + begin,
+           slice.second_moment + begin,
+           end - begin);
+  });
 }
 
 }  // namespace lockstep::cpu

@@ -142,6 +142,10 @@ class Gpu final : public CudaBackend {
                   &placed_[first]);
   }
 
+  void lamb_directions(std::span<const LambSlice>) override {
+    LOCKSTEP_CHECK(false, "the launcher refuses optimizer.lamb on GPUs");
+  }
+
   void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
     cuda::tree_sum(sources, count, out, n, stream());
   }

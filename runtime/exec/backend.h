@@ -54,6 +54,8 @@ class Backend : public SliceMath {
   // theirs.
   virtual void update(std::span<const OptimizerConstants> constants,
                       std::span<const OptimizerSlice> slices) = 0;
+  // LAMB's first half: the gradients of the slices become directions, and the moments move.
+  virtual void lamb_directions(std::span<const LambSlice> slices) = 0;
   // *out, in memory of allocate_host(), = hash of n elements, the first of which is number
   // `first_index` of the whole; see runtime/base/content_hash.h.
   virtual void hash(

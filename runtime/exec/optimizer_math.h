@@ -58,6 +58,36 @@ inline AdamConstants adam_constants(double lr,
           .grad_scale = static_cast<float>(grad_scale)};
 }
 
+// The first half of LAMB: the direction of each element's descent. The second half is SGD along it.
+struct LambConstants {
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float inverse_correction1;       // 1 / (1 - beta1^step)
+  float inverse_root_correction2;  // 1 / sqrt(1 - beta2^step)
+  float epsilon;
+  float weight_decay;
+  float grad_scale;  // multiplies every gradient first
+};
+
+inline LambConstants lamb_constants(double beta1,
+                                    double beta2,
+                                    double epsilon,
+                                    double weight_decay,
+                                    double grad_scale,
+                                    int64_t step) {
+  const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
+  const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
+  return {.beta1 = static_cast<float>(beta1),
+          .one_minus_beta1 = static_cast<float>(1 - beta1),
+          .beta2 = static_cast<float>(beta2),
+          .one_minus_beta2 = static_cast<float>(1 - beta2),
+          .inverse_correction1 = static_cast<float>(1 / correction1),
+          .inverse_root_correction2 = static_cast<float>(1 / std::sqrt(correction2)),
+          .epsilon = static_cast<float>(epsilon),
+          .weight_decay = static_cast<float>(weight_decay),
+          .grad_scale = static_cast<float>(grad_scale)};
+}
+
 // A running statistic: what comes as its gradient is the sum over the lanes of what each has seen.
 // Not an optimizer; neither learning rate, clipping, loss scale nor weight decay touches it.
 struct MovingAverageConstants {
@@ -80,6 +110,16 @@ struct OptimizerSlice {
   void* stored =
       nullptr;  // the new parameters in the type that the ops read; null where it is fp32
   DType stored_dtype = DType::kF32;
+};
+
+// A slice whose directions LAMB wants. All pointers are to `elements` floats and borrowed.
+struct LambSlice {
+  LambConstants constants;
+  int64_t elements;
+  const float* parameters;
+  float* gradients;  // become the directions
+  float* first_moment;
+  float* second_moment;
 };
 
 // p <- keep * p + weight * sum.
@@ -119,6 +159,22 @@ LOCKSTEP_HD void adam_update(const AdamConstants& c,
   const float denominator =
       std::fma(std::sqrt(second_moment), c.inverse_root_correction2, c.epsilon);
   parameter = std::fma(-c.step_size, first_moment / denominator, parameter * c.decay_factor);
+}
+
+// m <- beta1 m + (1 - beta1) g; v <- beta2 v + (1 - beta2) g^2; g <- (m / correction1) / (sqrt(v /
+// correction2) + epsilon) + weight_decay p.
+LOCKSTEP_HD void lamb_direction(const LambConstants& c,
+                                float parameter,
+                                float& gradient,
+                                float& first_moment,
+                                float& second_moment) {
+  const float g = gradient * c.grad_scale;
+  first_moment = std::fma(c.beta1, first_moment, c.one_minus_beta1 * g);
+  second_moment = std::fma(c.beta2, second_moment, c.one_minus_beta2 * g * g);
+  const float denominator =
+      std::fma(std::sqrt(second_moment), c.inverse_root_correction2, c.epsilon);
+  gradient =
+      std::fma(c.weight_decay, parameter, first_moment * c.inverse_correction1 / denominator);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "runtime/train/checkpointer.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "collectives/agreement.h"
@@ -10,6 +11,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/initialize.h"
+#include "runtime/train/weight_average.h"
 #include "runtime/train/weights.h"
 
 namespace lockstep {
@@ -55,7 +57,9 @@ Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optim
       slices_(named_slices(parts.plan.layout)) {}
 
 HostCopy Checkpointer::host_moments() const {
-  return HostCopy(parts_.backend, memory_.moments, optimizer_.moment_elements());
+  return HostCopy(parts_.backend,
+                  memory_.moments,
+                  optimizer_.moment_offset(kept_arrays(parts_.config).size(), 0));
 }
 
 CheckpointState Checkpointer::state_for(const Progression& progression,
@@ -72,7 +76,7 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.weights_hash = weights_hash;
   state.config_hash = hash_text(to_text(config));
   state.optimizer = optimizer_name(config.optimizer);
-  state.moments = moment_names(config.optimizer);
+  state.moments = kept_arrays(config);
   state.flat_elements = parts_.plan.layout.elements;
   state.layout = slices_;
   state.extra = sample_order(parts_);
@@ -202,15 +206,18 @@ void Checkpointer::check_compatible(const CheckpointState& state,
   if (state.step > config.train.steps)
     throw CheckpointError(
         "{}: is of step {}; train.steps is only {}", where, state.step, config.train.steps);
+  // An average may come and go.
+  std::vector<std::string> moments = state.moments;
+  std::erase(moments, kAverageArray);
   if (state.optimizer != optimizer_name(config.optimizer) ||
-      state.moments != moment_names(config.optimizer))
+      moments != moment_names(config.optimizer))
     throw CheckpointError(
         "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start anew "
         "from its weights, set "
         "train.init_from",
         where,
         state.optimizer,
-        state.moments.size(),
+        moments.size(),
         optimizer_name(config.optimizer),
         moment_names(config.optimizer).size());
   if (state.lanes != parts_.plan.lanes && parts_.communicator.rank() == 0)
@@ -222,10 +229,21 @@ void Checkpointer::check_compatible(const CheckpointState& state,
         parts_.plan.lanes);
 }
 
+// An average that the checkpoint lacks begins with the weights.
 void Checkpointer::restore_moments(const CheckpointState& state,
-                                   const std::filesystem::path& folder) {
+                                   const std::filesystem::path& folder,
+                                   const float* weights) {
   HostCopy moments = host_moments();
-  for (size_t m = 0; m < state.moments.size(); ++m) {
+  const std::vector<std::string> names = kept_arrays(parts_.config);
+  for (size_t m = 0; m < names.size(); ++m) {
+    if (std::find(state.moments.begin(), state.moments.end(), names[m]) == state.moments.end()) {
+      for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
+        const Range& range = optimizer_.owned()[r];
+        std::copy_n(
+            weights + range.begin, range.size(), moments.data() + optimizer_.moment_offset(m, r));
+      }
+      continue;
+    }
     std::vector<MomentTarget> targets;
     for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
       const Range& range = optimizer_.owned()[r];
@@ -233,7 +251,7 @@ void Checkpointer::restore_moments(const CheckpointState& state,
           {range.begin,
            {moments.data() + optimizer_.moment_offset(m, r), static_cast<size_t>(range.size())}});
     }
-    read_optimizer(folder, state, slices_, state.moments[m], targets);
+    read_optimizer(folder, state, slices_, names[m], targets);
   }
   moments.write();
 }
@@ -245,7 +263,7 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
     check_compatible(state, folder);
     HostWeights weights(parts_, memory_);
     read_model(folder, state, slices_, weights.data());
-    restore_moments(state, folder);
+    restore_moments(state, folder, weights.data());
     const uint64_t hash = hash_parameters(parts_.plan.layout, weights.data());
     if (hash != state.weights_hash)
       throw CheckpointError("{}: the weights hash to {:016x}, the state says {:016x}",

@@ -41,7 +41,9 @@ class Checkpointer {
   void refuse_later_checkpoints(int64_t step) const;
   void check_compatible(const CheckpointState& state, const std::filesystem::path& folder) const;
   HostCopy host_moments() const;
-  void restore_moments(const CheckpointState& state, const std::filesystem::path& folder);
+  void restore_moments(const CheckpointState& state,
+                       const std::filesystem::path& folder,
+                       const float* weights);
 
   const RunParts& parts_;
   const RunMemory& memory_;

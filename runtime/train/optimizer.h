@@ -8,25 +8,33 @@
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
+#include "runtime/train/layer_norms.h"
 
 namespace lockstep {
 
-// "sgd", "adam" or "adamw", as checkpoints name it.
+// "sgd", "adam", "adamw", "lars" or "lamb", as checkpoints name it.
 std::string optimizer_name(const OptimizerConfig& config);
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
+
+// Whether every tensor has a rate of its own: LARS and LAMB.
+bool is_layer_wise(const OptimizerConfig& config);
+// The parameters of which it has one, by number: those with weight decay.
+std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout);
 
 // What an optimizer works on; borrowed.
 struct OptimizerMemory {
   std::byte* parameters = nullptr;  // flat, of type `compute`
   DType compute = DType::kF32;
-  float* masters = nullptr;  // the owned ranges one after the other; null where compute is fp32
-  float* moments = nullptr;  // for each moment in order, the owned ranges one after the other
+  float* masters = nullptr;     // the owned ranges one after the other; null where compute is fp32
+  float* moments = nullptr;     // for each moment in order, the owned ranges one after the other
+  LayerNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
 };
 
 // Updates the ranges of the flat parameter buffer that this rank owns (ZeRO stage 1). The ranges
 // are cut where the kind of update changes: by default biases and norm gains are not decayed, and
-// running statistics are averaged whatever the optimizer.
+// running statistics are averaged whatever the optimizer. A layer-wise optimizer cuts them where a
+// tensor with a rate of its own begins.
 class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config,
@@ -38,6 +46,9 @@ class Optimizer {
   // What the next update() does. `step` counts from 1 (bias correction); `gradient_scale`
   // multiplies every gradient, and carries the mean over samples and the clipping.
   void prepare(double lr, double gradient_scale, int64_t step);
+  // For a layer-wise optimizer, else nothing: finds every tensor's rate for the next update(),
+  // which takes what this leaves in `gradients`. All ranks together; waits for the device.
+  void adapt(float* gradients);
   // Queues one step from the flat gradients: always the same work on the same memory.
   void update(const float* gradients);
 
@@ -49,30 +60,43 @@ class Optimizer {
 
  private:
   // How parameters are updated: places among the constants.
-  enum Group : size_t { kPlain, kDecayed, kStatistics, kGroups };
+  // The k-th adapted slot is of group kGroups + k.
+  enum : size_t { kPlain, kDecayed, kStatistics, kGroups };
   struct Segment {  // of one owned range, of one group
     Range range;
     int64_t local = 0;  // offset of range.begin among the owned elements
-    Group group = kPlain;
+    size_t group = kPlain;
   };
 
   const OptimizerConfig& config_;
   std::vector<Range> owned_;
   std::vector<int64_t> local_offsets_;  // of each owned range
   int64_t owned_elements_ = 0;
-  Group group_of(const ParameterSlot& slot) const;
+  size_t group_of(const ParameterLayout& layout, size_t slot) const;
+  float* weights_at(int64_t flat, int64_t local) const;
+  double trust_ratio(const LayerNorms::Squares& squares) const;
+  void find_directions(float* gradients);
   OptimizerSlice slice_of(const Segment& segment, const float* gradients) const;
   OptimizerConstants constants_for(bool decay,
                                    double lr,
                                    double gradient_scale,
                                    int64_t step) const;
+  OptimizerConstants layer_constants(bool decay, double trust) const;
 
   Backend& backend_;
   OptimizerMemory memory_;
   size_t moments_;                           // kept per parameter
+  std::vector<size_t> adapted_;              // of a layer-wise optimizer, slots
   std::span<OptimizerConstants> constants_;  // by group
+  // What the next update does, for a layer-wise optimizer.
+  struct Prepared {
+    double lr = 0, gradient_scale = 0;
+    int64_t step = 1;
+  };
+  Prepared prepared_;
   std::vector<Segment> segments_;
   std::vector<OptimizerSlice> slices_;  // of the segments, in the update under way
+  std::vector<LambSlice> lamb_slices_;  // of those that have directions
 };
 
 }  // namespace lockstep

@@ -36,6 +36,27 @@ double clip_factor(double norm, double limit) {
   return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
 }
 
+// Null where no optimizer asks for them.
+std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts) {
+  if (!is_layer_wise(parts.config.optimizer)) return nullptr;
+  return std::make_unique<LayerNorms>(parts.plan,
+                                      adapted_slots(parts.config.optimizer, parts.plan.layout),
+                                      parts.communicator,
+                                      parts.backend);
+}
+
+// Null without one. It lies behind the moments.
+std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
+                                            const RunMemory& memory,
+                                            const Optimizer& optimizer) {
+  if (parts.config.train.ema_decay == 0) return nullptr;
+  return std::make_unique<WeightAverage>(parts.config.train.ema_decay,
+                                         optimizer.owned(),
+                                         parts.backend,
+                                         reinterpret_cast<float*>(memory.parameters),
+                                         memory.moments + optimizer.moment_elements());
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunParts& parts)
@@ -58,11 +79,17 @@ Trainer::Trainer(const RunParts& parts)
                 parts.backend,
                 {memory_.arena, memory_.parameters},
                 parts.plan.lanes_together ? parts.local_lanes() : 1),
+      layer_norms_(make_layer_norms(parts)),
       optimizer_(parts.config.optimizer,
                  parts.plan.layout,
                  parts.owned(),
                  parts.backend,
-                 {memory_.parameters, parts.plan.compute, memory_.masters, memory_.moments}),
+                 {.parameters = memory_.parameters,
+                  .compute = parts.plan.compute,
+                  .masters = memory_.masters,
+                  .moments = memory_.moments,
+                  .norms = layer_norms_.get()}),
+      average_(make_average(parts, memory_, optimizer_)),
       checkpointer_(parts, memory_, optimizer_),
       loss_scale_(parts.config.execution),
       weights_hash_(parts, memory_),
@@ -114,7 +141,11 @@ StepRecord Trainer::step() {
   if (update.finite) {
     Phase phase(phases_.optimizer, timeline, "update my slice");
     optimizer_.prepare(update.lr, update.gradient_scale, update.number);
-    update_work_->run([this] { optimizer_.update(reducer_.reduced()); });
+    optimizer_.adapt(reducer_.reduced());
+    update_work_->run([this] {
+      optimizer_.update(reducer_.reduced());
+      if (average_) average_->update();
+    });
   }
   ++progression_.step;
   loss_scale_.step_done(update.finite);
@@ -252,6 +283,7 @@ void Trainer::start(const std::string& resume) {
       });
     }
     weights.write();
+    if (average_) average_->begin();
   }
   LoaderOptions loader;
   loader.geometry = parts_.geometry();
@@ -349,7 +381,9 @@ void Trainer::save(const StepRecord& record) {
 
 void Trainer::evaluate(StepRecord& record) {
   Timeline::Span span(timeline_.get(), "evaluate", "evaluation");
+  swap_average();
   const Evaluation evaluation = evaluator_->run();
+  swap_average();
   result_.evaluation = evaluation;
   record.eval_loss = evaluation.loss;
   if (parts_.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
@@ -360,6 +394,13 @@ void Trainer::evaluate(StepRecord& record) {
                          record.loss,
                          evaluation.loss,
                          evaluation.accuracy));
+}
+
+// Gives every rank the average of the weights in their place, and then the weights back.
+void Trainer::swap_average() {
+  if (!average_) return;
+  average_->swap();
+  complete_weights();
 }
 
 // Best so far, and how long ago.

@@ -14,6 +14,7 @@
 #include "runtime/train/optimizer.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/run_parts.h"
+#include "runtime/train/weight_average.h"
 #include "runtime/train/weights.h"
 
 namespace lockstep {
@@ -71,6 +72,7 @@ class Trainer {
   Next decide(StepRecord& record, bool last);
   void save(const StepRecord& record);
   void evaluate(StepRecord& record);
+  void swap_average();
   void judge(const Evaluation& evaluation, int64_t step);
   void complete_weights();
   uint64_t agreed_hash();
@@ -81,7 +83,9 @@ class Trainer {
   RunMemory memory_;
   Reducer reducer_;
   Executor executor_;
+  std::unique_ptr<LayerNorms> layer_norms_;
   Optimizer optimizer_;
+  std::unique_ptr<WeightAverage> average_;  // null without
   Checkpointer checkpointer_;
   LossScale loss_scale_;
   WeightsHash weights_hash_;

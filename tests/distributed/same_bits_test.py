@@ -4,7 +4,7 @@
 same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
 save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. An MLP on
 augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
-such pictures, in 6 steps.
+such pictures, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps.
 """
 import pathlib
 import random
@@ -34,6 +34,26 @@ CONFIGS = {
         execution { threads: 1 }
         output { tensorboard: false }
     """,
+    "lars": """
+        model { mlp { hidden: [96, 64] } }
+        data { synthetic { samples: 3000 features: 60 classes: 10 } }
+        train { global_batch: 64 lanes: 8 steps: 6 log_every: 50 hash_every: 3 ema_decay: 0.9 }
+        optimizer { lars { weight_decay: 0.001 trust_coefficient: 0.1 } clip_norm: 1 }
+        schedule { lr: 0.05 }
+        comm { bucket_mib: 0.02 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """,
+    "lamb": """
+        model { mlp { hidden: [96, 64] } }
+        data { synthetic { samples: 3000 features: 60 classes: 10 } }
+        train { global_batch: 64 lanes: 8 steps: 6 log_every: 50 hash_every: 3 ema_decay: 0.9 }
+        optimizer { lamb { weight_decay: 0.01 } clip_norm: 1 }
+        schedule { lr: 0.05 }
+        comm { bucket_mib: 0.02 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """,
     "pictures": """
         model { mlp { hidden: [64] } }
         data {
@@ -60,7 +80,7 @@ CONFIGS = {
         output { tensorboard: false }
     """,
 }
-HALVES = {"resnet": 3}  # steps to the interruption; 25 elsewhere
+HALVES = {"lars": 3, "lamb": 3, "resnet": 3}  # steps to the interruption; 25 elsewhere
 
 
 def write_pictures(path):

@@ -152,6 +152,30 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
   });
 }
 
+TEST(OptimizersTest, LambDirectionsEqualTheScalarFunctionBitForBit) {
+  test::for_each_target([&](const std::string& target) {
+    for (int64_t n : {1, 15, 17, 1003}) {
+      Guarded<float> p(n, 1), m(n, 2), v(n, 3), g(n, 1);
+      test::fill_uniform(p, -1, 1, 1);
+      test::fill_uniform(m, -1, 1, 2);
+      test::fill_uniform(v, 0, 1, 3);
+      test::fill_uniform(g, -1, 1, 4);
+      std::vector<float> ms = m.copy(), vs = v.copy(), gs = g.copy();
+      const LambConstants c = lamb_constants(0.9, 0.95, 1e-6, 0.1, 0.7, 3);
+      for (int64_t i = 0; i < n; ++i) lamb_direction(c, p[i], gs[i], ms[i], vs[i]);
+      cpu::lamb_directions({.constants = c,
+                            .elements = n,
+                            .parameters = p.data(),
+                            .gradients = g.data(),
+                            .first_moment = m.data(),
+                            .second_moment = v.data()});
+      test::expect_same_bits(gs, g, "directions, " + target);
+      test::expect_same_bits(ms, m, "first moments, " + target);
+      test::expect_same_bits(vs, v, "second moments, " + target);
+    }
+  });
+}
+
 TEST(OptimizersTest, Reproducible) {
   const int64_t n = 70001;
   std::vector<float> p(n), g(n);

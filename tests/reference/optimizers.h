@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::test {
 
@@ -38,6 +39,59 @@ struct AdamReference {
     v = beta2 * v + (1 - beta2) * g * g;
     const double m_hat = m / (1 - std::pow(beta1, t)), v_hat = v / (1 - std::pow(beta2, t));
     parameter -= lr * m_hat / (std::sqrt(v_hat) + epsilon);
+  }
+};
+
+inline double norm(const std::vector<double>& x) {
+  double sum = 0;
+  for (double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+// "Large batch training of convolutional networks", algorithm 1, on one tensor. Not adapted: a
+// bias, with a local rate of 1 and without decay.
+struct LarsReference {
+  double momentum, weight_decay, trust_coefficient, epsilon;
+
+  void step(double lr,
+            bool adapted,
+            const std::vector<double>& gradient,
+            std::vector<double>& parameter,
+            std::vector<double>& moment) const {
+    const double decay = adapted ? weight_decay : 0;
+    const double w = norm(parameter), g = norm(gradient);
+    const double local =
+        adapted && w > 0 && g > 0 ? trust_coefficient * w / (g + weight_decay * w + epsilon) : 1;
+    for (size_t i = 0; i < parameter.size(); ++i) {
+      moment[i] = momentum * moment[i] + lr * local * (gradient[i] + decay * parameter[i]);
+      parameter[i] -= moment[i];
+    }
+  }
+};
+
+// "Large batch optimization for deep learning: training BERT in 76 minutes", algorithm 2, with the
+// identity for phi.
+struct LambReference {
+  double beta1, beta2, epsilon, weight_decay;
+
+  void step(int64_t t,
+            double lr,
+            bool adapted,
+            const std::vector<double>& gradient,
+            std::vector<double>& parameter,
+            std::vector<double>& m,
+            std::vector<double>& v) const {
+    std::vector<double> update(parameter.size());
+    for (size_t i = 0; i < parameter.size(); ++i) {
+      m[i] = beta1 * m[i] + (1 - beta1) * gradient[i];
+      v[i] = beta2 * v[i] + (1 - beta2) * gradient[i] * gradient[i];
+      const double m_hat = m[i] / (1 - std::pow(beta1, t)), v_hat = v[i] / (1 - std::pow(beta2, t));
+      update[i] =
+          m_hat / (std::sqrt(v_hat) + epsilon) + (adapted ? weight_decay : 0) * parameter[i];
+    }
+    const double w = norm(parameter), u = norm(update);
+    const double trust = adapted && w > 0 && u > 0 ? w / u : 1;
+    for (size_t i = 0; i < parameter.size(); ++i) parameter[i] -= lr * trust * update[i];
   }
 };
 

@@ -44,11 +44,26 @@ struct TrainOptions {
   int64_t max_steps = -1;
 };
 
+inline TrainOptions whole() { return TrainOptions(); }
+
+inline TrainOptions until(int64_t step) {
+  TrainOptions options;
+  options.max_steps = step;
+  return options;
+}
+
+inline TrainOptions resumed() {
+  TrainOptions options;
+  options.resume = "auto";
+  return options;
+}
+
 struct Training {
   std::string config;
   int ranks = 1;
   TrainOptions options;
   std::vector<std::string> overrides;
+  int nodes = 1;  // on which the ranks lie, equally many on each
 };
 
 // Trains with its outputs in `folder`; returns rank 0's result. Errors of the run come out as they
@@ -63,7 +78,7 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
     config.output.tensorboard = false;
     const std::unique_ptr<Backend> backend = cpu::make_backend();
     const Assembly assembly = assemble(std::move(config),
-                                       Topology::flat(communicator.size()),
+                                       Topology{training.nodes, training.ranks / training.nodes},
                                        AssemblyPurpose::kTrain,
                                        backend->ops());
     const RunParts parts = parts_of(assembly, communicator, communicator, *backend);

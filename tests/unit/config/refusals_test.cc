@@ -322,6 +322,27 @@ const BadCase kRunCases[] = {
      "optimizer.adam.weight_decay",
      "nan",
      ">= 0"},
+    {"lars_momentum",
+     kMlpText,
+     {"optimizer.lars.momentum=1"},
+     "optimizer.lars.momentum",
+     "1",
+     "[0, 1)"},
+    {"lars_trust",
+     kMlpText,
+     {"optimizer.lars.trust_coefficient=0"},
+     "optimizer.lars.trust_coefficient",
+     "0",
+     "> 0"},
+    {"lars_epsilon",
+     kMlpText,
+     {"optimizer.lars.epsilon=-1"},
+     "optimizer.lars.epsilon",
+     "-1",
+     ">= 0"},
+    {"lamb_beta2", kMlpText, {"optimizer.lamb.beta2=1"}, "optimizer.lamb.beta2", "1", "[0, 1)"},
+    {"lamb_epsilon", kMlpText, {"optimizer.lamb.epsilon=0"}, "optimizer.lamb.epsilon", "0", "> 0"},
+    {"ema_decay", kMlpText, {"train.ema_decay=1"}, "train.ema_decay", "1", "[0, 1)"},
     {"clip_norm", kMlpText, {"optimizer.clip_norm=-1"}, "optimizer.clip_norm", "-1", ">= 0"},
     {"eval_without_data", kMlpText, {"eval.every=10"}, "eval.every", "10", "with evaluation data"},
     {"eval_of_idx_without_data",
@@ -521,7 +542,7 @@ TEST(Missing, ModelDataAndOptimizerAreRequired) {
             "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, "
             "image_folder, tar_shards, records");
   EXPECT_EQ(refusal("model { mlp {} } data { synthetic {} dir: '/d' }"),
-            "optimizer: missing; allowed: one of sgd, adam, adamw");
+            "optimizer: missing; allowed: one of sgd, adam, adamw, lars, lamb");
   EXPECT_EQ(refusal("model {} data { synthetic {} } optimizer { sgd {} } train { steps: 1 }"),
             "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet");
 }

@@ -227,13 +227,25 @@ class RandomConfig {
     train.hash_every = integer(0, 1000);
     train.log_every = integer(1, 1000);
     train.init_from = text_or_none();
+    train.ema_decay = fraction();
   }
 
   void draw_optimizer(OptimizerConfig& optimizer) {
-    if (flag()) {
+    const int64_t kind = integer(0, 3);
+    if (kind == 0) {
       SgdConfig sgd{.momentum = fraction(), .weight_decay = not_negative()};
       sgd.nesterov = sgd.momentum > 0 && flag();
       optimizer.kind = sgd;
+    } else if (kind == 1) {
+      optimizer.kind = LarsConfig{.momentum = fraction(),
+                                  .weight_decay = not_negative(),
+                                  .trust_coefficient = positive(),
+                                  .epsilon = not_negative()};
+    } else if (kind == 2) {
+      optimizer.kind = LambConfig{.beta1 = fraction(),
+                                  .beta2 = fraction(),
+                                  .epsilon = positive(),
+                                  .weight_decay = not_negative()};
     } else {
       optimizer.kind = AdamConfig{.beta1 = fraction(),
                                   .beta2 = fraction(),

@@ -58,6 +58,13 @@ namespace {
 
 using testing::TemporaryFolder;
 
+// Whose norms are exchanged.
+std::string lamb_config() {
+  std::string text = testing::mlp_config();
+  const std::string adamw = "adamw { weight_decay: 0.1 }";
+  return text.replace(text.find(adamw), adamw.size(), "lamb {}");
+}
+
 class MemoryTest : public ::testing::TestWithParam<std::string> {};
 
 // The number of allocations of a run must not depend on how many steps it has.
@@ -99,10 +106,13 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
   }
 }
 
+constexpr const char* kNames[] = {"mlp", "gpt", "lamb"};
 INSTANTIATE_TEST_SUITE_P(Models,
                          MemoryTest,
-                         ::testing::Values(testing::mlp_config(), testing::gpt_config()),
-                         [](const auto& info) { return info.index == 0 ? "mlp" : "gpt"; });
+                         ::testing::Values(testing::mlp_config(),
+                                           testing::gpt_config(),
+                                           lamb_config()),
+                         [](const auto& info) { return kNames[info.index]; });
 
 }  // namespace
 }  // namespace lockstep

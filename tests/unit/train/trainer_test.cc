@@ -12,24 +12,12 @@
 namespace lockstep {
 namespace {
 
+using testing::resumed;
 using testing::TemporaryFolder;
 using testing::train_in;
-
 using testing::TrainOptions;
-
-TrainOptions whole() { return TrainOptions(); }
-
-TrainOptions until(int64_t step) {
-  TrainOptions options;
-  options.max_steps = step;
-  return options;
-}
-
-TrainOptions resumed() {
-  TrainOptions options;
-  options.resume = "auto";
-  return options;
-}
+using testing::until;
+using testing::whole;
 
 class TrainerTest : public ::testing::TestWithParam<std::string> {};
 
