@@ -65,7 +65,8 @@ ExitCode run_export(Session& session, const ExportOptions& options) {
 
 void add_export_command(CLI::App& app, Command& selected) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* command = app.add_subcommand("export", "Write a checkpoint's weights for other programs");
+  CLI::App* command =
+      app.add_subcommand("export", "Write a checkpoint's weights for other programs");
   command
       ->add_option("CHECKPOINT",
                    options->from,

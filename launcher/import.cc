@@ -103,15 +103,14 @@ void import_weights(const ImportOptions& options) {
   const SafetensorsFile file(options.file);
   const FoundTensors found = find_tensors(file);
   const ModelConfig named = config.model;
-  const ModelIo io = io_of_weights(
-      named, [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
+  const ModelIo io =
+      io_of_weights(named, [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
         const auto at = found.shapes.find(name_in_file(options.names, named, name));
         return at == found.shapes.end() ? std::nullopt : std::optional(at->second);
       });
   config.model = resolve_model(config.model, io);
-  const ParameterLayout layout =
-      make_layout(build_model(config.model, io, 1, Purpose::kTraining),
-                  static_cast<int>(config.train.lanes));
+  const ParameterLayout layout = make_layout(build_model(config.model, io, 1, Purpose::kTraining),
+                                             static_cast<int>(config.train.lanes));
   const std::vector<NamedSlice> slices = named_slices(layout);
   check_tensors(options, config.model, found, slices);
 

@@ -33,15 +33,13 @@ bool is_reordered(const NamedSlice& slice) {
 }
 
 void to_file_order(const NamedSlice& slice, const float* memory, float* file) {
-  each_element(slice.channels_last, [&](int64_t in_memory, int64_t in_file) {
-    file[in_file] = memory[in_memory];
-  });
+  each_element(slice.channels_last,
+               [&](int64_t in_memory, int64_t in_file) { file[in_file] = memory[in_memory]; });
 }
 
 void from_file_order(const NamedSlice& slice, const float* file, float* memory) {
-  each_element(slice.channels_last, [&](int64_t in_memory, int64_t in_file) {
-    memory[in_memory] = file[in_file];
-  });
+  each_element(slice.channels_last,
+               [&](int64_t in_memory, int64_t in_file) { memory[in_memory] = file[in_file]; });
 }
 
 }  // namespace lockstep

@@ -99,7 +99,8 @@ void read_model_file(const fs::path& path, const std::vector<NamedSlice>& slices
   ShapeByName found = shapes_of(file);
   std::erase_if(found, [](const auto& tensor) { return is_bookkeeping(tensor.first); });
   check_match(found, shapes_in_files(slices), file.path());
-  read_tensors(file, slices, [](const std::string& name) { return name; }, flat);
+  read_tensors(
+      file, slices, [](const std::string& name) { return name; }, flat);
 }
 
 void read_tensors(const SafetensorsFile& file,

@@ -86,8 +86,7 @@ FileRecord CheckpointWriter::write_model(const std::vector<NamedSlice>& slices,
                                          const float* flat) const {
   const fs::path path = temporary_ / kModelFile;
   return record_of(
-      path,
-      write_model_file(path, slices, flat, {{"lockstep_step", std::to_string(step_)}}));
+      path, write_model_file(path, slices, flat, {{"lockstep_step", std::to_string(step_)}}));
 }
 
 FileRecord CheckpointWriter::write_optimizer_shard(int64_t rank,

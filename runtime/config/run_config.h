@@ -159,8 +159,8 @@ struct CifarConfig {
   // Files, read one after the other; in names, here and below, "{1..5}" stands for five and '*' for
   // any characters. train is required.
   std::vector<std::string> train, eval;
-  int64_t classes = 10;                  // 10 or 100: which of the two it is
-  bool coarse = false;                   // CIFAR-100 only: the 20 coarse labels
+  int64_t classes = 10;  // 10 or 100: which of the two it is
+  bool coarse = false;   // CIFAR-100 only: the 20 coarse labels
   bool operator==(const CifarConfig&) const = default;
 };
 

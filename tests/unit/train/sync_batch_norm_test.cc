@@ -1,5 +1,5 @@
-// Catches: statistics or their gradients that see only this lane's or this rank's batch, a lane that
-// goes on before the others have come as far, a gather that mixes up lanes.
+// Catches: statistics or their gradients that see only this lane's or this rank's batch, a lane
+// that goes on before the others have come as far, a gather that mixes up lanes.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -32,9 +32,9 @@ std::vector<double> losses(const std::filesystem::path& folder) {
 TEST(SyncBatchNorm, LanesTogetherNormaliseLikeOneBatch) {
   const testing::TemporaryFolder folder;
   testing::train_in(folder.path() / "lanes", {.config = kConfig, .overrides = {}});
-  testing::train_in(folder.path() / "whole",
-                    {.config = kConfig,
-                     .overrides = {"train.lanes=1", "model.resnet.sync_batch_norm=false"}});
+  testing::train_in(
+      folder.path() / "whole",
+      {.config = kConfig, .overrides = {"train.lanes=1", "model.resnet.sync_batch_norm=false"}});
   testing::train_in(folder.path() / "apart",
                     {.config = kConfig, .overrides = {"model.resnet.sync_batch_norm=false"}});
   const auto lanes = losses(folder.path() / "lanes"), whole = losses(folder.path() / "whole"),
