@@ -205,6 +205,19 @@ def evaluation(trial):
         trial.check(good, f"eval in {precision} finds the loss that training found", done.stdout + done.stderr)
 
 
+def synchronised_norms(trial, config):
+    """Lanes that run together and gather from each other, within a recorded graph and between ranks."""
+    how = ["--set", "model.resnet.sync_batch_norm=true", "--max-steps", "4"]
+    cpu = trial.train(config, *how, "--device", "cpu")
+    gpu = trial.train(config, *how, "--device", "cuda")
+    trial.close(cpu["losses"], gpu["losses"], 2e-5, "synchronised norms: losses of the GPU follow the CPU's")
+    eager = trial.train(config, *how, "--device", "cuda", "--eager")
+    trial.check(eager["weights_hash"] == gpu["weights_hash"], "synchronised norms: replayed graphs give the bits of eager steps")
+    if lockstep_run.have_mpirun():
+        two = trial.train(config, *how, "--device", "cuda", ranks=2, environment={"FAKE_GPUS": "2"})
+        trial.check(two["weights_hash"] == gpu["weights_hash"], "synchronised norms: 2 ranks, the same bits", two["text"])
+
+
 def image_evaluation(trial):
     """Batch norms with the running statistics, in what the ops read of them."""
     random.seed(1)
@@ -277,6 +290,7 @@ def main(program):
         recomputed = trial.train(gpt, "--device", "cuda", "--set", "execution.recompute=BLOCKS")
         kept = trial.train(gpt, "--device", "cuda")
         trial.check(recomputed["weights_hash"] == kept["weights_hash"], "gpt: recomputed blocks give the same bits")
+        synchronised_norms(trial, trial.folder / "resnet.textproto")
         commands(trial, gpt)
         evaluation(trial)
         image_evaluation(trial)
