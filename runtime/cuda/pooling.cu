@@ -182,11 +182,11 @@ struct AvgBackward {
     float sums[N] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
       for (int column = columns.begin; column < columns.end; ++column) {
-        const float area = windows.area(row, column);
+        const float share = 1 / windows.area(row, column);
         float gradients[N];
         load(d_y + windows.out(at.image, row, column) + channel, gradients);
 #pragma unroll
-        for (int i = 0; i < N; ++i) sums[i] += gradients[i] / area;
+        for (int i = 0; i < N; ++i) sums[i] = fmaf(gradients[i], share, sums[i]);
       }
     }
     store(sums, d_x + pixel * windows.channels + channel);
