@@ -97,15 +97,16 @@ void choose_engines(fe::graph::Graph&) {}
 
 }  // namespace
 
-struct CudnnAttention::Planned {
-  std::shared_ptr<fe::graph::Graph> graph;
-  std::string refusal;  // empty: it can run
-};
-
 struct CudnnAttention::Library {
-  explicit Library(Stream stream) : handle(stream) {}
-  CudnnHandle handle;
-  std::map<CudnnAttentionKey, Planned> planned;  // gone before the handle
+  explicit Library(Stream stream) : graphs(stream) {}
+  const CudnnGraphs<CudnnAttentionKey>::Planned& plan(const CudnnAttentionKey& key) {
+    return graphs.plan(
+        key,
+        static_cast<int64_t>(cudnn_attention_workspace_bytes(key)),
+        [&](int sm) { return PassBuilder(key, sm).build(); },
+        choose_engines);
+  }
+  CudnnGraphs<CudnnAttentionKey> graphs;
 };
 
 CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {
@@ -118,29 +119,13 @@ CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {
 
 CudnnAttention::~CudnnAttention() = default;
 
-CudnnAttention::Planned& CudnnAttention::plan(const CudnnAttentionKey& key) {
-  const auto found = library_->planned.find(key);
-  if (found != library_->planned.end()) return found->second;
-  Planned planned;
-  try {
-    planned.graph = PassBuilder(key, library_->handle.sm()).build();
-    planned.refusal = build_cudnn_graph(*planned.graph,
-                                        library_->handle.get(),
-                                        static_cast<int64_t>(cudnn_attention_workspace_bytes(key)),
-                                        choose_engines);
-  } catch (const std::exception& error) {  // the frontend's, of libraries that it does not find
-    planned.refusal = error.what();
-  }
-  return library_->planned.emplace(key, std::move(planned)).first->second;
-}
-
 bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
   if (!library_ || dtype == DType::kF32) return false;
   AttentionShape part = shape;
   part.batch = cudnn_backward_batch(shape);
   for (const CudnnAttentionKey& key :
        {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
-    const Planned& planned = plan(key);
+    const auto& planned = library_->plan(key);
     if (planned.refusal.empty()) continue;
     why_not_ = planned.refusal;
     return false;
@@ -168,7 +153,8 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
     pack[kDK] = part(arrays.d_qkv, 1);
     pack[kDV] = part(arrays.d_qkv, 2);
   }
-  fe::error_t status = plan(key).graph->execute(library_->handle.get(), pack, workspace);
+  fe::error_t status =
+      library_->plan(key).graph->execute(library_->graphs.handle(), pack, workspace);
   if (status.is_bad())
     throw Error(ExitCode::kInternal, "cuDNN's attention failed: " + status.get_message());
 }

@@ -48,8 +48,6 @@ class CudnnAttention {
 
  private:
   struct Library;
-  struct Planned;
-  Planned& plan(const CudnnAttentionKey& key);
 
   Stream stream_;
   std::unique_ptr<Library> library_;

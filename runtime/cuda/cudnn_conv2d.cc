@@ -127,15 +127,16 @@ void choose_engines(const CudnnConv2dKey& key, fe::graph::Graph& graph) {
 
 }  // namespace
 
-struct CudnnConv2d::Planned {
-  std::shared_ptr<fe::graph::Graph> graph;
-  std::string refusal;  // empty: it can run
-};
-
 struct CudnnConv2d::Library {
-  explicit Library(Stream stream) : handle(stream) {}
-  CudnnHandle handle;
-  std::map<CudnnConv2dKey, Planned> planned;  // gone before the handle
+  explicit Library(Stream stream) : graphs(stream) {}
+  const CudnnGraphs<CudnnConv2dKey>::Planned& plan(const CudnnConv2dKey& key) {
+    return graphs.plan(
+        key,
+        static_cast<int64_t>(cudnn_conv2d_workspace_bytes(key)),
+        [&](int sm) { return PassBuilder(key, sm).build(); },
+        [&](fe::graph::Graph& graph) { choose_engines(key, graph); });
+  }
+  CudnnGraphs<CudnnConv2dKey> graphs;
 };
 
 CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream) {
@@ -148,26 +149,9 @@ CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream) {
 
 CudnnConv2d::~CudnnConv2d() = default;
 
-CudnnConv2d::Planned& CudnnConv2d::plan(const CudnnConv2dKey& key) {
-  const auto found = library_->planned.find(key);
-  if (found != library_->planned.end()) return found->second;
-  Planned planned;
-  try {
-    planned.graph = PassBuilder(key, library_->handle.sm()).build();
-    planned.refusal =
-        build_cudnn_graph(*planned.graph,
-                          library_->handle.get(),
-                          static_cast<int64_t>(cudnn_conv2d_workspace_bytes(key)),
-                          [&](fe::graph::Graph& graph) { choose_engines(key, graph); });
-  } catch (const std::exception& error) {  // the frontend's, of libraries that it does not find
-    planned.refusal = error.what();
-  }
-  return library_->planned.emplace(key, std::move(planned)).first->second;
-}
-
 bool CudnnConv2d::supports(const CudnnConv2dKey& key) {
   if (!library_) return false;
-  const Planned& planned = plan(key);
+  const auto& planned = library_->plan(key);
   if (!planned.refusal.empty()) why_not_ = planned.refusal;
   return planned.refusal.empty();
 }
@@ -177,7 +161,8 @@ void CudnnConv2d::run(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays
                                              {kW, const_cast<void*>(arrays.w)},
                                              {kY, const_cast<void*>(arrays.y)}};
   if (key.bias) pack[kBias] = const_cast<void*>(arrays.bias);
-  fe::error_t status = plan(key).graph->execute(library_->handle.get(), pack, workspace);
+  fe::error_t status =
+      library_->plan(key).graph->execute(library_->graphs.handle(), pack, workspace);
   if (status.is_bad())
     throw Error(ExitCode::kInternal, "cuDNN's convolution failed: " + status.get_message());
 }

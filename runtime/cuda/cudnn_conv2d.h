@@ -52,8 +52,6 @@ class CudnnConv2d {
 
  private:
   struct Library;
-  struct Planned;
-  Planned& plan(const CudnnConv2dKey& key);
 
   Stream stream_;
   std::unique_ptr<Library> library_;

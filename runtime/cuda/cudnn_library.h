@@ -6,6 +6,7 @@
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cudnn_frontend.h>
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -77,6 +78,39 @@ std::string build_cudnn_graph(cudnn_frontend::graph::Graph& graph,
            std::to_string(most_bytes) + " are set aside";
   return "";
 }
+
+// Graphs that are built once for each key and kept, on one stream.
+template <typename Key>
+class CudnnGraphs {
+ public:
+  struct Planned {
+    std::shared_ptr<cudnn_frontend::graph::Graph> graph;
+    std::string refusal;  // empty: it can run
+  };
+
+  // Throws std::runtime_error as CudnnHandle does.
+  explicit CudnnGraphs(Stream stream) : handle_(stream) {}
+
+  cudnnHandle_t handle() const { return handle_.get(); }
+  // make(compute capability) describes the graph; the rest is as in build_cudnn_graph().
+  template <typename Make, typename Choose>
+  const Planned& plan(const Key& key, int64_t most_bytes, Make make, Choose choose) {
+    const auto found = planned_.find(key);
+    if (found != planned_.end()) return found->second;
+    Planned planned;
+    try {
+      planned.graph = make(handle_.sm());
+      planned.refusal = build_cudnn_graph(*planned.graph, handle_.get(), most_bytes, choose);
+    } catch (const std::exception& error) {  // the frontend's, of libraries that it does not find
+      planned.refusal = error.what();
+    }
+    return planned_.emplace(key, std::move(planned)).first->second;
+  }
+
+ private:
+  CudnnHandle handle_;
+  std::map<Key, Planned> planned_;  // gone before the handle
+};
 
 // Asks whether the graph has an engine on a GPU that is described in JSON and need not be there;
 // empty, or why not.

@@ -10,7 +10,6 @@ constexpr const char* kWhyNot = "this build has no cuDNN: cudnn-frontend was not
 
 }  // namespace
 
-struct CudnnAttention::Planned {};
 struct CudnnAttention::Library {};
 
 CudnnAttention::CudnnAttention(Stream stream) : stream_(stream), why_not_(kWhyNot) {}
@@ -30,7 +29,6 @@ std::string cudnn_attention_refusal(const CudnnAttentionKey&, int, const std::st
   return kWhyNot;
 }
 
-struct CudnnConv2d::Planned {};
 struct CudnnConv2d::Library {};
 
 CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream), why_not_(kWhyNot) {}

@@ -6,13 +6,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <new>
 
 #include "files.h"
 #include "pictures.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/loader.h"
 #include "tars.h"
+#include "test_loader.h"
 
 namespace lockstep {
 namespace {
@@ -65,24 +65,17 @@ class Images : public ::testing::Test {
     options.training = training;
     options.first_step = first_step;
     options.threads = threads;
-    const size_t size = loader_bytes(dataset, options.geometry, options.ring_batches);
-    const std::align_val_t alignment{64};
-    auto* memory = static_cast<std::byte*>(::operator new(size, alignment));
+    test::TestLoader images(dataset, options);
     std::string text;
-    {
-      Loader loader(dataset, options, {memory, size});
-      for (int64_t step = 0; step < steps; ++step) {
-        const LaneBatch* lanes = loader.next();
-        if (lanes == nullptr) break;
-        for (int lane = 0; lane < local; ++lane) {
-          text += std::to_string(lanes[lane].valid_samples);
-          text.append(reinterpret_cast<const char*>(lanes[lane].input),
-                      3 * dataset.input().bytes());
-          text.append(reinterpret_cast<const char*>(lanes[lane].target), 12);
-        }
+    for (int64_t step = 0; step < steps; ++step) {
+      const LaneBatch* lanes = images.loader.next();
+      if (lanes == nullptr) break;
+      for (int lane = 0; lane < local; ++lane) {
+        text += std::to_string(lanes[lane].valid_samples);
+        text.append(reinterpret_cast<const char*>(lanes[lane].input), 3 * dataset.input().bytes());
+        text.append(reinterpret_cast<const char*>(lanes[lane].target), 12);
       }
     }
-    ::operator delete(memory, alignment);
     return text;
   }
 

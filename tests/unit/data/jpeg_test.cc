@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <random>
 
 #include "files.h"
@@ -30,6 +31,7 @@ struct Form {
   const char* name;
   int channels;
   test::JpegOptions options;
+  friend void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
 };
 
 class Forms : public ::testing::TestWithParam<Form> {};

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -17,9 +16,13 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "test_loader.h"
 
 namespace lockstep {
 namespace {
+
+using test::AlignedMemory;
+using test::TestLoader;
 
 // What sample it was: input (3) i32 = index, epoch, augment; target () i32 = index + 1 (never 0).
 class KeyDataset final : public Dataset {
@@ -45,25 +48,6 @@ class KeyDataset final : public Dataset {
   SampleSpec input_{DType::kI32, Shape{3}}, target_{DType::kI32, Shape{}};
   int64_t samples_, fail_at_;
   int delay_us_;
-};
-
-struct AlignedMemory {
-  explicit AlignedMemory(size_t bytes)
-      : size(bytes), data(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}))) {
-    std::memset(data, 0xAB, size);
-  }
-  AlignedMemory(const AlignedMemory&) = delete;
-  ~AlignedMemory() { ::operator delete (data, std::align_val_t{64}); }
-  size_t size;
-  std::byte* data;
-};
-
-struct TestLoader {
-  TestLoader(const Dataset& dataset, const LoaderOptions& options)
-      : memory(loader_bytes(dataset, options.geometry, options.ring_batches)),
-        loader(dataset, options, {memory.data, memory.size}) {}
-  AlignedMemory memory;
-  Loader loader;
 };
 
 using Key = std::tuple<int32_t, int32_t>;  // index, epoch; (-1, -1) for padding
