@@ -67,18 +67,21 @@ void Reducer::bucket_ready(int bucket) {
 // Adds what this lane completes to the partial sums before it.
 void Reducer::merge_lanes(const Range& range) {
   if (options_.lanes_together) {
-    if (lane_ + 1 < local_lanes_ || local_lanes_ == 1) return;
-    std::array<const float*, kMaxRanks> sources;
-    for (int lane = 0; lane < local_lanes_; ++lane)
-      sources[static_cast<size_t>(lane)] = buffer(lane) + range.begin;
-    return math_.tree_sum(sources.data(), local_lanes_, gradients_ + range.begin, range.size());
+    if (lane_ + 1 < local_lanes_) return;
+    for (int stride = 1; stride < local_lanes_; stride *= 2) {
+      for (int lane = 0; lane < local_lanes_; lane += 2 * stride) merge(lane, lane + stride, range);
+    }
+    return;
   }
   const int top = depth_of(lane_);
   const int merges = std::countr_one(static_cast<unsigned>(lane_));
-  for (int level = top; level > top - merges; --level) {
-    const float* sources[2] = {buffer(level - 1) + range.begin, buffer(level) + range.begin};
-    math_.tree_sum(sources, 2, buffer(level - 1) + range.begin, range.size());
-  }
+  for (int level = top; level > top - merges; --level) merge(level - 1, level, range);
+}
+
+// Adds the second buffer to the first.
+void Reducer::merge(int into, int from, const Range& range) {
+  const float* sources[2] = {buffer(into) + range.begin, buffer(from) + range.begin};
+  math_.tree_sum(sources, 2, buffer(into) + range.begin, range.size());
 }
 
 void Reducer::gather_lanes(std::byte* all, size_t bytes) {

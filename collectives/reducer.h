@@ -133,6 +133,7 @@ class Reducer {
     return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
   }
   void merge_lanes(const Range& range);
+  void merge(int into, int from, const Range& range);
   float* buffer(int index) { return gradients_ + index * elements_; }
   void start_exchange(int bucket);
   void start_level(Exchange& exchange);

@@ -25,6 +25,15 @@ struct RankGroup {
   bool operator==(const RankGroup&) const = default;
 };
 
+// What a rank exchanges with the others of its group, in the order of their distance, so that no
+// rank is everybody's first target: calls body(from, to), places in the group, for each distance.
+template <typename Body>
+void for_each_partner(const RankGroup& group, int rank, Body body) {
+  const int me = group.index_of(rank);
+  for (int distance = 1; distance < group.count; ++distance)
+    body((me - distance + group.count) % group.count, (me + distance) % group.count);
+}
+
 // An in-place all-gather between the ranks of `group`, each of which holds `slot_parts` parts.
 struct GatherStep {
   int first_part = 0;  // of the first slot

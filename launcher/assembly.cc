@@ -117,13 +117,15 @@ Program program_for(const RunConfig& config,
   };
   Program program;
   program.training = graph_for(Purpose::kTraining);
-  if (data.eval) program.evaluation = graph_for(Purpose::kEvaluation);
+  const bool predicts = purpose == AssemblyPurpose::kPredict;
+  if (data.eval)
+    program.evaluation = graph_for(predicts ? Purpose::kInference : Purpose::kEvaluation);
   PlanOptions options;
   options.topology = topology;
   options.lanes = lanes;
   options.bucket_mib = config.comm.bucket_mib;
   options.moments = static_cast<int>(kept_arrays(config).size());
-  options.evaluation_only = purpose == AssemblyPurpose::kEvaluate;
+  options.evaluation_only = purpose != AssemblyPurpose::kTrain;
   const BatchGeometry geometry = {lane_batch, lanes, 0, lanes / ranks};
   const int64_t wanted = config.execution.prefetch_batches;
   for (const auto& [dataset, bytes, batches] :
@@ -193,13 +195,19 @@ Assembly assemble(RunConfig config,
   check_supported(config, ops);
   // A library that chooses the order knows the nodes itself.
   const bool fast = config.comm.order == CommConfig::Order::kFast;
-  if (ranks > ops.most_tree_ranks && !fast)
+  for (const RankGroup& group : topology.groups_of(0)) {
+    if (fast || group.count <= ops.most_tree_ranks) continue;
     throw ConfigError(
-        "comm.order: value is TREE; allowed on {} ranks of device {}: FAST (TREE up to {} ranks)",
-        ranks,
+        "comm.order: value is TREE; allowed where sums of {} ranks meet on device {}: FAST (TREE "
+        "for "
+        "up to {} ranks a node, as many on each, and up to {} nodes)",
+        group.count,
         ops.device,
+        ops.most_tree_ranks,
         ops.most_tree_ranks);
+  }
   Assembly assembly;
+  assembly.purpose = purpose;
   const bool training = purpose == AssemblyPurpose::kTrain;
   if (training) check_training_supported(config, ops);
   assembly.data = open_data(config.data, config.model, config.seed, training);
@@ -261,7 +269,7 @@ void check_need(const Assembly& assembly, const Need& need) {
                               *assembly.ops,
                               batch,
                               assembly.plan.topology,
-                              AssemblyPurpose::kTrain)
+                              assembly.purpose)
                       .plan);
   };
   // The largest multiple of the lanes that fits, by bisection: the need grows with the batch.

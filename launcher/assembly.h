@@ -14,17 +14,18 @@
 
 namespace lockstep {
 
-enum class AssemblyPurpose { kTrain, kEvaluate };
+enum class AssemblyPurpose { kTrain, kEvaluate, kPredict };
 
 // The graphs of a run and their plan.
 struct Program {
   Graph training;
-  std::optional<Graph> evaluation;
+  std::optional<Graph> evaluation;  // ends in the loss or, to predict, in the network's output
   Plan plan;
   int64_t train_ring_batches = 0, eval_ring_batches = 0;
 };
 
 struct Assembly : Program {
+  AssemblyPurpose purpose = AssemblyPurpose::kTrain;
   RunConfig config;  // resolved: steps, model outputs, folders
   OpenedData data;
   ModelIo io;

@@ -73,7 +73,7 @@ nlohmann::ordered_json to_json(const std::vector<OpTiming>& timings,
 }
 
 void bench_ops(const BenchOptions& options, Device& device) {
-  check_result_path(options.common.json);
+  check_result_path("--json", options.common.json);
   RunConfig config = read_config(options.common);
   set_compute_threads(choose_threads(config, 1));
   const Assembly assembly =

@@ -44,6 +44,7 @@ void add_common_options(CLI::App& app, CommonOptions& options);
 // Each adds a subcommand to `app` that stores itself in `selected` when it is chosen.
 void add_train_command(CLI::App& app, Command& selected);
 void add_eval_command(CLI::App& app, Command& selected);
+void add_predict_command(CLI::App& app, Command& selected);
 void add_generate_command(CLI::App& app, Command& selected);
 void add_plan_command(CLI::App& app, Command& selected);
 void add_selftest_command(CLI::App& app, Command& selected);

@@ -148,7 +148,7 @@ nlohmann::ordered_json to_json(const DataSummary& summary,
 }
 
 void bench(const DataBenchOptions& options) {
-  check_result_path(options.common.json);
+  check_result_path("--json", options.common.json);
   const RunConfig config = read_config(options.common);
   const bool images = gives_images(config.data) || wants_images(config.model);
   const OpenedData opened = images ? open_images(config.data, config.seed, true)

@@ -141,7 +141,7 @@ void inspect_pictures(const ImageStores& stores, const InspectOptions& options) 
 }
 
 void inspect(const InspectOptions& options) {
-  check_result_path(options.common.json);
+  check_result_path("--json", options.common.json);
   const std::string& path = options.common.config;
   if (is_image_path(path)) return inspect_pictures(open_image_path(path, false), options);
   const RunConfig config = read_config(options.common);

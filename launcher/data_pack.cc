@@ -102,7 +102,7 @@ void pack_all(const PackOptions& options) {
         "--size: missing; allowed with --decode: 1..8192, the shorter side in pixels");
   if (!options.decode && options.size > 0)
     throw ConfigError("--size: value is {}; allowed: only with --decode", options.size);
-  check_result_path(options.json);
+  check_result_path("--json", options.json);
   const double start_ms = now_ms();
   const ImageStores stores = open_image_path(options.source, options.skip_bad);
   const ImageStore& store = *stores.train;

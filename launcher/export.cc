@@ -5,7 +5,9 @@
 
 #include "collectives/agreement.h"
 #include "launcher/assembly.h"
+#include "launcher/results.h"
 #include "launcher/tensor_names.h"
+#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
@@ -18,6 +20,7 @@ struct ExportOptions {
   std::string from;
   std::string out;
   std::string names = kOwnNames;
+  bool average = false;
   std::string log_level = "info";
 };
 
@@ -38,15 +41,23 @@ ModelConfig model_of(const std::vector<NamedSlice>& layout) {
 }
 
 void export_weights(const ExportOptions& options) {
+  check_result_path("--out", options.out);
   const std::filesystem::path folder = folder_of(options.from);
   const CheckpointState state = read_state(folder);
   std::vector<float> parameters(static_cast<size_t>(state.flat_elements), 0.0f);
-  read_model(folder, state, state.layout, parameters.data());
+  if (options.average) {
+    read_average(folder, state, state.layout, parameters);
+  } else {
+    read_model(folder, state, state.layout, parameters.data());
+  }
   std::vector<NamedSlice> slices = state.layout;
   const ModelConfig model = model_of(slices);
   for (NamedSlice& slice : slices) slice.name = name_in_file(options.names, model, slice.name);
-  const WrittenFile written = write_model_file(
-      options.out, slices, parameters.data(), {{"lockstep_step", std::to_string(state.step)}});
+  WrittenFile written;
+  replace_file(options.out, [&](const std::filesystem::path& unfinished) {
+    written = write_model_file(
+        unfinished, slices, parameters.data(), {{"lockstep_step", std::to_string(state.step)}});
+  });
   fmt::print("{}: {} tensors of {}, {} bytes\n",
              options.out,
              written.tensors.size(),
@@ -76,6 +87,8 @@ void add_export_command(CLI::App& app, Command& selected) {
   command->add_option("--out", options->out, "The safetensors file to write")->required();
   command->add_option("--names", options->names, "How to name the tensors")
       ->check(CLI::IsMember({kOwnNames, kTorchvisionNames}));
+  command->add_flag(
+      "--average", options->average, "The average of the weights (train.ema_decay) in their place");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return run_export(session, *options); };
   });

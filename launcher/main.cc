@@ -91,6 +91,7 @@ int main_of(int argc, char** argv) {
   Command command;
   add_train_command(app, command);
   add_eval_command(app, command);
+  add_predict_command(app, command);
   add_generate_command(app, command);
   add_plan_command(app, command);
   add_selftest_command(app, command);

@@ -52,9 +52,9 @@ void print_placements(const Assembly& assembly) {
   }
 }
 
-nlohmann::ordered_json to_json(const Assembly& assembly, double step_flops) {
+nlohmann::ordered_json to_json(const Assembly& assembly, int local, double step_flops) {
   nlohmann::ordered_json json;
-  json["ranks"] = assembly.plan.ranks;
+  json["ranks"] = assembly.plan.topology.ranks();
   json["lanes"] = assembly.plan.lanes;
   json["parameters"] = assembly.plan.layout.parameters;
   for (const MemoryRow& row : assembly.plan.memory) json["memory_bytes"][row.name] = row.bytes;
@@ -62,7 +62,9 @@ nlohmann::ordered_json to_json(const Assembly& assembly, double step_flops) {
   if (assembly.ops->separate_memory) json["memory_bytes_gpu"] = assembly.plan.device_bytes();
   json["flops_per_step_per_rank"] = step_flops;
   json["wire_bytes_per_step_per_rank"] = assembly.plan.wire_bytes;
-  json["network_bytes_per_step_per_rank"] = assembly.plan.network_bytes;
+  // Without a level of nodes the plan does not tell which of its ranks are on other ones.
+  if (assembly.plan.topology.nodes > 1 || local == assembly.plan.topology.ranks())
+    json["network_bytes_per_step_per_rank"] = assembly.plan.network_bytes;
   json["buckets"] = assembly.plan.buckets.size();
   json["steps"] = assembly.config.train.steps;
   return json;
@@ -79,7 +81,7 @@ void print_plan(const Assembly& assembly, int local, double step_flops) {
              local,
              local == 1 ? "" : "s",
              in_units(static_cast<double>(available_memory_bytes())));
-  const int rank_lanes = plan.lanes / plan.ranks;
+  const int rank_lanes = plan.lanes / plan.topology.ranks();
   fmt::print(
       "a step of one rank: {:.3f} GFLOP in {} lane{}, {} sent and as much received in {} "
       "bucket{}\n",
@@ -143,7 +145,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (options.activations) print_placements(assembly);
   std::fflush(stdout);
   if (!options.common.json.empty())
-    write_file_atomically(options.common.json, to_json(assembly, step_flops).dump(2) + "\n");
+    write_file_atomically(options.common.json, to_json(assembly, local, step_flops).dump(2) + "\n");
   check_memory(assembly, local, limits_for(options, assembly));
 }
 

@@ -11,12 +11,13 @@
 
 namespace lockstep {
 
-void check_result_path(const std::string& path) {
+void check_result_path(const char* flag, const std::string& path) {
   if (path.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   std::error_code code;
-  if (!std::filesystem::is_directory(folder, code) || ::access(folder.c_str(), W_OK) != 0)
-    throw ConfigError("--json: cannot write '{}'; allowed: a path in an existing folder", path);
+  if (std::filesystem::is_directory(path, code) || !std::filesystem::is_directory(folder, code) ||
+      ::access(folder.c_str(), W_OK) != 0)
+    throw ConfigError("{}: cannot write '{}'; allowed: a file in an existing folder", flag, path);
 }
 
 void write_result(Session& session, const std::string& path, const nlohmann::ordered_json& result) {

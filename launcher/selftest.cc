@@ -62,7 +62,7 @@ ExitCode selftest(Session& session, const SelftestOptions& options) {
   const std::unique_ptr<Device> device = choose_device(session, options.common);
   bool failed = false;
   run_on_root(session.communicator(), [&] {
-    check_result_path(options.common.json);
+    check_result_path("--json", options.common.json);
     set_compute_threads(available_cpus());
     Outcome outcome;
     for (const DType compute : {DType::kF32, DType::kBF16, DType::kF16}) {

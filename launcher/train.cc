@@ -108,7 +108,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   RunDevice device(session, options.common);
   Assembly assembly;
   run_on_all(communicator, [&] {
-    check_result_path(options.common.json);
+    check_result_path("--json", options.common.json);
     RunConfig config = read_config(options.common);
     set_compute_threads(choose_threads(config, sharing));
     assembly =

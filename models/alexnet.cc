@@ -74,12 +74,7 @@ Graph build_alexnet(const AlexnetConfig& config,
   conv(10, 256, 3, 1, 1);
   pool(12);
 
-  const Shape features = builder.graph().shape(x);
-  if (features[1] > kSide) {
-    PoolAttributes mean;
-    mean.kernel = mean.stride = {features[1] / kSide, features[2] / kSide};
-    x = builder.avg_pool("avgpool", x, mean);
-  }
+  x = layers.average_down("avgpool", x, kSide);
   const auto dense = [&](const char* name, int64_t outputs, Activation activation) {
     x = layers.linear(name, x, outputs, activation, InitialWeights::kUniformFanIn);
   };

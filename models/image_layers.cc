@@ -122,6 +122,14 @@ TensorId ImageLayers::avg_pool(const std::string& name,
   return builder_.avg_pool(name, x, attributes);
 }
 
+TensorId ImageLayers::average_down(const std::string& name, TensorId x, int64_t side) {
+  const Shape& features = builder_.graph().shape(x);
+  if (features[1] <= side && features[2] <= side) return x;
+  PoolAttributes mean;
+  mean.kernel = mean.stride = {features[1] / side, features[2] / side};
+  return builder_.avg_pool(name, x, mean);
+}
+
 Graph ImageLayers::finish(TensorId logits, float label_smoothing) && {
   if (labels_ == kNoTensor) {
     builder_.keep(logits);

@@ -1,7 +1,5 @@
 #include "models/io_of_weights.h"
 
-#include <type_traits>
-
 #include "runtime/base/error.h"
 
 namespace lockstep {

@@ -55,12 +55,7 @@ Graph build_vgg(const VggConfig& config,
     if (config.batch_norm) x = layers.norm(name(number + 1), x, kNoTensor, Activation::kRelu);
     number += config.batch_norm ? 3 : 2;
   }
-  const int64_t side = io.height / 32;
-  if (side > kSide) {
-    PoolAttributes pool;
-    pool.kernel = pool.stride = {io.height / 32 / kSide, io.width / 32 / kSide};
-    x = layers.builder().avg_pool("avgpool", x, pool);
-  }
+  x = layers.average_down("avgpool", x, kSide);
   const auto dense = [&](const char* name, int64_t outputs, Activation activation) {
     x = layers.linear(name, x, outputs, activation, InitialWeights::kNormal001);
   };

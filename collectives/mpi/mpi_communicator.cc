@@ -109,10 +109,7 @@ class MpiCommunicator final : public Communicator {
   int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
     const int handle = take_handle();
     auto& requests = pending_[static_cast<size_t>(handle)];
-    const int me = group.index_of(rank_), count = group.count;
-    // Partner at distance d, so that no rank is everybody's first target.
-    for (int distance = 1; distance < count; ++distance) {
-      const int from = (me - distance + count) % count, to = (me + distance) % count;
+    for_each_partner(group, rank_, [&](int from, int to) {
       LOCKSTEP_MPI(MPI_Irecv(receive + static_cast<size_t>(from) * bytes,
                              count_of(bytes),
                              MPI_BYTE,
@@ -127,7 +124,7 @@ class MpiCommunicator final : public Communicator {
                              handle,
                              comm_,
                              &requests.emplace_back()));
-    }
+    });
     return handle;
   }
 

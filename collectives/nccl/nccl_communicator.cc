@@ -152,15 +152,12 @@ class NcclCommunicator final : public Communicator {
   int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
     return start([&](cudaStream_t stream) {
       if (bytes == 0) return;
-      const int me = group.index_of(rank_), count = group.count;
       LOCKSTEP_NCCL(group_start);
-      // Partner at distance d, so that no rank is everybody's first target.
-      for (int distance = 1; distance < count; ++distance) {
-        const int from = (me - distance + count) % count, to = (me + distance) % count;
+      for_each_partner(group, rank_, [&](int from, int to) {
         std::byte* const in = receive + static_cast<size_t>(from) * bytes;
         LOCKSTEP_NCCL(send, send_to(to), bytes, ncclInt8, group.rank_of(to), comm_, stream);
         LOCKSTEP_NCCL(recv, in, bytes, ncclInt8, group.rank_of(from), comm_, stream);
-      }
+      });
       LOCKSTEP_NCCL(group_end);
     });
   }

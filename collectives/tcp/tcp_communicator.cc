@@ -73,7 +73,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     const int handle = take_handle();
     const FrameHeader header = next_header(FrameKind::kAllGather, bytes);
     const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
-    for_each_partner(group, [&](int from, int to) {
+    for_each_partner(group, rank_, [&](int from, int to) {
       peer(group.rank_of(from))
           .queue_receive(header, buffer + static_cast<size_t>(from) * bytes, handle);
       peer(group.rank_of(to)).queue_send(header, mine, handle);
@@ -151,17 +151,9 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
 
   Connection& peer(int rank) { return connections_[static_cast<size_t>(rank)]; }
 
-  // Calls body(index to receive from, index to send to): partners at distance d, so that no rank is
-  // everybody's first target.
-  template <typename Body>
-  void for_each_partner(const RankGroup& group, Body body) {
-    const int me = group.index_of(rank_), count = group.count;
-    for (int distance = 1; distance < count; ++distance)
-      body((me - distance + count) % count, (me + distance) % count);
-  }
   template <typename Body>
   void for_each_peer(Body body) {
-    for_each_partner(everyone(), body);
+    for_each_partner(everyone(), rank_, body);
   }
 
   void queue_exchange(FrameKind kind,
@@ -171,7 +163,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
                       const RankGroup& group,
                       int handle) {
     const FrameHeader header = next_header(kind, bytes);
-    for_each_partner(group, [&](int from, int to) {
+    for_each_partner(group, rank_, [&](int from, int to) {
       peer(group.rank_of(from))
           .queue_receive(header, receive + static_cast<size_t>(from) * bytes, handle);
       peer(group.rank_of(to)).queue_send(header, send + static_cast<size_t>(to) * bytes, handle);

@@ -97,15 +97,25 @@ void FileWriter::finish() {
   if (::close(std::exchange(descriptor_, -1)) != 0) throw IoError("close", path_, errno);
 }
 
+void replace_file(const std::filesystem::path& path,
+                  const std::function<void(const std::filesystem::path& unfinished)>& write) {
+  const std::filesystem::path unfinished = path.string() + ".tmp";
+  try {
+    write(unfinished);
+    if (::rename(unfinished.c_str(), path.c_str()) != 0) throw IoError("rename", unfinished, errno);
+  } catch (...) {
+    ::unlink(unfinished.c_str());
+    throw;
+  }
+  sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+}
+
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
-  const std::filesystem::path temporary = path.string() + ".tmp";
-  {
-    FileWriter writer(temporary);
+  replace_file(path, [&](const std::filesystem::path& unfinished) {
+    FileWriter writer(unfinished);
     writer.write(text);
     writer.finish();
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) throw IoError("rename", temporary, errno);
-  sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+  });
 }
 
 void sync_folder(const std::filesystem::path& path) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,8 +47,12 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
-// Writes `text` to path.tmp, fsyncs, renames to `path` and fsyncs the folder: readers see the old
-// file or the new one.
+// Has `write` make a whole, durable file at the path that it is given, path.tmp, and renames that
+// to `path`: readers see the old file or the new one. Where `write` throws nothing of it stays.
+void replace_file(const std::filesystem::path& path,
+                  const std::function<void(const std::filesystem::path& unfinished)>& write);
+
+// Replaces a file by `text`.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 // fsync of a folder, so that renames in it are durable.

@@ -186,4 +186,15 @@ void read_optimizer(const fs::path& folder,
   }
 }
 
+void read_average(const fs::path& folder,
+                  const CheckpointState& state,
+                  const std::vector<NamedSlice>& slices,
+                  std::span<float> flat) {
+  if (std::find(state.moments.begin(), state.moments.end(), kAverageArray) == state.moments.end())
+    throw CheckpointError(
+        "{}: has no average of the weights: it was written without train.ema_decay",
+        folder.string());
+  read_optimizer(folder, state, slices, kAverageArray, {{0, flat}});
+}
+
 }  // namespace lockstep

@@ -52,6 +52,12 @@ void read_optimizer(const std::filesystem::path& folder,
                     const std::string& moment,
                     const std::vector<MomentTarget>& targets);
 
+// As read_model(), the moving average of the weights.
+void read_average(const std::filesystem::path& folder,
+                  const CheckpointState& state,
+                  const std::vector<NamedSlice>& slices,
+                  std::span<float> flat);
+
 // Reads everything and returns a line for each problem, naming file, tensor and byte offsets; none:
 // every bit is as written. Does not throw for what is wrong with the checkpoint.
 std::vector<std::string> verify(const std::filesystem::path& folder);

@@ -49,6 +49,8 @@ constexpr int64_t kCheckpointFormat = 1;
 constexpr int64_t kMaxCheckpointRanks = 99'999;  // five digits in file names
 constexpr char kStateFile[] = "state.textproto";
 constexpr char kModelFile[] = "model.safetensors";
+// The average of the weights, which lies among the moments.
+constexpr char kAverageArray[] = "ema";
 
 struct CheckpointState {
   int64_t format = kCheckpointFormat;

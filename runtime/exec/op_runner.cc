@@ -131,7 +131,15 @@ void OpRunner::begin(const LaneContext& lane) {
   backend_.begin_lane(lane_.front());
 }
 
+// As if all lanes had found the same.
+void OpRunner::gather_lanes(const Op& op) {
+  const auto in = static_cast<size_t>(op.inputs[0]), out = static_cast<size_t>(op.outputs[0]);
+  const size_t bytes = graph_.tensors[in].bytes(), all = graph_.tensors[out].bytes();
+  for (size_t at = 0; at < all; at += bytes) backend_.copy(tensors_[in], tensors_[out] + at, bytes);
+}
+
 void OpRunner::run(size_t op) {
+  if (graph_.ops[op].kind == OpKind::kGatherLanes) return gather_lanes(graph_.ops[op]);
   implementations_[op]->run(OpCall(graph_,
                                    graph_.ops[op],
                                    tensors_.data(),

@@ -29,6 +29,8 @@ class OpRunner {
   void run(size_t op);
 
  private:
+  void gather_lanes(const Op& op);
+
   const Graph& graph_;
   Backend& backend_;
   std::vector<std::byte*> tensors_;

@@ -137,7 +137,6 @@ Plan make_plan(const Graph& training,
                const WorkspaceBytes& workspace_bytes) {
   Plan plan;
   plan.topology = options.topology;
-  plan.ranks = options.topology.ranks();
   plan.lanes = options.lanes;
   plan.lanes_together = training.crosses_lanes();
   plan.layout = make_layout(training, options.lanes);

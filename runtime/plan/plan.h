@@ -70,7 +70,6 @@ struct MemoryRow {
 
 struct Plan {
   Topology topology;
-  int ranks = 1;  // of the topology
   int lanes = 1;
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;

@@ -43,8 +43,17 @@ LossScale::State loss_scale_of(const CheckpointState& state, const ExecutionConf
 
 // What else the order of the samples depends on, besides seed and batch.
 std::map<std::string, std::string> sample_order(const RunParts& parts) {
-  return {{"data.shuffle", parts.config.data.shuffle ? "true" : "false"},
-          {"training samples", std::to_string(parts.data.train->samples())}};
+  const SampleOrder order = parts.data.train->order();
+  std::map<std::string, std::string> texts = {
+      {"data.shuffle", parts.config.data.shuffle ? "true" : "false"},
+      {"training samples", std::to_string(order.samples)}};
+  if (order.shard_samples.empty()) return texts;
+  std::string lengths;
+  for (int64_t samples : order.shard_samples) lengths += std::to_string(samples) + " ";
+  texts["shards"] = fmt::format(
+      "{}, of lengths that hash to {:016x}", order.shard_samples.size(), hash_text(lengths));
+  texts["data.tar_shards.shuffle_buffer"] = std::to_string(order.window);
+  return texts;
 }
 
 }  // namespace

@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "collectives/sharding.h"
+#include "runtime/checkpoint/state.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 
 namespace lockstep {
-
-// What checkpoints call the average among the arrays that lie beside the weights.
-inline constexpr const char* kAverageArray = "ema";
 
 // Names of all arrays of floats that a rank keeps for its owned ranges: the optimizer's moments
 // and, last, the average of the weights where the config asks for one.

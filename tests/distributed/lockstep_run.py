@@ -1,4 +1,5 @@
 """Starts the lockstep binary as a user would: alone or under mpirun, with a time limit, and reads what it leaves."""
+import array
 import json
 import os
 import pathlib
@@ -31,6 +32,18 @@ def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None,
     env = dict(os.environ, **(environment or {}))
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit_s, env=env,
                           cwd=cwd, stdin=subprocess.DEVNULL)
+
+
+def read_tensor(path, name):
+    """Shape and values of a tensor of floats in a safetensors file."""
+    content = pathlib.Path(path).read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    entry = json.loads(content[8:start])[name]
+    begin, end = entry["data_offsets"]
+    assert entry["dtype"] == "F32", entry
+    values = array.array("f")
+    values.frombytes(content[start + begin:start + end])
+    return entry["shape"], values
 
 
 def train(binary, config, run_dir, ranks=1, arguments=(), limit_s=LIMIT_S, nodes=1):

@@ -79,6 +79,62 @@ def evaluates(bench):
     assert "on 7 samples" in few.stdout, few.stdout
 
 
+def predicts(bench):
+    """The outputs are those that eval judges, in the set's order, the same bytes on any number of ranks."""
+    out, judged = bench.folder / "outputs.safetensors", bench.folder / "eval.json"
+    checkpoint = ("--data", bench.folder, "--checkpoint", bench.folder / "mlp")
+    files = set()
+    for ranks in (0, 2, 4):
+        bench.run("predict", bench.mlp, *checkpoint, "--out", out, ranks=ranks)
+        files.add(out.read_bytes())
+    assert len(files) == 1, "other outputs on another number of ranks"
+    shape, values = lockstep_run.read_tensor(out, "output")
+    assert shape == [101, 2], shape
+    labels = [line.rsplit(",", 1)[1] for line in (bench.folder / "eval.csv").read_text().split()[1:]]
+    right = sum((values[2 * i + 1] > values[2 * i]) == (label == "light") for i, label in enumerate(labels))
+    bench.run("eval", bench.mlp, *checkpoint, "--json", judged)
+    accuracy = json.loads(judged.read_text())["eval_accuracy"]
+    assert abs(accuracy - right / 101) < 1e-9, (accuracy, right)
+    bench.run("predict", bench.gpt, "--data", bench.folder, "--checkpoint", bench.folder / "gpt", "--out", out, code=2)
+    bench.run("predict", bench.mlp, *checkpoint, "--out", bench.folder, code=2)
+
+
+def averages(bench):
+    """The average of the weights can be evaluated and exported; what has none says so."""
+    trained = bench.train(bench.mlp, "averaged", "--set", "train.ema_decay=0.9")
+    out = bench.folder / "eval.json"
+    checkpoint = ("--data", bench.folder, "--checkpoint", bench.folder / "averaged", "--json", out)
+    losses = []
+    for flags in ([], ["--average"]):
+        bench.run("eval", bench.mlp, *checkpoint, *flags)
+        losses.append(json.loads(out.read_text())["eval_loss"])
+        bench.run("export", bench.folder / "averaged", "--out", bench.folder / f"weights{len(losses)}.safetensors", *flags)
+    assert losses[1] == trained["eval_loss"] != losses[0], (losses, trained)
+    started = bench.run("train", bench.mlp, "--data", bench.folder, "--run-dir", bench.folder / "from-average", "--set",
+                        f"train.init_from={bench.folder}/weights2.safetensors", "--set", "schedule.lr=1e-30", "--set",
+                        "train.steps=1", "--json", out)
+    assert json.loads(out.read_text())["eval_loss"] == trained["eval_loss"], started.stdout
+    done = bench.run("eval", bench.mlp, "--data", bench.folder, "--checkpoint", bench.folder / "mlp", "--average", code=4)
+    assert "train.ema_decay" in done.stderr, done.stderr
+    kept = (bench.folder / "weights1.safetensors").read_bytes()
+    bench.run("export", bench.folder / "mlp", "--out", bench.folder / "weights1.safetensors", "--average", code=4)
+    assert (bench.folder / "weights1.safetensors").read_bytes() == kept, "a refused export has changed its file"
+
+
+def benches(bench):
+    """Every op of a network whose norms need all lanes can be timed alone."""
+    config, out = bench.folder / "norms.textproto", bench.folder / "ops.json"
+    config.write_text("""
+        model { resnet { depth: 20 sync_batch_norm: true } }
+        data { synthetic { samples: 8 classes: 3 height: 16 width: 16 channels: 3 } }
+        train { global_batch: 8 lanes: 4 steps: 1 }
+        optimizer { sgd {} }
+        schedule { lr: 0.1 }
+    """)
+    bench.run("bench", "ops", config, "--repeats", 1, "--json", out)
+    assert "gather_lanes" in out.read_text(), out.read_text()
+
+
 def generates(bench):
     """The text is bytes although the vocabulary has room for more; its length is what was asked for."""
     out = bench.folder / "generate.json"
@@ -146,7 +202,7 @@ def logs(bench):
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
-        for part in (evaluates, generates, ends, slices, refuses, diverges, logs):
+        for part in (evaluates, predicts, averages, benches, generates, ends, slices, refuses, diverges, logs):
             part(bench)
             print(part.__name__, "passed", flush=True)
 

@@ -21,6 +21,9 @@ output { tensorboard: false }
 """
 RESNET = pathlib.Path(__file__).resolve().parents[2] / "configs" / "vision" / "resnet20_cifar10.textproto"
 
+# Of the published network for the first test image, by an independent program.
+FIRST_LOGITS = [-5.309682, -0.495775, 0.877263, 23.730519, -4.105039, 4.463729, -0.234346, -5.417928, -3.711792, -9.882182]
+
 
 def command(binary, *arguments):
     return lockstep_run.run(binary, arguments, ranks=0)
@@ -73,6 +76,13 @@ def published(binary, folder, data):
     figures = json.loads(result.read_text())
     expect(round(figures["eval_accuracy"] * 1000) == 915, f"accuracy is {figures['eval_accuracy']}")
     expect(abs(figures["eval_loss"] - 0.384205) < 2e-6, f"loss is {figures['eval_loss']}")
+    outputs = folder / "outputs.safetensors"
+    done = command(binary, "predict", RESNET, "--checkpoint", out, "--data", data / "cifar-10", "--out", outputs)
+    expect(done.returncode == 0, "predict", done)
+    shape, values = lockstep_run.read_tensor(outputs, "output")
+    expect(shape == [1000, 10], f"outputs have shape {shape}")
+    worst = max(abs(found - known) for found, known in zip(values, FIRST_LOGITS))
+    expect(worst < 1e-5, f"the first image's logits are off by {worst}: {values[:10].tolist()}")
 
 
 def main(binary):

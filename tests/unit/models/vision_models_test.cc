@@ -130,6 +130,13 @@ TEST(VisionModels, TakeImagesOfOtherSizes) {
     }
   }
   EXPECT_NO_THROW(build(AlexnetConfig{}, images(64)));
+  // Wide or high, the classifier sees as many pixels.
+  for (const auto& [height, width] : {std::pair(224, 448), {448, 224}, {448, 672}}) {
+    ModelIo io = images(224);
+    io.height = height;
+    io.width = width;
+    EXPECT_EQ(trained(build(VggConfig{}, io)), trained(build(VggConfig{}, images(224))));
+  }
   EXPECT_NO_THROW(build(LenetConfig{}, images(28)));
   EXPECT_THROW(build(AlexnetConfig{}, images(32)), ConfigError);
   EXPECT_THROW(build(VggConfig{}, images(31)), ConfigError);

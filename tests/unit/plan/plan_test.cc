@@ -47,7 +47,7 @@ TEST(Plan, CountsWhatLeavesTheNode) {
   options.lanes = 8;
   const Plan plan = make_plan(graph, nullptr, options, none);
   const int64_t flat = plan.layout.elements * 4;
-  EXPECT_EQ(plan.ranks, 8);
+  EXPECT_EQ(plan.topology.ranks(), 8);
   EXPECT_EQ(plan.wire_bytes, 2 * (flat / 2 + flat / 2 / 4 * 3));
   EXPECT_EQ(plan.network_bytes, 2 * flat / 2 / 4 * 3);
 }
