@@ -20,9 +20,9 @@ struct ParameterSlot {
   int64_t offset = 0;
   int64_t elements = 0;
   bool decay = false;
-  Initializer initializer;
+  Initializer initializer = {};
   float running_momentum = 0;  // above 0: a running statistic (see Tensor)
-  Shape channels_last;         // see Tensor
+  Shape channels_last = {};    // see Tensor
 };
 
 // Slots by parameter number (order of creation in the graph). Offsets follow the order in which the
