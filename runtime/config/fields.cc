@@ -13,6 +13,7 @@ constexpr int64_t kMostSamples = int64_t{1} << 40;
 constexpr int64_t kMostFeatures = 10'000'000;
 constexpr int64_t kMostImageSide = 8192;
 constexpr double kMostEpochs = 1e6;
+constexpr double kMostMixup = 100;  // shares are a half then, give or take 0.04
 
 constexpr IntegerLimit kStepCount{0, kMostSteps};
 
@@ -273,6 +274,7 @@ void visit_fields(FieldVisitor& v, TrainConfig& c) {
   v.field("log_every", c.log_every, IntegerLimit{1, kMostSteps});
   v.field("init_from", c.init_from);
   v.field("ema_decay", c.ema_decay, kFractionBelowOne);
+  v.field("mixup", c.mixup, RealLimit{0, kMostMixup});
 }
 
 void visit_fields(FieldVisitor& v, OptimizerConfig& c) {

@@ -276,6 +276,12 @@ struct TrainConfig {
   // update, which evaluations of the run use; checkpoints keep it beside the weights, and `lockstep
   // eval` and export take the weights themselves. In [0, 1); on the CPU.
   float ema_decay = 0;
+  // Above 0: mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization"), for models of
+  // images. Every step each lane draws a share from Beta(mixup, mixup), and sample i of its n
+  // becomes, in picture and target, that share of itself and the rest of sample n - 1 - i; the
+  // larger share is its own. The loss of training is that of the mixed batch; evaluations never
+  // mix. In [0, 100]; above 0 it needs 2 samples or more in a lane.
+  float mixup = 0;
   bool operator==(const TrainConfig&) const = default;
 };
 

@@ -104,6 +104,22 @@ void validate_train(const TrainConfig& train) {
   }
 }
 
+void validate_mixup(const RunConfig& config) {
+  const TrainConfig& train = config.train;
+  if (train.mixup == 0) return;
+  if (!wants_images(config.model)) {
+    refuse_value("train.mixup",
+                 train.mixup,
+                 "0, or above it only with a model of images: resnet, vgg, alexnet or lenet");
+  }
+  if (train.global_batch == train.lanes) {
+    refuse_value("train.mixup",
+                 train.mixup,
+                 "0, or above it only with 2 samples or more in a lane, where "
+                 "train.global_batch / train.lanes has 1");
+  }
+}
+
 void validate_optimizer(const OptimizerConfig& optimizer) {
   const SgdConfig* sgd = std::get_if<SgdConfig>(&optimizer.kind);
   if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0) {
@@ -232,6 +248,7 @@ void validate(const RunConfig& config) {
   validate_data(config.data);
   validate_data_for_model(config.data, config.model);
   validate_train(config.train);
+  validate_mixup(config);
   validate_optimizer(config.optimizer);
   validate_schedule(config.schedule);
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);

@@ -11,6 +11,10 @@ struct LaneContext {
   uint32_t lane = 0;
   int64_t valid_rows = 0;    // rows of the loss from this one on are padding
   float gradient_scale = 1;  // multiplies the gradient of the loss sum
+  // Mixup: row i of the valid ones becomes `mix` of itself and 1 - mix of row valid_rows - 1 - i,
+  // in image_normalize (its images are the rows) and as softmax cross-entropy's target. 1: as it
+  // is.
+  float mix = 1;
 };
 
 }  // namespace lockstep

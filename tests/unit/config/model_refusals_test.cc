@@ -36,6 +36,23 @@ const BadCase kModelCases[] = {
      "model.resnet.label_smoothing",
      "1",
      "[0, 1)"},
+    {"mixup_negative", kResnetText, {"train.mixup=-0.1"}, "train.mixup", "-0.1", "[0, 100]"},
+    {"mixup_large", kResnetText, {"train.mixup=101"}, "train.mixup", "101", "[0, 100]"},
+    {"mixup_nan", kResnetText, {"train.mixup=nan"}, "train.mixup", "nan", "[0, 100]"},
+    {"mixup_of_one_sample",
+     kResnetText,
+     {"train.mixup=0.2", "train.global_batch=8", "train.lanes=8"},
+     "train.mixup",
+     "0.2",
+     "2 samples or more in a lane"},
+    {"mixup_of_features", kMlpText, {"train.mixup=0.2"}, "train.mixup", "0.2", "model of images"},
+    {"mixup_of_pictures_as_features",
+     kMlpText,
+     {"data.cifar.train=a", "train.mixup=0.2"},
+     "train.mixup",
+     "0.2",
+     "model of images"},
+    {"mixup_of_tokens", kGptText, {"train.mixup=0.2"}, "train.mixup", "0.2", "model of images"},
     {"vgg_depth", kResnetText, {"model.vgg.depth=19"}, "model.vgg.depth", "19", "16..16"},
     {"vgg_norms_without_norms",
      kResnetText,
@@ -110,6 +127,13 @@ const BadCase kModelCases[] = {
      "1",
      "[0, 1)"},
 };
+
+TEST(Mixup, IsTakenFromTwoSamplesALaneOn) {
+  const auto two =
+      parse_good(kResnetText, {"train.mixup=0.2", "train.global_batch=16", "train.lanes=8"});
+  EXPECT_EQ(two.train.mixup, 0.2f);
+  EXPECT_EQ(parse_good(kResnetText, {"train.global_batch=8", "train.lanes=8"}).train.mixup, 0);
+}
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelRefusal, testing::ValuesIn(kModelCases), label_of);
 

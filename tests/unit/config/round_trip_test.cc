@@ -20,15 +20,21 @@ class RandomConfig {
     RunConfig config;
     config.name = "run-" + std::to_string(integer(0, 999));
     config.seed = random_();
-    if (flag()) {
+    const int64_t model = integer(0, 2);
+    if (model == 0) {
       config.model = mlp();
       config.data.source = mlp_data();
-    } else {
+    } else if (model == 1) {
       config.model = gpt();
       config.data.source = gpt_data();
+    } else {
+      config.model = lenet();
+      config.data.source = image_data();
     }
     draw_data(config.data);
     draw_train(config.train);
+    if (model == 2 && config.train.global_batch > config.train.lanes)
+      config.train.mixup = 100 * fraction();
     draw_optimizer(config.optimizer);
     draw_schedule(config.schedule, config.train.steps);
     const bool accuracy = !regression_;
@@ -96,6 +102,14 @@ class RandomConfig {
             .dropout = fraction(),
             .label_smoothing = fraction(),
             .activation = pick(Activation::kTanh)};
+  }
+
+  LenetConfig lenet() {
+    regression_ = false;
+    return {.activation = flag() ? Activation::kRelu : Activation::kTanh,
+            .pooling = pick(LenetConfig::Pooling::kAverage),
+            .label_smoothing = fraction(),
+            .classes = integer(0, 10'000'000)};
   }
 
   std::vector<std::string> files(int64_t least) {
