@@ -27,23 +27,55 @@ HWY_INLINE Vec load_bytes(const uint8_t* from, size_t count) {
   return hn::ConvertTo(F32(), hn::PromoteTo(integers, hn::LoadU(bytes, from)));
 }
 
-// Elements [begin, end). The channels of kRowLanes pixels fill whole vectors, whose factors repeat:
-// scale and offset have (kRowLanes * channels) of them. `begin` is a multiple of that.
-void image_normalize_kernel(const uint8_t* x,
-                            const float* scale,
-                            const float* offset,
-                            int64_t channels,
-                            int64_t begin,
-                            int64_t end,
-                            float* y) {
-  const int64_t period = static_cast<int64_t>(kRowLanes) * channels;
-  for (int64_t first = begin; first < end; first += period) {
-    const auto n = static_cast<size_t>(std::min(period, end - first));
-    for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
-      const Vec pixels = load_bytes(x + first + i, n - i);
-      access.store(hn::MulAdd(pixels, access.load(scale + i), access.load(offset + i)),
-                   y + first + i);
+struct Factors {
+  const float *scale, *offset;  // of the channels of kRowLanes pixels, which fill whole vectors
+  int64_t period;               // how many that are
+};
+
+// n elements from the beginning of a pixel, mixed with those of the other image where kMix.
+template <bool kMix>
+HWY_INLINE void normalize_part(const Factors& factors,
+                               const uint8_t* x,
+                               const uint8_t* other,
+                               float mix,
+                               int64_t n,
+                               float* y) {
+  const Vec own_share = set(mix);
+  for (int64_t first = 0; first < n; first += factors.period) {
+    const auto size = static_cast<size_t>(std::min(factors.period, n - first));
+    for_each_vector(size, [&](size_t i, auto access) HWY_ATTR {
+      Vec pixels = load_bytes(x + first + i, size - i);
+      if constexpr (kMix) {
+        const Vec others = load_bytes(other + first + i, size - i);
+        pixels = hn::MulAdd(own_share, hn::Sub(pixels, others), others);
+      }
+      access.store(
+          hn::MulAdd(pixels, access.load(factors.scale + i), access.load(factors.offset + i)),
+          y + first + i);
     });
+  }
+}
+
+// Periods [begin, end) of all images, each of which begins with a new one.
+void image_normalize_kernel(
+    const ImageNormalize& op, const float* scale, const float* offset, int64_t begin, int64_t end) {
+  const Factors factors{scale, offset, static_cast<int64_t>(kRowLanes) * op.channels};
+  const int64_t elements = op.pixels * op.channels;  // of an image
+  const int64_t periods = (elements + factors.period - 1) / factors.period;
+  const int64_t mixed = op.mix == 1 ? 0 : std::min(op.images, op.valid_images);
+  while (begin < end) {
+    const int64_t image = begin / periods, first = begin % periods * factors.period;
+    const int64_t stop = std::min(end, (image + 1) * periods);
+    const int64_t n = std::min(elements - first, (stop - begin) * factors.period);
+    const uint8_t* const x = op.x + image * elements + first;
+    float* const y = op.y + image * elements + first;
+    if (image < mixed) {
+      const uint8_t* const other = op.x + (mixed - 1 - image) * elements + first;
+      normalize_part<true>(factors, x, other, op.mix, n, y);
+    } else {
+      normalize_part<false>(factors, x, nullptr, 1, n, y);
+    }
+    begin = stop;
   }
 }
 
@@ -63,25 +95,19 @@ size_t image_normalize_workspace_bytes(int64_t channels) {
   return static_cast<size_t>(2 * kPeriodPixels * channels) * sizeof(float);
 }
 
-void image_normalize(int64_t pixels,
-                     int64_t channels,
-                     const uint8_t* x,
-                     const float* mean,
-                     const float* std,
-                     float* y,
-                     void* workspace) {
-  const int64_t period = kPeriodPixels * channels;
-  float* const scale = static_cast<float*>(workspace);
+void image_normalize(const ImageNormalize& op) {
+  const int64_t period = kPeriodPixels * op.channels;
+  float* const scale = static_cast<float*>(op.workspace);
   float* const offset = scale + period;
   for (int64_t i = 0; i < period; ++i) {
-    const double deviation = std[i % channels];
+    const double deviation = op.std[i % op.channels];
     scale[i] = static_cast<float>(1 / (255 * deviation));
-    offset[i] = static_cast<float>(-mean[i % channels] / deviation);
+    offset[i] = static_cast<float>(-op.mean[i % op.channels] / deviation);
   }
-  const int64_t n = pixels * channels;
+  const int64_t periods = (op.pixels + kPeriodPixels - 1) / kPeriodPixels;  // of an image
   const auto kernel = HWY_DYNAMIC_DISPATCH(image_normalize_kernel);
-  parallel_for((n + period - 1) / period, grain_rows(period), [&](int64_t begin, int64_t end) {
-    kernel(x, scale, offset, channels, begin * period, std::min(n, end * period), y);
+  parallel_for(op.images * periods, grain_rows(period), [&](int64_t begin, int64_t end) {
+    kernel(op, scale, offset, begin, end);
   });
 }
 

@@ -201,7 +201,8 @@ void run_softmax_cross_entropy(const OpCall& call) {
       .valid_rows = call.lane().valid_rows,
       .label_smoothing = call.attributes<LossAttributes>().label_smoothing,
       .targets = call.input<int32_t>(1),
-      .workspace = call.workspace()};
+      .workspace = call.workspace(),
+      .mix = call.lane().mix};
   if (call.training()) {
     softmax_cross_entropy_forward_backward(
         loss, gradient_over_prediction(call), call.lane().gradient_scale, call.output<double>(0));

@@ -23,13 +23,17 @@ size_t image_normalize_workspace(const Graph& graph, const Op& op) {
 
 void run_image_normalize(const OpCall& call) {
   const auto& attributes = call.attributes<ImageNormalizeAttributes>();
-  image_normalize(call.input_shape(0).rows(),
-                  call.input_shape(0).columns(),
-                  call.input<uint8_t>(0),
-                  attributes.mean.data(),
-                  attributes.std.data(),
-                  call.output<float>(0),
-                  call.workspace());
+  const Shape& x = call.input_shape(0);
+  image_normalize({.images = x[0],
+                   .pixels = x[1] * x[2],
+                   .channels = x[3],
+                   .x = call.input<uint8_t>(0),
+                   .mean = attributes.mean.data(),
+                   .std = attributes.std.data(),
+                   .y = call.output<float>(0),
+                   .workspace = call.workspace(),
+                   .valid_images = call.lane().valid_rows,
+                   .mix = call.lane().mix});
 }
 
 Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dAttributes& a) {

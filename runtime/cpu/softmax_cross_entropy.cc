@@ -50,23 +50,33 @@ row_totals(const float* x, float* exponentials, int64_t classes, float largest) 
   return totals;
 }
 
-// One row. `gradient` is null for the forward pass alone, else the row of logits itself.
+// The second target of a row that counts; its own where it has no other.
+HWY_INLINE int32_t other_target(const SoftmaxCrossEntropy& op, int64_t row) {
+  const int32_t other = op.mix == 1 ? -1 : op.targets[std::min(op.rows, op.valid_rows) - 1 - row];
+  return other >= 0 ? other : op.targets[row];
+}
+
+// One row that counts. `gradient` is null for the forward pass alone, else x, the row's logits.
 template <bool kTrain>
 HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy& op,
+                               int64_t row,
                                const float* x,
                                float* gradient,
-                               float gradient_scale,
-                               int32_t target) {
+                               float gradient_scale) {
+  const int32_t target = op.targets[row], other = other_target(op, row);
+  const double own_share = other == target ? 1 : op.mix;
   const int64_t classes = op.classes;
   const double smoothing = op.label_smoothing, uniform = smoothing / static_cast<double>(classes);
   const float largest = row_max(x, classes);
   const float target_logit = x[target];
+  // Read before the totals, which may lie over the logits.
+  double wanted_logit = target_logit;
+  if (other != target) wanted_logit = own_share * wanted_logit + (1 - own_share) * x[other];
   const bool correct = target_logit == largest && row_max(x, target) < largest;
   const RowTotals totals = smoothing > 0 ? row_totals<kTrain, true>(x, gradient, classes, largest)
                                          : row_totals<kTrain, false>(x, gradient, classes, largest);
   const double log_sum = std::log(totals.exponentials);
-  const double target_loss =
-      log_sum + (static_cast<double>(largest) - static_cast<double>(target_logit));
+  const double target_loss = log_sum + (static_cast<double>(largest) - wanted_logit);
   const double mean_loss = log_sum - totals.distances / static_cast<double>(classes);
   const double loss =
       smoothing > 0 ? (1 - smoothing) * target_loss + smoothing * mean_loss : target_loss;
@@ -76,7 +86,9 @@ HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy& op,
     for_each_vector(classes, [&](size_t i, auto access) HWY_ATTR {
       access.store(hn::MulAdd(access.load(gradient + i), factor, offset), gradient + i);
     });
-    gradient[target] -= static_cast<float>((1 - smoothing) * gradient_scale);
+    const double targets = (1 - smoothing) * gradient_scale;
+    gradient[target] -= static_cast<float>(targets * own_share);
+    if (other != target) gradient[other] -= static_cast<float>(targets * (1 - own_share));
   }
   return {.loss = loss, .correct = correct ? 1.0 : 0.0, .counted = 1};
 }
@@ -91,9 +103,9 @@ void softmax_forward_kernel(const SoftmaxCrossEntropy& op,
                             int64_t end) {
   LossRow* results = static_cast<LossRow*>(op.workspace);
   for (int64_t row = begin; row < end; ++row) {
-    results[row] = counts(op, row) ? softmax_row<false>(
-                                         op, logits + row * op.classes, nullptr, 0, op.targets[row])
-                                   : LossRow{};
+    results[row] = counts(op, row)
+                       ? softmax_row<false>(op, row, logits + row * op.classes, nullptr, 0)
+                       : LossRow{};
   }
 }
 
@@ -106,7 +118,7 @@ void softmax_forward_backward_kernel(const SoftmaxCrossEntropy& op,
   for (int64_t row = begin; row < end; ++row) {
     float* x = logits + row * op.classes;
     if (counts(op, row)) {
-      results[row] = softmax_row<true>(op, x, x, gradient_scale, op.targets[row]);
+      results[row] = softmax_row<true>(op, row, x, x, gradient_scale);
     } else {
       results[row] = {};
       std::memset(x, 0, op.classes * sizeof(float));

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes resnet18.json and resnet50.json with PyTorch: loss, gradients and running statistics of one
-training step in float64, from weights and images that a formula gives.
+"""Makes resnet18.json, resnet18_mixup.json and resnet50.json with PyTorch: loss, gradients and running
+statistics of one training step in float64, from weights and images that a formula gives; the second with
+smoothed labels, and image i mixed with image IMAGES - 1 - i.
 
     python3 generate_vision.py            needs torch and numpy
 
@@ -100,15 +101,17 @@ def set_weights(model):
             parameter.copy_(values)
 
 
-def run(blocks, bottleneck, dtype):
+def run(blocks, bottleneck, mix, label_smoothing, dtype):
     model = Resnet(blocks, bottleneck).to(torch.float64)
     set_weights(model)
     model.to(dtype)
     pixels = words(IMAGES * SIDE * SIDE * 3, 1001).reshape(IMAGES, SIDE, SIDE, 3) >> 24
     x = (torch.tensor(pixels.astype(numpy.float64)) / 255 - torch.tensor(MEAN).double())
-    x = (x / torch.tensor(STD).double()).permute(0, 3, 1, 2).to(dtype)
+    x = (x / torch.tensor(STD).double()).permute(0, 3, 1, 2)
     labels = torch.tensor([(3 * i + 1) % CLASSES for i in range(IMAGES)])
-    loss = F.cross_entropy(model(x), labels, reduction="sum")
+    targets = F.one_hot(labels, CLASSES).double()
+    x, targets = ((mix * t + (1 - mix) * t.flip(0)).to(dtype) for t in (x, targets))
+    loss = F.cross_entropy(model(x), targets, reduction="sum", label_smoothing=label_smoothing)
     loss.backward()
     tensors = {f"d_{k}": p.grad for k, p in model.named_parameters()}
     tensors.update({k: b for k, b in model.named_buffers() if "num_batches" not in k})
@@ -117,10 +120,11 @@ def run(blocks, bottleneck, dtype):
 
 def main():
     torch.set_num_threads(2)
-    for name, blocks, bottleneck in (("resnet18", [2, 2, 2, 2], False),
-                                     ("resnet50", [3, 4, 6, 3], True)):
-        loss, tensors = run(blocks, bottleneck, torch.float64)
-        loss32, tensors32 = run(blocks, bottleneck, torch.float32)
+    for name, *case in (("resnet18", [2, 2, 2, 2], False, 1, 0),
+                        ("resnet18_mixup", [2, 2, 2, 2], False, 0.6875, 0.125),
+                        ("resnet50", [3, 4, 6, 3], True, 1, 0)):
+        loss, tensors = run(*case, torch.float64)
+        loss32, tensors32 = run(*case, torch.float32)
         deviation = max((tensors32[k] - t).norm().item() / t.norm().item()
                         for k, t in tensors.items())
         kept = {}

@@ -1,7 +1,9 @@
-// Catches: factors of the wrong channel, pixels lost at the end, reads or writes outside an array.
+// Catches: factors of the wrong channel, pixels lost at the end, reads or writes outside an array,
+// images mixed with the wrong one, in wrong shares, or with padding.
 
 #include "runtime/cpu/image_normalize.h"
 
+#include "tests/reference/images.h"
 #include "tests/reference/kernel_test.h"
 
 namespace lockstep {
@@ -9,45 +11,94 @@ namespace {
 
 using test::Guarded;
 
+void check(const test::ImagesToNormalise& images, const std::string& target) {
+  Guarded<uint8_t> x(images.elements(), 1);
+  x.assign(images.pixels());
+  Guarded<float> y(images.elements(), 1);
+  Guarded<std::byte> workspace(
+      static_cast<int64_t>(cpu::image_normalize_workspace_bytes(images.channels)));
+  cpu::image_normalize({.images = images.count,
+                        .pixels = images.pixels_each,
+                        .channels = images.channels,
+                        .x = x.data(),
+                        .mean = images.mean.data(),
+                        .std = images.std.data(),
+                        .y = y.data(),
+                        .workspace = workspace.data(),
+                        .valid_images = images.valid,
+                        .mix = images.mix});
+  // Values up to 3; what is mixed, the factors and the sum are rounded once each.
+  test::expect_close(y, images.expected(), 8 * test::kEps, images.describe() + target);
+}
+
 TEST(ImageNormalizeTest, AgreesWithTheFormula) {
   test::for_each_target([](const std::string& target) {
     for (const int64_t channels : {1, 3, 4}) {
       for (const int64_t pixels : {1, 15, 16, 17, 1000}) {
-        const std::vector<float> mean = {0.485f, 0.456f, 0.406f, 0.1f};
-        const std::vector<float> std = {0.229f, 0.224f, 0.225f, 2.0f};
-        const int64_t n = pixels * channels;
-        Guarded<uint8_t> x(n, 1);
-        Guarded<float> y(n, 1);
-        Guarded<std::byte> workspace(
-            static_cast<int64_t>(cpu::image_normalize_workspace_bytes(channels)));
-        std::vector<double> expected;
-        for (int64_t i = 0; i < n; ++i) {
-          x[i] = static_cast<uint8_t>(i * 37);
-          const auto c = static_cast<size_t>(i % channels);
-          expected.push_back((x[i] / 255.0 - mean[c]) / std[c]);
-        }
-        cpu::image_normalize(
-            pixels, channels, x.data(), mean.data(), std.data(), y.data(), workspace.data());
-        // Values up to 3; the factors and the sum are rounded once each.
-        test::expect_close(y, expected, 8 * test::kEps, "y " + target);
+        check({1, pixels, channels, 1, 1}, target);
+        check({3, pixels, channels, 2, 1}, target);
       }
     }
   });
 }
 
+TEST(ImageNormalizeTest, MixesEachImageWithTheOneAsFarFromTheEnd) {
+  test::for_each_target([](const std::string& target) {
+    for (const float mix : {0.5f, 0.625f, 0.9f}) {
+      for (const int64_t pixels : {1, 16, 17, 1000}) {
+        check({2, pixels, 3, 2, mix}, target);
+        check({5, pixels, 3, 5, mix}, target);    // the middle one is its own other
+        check({5, pixels, 1, 4, mix}, target);    // the last one is padding
+        check({3, pixels, 4, 100, mix}, target);  // fewer images than are valid
+        check({3, pixels, 3, 0, mix}, target);
+      }
+    }
+  });
+}
+
+TEST(ImageNormalizeTest, AnImageMixedWithItselfIsLeftAlone) {
+  const test::ImagesToNormalise images{1, 1000, 3, 1, 0.7f};
+  const std::vector<uint8_t> x = images.pixels();
+  std::vector<std::byte> workspace(cpu::image_normalize_workspace_bytes(3));
+  std::vector<float> mixed(x.size()), plain(x.size());
+  cpu::ImageNormalize op{1,
+                         1000,
+                         3,
+                         x.data(),
+                         images.mean.data(),
+                         images.std.data(),
+                         plain.data(),
+                         workspace.data(),
+                         1};
+  cpu::image_normalize(op);
+  op.y = mixed.data();
+  op.mix = images.mix;
+  cpu::image_normalize(op);
+  test::expect_same_bits(plain, mixed, "y");
+}
+
 TEST(ImageNormalizeTest, BitsDoNotDependOnThreadsOrVectors) {
-  std::vector<uint8_t> x(3 * 40001);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint8_t>(i * 61);
-  const std::vector<float> mean = {0.5f, 0.4f, 0.3f}, std = {0.2f, 0.3f, 0.4f};
-  test::expect_reproducible<float>(
-      [&] {
-        std::vector<float> y(x.size());
-        std::vector<std::byte> workspace(cpu::image_normalize_workspace_bytes(3));
-        cpu::image_normalize(
-            40001, 3, x.data(), mean.data(), std.data(), y.data(), workspace.data());
-        return y;
-      },
-      "image_normalize");
+  for (const float mix : {1.0f, 0.7f}) {
+    const test::ImagesToNormalise images{3, 13337, 3, 3, mix};
+    const std::vector<uint8_t> x = images.pixels();
+    test::expect_reproducible<float>(
+        [&] {
+          std::vector<float> y(x.size());
+          std::vector<std::byte> workspace(cpu::image_normalize_workspace_bytes(3));
+          cpu::image_normalize({3,
+                                13337,
+                                3,
+                                x.data(),
+                                images.mean.data(),
+                                images.std.data(),
+                                y.data(),
+                                workspace.data(),
+                                3,
+                                mix});
+          return y;
+        },
+        "image_normalize");
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Catches: overflow of large logits, a wrong smoothing term, ignored or padding rows that count or
 // have a gradient, an argmax that breaks ties otherwise, precision lost over a large vocabulary,
-// NaN swallowed, statistics that depend on threads.
+// NaN swallowed, statistics that depend on threads; a second target of the wrong row, or that
+// counts with a wrong share.
 
 #include "runtime/cpu/softmax_cross_entropy.h"
 
@@ -21,6 +22,12 @@ TEST(SoftmaxCrossEntropyTest, DoublePrecisionGradientMatchesFiniteDifferences) {
                           x,
                           test::softmax_cross_entropy_row(x, 3, smoothing).gradient,
                           "gradient");
+    for (int64_t other : {3, 5}) {
+      const auto mixed = [&] {
+        return test::softmax_cross_entropy_row(x, 3, smoothing, other, 0.7);
+      };
+      test::expect_gradient([&] { return mixed().loss; }, x, mixed().gradient, "mixed gradient");
+    }
   }
 }
 
@@ -29,9 +36,10 @@ void check(int64_t rows,
            int64_t valid_rows,
            float smoothing,
            float range,
-           const std::string& target) {
-  const std::string where =
-      " (" + std::to_string(rows) + ", " + std::to_string(classes) + "), " + target;
+           const std::string& target,
+           float mix = 1) {
+  const std::string where = " (" + std::to_string(rows) + ", " + std::to_string(classes) +
+                            "), mix " + std::to_string(mix) + ", " + target;
   const float scale = 0.125f;
   Guarded<float> logits(rows * classes, 1);
   Guarded<int32_t> targets(rows, 1);
@@ -45,15 +53,20 @@ void check(int64_t rows,
 
   double loss = 0, counted = 0, correct = 0, magnitude = 0;
   std::vector<double> gradient(rows * classes);
-  for (int64_t r = 0; r < std::min(rows, valid_rows); ++r) {
+  std::vector<double> wanted(rows * classes);  // 1 at a target
+  const int64_t counted_rows = std::min(rows, valid_rows);
+  for (int64_t r = 0; r < counted_rows; ++r) {
     if (targets[r] < 0) continue;
+    const int64_t other = test::other_target(targets, counted_rows, r);
     const std::vector<double> x(logits.data() + r * classes, logits.data() + (r + 1) * classes);
-    const test::RowLoss row = test::softmax_cross_entropy_row(x, targets[r], smoothing);
+    const test::RowLoss row = test::softmax_cross_entropy_row(x, targets[r], smoothing, other, mix);
     loss += row.loss;
     counted += 1;
     correct += row.correct;
     magnitude += std::abs(row.loss) + 4 * range;
     for (int64_t v = 0; v < classes; ++v) gradient[r * classes + v] = row.gradient[v] * scale;
+    wanted[r * classes + targets[r]] = 1;
+    if (mix < 1) wanted[r * classes + other] = 1;
   }
   Guarded<cpu::LossRow> workspace(cpu::loss_workspace_bytes(rows) / sizeof(cpu::LossRow));
   const cpu::SoftmaxCrossEntropy op{.rows = rows,
@@ -61,7 +74,8 @@ void check(int64_t rows,
                                     .valid_rows = valid_rows,
                                     .label_smoothing = smoothing,
                                     .targets = targets.data(),
-                                    .workspace = workspace.data()};
+                                    .workspace = workspace.data(),
+                                    .mix = mix};
   const std::vector<float> before = logits.copy();
   Guarded<double> eval(4), train(4);
   cpu::softmax_cross_entropy_forward(op, logits.data(), eval.data());
@@ -77,10 +91,9 @@ void check(int64_t rows,
   EXPECT_EQ(train[2], correct) << where;
   EXPECT_EQ(train[3], 0) << where;
   // The gradient's error is relative to the probability, which is the gradient itself plus, at the
-  // target, up to 1.
+  // targets, up to 1.
   const auto tolerance = [&](int64_t i) {
-    const double at_target = targets[i / classes] == i % classes ? 1 : 0;
-    const double probability = std::abs(gradient[i]) / scale + 1.0 / classes + at_target;
+    const double probability = std::abs(gradient[i]) / scale + 1.0 / classes + wanted[i];
     return scale * kEps * (20 + 2 * range) * probability;
   };
   test::expect_close(logits, gradient, tolerance, "gradient" + where);
@@ -96,6 +109,37 @@ TEST(SoftmaxCrossEntropyTest, MatchesDoublePrecision) {
       check(5, 40, 5, smoothing, 1000, target);   // overflows without the largest subtracted
     }
   });
+}
+
+TEST(SoftmaxCrossEntropyTest, MixedTargetsMatchDoublePrecision) {
+  test::for_each_target([](const std::string& target) {
+    for (float mix : {0.5f, 0.625f, 0.9f}) {
+      for (float smoothing : {0.0f, 0.1f}) {
+        check(8, 10, 8, smoothing, 3, target, mix);
+        check(7, 2, 7, smoothing, 3, target, mix);      // often the same class; a row by itself
+        check(9, 33, 4, smoothing, 3, target, mix);     // padding rows
+        check(9, 33, 100, smoothing, 3, target, mix);   // fewer rows than are valid
+        check(3, 5003, 3, smoothing, 10, target, mix);  // several chunks
+      }
+    }
+  });
+}
+
+// A row without another target is as it is without mixup, bit for bit.
+TEST(SoftmaxCrossEntropyTest, TheSameTargetTwiceIsOne) {
+  const int64_t classes = 40;
+  const std::vector<int32_t> targets{7, 3, 7};
+  std::vector<float> plain(3 * classes);
+  test::fill_uniform(plain, -3, 3, 1);
+  std::vector<float> mixed(plain);
+  std::vector<cpu::LossRow> workspace(3);
+  double plain_statistics[4], mixed_statistics[4];
+  cpu::SoftmaxCrossEntropy op{3, classes, 3, 0.1f, targets.data(), workspace.data()};
+  cpu::softmax_cross_entropy_forward_backward(op, plain.data(), 0.5f, plain_statistics);
+  op.mix = 0.7f;
+  cpu::softmax_cross_entropy_forward_backward(op, mixed.data(), 0.5f, mixed_statistics);
+  test::expect_same_bits(plain, mixed, "gradient");
+  EXPECT_EQ(plain_statistics[0], mixed_statistics[0]);
 }
 
 TEST(SoftmaxCrossEntropyTest, FirstOfEqualLogitsWins) {

@@ -14,9 +14,12 @@ struct RowLoss {
   std::vector<double> gradient;  // (outputs) of the loss, unscaled
 };
 
+// The target is `mix` of the one and 1 - mix of the other.
 inline RowLoss softmax_cross_entropy_row(const std::vector<double>& x,
                                          int64_t target,
-                                         double smoothing) {
+                                         double smoothing,
+                                         int64_t other = 0,
+                                         double mix = 1) {
   const double largest = *std::max_element(x.begin(), x.end());
   const double classes = static_cast<double>(x.size());
   double sum = 0;
@@ -25,14 +28,23 @@ inline RowLoss softmax_cross_entropy_row(const std::vector<double>& x,
   row.gradient.resize(x.size());
   for (size_t v = 0; v < x.size(); ++v) {
     const double log_p = x[v] - largest - std::log(sum);
+    const auto is = [&](int64_t column) { return static_cast<int64_t>(v) == column ? 1.0 : 0.0; };
     const double wanted =
-        (static_cast<int64_t>(v) == target ? 1 - smoothing : 0) + smoothing / classes;
+        (1 - smoothing) * (mix * is(target) + (1 - mix) * is(other)) + smoothing / classes;
     if (wanted > 0) row.loss -= wanted * log_p;
     row.gradient[v] = std::exp(log_p) - wanted;
   }
   row.correct =
       std::max_element(x.begin(), x.end()) - x.begin() == target;  // the first of the largest
   return row;
+}
+
+// The second target of row `row` of those that count, of which there are `counted` with or without
+// one: see runtime/cpu/softmax_cross_entropy.h.
+template <typename Targets>
+int64_t other_target(const Targets& targets, int64_t counted, int64_t row) {
+  const int64_t other = targets[counted - 1 - row];
+  return other >= 0 ? other : targets[row];
 }
 
 inline RowLoss mean_squared_error_row(const std::vector<double>& y,

@@ -71,11 +71,18 @@ void set_weights(const ParameterLayout& layout, float* parameters) {
   }
 }
 
-void compare(int64_t depth) {
-  std::ifstream file(std::string(LOCKSTEP_GOLDEN) + "/resnet" + std::to_string(depth) + ".json");
+struct Golden {
+  const char* name;  // of the file
+  int64_t depth;
+  float label_smoothing = 0, mix = 1;
+};
+
+void compare(const Golden& of) {
+  std::ifstream file(std::string(LOCKSTEP_GOLDEN) + "/" + of.name + ".json");
   const nlohmann::json golden = nlohmann::json::parse(file);
   ResnetConfig config;
-  config.depth = depth;
+  config.depth = of.depth;
+  config.label_smoothing = of.label_smoothing;
   config.classes = kClasses;
   const Graph graph = build_model(config, image_io(), kImages, Purpose::kTraining);
   const ParameterLayout layout = make_layout(graph, 1);
@@ -99,7 +106,7 @@ void compare(int64_t depth) {
       layout,
       *backend,
       {backend->allocate(plan.arena_bytes, "arena"), reinterpret_cast<std::byte*>(parameters)});
-  const LaneContext lane = {.valid_rows = kImages, .gradient_scale = 1};
+  const LaneContext lane = {.valid_rows = kImages, .gradient_scale = 1, .mix = of.mix};
   LaneStatistics statistics;
   executor.run(lane,
                reinterpret_cast<const std::byte*>(pixels.data()),
@@ -139,8 +146,9 @@ void compare(int64_t depth) {
   EXPECT_EQ(compared, tensors.size());
 }
 
-TEST(VisionGolden, Resnet18) { compare(18); }
-TEST(VisionGolden, Resnet50) { compare(50); }
+TEST(VisionGolden, Resnet18) { compare({"resnet18", 18}); }
+TEST(VisionGolden, Resnet18WithMixup) { compare({"resnet18_mixup", 18, 0.125f, 0.6875f}); }
+TEST(VisionGolden, Resnet50) { compare({"resnet50", 50}); }
 
 }  // namespace
 }  // namespace lockstep
