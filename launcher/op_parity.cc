@@ -44,7 +44,8 @@ class Pair {
                      .step = 5,
                      .lane = 1,
                      .valid_rows = test.lane_batch * cpu_graph_.loss_rows_per_sample - 1,
-                     .gradient_scale = 0.25f});
+                     .gradient_scale = 0.25f,
+                     .mix = test.mix});
   }
 
   std::vector<OpDeviation> compare(int64_t classes) {
@@ -158,13 +159,15 @@ std::vector<ParityCase> parity_cases() {
                        const ModelConfig& model,
                        const ModelIo& io,
                        int64_t lane_batch,
-                       Purpose purpose = Purpose::kTraining) {
+                       Purpose purpose = Purpose::kTraining,
+                       float mix = 1) {
     cases.push_back(
         {name,
          [=](const GraphOptions& options) { return build_model(model, io, lane_batch, options); },
          lane_batch,
          io.classes,
-         purpose});
+         purpose,
+         mix});
   };
   const ModelIo labels = {.features = 61, .classes = 13, .target_columns = 0};
   for (const auto& [name, activation] : {std::pair("relu", Activation::kRelu),
@@ -220,12 +223,14 @@ std::vector<ParityCase> parity_cases() {
   resnet.classes = 10;
   add("resnet projected", resnet, images, 3);
   resnet.shortcut = ResnetConfig::Shortcut::kPadded;
-  add("resnet padded", resnet, images, 4);
+  add("resnet padded, images mixed", resnet, images, 4, Purpose::kTraining, 0.625f);
   add("resnet evaluated", resnet, images, 5, Purpose::kEvaluation);
   cases.push_back({"images",
-                   [](const GraphOptions& options) { return images_graph(3, options); },
-                   3,
-                   kImagesClasses});
+                   [](const GraphOptions& options) { return images_graph(4, options); },
+                   4,
+                   kImagesClasses,
+                   Purpose::kTraining,
+                   0.75f});
   return cases;
 }
 

@@ -12,7 +12,8 @@
 namespace lockstep::cuda {
 namespace {
 
-Stream stream_of(const OpCall& call) { return call.device<LaunchContext>().stream; }
+LaunchContext& context_of(const OpCall& call) { return call.device<LaunchContext>(); }
+Stream stream_of(const OpCall& call) { return context_of(call).stream; }
 
 // Elements that a kernel numbers in 32 bits.
 constexpr int64_t kMostNumbered = (int64_t{1} << 31) - 1;
@@ -33,11 +34,14 @@ bool supports_pixels(const Graph& graph, const Op& op) {
 void run_image_normalize(const OpCall& call) {
   const auto& attributes = call.attributes<ImageNormalizeAttributes>();
   by_type(call.output_dtype(0), [&]<typename T>() {
-    image_normalize<T>(call.input<uint8_t>(0),
-                       call.input_shape(0).rows(),
-                       attributes.mean,
-                       attributes.std,
-                       call.output<T>(0),
+    const Shape& x = call.input_shape(0);
+    image_normalize<T>({.images = x[0],
+                        .pixels = x[1] * x[2],
+                        .x = call.input<uint8_t>(0),
+                        .mean = attributes.mean,
+                        .std = attributes.std,
+                        .lane = context_of(call).lane,
+                        .y = call.output<T>(0)},
                        stream_of(call));
   });
 }

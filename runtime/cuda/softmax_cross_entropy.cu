@@ -66,6 +66,16 @@ struct Min {
   }
 };
 
+// The second target of a row that counts; its own where it has no other.
+template <typename T>
+__device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op, int64_t row) {
+  const LaneContext& lane = *op.lane;
+  if (lane.mix == 1) return op.targets[row];
+  const int64_t counted = lane.valid_rows < op.rows ? lane.valid_rows : op.rows;
+  const int32_t other = op.targets[counted - 1 - row];
+  return other >= 0 ? other : op.targets[row];
+}
+
 // A block works on a row. Backward: the logits become their gradient.
 template <typename T, int Threads, bool Backward>
 __global__ void __launch_bounds__(Threads)
@@ -90,18 +100,25 @@ __global__ void __launch_bounds__(Threads)
   const int64_t candidate = softmax.max == max ? softmax.first_largest : op.classes;
   const int64_t largest = block_reduce<Min, Threads>(candidate);
   const float each = op.label_smoothing / static_cast<float>(op.classes);
-  const float target_share = 1 - op.label_smoothing;
+  // Of the target, and of a second one that is not the same.
+  const int32_t other = other_target(op, row);
+  const bool mixed = other != target;
+  const float targets_share = 1 - op.label_smoothing;
+  const float target_share = mixed ? targets_share * op.lane->mix : targets_share;
+  const float other_share = targets_share - target_share;
+  const float other_logit = mixed ? to_float(x[other]) : 0;
   float smooth_loss = 0;
   if (each > 0) {
     const float plain_sum = block_reduce<Sum, Threads>(softmax.plain_sum);
     smooth_loss = each * (static_cast<float>(op.classes) * log_sum - plain_sum);
   }
   if (threadIdx.x == 0) {
-    const float loss = target_share * (log_sum - to_float(x[target])) + smooth_loss;
+    float loss = target_share * (log_sum - to_float(x[target])) + smooth_loss;
+    if (mixed) loss += other_share * (log_sum - other_logit);
     op.workspace[row] = {loss, largest == target ? 1.0f : 0.0f};
   }
   if constexpr (Backward) {
-    __syncthreads();  // the target's logit has been read
+    __syncthreads();  // the targets' logits have been read
     const float gradient_scale = op.lane->gradient_scale;
     each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
@@ -113,6 +130,13 @@ __global__ void __launch_bounds__(Threads)
       store(values, x + column);
     });
     for (int64_t c = op.classes + threadIdx.x; c < op.stride; c += Threads) x[c] = round_to<T>(0);
+    if (mixed) {
+      __syncthreads();  // the loop has left the second target out
+      if (threadIdx.x == 0) {
+        const float p = expf(other_logit - log_sum);
+        x[other] = round_to<T>((p - (other_share + each)) * gradient_scale);
+      }
+    }
   }
 }
 

@@ -17,7 +17,7 @@ struct SoftmaxCrossEntropy {
   int64_t classes;
   int64_t stride;  // elements from row to row of the logits, at least `classes`
   const LaneContext*
-      lane;  // on the device: valid_rows; gradient_scale, which multiplies the gradient
+      lane;  // on the device: valid_rows; mix; gradient_scale, which multiplies the gradient
   float label_smoothing;   // in [0, 1)
   const int32_t* targets;  // (rows) -1: not counted; else in [0, classes)
   RowLoss* workspace;      // loss_workspace_bytes(rows)

@@ -1,6 +1,7 @@
 // Catches: overflow of large logits, a wrong smoothing term, ignored or padding rows that count or
 // have a gradient, an argmax that breaks ties otherwise, elements lost where a row begins or ends
-// between multiples of 16 bytes, a logit read after its gradient was written over it.
+// between multiples of 16 bytes, a logit read after its gradient was written over it; a second
+// target of the wrong row, or that counts with a wrong share.
 
 #include "runtime/cuda/softmax_cross_entropy.h"
 
@@ -15,14 +16,14 @@ using test::kEps;
 
 struct Case {
   int64_t rows, classes, stride, valid_rows;
-  float smoothing, range;
+  float smoothing, range, mix = 1;
 };
 
 template <typename T>
 std::vector<std::byte> check(const Case& at, const std::string& order) {
-  const auto [rows, classes, stride, valid_rows, smoothing, range] = at;
-  const std::string where =
-      " (" + std::to_string(rows) + ", " + std::to_string(classes) + "), " + order;
+  const auto [rows, classes, stride, valid_rows, smoothing, range, mix] = at;
+  const std::string where = " (" + std::to_string(rows) + ", " + std::to_string(classes) +
+                            "), mix " + std::to_string(mix) + ", " + order;
   const float scale = 0.125f;
   Guarded<T> logits(rows * stride);
   Guarded<int32_t> targets(rows, 1);
@@ -37,11 +38,13 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
 
   double loss = 0, counted = 0, correct = 0, magnitude = 0;
   std::vector<double> gradient(static_cast<size_t>(rows * stride));
-  for (int64_t r = 0; r < std::min(rows, valid_rows); ++r) {
+  const int64_t counted_rows = std::min(rows, valid_rows);
+  for (int64_t r = 0; r < counted_rows; ++r) {
     if (targets[r] < 0) continue;
+    const int64_t other = test::other_target(targets, counted_rows, r);
     std::vector<double> x;
     for (int64_t v = 0; v < classes; ++v) x.push_back(to_float(logits[r * stride + v]));
-    const test::RowLoss row = test::softmax_cross_entropy_row(x, targets[r], smoothing);
+    const test::RowLoss row = test::softmax_cross_entropy_row(x, targets[r], smoothing, other, mix);
     loss += row.loss;
     counted += 1;
     correct += row.correct;
@@ -51,7 +54,7 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
   }
   Guarded<cuda::RowLoss> workspace(rows);
   Guarded<double> eval(4), train(4);
-  const LaneContext lane{.valid_rows = valid_rows, .gradient_scale = scale};
+  const LaneContext lane{.valid_rows = valid_rows, .gradient_scale = scale, .mix = mix};
   cuda::SoftmaxCrossEntropy<T> op{.rows = rows,
                                   .classes = classes,
                                   .stride = stride,
@@ -99,6 +102,10 @@ TYPED_TEST(CudaSoftmaxCrossEntropyTest, MatchesDoublePrecisionInAnyOrder) {
   all_orders({6, 257, 257, 6, 0.2f, 30});  // an odd length: each row begins elsewhere
   all_orders({3, 5003, 5003, 3, 0.1f, 10});
   all_orders({2, 4096, 4104, 2, 0.0f, 10});
+  all_orders({8, 10, 16, 8, 0.1f, 2, 0.625f});
+  all_orders({9, 33, 33, 5, 0.0f, 2, 0.5f});
+  all_orders({6, 2, 2, 100, 0.1f, 2, 0.9f});
+  all_orders({3, 5003, 5003, 3, 0.1f, 10, 0.75f});
 }
 
 TYPED_TEST(CudaSoftmaxCrossEntropyTest, TheFirstOfEqualLogitsIsThePrediction) {
