@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/metrics/phase_timer.h"
 #include "runtime/train/initialize.h"
+#include "runtime/train/mixup.h"
 #include "runtime/train/schedule.h"
 #include "runtime/train/stop_signal.h"
 
@@ -116,6 +117,8 @@ LaneContext Trainer::lane_context(int local_lane, const LaneBatch& batch) const 
   lane.gradient_scale = static_cast<float>(
       loss_scale_.value() /
       static_cast<double>(parts_.config.train.global_batch * parts_.training.loss_rows_per_sample));
+  const float mixup = parts_.config.train.mixup;
+  if (mixup > 0) lane.mix = draw_mix(mixup, lane.seed, lane.step, lane.lane);
   return lane;
 }
 

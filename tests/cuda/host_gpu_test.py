@@ -45,7 +45,7 @@ CONFIGS = {
     "resnet": """
         model { resnet { depth: 20 shortcut: PADDED } }
         data { synthetic { samples: 100 classes: 10 height: 8 width: 8 channels: 3 } }
-        train { global_batch: 8 lanes: 2 steps: 6 hash_every: 3 }
+        train { global_batch: 8 lanes: 2 steps: 6 hash_every: 3 mixup: 0.5 }
         optimizer { sgd { momentum: 0.9 weight_decay: 0.0001 } }
         schedule { lr: 0.001 }
         comm { bucket_mib: 0.1 }

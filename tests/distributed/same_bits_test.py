@@ -4,7 +4,7 @@
 same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
 save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. An MLP on
 augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
-such pictures, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps.
+such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps.
 """
 import pathlib
 import random
@@ -72,7 +72,7 @@ CONFIGS = {
           cifar { train: "pictures.bin" } dir: "FOLDER"
           augment { pad_and_crop {} horizontal_flip: 0.5 }
         }
-        train { global_batch: 16 lanes: 8 steps: 6 log_every: 50 hash_every: 3 }
+        train { global_batch: 16 lanes: 8 steps: 6 log_every: 50 hash_every: 3 mixup: 0.4 }
         optimizer { sgd { momentum: 0.9 nesterov: true weight_decay: 0.001 } clip_norm: 1 }
         schedule { kind: COSINE lr: 0.05 warmup_steps: 2 }
         comm { bucket_mib: 0.1 }
