@@ -1,5 +1,5 @@
-// image_normalize: y = (x / 255 - mean) / std by channel. Stands where images enter the graph; it
-// has no gradient.
+// image_normalize: y = (x / 255 - mean) / std by channel, of mixtures of two images each where
+// LaneContext::mix is below 1. Stands where images enter the graph; it has no gradient.
 //   inputs x (N, H, W, C) u8; outputs y (N, H, W, C)
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"

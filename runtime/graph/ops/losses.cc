@@ -4,6 +4,7 @@
 //   0;
 //           in training also d_prediction = gradient of the loss SUM times
 //           LaneContext::gradient_scale, over the prediction
+// Where LaneContext::mix is below 1, softmax_cross_entropy has mixtures of two targets.
 // A loss is the root of differentiation and needs no backward op: the gradient comes out of the
 // forward pass.
 #include "runtime/graph/builder.h"
