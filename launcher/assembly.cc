@@ -58,17 +58,20 @@ void check_supported(const RunConfig& config, const OpSet& ops) {
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
 }
 
-// What training takes on the CPU alone.
-void check_training_supported(const RunConfig& config, const OpSet& ops) {
-  if (!ops.separate_memory) return;
-  if (is_layer_wise(config.optimizer))
-    throw ConfigError("optimizer.{}: device {} cannot run it yet; allowed: --device cpu",
-                      optimizer_name(config.optimizer),
-                      ops.device);
-  if (config.train.ema_decay > 0)
-    throw ConfigError("train.ema_decay: value is {}; allowed on {}: 0, or --device cpu",
-                      config.train.ema_decay,
-                      ops.device);
+// A layer-wise optimizer keeps a rate for every tensor, of which a device holds so many.
+void check_supported(const OptimizerConfig& optimizer,
+                     const ParameterLayout& layout,
+                     const OpSet& ops) {
+  const size_t groups = Optimizer::groups(optimizer, layout);
+  if (groups <= ops.most_update_groups) return;
+  const size_t tensors = adapted_slots(optimizer, layout).size();
+  throw ConfigError(
+      "optimizer.{}: the model has {} tensors with a rate of their own; allowed on {}: up to {}, "
+      "or --device cpu",
+      optimizer_name(optimizer),
+      tensors,
+      ops.device,
+      ops.most_update_groups - (groups - tensors));
 }
 
 void check_supported(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
@@ -209,7 +212,6 @@ Assembly assemble(RunConfig config,
   Assembly assembly;
   assembly.purpose = purpose;
   const bool training = purpose == AssemblyPurpose::kTrain;
-  if (training) check_training_supported(config, ops);
   assembly.data = open_data(config.data, config.model, config.seed, training);
   if (!training && !assembly.data.eval)
     throw ConfigError(
@@ -237,6 +239,7 @@ Assembly assemble(RunConfig config,
                                                 assembly.config.train.global_batch,
                                                 fast ? Topology::flat(ranks) : topology,
                                                 purpose);
+  if (training) check_supported(assembly.config.optimizer, assembly.plan.layout, ops);
   return assembly;
 }
 

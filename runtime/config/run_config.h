@@ -274,7 +274,7 @@ struct TrainConfig {
   std::string init_from;   // a safetensors file with initial weights; empty: random
   // Above 0: a moving average of the weights, e = ema_decay e + (1 - ema_decay) w after every
   // update, which evaluations of the run use; checkpoints keep it beside the weights, and `lockstep
-  // eval` and export take the weights themselves. In [0, 1); on the CPU.
+  // eval` and export take the weights themselves. In [0, 1).
   float ema_decay = 0;
   // Above 0: mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization"), for models of
   // images. Every step each lane draws a share from Beta(mixup, mixup), and sample i of its n
@@ -305,7 +305,7 @@ struct AdamConfig {
 // LARS (You, Gitman and Ginsburg 2017): momentum SGD with a rate of its own for every tensor, lr
 // times ||w|| / (||g|| + weight_decay ||w||) times trust_coefficient. Here and in LAMB, tensors
 // without weight decay (biases and norm gains, but for decay_bias_and_norm) take lr as it is, and
-// so do those where either norm is 0. On the CPU.
+// so do those where either norm is 0.
 struct LarsConfig {
   float momentum = 0.9f;             // in [0, 1)
   float weight_decay = 0;            // >= 0; added to the gradient
@@ -315,7 +315,7 @@ struct LarsConfig {
 };
 
 // LAMB (You et al. 2019): every tensor's step is Adam's direction plus weight_decay w, times lr
-// ||w|| / ||direction||. On the CPU.
+// ||w|| / ||direction||.
 struct LambConfig {
   float beta1 = 0.9f;      // in [0, 1)
   float beta2 = 0.999f;    // in [0, 1)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <vector>
@@ -65,6 +66,19 @@ class PlainWork final : public RepeatedWork {
   void run(const std::function<void()>& work) override { work(); }
 };
 
+class PlainUpdate final : public FlatUpdate {
+ public:
+  PlainUpdate(std::span<const OptimizerConstants> constants, std::vector<OptimizerSlice> slices)
+      : constants_(constants), slices_(std::move(slices)) {}
+  void run() override {
+    for (const OptimizerSlice& slice : slices_) optimizer_update(constants_[slice.group], slice);
+  }
+
+ private:
+  std::span<const OptimizerConstants> constants_;
+  std::vector<OptimizerSlice> slices_;
+};
+
 class CpuBackend final : public Backend {
  public:
   const OpSet& ops() const override { return op_set(); }
@@ -78,12 +92,9 @@ class CpuBackend final : public Backend {
 
   void begin_lane(const LaneContext&) override {}
   void* launch_context() override { return nullptr; }
-  void update(std::span<const OptimizerConstants>,
-              std::span<const OptimizerSlice> slices) override {
-    for (const OptimizerSlice& slice : slices) optimizer_update(slice);
-  }
-  void lamb_directions(std::span<const LambSlice> slices) override {
-    for (const LambSlice& slice : slices) cpu::lamb_directions(slice);
+  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerConstants> constants,
+                                          std::vector<OptimizerSlice> slices) override {
+    return std::make_unique<PlainUpdate>(constants, std::move(slices));
   }
 
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }
@@ -145,7 +156,7 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 const OpSet& op_set() {
-  static const OpSet ops = {"cpu", cpu_implementations(), false, 0, 1, 4096};
+  static const OpSet ops = {"cpu", cpu_implementations(), false, 0, 1, 4096, SIZE_MAX};
   return ops;
 }
 

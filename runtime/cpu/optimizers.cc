@@ -63,6 +63,10 @@ void lamb_kernel(const LambConstants& constants,
     lamb_direction(c, parameters[i], gradients[i], first_moments[i], second_moments[i]);
 }
 
+void exchange_kernel(float* HWY_RESTRICT others, float* HWY_RESTRICT parameters, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) exchange_update(others[i], parameters[i]);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -74,18 +78,18 @@ HWY_EXPORT(sgd_momentum_kernel);
 HWY_EXPORT(adam_kernel);
 HWY_EXPORT(moving_average_kernel);
 HWY_EXPORT(lamb_kernel);
+HWY_EXPORT(exchange_kernel);
 
 namespace {
 
 void update(const SgdConstants& constants, const OptimizerSlice& slice) {
-  if (constants.momentum == 0) {
+  if (slice.first_moment == nullptr) {
     const auto kernel = HWY_DYNAMIC_DISPATCH(sgd_kernel);
     parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
       kernel(constants, slice.gradients + begin, slice.parameters + begin, end - begin);
     });
     return;
   }
-  LOCKSTEP_CHECK(slice.first_moment != nullptr);
   const auto kernel = HWY_DYNAMIC_DISPATCH(sgd_momentum_kernel);
   parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
     kernel(constants,
@@ -109,6 +113,19 @@ void update(const AdamConstants& constants, const OptimizerSlice& slice) {
   });
 }
 
+void update(const LambConstants& constants, const OptimizerSlice& slice) {
+  LOCKSTEP_CHECK(slice.first_moment != nullptr && slice.second_moment != nullptr);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(lamb_kernel);
+  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(constants,
+           slice.parameters + begin,
+           slice.gradients + begin,
+           slice.first_moment + begin,
+           slice.second_moment + begin,
+           end - begin);
+  });
+}
+
 void update(const MovingAverageConstants& constants, const OptimizerSlice& slice) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(moving_average_kernel);
   parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
@@ -116,22 +133,17 @@ void update(const MovingAverageConstants& constants, const OptimizerSlice& slice
   });
 }
 
-}  // namespace
-
-void optimizer_update(const OptimizerSlice& slice) {
-  std::visit([&](const auto& constants) { update(constants, slice); }, slice.constants);
+void update(const ExchangeConstants&, const OptimizerSlice& slice) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(exchange_kernel);
+  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(slice.gradients + begin, slice.parameters + begin, end - begin);
+  });
 }
 
-void lamb_directions(const LambSlice& slice) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(lamb_kernel);
-  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(slice.constants,
-           slice.parameters + begin,
-           slice.gradients + begin,
-           slice.first_moment + begin,
-           slice.second_moment + begin,
-           end - begin);
-  });
+}  // namespace
+
+void optimizer_update(const OptimizerConstants& constants, const OptimizerSlice& slice) {
+  std::visit([&](const auto& alternative) { update(alternative, slice); }, constants);
 }
 
 }  // namespace lockstep::cpu

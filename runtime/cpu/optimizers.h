@@ -4,9 +4,8 @@
 
 namespace lockstep::cpu {
 
-// Updates the parameters and moments of a slice by the formulas of optimizer_math.h, bit for bit.
-void optimizer_update(const OptimizerSlice& slice);
-// The same for the first half of LAMB.
-void lamb_directions(const LambSlice& slice);
+// Updates a slice, whose group has these constants, by the formulas of optimizer_math.h, bit for
+// bit.
+void optimizer_update(const OptimizerConstants& constants, const OptimizerSlice& slice);
 
 }  // namespace lockstep::cpu

@@ -11,9 +11,9 @@
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/flat_update.h"
 #include "runtime/cuda/launchers.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/optimizers.h"
 #include "runtime/cuda/recorded_work.h"
 #include "runtime/cuda/workspace.h"
 
@@ -127,23 +127,10 @@ class Gpu final : public CudaBackend {
   }
   void* launch_context() override { return &*context_; }
 
-  void update(std::span<const OptimizerConstants> constants,
-              std::span<const OptimizerSlice> slices) override {
-    LOCKSTEP_CHECK(constants.size() <= kMostOptimizerGroups);
-    LOCKSTEP_CUDA(cudaMemcpyAsync(workspace_->constants,
-                                  constants.data(),
-                                  constants.size_bytes(),
-                                  cudaMemcpyHostToDevice,
-                                  stream()));
-    if (placed_.empty()) placed_ = host_array<PlacedSlice>(slices.size());
-    LOCKSTEP_CHECK(placed_.size() == slices.size());
-    for (size_t first = 0; first < slices.size(); first += kMostSlices)
-      update_some(slices.subspan(first, std::min(kMostSlices, slices.size() - first)),
-                  &placed_[first]);
-  }
-
-  void lamb_directions(std::span<const LambSlice>) override {
-    LOCKSTEP_CHECK(false, "the launcher refuses optimizer.lamb on GPUs");
+  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerConstants> constants,
+                                          std::vector<OptimizerSlice> slices) override {
+    return make_flat_update(
+        constants, slices, host_array<PlacedSlice>(slices.size()), *workspace_, stream());
   }
 
   void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
@@ -187,21 +174,6 @@ class Gpu final : public CudaBackend {
   void watch(std::function<void()> check) override { watch_ = std::move(check); }
 
  private:
-  // At most kMostSlices; `placed`, pinned, describes them to the device.
-  void update_some(std::span<const OptimizerSlice> slices, PlacedSlice* placed) {
-    const auto* constants = reinterpret_cast<const OptimizerConstants*>(workspace_->constants);
-    const uint32_t blocks = place_slices(slices, constants, placed);
-    LOCKSTEP_CUDA(cudaMemcpyAsync(workspace_->slices,
-                                  placed,
-                                  slices.size() * sizeof(PlacedSlice),
-                                  cudaMemcpyHostToDevice,
-                                  stream()));
-    const DType dtype = slices[0].stored == nullptr ? DType::kF32 : slices[0].stored_dtype;
-    by_type(dtype, [&]<typename T>() {
-      optimizer_update<T>(workspace_->slices, static_cast<int>(slices.size()), blocks, stream());
-    });
-  }
-
   BackendOptions options_;
   OwnStream stream_;  // of all work but
   OwnStream copies_;  // that which overtakes it
@@ -210,7 +182,6 @@ class Gpu final : public CudaBackend {
   PinnedMemory pinned_;
   size_t host_bytes_ = 0;
   Workspace* workspace_ = nullptr;  // on the device
-  std::span<PlacedSlice> placed_;   // of the optimizer, all of its slices
   std::optional<Matmul> matmul_;
   std::optional<CudnnAttention> cudnn_attention_;
   std::optional<CudnnConv2d> cudnn_conv2d_;

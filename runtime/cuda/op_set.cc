@@ -87,8 +87,13 @@ constexpr int kLogitsAlignment = 128;  // bytes: whole tiles of products, and of
 }  // namespace
 
 const OpSet& op_set() {
-  static const OpSet ops = {
-      "cuda", kImplementations, true, kWorkspaceBytes, kLogitsAlignment, kMostSources};
+  static const OpSet ops = {"cuda",
+                            kImplementations,
+                            true,
+                            kWorkspaceBytes,
+                            kLogitsAlignment,
+                            kMostSources,
+                            kMostUpdateGroups};
   return ops;
 }
 

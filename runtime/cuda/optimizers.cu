@@ -12,11 +12,13 @@ namespace {
 template <typename Constants>
 constexpr uint16_t kind_of = OptimizerConstants(Constants()).index();
 
-// Writes N new parameters in both forms.
+// Writes N new parameters in both forms, which are one where T is float.
 template <int N, typename T>
 __device__ __forceinline__ void store_parameters(const float (&p)[N], float* wide, T* stored) {
   store(p, wide);
-  if (stored != nullptr) store(p, stored);
+  if constexpr (!std::is_same_v<T, float>) {
+    if (stored != nullptr) store(p, stored);
+  }
 }
 
 template <typename T>
@@ -70,6 +72,28 @@ struct Adam {
   }
 };
 
+struct Lamb {
+  const LambConstants* at;  // on the device
+  const float* parameters;
+  float *gradients, *first_moments, *second_moments;
+
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    constexpr int N = Count::value;
+    const LambConstants constants = *at;
+    float g[N], p[N], m[N], v[N];
+    load(gradients + i, g);
+    load(parameters + i, p);
+    load(first_moments + i, m);
+    load(second_moments + i, v);
+#pragma unroll
+    for (int k = 0; k < N; ++k) lamb_direction(constants, p[k], g[k], m[k], v[k]);
+    store(g, gradients + i);
+    store(m, first_moments + i);
+    store(v, second_moments + i);
+  }
+};
+
 template <typename T>
 struct MovingAverage {
   const MovingAverageConstants* at;  // on the device
@@ -86,6 +110,24 @@ struct MovingAverage {
     load(parameters + i, p);
 #pragma unroll
     for (int k = 0; k < N; ++k) moving_average_update(constants, s[k], p[k]);
+    store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
+  }
+};
+
+template <typename T>
+struct Exchange {
+  float *others, *parameters;
+  T* stored;
+
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    constexpr int N = Count::value;
+    float x[N], p[N];
+    load(others + i, x);
+    load(parameters + i, p);
+#pragma unroll
+    for (int k = 0; k < N; ++k) exchange_update(x[k], p[k]);
+    store(x, others + i);
     store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
   }
 };
@@ -126,46 +168,56 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* tab
   const int64_t end =
       begin + kBlockElements < slice.elements ? begin + kBlockElements : slice.elements;
   auto* const stored = static_cast<T*>(slice.stored);
-  if (slice.kind == kind_of<SgdConstants>) {
-    const Sgd<T> update{static_cast<const SgdConstants*>(slice.constants),
+  const auto run = [&](const auto& update) { update_part(begin, end, slice.vectors, update); };
+  switch (slice.kind) {
+    case kind_of<SgdConstants>:
+      return run(Sgd<T>{static_cast<const SgdConstants*>(slice.constants),
                         slice.gradients,
                         slice.parameters,
                         slice.first_moment,
-                        stored};
-    update_part(begin, end, slice.vectors, update);
-  } else if (slice.kind == kind_of<MovingAverageConstants>) {
-    const MovingAverage<T> update{static_cast<const MovingAverageConstants*>(slice.constants),
-                                  slice.gradients,
-                                  slice.parameters,
-                                  stored};
-    update_part(begin, end, slice.vectors, update);
-  } else {
-    const Adam<T> update{static_cast<const AdamConstants*>(slice.constants),
+                        stored});
+    case kind_of<AdamConstants>:
+      return run(Adam<T>{static_cast<const AdamConstants*>(slice.constants),
                          slice.gradients,
                          slice.parameters,
                          slice.first_moment,
                          slice.second_moment,
-                         stored};
-    update_part(begin, end, slice.vectors, update);
+                         stored});
+    case kind_of<LambConstants>:
+      return run(Lamb{static_cast<const LambConstants*>(slice.constants),
+                      slice.parameters,
+                      slice.gradients,
+                      slice.first_moment,
+                      slice.second_moment});
+    case kind_of<MovingAverageConstants>:
+      return run(MovingAverage<T>{static_cast<const MovingAverageConstants*>(slice.constants),
+                                  slice.gradients,
+                                  slice.parameters,
+                                  stored});
+    case kind_of<ExchangeConstants>:
+      return run(Exchange<T>{slice.gradients, slice.parameters, stored});
   }
 }
 
 }  // namespace
 
 uint32_t place_slices(std::span<const OptimizerSlice> slices,
-                      const OptimizerConstants* constants,
+                      std::span<const OptimizerConstants> constants,
+                      const OptimizerConstants* device_constants,
                       PlacedSlice* table) {
   uint32_t blocks = 0;
   for (size_t i = 0; i < slices.size(); ++i) {
     const OptimizerSlice& slice = slices[i];
+    const OptimizerConstants& group = constants[slice.group];
     // The alternative lies at the same place in both copies of the variant.
     const auto offset = std::visit(
         [&](const auto& alternative) {
           return reinterpret_cast<const std::byte*>(&alternative) -
-                 reinterpret_cast<const std::byte*>(&slice.constants);
+                 reinterpret_cast<const std::byte*>(&group);
         },
-        slice.constants);
-    table[i] = {.constants = reinterpret_cast<const std::byte*>(constants + slice.group) + offset,
+        group);
+    const OptimizerConstants* const on_device = device_constants + slice.group;
+    table[i] = {.constants = reinterpret_cast<const std::byte*>(on_device) + offset,
                 .parameters = slice.parameters,
                 .gradients = slice.gradients,
                 .first_moment = slice.first_moment,
@@ -173,7 +225,7 @@ uint32_t place_slices(std::span<const OptimizerSlice> slices,
                 .stored = slice.stored,
                 .elements = slice.elements,
                 .first_block = blocks,
-                .kind = static_cast<uint16_t>(slice.constants.index()),
+                .kind = static_cast<uint16_t>(group.index()),
                 .vectors = is_aligned(slice.parameters) && is_aligned(slice.gradients) &&
                            is_aligned(slice.first_moment) && is_aligned(slice.second_moment) &&
                            is_aligned(slice.stored)};

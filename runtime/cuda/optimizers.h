@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 struct PlacedSlice {
   const void* constants;  // on the device: the alternative itself
   float* parameters;
-  const float* gradients;
+  float* gradients;
   float* first_moment;
   float* second_moment;
   void* stored;
@@ -21,16 +21,17 @@ struct PlacedSlice {
   bool vectors;          // all arrays begin where vectors may
 };
 
-// Describes slices for one launch, `table` having as many entries; slices[i].constants say of which
-// kind each is, its numbers are those of its group in `constants`, an array on the device. Returns
-// the blocks that the launch takes.
+// Describes slices for one launch, `table` having as many entries. Of which kind each is say the
+// constants of its group; the numbers will be those in `device_constants`, an array on the device
+// that is like `constants`. Returns the blocks that the launch takes.
 uint32_t place_slices(std::span<const OptimizerSlice> slices,
-                      const OptimizerConstants* constants,
+                      std::span<const OptimizerConstants> constants,
+                      const OptimizerConstants* device_constants,
                       PlacedSlice* table);
 
-// Updates the float parameters and moments of all slices of a table on the device by the formulas
-// of optimizer_math.h, and writes the new parameters, rounded to T, to `stored`: one launch, one
-// pass over memory. For T = float `stored` is null. T is float, BFloat16 or Float16.
+// Updates all slices of a table on the device by the formulas of optimizer_math.h, and writes the
+// new parameters, rounded to T, to `stored`: one launch, one pass over memory. For T = float
+// `stored` is null. T is float, BFloat16 or Float16.
 template <typename T>
 void optimizer_update(const PlacedSlice* table, int count, uint32_t blocks, Stream stream);
 

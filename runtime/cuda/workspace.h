@@ -14,8 +14,8 @@ namespace lockstep::cuda {
 
 // Of a bucket of 1 GiB in slices, each of which may end in a part of a block.
 inline constexpr size_t kMostSquareBlocks = (size_t{1} << 28) / kSquaresBlock + 4096;
-inline constexpr size_t kMostOptimizerGroups = 4;
-inline constexpr size_t kMostSlices = 4096;  // updated by one launch
+inline constexpr size_t kMostUpdateGroups = 8192;  // one a tensor for LARS and LAMB
+inline constexpr size_t kMostSlices = 4096;        // updated by one launch
 
 struct Workspace {
   std::byte matmul[Matmul::kWorkspaceBytes];  // first: aligned as the whole is
@@ -24,7 +24,7 @@ struct Workspace {
   LaneContext lane;
   PlacedSlice slices[kMostSlices];
   alignas(alignof(
-      OptimizerConstants)) std::byte constants[kMostOptimizerGroups * sizeof(OptimizerConstants)];
+      OptimizerConstants)) std::byte constants[kMostUpdateGroups * sizeof(OptimizerConstants)];
 };
 inline constexpr size_t kWorkspaceBytes = (sizeof(Workspace) + 255) / 256 * 256;
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "collectives/reducer.h"
 #include "runtime/base/content_hash.h"
@@ -23,6 +24,14 @@ class RepeatedWork {
   virtual void run(const std::function<void()>& work) = 0;
 };
 
+// An update of slices of the flat buffers, prepared once. It does not outlive its backend.
+class FlatUpdate {
+ public:
+  virtual ~FlatUpdate() = default;
+  // Queues it: always the same work on the same memory.
+  virtual void run() = 0;
+};
+
 class Backend : public SliceMath {
  public:
   virtual const OpSet& ops() const = 0;
@@ -35,7 +44,8 @@ class Backend : public SliceMath {
   virtual std::byte* allocate(size_t bytes, const char* what, Place place = Place::kDevice) = 0;
   // Bytes handed out so far, with those that the backend keeps for itself.
   virtual size_t allocated_bytes() const = 0;
-  // Copies between memory of allocate() and a host_array(), which stays as it is until then.
+  // Copies between pieces of allocate() and host_array(), of which those of the host stay as they
+  // are until then.
   virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
 
   // A copy that overtakes the work queued since the last take(), from host memory of allocate() to
@@ -49,13 +59,11 @@ class Backend : public SliceMath {
   virtual void begin_lane(const LaneContext& lane) = 0;
   // What OpCall::device() gives the launchers.
   virtual void* launch_context() = 0;
-  // One optimizer step on all slices; see optimizer_math.h for the arithmetic. The numbers are
-  // those of `constants`, which lie in a host_array(); the slices are the same each time but for
-  // theirs.
-  virtual void update(std::span<const OptimizerConstants> constants,
-                      std::span<const OptimizerSlice> slices) = 0;
-  // LAMB's first half: the gradients of the slices become directions, and the moments move.
-  virtual void lamb_directions(std::span<const LambSlice> slices) = 0;
+  // An update of slices, each by the constants of its group; see optimizer_math.h for the
+  // arithmetic. They do not overlap, and all store the same type. The constants lie in a
+  // host_array(): each run reads their numbers; which alternative each of them is does not change.
+  virtual std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerConstants> constants,
+                                                  std::vector<OptimizerSlice> slices) = 0;
   // *out, in memory of allocate_host(), = hash of n elements, the first of which is number
   // `first_index` of the whole; see runtime/base/content_hash.h.
   virtual void hash(

@@ -21,10 +21,11 @@ struct OpSet {
   const char* device;  // "cpu", "cuda"
   // All implementations, the fastest first and a plain one last for each kind.
   std::span<const Implementation> implementations;
-  bool separate_memory;    // the host cannot reach what Backend::allocate() gives
-  size_t workspace_bytes;  // device memory that the backend uses beside the plan's other rows
-  int logits_alignment;    // bytes: see GraphOptions
-  int most_tree_ranks;     // whose sums can be added in the tree's order at once
+  bool separate_memory;       // the host cannot reach what Backend::allocate() gives
+  size_t workspace_bytes;     // device memory that the backend uses beside the plan's other rows
+  int logits_alignment;       // bytes: see GraphOptions
+  int most_tree_ranks;        // whose sums can be added in the tree's order at once
+  size_t most_update_groups;  // of constants, in a Backend::flat_update()
 
   // The first implementation that supports the op; that there is none is a broken invariant.
   const Implementation& find(const Graph& graph, const Op& op) const;

@@ -1,9 +1,10 @@
 #pragma once
 // The arithmetic of the optimizers on one element, shared by all backends, and what a backend is
-// given to update a slice. Fused multiply-adds are written out, so that every instruction set and
+// given to update slices. Fused multiply-adds are written out, so that every instruction set and
 // the GPU round alike. The formulas are PyTorch's.
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <variant>
 
@@ -89,38 +90,38 @@ inline LambConstants lamb_constants(double beta1,
 }
 
 // A running statistic: what comes as its gradient is the sum over the lanes of what each has seen.
-// Not an optimizer; neither learning rate, clipping, loss scale nor weight decay touches it.
+// Or the average of the weights, whose `parameters` it is, from the weights as gradients. Not an
+// optimizer; neither learning rate, clipping, loss scale nor weight decay touches it.
 struct MovingAverageConstants {
   float keep;    // 1 - momentum
   float weight;  // momentum / lanes
 };
 
-using OptimizerConstants = std::variant<SgdConstants, AdamConstants, MovingAverageConstants>;
+// Parameters and what stands in the gradients' place change places, bit for bit. Not an optimizer:
+// so are weights and their average exchanged.
+struct ExchangeConstants {};
 
-// A slice of the flat buffers and what to do with it. All pointers are to `elements` floats and
-// borrowed.
+using OptimizerConstants = std::
+    variant<SgdConstants, AdamConstants, LambConstants, MovingAverageConstants, ExchangeConstants>;
+
+// A slice of the flat buffers that is updated. All pointers are to `elements` floats and borrowed.
 struct OptimizerSlice {
-  OptimizerConstants constants;
-  int64_t elements;
-  float* parameters;  // fp32: the masters where the ops read another type
-  const float* gradients;
-  float* first_moment;   // SGD with momentum, Adam; else null
-  float* second_moment;  // Adam; else null
-  size_t group = 0;      // which of Backend::update()'s constants `constants` are
-  void* stored =
-      nullptr;  // the new parameters in the type that the ops read; null where it is fp32
+  size_t group = 0;  // the place, among the constants of the update, of those that say how
+  int64_t elements = 0;
+  float* parameters = nullptr;     // fp32: the masters where the ops read another type
+  float* gradients = nullptr;      // written by LAMB, whose directions they become, and exchanged
+  float* first_moment = nullptr;   // SGD with momentum, Adam, LAMB; else null
+  float* second_moment = nullptr;  // Adam, LAMB; else null
+  void* stored = nullptr;  // the new parameters in the type that the ops read; null where fp32
   DType stored_dtype = DType::kF32;
 };
 
-// A slice whose directions LAMB wants. All pointers are to `elements` floats and borrowed.
-struct LambSlice {
-  LambConstants constants;
-  int64_t elements;
-  const float* parameters;
-  float* gradients;  // become the directions
-  float* first_moment;
-  float* second_moment;
-};
+// p <-> other.
+LOCKSTEP_HD void exchange_update(float& other, float& parameter) {
+  const float was = parameter;
+  parameter = other;
+  other = was;
+}
 
 // p <- keep * p + weight * sum.
 LOCKSTEP_HD void moving_average_update(const MovingAverageConstants& c,

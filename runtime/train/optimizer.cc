@@ -30,6 +30,10 @@ bool is_layer_wise(const OptimizerConfig& config) {
 
 namespace {
 
+bool is_lamb(const OptimizerConfig& config) {
+  return std::holds_alternative<LambConfig>(config.kind);
+}
+
 bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot) {
   return slot.running_momentum == 0 && (slot.decay || config.decay_bias_and_norm);
 }
@@ -60,6 +64,20 @@ MovingAverageConstants moving_average(const ParameterLayout& layout) {
 
 }  // namespace
 
+float* FlatWeights::floats(int64_t flat, int64_t local) const {
+  return compute == DType::kF32 ? reinterpret_cast<float*>(parameters) + flat : masters + local;
+}
+
+OptimizerSlice FlatWeights::slice(const Range& range, int64_t local) const {
+  OptimizerSlice slice;
+  slice.elements = range.size();
+  slice.parameters = floats(range.begin, local);
+  if (compute == DType::kF32) return slice;
+  slice.stored = parameters + static_cast<size_t>(range.begin) * size_of(compute);
+  slice.stored_dtype = compute;
+  return slice;
+}
+
 Optimizer::Optimizer(const OptimizerConfig& config,
                      const ParameterLayout& layout,
                      std::vector<Range> owned,
@@ -71,10 +89,19 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       memory_(memory),
       moments_(moment_names(config).size()),
       adapted_(adapted_slots(config, layout)),
-      constants_(backend.host_array<OptimizerConstants>(kGroups + adapted_.size())) {
+      constants_(backend.host_array<OptimizerConstants>(groups(config, layout))) {
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
+  if (is_lamb(config)) direction_constants_ = backend.host_array<OptimizerConstants>(2);
   prepare(0, 0, 1);  // the kind of each is known from here on
   constants_[kStatistics] = moving_average(layout);
+  prepare_updates(cut_segments(layout));
+}
+
+size_t Optimizer::groups(const OptimizerConfig& config, const ParameterLayout& layout) {
+  return kGroups + adapted_slots(config, layout).size();
+}
+
+std::vector<Optimizer::Segment> Optimizer::cut_segments(const ParameterLayout& layout) {
   // Parameters by place in the flat buffer; padding belongs to the parameter before it.
   std::vector<size_t> slots(layout.slots.size());
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = i;
@@ -82,6 +109,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   std::sort(
       slots.begin(), slots.end(), [&](size_t a, size_t b) { return offset_of(a) < offset_of(b); });
 
+  std::vector<Segment> segments;
   for (const Range& range : owned_) {
     local_offsets_.push_back(owned_elements_);
     for (size_t i = 0; i < slots.size(); ++i) {
@@ -91,18 +119,41 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       if (part.begin >= part.end) continue;
       const size_t group = group_of(layout, slots[i]);
       const int64_t local = owned_elements_ + part.begin - range.begin;
-      const bool joins = !segments_.empty() && segments_.back().group == group &&
-                         segments_.back().range.end == part.begin && part.begin > range.begin;
+      const bool joins = !segments.empty() && segments.back().group == group &&
+                         segments.back().range.end == part.begin && part.begin > range.begin;
       if (joins) {
-        segments_.back().range.end = part.end;
+        segments.back().range.end = part.end;
       } else {
-        segments_.push_back({part, local, group});
+        segments.push_back({part, local, group});
       }
     }
     owned_elements_ += range.size();
   }
-  slices_.resize(segments_.size());
-  lamb_slices_.reserve(segments_.size());
+  return segments;
+}
+
+void Optimizer::prepare_updates(const std::vector<Segment>& segments) {
+  const bool lamb = is_lamb(config_);  // whose moments move when the directions are found
+  std::vector<OptimizerSlice> slices, directions;
+  for (const Segment& segment : segments) {
+    const bool kept = segment.group != kStatistics;
+    slices.push_back(slice_of(segment, kept && !lamb ? moments_ : 0));
+    slices.back().group = segment.group;
+    if (!kept || !lamb) continue;
+    directions.push_back(slice_of(segment, moments_));
+    directions.back().group = segment.group == kPlain ? kPlain : kDecayed;
+  }
+  update_ = backend_.flat_update(constants_, std::move(slices));
+  if (lamb) directions_ = backend_.flat_update(direction_constants_, std::move(directions));
+  if (memory_.norms != nullptr) measuring_work_ = backend_.repeated_work();
+}
+
+OptimizerSlice Optimizer::slice_of(const Segment& segment, size_t moments) const {
+  OptimizerSlice slice = memory_.weights.slice(segment.range, segment.local);
+  slice.gradients = memory_.gradients + segment.range.begin;
+  if (moments > 0) slice.first_moment = memory_.moments + segment.local;
+  if (moments > 1) slice.second_moment = memory_.moments + owned_elements_ + segment.local;
+  return slice;
 }
 
 size_t Optimizer::group_of(const ParameterLayout& layout, size_t slot) const {
@@ -155,55 +206,47 @@ OptimizerConstants Optimizer::layer_constants(bool decay, double trust) const {
                       .nesterov = false};
 }
 
+OptimizerConstants Optimizer::direction_constants(bool decay) const {
+  const auto& lamb = std::get<LambConfig>(config_.kind);
+  return lamb_constants(lamb.beta1,
+                        lamb.beta2,
+                        lamb.epsilon,
+                        decay ? lamb.weight_decay : 0,
+                        prepared_.gradient_scale,
+                        prepared_.step);
+}
+
 void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
   if (is_layer_wise(config_)) {
     prepared_ = {lr, gradient_scale, step};
     constants_[kPlain] = layer_constants(false, 1);
     for (size_t g = kDecayed; g < constants_.size(); ++g)
       if (g != kStatistics) constants_[g] = layer_constants(true, 1);
+    if (direction_constants_.empty()) return;
+    direction_constants_[kPlain] = direction_constants(false);
+    direction_constants_[kDecayed] = direction_constants(true);
     return;
   }
   constants_[kPlain] = constants_for(false, lr, gradient_scale, step);
   constants_[kDecayed] = constants_for(true, lr, gradient_scale, step);
 }
 
-float* Optimizer::weights_at(int64_t flat, int64_t local) const {
-  return memory_.compute == DType::kF32 ? reinterpret_cast<float*>(memory_.parameters) + flat
-                                        : memory_.masters + local;
-}
-
-void Optimizer::adapt(float* gradients) {
+void Optimizer::adapt() {
   if (memory_.norms == nullptr) return;
-  if (std::holds_alternative<LambConfig>(config_.kind)) find_directions(gradients);
-  const std::vector<LayerNorms::Piece>& pieces = memory_.norms->owned();
-  for (size_t i = 0; i < pieces.size(); ++i)
-    memory_.norms->measure(
-        i, weights_at(pieces[i].flat, pieces[i].local), gradients + pieces[i].flat);
+  measuring_work_->run([this] { measure(); });
   const std::span<const LayerNorms::Squares> squares = memory_.norms->sum();
   for (size_t i = 0; i < adapted_.size(); ++i)
     constants_[kGroups + i] = layer_constants(true, trust_ratio(squares[i]));
 }
 
-// Moves the moments, and leaves the directions in the gradients' place.
-void Optimizer::find_directions(float* gradients) {
-  const auto& lamb = std::get<LambConfig>(config_.kind);
-  lamb_slices_.clear();
-  for (const Segment& segment : segments_) {
-    if (segment.group == kStatistics) continue;
-    lamb_slices_.push_back(
-        {.constants = lamb_constants(lamb.beta1,
-                                     lamb.beta2,
-                                     lamb.epsilon,
-                                     segment.group == kPlain ? 0 : lamb.weight_decay,
-                                     prepared_.gradient_scale,
-                                     prepared_.step),
-         .elements = segment.range.size(),
-         .parameters = weights_at(segment.range.begin, segment.local),
-         .gradients = gradients + segment.range.begin,
-         .first_moment = memory_.moments + segment.local,
-         .second_moment = memory_.moments + owned_elements_ + segment.local});
-  }
-  backend_.lamb_directions(lamb_slices_);
+// Queues what finds the norms of the weights and of what they move along.
+void Optimizer::measure() {
+  if (directions_) directions_->run();
+  const std::vector<LayerNorms::Piece>& pieces = memory_.norms->owned();
+  for (size_t i = 0; i < pieces.size(); ++i)
+    memory_.norms->measure(i,
+                           memory_.weights.floats(pieces[i].flat, pieces[i].local),
+                           memory_.gradients + pieces[i].flat);
 }
 
 double Optimizer::trust_ratio(const LayerNorms::Squares& squares) const {
@@ -215,29 +258,6 @@ double Optimizer::trust_ratio(const LayerNorms::Squares& squares) const {
   const double gradient = directions * std::abs(prepared_.gradient_scale);
   return lars->trust_coefficient * weights /
          (gradient + lars->weight_decay * weights + lars->epsilon);
-}
-
-OptimizerSlice Optimizer::slice_of(const Segment& segment, const float* gradients) const {
-  OptimizerSlice slice{};
-  slice.group = segment.group;
-  slice.constants = constants_[slice.group];
-  slice.elements = segment.range.size();
-  slice.gradients = gradients + segment.range.begin;
-  slice.parameters = weights_at(segment.range.begin, segment.local);
-  if (memory_.compute != DType::kF32) {
-    slice.stored =
-        memory_.parameters + static_cast<size_t>(segment.range.begin) * size_of(memory_.compute);
-    slice.stored_dtype = memory_.compute;
-  }
-  if (segment.group == kStatistics) return slice;
-  if (moments_ > 0) slice.first_moment = memory_.moments + segment.local;
-  if (moments_ > 1) slice.second_moment = memory_.moments + owned_elements_ + segment.local;
-  return slice;
-}
-
-void Optimizer::update(const float* gradients) {
-  for (size_t i = 0; i < segments_.size(); ++i) slices_[i] = slice_of(segments_[i], gradients);
-  backend_.update(constants_, slices_);
 }
 
 }  // namespace lockstep

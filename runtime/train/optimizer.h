@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,22 @@ bool is_layer_wise(const OptimizerConfig& config);
 // The parameters of which it has one, by number: those with weight decay.
 std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout);
 
-// What an optimizer works on; borrowed.
-struct OptimizerMemory {
+// The weights of which this rank updates its owned ranges; borrowed.
+struct FlatWeights {
   std::byte* parameters = nullptr;  // flat, of type `compute`
   DType compute = DType::kF32;
-  float* masters = nullptr;     // the owned ranges one after the other; null where compute is fp32
+  float* masters = nullptr;  // the owned ranges one after the other; null where compute is fp32
+
+  // The floats from element `flat` of the whole on, which is element `local` of the owned ranges.
+  float* floats(int64_t flat, int64_t local) const;
+  // A slice that updates `range`, which begins at element `local` of the owned ranges.
+  OptimizerSlice slice(const Range& range, int64_t local) const;
+};
+
+// What an optimizer works on; borrowed.
+struct OptimizerMemory {
+  FlatWeights weights;
+  float* gradients = nullptr;   // flat; LAMB leaves its directions there
   float* moments = nullptr;     // for each moment in order, the owned ranges one after the other
   LayerNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
 };
@@ -47,11 +59,13 @@ class Optimizer {
   // multiplies every gradient, and carries the mean over samples and the clipping.
   void prepare(double lr, double gradient_scale, int64_t step);
   // For a layer-wise optimizer, else nothing: finds every tensor's rate for the next update(),
-  // which takes what this leaves in `gradients`. All ranks together; waits for the device.
-  void adapt(float* gradients);
+  // which takes what this leaves in the gradients' place. All ranks together; waits for the device.
+  void adapt();
   // Queues one step from the flat gradients: always the same work on the same memory.
-  void update(const float* gradients);
+  void update() { update_->run(); }
 
+  // Groups of constants that the updates of such a model have.
+  static size_t groups(const OptimizerConfig& config, const ParameterLayout& layout);
   const std::vector<Range>& owned() const { return owned_; }
   // Where, in the moments, those of moment `index` for owned range `range` begin.
   int64_t moment_offset(size_t index, size_t range) const;
@@ -73,30 +87,34 @@ class Optimizer {
   std::vector<int64_t> local_offsets_;  // of each owned range
   int64_t owned_elements_ = 0;
   size_t group_of(const ParameterLayout& layout, size_t slot) const;
-  float* weights_at(int64_t flat, int64_t local) const;
+  std::vector<Segment> cut_segments(const ParameterLayout& layout);
+  // What updates a segment; `moments` of those that are kept move with it.
+  OptimizerSlice slice_of(const Segment& segment, size_t moments) const;
+  void prepare_updates(const std::vector<Segment>& segments);
+  void measure();
   double trust_ratio(const LayerNorms::Squares& squares) const;
-  void find_directions(float* gradients);
-  OptimizerSlice slice_of(const Segment& segment, const float* gradients) const;
   OptimizerConstants constants_for(bool decay,
                                    double lr,
                                    double gradient_scale,
                                    int64_t step) const;
   OptimizerConstants layer_constants(bool decay, double trust) const;
+  OptimizerConstants direction_constants(bool decay) const;
 
   Backend& backend_;
   OptimizerMemory memory_;
-  size_t moments_;                           // kept per parameter
-  std::vector<size_t> adapted_;              // of a layer-wise optimizer, slots
-  std::span<OptimizerConstants> constants_;  // by group
+  size_t moments_;                                     // kept per parameter
+  std::vector<size_t> adapted_;                        // of a layer-wise optimizer, slots
+  std::span<OptimizerConstants> constants_;            // by group
+  std::span<OptimizerConstants> direction_constants_;  // of LAMB: kPlain, kDecayed
   // What the next update does, for a layer-wise optimizer.
   struct Prepared {
     double lr = 0, gradient_scale = 0;
     int64_t step = 1;
   };
   Prepared prepared_;
-  std::vector<Segment> segments_;
-  std::vector<OptimizerSlice> slices_;  // of the segments, in the update under way
-  std::vector<LambSlice> lamb_slices_;  // of those that have directions
+  std::unique_ptr<FlatUpdate> update_;
+  std::unique_ptr<FlatUpdate> directions_;        // of LAMB; moves the moments
+  std::unique_ptr<RepeatedWork> measuring_work_;  // of a layer-wise optimizer
 };
 
 }  // namespace lockstep

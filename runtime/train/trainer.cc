@@ -46,6 +46,10 @@ std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts) {
                                       parts.backend);
 }
 
+FlatWeights weights_of(const RunParts& parts, const RunMemory& memory) {
+  return {memory.parameters, parts.plan.compute, memory.masters};
+}
+
 // Null without one. It lies behind the moments.
 std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
                                             const RunMemory& memory,
@@ -54,7 +58,7 @@ std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
   return std::make_unique<WeightAverage>(parts.config.train.ema_decay,
                                          optimizer.owned(),
                                          parts.backend,
-                                         reinterpret_cast<float*>(memory.parameters),
+                                         weights_of(parts, memory),
                                          memory.moments + optimizer.moment_elements());
 }
 
@@ -85,9 +89,8 @@ Trainer::Trainer(const RunParts& parts)
                  parts.plan.layout,
                  parts.owned(),
                  parts.backend,
-                 {.parameters = memory_.parameters,
-                  .compute = parts.plan.compute,
-                  .masters = memory_.masters,
+                 {.weights = weights_of(parts, memory_),
+                  .gradients = reducer_.reduced(),
                   .moments = memory_.moments,
                   .norms = layer_norms_.get()}),
       average_(make_average(parts, memory_, optimizer_)),
@@ -144,9 +147,9 @@ StepRecord Trainer::step() {
   if (update.finite) {
     Phase phase(phases_.optimizer, timeline, "update my slice");
     optimizer_.prepare(update.lr, update.gradient_scale, update.number);
-    optimizer_.adapt(reducer_.reduced());
+    optimizer_.adapt();
     update_work_->run([this] {
-      optimizer_.update(reducer_.reduced());
+      optimizer_.update();
       if (average_) average_->update();
     });
   }

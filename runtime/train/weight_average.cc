@@ -1,8 +1,6 @@
 #include "runtime/train/weight_average.h"
 
-#include <algorithm>
-
-#include "runtime/train/optimizer.h"
+#include <utility>
 
 namespace lockstep {
 
@@ -12,32 +10,38 @@ std::vector<std::string> kept_arrays(const RunConfig& config) {
   return names;
 }
 
-WeightAverage::WeightAverage(
-    float decay, std::span<const Range> owned, Backend& backend, float* weights, float* average)
-    : backend_(backend), constants_(backend.host_array<OptimizerConstants>(1)) {
-  constants_[0] = MovingAverageConstants{
-      .keep = decay, .weight = static_cast<float>(1 - static_cast<double>(decay))};
+WeightAverage::WeightAverage(float decay,
+                             std::span<const Range> owned,
+                             Backend& backend,
+                             const FlatWeights& weights,
+                             float* average)
+    : backend_(backend) {
+  const auto moving = backend.host_array<OptimizerConstants>(1),
+             exchanging = backend.host_array<OptimizerConstants>(1);
+  moving[0] = MovingAverageConstants{.keep = decay,
+                                     .weight = static_cast<float>(1 - static_cast<double>(decay))};
+  exchanging[0] = ExchangeConstants();
+  // Gradients are, to the one, the weights that it averages; to the other, the average.
+  std::vector<OptimizerSlice> moved, exchanged;
+  int64_t local = 0;
   for (const Range& range : owned) {
-    slices_.push_back({.constants = constants_[0],
-                       .elements = range.size(),
-                       .parameters = average,
-                       .gradients = weights + range.begin,
-                       .first_moment = nullptr,
-                       .second_moment = nullptr});
-    average += range.size();
+    OptimizerSlice slice = weights.slice(range, local);
+    slice.gradients = average + local;
+    exchanged.push_back(slice);
+    pieces_.push_back({slice.parameters, slice.gradients, slice.elements});
+    moved.push_back(
+        {.elements = slice.elements, .parameters = slice.gradients, .gradients = slice.parameters});
+    local += range.size();
   }
+  update_ = backend.flat_update(moving, std::move(moved));
+  exchange_ = backend.flat_update(exchanging, std::move(exchanged));
 }
 
 void WeightAverage::begin() {
-  for (const OptimizerSlice& slice : slices_)
-    std::copy_n(slice.gradients, slice.elements, slice.parameters);
-}
-
-void WeightAverage::swap() {
-  backend_.synchronize();
-  for (const OptimizerSlice& slice : slices_)
-    std::swap_ranges(
-        slice.parameters, slice.parameters + slice.elements, const_cast<float*>(slice.gradients));
+  for (const Piece& piece : pieces_)
+    backend_.copy(reinterpret_cast<const std::byte*>(piece.weights),
+                  reinterpret_cast<std::byte*>(piece.average),
+                  static_cast<size_t>(piece.elements) * sizeof(float));
 }
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/state.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
+#include "runtime/train/optimizer.h"
 
 namespace lockstep {
 
@@ -17,24 +18,33 @@ namespace lockstep {
 std::vector<std::string> kept_arrays(const RunConfig& config);
 
 // Moving average of the weights of this rank's owned ranges, e <- decay e + (1 - decay) w, in fp32.
-// Memory that the host reaches, and weights in fp32: on the CPU.
+// What its methods do is queued.
 class WeightAverage {
  public:
-  // `weights`: the flat buffer; `average`: the owned ranges one after the other. Borrowed.
-  WeightAverage(
-      float decay, std::span<const Range> owned, Backend& backend, float* weights, float* average);
+  // `average`: the owned ranges one after the other, in memory of the backend; borrowed.
+  WeightAverage(float decay,
+                std::span<const Range> owned,
+                Backend& backend,
+                const FlatWeights& weights,
+                float* average);
 
   // The average begins with the weights.
   void begin();
-  // Queues one step of the average.
-  void update() { backend_.update(constants_, slices_); }
-  // Exchanges average and weights, bit for bit.
-  void swap();
+  // One step of the average.
+  void update() { update_->run(); }
+  // Exchanges average and weights, bit for bit; what the ops read of these follows.
+  void swap() { exchange_->run(); }
 
  private:
+  // The weights of an owned range and their average.
+  struct Piece {
+    const float* weights;
+    float* average;
+    int64_t elements;
+  };
   Backend& backend_;
-  std::span<OptimizerConstants> constants_;
-  std::vector<OptimizerSlice> slices_;  // by owned range; `gradients` are the weights
+  std::vector<Piece> pieces_;
+  std::unique_ptr<FlatUpdate> update_, exchange_;
 };
 
 }  // namespace lockstep

@@ -28,8 +28,7 @@ void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset)
   };
   Buffers gpu(n, offset), cpu(n, offset);
   const auto slice = [&](Buffers& buffers) {
-    return OptimizerSlice{.constants = constants,
-                          .elements = n,
+    return OptimizerSlice{.elements = n,
                           .parameters = buffers.p.data(),
                           .gradients = buffers.g.data(),
                           .first_moment = moment ? buffers.m.data() : nullptr,
@@ -37,26 +36,26 @@ void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset)
   };
   Guarded<T> stored(n, offset);
   // The numbers come from the device's copy alone.
-  OptimizerSlice on_gpu = slice(gpu);
+  OptimizerConstants kind = constants;
   std::visit(
       [](auto& c) {
-        if constexpr (requires { c.grad_scale; }) {
-          c.grad_scale = -7;
-        } else {
-          c.weight = -7;
-        }
+        if constexpr (requires { c.grad_scale; }) c.grad_scale = -7;
+        if constexpr (requires { c.weight; }) c.weight = -7;
       },
-      on_gpu.constants);
+      kind);
+  OptimizerSlice on_gpu = slice(gpu);
   if (!std::is_same_v<T, float>) on_gpu.stored = stored.data();
   cuda::PlacedSlice table[1];
-  const uint32_t blocks = cuda::place_slices({&on_gpu, 1}, &constants, table);
+  const uint32_t blocks = cuda::place_slices({&on_gpu, 1}, {&kind, 1}, &constants, table);
   cuda::optimizer_update<T>(table, 1, blocks, nullptr);
-  cpu::optimizer_update(slice(cpu));
+  cpu::optimizer_update(constants, slice(cpu));
   test::expect_same_bits(cpu.p, gpu.p, "parameters");
+  test::expect_same_bits(cpu.g, gpu.g, "gradients");
   test::expect_same_bits(cpu.m, gpu.m, "first moments");
   test::expect_same_bits(cpu.v, gpu.v, "second moments");
   if constexpr (!std::is_same_v<T, float>) {
-    for (int64_t i = 0; i < n; ++i)
+    // LAMB's first half leaves the parameters as they are.
+    for (int64_t i = 0; i < n && !std::holds_alternative<LambConstants>(constants); ++i)
       ASSERT_EQ(to_float(stored[i]), to_float(round_to<T>(cpu.p[i]))) << i;
   }
 }
@@ -67,6 +66,8 @@ TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
       check<TypeParam>(SgdConstants{0.1f, 0, 0.01f, 0.5f, false}, false, n, offset);
       check<TypeParam>(SgdConstants{0.1f, 0.9f, 0.01f, 0.5f, true}, true, n, offset);
       check<TypeParam>(MovingAverageConstants{0.9f, 0.025f}, false, n, offset);
+      check<TypeParam>(ExchangeConstants(), false, n, offset);
+      check<TypeParam>(lamb_constants(0.9, 0.999, 1e-6, 0.1, 0.5, 3), true, n, offset);
       check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, true, 0.5, 3), true, n, offset);
       check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, false, 0.5, 1), true, n, offset);
     }
@@ -90,23 +91,22 @@ TYPED_TEST(CudaOptimizersTest, FindsTheSliceOfEveryBlock) {
   std::vector<OptimizerSlice> slices;
   int64_t at = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    OptimizerSlice slice{.constants = groups[i % 2],
+    OptimizerSlice slice{.group = i % 2,
                          .elements = lengths[i],
                          .parameters = p_cpu.data() + at,
                          .gradients = g.data() + at,
                          .first_moment = m_cpu.data() + at,
                          .second_moment = v_cpu.data() + at};
-    cpu::optimizer_update(slice);
+    cpu::optimizer_update(groups[i % 2], slice);
     slice.parameters = p.data() + at;
     slice.first_moment = m.data() + at;
     slice.second_moment = v.data() + at;
-    slice.group = i % 2;
     if (!kWide) slice.stored = stored.data() + at;
     slices.push_back(slice);
     at += lengths[i];
   }
   std::vector<cuda::PlacedSlice> table(slices.size());
-  const uint32_t blocks = cuda::place_slices(slices, groups, table.data());
+  const uint32_t blocks = cuda::place_slices(slices, groups, groups, table.data());
   cuda::optimizer_update<TypeParam>(table.data(), static_cast<int>(table.size()), blocks, nullptr);
   test::expect_same_bits(p_cpu, p, "parameters");
   test::expect_same_bits(m_cpu, m, "first moments");

@@ -4,6 +4,8 @@
 
 #include "runtime/cpu/optimizers.h"
 
+#include <limits>
+
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/optimizers.h"
 
@@ -42,12 +44,11 @@ TEST(OptimizersTest, SgdFollowsTheReference) {
     for (int64_t t = 0; t < steps; ++t) {
       test::fill_uniform(g, -1, 1, 100 + t);
       cpu::optimizer_update(
-          {.constants = SgdConstants{0.1f, kind.momentum, kind.weight_decay, 0.5f, kind.nesterov},
-           .elements = n,
+          SgdConstants{0.1f, kind.momentum, kind.weight_decay, 0.5f, kind.nesterov},
+          {.elements = n,
            .parameters = p.data(),
            .gradients = g.data(),
-           .first_moment = kind.momentum == 0 ? nullptr : m.data(),
-           .second_moment = nullptr});
+           .first_moment = kind.momentum == 0 ? nullptr : m.data()});
       for (int64_t i = 0; i < n; ++i) references[i].step(g[i], p64[i], m64[i]);
     }
     // Each step rounds p (below 4) and a moment (below 5) a few times by half an ulp; errors of the
@@ -59,13 +60,23 @@ TEST(OptimizersTest, SgdFollowsTheReference) {
 
 TEST(OptimizersTest, MovingAverageByHand) {
   std::vector<float> p = {1, -2, 4}, sums = {8, 8, 0};  // of 4 lanes
-  cpu::optimizer_update({.constants = MovingAverageConstants{0.75f, 0.25f / 4},
-                         .elements = 3,
-                         .parameters = p.data(),
-                         .gradients = sums.data(),
-                         .first_moment = nullptr,
-                         .second_moment = nullptr});
+  cpu::optimizer_update(MovingAverageConstants{0.75f, 0.25f / 4},
+                        {.elements = 3, .parameters = p.data(), .gradients = sums.data()});
   EXPECT_EQ(p, (std::vector<float>{1.25f, -1, 3}));
+}
+
+TEST(OptimizersTest, ExchangesEveryElement) {
+  const int64_t n = 70003;
+  Guarded<float> p(n, 1), g(n, 2);
+  test::fill_uniform(p, -1, 1, 1);
+  test::fill_uniform(g, -1, 1, 2);
+  p[5] = -0.0f;
+  g[n - 1] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> ps = p.copy(), gs = g.copy();
+  cpu::optimizer_update(ExchangeConstants(),
+                        {.elements = n, .parameters = p.data(), .gradients = g.data()});
+  test::expect_same_bits(ps, g, "what the parameters were");
+  test::expect_same_bits(gs, p, "what the others were");
 }
 
 TEST(OptimizersTest, AdamFollowsTheReference) {
@@ -84,9 +95,8 @@ TEST(OptimizersTest, AdamFollowsTheReference) {
     for (int64_t t = 1; t <= steps; ++t) {
       test::fill_uniform(g, -1, 1, 100 + t);
       cpu::optimizer_update(
-          {.constants = adam_constants(
-               0.01f, 0.9f, 0.999f, 1e-8f, kind.weight_decay, kind.decoupled, 0.5, t),
-           .elements = n,
+          adam_constants(0.01f, 0.9f, 0.999f, 1e-8f, kind.weight_decay, kind.decoupled, 0.5, t),
+          {.elements = n,
            .parameters = p.data(),
            .gradients = g.data(),
            .first_moment = m.data(),
@@ -113,26 +123,25 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
         test::fill_uniform(m, -1, 1, 3);
         test::fill_uniform(v, 0, 1, 4);
       };
-      const auto check = [&](const OptimizerSlice& slice,
-                             const std::function<void(float, float&, float&, float&)>& scalar) {
-        reset();
-        std::vector<float> ps = p.copy(), ms = m.copy(), vs = v.copy();
-        for (int64_t i = 0; i < n; ++i) scalar(g[i], ps[i], ms[i], vs[i]);
-        cpu::optimizer_update(slice);
-        test::expect_same_bits(ps, p, "parameters, " + target);
-        test::expect_same_bits(ms, m, "first moments, " + target);
-        test::expect_same_bits(vs, v, "second moments, " + target);
-      };
-      OptimizerSlice slice{.constants = {},
-                           .elements = n,
+      OptimizerSlice slice{.elements = n,
                            .parameters = p.data(),
                            .gradients = g.data(),
                            .first_moment = m.data(),
                            .second_moment = v.data()};
+      const auto check = [&](const OptimizerConstants& constants,
+                             const std::function<void(float, float&, float&, float&)>& scalar) {
+        reset();
+        std::vector<float> ps = p.copy(), ms = m.copy(), vs = v.copy();
+        for (int64_t i = 0; i < n; ++i) scalar(g[i], ps[i], ms[i], vs[i]);
+        cpu::optimizer_update(constants, slice);
+        test::expect_same_bits(ps, p, "parameters, " + target);
+        test::expect_same_bits(ms, m, "first moments, " + target);
+        test::expect_same_bits(vs, v, "second moments, " + target);
+      };
       for (const Sgd& kind : kSgds) {
         const SgdConstants c{0.013f, kind.momentum, kind.weight_decay, 0.7f, kind.nesterov};
-        slice.constants = c;
-        check(slice, [&](float gradient, float& parameter, float& moment, float&) {
+        slice.first_moment = kind.momentum == 0 ? nullptr : m.data();
+        check(c, [&](float gradient, float& parameter, float& moment, float&) {
           if (kind.momentum == 0) {
             sgd_update(c, gradient, parameter);
           } else {
@@ -140,11 +149,11 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
           }
         });
       }
+      slice.first_moment = m.data();
       for (const Adam& kind : kAdams) {
         const AdamConstants c =
             adam_constants(0.013, 0.9, 0.95, 1e-8, kind.weight_decay, kind.decoupled, 0.7, 3);
-        slice.constants = c;
-        check(slice, [&](float gradient, float& parameter, float& first, float& second) {
+        check(c, [&](float gradient, float& parameter, float& first, float& second) {
           adam_update(c, gradient, parameter, first, second);
         });
       }
@@ -163,12 +172,12 @@ TEST(OptimizersTest, LambDirectionsEqualTheScalarFunctionBitForBit) {
       std::vector<float> ms = m.copy(), vs = v.copy(), gs = g.copy();
       const LambConstants c = lamb_constants(0.9, 0.95, 1e-6, 0.1, 0.7, 3);
       for (int64_t i = 0; i < n; ++i) lamb_direction(c, p[i], gs[i], ms[i], vs[i]);
-      cpu::lamb_directions({.constants = c,
-                            .elements = n,
-                            .parameters = p.data(),
-                            .gradients = g.data(),
-                            .first_moment = m.data(),
-                            .second_moment = v.data()});
+      cpu::optimizer_update(c,
+                            {.elements = n,
+                             .parameters = p.data(),
+                             .gradients = g.data(),
+                             .first_moment = m.data(),
+                             .second_moment = v.data()});
       test::expect_same_bits(gs, g, "directions, " + target);
       test::expect_same_bits(ms, m, "first moments, " + target);
       test::expect_same_bits(vs, v, "second moments, " + target);
@@ -185,13 +194,12 @@ TEST(OptimizersTest, Reproducible) {
       [&] {
         std::vector<float> parameters(p), m(n), v(n);
         for (int64_t step : {1, 2, 3}) {
-          cpu::optimizer_update(
-              {.constants = adam_constants(0.01, 0.9, 0.999, 1e-8, 0.1, true, 0.5, step),
-               .elements = n,
-               .parameters = parameters.data(),
-               .gradients = g.data(),
-               .first_moment = m.data(),
-               .second_moment = v.data()});
+          cpu::optimizer_update(adam_constants(0.01, 0.9, 0.999, 1e-8, 0.1, true, 0.5, step),
+                                {.elements = n,
+                                 .parameters = parameters.data(),
+                                 .gradients = g.data(),
+                                 .first_moment = m.data(),
+                                 .second_moment = v.data()});
         }
         return parameters;
       },

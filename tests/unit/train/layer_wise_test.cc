@@ -1,8 +1,9 @@
 // Catches: LARS and LAMB that are not their papers', rates that depend on how ranks and nodes cut
 // the tensors, biases and running statistics that are adapted, a resumed run with other bits, and a
-// GPU that would train to something else.
+// device that has no room for all rates.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "runtime/train/optimizer.h"
@@ -93,20 +94,22 @@ std::vector<float> train(const OptimizerConfig& config, const Topology& topology
     const auto backend = cpu::make_backend();
     const auto owned =
         owned_ranges(plan.buckets, topology.part_of(communicator.rank()), topology.ranks());
-    std::vector<float> parameters = initial(plan), moments(2 * parameters.size());
+    std::vector<float> parameters = initial(plan), moments(2 * parameters.size()),
+                       gradients(parameters.size());
     LayerNorms norms(plan, adapted_slots(config, plan.layout), communicator, *backend);
     Optimizer optimizer(config,
                         plan.layout,
                         owned,
                         *backend,
-                        {.parameters = reinterpret_cast<std::byte*>(parameters.data()),
+                        {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
+                         .gradients = gradients.data(),
                          .moments = moments.data(),
                          .norms = &norms});
     for (int64_t step = 1; step <= kSteps; ++step) {
-      std::vector<float> gradients = gradients_of(plan, step);
+      std::ranges::copy(gradients_of(plan, step), gradients.begin());
       optimizer.prepare(lr_of(step), kScale, step);
-      optimizer.adapt(gradients.data());
-      optimizer.update(gradients.data());
+      optimizer.adapt();
+      optimizer.update();
     }
     const std::lock_guard lock(mutex);
     for (const Range& range : owned)
@@ -193,15 +196,16 @@ TEST(LayerWise, LarsStepsByTheSizeOfTheWeights) {
     std::vector<float> gradients(parameters.size(), size);
     const auto communicator = make_self_communicator();
     LayerNorms norms(plan, adapted_slots(config, plan.layout), *communicator, *backend);
-    Optimizer optimizer(
-        config,
-        plan.layout,
-        {{0, plan.layout.statistics_begin}},
-        *backend,
-        {.parameters = reinterpret_cast<std::byte*>(parameters.data()), .norms = &norms});
+    Optimizer optimizer(config,
+                        plan.layout,
+                        {{0, plan.layout.statistics_begin}},
+                        *backend,
+                        {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
+                         .gradients = gradients.data(),
+                         .norms = &norms});
     optimizer.prepare(0.25, 0.125, 1);
-    optimizer.adapt(gradients.data());
-    optimizer.update(gradients.data());
+    optimizer.adapt();
+    optimizer.update();
     EXPECT_NEAR(parameters[0], 2 - 0.25 * 0.5 * 2, 4 * kEps);
     EXPECT_EQ(parameters[710], 2 - 0.25f * 0.125f * size);  // the bias
   }
@@ -241,17 +245,21 @@ TEST_P(LayerWiseTraining, ResumesToTheSameBits) {
   EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
 }
 
-TEST_P(LayerWiseTraining, IsRefusedOnGpus) {
-  OpSet gpu = cpu::make_backend()->ops();
-  gpu.separate_memory = true;
-  gpu.device = "cuda";
+TEST_P(LayerWiseTraining, IsRefusedWhereADeviceHasTooFewGroups) {
+  OpSet small = cpu::make_backend()->ops();
+  small.device = "small";
   const RunConfig config = parse_config(testing::mlp_config(), "test", changes(GetParam()));
+  small.most_update_groups = 6;  // the three of all models and those of three weight matrices
+  assemble(config, Topology::flat(1), AssemblyPurpose::kTrain, small);
+  small.most_update_groups = 5;
   try {
-    assemble(config, Topology::flat(1), AssemblyPurpose::kTrain, gpu);
+    assemble(config, Topology::flat(1), AssemblyPurpose::kTrain, small);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     EXPECT_EQ(std::string(error.what()),
-              "optimizer." + GetParam() + ": device cuda cannot run it yet; allowed: --device cpu");
+              "optimizer." + GetParam() +
+                  ": the model has 3 tensors with a rate of their own; allowed on small: up to 2, "
+                  "or --device cpu");
   }
 }
 

@@ -30,12 +30,13 @@ std::vector<float> train(const OptimizerConfig& config, int ranks) {
   const auto backend = cpu::make_backend();
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
-    const OptimizerMemory memory = {.parameters = reinterpret_cast<std::byte*>(parameters.data()),
+    const OptimizerMemory memory = {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
+                                    .gradients = gradients.data(),
                                     .moments = moments.data()};
     Optimizer optimizer(config, layout, owned_ranges(buckets, rank, ranks), *backend, memory);
     for (int step = 1; step <= 2; ++step) {
       optimizer.prepare(0.1, 0.5, step);
-      optimizer.update(gradients.data());
+      optimizer.update();
     }
   }
   return parameters;
@@ -101,10 +102,11 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
                             layout,
                             owned_ranges(buckets, rank, ranks),
                             *backend,
-                            {.parameters = reinterpret_cast<std::byte*>(parameters.data()),
+                            {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
+                             .gradients = gradients.data(),
                              .moments = moments.data()});
         optimizer.prepare(0.1, 0.001, 1);
-        optimizer.update(gradients.data());
+        optimizer.update();
         // The last owned range is of statistics: nothing is kept of their "gradients".
         const auto kept =
             static_cast<size_t>(optimizer.moment_elements() > 0
@@ -131,9 +133,10 @@ TEST(Optimizer, OneSgdStepByHand) {
                       layout,
                       {{0, layout.elements}},
                       *backend,
-                      {.parameters = reinterpret_cast<std::byte*>(parameters.data())});
+                      {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
+                       .gradients = gradients.data()});
   optimizer.prepare(0.25, 0.5, 1);
-  optimizer.update(gradients.data());
+  optimizer.update();
   for (float p : parameters) ASSERT_EQ(p, 1.5f);  // 2 - 0.25 * (4 * 0.5)
 }
 

@@ -136,21 +136,5 @@ TEST(WeightAverage, MayComeAndGoOnResume) {
   EXPECT_TRUE(std::isfinite(last.evaluation->loss));
 }
 
-TEST(WeightAverage, IsRefusedOnGpus) {
-  OpSet gpu = cpu::make_backend()->ops();
-  gpu.separate_memory = true;
-  gpu.device = "cuda";
-  try {
-    assemble(parse_config(testing::mlp_config(), "test", {"train.ema_decay=0.5"}),
-             Topology::flat(1),
-             AssemblyPurpose::kTrain,
-             gpu);
-    ADD_FAILURE();
-  } catch (const ConfigError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "train.ema_decay: value is 0.5; allowed on cuda: 0, or --device cpu");
-  }
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "runtime/cuda/stream.h"
+#include "runtime/cuda/workspace.h"
+#include "runtime/exec/backend.h"
+
+namespace lockstep::cuda {
+
+// See Backend::flat_update(). `constants` and `table`, which has an entry for each slice, are in
+// pinned memory; the workspace, on the device, is used by one run at a time. All borrowed.
+std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerConstants> constants,
+                                             std::span<const OptimizerSlice> slices,
+                                             std::span<PlacedSlice> table,
+                                             Workspace& workspace,
+                                             Stream stream);
+
+}  // namespace lockstep::cuda
