@@ -6,6 +6,7 @@ the host touches, precisions that do not follow FP32, and bad machines that are 
 
 host_gpu_test.py PROGRAM: build/.../tests/host_gpu/lockstep, which finds the stand-in beside it.
 """
+import array
 import json
 import pathlib
 import random
@@ -82,7 +83,7 @@ class Trial:
         text = done.stdout + done.stderr
         if done.returncode != 0:
             self.check(False, f"exit code {done.returncode} of {' '.join(map(str, arguments))}", text)
-            return {"weights_hash": None, "losses": [], "metrics": [], "text": text}
+            return {"weights_hash": None, "losses": [], "eval_loss": None, "metrics": [], "text": text}
         lines = lockstep_run.metrics(run_dir)
         return dict(json.loads(result.read_text()), losses=[m["loss"] for m in lines], metrics=lines, text=text)
 
@@ -181,20 +182,26 @@ def commands(trial, config):
     trial.check(done.stdout == expected, "the GPU writes what the CPU writes", f"{expected}\n{done.stdout}")
 
 
-def evaluation(trial):
+def table_config(trial, name, train="", optimizer="adamw {}", lr=0.01):
+    """Of a small table, a part of which is for evaluations."""
     table = trial.folder / "table.csv"
     rows = [f"{i % 7},{(i * 5) % 11},{(i * 3) % 4},{(i % 7 + (i * 5) % 11) % 3}" for i in range(240)]
     table.write_text("\n".join(["a,b,c,kind", *rows]) + "\n")
-    config = trial.folder / "table.textproto"
+    config = trial.folder / f"{name}.textproto"
     config.write_text(f"""
         model {{ mlp {{ hidden: [16] }} }}
         data {{ table {{ train: "{table}" target: "kind" eval_fraction: 0.3 }} }}
-        train {{ global_batch: 16 lanes: 2 steps: 6 }}
-        optimizer {{ adamw {{}} }}
-        schedule {{ lr: 0.01 }}
+        train {{ global_batch: 16 lanes: 2 steps: 6 {train} }}
+        optimizer {{ {optimizer} }}
+        schedule {{ lr: {lr} }}
         eval {{ every: 3 }}
         output {{ tensorboard: false }}
     """)
+    return config
+
+
+def evaluation(trial):
+    config = table_config(trial, "table")
     for precision in ("FP32", "BF16"):
         how = ["--device", "cuda", "--set", f"execution.precision={precision}"]
         run_dir = trial.folder / f"table-{precision}"
@@ -203,6 +210,57 @@ def evaluation(trial):
         done = lockstep_run.run(trial.program, ["eval", config, *how, "--checkpoint", run_dir, "--json", result], 0)
         good = done.returncode == 0 and json.loads(result.read_text())["eval_loss"] == trained.get("eval_loss")
         trial.check(good, f"eval in {precision} finds the loss that training found", done.stdout + done.stderr)
+
+
+def large_batches(trial, name, optimizer, lr):
+    """Rates by tensor, from norms that the host adds up in the middle of a step, and the average of the weights, which
+    takes their place for an evaluation."""
+    config = table_config(trial, name, "ema_decay: 0.8", optimizer, lr)
+    cpu = trial.train(config, "--device", "cpu")
+    for precision, tolerance in (("FP32", 2e-5), ("BF16", 2e-2), ("FP16", 1e-2)):
+        how = [config, "--device", "cuda", "--set", f"execution.precision={precision}"]
+        gpu = trial.train(*how)
+        trial.close([*cpu["losses"], cpu["eval_loss"]], [*gpu["losses"], gpu["eval_loss"]], tolerance,
+                    f"{name}: {precision} follows the CPU, and the average's evaluation")
+        if precision == "FP16":  # whose scaled gradients are what differs
+            continue
+        weights = trial.train(*how, "--set", "train.ema_decay=0")
+        trial.check(weights["weights_hash"] == gpu["weights_hash"] and weights["eval_loss"] != gpu["eval_loss"],
+                    f"{name}: {precision}, the average is evaluated and does not touch the weights", str((weights, gpu)))
+        half = trial.folder / f"{name}-{precision}-half"
+        trial.train(*how, "--max-steps", "4", run_dir=half)
+        others = {"eager steps": trial.train(*how, "--eager"),
+                  "resumed": trial.train(*how, "--resume", "auto", run_dir=half)}
+        if lockstep_run.have_mpirun():
+            others["2 ranks"] = trial.train(*how, ranks=2, environment={"FAKE_GPUS": "2"})
+        for what, other in others.items():
+            same = [other[key] == gpu[key] for key in ("weights_hash", "eval_loss")]
+            trial.check(all(same), f"{name}: {precision}, {what}: the same bits of weights and average", f"{other}\n{gpu}")
+
+
+def skipped_steps(trial, optimizer):
+    """A gradient that FP16 cannot hold leaves moments at zero and the average at the first weights."""
+    run_dir = trial.folder / "skipped"
+    config = table_config(trial, "skipped", "ema_decay: 0.8", optimizer)
+    run = trial.train(config, "--device", "cuda", "--set", "execution.precision=FP16", "--set", "execution.loss_scale=16777216",
+                      "--max-steps", "1", run_dir=run_dir)
+    trial.check([m["skipped_steps"] for m in run["metrics"]] == [1], "the first step is skipped", run["text"])
+    folder = run_dir / "checkpoints" / "step-00000001"
+    weights = sorted(x for values in floats(folder / "model.safetensors").values() for x in values if x != 0)
+    kept = {"exp_avg": [], "exp_avg_sq": [], "ema": []}
+    for name, values in floats(folder / "optimizer-00000-of-00001.safetensors").items():
+        kept[name.rpartition(".")[0]] += [x for x in values if x != 0]
+    trial.check(weights == sorted(kept["ema"]) and not kept["exp_avg"] and not kept["exp_avg_sq"],
+                "a skipped step touches neither moments nor average", f"{weights[:5]} {kept}")
+
+
+def floats(path):
+    """The tensors of a safetensors file of floats."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    return {name: array.array("f", data[8 + size + tensor["data_offsets"][0]:8 + size + tensor["data_offsets"][1]])
+            for name, tensor in header.items() if name != "__metadata__"}
 
 
 def synchronised_norms(trial, config):
@@ -293,6 +351,10 @@ def main(program):
         synchronised_norms(trial, trial.folder / "resnet.textproto")
         commands(trial, gpt)
         evaluation(trial)
+        lamb = "lamb { weight_decay: 0.01 } clip_norm: 1"
+        large_batches(trial, "lamb", lamb, 0.1)
+        large_batches(trial, "lars", "lars { trust_coefficient: 0.1 weight_decay: 0.01 }", 1)
+        skipped_steps(trial, lamb)
         image_evaluation(trial)
         bad_machines(trial, trial.folder / "mlp.textproto")
         return 1 if trial.failures else 0

@@ -37,6 +37,9 @@ schedule { lr: 0.001 }
 checkpoint { at_end: false }
 output { tensorboard: false }
 """
+# With rates by tensor and an average of the weights.
+LAMB = GPT.replace("adamw { beta2: 0.95 weight_decay: 0.1 }", "lamb { weight_decay: 0.01 }").replace("lanes:", "ema_decay: 0.9 lanes:")
+TINY_LAMB = TINY.replace("adamw {}", "lamb {}").replace("lanes:", "ema_decay: 0.9 lanes:")
 RESNET = """
 model { resnet { depth: 20 shortcut: PADDED } }
 data { synthetic { samples: 4096 classes: 10 height: 32 width: 32 channels: 3 } }
@@ -188,7 +191,8 @@ def bits(machine, report):
     runs = [("a second run", [], 1), ("eager steps", ["--eager"], 1), ("2 ranks", ["--share-gpu"], 2),
             ("4 ranks", ["--share-gpu"], 4)]
     blocks = ("recomputed blocks", ["--set", "execution.recompute=BLOCKS"], 1)
-    for name, text, variants in (("GPT", GPT, [*runs, blocks]), ("ResNet-20", RESNET, runs)):
+    for name, text, variants in (("GPT", GPT, [*runs, blocks]), ("ResNet-20", RESNET, runs),
+                                 ("GPT with LAMB", LAMB, runs[1:3])):
         for precision in ("FP32", "BF16"):
             how = ["--set", f"execution.precision={precision}"]
             first = hash_of(*machine.train(text, *how)[::2])
@@ -225,12 +229,14 @@ def sanitizer(machine, report):
         return
     # Of the libraries' kernels only what they do to memory: their races are by design.
     own = ["--kernel-regex", "kns=lockstep"]
+    kinds = {TINY_IMAGES: ", images", TINY_LAMB: ", LAMB"}
     for name, precision, how, text in (
             ("memcheck", "FP32", [], TINY), ("memcheck", "BF16", [], TINY), ("racecheck", "BF16", own, TINY),
-            ("synccheck", "BF16", own, TINY), ("initcheck", "BF16", own, TINY), ("memcheck", "BF16", [], TINY_IMAGES),
+            ("synccheck", "BF16", own, TINY), ("initcheck", "BF16", own, TINY), ("memcheck", "BF16", [], TINY_LAMB),
+            ("memcheck", "BF16", [], TINY_IMAGES),
             ("racecheck", "BF16", own, TINY_IMAGES)):
         config = machine.config(text)
-        what = f"{name}, {precision}{', images' if text == TINY_IMAGES else ''}"
+        what = f"{name}, {precision}{kinds.get(text, '')}"
         done = machine.start([tool, "--tool", name, "--error-exitcode", "9", *how, machine.program, "train", config,
                               "--device", "cuda", "--eager", "--run-dir", config.with_suffix(""), "--set",
                               f"execution.precision={precision}"], limit_s=60)
