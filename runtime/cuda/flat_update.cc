@@ -24,7 +24,7 @@ class QueuedUpdate final : public FlatUpdate {
       : constants_(constants),
         workspace_(workspace),
         stream_(stream),
-        stored_dtype_(slices.front().stored_dtype) {
+        stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype) {
     LOCKSTEP_CHECK(constants.size() <= kMostUpdateGroups && table.size() == slices.size());
     const auto* on_device = reinterpret_cast<const OptimizerConstants*>(workspace.constants);
     for (size_t first = 0; first < slices.size(); first += kMostSlices) {
