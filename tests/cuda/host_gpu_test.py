@@ -8,6 +8,7 @@ host_gpu_test.py PROGRAM: build/.../tests/host_gpu/lockstep, which finds the sta
 """
 import array
 import json
+import math
 import pathlib
 import random
 import sys
@@ -83,7 +84,7 @@ class Trial:
         text = done.stdout + done.stderr
         if done.returncode != 0:
             self.check(False, f"exit code {done.returncode} of {' '.join(map(str, arguments))}", text)
-            return {"weights_hash": None, "losses": [], "eval_loss": None, "metrics": [], "text": text}
+            return {"weights_hash": None, "losses": [], "eval_loss": math.nan, "metrics": [], "text": text}
         lines = lockstep_run.metrics(run_dir)
         return dict(json.loads(result.read_text()), losses=[m["loss"] for m in lines], metrics=lines, text=text)
 
