@@ -109,6 +109,7 @@ void add_bench_command(CLI::App& app, Command& selected) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Measure parts of a run");
   command->require_subcommand(1);
+  add_bench_collectives_command(*command, selected);
   CLI::App* ops = command->add_subcommand(
       "ops", "Time every op of a config's training step, against a large copy and a large product");
   add_common_options(*ops, options->common);

@@ -38,6 +38,9 @@ CLI::Validator between(double low, double high);
 // Adds the flags of what to write and what to say; add_common_options() has them too.
 void add_output_options(CLI::App& app, CommonOptions& options);
 
+// Adds the flags of where to run; add_common_options() has them too.
+void add_device_options(CLI::App& app, CommonOptions& options);
+
 // Adds the shared flags to a subcommand.
 void add_common_options(CLI::App& app, CommonOptions& options);
 
@@ -49,6 +52,7 @@ void add_generate_command(CLI::App& app, Command& selected);
 void add_plan_command(CLI::App& app, Command& selected);
 void add_selftest_command(CLI::App& app, Command& selected);
 void add_bench_command(CLI::App& app, Command& selected);
+void add_bench_collectives_command(CLI::App& bench, Command& selected);
 void add_inspect_command(CLI::App& app, Command& selected);
 void add_import_command(CLI::App& app, Command& selected);
 void add_export_command(CLI::App& app, Command& selected);

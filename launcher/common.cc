@@ -33,12 +33,7 @@ void add_output_options(CLI::App& app, CommonOptions& options) {
       ->capture_default_str();
 }
 
-void add_common_options(CLI::App& app, CommonOptions& options) {
-  app.add_option("CONFIG", options.config, "Config file in protobuf text format")->required();
-  app.add_option(
-         "--set", options.set, "Override a field: path.to.field=value; may be given many times")
-      ->expected(1)
-      ->take_all();
+void add_device_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--device", options.device, "Where to run: auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->envname("LOCKSTEP_DEVICE")
@@ -46,6 +41,15 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_flag("--share-gpu",
                options.share_gpu,
                "Let several ranks use one GPU (for tests: slow, over sockets)");
+}
+
+void add_common_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("CONFIG", options.config, "Config file in protobuf text format")->required();
+  app.add_option(
+         "--set", options.set, "Override a field: path.to.field=value; may be given many times")
+      ->expected(1)
+      ->take_all();
+  add_device_options(app, options);
   app.add_flag("--eager",
                options.eager,
                "Queue every kernel anew instead of replaying CUDA graphs (for debugging)");

@@ -274,7 +274,7 @@ struct TrainConfig {
   std::string init_from;   // a safetensors file with initial weights; empty: random
   // Above 0: a moving average of the weights, e = ema_decay e + (1 - ema_decay) w after every
   // update, which evaluations of the run use; checkpoints keep it beside the weights, and `lockstep
-  // eval` and export take the weights themselves. In [0, 1).
+  // eval`, predict and export take it with --average. In [0, 1).
   float ema_decay = 0;
   // Above 0: mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization"), for models of
   // images. Every step each lane draws a share from Beta(mixup, mixup), and sample i of its n

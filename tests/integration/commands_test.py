@@ -135,6 +135,24 @@ def benches(bench):
     assert "gather_lanes" in out.read_text(), out.read_text()
 
 
+def exchanges(bench):
+    """Every collective is checked and timed, in both orders, within a node and between two."""
+    out = bench.folder / "collectives.json"
+    command = ("bench", "collectives", "--sizes", "4,100KiB", "--orders", "TREE,FAST", "--repeats", 3, "--json", out)
+    for ranks, nodes in ((2, 1), (4, 1), (4, 2)):
+        done = lockstep_run.run(bench.binary, command, ranks, nodes=nodes)
+        assert done.returncode == 0, (ranks, nodes, done.stderr)
+        found = json.loads(out.read_text())
+        assert (found["ranks"], found["nodes"]) == (ranks, nodes), found
+        rows = {(row["collective"], row["order"], row["bytes"]) for row in found["timings"]}
+        assert len(rows) == 2 * 2 * 2 + 2 * 2, rows
+        assert all(row["p99_us"] >= row["p50_us"] > 0 for row in found["timings"]), found
+    for ranks in (0, 3):
+        done = bench.run("bench", "collectives", "--sizes", "1KiB", ranks=ranks, code=2)
+        assert "power of two" in done.stderr, done.stderr
+    bench.run("bench", "collectives", "--sizes", "many", code=2)
+
+
 def generates(bench):
     """The text is bytes although the vocabulary has room for more; its length is what was asked for."""
     out = bench.folder / "generate.json"
@@ -202,7 +220,7 @@ def logs(bench):
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
-        for part in (evaluates, predicts, averages, benches, generates, ends, slices, refuses, diverges, logs):
+        for part in (evaluates, predicts, averages, benches, exchanges, generates, ends, slices, refuses, diverges, logs):
             part(bench)
             print(part.__name__, "passed", flush=True)
 

@@ -1,0 +1,169 @@
+// lockstep bench collectives
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+
+#include "collectives/agreement.h"
+#include "collectives/nodes.h"
+#include "launcher/collectives_bench.h"
+#include "launcher/devices.h"
+#include "launcher/results.h"
+#include "runtime/base/host.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+
+namespace lockstep {
+namespace {
+
+struct BenchCollectivesOptions {
+  CommonOptions common;
+  std::vector<int64_t> sizes = {4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
+  std::vector<Collective> collectives = {Collective::kAllReduce,
+                                         Collective::kReduceScatter,
+                                         Collective::kAllGather,
+                                         Collective::kBroadcast};
+  std::vector<std::string> orders = {"TREE"};
+  int repeats = 20;
+};
+
+// What to measure, in the order of the table. FAST changes nothing where nothing is summed.
+std::vector<CollectiveRequest> requests_of(const BenchCollectivesOptions& options) {
+  std::vector<CollectiveRequest> requests;
+  for (const Collective collective : options.collectives) {
+    const bool sums =
+        collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+    for (size_t order = 0; order < (sums ? options.orders.size() : 1); ++order) {
+      for (const int64_t bytes : options.sizes)
+        requests.push_back({collective, sums && options.orders[order] == "FAST", bytes});
+    }
+  }
+  return requests;
+}
+
+const char* order_of(const CollectiveRequest& request) {
+  return request.fast_order ? "FAST" : "TREE";
+}
+
+nlohmann::ordered_json to_json(const CollectiveTiming& timing) {
+  return {{"collective", name_of(timing.request.collective)},
+          {"order", order_of(timing.request)},
+          {"bytes", timing.bytes},
+          {"p50_us", timing.p50_us},
+          {"p99_us", timing.p99_us},
+          {"algbw_gbytes_per_s", timing.algbw},
+          {"busbw_gbytes_per_s", timing.busbw}};
+}
+
+void print_row(const CollectiveTiming& timing) {
+  fmt::print("{:16}{:>6}{:>12}{:>12.1f}{:>12.1f}{:>10.2f}{:>10.2f}\n",
+             name_of(timing.request.collective),
+             order_of(timing.request),
+             timing.bytes,
+             timing.p50_us,
+             timing.p99_us,
+             timing.algbw,
+             timing.busbw);
+  std::fflush(stdout);
+}
+
+void check_fits(const MemoryLimits& limits, const OpSet& ops, size_t bytes, int local_ranks) {
+  const size_t free = ops.separate_memory ? limits.device_bytes
+                                          : limits.host_bytes / static_cast<size_t>(local_ranks);
+  if (bytes > free)
+    throw MemoryError("--sizes: the largest needs {} bytes a rank, {} are free", bytes, free);
+}
+
+ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
+  Communicator& communicator = session.communicator();
+  const int ranks = communicator.size();
+  init_log(options.common.log_level, communicator.rank(), ranks);
+  const int sharing = ranks_sharing_cpus(communicator);
+  const Topology topology = find_topology(communicator);
+  RunDevice device(session, options.common);
+  const OpSet& ops = device.device().ops();
+  const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
+  const size_t bytes = collective_bench_bytes(most, ranks) + ops.workspace_bytes;
+  run_on_all(communicator, [&] {
+    check_result_path("--json", options.common.json);
+    if (ranks == 1 || !std::has_single_bit(static_cast<unsigned>(ranks)))
+      throw ConfigError(
+          "ranks: value is {}; allowed: a power of two from 2 on, as with mpirun -n 2", ranks);
+    check_fits(device.limits(), ops, bytes, session.local_ranks());
+    set_compute_threads(std::max(1, available_cpus() / sharing));
+  });
+  device.open({});
+  run_on_all(communicator, [&] { device.backend().reserve(bytes); });
+  CollectiveBench bench(device.slices(), communicator, device.backend(), topology, most);
+  const bool speaks = communicator.rank() == 0;
+  const std::string carriers = fmt::format("{} ranks on {} node(s), {}, vectors over {}",
+                                           ranks,
+                                           topology.nodes,
+                                           device.device().description(),
+                                           device.slices().name());
+  if (speaks)
+    fmt::print("{}\n{:16}{:>6}{:>12}{:>12}{:>12}{:>10}{:>10}\n",
+               carriers,
+               "collective",
+               "order",
+               "bytes",
+               "p50 us",
+               "p99 us",
+               "algbw",
+               "busbw");
+  nlohmann::ordered_json json;
+  json["ranks"] = ranks;
+  json["nodes"] = topology.nodes;
+  json["device"] = device.device().description();
+  json["carrier"] = device.slices().name();
+  json["library"] = session.library();
+  json["repeats"] = options.repeats;
+  for (const CollectiveRequest& request : requests_of(options)) {
+    const CollectiveTiming timing = bench.time(request, options.repeats);
+    if (speaks) print_row(timing);
+    json["timings"].push_back(to_json(timing));
+  }
+  write_result(session, options.common.json, json);
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_bench_collectives_command(CLI::App& bench, Command& selected) {
+  auto options = std::make_shared<BenchCollectivesOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "collectives", "Check and time the exchanges between ranks; start it as a training");
+  add_device_options(*command, options->common);
+  add_output_options(*command, options->common);
+  command->add_option("--sizes", options->sizes, "Bytes of the vector, such as 4KiB,64MiB")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(int64_t{4}, int64_t{64} << 30));
+  const std::map<std::string, Collective> names = {{"all_reduce", Collective::kAllReduce},
+                                                   {"reduce_scatter", Collective::kReduceScatter},
+                                                   {"all_gather", Collective::kAllGather},
+                                                   {"broadcast", Collective::kBroadcast}};
+  command->add_option("--collectives", options->collectives, "Which of them")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(names));
+  command->add_option("--orders", options->orders, "Orders of the sums: TREE, FAST or both")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"TREE", "FAST"}));
+  command->add_option("--repeats", options->repeats, "Measurements of each")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command->footer(
+      "The vectors are of floats, and every rank has a whole one. Each result is checked, element "
+      "by element, on numbers whose sums are exact. Times are of the slowest rank. algbw is bytes "
+      "/ "
+      "p50 in GB/s; busbw counts only what must leave each rank, of n ranks: 2 (n-1)/n of the "
+      "vector in an all_reduce, (n-1)/n in a reduce_scatter or an all_gather, all of it in a "
+      "broadcast. A training step does a reduce_scatter under its backward pass and an all_gather "
+      "under the next forward pass.");
+  command->callback([options, &selected] {
+    selected = [options](Session& session) { return bench_collectives(session, *options); };
+  });
+}
+
+}  // namespace lockstep

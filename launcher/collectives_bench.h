@@ -1,0 +1,67 @@
+#pragma once
+// Times the operations by which ranks exchange gradients and parameters, as a training step uses
+// them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "runtime/exec/backend.h"
+
+namespace lockstep {
+
+enum class Collective { kReduceScatter, kAllGather, kAllReduce, kBroadcast };
+// "reduce_scatter", ...
+const char* name_of(Collective collective);
+
+// One operation on a vector of floats that every rank has whole.
+struct CollectiveRequest {
+  Collective collective = Collective::kAllReduce;
+  bool fast_order = false;  // of sums: as the library likes, instead of the fixed tree
+  int64_t bytes = 0;        // of the vector; rounded up to what the ranks can share evenly
+};
+
+// Microseconds are of the slowest rank, repetition by repetition.
+struct CollectiveTiming {
+  CollectiveRequest request;
+  int64_t bytes = 0;  // of the vector
+  double p50_us = 0, p99_us = 0;
+  double algbw = 0;  // GB/s: bytes / p50
+  double busbw = 0;  // GB/s: algbw times the share of the bytes that must leave each rank
+};
+
+// The device memory that time_collective() takes for vectors of up to so many bytes.
+size_t collective_bench_bytes(int64_t bytes, int ranks);
+
+// What all timings share.
+class CollectiveBench {
+ public:
+  // Takes memory for vectors of up to `most_bytes` from what the backend has reserved. `slices`
+  // carries the vectors, `control` what the ranks say about them. Ranks: a power of two.
+  CollectiveBench(Communicator& slices,
+                  Communicator& control,
+                  Backend& backend,
+                  const Topology& topology,
+                  int64_t most_bytes);
+  // Runs the operation once on numbers whose sum is exact in any order and checks every element
+  // that this rank then has, then `repeats` times by the clock. All ranks together. Throws
+  // NumericError where an element is wrong.
+  CollectiveTiming time(const CollectiveRequest& request, int repeats);
+
+ private:
+  template <typename Run>
+  void verify(const CollectiveRequest& request, int64_t elements, const Run& run);
+  template <typename Run>
+  std::vector<double> repeat(const Run& run, int repeats);
+
+  Communicator& slices_;
+  Communicator& control_;
+  Backend& backend_;
+  Topology topology_;
+  float* vector_;
+  float* staging_;
+  int64_t most_elements_;
+};
+
+}  // namespace lockstep
