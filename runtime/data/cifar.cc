@@ -30,8 +30,8 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
   auto pixels = std::make_shared<std::vector<std::byte>>();
   std::vector<int32_t> labels;
   BadAtOpening bad(config);
-  int64_t records = 0, waiting = 0;
-  const auto take = [&](int64_t times, int32_t label, auto&& write) {
+  int64_t records = 0;
+  const auto take = [&](size_t times, int32_t label, auto&& write) {
     for (; times > 0; --times) {
       pixels->resize(pixels->size() + kImageBytes);
       write(pixels->data() + pixels->size() - kImageBytes);
@@ -50,10 +50,9 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
                             record,
                             label,
                             layout.classes));
-        waiting += config.bad_records == BadRecords::kReplace;
         continue;
       }
-      take(std::exchange(waiting, 0) + 1, label, [&](std::byte* to) {
+      take(1 + bad.take_waiting(), label, [&](std::byte* to) {
         read_cifar_pixels(file.bytes(), layout, record, to);
       });
     }
@@ -62,9 +61,11 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
   bad.check(records, paths.front());
   *bad_records += bad.count();
   if (labels.empty()) throw DataError("{}: no good record is left (data.{})", paths.front(), field);
-  take(waiting, labels.back(), [last = pixels->size() - kImageBytes, &pixels](std::byte* to) {
-    std::copy_n(pixels->data() + last, kImageBytes, to);
-  });
+  take(bad.take_waiting(),
+       labels.back(),
+       [last = pixels->size() - kImageBytes, &pixels](std::byte* to) {
+         std::copy_n(pixels->data() + last, kImageBytes, to);
+       });
   PixelArray array;
   array.pixels = *pixels;
   array.heap_bytes = static_cast<int64_t>(pixels->capacity());

@@ -30,4 +30,7 @@ struct PixelView {
 // Larger pictures are refused: 300 MB of RGB, twice what any camera makes.
 inline constexpr int64_t kMostPixels = 100'000'000;
 
+// More classes are refused: memory is taken for each, and a stray number should not take it all.
+inline constexpr int64_t kMostClasses = 10'000'000;
+
 }  // namespace lockstep

@@ -50,10 +50,14 @@ std::shared_ptr<const ImageStore> make_pixel_store(PixelArray array) {
 
 void BadAtOpening::add(const std::string& what) {
   if (config_.bad_records == BadRecords::kFail)
-    throw DataError("{} (data.bad_records: SKIP or REPLACE would go on)", what);
+    throw DataError(
+        "{} (data.bad_records: SKIP or REPLACE, or --skip-bad of `data pack`, would go on)", what);
+  const bool replace = config_.bad_records == BadRecords::kReplace;
+  waiting_ += replace;
   if (++count_ == 1) first_ = what;
   constexpr int64_t kMostTold = 20;
-  if (count_ <= kMostTold) spdlog::warn("{}: left out", what);
+  if (count_ <= kMostTold)
+    spdlog::warn("{}: {}", what, replace ? "the next good one takes its place" : "left out");
 }
 
 void BadAtOpening::check(int64_t records, const std::string& name) const {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/run_config.h"
@@ -51,18 +52,21 @@ ImageStores open_records(const DataConfig& config, const RecordsConfig& records,
 ImageStores open_idx_images(const DataConfig& config, const IdxConfig& idx, bool need_train);
 ImageStores open_synthetic_images(const SyntheticConfig& synthetic, uint64_t seed, bool need_train);
 
-// Bad records that are found at opening: throws DataError with FAIL; else counts, and at the end
-// throws where they are too many.
+// Bad records that are found at opening: throws DataError with FAIL; else counts and tells them,
+// and at the end throws where they are too many.
 class BadAtOpening {
  public:
   explicit BadAtOpening(const DataConfig& config) : config_(config) {}
   void add(const std::string& what);
+  // How often the next good record is to be repeated: with REPLACE, for each bad one before it.
+  size_t take_waiting() { return std::exchange(waiting_, 0); }
   void check(int64_t records, const std::string& name) const;  // of all, bad ones included
   int64_t count() const { return count_; }
 
  private:
   const DataConfig& config_;
   int64_t count_ = 0;
+  size_t waiting_ = 0;
   std::string first_;
 };
 

@@ -21,7 +21,6 @@ static_assert(std::endian::native == std::endian::little, "record files are litt
 
 constexpr char kMagic[8] = {'L', 'K', 'S', 'T', 'P', 'R', 'E', 'C'};
 constexpr uint32_t kVersion = 1;
-constexpr uint64_t kMostClasses = 10'000'000;
 
 struct Header {
   char magic[8] = {};

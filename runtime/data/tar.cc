@@ -50,6 +50,10 @@ std::optional<uint64_t> number_of(std::span<const std::byte> header, Field field
   return value;
 }
 
+bool only_zeros(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
 bool checksum_holds(std::span<const std::byte> header) {
   uint64_t sum = 0;
   for (size_t i = 0; i < kBlock; ++i) {
@@ -104,8 +108,16 @@ bool TarReader::next(TarMember* member) {
     if (file_.size() - position_ < kBlock)
       throw DataError("{}: truncated in the header at byte {}", name_, position_);
     const auto header = file_.subspan(position_, kBlock);
-    if (std::all_of(header.begin(), header.end(), [](std::byte b) { return b == std::byte{0}; }))
-      return false;
+    if (only_zeros(header)) {
+      const auto rest = file_.subspan(position_ + kBlock);
+      if (only_zeros(rest.first(std::min(kBlock, rest.size())))) return false;
+      throw DataError(
+          "{}: damaged: zeros where a tar header should be, at byte {}: the end would be two "
+          "blocks "
+          "of them",
+          name_,
+          position_);
+    }
     if (!checksum_holds(header))
       throw DataError("{}: not a tar header at byte {}: its checksum is wrong", name_, position_);
     const std::optional<uint64_t> size = number_of(header, kSize);

@@ -23,8 +23,9 @@ class TarReader {
   TarReader(std::span<const std::byte> file, std::string name);
 
   // The next regular file; false at the end: two blocks of zeros, or the end of the file where
-  // whole blocks end. Throws DataError, with the file's name and the byte, on a header whose
-  // checksum is wrong or a member that the file is too short for.
+  // whole blocks end, which may follow one such block. Throws DataError, with the file's name and
+  // the byte, on a header that is zeros with something behind it or whose checksum is wrong, or a
+  // member that the file is too short for.
   bool next(TarMember* member);
 
  private:

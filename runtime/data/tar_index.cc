@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/data/image.h"
 #include "runtime/data/image_name.h"
 #include "runtime/data/tar.h"
 
@@ -44,17 +45,26 @@ struct Group {
 
 }  // namespace
 
-std::vector<TarSample> index_tar(std::span<const std::byte> file,
-                                 const std::string& name,
-                                 const std::function<void(const std::string&)>& bad) {
-  std::vector<TarSample> samples;
+void index_tar(std::span<const std::byte> file,
+               const std::string& name,
+               int64_t classes,
+               const std::function<void(const TarSample&)>& good,
+               const std::function<void(const std::string&)>& bad) {
+  const int64_t most = (classes > 0 ? classes : kMostClasses) - 1;
   Group group;
   const auto finish = [&] {
-    if (group.image && group.label) {
-      samples.push_back(*group.image);
-      samples.back().label = *group.label;
+    if (group.image && group.label && *group.label <= most) {
+      group.image->label = *group.label;
+      good(*group.image);
+    } else if (group.image && group.label) {
+      bad(fmt::format("{}: '{}' has class {}; allowed: 0 to {}{}",
+                      name,
+                      group.key,
+                      *group.label,
+                      most,
+                      classes > 0 ? fmt::format(", since there are {} classes", classes) : ""));
     } else if (group.image && group.has_class) {
-      bad(fmt::format("{}: the class of '{}' is no number", name, group.key));
+      bad(fmt::format("{}: the class of '{}' is no number from 0 to {}", name, group.key, most));
     } else if (group.image) {
       bad(fmt::format("{}: '{}' has no class (.cls)", name, group.key));
     } else if (group.has_class) {
@@ -88,7 +98,6 @@ std::vector<TarSample> index_tar(std::span<const std::byte> file,
     }
   }
   finish();
-  return samples;
 }
 
 }  // namespace lockstep

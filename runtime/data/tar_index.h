@@ -6,7 +6,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace lockstep {
 
@@ -17,12 +16,14 @@ struct TarSample {
   int32_t label = 0;
 };
 
-// The samples of the tar file `file`, in its order. Members without an image (.jpg, .jpeg, .png in
-// any case) or class number (.cls) are passed over; a sample that lacks one of the two, or whose
-// class is no number from 0 to 2^31 - 1, is given to `bad` in words. Throws DataError where the
-// file is no tar file or is truncated.
-std::vector<TarSample> index_tar(std::span<const std::byte> file,
-                                 const std::string& name,
-                                 const std::function<void(const std::string&)>& bad);
+// Gives the samples of the tar file `file`, in its order, to `good`. Members without an image
+// (.jpg, .jpeg, .png in any case) or class number (.cls) are passed over; a sample that lacks one
+// of the two, or whose class is no number from 0 to `classes` - 1 (0: kMostClasses - 1), is given
+// to `bad` in words. Throws DataError where the file is no tar file or is truncated.
+void index_tar(std::span<const std::byte> file,
+               const std::string& name,
+               int64_t classes,
+               const std::function<void(const TarSample&)>& good,
+               const std::function<void(const std::string&)>& bad);
 
 }  // namespace lockstep

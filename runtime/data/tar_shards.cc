@@ -21,6 +21,9 @@ class TarStore final : public ImageStore {
     begins_.push_back(static_cast<int64_t>(samples_.size()));
     samples_.insert(samples_.end(), samples.begin(), samples.end());
   }
+  void repeat_last(size_t times) {
+    samples_.insert(samples_.end(), times, TarSample(samples_.back()));
+  }
   void finish() {
     samples_.shrink_to_fit();
     begins_.push_back(count());
@@ -78,6 +81,7 @@ class TarStore final : public ImageStore {
   int64_t window_;
 };
 
+// A bad sample is left out, or the next good one (the last one at the end) takes its place.
 // `classes`: 0 where the labels may be anything.
 std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
                                             const std::vector<std::string>& patterns,
@@ -87,31 +91,30 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
                                             int64_t* bad_records) {
   auto store = std::make_shared<TarStore>(window);
   BadAtOpening bad(config);
+  int64_t good = 0;
   const std::vector<std::string> paths = expand_names(patterns, config.dir, "data." + field);
   for (const std::string& path : paths) {
     SourceFile file(config.dir, path, field, SourceFile::Gzip::kNever);
     if (is_gzip(file.bytes()))
       throw DataError("{}: compressed; data.{} takes plain tar files", file.name(), field);
-    std::vector<TarSample> samples =
-        index_tar(file.bytes(), file.name(), [&](const std::string& what) { bad.add(what); });
-    std::erase_if(samples, [&](const TarSample& sample) {
-      if (classes == 0 || sample.label < classes) return false;
-      bad.add(
-          fmt::format("{}: the picture at byte {} has class {}, which is not below {}, the "
-                      "number of classes",
-                      file.name(),
-                      sample.offset,
-                      sample.label,
-                      classes));
-      return true;
-    });
+    std::vector<TarSample> samples;
+    index_tar(
+        file.bytes(),
+        file.name(),
+        classes,
+        [&](const TarSample& sample) {
+          samples.insert(samples.end(), 1 + bad.take_waiting(), sample);
+          ++good;
+        },
+        [&](const std::string& what) { bad.add(what); });
     if (!samples.empty()) store->add(std::move(file), samples);
   }
-  bad.check(store->count() + bad.count(), paths.front());
+  bad.check(good + bad.count(), paths.front());
   *bad_records += bad.count();
-  if (store->count() == 0)
+  if (good == 0)
     throw DataError("{}: no samples: a sample is an image (.jpg, .jpeg, .png) and a class (.cls)",
                     paths.front());
+  store->repeat_last(bad.take_waiting());
   store->finish();
   return store;
 }

@@ -22,6 +22,23 @@ using test::tar_header;
 using test::tar_member;
 using test::tar_of;
 
+// The good ones; the bad ones in words.
+struct Indexed {
+  std::vector<TarSample> samples;
+  std::vector<std::string> bad;
+};
+
+Indexed index_of(const std::string& tar, int64_t classes = 0) {
+  Indexed indexed;
+  index_tar(
+      bytes_of(tar),
+      "t.tar",
+      classes,
+      [&](const TarSample& sample) { indexed.samples.push_back(sample); },
+      [&](const std::string& what) { indexed.bad.push_back(what); });
+  return indexed;
+}
+
 std::vector<std::pair<std::string, std::string>> members_of(const std::string& tar) {
   std::vector<std::pair<std::string, std::string>> members;
   TarReader reader(bytes_of(tar), "t.tar");
@@ -63,6 +80,14 @@ TEST(Tar, RefusesWhatIsDamaged) {
   std::string flipped = tar;
   flipped[1024] = 'c';
   expect_parts(error_of([&] { members_of(flipped); }), {"byte 1024", "checksum"});
+  // A header that became zeros: what follows would be lost.
+  std::string hole = tar;
+  hole.replace(0, 512, 512, '\0');
+  expect_parts(error_of([&] { members_of(hole); }), {"t.tar", "byte 0", "zeros"});
+  const std::string one_block(512, '\0');
+  EXPECT_EQ(members_of(tar_member("a", "1") + one_block).size(), 1u);
+  expect_parts(error_of([&] { members_of(tar_member("a", "1") + one_block + "rubbish"); }),
+               {"byte 1024"});
   std::string huge = tar_header("a", 0);
   huge[124] = static_cast<char>(0x80);
   EXPECT_NE(error_of([&] { members_of(huge); }), "no error");
@@ -75,31 +100,44 @@ TEST(TarIndex, PutsSamplesTogether) {
                                   {"x/2.PNG", "png"},
                                   {"x/2.cls", " 0 "},
                                   {"readme.txt", "words"}});
-  int bad = 0;
-  const auto samples = index_tar(bytes_of(tar), "t.tar", [&](const std::string&) { ++bad; });
+  const auto [samples, bad] = index_of(tar);
   ASSERT_EQ(samples.size(), 2u);
   EXPECT_EQ(samples[0].label, 4);
   EXPECT_EQ(tar.substr(samples[0].offset, samples[0].bytes), "jpeg");
   EXPECT_EQ(samples[1].label, 0);
   EXPECT_EQ(tar.substr(samples[1].offset, samples[1].bytes), "png");
-  EXPECT_EQ(bad, 0);
+  EXPECT_TRUE(bad.empty());
 }
 
 TEST(TarIndex, NamesWhatLacksAHalf) {
-  std::vector<std::string> bad;
-  index_tar(bytes_of(tar_of({{"a.jpg", "j"},
-                             {"b.cls", "1"},
-                             {"c.jpg", "j"},
-                             {"c.cls", "dog"},
-                             {"d.jpg", "j"},
-                             {"d.cls", "-1"}})),
-            "t.tar",
-            [&](const std::string& what) { bad.push_back(what); });
+  const std::vector<std::string> bad = index_of(tar_of({{"a.jpg", "j"},
+                                                        {"b.cls", "1"},
+                                                        {"c.jpg", "j"},
+                                                        {"c.cls", "dog"},
+                                                        {"d.jpg", "j"},
+                                                        {"d.cls", "-1"}}))
+                                           .bad;
   ASSERT_EQ(bad.size(), 4u);
   expect_parts(bad[0], {"t.tar", "'a'", "no class"});
   expect_parts(bad[1], {"'b'", "no image"});
   expect_parts(bad[2], {"'c'", "no number"});
   expect_parts(bad[3], {"'d'", "no number"});
+}
+
+TEST(TarIndex, ClassesHaveALimit) {
+  const std::string tar = tar_of({{"a.jpg", "j"},
+                                  {"a.cls", "2147483647"},
+                                  {"b.jpg", "j"},
+                                  {"b.cls", "10000000"},
+                                  {"c.jpg", "j"},
+                                  {"c.cls", "9999999"}});
+  const auto [samples, bad] = index_of(tar);
+  ASSERT_EQ(bad.size(), 2u);
+  expect_parts(bad[0], {"t.tar", "'a'", "class 2147483647", "0 to 9999999"});
+  expect_parts(bad[1], {"'b'", "class 10000000"});
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_EQ(samples[0].label, 9999999);
+  expect_parts(index_of(tar, 7).bad.at(2), {"'c'", "class 9999999", "0 to 6", "7 classes"});
 }
 
 class TarShards : public ::testing::Test {
@@ -147,9 +185,36 @@ TEST_F(TarShards, TrainingDefinesTheClasses) {
   EXPECT_EQ(open(false).summary.classes, 3);
   EXPECT_EQ(open(false).eval->samples(), 4);
   shards_.train = {"s-1.tar"};
-  expect_parts(error_of([&] { open(false); }), {"s-2.tar", "class 2", "not below 2"});
+  expect_parts(error_of([&] { open(false); }), {"s-2.tar", "class 2", "0 to 1", "2 classes"});
   shards_.classes = 7;
   EXPECT_EQ(open().summary.classes, 7);
+}
+
+// The next good sample, of the next shard where this one has no more, or the last of all.
+TEST_F(TarShards, BadSamplesFollowThePolicy) {
+  folder_.write("s-1.tar", tar_of({{"a.cls", "1"}, {"b.png", "p"}}));
+  const std::string last = test::encode_png(test::make_picture(8, 8, 3, 99));
+  folder_.write("s-2.tar",
+                tar_of({{"c.cls", "9"}, {"d.png", last}, {"d.cls", "2"}, {"e.cls", "x"}}));
+  expect_parts(error_of([&] { open(); }), {"s-1.tar: 'a'", "no image", "SKIP"});
+  config_.bad_records = BadRecords::kSkip;
+  config_.max_bad_fraction = 0.45f;  // of 9: four
+  const OpenedData skipped = open();
+  EXPECT_EQ(skipped.train->samples(), 5);
+  EXPECT_EQ(skipped.summary.bad_records, 4);
+  config_.bad_records = BadRecords::kReplace;
+  const OpenedData replaced = open();
+  EXPECT_EQ(replaced.summary.bad_records, 4);
+  ASSERT_EQ(replaced.train->samples(), 9);
+  EXPECT_EQ(replaced.train->order().shard_samples, (std::vector<int64_t>{4, 5}));
+  const auto wanted = test::read<uint8_t, int32_t>(*skipped.train, {.index = 4});
+  for (int64_t index = 4; index < 9; ++index) {
+    const auto found = test::read<uint8_t, int32_t>(*replaced.train, {.index = index});
+    EXPECT_EQ(found.target[0], 2);
+    EXPECT_EQ(found.input, wanted.input);
+  }
+  config_.max_bad_fraction = 0.4f;
+  expect_parts(error_of([&] { open(); }), {"4 of 9", "max_bad_fraction = 0.4", "'a'"});
 }
 
 TEST_F(TarShards, ErrorsNameShardAndMember) {
