@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <string_view>
+#include <unordered_set>
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
@@ -50,11 +51,21 @@ void expand_braces(const std::string& pattern,
                   names);
 }
 
+// `text` as glob(3) takes it where its characters in `special` mean no more than themselves.
+std::string escaped(const std::string& text, std::string_view special) {
+  std::string result;
+  for (const char c : text) {
+    if (special.find(c) != std::string_view::npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
 // The result of glob(3).
 class Matches {
  public:
   explicit Matches(const std::string& pattern)
-      : found_(::glob(pattern.c_str(), GLOB_NOESCAPE, nullptr, &glob_) == 0) {}
+      : found_(::glob(pattern.c_str(), 0, nullptr, &glob_) == 0) {}
   Matches(const Matches&) = delete;
   Matches& operator=(const Matches&) = delete;
   ~Matches() { ::globfree(&glob_); }
@@ -66,17 +77,28 @@ class Matches {
   bool found_;
 };
 
-// A name that matches is given whole: where it lies below `dir`, that is a part of it.
+// A name that matches is given whole: where it lies below `dir`, that is a part of it. A file and
+// its compressed copy are refused: both would be read.
 void expand_stars(const std::string& name,
                   const std::string& dir,
                   const std::string& field,
                   std::vector<std::string>* names) {
   if (name.find_first_of("*?") == std::string::npos) return names->push_back(name);
-  const std::string pattern = (std::filesystem::path(dir) / name).string();
-  const Matches matches(pattern);
-  if (matches.size() == 0) throw DataError("{}: no file matches '{}'", field, pattern);
-  for (size_t i = 0; i < matches.size(); ++i)
-    names->push_back(std::filesystem::absolute(matches[i]).string());
+  namespace fs = std::filesystem;
+  const Matches matches((fs::path(escaped(dir, "*?[\\")) / escaped(name, "[\\")).string());
+  if (matches.size() == 0)
+    throw DataError("{}: no file matches '{}'", field, (fs::path(dir) / name).string());
+  std::vector<std::string> found;
+  for (size_t i = 0; i < matches.size(); ++i) found.push_back(fs::absolute(matches[i]).string());
+  const std::unordered_set<std::string> all(found.begin(), found.end());
+  for (const std::string& match : found)
+    if (all.count(match + ".gz") > 0)
+      throw DataError("{}: '{}' matches both '{}' and '{}.gz'; allowed: one of the two",
+                      field,
+                      name,
+                      match,
+                      match);
+  names->insert(names->end(), found.begin(), found.end());
 }
 
 }  // namespace

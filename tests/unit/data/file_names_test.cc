@@ -33,5 +33,28 @@ TEST(FileNames, StarsAreTheFilesThatMatchInOrder) {
       {"data.cifar.train", "no file matches", "d*"});
 }
 
+// Folders with brackets in their names are common; glob(3) would take them for sets of characters.
+TEST(FileNames, OnlyStarsAndQuestionMarksArePatterns) {
+  test::TemporaryFolder folder;
+  const std::filesystem::path dir = folder.path() / "data[1]*\\";
+  for (const auto& [below, name] :
+       {std::pair(dir, "a[0].tar"), {dir, "a0.tar"}, {folder.path() / "data1x", "b.tar"}}) {
+    std::filesystem::create_directories(below);
+    std::ofstream(below / name) << "x";
+  }
+  const std::string found = (dir / "a[0].tar").string();
+  EXPECT_EQ(expand_names({"a[0].*"}, dir.string(), "f"), Names{found});
+  EXPECT_EQ(expand_names({"a*.tar"}, dir.string(), "f"), (Names{(dir / "a0.tar").string(), found}));
+}
+
+TEST(FileNames, AFileAndItsCompressedCopyAreOneTooMany) {
+  test::TemporaryFolder folder;
+  for (const char* name : {"b_1.bin", "b_1.bin.gz", "b_2.bin"}) folder.write(name, "x");
+  test::expect_parts(
+      test::error_of([&] { expand_names({"b_*.bin*"}, folder.path(), "data.cifar.train"); }),
+      {"data.cifar.train", "b_1.bin'", "b_1.bin.gz", "allowed: one"});
+  EXPECT_EQ(expand_names({"b_*.bin"}, folder.path(), "f").size(), 2u);
+}
+
 }  // namespace
 }  // namespace lockstep
