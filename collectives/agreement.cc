@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -77,6 +78,13 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
   std::vector<std::string> texts;
   for (size_t r = 0; r < ranks; ++r) texts.push_back(buffer.substr(r * slot, sizes[r]));
   return texts;
+}
+
+int64_t sum_over_ranks(Communicator& communicator, int64_t value) {
+  std::vector<int64_t> values(static_cast<size_t>(communicator.size()));
+  values[static_cast<size_t>(communicator.rank())] = value;
+  communicator.all_gather(bytes_of(values.data()), sizeof(int64_t));
+  return std::accumulate(values.begin(), values.end(), int64_t{0});
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 // Decisions that all ranks share. No rank goes on, or waits, while another has failed.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -30,5 +31,8 @@ std::string broadcast_text(Communicator& communicator, const std::string& text);
 
 // Every rank's text, in rank order, on every rank.
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text);
+
+// The sum of every rank's value, on every rank.
+int64_t sum_over_ranks(Communicator& communicator, int64_t value);
 
 }  // namespace lockstep

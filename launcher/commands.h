@@ -35,13 +35,16 @@ CLI::Validator at_least(int64_t minimum);
 // A number from `low` to `high`.
 CLI::Validator between(double low, double high);
 
-// Adds the flags of what to write and what to say; add_common_options() has them too.
+// Adds the flags of what to write and what to say.
 void add_output_options(CLI::App& app, CommonOptions& options);
 
-// Adds the flags of where to run; add_common_options() has them too.
+// Adds the flags of where to run.
 void add_device_options(CLI::App& app, CommonOptions& options);
 
-// Adds the shared flags to a subcommand.
+// Adds the flags that change what the config file says of a run's data: --set and --data.
+void add_config_options(CLI::App& app, CommonOptions& options);
+
+// Adds all shared flags to a subcommand, those above too.
 void add_common_options(CLI::App& app, CommonOptions& options);
 
 // Each adds a subcommand to `app` that stores itself in `selected` when it is chosen.

@@ -33,6 +33,14 @@ void add_output_options(CLI::App& app, CommonOptions& options) {
       ->capture_default_str();
 }
 
+void add_config_options(CLI::App& app, CommonOptions& options) {
+  app.add_option(
+         "--set", options.set, "Override a field: path.to.field=value; may be given many times")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--data", options.data, "Folder of the data files, instead of data.dir");
+}
+
 void add_device_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--device", options.device, "Where to run: auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
@@ -45,15 +53,11 @@ void add_device_options(CLI::App& app, CommonOptions& options) {
 
 void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("CONFIG", options.config, "Config file in protobuf text format")->required();
-  app.add_option(
-         "--set", options.set, "Override a field: path.to.field=value; may be given many times")
-      ->expected(1)
-      ->take_all();
+  add_config_options(app, options);
   add_device_options(app, options);
   app.add_flag("--eager",
                options.eager,
                "Queue every kernel anew instead of replaying CUDA graphs (for debugging)");
-  app.add_option("--data", options.data, "Folder of the data files, instead of data.dir");
   app.add_option("--run-dir",
                  options.run_dir,
                  "Folder for everything that the run writes, instead of output.run_dir");

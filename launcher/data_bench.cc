@@ -75,7 +75,7 @@ Throughput run_loader(const Dataset& dataset,
 }
 
 // Where the time of one thread goes, and how fast the same pictures are decoded whole and left
-// alone.
+// alone. Bad ones do not count.
 struct Breakdown {
   int64_t pictures = 0;
   PipelineTimes times;
@@ -89,17 +89,20 @@ Breakdown break_down(const ImageDataset& dataset, double seconds) {
   const int64_t step = std::max<int64_t>(1, store.count() / 1000);
   const auto index_of = [&](int64_t number) { return number * step % store.count(); };
   const double start_ms = now_ms();
-  while (now_ms() - start_ms < 1e3 * seconds) {
-    const SampleKey key{index_of(result.pictures), result.pictures / store.count(), true};
-    dataset.read_timed(key, pixels.data(), &result.times);
-    ++result.pictures;
-  }
+  for (int64_t i = 0; now_ms() - start_ms < 1e3 * seconds; ++i)
+    result.pictures +=
+        dataset.read_input({index_of(i), i / store.count(), true}, pixels.data(), &result.times);
   if (!store.encoded()) return result;
   ImagePipeline& pipeline = ImagePipeline::of_this_thread();
   const double start_cpu = cpu_seconds(CLOCK_THREAD_CPUTIME_ID), decode_ms = now_ms();
   int64_t decoded = 0;
-  for (; now_ms() - decode_ms < 1e3 * seconds; ++decoded)
-    pipeline.decode_whole(store.load(index_of(decoded), pipeline.buffer()), 0);
+  for (int64_t i = 0; now_ms() - decode_ms < 1e3 * seconds; ++i) {
+    try {
+      pipeline.decode_whole(store.load(index_of(i), pipeline.buffer()), 0);
+      ++decoded;
+    } catch (const DataError&) {  // told above
+    }
+  }
   result.whole_decode_per_second =
       static_cast<double>(decoded) / (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - start_cpu);
   return result;
@@ -128,6 +131,7 @@ void print_breakdown(const Breakdown& breakdown, const Throughput& loader) {
 nlohmann::ordered_json to_json(const DataSummary& summary,
                                const Throughput& loader,
                                int threads,
+                               int64_t bad,
                                const std::optional<Breakdown>& breakdown) {
   nlohmann::ordered_json json;
   json["data"] = summary.description;
@@ -136,6 +140,7 @@ nlohmann::ordered_json to_json(const DataSummary& summary,
   json["samples_per_s"] = loader.per_second();
   json["samples_per_core_s"] = loader.per_core();
   json["cores_for_3000_per_s"] = kGpuSamplesPerSecond / loader.per_core();
+  json["bad_records"] = bad;
   if (!breakdown) return json;
   const auto us = [&](int64_t ns) {
     return static_cast<double>(ns) / 1e3 / static_cast<double>(breakdown->pictures);
@@ -171,14 +176,15 @@ void bench(const DataBenchOptions& options) {
   std::optional<Breakdown> breakdown;
   if (const auto* pictures = dynamic_cast<const ImageDataset*>(opened.train.get())) {
     breakdown = break_down(*pictures, std::min(options.seconds / 2, 2.0));
-    print_breakdown(*breakdown, loader);
+    if (breakdown->pictures == 0) breakdown.reset();  // all of those that it tried are bad
   }
-  if (opened.train->bad_records() > 0)
-    fmt::print("{} bad pictures were replaced\n", opened.train->bad_records());
+  if (breakdown) print_breakdown(*breakdown, loader);
+  const int64_t bad = opened.train->bad_records();
+  if (bad > 0) fmt::print("{} bad picture{} replaced\n", bad, bad == 1 ? " was" : "s were");
   std::fflush(stdout);
   if (!options.common.json.empty())
     write_file_atomically(options.common.json,
-                          to_json(opened.summary, loader, threads, breakdown).dump(1) + "\n");
+                          to_json(opened.summary, loader, threads, bad, breakdown).dump(1) + "\n");
 }
 
 ExitCode run_bench(Session& session, const DataBenchOptions& options) {
@@ -195,14 +201,7 @@ void add_data_bench_command(CLI::App& data, Command& selected) {
       data.add_subcommand("bench", "Time how fast a config's training samples are made");
   command->add_option("CONFIG", options->common.config, "Config file in protobuf text format")
       ->required();
-  command
-      ->add_option("--set",
-                   options->common.set,
-                   "Override a field: path.to.field=value; may be given many times")
-      ->expected(1)
-      ->take_all();
-  command->add_option(
-      "--data", options->common.data, "Folder of the data files, instead of data.dir");
+  add_config_options(*command, options->common);
   command->add_option("--threads", options->threads, "Threads that read; 0: as in training")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

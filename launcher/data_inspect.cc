@@ -125,6 +125,7 @@ size_t inspect_set(const char* name,
   return findings.bad.size();
 }
 
+// Bad records do not stop it, whatever the config says of them.
 void inspect_pictures(const ImageStores& stores, const InspectOptions& options) {
   nlohmann::ordered_json json;
   json["kind"] = stores.kind;
@@ -133,20 +134,26 @@ void inspect_pictures(const ImageStores& stores, const InspectOptions& options) 
   fmt::print("{}\n", stores.kind);
   size_t bad = inspect_set("training", stores.train, stores, options, &json);
   bad += inspect_set("evaluation", stores.eval, stores, options, &json);
+  bad += static_cast<size_t>(stores.bad_records);
   if (stores.bad_records > 0) fmt::print("{} bad records left out\n", stores.bad_records);
   json["bad_records"] = stores.bad_records;
   std::fflush(stdout);
   if (!options.common.json.empty()) write_file_atomically(options.common.json, json.dump(1) + "\n");
-  if (bad > 0) throw DataError("{} bad picture{} found", bad, bad == 1 ? "" : "s");
+  if (bad > 0)
+    throw DataError(
+        "{} bad picture{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
 }
 
 void inspect(const InspectOptions& options) {
   check_result_path("--json", options.common.json);
   const std::string& path = options.common.config;
-  if (is_image_path(path)) return inspect_pictures(open_image_path(path, false), options);
-  const RunConfig config = read_config(options.common);
-  if (gives_images(config.data) || wants_images(config.model))
+  if (is_image_path(path)) return inspect_pictures(open_image_path(path, true), options);
+  RunConfig config = read_config(options.common);
+  if (gives_images(config.data) || wants_images(config.model)) {
+    config.data.bad_records = BadRecords::kSkip;
+    config.data.max_bad_fraction = 1;
     return inspect_pictures(open_image_stores(config.data, config.seed, true), options);
+  }
   const DataSummary summary = open_data(config.data, config.model, config.seed, true).summary;
   fmt::print("{}\n", summary.description);
   std::fflush(stdout);
@@ -176,20 +183,15 @@ void add_data_inspect_command(CLI::App& data, Command& selected) {
                    options->common.config,
                    "A config file; or a folder of pictures, tar files or a record file")
       ->required();
-  command
-      ->add_option("--set",
-                   options->common.set,
-                   "Override a field: path.to.field=value; may be given many times")
-      ->expected(1)
-      ->take_all();
-  command->add_option(
-      "--data", options->common.data, "Folder of the data files, instead of data.dir");
+  add_config_options(*command, options->common);
   command->add_flag("--check", options->check, "Decode every picture, and name the bad ones");
   command->add_option("--threads", options->threads, "Threads that decode; 0: all CPUs")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   add_output_options(*command, options->common);
-  command->footer("Ends with 3 where pictures are bad.");
+  command->footer(
+      "Pictures' bad records are counted and left out, whatever data.bad_records says; where there "
+      "are any it ends with 3. Without --check only the headers of some pictures are read.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return run_inspect(session, *options); };
   });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
 #include "collectives/agreement.h"
@@ -22,8 +23,8 @@ namespace {
 constexpr int64_t kPicturesPerThread = 32;
 
 struct PackOptions {
-  std::string source, out, json;
-  std::string log_level = "info";
+  CommonOptions common;  // --json and --log-level
+  std::string source, out;
   bool decode = false, keep_jpeg = false, skip_bad = false;
   int64_t size = 0;
   int threads = 0;
@@ -61,54 +62,43 @@ void pack_one(const ImageStore& store, int64_t index, const PackOptions& options
   }
 }
 
-void print_summary(const RecordWriter& writer,
+// What a record file has got.
+struct Totals {
+  int64_t records = 0, bad = 0;
+  uint64_t bytes = 0;
+};
+
+void print_summary(const Totals& totals,
                    const ImageStores& stores,
                    const PackOptions& options,
-                   int64_t bad,
                    double seconds) {
   fmt::print("{}: {} pictures of {} classes, {:.1f} MB, in {:.1f} s ({:.0f} pictures/s){}\n",
              options.out,
-             writer.records(),
+             totals.records,
              stores.classes,
-             static_cast<double>(writer.bytes()) / 1e6,
+             static_cast<double>(totals.bytes) / 1e6,
              seconds,
-             static_cast<double>(writer.records()) / seconds,
-             bad > 0 ? fmt::format("; {} bad left out", bad) : "");
+             static_cast<double>(totals.records) / seconds,
+             totals.bad > 0 ? fmt::format("; {} bad left out", totals.bad) : "");
   std::fflush(stdout);
-  if (options.json.empty()) return;
+  if (options.common.json.empty()) return;
   nlohmann::ordered_json json;
   json["file"] = options.out;
-  json["records"] = writer.records();
+  json["records"] = totals.records;
   json["classes"] = stores.classes;
-  json["bytes"] = writer.bytes();
-  json["bad"] = bad;
+  json["bytes"] = totals.bytes;
+  json["bad"] = totals.bad;
   json["seconds"] = seconds;
-  write_file_atomically(options.json, json.dump(1) + "\n");
+  write_file_atomically(options.common.json, json.dump(1) + "\n");
 }
 
-RecordWriter open_output(const std::string& path) {
-  try {
-    return RecordWriter(path);
-  } catch (const IoError& error) {
-    throw ConfigError("--out: {}; allowed: the path of a file in an existing folder", error.what());
-  }
-}
-
-void pack_all(const PackOptions& options) {
-  if (options.decode && options.keep_jpeg)
-    throw ConfigError("--keep-jpeg: given together with --decode; allowed: one of the two");
-  if (options.decode && options.size == 0)
-    throw ConfigError(
-        "--size: missing; allowed with --decode: 1..8192, the shorter side in pixels");
-  if (!options.decode && options.size > 0)
-    throw ConfigError("--size: value is {}; allowed: only with --decode", options.size);
-  check_result_path("--json", options.json);
-  const double start_ms = now_ms();
-  const ImageStores stores = open_image_path(options.source, options.skip_bad);
+Totals write_records(const PackOptions& options,
+                     const ImageStores& stores,
+                     const std::filesystem::path& path) {
   const ImageStore& store = *stores.train;
   const int threads = choose_data_threads(options.threads);
   const int64_t at_a_time = kPicturesPerThread * threads;
-  RecordWriter writer = open_output(options.out);
+  RecordWriter writer(path);
   std::vector<Packed> packed(static_cast<size_t>(at_a_time));
   int64_t bad = stores.bad_records;
   for (int64_t begin = 0; begin < store.count(); begin += at_a_time) {
@@ -128,11 +118,30 @@ void pack_all(const PackOptions& options) {
   }
   if (writer.records() == 0) throw DataError("{}: no good picture in it", options.source);
   writer.finish(stores.classes, stores.class_names);
-  print_summary(writer, stores, options, bad, (now_ms() - start_ms) / 1e3);
+  return {writer.records(), bad, writer.bytes()};
+}
+
+void pack_all(const PackOptions& options) {
+  if (options.decode && options.keep_jpeg)
+    throw ConfigError("--keep-jpeg: given together with --decode; allowed: one of the two");
+  if (options.decode && options.size == 0)
+    throw ConfigError(
+        "--size: missing; allowed with --decode: 1..8192, the shorter side in pixels");
+  if (!options.decode && options.size > 0)
+    throw ConfigError("--size: value is {}; allowed: only with --decode", options.size);
+  check_result_path("--out", options.out);
+  check_result_path("--json", options.common.json);
+  const double start_ms = now_ms();
+  const ImageStores stores = open_image_path(options.source, options.skip_bad);
+  Totals totals;
+  replace_file(options.out, [&](const std::filesystem::path& unfinished) {
+    totals = write_records(options, stores, unfinished);
+  });
+  print_summary(totals, stores, options, (now_ms() - start_ms) / 1e3);
 }
 
 ExitCode pack(Session& session, const PackOptions& options) {
-  init_log(options.log_level, session.communicator().rank(), session.communicator().size());
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   run_on_root(session.communicator(), [&] { pack_all(options); });
   return ExitCode::kOk;
 }
@@ -161,10 +170,7 @@ void add_data_pack_command(CLI::App& data, Command& selected) {
       ->capture_default_str();
   command->add_flag(
       "--skip-bad", options->skip_bad, "Leave bad pictures out, and name them, instead of failing");
-  command->add_option("--json", options->json, "Write the command's result to this file as JSON");
-  command->add_option("--log-level", options->log_level, "trace, debug, info, warn, error or off")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
-      ->capture_default_str();
+  add_output_options(*command, options->common);
   command->footer(
       "Every picture is decoded once, so that a bad one is found now. The file appears under its "
       "name only when it is whole.");

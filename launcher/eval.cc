@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <optional>
 
 #include "launcher/evaluation.h"
 #include "launcher/results.h"
@@ -32,11 +33,13 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   const bool labels = parts.has_accuracy();
   if (labels) json["eval_accuracy"] = result.accuracy;
   json["weights_hash"] = hash_text_of(state.weights_hash);
+  const std::optional<int64_t> bad_records = count_bad_records(parts);
+  if (bad_records) json["bad_records"] = *bad_records;
   write_result(session, options.common.json, json);
   if (communicator.rank() == 0) {
     fmt::print("step {}: evaluation loss {:.6f}", state.step, result.loss);
     if (labels) fmt::print(", accuracy {:.4f}", result.accuracy);
-    fmt::print(" on {} samples\n", result.samples);
+    fmt::print(" on {} samples{}\n", result.samples, words_for(bad_records));
     std::fflush(stdout);
   }
   return ExitCode::kOk;

@@ -25,6 +25,20 @@ void write_result(Session& session, const std::string& path, const nlohmann::ord
   run_on_root(session.communicator(), [&] { write_file_atomically(path, result.dump(2) + "\n"); });
 }
 
+std::optional<int64_t> count_bad_records(const RunParts& parts) {
+  if (parts.config.data.bad_records == BadRecords::kFail) return std::nullopt;
+  int64_t read = 0;
+  for (const Dataset* dataset : {parts.data.train.get(), parts.data.eval.get()})
+    if (dataset != nullptr) read += dataset->bad_records();
+  return parts.data.summary.bad_records + sum_over_ranks(parts.communicator, read);
+}
+
+std::string words_for(const std::optional<int64_t>& bad_records) {
+  const int64_t count = bad_records.value_or(0);
+  if (count == 0) return "";
+  return fmt::format(", {} bad record{}", count, count == 1 ? "" : "s");
+}
+
 std::string hash_text_of(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 }  // namespace lockstep

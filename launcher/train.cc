@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "collectives/agreement.h"
 #include "collectives/nodes.h"
@@ -24,7 +25,9 @@ struct TrainCommandOptions {
   int64_t max_steps = -1;
 };
 
-nlohmann::ordered_json to_json(const TrainResult& result, const RunParts& parts) {
+nlohmann::ordered_json to_json(const TrainResult& result,
+                               const RunParts& parts,
+                               const std::optional<int64_t>& bad_records) {
   nlohmann::ordered_json json;
   json["step"] = result.step;
   if (result.loss) json["loss"] = *result.loss;
@@ -38,6 +41,7 @@ nlohmann::ordered_json to_json(const TrainResult& result, const RunParts& parts)
   json["train_seconds"] = result.train_seconds;
   json["preempted"] = result.preempted;
   json["early_stopped"] = result.early_stopped;
+  if (bad_records) json["bad_records"] = *bad_records;
   json["run_dir"] = parts.run_dir.string();
   return json;
 }
@@ -62,8 +66,11 @@ std::string summary(const TrainResult& result, const RunParts& parts) {
   return text;
 }
 
-void print_summary(const TrainResult& result, const RunParts& parts) {
-  const std::string text = summary(result, parts), hash = hash_text_of(result.weights_hash);
+void print_summary(const TrainResult& result,
+                   const RunParts& parts,
+                   const std::optional<int64_t>& bad_records) {
+  const std::string text = summary(result, parts) + words_for(bad_records),
+                    hash = hash_text_of(result.weights_hash);
   log_record(text + ", weights_hash " + hash);
   fmt::print("{}\nweights_hash {}\nrun folder   {}\n", text, hash, parts.run_dir.string());
   std::fflush(stdout);
@@ -124,8 +131,9 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   trainer->start(options.resume);
   describe_run(session, assembly.config);
   const TrainResult result = trainer->run(options.max_steps);
-  if (communicator.rank() == 0) print_summary(result, parts);
-  write_result(session, options.common.json, to_json(result, parts));
+  const std::optional<int64_t> bad_records = count_bad_records(parts);
+  if (communicator.rank() == 0) print_summary(result, parts, bad_records);
+  write_result(session, options.common.json, to_json(result, parts, bad_records));
   return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
 

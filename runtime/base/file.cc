@@ -14,14 +14,6 @@
 namespace lockstep {
 namespace {
 
-// Closes on scope exit; used where no buffered data can be lost by it.
-struct Descriptor {
-  int fd = -1;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 struct stat status_of(int fd, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) throw IoError("stat", path, errno);
@@ -31,8 +23,12 @@ struct stat status_of(int fd, const std::filesystem::path& path) {
 
 }  // namespace
 
+Descriptor::~Descriptor() {
+  if (fd >= 0) ::close(fd);
+}
+
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) throw IoError("open", path, errno);
   status_of(file.fd, path);
   std::string text;
@@ -48,7 +44,7 @@ std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) throw IoError("open", path, errno);
   size_ = static_cast<size_t>(status_of(file.fd, path).st_size);
   if (size_ == 0) return;
@@ -92,6 +88,18 @@ void FileWriter::write(const void* data, size_t bytes) {
   }
 }
 
+void FileWriter::overwrite(const void* data, size_t bytes, uint64_t offset) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t wrote = ::pwrite(descriptor_, next, bytes, static_cast<off_t>(offset));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) throw IoError("write", path_, errno);
+    next += wrote;
+    offset += static_cast<uint64_t>(wrote);
+    bytes -= static_cast<size_t>(wrote);
+  }
+}
+
 void FileWriter::finish() {
   if (::fsync(descriptor_) != 0) throw IoError("sync", path_, errno);
   if (::close(std::exchange(descriptor_, -1)) != 0) throw IoError("close", path_, errno);
@@ -119,7 +127,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 }
 
 void sync_folder(const std::filesystem::path& path) {
-  Descriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.fd < 0) throw IoError("open", path, errno);
   if (::fsync(folder.fd) != 0) throw IoError("sync", path, errno);
 }

@@ -2,6 +2,7 @@
 // Files: whole-file reads, memory maps, and durable writes. All throw IoError.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -9,6 +10,15 @@
 #include <string_view>
 
 namespace lockstep {
+
+// A file descriptor that is closed on scope exit: for files whose closing can lose nothing.
+struct Descriptor {
+  int fd = -1;
+  explicit Descriptor(int opened) : fd(opened) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor();
+};
 
 // The whole file; refuses one larger than `limit_bytes` (IoError with EFBIG).
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes);
@@ -40,6 +50,7 @@ class FileWriter {
   ~FileWriter();
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  void overwrite(const void* data, size_t bytes, uint64_t offset);  // of what is written already
   void finish();
 
  private:

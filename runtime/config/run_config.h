@@ -157,7 +157,7 @@ struct SyntheticConfig {
 // and fine) and 32 x 32 pixels, one plane per colour.
 struct CifarConfig {
   // Files, read one after the other; in names, here and below, "{1..5}" stands for five and '*' for
-  // any characters. train is required.
+  // any characters (but a file may not match together with its .gz copy). train is required.
   std::vector<std::string> train, eval;
   int64_t classes = 10;  // 10 or 100: which of the two it is
   bool coarse = false;   // CIFAR-100 only: the 20 coarse labels
@@ -186,7 +186,7 @@ struct TarShardsConfig {
 // Files made by `lockstep data pack`.
 struct RecordsConfig {
   std::string train;  // required
-  std::string eval;
+  std::string eval;   // may lack the last classes of train
   bool operator==(const RecordsConfig&) const = default;
 };
 
@@ -252,11 +252,14 @@ struct DataConfig {
       source;
   std::string dir;      // relative paths above are below this folder; empty: current folder
   bool shuffle = true;  // order of training samples: random each epoch, or as stored
-  // Fail; leave the record out; or put the next good record in its place. An image that cannot be
-  // decoded is known as such only when it is read: then SKIP too takes the next good one instead.
+  // Fail; leave the record out; or put the next good record (at the end the last one) in its place.
+  // An image that cannot be decoded is known as such only when it is read: then SKIP too takes the
+  // next good one instead.
   BadRecords bad_records = BadRecords::kFail;
-  float max_bad_fraction = 0.001f;  // in [0, 1]; above it the run fails whatever bad_records says
-  ImageConfig image;                // images only, like augment
+  // In [0, 1]; with more of a data set's records bad the run fails whatever bad_records says. Of
+  // images that cannot be decoded each process counts those that it has read since it began.
+  float max_bad_fraction = 0.001f;
+  ImageConfig image;  // images only, like augment
   AugmentConfig augment;
   int64_t decode_threads = 0;  // that read samples; 0: execution.threads for JPEG and PNG, else 1
   bool operator==(const DataConfig&) const = default;

@@ -28,42 +28,38 @@ ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store,
 }
 
 void ImageDataset::read(const SampleKey& key, std::byte* input, std::byte* target) const {
-  ImagePipeline& pipeline = ImagePipeline::of_this_thread();
   const int64_t count = store_->count();
   for (int64_t tried = 0; tried < count; ++tried) {
     const int64_t index = (key.index + tried) % count;
-    if (known_bad(index)) continue;
-    try {
-      pipeline.run(settings_,
-                   *store_,
-                   index,
-                   key.index,
-                   key.epoch,
-                   seed_,
-                   key.augment,
-                   reinterpret_cast<uint8_t*>(input));
-      const int32_t label = store_->label(index);
-      std::memcpy(target, &label, sizeof(label));
-      return;
-    } catch (const DataError& error) {
-      note_bad(index, error.what());
-    } catch (const IoError& error) {
-      throw DataError("{}: {}", store_->name(index), error.what());
-    }
+    if (known_bad(index) || !make_input(key, index, input, nullptr)) continue;
+    const int32_t label = store_->label(index);
+    std::memcpy(target, &label, sizeof(label));
+    return;
   }
   throw DataError("none of {} pictures can be decoded, {} being the first", count, store_->name(0));
 }
 
-void ImageDataset::read_timed(const SampleKey& key, std::byte* input, PipelineTimes* times) const {
-  ImagePipeline::of_this_thread().run(settings_,
-                                      *store_,
-                                      key.index,
-                                      key.index,
-                                      key.epoch,
-                                      seed_,
-                                      key.augment,
-                                      reinterpret_cast<uint8_t*>(input),
-                                      times);
+bool ImageDataset::make_input(const SampleKey& key,
+                              int64_t index,
+                              std::byte* input,
+                              PipelineTimes* times) const {
+  try {
+    ImagePipeline::of_this_thread().run(settings_,
+                                        *store_,
+                                        index,
+                                        key.index,
+                                        key.epoch,
+                                        seed_,
+                                        key.augment,
+                                        reinterpret_cast<uint8_t*>(input),
+                                        times);
+    return true;
+  } catch (const DataError& error) {
+    note_bad(index, error.what());
+    return false;
+  } catch (const IoError& error) {
+    throw DataError("{}: {}", store_->name(index), error.what());
+  }
 }
 
 bool ImageDataset::known_bad(int64_t index) const {

@@ -17,10 +17,11 @@ namespace lockstep {
 //
 // A picture that cannot be decoded fails the run, or (SKIP, REPLACE) the next one that can be takes
 // its place, cyclically, with the random numbers of the one replaced. So the number of samples
-// stays, and what a sample is depends on the files alone, not on who read what before. Each is
-// counted and told once, where it is read; more than max_bad_fraction of all samples fail the run
-// whatever the policy. A file that cannot be read at all (no such file, an I/O error) always does:
-// that is the machine's fault, and other ranks may see it differently.
+// stays, and what a sample is depends on the files alone, not on who read what before. Each process
+// counts and tells those that it has read since it began, each once; where one counts more than
+// max_bad_fraction of all samples the run fails whatever the policy. A file that cannot be read at
+// all (no such file, an I/O error) always does: that is the machine's fault, and other ranks may
+// see it differently.
 class ImageDataset final : public Dataset {
  public:
   ImageDataset(std::shared_ptr<const ImageStore> store,
@@ -37,12 +38,20 @@ class ImageDataset final : public Dataset {
   bool costly() const override { return store_->encoded(); }
   int64_t bad_records() const override { return bad_.load(); }
 
-  // read() of the picture itself, without replacement, which adds to `times`.
-  void read_timed(const SampleKey& key, std::byte* input, PipelineTimes* times) const;
+  // The input of a sample itself, without replacement. A bad one is told, counted or thrown as in
+  // read(), and gives false. Adds to `times` unless null.
+  bool read_input(const SampleKey& key, std::byte* input, PipelineTimes* times) const {
+    return make_input(key, key.index, input, times);
+  }
 
   const ImageStore& store() const { return *store_; }
 
  private:
+  // The picture `index` with the random numbers of the sample `key`.
+  bool make_input(const SampleKey& key,
+                  int64_t index,
+                  std::byte* input,
+                  PipelineTimes* times) const;
   bool known_bad(int64_t index) const;
   void note_bad(int64_t index, const char* what) const;
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/data/image_name.h"
 #include "runtime/data/image_stores.h"
 
@@ -19,16 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostFileBytes = int64_t{1} << 30;
 
-struct Descriptor {
-  int fd = -1;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 // The whole file; its memory is kept from file to file.
 std::span<const std::byte> read_into(const std::string& path, std::vector<std::byte>& buffer) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) throw IoError("open", path, errno);
   struct stat status {};
   if (::fstat(file.fd, &status) != 0) throw IoError("stat", path, errno);

@@ -1,18 +1,11 @@
 #include "runtime/data/record_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/file.h"
 
 namespace lockstep {
 namespace {
@@ -135,41 +128,13 @@ RecordIndex parse_record_file(std::span<const std::byte> file, const std::string
   return index;
 }
 
-RecordWriter::RecordWriter(std::string path)
-    : path_(std::move(path)), unfinished_path_(path_ + ".unfinished") {
-  descriptor_ = ::open(unfinished_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) throw IoError("create", unfinished_path_, errno);
+RecordWriter::RecordWriter(const std::filesystem::path& path) : file_(path) {
   const Header none;
   write(&none, sizeof(none));
 }
 
-RecordWriter::RecordWriter(RecordWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      unfinished_path_(std::move(other.unfinished_path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      position_(other.position_),
-      entries_(std::move(other.entries_)) {}
-
-RecordWriter::~RecordWriter() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(unfinished_path_.c_str());
-}
-
-void RecordWriter::write_at(const void* data, size_t bytes, uint64_t offset) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw IoError("write", unfinished_path_, errno);
-    from += written;
-    offset += static_cast<uint64_t>(written);
-    bytes -= static_cast<size_t>(written);
-  }
-}
-
 void RecordWriter::write(const void* data, size_t bytes) {
-  write_at(data, bytes, position_);
+  file_.write(data, bytes);
   position_ += bytes;
 }
 
@@ -201,12 +166,8 @@ void RecordWriter::finish(int64_t classes, const std::vector<std::string>& class
   header.index_checksum = checksum_of(index);
   header.header_checksum = own_checksum(header);
   write(index.data(), index.size());
-  write_at(&header, sizeof(header), 0);
-  if (::fsync(descriptor_) != 0) throw IoError("fsync", unfinished_path_, errno);
-  if (::close(std::exchange(descriptor_, -1)) != 0) throw IoError("close", unfinished_path_, errno);
-  if (std::rename(unfinished_path_.c_str(), path_.c_str()) != 0)
-    throw IoError("rename", unfinished_path_, errno);
-  sync_folder(std::filesystem::absolute(path_).parent_path());
+  file_.overwrite(&header, sizeof(header), 0);
+  file_.finish();
 }
 
 }  // namespace lockstep

@@ -9,10 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/base/file.h"
 #include "runtime/data/image.h"
 
 namespace lockstep {
@@ -43,13 +45,11 @@ uint64_t checksum_of(std::span<const std::byte> bytes);
 // Throws DataError.
 RecordIndex parse_record_file(std::span<const std::byte> file, const std::string& name);
 
-// Writes a record file. It is written beside its place and renamed by finish(); a writer that is
-// destroyed before leaves nothing. Throws IoError.
+// Writes a record file, which is none before finish(): write it within replace_file(). Throws
+// IoError.
 class RecordWriter {
  public:
-  explicit RecordWriter(std::string path);
-  RecordWriter(RecordWriter&& other) noexcept;
-  ~RecordWriter();
+  explicit RecordWriter(const std::filesystem::path& path);
 
   // Appends pixels (size.height, size.width, 3), or with a size of 0 a JPEG or PNG file.
   void add(std::span<const std::byte> bytes, int32_t label, ImageSize size);
@@ -62,10 +62,8 @@ class RecordWriter {
 
  private:
   void write(const void* data, size_t bytes);
-  void write_at(const void* data, size_t bytes, uint64_t offset);
 
-  std::string path_, unfinished_path_;
-  int descriptor_ = -1;
+  FileWriter file_;
   uint64_t position_ = 0;
   std::vector<RecordEntry> entries_;
 };

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/data/image_stores.h"
 #include "runtime/data/record_file.h"
 #include "runtime/data/source_file.h"
@@ -52,6 +54,23 @@ class RecordStore final : public ImageStore {
   bool encoded_ = false, uniform_ = false;
 };
 
+// An evaluation file may lack the last classes of training; what a class is must be the same.
+void check_classes(const RecordIndex& index, const std::string& name, const ImageStores& stores) {
+  if (index.classes > stores.classes)
+    throw DataError("{}: {} classes; allowed: up to {}, the classes of the training file",
+                    name,
+                    index.classes,
+                    stores.classes);
+  const size_t named = std::min(index.class_names.size(), stores.class_names.size());
+  for (size_t c = 0; c < named; ++c)
+    if (index.class_names[c] != stores.class_names[c])
+      throw DataError("{}: class {} is {}, in the training file {}",
+                      name,
+                      c,
+                      lockstep::quoted(index.class_names[c]),
+                      lockstep::quoted(stores.class_names[c]));
+}
+
 std::shared_ptr<const ImageStore> open_file(const DataConfig& config,
                                             const std::string& path,
                                             const std::string& field,
@@ -61,11 +80,8 @@ std::shared_ptr<const ImageStore> open_file(const DataConfig& config,
   if (stores->classes == 0) {
     stores->classes = index.classes;
     stores->class_names = std::move(index.class_names);
-  } else if (stores->classes != index.classes || stores->class_names != index.class_names) {
-    throw DataError("{}: its {} classes are not the {} of the training file",
-                    file.name(),
-                    index.classes,
-                    stores->classes);
+  } else {
+    check_classes(index, file.name(), *stores);
   }
   return std::make_shared<RecordStore>(std::move(file), std::move(index.entries));
 }

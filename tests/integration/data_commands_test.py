@@ -4,11 +4,13 @@ pictures they were packed from, bad pictures that are not named, and wrong exit 
 
 data_commands_test.py BINARY
 """
+import io
 import json
 import pathlib
 import random
 import struct
 import sys
+import tarfile
 import tempfile
 import zlib
 
@@ -93,11 +95,58 @@ def inspects(bench):
     bad.write_bytes(whole)
 
 
+def inspects_shards(bench):
+    """A sample without its class is named and counted, and hides neither its neighbours nor another bad picture."""
+    with tarfile.open(bench.folder / "s.tar", "w") as shard:
+        for name, data in (("a.png", png(16, 1)), ("b.png", png(16, 2)), ("b.cls", b"1"), ("c.png", png(16, 3)[:200]),
+                           ("c.cls", b"0")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            shard.addfile(member, io.BytesIO(data))
+    config = bench.config("shards", 'tar_shards { train: "s.tar" }')
+    for arguments in (["s.tar"], [config, "--data", bench.folder]):
+        checked = bench.run("data", "inspect", *arguments, "--check", "--json", "found.json", code=3)
+        assert "1 of 2 decode" in checked.stdout and "s.tar: c.png" in checked.stdout, checked.stdout
+        assert "'a' has no class" in checked.stderr and "2 bad" in checked.stderr, checked.stderr
+        assert json.loads((bench.folder / "found.json").read_text())["bad_records"] == 1
+    assert "--skip-bad" in bench.run("data", "pack", "s.tar", "--out", "x", code=3).stderr
+    assert "2 bad left out" in bench.run("data", "pack", "s.tar", "--out", "x", "--skip-bad").stdout
+
+
 def benches(bench):
+    """Speeds are measured; a bad picture ends it with its name, or is counted."""
     config = bench.config("bench", 'image_folder { train: "pictures" }')
-    bench.run("data", "bench", config, "--data", bench.folder, "--seconds", 0.3, "--threads", 2, "--json", "bench.json")
+    measure = ["data", "bench", config, "--data", bench.folder, "--seconds", 0.3, "--threads", 2, "--json", "bench.json"]
+    bench.run(*measure)
     found = json.loads((bench.folder / "bench.json").read_text())
     assert found["threads"] == 2 and found["samples_per_s"] > 0 and found["decode_us"] > 0, found
+    bad = bench.folder / "pictures" / "dog" / "3.png"
+    bad.write_bytes(bad.read_bytes()[:200])
+    assert "dog/3.png" in bench.run(*measure, code=3).stderr
+    skipped = bench.run(*measure, "--set", "data.bad_records=SKIP", "--set", "data.max_bad_fraction=0.1")
+    assert "1 bad picture was replaced" in skipped.stdout, skipped.stdout
+    found = json.loads((bench.folder / "bench.json").read_text())
+    assert found["bad_records"] == 1 and found["whole_decode_per_core_s"] > 0, found
+
+
+def counts(bench):
+    """Training and evaluation end with the number of bad pictures, summed over ranks; with FAIL there can be none."""
+    assert "bad_records" not in lockstep_run.train(bench.binary, bench.config("good", 'image_folder { train: "pictures" }'),
+                                                   bench.folder / "good", 0, ["--data", bench.folder])
+    bad = bench.folder / "pictures" / "dog" / "3.png"
+    bad.write_bytes(bad.read_bytes()[:200])
+    config = bench.config("counts", 'image_folder { train: "pictures" eval: "pictures" } bad_records: SKIP '
+                          'max_bad_fraction: 0.1')
+    options = ["--data", bench.folder, "--run-dir", "run", "--json", "result.json"]
+    evaluate = ["eval", config, "--checkpoint", "run", *options]
+    trained = bench.run("train", config, *options)
+    assert ", 2 bad records" in trained.stdout, trained.stdout  # one in each of two sets
+    assert json.loads((bench.folder / "result.json").read_text())["bad_records"] == 2
+    assert ", 1 bad record\n" in bench.run(*evaluate).stdout
+    if lockstep_run.have_mpirun():
+        done = lockstep_run.run(bench.binary, evaluate, ranks=2, cwd=bench.folder)
+        assert done.returncode == 0 and ", 1 bad record\n" in done.stdout, done.stdout + done.stderr
+    assert json.loads((bench.folder / "result.json").read_text())["bad_records"] == 1
 
 
 def refuses(bench):
@@ -108,6 +157,7 @@ def refuses(bench):
                             (2, ["data", "pack", "pictures", "--out", "o", "--size", "9"]),
                             (2, ["data", "pack", "pictures", "--out", "o", "--decode", "--size", "9", "--keep-jpeg"]),
                             (2, ["data", "pack", "pictures", "--out", "absent/o"]),
+                            (2, ["data", "pack", "pictures", "--out", "pictures"]),
                             (3, ["data", "pack", "absent", "--out", "o"]), (3, ["data", "inspect", "absent.tar"])):
         done = bench.run(*arguments, code=code)
         assert done.stderr.count("\n") == 1 and "error" in done.stderr, (arguments, done.stderr)
@@ -117,7 +167,7 @@ def refuses(bench):
 
 def main(binary):
     failures = 0
-    for check in (packs, inspects, benches, refuses):
+    for check in (packs, inspects, inspects_shards, benches, counts, refuses):
         with tempfile.TemporaryDirectory(prefix="lockstep-data-") as folder:
             try:
                 check(Bench(pathlib.Path(binary).resolve(), pathlib.Path(folder)))

@@ -56,6 +56,15 @@ TEST_F(FileTest, MapsWholeFilesEvenEmptyOnes) {
   EXPECT_THROW(MappedFile{folder_ / "none"}, IoError);
 }
 
+TEST_F(FileTest, OverwritingLeavesTheRest) {
+  FileWriter writer(folder_ / "a");
+  writer.write("0123456789");
+  writer.overwrite("ab", 2, 3);
+  writer.write("!");
+  writer.finish();
+  EXPECT_EQ(read_file(folder_ / "a", 100), "012ab56789!");
+}
+
 TEST_F(FileTest, AFullDiskIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   FileWriter writer("/dev/full");

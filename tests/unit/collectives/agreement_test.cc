@@ -65,5 +65,12 @@ TEST(Agreement, TextsOfAnyLengthArrive) {
   });
 }
 
+TEST(Agreement, NumbersAreSummed) {
+  testing::run_ranks(3, [&](Communicator& communicator) {
+    const int64_t mine = (int64_t{1} << 40) * (communicator.rank() - 1) + 5;
+    EXPECT_EQ(sum_over_ranks(communicator, mine), 15);
+  });
+}
+
 }  // namespace
 }  // namespace lockstep

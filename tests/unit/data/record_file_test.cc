@@ -26,7 +26,6 @@ class RecordFile : public ::testing::Test {
     writer.add(bytes_of(png_), 1, {});
     const auto& pixels = raw_.pixels;
     writer.add(std::as_bytes(std::span(pixels)), 0, {raw_.height, raw_.width});
-    EXPECT_FALSE(std::filesystem::exists(path_));
     writer.finish(2, {"cats", "dogs"});
     file_ = read_file(path_, 1 << 20);
     config_.dir = folder_.path();
@@ -87,19 +86,33 @@ TEST_F(RecordFile, RefusesCutAndForeignFiles) {
   expect_parts(error_of([&] { parse_record_file(bytes_of(png_), "f"); }), {"lockstep data pack"});
 }
 
-TEST_F(RecordFile, UnfinishedFilesLeaveNothing) {
+TEST_F(RecordFile, UnfinishedFilesAreNone) {
   const std::string other = (folder_.path() / "other").string();
-  { RecordWriter writer(other); }
-  EXPECT_FALSE(std::filesystem::exists(other));
-  EXPECT_FALSE(std::filesystem::exists(other + ".unfinished"));
+  RecordWriter(other).add(bytes_of(png_), 1, {});
+  expect_parts(error_of([&] { parse_record_file(bytes_of(read_file(other, 1 << 20)), "o"); }),
+               {"o: not a record file"});
 }
 
-TEST_F(RecordFile, EvaluationHasTheSameClasses) {
-  RecordWriter writer((folder_.path() / "eval").string());
-  writer.add(bytes_of(png_), 0, {});
-  writer.finish(1, {"cats"});
+// Its file may lack the last classes, but a class has the same name in both.
+TEST_F(RecordFile, EvaluationHasTheClassesOfTraining) {
   config_.source = RecordsConfig{"f.records", "eval"};
-  expect_parts(error_of([&] { open_images(config_, 1, true); }), {"eval", "1 classes", "2"});
+  const auto open_with = [&](const std::vector<std::string>& names, int64_t classes) {
+    RecordWriter writer(folder_.path() / "eval");
+    writer.add(bytes_of(png_), 0, {});
+    writer.finish(classes, names);
+    return open_images(config_, 1, true).summary.classes;
+  };
+  EXPECT_EQ(open_with({"cats", "dogs"}, 2), 2);
+  EXPECT_EQ(open_with({"cats"}, 1), 2);
+  EXPECT_EQ(open_with({}, 1), 2);
+  expect_parts(error_of([&] {
+                 open_with({"cats", "dogs", "eels"}, 3);
+               }),
+               {"eval", "3 classes", "up to 2"});
+  expect_parts(error_of([&] {
+                 open_with({"cats", "eels"}, 2);
+               }),
+               {"eval", "class 1 is 'eels'", "'dogs'"});
 }
 
 }  // namespace
