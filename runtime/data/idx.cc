@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/data/big_endian.h"
 #include "runtime/data/image_stores.h"
 #include "runtime/data/source_file.h"
 
@@ -13,12 +14,6 @@ namespace lockstep {
 namespace {
 
 constexpr int kUnsignedByte = 0x08;
-
-int64_t read_big_endian_32(std::span<const std::byte> bytes, size_t offset) {
-  int64_t value = 0;
-  for (size_t i = 0; i < 4; ++i) value = value << 8 | std::to_integer<int64_t>(bytes[offset + i]);
-  return value;
-}
 
 int64_t largest(std::span<const std::byte> labels) {
   return std::to_integer<int64_t>(*std::max_element(labels.begin(), labels.end()));
@@ -170,7 +165,7 @@ IdxArray parse_idx(std::span<const std::byte> bytes,
                    const std::string& name) {
   if (bytes.size() < 4)
     throw DataError("{}: {} bytes are too few for an IDX file", name, bytes.size());
-  const int64_t magic = read_big_endian_32(bytes, 0);
+  const int64_t magic = big_endian_32(bytes, 0);
   const int type = static_cast<int>(magic >> 8 & 0xff);
   const int rank = static_cast<int>(magic & 0xff);
   if (magic >> 16 != 0)
@@ -194,7 +189,7 @@ IdxArray parse_idx(std::span<const std::byte> bytes,
   uint64_t claimed = 1;
   bool huge = false;
   for (int i = 0; i < rank; ++i) {
-    array.extents.push_back(read_big_endian_32(bytes, 4 + 4 * static_cast<size_t>(i)));
+    array.extents.push_back(big_endian_32(bytes, 4 + 4 * static_cast<size_t>(i)));
     if (array.extents.back() == 0)
       throw DataError("{}: dimension {} of the IDX array is 0", name, i);
     huge |= __builtin_mul_overflow(claimed, static_cast<uint64_t>(array.extents.back()), &claimed);

@@ -42,7 +42,7 @@ ImageSize resized(ImageSize size, int64_t shorter) {
 Axes axes_of_centre(ImageSize size, ImageSize whole, ImageSize output) {
   const auto axis = [](int input, int length, int outputs) {
     const double scale = static_cast<double>(input) / length;
-    const auto first = static_cast<double>(std::lround((length - outputs) / 2.0));
+    const double first = std::nearbyint((length - outputs) / 2.0);  // halves to even, as Python
     return ResampleAxis{first * scale, scale, 0, input, outputs};
   };
   return {axis(size.height, whole.height, output.height),
@@ -138,16 +138,9 @@ void ImagePipeline::run(const PipelineSettings& settings,
   const bool shifted = drawn.shift_y != 0 || drawn.shift_x != 0;
   int64_t decoded = 0;
   if (as_stored) {
-    if (size != output)
-      throw DataError("a picture of {} x {} pixels where all others have {} x {}",
-                      size.width,
-                      size.height,
-                      output.width,
-                      output.height);
-    const PixelView view = stored.pixels ? view_of_pixels(stored)
-                                         : decoder_.decode(1, {0, size.height, 0, size.width});
+    LOCKSTEP_CHECK(stored.pixels && size == output);
     if (times != nullptr) decoded = now_ns();
-    place(view, drawn, output, out);
+    place(view_of_pixels(stored), drawn, output, out);
   } else {
     const auto [rows, columns] = crop
                                      ? axes_of_crop(drawn.crop, output)

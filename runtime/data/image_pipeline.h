@@ -17,7 +17,7 @@ namespace lockstep {
 struct PipelineSettings {
   ImageSize output;
   // Evaluation, and training without random_resized_crop: shorter side before the centre is cut
-  // out; 0: the stored picture has the size of the output already.
+  // out; 0: the source's pictures are pixels, of the output's size already.
   int64_t resize = 0;
   AugmentConfig augment;
 };

@@ -165,9 +165,11 @@ PixelView JpegDecoder::decode(int denominator, const ImageRegion& wanted) {
   info.scale_num = 1;
   info.scale_denom = static_cast<unsigned>(denominator);
   JDIMENSION left = 0, width = 0;
+  int whole_width = 0;  // jpeg_crop_scanline() overwrites info.output_width
   ImageRegion region = wanted;
   const bool started = state.attempt([&] {
     jpeg_start_decompress(&info);
+    whole_width = static_cast<int>(info.output_width);
     if (!has_usual_sampling(info))
       region = {0, static_cast<int>(info.output_height), 0, static_cast<int>(info.output_width)};
     const auto right = std::min<JDIMENSION>(info.output_width, region.right + kCropMargin);
@@ -202,7 +204,7 @@ PixelView JpegDecoder::decode(int denominator, const ImageRegion& wanted) {
   view.channels = 3;
   view.stride = static_cast<int64_t>(stride);
   view.origin = pixels - region.top * view.stride - int64_t{left} * view.channels;
-  view.size = {height, static_cast<int>(info.output_width)};
+  view.size = {height, whole_width};
   return view;
 }
 

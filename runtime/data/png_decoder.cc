@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
+#include "runtime/data/big_endian.h"
 
 namespace lockstep {
 namespace {
@@ -78,12 +79,6 @@ bool read_rows(png_structp png, uint8_t** rows) {
   return true;
 }
 
-int64_t big_endian(std::span<const std::byte> bytes, size_t offset) {
-  int64_t value = 0;
-  for (size_t i = 0; i < 4; ++i) value = value << 8 | std::to_integer<int64_t>(bytes[offset + i]);
-  return value;
-}
-
 }  // namespace
 
 bool PngDecoder::is_png(std::span<const std::byte> bytes) {
@@ -94,7 +89,7 @@ bool PngDecoder::is_png(std::span<const std::byte> bytes) {
 ImageSize PngDecoder::size_of(std::span<const std::byte> bytes) {
   if (!is_png(bytes) || bytes.size() < kHeaderBytes || std::memcmp(&bytes[12], "IHDR", 4) != 0)
     throw DataError("damaged PNG: no header");
-  const int64_t width = big_endian(bytes, 16), height = big_endian(bytes, 20);
+  const int64_t width = big_endian_32(bytes, 16), height = big_endian_32(bytes, 20);
   constexpr int64_t kMostSide = PNG_UINT_31_MAX;
   if (width < 1 || height < 1 || width > kMostSide || height > kMostSide ||
       height > kMostPixels / width)

@@ -22,7 +22,8 @@ class PngDecoder {
   static ImageSize size_of(std::span<const std::byte> bytes);
 
   // Decodes the whole file. The pixels lie in the decoder's memory until the next decode(). Throws
-  // DataError when it is damaged or truncated anywhere.
+  // DataError when it is truncated, or damaged in what the pixels are made of: checksums of the
+  // chunks that libpng can do without are not looked at.
   PixelView decode(std::span<const std::byte> bytes);
 
  private:

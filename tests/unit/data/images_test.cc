@@ -154,6 +154,20 @@ TEST_F(Images, EvaluateOnTheResizedCentre) {
       }
 }
 
+// torchvision's int(round(x)): halves to even.
+TEST_F(Images, TheCentreIsThatOfTorchvision) {
+  config_.image.size = config_.image.resize = 8;
+  for (const auto& [width, left] : {std::pair(9, 0), {11, 2}, {13, 2}, {15, 4}, {12, 2}}) {
+    const test::Picture picture = test::make_picture(8, width, 3, 1);
+    folder_.write("c.tar", test::tar_of({{"a.png", test::encode_png(picture)}, {"a.cls", "0"}}));
+    config_.source = TarShardsConfig{{"c.tar"}, {}, 0, 16};
+    const OpenedData opened = open_images(config_, 1, true);
+    EXPECT_EQ((test::read<uint8_t, int32_t>(*opened.train, {.index = 0}).input),
+              test::part_of(picture, {0, 8, left, left + 8}).pixels)
+        << width;
+  }
+}
+
 // CIFAR's augmentation: shifts with black borders and flips, of the stored pixels.
 TEST_F(Images, PadAndCropShiftsPixels) {
   std::string file;

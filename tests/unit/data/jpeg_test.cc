@@ -78,7 +78,9 @@ TEST_P(Forms, RegionsAreThoseOfTheWhole) {
       region.bottom = region.top + 1 + static_cast<int>(random() % (size.height - region.top));
       region.left = static_cast<int>(random() % size.width);
       region.right = region.left + 1 + static_cast<int>(random() % (size.width - region.left));
-      const Picture part = copy_of(decoder.decode(denominator, region), region);
+      const PixelView view = decoder.decode(denominator, region);
+      ASSERT_EQ(view.size, size);
+      const Picture part = copy_of(view, region);
       ASSERT_EQ(part.pixels, test::part_of(whole, region).pixels)
           << "1/" << denominator << " rows " << region.top << ".." << region.bottom << " columns "
           << region.left << ".." << region.right;
@@ -129,8 +131,8 @@ TEST(Jpeg, TruncatedFilesAreBadWhereverTheyEnd) {
   }
 }
 
-// A picture without end markers or with rubbish behind it is whole.
-TEST(Jpeg, HarmlessOdditiesAreNot) {
+// Rubbish behind a picture and fill bytes do no harm.
+TEST(Jpeg, HarmlessOdditiesAreNotErrors) {
   const std::string file = encode_jpeg(make_picture(40, 40));
   JpegDecoder decoder;
   const auto whole = decode(decoder, file).pixels;

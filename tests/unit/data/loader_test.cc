@@ -25,7 +25,7 @@ using test::AlignedMemory;
 using test::TestLoader;
 
 // What sample it was: input (3) i32 = index, epoch, augment; target () i32 = index + 1 (never 0).
-class KeyDataset final : public Dataset {
+class KeyDataset : public Dataset {
  public:
   explicit KeyDataset(int64_t samples, int64_t fail_at = -1, int delay_us = 0)
       : samples_(samples), fail_at_(fail_at), delay_us_(delay_us) {}
@@ -324,6 +324,12 @@ TEST_P(Loaders, ChooseTheirThreads) {
   const KeyDataset cheap(10);
   EXPECT_EQ(choose_loader_threads(cheap, 0, 8), 1);
   EXPECT_EQ(choose_loader_threads(cheap, 3, 8), 3);
+  const struct Costly final : KeyDataset {
+    using KeyDataset::KeyDataset;
+    bool costly() const override { return true; }
+  } costly(10);
+  EXPECT_EQ(choose_loader_threads(costly, 0, 8), 8);
+  EXPECT_EQ(choose_loader_threads(costly, 3, 8), 3);
 }
 
 TEST_P(Loaders, ChoosesTheRingBySize) {
