@@ -22,7 +22,7 @@ constexpr float kInverseRootTwoPi = 0.39894228040143268f;
 
 template <Activation kind>
 __device__ __forceinline__ float activate(float x) {
-  if constexpr (kind == Activation::kRelu) return x > 0 ? x : 0;
+  if constexpr (kind == Activation::kRelu) return x < 0 ? 0 : x;  // NaN passes
   if constexpr (kind == Activation::kGeluTanh) return x * gelu_sigmoid(x);
   if constexpr (kind == Activation::kGeluErf) return 0.5f * x * erfcf(-x * kRootHalf);
   if constexpr (kind == Activation::kSilu) return x * sigmoid(x);

@@ -98,6 +98,25 @@ TYPED_TEST(CudaElementwiseTest, ActivationsMatchDoublePrecision) {
   }
 }
 
+// A diverged run must show, as it does on the CPU.
+TYPED_TEST(CudaElementwiseTest, ActivationsHideNoNaN) {
+  using T = TypeParam;
+  for (Activation activation : {Activation::kNone,
+                                Activation::kRelu,
+                                Activation::kGeluTanh,
+                                Activation::kGeluErf,
+                                Activation::kSilu,
+                                Activation::kTanh}) {
+    Guarded<T> x(9), y(9);  // the last one alone, not in a vector
+    test::fill_stored(x, -1, 1, 1);
+    for (const int64_t i : {3, 8}) x[i] = round_to<T>(NAN);
+    cuda::activation_forward<T>(activation, x.data(), y.data(), 9, nullptr);
+    for (int64_t i = 0; i < 9; ++i)
+      EXPECT_EQ(std::isnan(to_float(y[i])), i == 3 || i == 8)
+          << static_cast<int>(activation) << " at " << i;
+  }
+}
+
 TYPED_TEST(CudaElementwiseTest, DropoutHasTheMaskOfTheCpu) {
   using T = TypeParam;
   const RngStream random{.seed = 5, .step = 2, .lane = 3, .purpose = kRngDropout | 7};
