@@ -74,7 +74,6 @@ HWY_NOINLINE void forward_strip(const Conv2dForward& op,
            .c = op.y + at,
            .c_strides = {0, s.out_width() * s.outputs, s.outputs},
            .bias = op.bias,
-           .pre = op.pre == nullptr ? nullptr : op.pre + at,
            .activation = op.activation};
   g.h.pixels = rows.size();
   g.w.taps = 1;
@@ -123,7 +122,6 @@ Gather forward_gather(const Conv2dForward& op) {
           .c = op.y,
           .c_strides = pixel_strides(s.out_height(), s.out_width(), s.outputs),
           .bias = op.bias,
-          .pre = op.pre,
           .activation = op.activation};
 }
 
@@ -189,7 +187,7 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
   const Conv2dShape& s = op.shape;
   if (s.out_pixels() == 0) return;
   if (is_linear(s)) {
-    return linear_forward({linear_shape(s), op.x, op.w, op.bias, op.activation, op.pre, op.y},
+    return linear_forward({linear_shape(s), op.x, op.w, op.bias, op.activation, nullptr, op.y},
                           workspace);
   }
   if (is_depthwise(s)) return depthwise_forward(op, workspace);
@@ -203,7 +201,6 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
     g.weights += g.columns * g.weight_stride;
     g.c += g.columns;
     if (g.bias != nullptr) g.bias += g.columns;
-    if (g.pre != nullptr) g.pre += g.columns;
   }
 }
 

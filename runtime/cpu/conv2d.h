@@ -51,8 +51,7 @@ struct Conv2dForward {
   const float* w;     // (O, KH, KW, I/G)
   const float* bias;  // (O), or null
   Activation activation;
-  float* pre;  // (N, OH, OW, O): receives conv(x, w) + bias; or null
-  float* y;    // (N, OH, OW, O): receives activation(conv(x, w) + bias); overlaps nothing
+  float* y;  // (N, OH, OW, O): receives activation(conv(x, w) + bias); overlaps nothing
 };
 void conv2d_forward(const Conv2dForward& op, void* workspace);
 

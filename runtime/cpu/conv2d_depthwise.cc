@@ -51,7 +51,6 @@ HWY_INLINE void sum_taps(
 template <Activation kKind, typename Access>
 HWY_INLINE void store_sum(const Gather& g, Access access, Vec sum, float* to, size_t c) {
   if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + c));
-  if (g.pre != nullptr) access.store(sum, g.pre + (to - g.c));
   access.store(activate<kKind>(sum), to);
 }
 
@@ -187,7 +186,6 @@ void depthwise_forward(const Conv2dForward& op, void* workspace) {
   g.c = op.y;
   g.c_strides = pixel_strides(s.out_height(), s.out_width(), s.channels);
   g.bias = op.bias;
-  g.pre = op.pre;
   g.activation = op.activation;
   HWY_DYNAMIC_DISPATCH(depthwise_gather)(g);
 }

@@ -94,7 +94,7 @@ HWY_INLINE void list_sources(const Gather& g,
   }
 }
 
-// Adds the bias, stores the pre-activation and applies the activation.
+// Adds the bias and applies the activation.
 template <Activation kKind>
 HWY_INLINE void finish_pixels(
     const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
@@ -103,7 +103,6 @@ HWY_INLINE void finish_pixels(
     for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
       Vec sum = access.load(y + j);
       if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + column + j));
-      if (g.pre != nullptr) access.store(sum, g.pre + (y - g.c) + j);
       access.store(activate<kKind>(sum), y + j);
     });
   }
@@ -111,7 +110,7 @@ HWY_INLINE void finish_pixels(
 
 HWY_NOINLINE void finish_pixels_with(
     const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
-  if (g.bias == nullptr && g.pre == nullptr && g.activation == Activation::kNone) return;
+  if (g.bias == nullptr && g.activation == Activation::kNone) return;
   with_activation(g.activation, [&](auto kind) HWY_ATTR {
     finish_pixels<decltype(kind)::value>(g, result, pixels, column, columns);
   });

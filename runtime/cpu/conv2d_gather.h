@@ -98,7 +98,6 @@ struct Gather {
   float* c;
   PixelStrides c_strides;
   const float* bias = nullptr;  // (columns), or null
-  float* pre = nullptr;         // like c: receives the sums with bias, before the activation
   Activation activation = Activation::kNone;
 
   int64_t taps() const { return h.taps * w.taps; }

@@ -69,7 +69,6 @@ HWY_INLINE void finish_tiles(const Gather& g,
       transform_sum_tile(entries, results);
       const auto store = [&](Vec sum, float* at) HWY_ATTR {
         if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + column + n));
-        if (g.pre != nullptr) access.store(sum, g.pre + (at - g.c));
         access.store(activate<kKind>(sum), at);
       };
       store(results[0], to + n);

@@ -70,7 +70,6 @@ void run_conv2d(const OpCall& call) {
                   .w = call.input<float>(1),
                   .bias = call.input<float>(2),
                   .activation = attributes.activation,
-                  .pre = nullptr,
                   .y = call.output<float>(0)},
                  call.workspace());
 }

@@ -173,24 +173,21 @@ struct Inputs {
   Guarded<float> x, w, bias, d_y;
 };
 
-struct Outputs {
-  std::vector<float> pre, y;
-};
-
-Outputs forward(
-    const Conv2dShape& s, Inputs& in, bool with_bias, Activation activation, bool with_pre) {
-  Guarded<float> pre(with_pre ? in.d_y.size() : 0, 1), y(in.d_y.size(), 3);
-  for (auto* output : {&pre, &y}) std::fill(output->begin(), output->end(), NAN);
+std::vector<float> forward(const Conv2dShape& s,
+                           Inputs& in,
+                           bool with_bias,
+                           Activation activation) {
+  Guarded<float> y(in.d_y.size(), 3);
+  std::fill(y.begin(), y.end(), NAN);
   Guarded<unsigned char> workspace(conv2d_workspace_bytes(s, compute_threads()));
   conv2d_forward({.shape = s,
                   .x = in.x.data(),
                   .w = in.w.data(),
                   .bias = with_bias ? in.bias.data() : nullptr,
                   .activation = activation,
-                  .pre = with_pre ? pre.data() : nullptr,
                   .y = y.data()},
                  workspace.data());
-  return {pre.copy(), y.copy()};
+  return y.copy();
 }
 
 test::Conv2dReference reference(const Conv2dShape& s,
@@ -230,13 +227,10 @@ TEST(Conv2d, ForwardIsClose) {
         return (0.5 * (depth + 1) * 1.13 + 8) * kEps * (expected.magnitude[i] + 1);
       };
       test::for_each_target([&](const std::string& target) {
-        const Outputs actual = forward(s, in, with_bias, activation, /*with_pre=*/true);
+        const std::vector<float> y = forward(s, in, with_bias, activation);
         const std::string what = describe(s) + " activation " +
                                  std::to_string(static_cast<int>(activation)) + " on " + target;
-        test::expect_close(actual.pre, expected.pre, tolerance, "pre of " + what);
-        test::expect_close(actual.y, expected.y, tolerance, "y of " + what);
-        const Outputs without = forward(s, in, with_bias, activation, /*with_pre=*/false);
-        test::expect_same_bits(without.y, actual.y, "y without pre of " + what);
+        test::expect_close(y, expected.y, tolerance, "y of " + what);
       });
     }
   }
@@ -245,8 +239,8 @@ TEST(Conv2d, ForwardIsClose) {
 TEST(Conv2d, IsReproducible) {
   for (const Conv2dShape& s : shapes()) {
     Inputs in(s);
-    test::expect_reproducible<float>(
-        [&] { return forward(s, in, true, Activation::kGeluTanh, false).y; }, describe(s));
+    test::expect_reproducible<float>([&] { return forward(s, in, true, Activation::kGeluTanh); },
+                                     describe(s));
   }
 }
 
@@ -254,12 +248,12 @@ TEST(Conv2d, AnImageDoesNotDependOnTheOthers) {
   for (Conv2dShape s : shapes()) {
     s.batch = 3;
     Inputs in(s);
-    const std::vector<float> all = forward(s, in, true, Activation::kNone, false).y;
+    const std::vector<float> all = forward(s, in, true, Activation::kNone);
     Conv2dShape alone = s;
     alone.batch = 1;
     Inputs last(alone);
     std::copy(in.x.end() - last.x.size(), in.x.end(), last.x.begin());
-    const std::vector<float> y = forward(alone, last, true, Activation::kNone, false).y;
+    const std::vector<float> y = forward(alone, last, true, Activation::kNone);
     test::expect_same_bits(y, std::vector<float>(all.end() - y.size(), all.end()), describe(s));
   }
 }
@@ -326,8 +320,7 @@ TEST(Conv2d, DirectConvolutionsAreChainsOfFusedMultiplyAdds) {
     for (int64_t target : {HWY_AVX2, HWY_AVX3}) {
       if (!test::cpu_has(target)) continue;
       test::ScopedTarget scope(target);
-      test::expect_same_bits(
-          forward(s, in, true, Activation::kNone, false).y, y, "y of " + describe(s));
+      test::expect_same_bits(forward(s, in, true, Activation::kNone), y, "y of " + describe(s));
       const Gradients actual = backward(s, in, false);
       test::expect_same_bits(actual.d_x, gradients.d_x, "d_x of " + describe(s));
       test::expect_same_bits(actual.d_w, gradients.d_w, "d_w of " + describe(s));
@@ -354,7 +347,7 @@ TEST(Conv2d, WinogradIsAccurate) {
     Inputs in(s);
     auto expected = reference(s, in, true, Activation::kNone);
     expected.backward(test::to_double(in.d_y));
-    const std::vector<float> y = forward(s, in, true, Activation::kNone, false).y;
+    const std::vector<float> y = forward(s, in, true, Activation::kNone);
     const Gradients gradients = backward(s, in, false), direct = backward_chains(s, in);
     EXPECT_LT(root_mean_square_error(y, expected.y),
               2 * root_mean_square_error(forward_chains(s, in), expected.y))

@@ -185,7 +185,6 @@ void run_layer(const Layer& layer, int repeats) {
                                      .w = w.data(),
                                      .bias = bias.data(),
                                      .activation = Activation::kRelu,
-                                     .pre = nullptr,
                                      .y = y.data()},
                                     workspace);
               }),
