@@ -305,7 +305,7 @@ void start(const A& a, const B& b, const Result<T>& result, const Extents& e, St
 }
 
 // Reads four elements at once where both operands' channels come in fours.
-template <typename T, typename A, typename B, typename Out>
+template <typename A, typename B, typename Out>
 void multiply(const A& a,
               const B& b,
               bool vectors_a,
@@ -358,7 +358,8 @@ bool conv2d_supports(const Conv2dShape& s) {
   constexpr int64_t kMost = (int64_t{1} << 31) - kTile;
   constexpr int64_t kMostTiles = 65535;  // of a grid's second and third dimension
   return s.pixels() < kMost && s.out_pixels() < kMost && s.outputs * s.patch() < kMost &&
-         s.patch() / kTile < kMostTiles && weight_extents(s).slices * s.groups <= kMostTiles &&
+         s.patch() / kTile < kMostTiles && s.group_outputs() / kTile < kMostTiles &&
+         weight_extents(s).slices * s.groups <= kMostTiles &&
          s.kernel_h * s.kernel_w * s.group_outputs() < kMost;
 }
 
@@ -369,13 +370,13 @@ void conv2d_forward(
   const Extents e =
       unsliced(shape.out_pixels(), shape.group_outputs(), shape.patch(), shape.groups);
   const bool vectors = in_fours(s.depth) && is_aligned(x) && is_aligned(w);
-  multiply<T>(Patches<T>{s, static_cast<int>(e.rows), static_cast<int>(e.products), x},
-              Weights<T>{s, w},
-              vectors,
-              vectors,
-              Result<T>{y, shape.outputs, e.columns, 0, bias},
-              e,
-              stream);
+  multiply(Patches<T>{s, static_cast<int>(e.rows), static_cast<int>(e.products), x},
+           Weights<T>{s, w},
+           vectors,
+           vectors,
+           Result<T>{y, shape.outputs, e.columns, 0, bias},
+           e,
+           stream);
 }
 
 template <typename T>
@@ -384,13 +385,13 @@ void conv2d_backward_input(
   const Sizes s(shape);
   const int64_t products = shape.kernel_h * shape.kernel_w * shape.group_outputs();
   const Extents e = unsliced(shape.pixels(), shape.group_channels(), products, shape.groups);
-  multiply<T>(GradientPatches<T>{s, static_cast<int>(e.rows), static_cast<int>(products), d_y},
-              TransposedWeights<T>{s, static_cast<int>(products), w},
-              in_fours(s.group_outputs) && is_aligned(d_y),
-              in_fours(s.depth) && is_aligned(w),
-              Result<T>{d_x, shape.channels, e.columns, 0, nullptr},
-              e,
-              stream);
+  multiply(GradientPatches<T>{s, static_cast<int>(e.rows), static_cast<int>(products), d_y},
+           TransposedWeights<T>{s, static_cast<int>(products), w},
+           in_fours(s.group_outputs) && is_aligned(d_y),
+           in_fours(s.depth) && is_aligned(w),
+           Result<T>{d_x, shape.channels, e.columns, 0, nullptr},
+           e,
+           stream);
 }
 
 template <typename T>
@@ -405,7 +406,7 @@ void conv2d_backward_weight(const Conv2dShape& shape,
   const Extents e = weight_extents(shape);
   const int64_t elements = shape.outputs * shape.patch();
   const bool direct = e.slices == 1 && !accumulate;
-  multiply<T>(
+  multiply(
       TransposedGradients<T>{s, static_cast<int>(e.products), d_y},
       TransposedPatches<T>{{s, static_cast<int>(e.products), static_cast<int>(shape.patch()), x}},
       in_fours(s.group_outputs) && is_aligned(d_y),

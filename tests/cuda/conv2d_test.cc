@@ -167,22 +167,27 @@ TYPED_TEST(CudaConv2dTest, MatchesDoublePrecisionInAnyOrder) {
               1});
 }
 
-// Pixels enough for several slices of the gradient of the weights, the last one short.
+// Pixels enough for several slices of the gradient of the weights, the last one short; all of one
+// group, of two, and of each channel.
 TYPED_TEST(CudaConv2dTest, SlicesOfTheProductsAddUp) {
-  const cuda::Conv2dShape shape = {.batch = 3,
-                                   .height = 19,
-                                   .width = 17,
-                                   .channels = 4,
-                                   .outputs = 4,
-                                   .kernel_h = 3,
-                                   .kernel_w = 3,
-                                   .pad_h = 1,
-                                   .pad_w = 1};
-  ASSERT_GT(cuda::conv2d_workspace_bytes(shape), 3 * sizeof(float) * 4 * 9 * 4);
-  for (const bool accumulate : {false, true})
-    test::for_each_order([&](const std::string& order) {
-      return check<TypeParam>({shape, false, accumulate}, order);
-    });
+  for (const int64_t groups : {1, 2, 4}) {
+    const cuda::Conv2dShape shape = {.batch = 3,
+                                     .height = 19,
+                                     .width = 17,
+                                     .channels = 4,
+                                     .outputs = 4,
+                                     .kernel_h = 3,
+                                     .kernel_w = 3,
+                                     .pad_h = 1,
+                                     .pad_w = 1,
+                                     .groups = groups};
+    ASSERT_GT(cuda::conv2d_workspace_bytes(shape),
+              3 * sizeof(float) * static_cast<size_t>(shape.outputs * shape.patch()));
+    for (const bool accumulate : {false, true})
+      test::for_each_order([&](const std::string& order) {
+        return check<TypeParam>({shape, false, accumulate}, order);
+      });
+  }
 }
 
 TYPED_TEST(CudaConv2dTest, AddsABias) {
@@ -212,6 +217,42 @@ TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
   EXPECT_TRUE(cuda::conv2d_supports(shape));
   shape.batch = 65536;
   EXPECT_FALSE(cuda::conv2d_supports(shape));
+  // Pixels of the output alone, and weights alone.
+  shape = {.batch = 2,
+           .height = 1,
+           .width = 1,
+           .channels = 1,
+           .outputs = 1,
+           .kernel_h = 1,
+           .kernel_w = 1};
+  EXPECT_TRUE(cuda::conv2d_supports(shape));
+  shape.pad_h = shape.pad_w = 20000;
+  EXPECT_FALSE(cuda::conv2d_supports(shape));
+  shape.pad_h = shape.pad_w = 0;
+  shape.channels = shape.outputs = 65536;
+  EXPECT_FALSE(cuda::conv2d_supports(shape));
+}
+
+// A grid has at most 65535 tiles in its second and third dimension.
+TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoAGridIsRefused) {
+  const int64_t most = 65535;
+  cuda::Conv2dShape shape = {.batch = 1,
+                             .height = 1,
+                             .width = 1,
+                             .channels = 1,
+                             .outputs = 1,
+                             .kernel_h = 1,
+                             .kernel_w = 1};
+  const auto supported = [&](int64_t channels, int64_t outputs, int64_t groups) {
+    shape.channels = channels, shape.outputs = outputs, shape.groups = groups;
+    return cuda::conv2d_supports(shape);
+  };
+  EXPECT_TRUE(supported(64 * most - 1, 1, 1));
+  EXPECT_FALSE(supported(64 * most + 1, 1, 1)) << "tiles of a patch";
+  EXPECT_TRUE(supported(1, 64 * most - 1, 1));
+  EXPECT_FALSE(supported(1, 64 * most + 1, 1)) << "tiles of outputs";
+  EXPECT_TRUE(supported(most, most, most));
+  EXPECT_FALSE(supported(most + 1, most + 1, most + 1)) << "groups";
 }
 
 }  // namespace

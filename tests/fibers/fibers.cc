@@ -245,9 +245,29 @@ void Block::report_deadlock() const {
   std::abort();
 }
 
+// Ends the program where CUDA would refuse the launch.
+void check_limits(dim3 grid, dim3 block) {
+  constexpr unsigned kMostX = 2147483647, kMostYz = 65535, kMostThreads = 1024, kMostDeep = 64;
+  const auto within = [](unsigned n, unsigned most) { return n >= 1 && n <= most; };
+  if (within(grid.x, kMostX) && within(grid.y, kMostYz) && within(grid.z, kMostYz) &&
+      within(block.x, kMostThreads) && within(block.y, kMostThreads) &&
+      within(block.z, kMostDeep) && block.x * block.y * block.z <= kMostThreads)
+    return;
+  std::fprintf(stderr,
+               "CUDA has no grid of (%u, %u, %u) blocks of (%u, %u, %u) threads\n",
+               grid.x,
+               grid.y,
+               grid.z,
+               block.x,
+               block.y,
+               block.z);
+  std::abort();
+}
+
 }  // namespace
 
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
+  check_limits(grid, block);
   blockDim = block;
   gridDim = grid;
   Block fibers(block, thread);
