@@ -97,6 +97,21 @@ __global__ void __launch_bounds__(kWarp* kGroups) combine_kernel(const float* pa
   variance[channel] = static_cast<float>(moments.distances / static_cast<double>(rows));
 }
 
+// Statistics in float. Those stored in FP16 are running ones, rounded to infinity where a variance
+// is beyond the type's range: they are read as its largest number, which keeps y a function of x.
+template <typename S, int N>
+__device__ __forceinline__ void load_statistics(const S* from, float (&to)[N]) {
+  load(from, to);
+  if constexpr (std::is_same_v<S, Float16>) {
+    constexpr float kLargest = 65504;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (to[i] > kLargest) to[i] = kLargest;  // NaN passes
+      if (to[i] < -kLargest) to[i] = -kLargest;
+    }
+  }
+}
+
 // What is known of N channels once the statistics are.
 template <int N>
 struct Channels {
@@ -104,8 +119,8 @@ struct Channels {
 
   template <typename Op>
   __device__ __forceinline__ Channels(const Op& op, int64_t channel) {
-    load(op.mean + channel, mean);
-    load(op.variance + channel, rstd);
+    load_statistics(op.mean + channel, mean);
+    load_statistics(op.variance + channel, rstd);
     load(op.gain + channel, scale);
     load(op.bias + channel, bias);
 #pragma unroll

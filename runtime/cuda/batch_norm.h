@@ -25,7 +25,8 @@ void batch_norm_statistics(const T* x,  // (rows, channels)
                            Stream stream);
 
 // y = relu((x - mean) * gain / sqrt(variance + epsilon) + bias + delta). y may be x or delta. S,
-// what the statistics are stored as, is float (those of the batch) or T (the running ones).
+// what the statistics are stored as, is float (those of the batch) or T (the running ones); of
+// FP16, infinity is read as the largest finite number.
 template <typename T, typename S>
 struct BatchNormForward {
   int64_t rows;

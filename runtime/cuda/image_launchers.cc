@@ -73,7 +73,7 @@ void normalise(const OpCall& call, const S* mean, const S* variance) {
 }  // namespace
 
 // Evaluation reads the running statistics as all parameters are stored, so rounded to 16 bits where
-// the ops compute in such: one part in 500 of each at most.
+// the ops compute in such: one part in 500 of each at most, but for what is beyond FP16's range.
 void run_batch_norm(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     if (!call.training()) return normalise<T>(call, call.input<T>(4), call.input<T>(5));

@@ -4,6 +4,8 @@
 
 #include "runtime/cpu/batch_norm.h"
 
+#include <deque>
+
 #include "tests/reference/batch_norm.h"
 #include "tests/reference/kernel_test.h"
 
@@ -229,6 +231,91 @@ TEST(BatchNormTest, WorksInPlace) {
     test::expect_same_bits(apart.d_x, second.d_y, "d_x over d_y");
     test::expect_same_bits(apart.d_delta, second.y, "d_delta over y");
   }
+}
+
+// The halves that synchronised norms are made of: one batch in lanes gives what it gives whole.
+void check_lanes(int64_t lanes, const Case& of_lane, const std::string& where) {
+  const int64_t rows = of_lane.rows, channels = of_lane.channels, lane = rows * channels;
+  Case at = of_lane;
+  at.rows *= lanes;
+  Norm whole(at);
+  for (int64_t i = 0; i < whole.n; ++i)  // lanes whose means differ
+    whole.x[i] += static_cast<float>(i / lane);
+  Guarded<float> statistics(2 * lanes * channels), mean(channels), variance(channels);
+  for (int64_t l = 0; l < lanes; ++l) {
+    float* const to = statistics.data() + 2 * l * channels;
+    cpu::batch_norm_statistics(
+        rows, channels, whole.x.data() + l * lane, to, to + channels, whole.workspace.data());
+  }
+  cpu::combine_lane_statistics(lanes, channels, statistics.data(), mean.data(), variance.data());
+  whole.forward(whole.y.data());
+  const double size = 2 + static_cast<double>(lanes);
+  test::expect_close(mean, test::to_double(whole.mean), 8 * kEps * size, "mean" + where);
+  test::expect_close(
+      variance, test::to_double(whole.variance), 16 * kEps * size * size, "variance" + where);
+
+  // From here on with the same statistics.
+  whole.backward(whole.d_x.data(), whole.d_delta.data());
+  const bool from_y = at.delta && at.relu;
+  const auto half = [&](int64_t l, Norm& part) {
+    return cpu::BatchNormBackward{.rows = rows,
+                                  .channels = channels,
+                                  .epsilon = kEpsilon,
+                                  .relu = at.relu,
+                                  .d_y = whole.d_y.data() + l * lane,
+                                  .y = from_y ? whole.y.data() + l * lane : nullptr,
+                                  .x = whole.x.data() + l * lane,
+                                  .gain = whole.gain.data(),
+                                  .bias = whole.bias.data(),
+                                  .mean = whole.mean.data(),
+                                  .variance = whole.variance.data(),
+                                  .d_x = nullptr,
+                                  .d_delta = from_y ? part.d_delta.data() : nullptr,
+                                  .d_gain = part.d_gain.data(),
+                                  .d_bias = part.d_bias.data(),
+                                  .workspace = part.workspace.data()};
+  };
+  std::deque<Norm> parts;
+  std::vector<double> sums(static_cast<size_t>(channels)), products(sums);
+  for (int64_t l = 0; l < lanes; ++l) {
+    Norm& part = parts.emplace_back(of_lane);
+    cpu::batch_norm_backward_sums(half(l, part));
+    for (int64_t c = 0; c < channels; ++c) {
+      sums[static_cast<size_t>(c)] += part.d_bias[c];
+      products[static_cast<size_t>(c)] += part.d_gain[c];
+    }
+  }
+  const double sum_eps = 4 * kEps * static_cast<double>(at.rows);
+  test::expect_close(whole.d_bias, sums, sum_eps, "d_bias" + where);
+  test::expect_close(whole.d_gain, products, sum_eps, "d_gain" + where);
+  for (int64_t l = 0; l < lanes; ++l) {
+    Norm& part = parts[static_cast<size_t>(l)];
+    cpu::BatchNormBackward op = half(l, part);
+    if (from_y) op.d_y = part.d_delta.data(), op.relu = false;  // masked already
+    op.y = nullptr;
+    op.d_delta = nullptr;
+    op.d_x = part.d_x.data();
+    cpu::batch_norm_backward_input(op, at.rows, sums.data(), products.data());
+    for (int64_t i = 0; i < lane; ++i) {
+      const double rstd = 1 / std::sqrt(whole.variance[i % channels] + kEpsilon);
+      EXPECT_NEAR(part.d_x[i], whole.d_x[l * lane + i], 64 * kEps * rstd) << "d_x" << where;
+      if (from_y) {
+        EXPECT_EQ(part.d_delta[i], whole.d_delta[l * lane + i]) << where;
+      }
+    }
+  }
+}
+
+TEST(BatchNormTest, LanesTogetherAreOneBatch) {
+  test::for_each_target([](const std::string& target) {
+    for (const bool delta : {false, true}) {
+      for (const bool relu : {false, true}) {
+        for (const auto& [lanes, rows, channels] :
+             {std::tuple<int64_t, int64_t, int64_t>{3, 37, 5}, {2, 1100, 16}, {5, 2, 67}})
+          check_lanes(lanes, {rows, channels, delta, relu}, " of lanes, " + target);
+      }
+    }
+  });
 }
 
 TEST(BatchNormTest, BitsDoNotDependOnThreadsOrVectors) {

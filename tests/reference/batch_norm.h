@@ -13,6 +13,25 @@ struct BatchNormResult {
   std::vector<double> mean, variance;  // (channels)
 };
 
+// y with these statistics. delta may be empty.
+inline std::vector<double> batch_norm_output(const std::vector<double>& x,
+                                             const std::vector<double>& delta,
+                                             const std::vector<double>& gain,
+                                             const std::vector<double>& bias,
+                                             const std::vector<double>& mean,
+                                             const std::vector<double>& variance,
+                                             double epsilon,
+                                             bool relu) {
+  std::vector<double> y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t c = i % gain.size();
+    y[i] = (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * gain[c] + bias[c] +
+           (delta.empty() ? 0 : delta[i]);
+    if (relu) y[i] = std::max(y[i], 0.0);
+  }
+  return y;
+}
+
 // delta may be empty.
 inline BatchNormResult batch_norm_forward(const std::vector<double>& x,
                                           const std::vector<double>& delta,
@@ -21,19 +40,13 @@ inline BatchNormResult batch_norm_forward(const std::vector<double>& x,
                                           double epsilon,
                                           bool relu) {
   const size_t channels = gain.size(), rows = x.size() / channels;
-  BatchNormResult result{
-      std::vector<double>(x.size()), std::vector<double>(channels), std::vector<double>(channels)};
+  BatchNormResult result{{}, std::vector<double>(channels), std::vector<double>(channels)};
   for (size_t i = 0; i < x.size(); ++i)
     result.mean[i % channels] += x[i] / static_cast<double>(rows);
   for (size_t i = 0; i < x.size(); ++i)
     result.variance[i % channels] +=
         std::pow(x[i] - result.mean[i % channels], 2) / static_cast<double>(rows);
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t c = i % channels;
-    const double xhat = (x[i] - result.mean[c]) / std::sqrt(result.variance[c] + epsilon);
-    const double y = xhat * gain[c] + bias[c] + (delta.empty() ? 0 : delta[i]);
-    result.y[i] = relu ? std::max(y, 0.0) : y;
-  }
+  result.y = batch_norm_output(x, delta, gain, bias, result.mean, result.variance, epsilon, relu);
   return result;
 }
 
@@ -42,6 +55,35 @@ struct BatchNormGradients {
   std::vector<double> d_gain, d_bias;  // (channels)
 };
 
+// From g, the gradient that the activation passed, with these statistics.
+inline BatchNormGradients batch_norm_gradients(const std::vector<double>& g,
+                                               const std::vector<double>& x,
+                                               const std::vector<double>& gain,
+                                               const std::vector<double>& mean,
+                                               const std::vector<double>& variance,
+                                               double epsilon) {
+  const size_t channels = gain.size();
+  const auto m = static_cast<double>(x.size() / channels);
+  BatchNormGradients result{std::vector<double>(x.size()),
+                            g,
+                            std::vector<double>(channels),
+                            std::vector<double>(channels)};
+  const auto xhat = [&](size_t i) {
+    const size_t c = i % channels;
+    return (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon);
+  };
+  for (size_t i = 0; i < x.size(); ++i) {
+    result.d_bias[i % channels] += g[i];
+    result.d_gain[i % channels] += g[i] * xhat(i);
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t c = i % channels;
+    result.d_x[i] = gain[c] / std::sqrt(variance[c] + epsilon) *
+                    (g[i] - result.d_bias[c] / m - xhat(i) * result.d_gain[c] / m);
+  }
+  return result;
+}
+
 inline BatchNormGradients batch_norm_backward(const std::vector<double>& d_y,
                                               const std::vector<double>& x,
                                               const std::vector<double>& delta,
@@ -49,29 +91,12 @@ inline BatchNormGradients batch_norm_backward(const std::vector<double>& d_y,
                                               const std::vector<double>& bias,
                                               double epsilon,
                                               bool relu) {
-  const size_t channels = gain.size(), rows = x.size() / channels;
   const BatchNormResult forward = batch_norm_forward(x, delta, gain, bias, epsilon, relu);
-  BatchNormGradients result{std::vector<double>(x.size()),
-                            std::vector<double>(x.size()),
-                            std::vector<double>(channels),
-                            std::vector<double>(channels)};
-  const auto xhat = [&](size_t i) {
-    const size_t c = i % channels;
-    return (x[i] - forward.mean[c]) / std::sqrt(forward.variance[c] + epsilon);
-  };
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double g = relu && !(forward.y[i] > 0) ? 0 : d_y[i];
-    result.d_delta[i] = g;
-    result.d_bias[i % channels] += g;
-    result.d_gain[i % channels] += g * xhat(i);
+  std::vector<double> g = d_y;
+  for (size_t i = 0; relu && i < g.size(); ++i) {
+    if (!(forward.y[i] > 0)) g[i] = 0;
   }
-  const auto m = static_cast<double>(rows);
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t c = i % channels;
-    result.d_x[i] = gain[c] / std::sqrt(forward.variance[c] + epsilon) *
-                    (result.d_delta[i] - result.d_bias[c] / m - xhat(i) * result.d_gain[c] / m);
-  }
-  return result;
+  return batch_norm_gradients(g, x, gain, forward.mean, forward.variance, epsilon);
 }
 
 }  // namespace lockstep::test
