@@ -68,6 +68,7 @@ class Pair {
     GraphOptions options(test.purpose);
     options.compute = compute;
     options.logits_alignment = logits_alignment;
+    options.lanes = test.lanes;
     return test.build(options);
   }
 
@@ -160,14 +161,16 @@ std::vector<ParityCase> parity_cases() {
                        const ModelIo& io,
                        int64_t lane_batch,
                        Purpose purpose = Purpose::kTraining,
-                       float mix = 1) {
+                       float mix = 1,
+                       int lanes = 1) {
     cases.push_back(
         {name,
          [=](const GraphOptions& options) { return build_model(model, io, lane_batch, options); },
          lane_batch,
          io.classes,
          purpose,
-         mix});
+         mix,
+         lanes});
   };
   const ModelIo labels = {.features = 61, .classes = 13, .target_columns = 0};
   for (const auto& [name, activation] : {std::pair("relu", Activation::kRelu),
@@ -225,12 +228,17 @@ std::vector<ParityCase> parity_cases() {
   resnet.shortcut = ResnetConfig::Shortcut::kPadded;
   add("resnet padded, images mixed", resnet, images, 4, Purpose::kTraining, 0.625f);
   add("resnet evaluated", resnet, images, 5, Purpose::kEvaluation);
-  cases.push_back({"images",
-                   [](const GraphOptions& options) { return images_graph(4, options); },
-                   4,
-                   kImagesClasses,
-                   Purpose::kTraining,
-                   0.75f});
+  resnet.sync_batch_norm = true;
+  add("resnet of three lanes", resnet, images, 3, Purpose::kTraining, 1, 3);
+  for (const auto& [name, lanes] : {std::pair("images", 1), std::pair("images of five lanes", 5)}) {
+    cases.push_back({name,
+                     [](const GraphOptions& options) { return images_graph(4, options); },
+                     4,
+                     kImagesClasses,
+                     Purpose::kTraining,
+                     0.75f,
+                     lanes});
+  }
   return cases;
 }
 

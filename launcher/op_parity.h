@@ -26,6 +26,7 @@ struct ParityCase {
   int64_t classes;  // bound of token ids and labels, 0 where there are none
   Purpose purpose = Purpose::kTraining;
   float mix = 1;  // of LaneContext
+  int lanes = 1;  // that synchronised norms take their statistics from
 };
 
 // The graphs of the self-test: every op, activation and loss, odd and whole sizes, a large

@@ -35,6 +35,7 @@ class ImagesBuilder {
     x = conv("pointwise", x, 40, {1, 1}, strided(1, {0, 0}, Activation::kNone), true);
     // Odd channels: nothing comes in whole vectors.
     x = conv("odd", x, 9, {2, 3}, strided(1, {1, 1}, Activation::kRelu), true);
+    x = conv("odd_pointwise", x, 11, {1, 1}, strided(1, {0, 0}, Activation::kNone), false);
     x = norm("norm3", x, kNoTensor, Activation::kRelu);
     x = builder_.padded_identity("fewer", x, {2, 2, 3});
     const TensorId weight = parameter("head.weight", {kImagesClasses, columns(x)});
@@ -82,6 +83,7 @@ class ImagesBuilder {
     parameters.running_variance = builder_.running_statistic(name + ".var", shape, 1, 0.1f);
     BatchNormAttributes attributes;
     attributes.activation = activation;
+    attributes.synchronised = true;  // where there are lanes
     return builder_.batch_norm(name, x, delta, parameters, attributes);
   }
 
