@@ -1,7 +1,8 @@
 // Convolutions through cuDNN where it has a deterministic engine within the workspace, else by the
 // own kernels; each pass for itself, since neither leaves anything to the others. The gradient of
 // the weights of a 1x1 convolution is one product of matrices, which cuBLASLt stores as floats
-// whatever the images are; where cuDNN can store it in their type alone, it is widened afterwards.
+// whatever the images are; of others, where cuDNN can store it in their type alone, it is widened
+// afterwards.
 #include <algorithm>
 #include <set>
 
@@ -43,14 +44,16 @@ Conv2dShape conv2d_shape(const Graph& graph, const Op& op) {
       forward ? op.as<Conv2dAttributes>() : op.as<Conv2dBackwardAttributes>().forward);
 }
 
+void warn_once(const std::string& what) {
+  static std::set<std::string> said;
+  if (said.insert(what).second) spdlog::warn("{}", what);
+}
+
 // Whether cuDNN can; that it cannot is said once for each reason.
 bool on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
   CudnnConv2d& cudnn = call.device<LaunchContext>().cudnn_conv2d;
   if (cudnn.supports(key)) return true;
-  static std::set<std::string> said;
-  if (said.insert(cudnn.why_not()).second)
-    spdlog::warn("a convolution by the own kernel, which is slower than cuDNN's: {}",
-                 cudnn.why_not());
+  warn_once("a convolution by the own kernel, which is slower than cuDNN's: " + cudnn.why_not());
   return false;
 }
 
@@ -143,24 +146,35 @@ void run_input_gradient(const OpCall& call, const Conv2dShape& shape) {
   });
 }
 
-// d_w as one product.
-void run_weight_product(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
+// d_w as one product; false where cuBLASLt has no algorithm for it.
+bool on_cublaslt(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
   auto& context = call.device<LaunchContext>();
-  context.matmul.run({.m = shape.outputs,
-                      .n = shape.channels,
-                      .k = shape.pixels(),
-                      .transpose_a = true,
-                      .in = call.input_dtype(0),
-                      .out = DType::kF32,
-                      .accumulate = accumulate,
-                      .tf32 = context.tf32},
+  const Product product = {.m = shape.outputs,
+                           .n = shape.channels,
+                           .k = shape.pixels(),
+                           .transpose_a = true,
+                           .in = call.input_dtype(0),
+                           .out = DType::kF32,
+                           .accumulate = accumulate,
+                           .tf32 = context.tf32};
+  if (!context.matmul.supports(product)) {
+    warn_once(
+        fmt::format("the gradient of a 1x1 convolution's weights by the own kernel, which is "
+                    "slower: cuBLASLt has no algorithm for {} x {} outputs and channels in {}",
+                    product.m,
+                    product.n,
+                    name_of(product.in)));
+    return false;
+  }
+  context.matmul.run(product,
                      {.a = call.input<std::byte>(0),
                       .b = call.input<std::byte>(1),
                       .out = call.output<std::byte>(1)});
+  return true;
 }
 
-void run_weight_gradient(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
-  if (is_product(shape)) return run_weight_product(call, shape, accumulate);
+// d_w through cuDNN; false where it has no engine for it.
+bool weight_gradient_on_cudnn(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
   auto& context = call.device<LaunchContext>();
   CudnnConv2dKey key = key_of(call, shape, Conv2dPass::kBackwardWeight);
   const auto run = [&](void* d_w) {
@@ -168,21 +182,36 @@ void run_weight_gradient(const OpCall& call, const Conv2dShape& shape, bool accu
         key,
         {.x = call.input<std::byte>(1), .w = d_w, .y = call.input<std::byte>(0)},
         call.workspace());
+    return true;
   };
-  key.wide = true;
+  // Floats are stored as such anyhow.
+  key.wide = key.dtype != DType::kF32 && !accumulate;
   if (!accumulate && context.cudnn_conv2d.supports(key)) return run(call.output<std::byte>(1));
+  const std::string why_not_wide = key.wide ? context.cudnn_conv2d.why_not() : "";
   key.wide = false;
-  if (on_cudnn(call, key)) {
-    std::byte* const narrow = call.workspace() + narrow_gradient_offset(key);
-    run(narrow);
-    return by_type(key.dtype, [&]<typename T>() {
-      widen<T>(reinterpret_cast<const T*>(narrow),
-               accumulate,
-               call.output<float>(1),
-               shape.outputs * shape.patch(),
-               context.stream);
-    });
-  }
+  if (!on_cudnn(call, key)) return false;
+  // Channels that cuDNN pads, as the first layer's 3, are known to go this way.
+  if (!why_not_wide.empty() && shape.channels % 8 == 0)
+    warn_once(fmt::format("gradients of convolutions' weights are rounded to {}: {}",
+                          name_of(key.dtype),
+                          why_not_wide));
+  std::byte* const narrow = call.workspace() + narrow_gradient_offset(key);
+  run(narrow);
+  by_type(key.dtype, [&]<typename T>() {
+    widen<T>(reinterpret_cast<const T*>(narrow),
+             accumulate,
+             call.output<float>(1),
+             shape.outputs * shape.patch(),
+             context.stream);
+  });
+  return true;
+}
+
+void run_weight_gradient(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
+  if (is_product(shape) ? on_cublaslt(call, shape, accumulate)
+                        : weight_gradient_on_cudnn(call, shape, accumulate))
+    return;
+  auto& context = call.device<LaunchContext>();
   by_type(call.input_dtype(0), [&]<typename T>() {
     conv2d_backward_weight<T>(shape,
                               call.input<T>(0),

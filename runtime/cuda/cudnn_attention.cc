@@ -109,7 +109,7 @@ struct CudnnAttention::Library {
   CudnnGraphs<CudnnAttentionKey> graphs;
 };
 
-CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {
+CudnnAttention::CudnnAttention(Stream stream) {
   try {
     library_ = std::make_unique<Library>(stream);
   } catch (const std::exception& error) {

@@ -49,7 +49,6 @@ class CudnnAttention {
  private:
   struct Library;
 
-  Stream stream_;
   std::unique_ptr<Library> library_;
   std::string why_not_;
 };

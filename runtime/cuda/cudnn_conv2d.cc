@@ -92,7 +92,7 @@ class PassBuilder {
   void backward_weight() {
     const Tensor d_w =
         graph_->conv_wgrad(tensor(kY), tensor(kX), window<fe::graph::Conv_wgrad_attributes>());
-    if (!key_.wide || key_.dtype == DType::kF32) {
+    if (!key_.wide) {
       output(d_w, kW);
       return;
     }
@@ -139,7 +139,7 @@ struct CudnnConv2d::Library {
   CudnnGraphs<CudnnConv2dKey> graphs;
 };
 
-CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream) {
+CudnnConv2d::CudnnConv2d(Stream stream) {
   try {
     library_ = std::make_unique<Library>(stream);
   } catch (const std::exception& error) {

@@ -22,7 +22,7 @@ struct CudnnConv2dKey {
   bool tf32;    // floats may round to 10 bits of mantissa for the tensor cores
   Conv2dPass pass;
   bool bias = false, relu = false;  // of the forward pass, in the same kernel
-  bool wide = false;                // of kBackwardWeight: the gradient is stored as floats
+  bool wide = false;  // of kBackwardWeight in 16 bits: the gradient is stored as floats
   auto operator<=>(const CudnnConv2dKey&) const = default;
 };
 
@@ -53,7 +53,6 @@ class CudnnConv2d {
  private:
   struct Library;
 
-  Stream stream_;
   std::unique_ptr<Library> library_;
   std::string why_not_;
 };

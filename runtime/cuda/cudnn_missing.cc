@@ -12,7 +12,7 @@ constexpr const char* kWhyNot = "this build has no cuDNN: cudnn-frontend was not
 
 struct CudnnAttention::Library {};
 
-CudnnAttention::CudnnAttention(Stream stream) : stream_(stream), why_not_(kWhyNot) {}
+CudnnAttention::CudnnAttention(Stream) : why_not_(kWhyNot) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::supports(const AttentionShape&, DType) { return false; }
@@ -31,7 +31,7 @@ std::string cudnn_attention_refusal(const CudnnAttentionKey&, int, const std::st
 
 struct CudnnConv2d::Library {};
 
-CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream), why_not_(kWhyNot) {}
+CudnnConv2d::CudnnConv2d(Stream) : why_not_(kWhyNot) {}
 CudnnConv2d::~CudnnConv2d() = default;
 
 bool CudnnConv2d::supports(const CudnnConv2dKey&) { return false; }

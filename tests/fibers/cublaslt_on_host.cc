@@ -1,11 +1,13 @@
 // cuBLASLt on the host, as its documentation describes it: matrices by columns, D = epilogue(alpha
-// op(A) op(B) + beta C). Plain loops in float. FAKE_CUBLASLT_PLAIN in the environment: no epilogue
-// but the bias, to reach the paths for GPUs without them.
+// op(A) op(B) + beta C). Plain loops in float. In the environment, to reach the paths for GPUs
+// without them: FAKE_CUBLASLT_PLAIN, no epilogue but the bias; FAKE_CUBLASLT_REFUSES=11x9, no
+// product with so many rows and columns.
 #include <cublasLt.h>
 
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "runtime/base/half.h"
@@ -201,7 +203,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                                               cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t d_layout,
                                               cublasLtMatmulPreference_t,
                                               int,
                                               cublasLtMatmulHeuristicResult_t*,
@@ -212,7 +214,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
   const bool odd = saves && description.aux_stride % 8 != 0;
   const bool plain = description.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
                      description.epilogue == CUBLASLT_EPILOGUE_BIAS;
-  if (odd || (!plain && std::getenv("FAKE_CUBLASLT_PLAIN") != nullptr)) {
+  // By columns the rows of the product are columns.
+  const LayoutImage& d = layout_of(d_layout);
+  const char* const refused = std::getenv("FAKE_CUBLASLT_REFUSES");
+  const bool refuses =
+      refused != nullptr && std::to_string(d.columns) + "x" + std::to_string(d.rows) == refused;
+  if (odd || refuses || (!plain && std::getenv("FAKE_CUBLASLT_PLAIN") != nullptr)) {
     *found = 0;
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
