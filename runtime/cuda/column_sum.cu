@@ -2,18 +2,17 @@
 
 #include <algorithm>
 
-#include "runtime/cuda/device.h"
+#include "runtime/cuda/row_tiles.h"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kGroups = 32;    // of partials, each summed by one thread
-constexpr int kThreads = 128;  // of a block that sums rows
-constexpr int64_t kRowBlocks = 256;
-constexpr int64_t kFewestRows = 16;  // in a block of rows
+constexpr int kGroups = 32;          // of partials, each summed by one thread
+constexpr int64_t kSummedRows = 16;  // of a thread, at least
+constexpr int64_t kMostBlocks = 1024;
 
-int64_t rows_per_block(int64_t rows) {
-  return std::max(kFewestRows, (rows + kRowBlocks - 1) / kRowBlocks);
+RowTiles tiles_of(int64_t rows, int64_t columns, int n) {
+  return row_tiles(rows, columns, n, kSummedRows, kMostBlocks);
 }
 
 // Threads (32, kGroups): x is the column within the block's 32, y the group.
@@ -33,46 +32,48 @@ __global__ void __launch_bounds__(kWarp* kGroups) sum_partials_kernel(
   out[column] = sum;
 }
 
-// A thread sums N neighbouring columns over the block's rows.
+// Each block's sums over its rows: its threads stand below one another where the columns are few.
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads) column_sum_kernel(const T* x,
-                                                              int64_t rows,
-                                                              int64_t columns,
-                                                              int64_t stride,
-                                                              int64_t block_rows,
-                                                              float* partials) {
-  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * N;
-  if (column >= columns) return;
-  const int64_t begin = blockIdx.y * block_rows;
-  const int64_t end = begin + block_rows < rows ? begin + block_rows : rows;
+__global__ void __launch_bounds__(kTileThreads) column_sum_kernel(const T* x,
+                                                                  int64_t rows,
+                                                                  int64_t columns,
+                                                                  int64_t stride,
+                                                                  int width,
+                                                                  int64_t block_rows,
+                                                                  float* partials) {
+  const TilePlace<N> place(width, block_rows, rows);
+  const bool inside = place.channel < columns;
   float sums[N] = {};
+  if (inside) {
 #pragma unroll 4
-  for (int64_t row = begin; row < end; ++row) {
-    float values[N];
-    load(x + row * stride + column, values);
+    for (int64_t row = place.begin; row < place.end; row += place.step) {
+      float values[N];
+      load(x + row * stride + place.channel, values);
 #pragma unroll
-    for (int i = 0; i < N; ++i) sums[i] += values[i];
+      for (int i = 0; i < N; ++i) sums[i] += values[i];
+    }
   }
-  for (int i = 0; i < N; ++i) partials[blockIdx.y * columns + column + i] = sums[i];
+  add_up_tile(sums, width);
+  if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
+  float* const to = partials + static_cast<int64_t>(blockIdx.x) * columns + place.channel;
+  for (int i = 0; i < N; ++i) to[i] = sums[i];
 }
 
+// Returns how many partials it leaves.
 template <typename T, int N>
-void start_column_sum(const T* x,
-                      int64_t rows,
-                      int64_t columns,
-                      int64_t stride,
-                      int64_t block_rows,
-                      float* partials,
-                      Stream stream) {
-  const dim3 grid{blocks_for(columns, kThreads * N), blocks_for(rows, block_rows), 1};
-  launch({grid, {kThreads, 1, 1}, stream},
+int64_t start_column_sum(
+    const T* x, int64_t rows, int64_t columns, int64_t stride, float* partials, Stream stream) {
+  const RowTiles tiles = tiles_of(rows, columns, N);
+  launch({tiles.grid(), {kTileThreads, 1, 1}, stream},
          column_sum_kernel<T, N>,
          x,
          rows,
          columns,
          stride,
-         block_rows,
+         tiles.width,
+         tiles.block_rows,
          partials);
+  return tiles.row_blocks;
 }
 
 }  // namespace
@@ -101,18 +102,19 @@ void column_sum(const T* x,
                 float* out,
                 float* workspace,
                 Stream stream) {
-  const int64_t block_rows = rows_per_block(rows);
   constexpr int kWide = kVectorWidth<T>;
-  if (columns % kWide == 0 && is_vectorizable<T>(stride, {x})) {
-    start_column_sum<T, kWide>(x, rows, columns, stride, block_rows, workspace, stream);
-  } else {
-    start_column_sum<T, 1>(x, rows, columns, stride, block_rows, workspace, stream);
-  }
-  sum_partials(workspace, blocks_for(rows, block_rows), columns, accumulate, out, stream);
+  const bool vectors = columns % kWide == 0 && is_vectorizable<T>(stride, {x});
+  const int64_t count =
+      vectors ? start_column_sum<T, kWide>(x, rows, columns, stride, workspace, stream)
+              : start_column_sum<T, 1>(x, rows, columns, stride, workspace, stream);
+  sum_partials(workspace, count, columns, accumulate, out, stream);
 }
 
 size_t column_sum_workspace_bytes(int64_t rows, int64_t columns) {
-  return blocks_for(rows, rows_per_block(rows)) * static_cast<size_t>(columns) * sizeof(float);
+  size_t blocks = 0;
+  for (const int n : {1, 4, 8})
+    blocks = std::max<size_t>(blocks, tiles_of(rows, columns, n).row_blocks);
+  return blocks * static_cast<size_t>(columns) * sizeof(float);
 }
 
 template void column_sum(const float*, int64_t, int64_t, int64_t, bool, float*, float*, Stream);

@@ -146,7 +146,8 @@ TYPED_TEST(CudaElementwiseTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
                                                {70, 64, 64},
                                                {70, 64, 67},
                                                {301, 1032, 1040},
-                                               {4200, 3, 8}}) {
+                                               {4200, 3, 8},
+                                               {9000, 16, 16}}) {
     test::for_each_order([&](const std::string& order) {
       const auto [rows, columns, stride] = sizes;
       Guarded<T> x(rows * stride);
