@@ -165,7 +165,7 @@ int64_t gather_bytes(const Conv2dShape& s, const Gather& g, int threads) {
 }  // namespace
 
 int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
-  if (is_linear(s)) return linear_workspace_bytes(linear_shape(s), threads);
+  if (s.is_linear()) return linear_workspace_bytes(linear_shape(s), threads);
   int64_t bytes = conv2d_weight_workspace_bytes(s, threads);
   if (is_depthwise(s)) return std::max(bytes, depthwise_workspace_bytes(s));
   if (uses_strips(s)) {
@@ -186,7 +186,7 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const Conv2dShape& s = op.shape;
   if (s.out_pixels() == 0) return;
-  if (is_linear(s)) {
+  if (s.is_linear()) {
     return linear_forward({linear_shape(s), op.x, op.w, op.bias, op.activation, nullptr, op.y},
                           workspace);
   }
@@ -207,7 +207,7 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
 void conv2d_backward_input(
     const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (is_linear(s)) return linear_backward_input(linear_shape(s), d_y, w, d_x, workspace);
+  if (s.is_linear()) return linear_backward_input(linear_shape(s), d_y, w, d_x, workspace);
   if (is_depthwise(s)) return depthwise_backward_input(s, d_y, w, d_x, workspace);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     Gather g = backward_gather(s, d_y, w, d_x, axis_h, axis_w);

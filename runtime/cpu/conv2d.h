@@ -12,33 +12,9 @@
 #include <cstdint>
 
 #include "runtime/graph/activation.h"
+#include "runtime/graph/conv2d_shape.h"
 
 namespace lockstep::cpu {
-
-// N images of H x W pixels and I channels become images of O channels. A kernel of KH x KW taps
-// moves over the image, which is padded on all sides. With G groups, the outputs of group g see the
-// channels of group g alone.
-struct Conv2dShape {
-  int64_t batch, height, width, channels;  // N, H, W, I
-  int64_t outputs, kernel_h, kernel_w;     // O, KH, KW
-  int64_t stride_h = 1, stride_w = 1;      // >= 1
-  int64_t pad_h = 0, pad_w = 0;            // rows above and below, columns left and right; >= 0
-  int64_t dilation_h = 1, dilation_w = 1;  // distance between neighbouring taps; >= 1
-  int64_t groups = 1;                      // divides I and O
-
-  // OH and OW; 0 where the kernel is larger than the padded image.
-  int64_t out_height() const { return out_extent(height, kernel_h, stride_h, pad_h, dilation_h); }
-  int64_t out_width() const { return out_extent(width, kernel_w, stride_w, pad_w, dilation_w); }
-  int64_t group_channels() const { return channels / groups; }
-  int64_t group_outputs() const { return outputs / groups; }
-  int64_t out_pixels() const { return batch * out_height() * out_width(); }
-
-  static constexpr int64_t out_extent(
-      int64_t extent, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
-    const int64_t room = extent + 2 * pad - dilation * (kernel - 1) - 1;
-    return room < 0 ? 0 : room / stride + 1;
-  }
-};
 
 // Scratch memory for any of the functions below on this shape with so many threads; the same on
 // every machine. `workspace` must be aligned to 64 bytes and hold as much for compute_threads();

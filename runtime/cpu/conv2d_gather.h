@@ -15,6 +15,7 @@
 #include "runtime/cpu/conv2d.h"
 #include "runtime/cpu/gemm_blocking.h"
 #include "runtime/graph/activation.h"
+#include "runtime/graph/window.h"
 
 namespace lockstep::cpu {
 
@@ -30,7 +31,7 @@ struct GatherAxis {
 // The axis of a forward convolution.
 constexpr GatherAxis forward_axis(
     int64_t extent, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
-  return {.pixels = Conv2dShape::out_extent(extent, kernel, stride, pad, dilation),
+  return {.pixels = window_count(extent, kernel, stride, pad, dilation),
           .result_first = 0,
           .result_step = 1,
           .taps = kernel,
@@ -60,7 +61,7 @@ constexpr GatherAxis backward_axis(
           .source_first = any ? (phase + pad - first * dilation) / stride : 0,
           .source_step = 1,
           .source_tap_step = -(step * dilation / stride),
-          .source_extent = Conv2dShape::out_extent(extent, kernel, stride, pad, dilation)};
+          .source_extent = window_count(extent, kernel, stride, pad, dilation)};
 }
 
 // Where pixel (image, i, j) of a tensor begins, in floats.

@@ -8,11 +8,7 @@
 
 namespace lockstep::cpu {
 
-// Convolutions that are linear layers of the pixels.
-inline bool is_linear(const Conv2dShape& s) {
-  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
-         s.pad_w == 0 && s.groups == 1;
-}
+// Of a convolution that is a linear layer of the pixels.
 inline LinearShape linear_shape(const Conv2dShape& s) {
   return {s.out_pixels(), s.channels, s.outputs};
 }

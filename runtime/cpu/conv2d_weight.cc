@@ -294,7 +294,7 @@ void conv2d_backward_weight(const Conv2dShape& s,
                             bool accumulate,
                             void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (is_linear(s)) {
+  if (s.is_linear()) {
     return linear_backward_weight(linear_shape(s), d_y, x, d_w, accumulate, workspace);
   }
   if (is_depthwise(s)) return depthwise_backward_weight(s, d_y, x, d_w, accumulate, workspace);

@@ -36,23 +36,6 @@ void run_image_normalize(const OpCall& call) {
                    .mix = call.lane().mix});
 }
 
-Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dAttributes& a) {
-  return {.batch = x[0],
-          .height = x[1],
-          .width = x[2],
-          .channels = x[3],
-          .outputs = weight[0],
-          .kernel_h = weight[1],
-          .kernel_w = weight[2],
-          .stride_h = a.stride.height,
-          .stride_w = a.stride.width,
-          .pad_h = a.padding.height,
-          .pad_w = a.padding.width,
-          .dilation_h = a.dilation.height,
-          .dilation_w = a.dilation.width,
-          .groups = a.groups};
-}
-
 size_t conv2d_workspace(const Graph& graph, const Op& op) {
   const bool forward = op.kind == OpKind::kConv2d;
   const auto& attributes =

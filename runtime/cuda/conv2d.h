@@ -4,34 +4,13 @@
 // is float, BFloat16 or Float16; products and sums are in float, in an order that the shape alone
 // fixes. Padding counts as zeros.
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 
 #include "runtime/cuda/stream.h"
-#include "runtime/graph/window.h"
+#include "runtime/graph/conv2d_shape.h"
 
 namespace lockstep::cuda {
-
-// N images of H x W pixels and I channels become images of O channels; see runtime/cpu/conv2d.h.
-struct Conv2dShape {
-  int64_t batch, height, width, channels;  // N, H, W, I
-  int64_t outputs, kernel_h, kernel_w;     // O, KH, KW
-  int64_t stride_h = 1, stride_w = 1;
-  int64_t pad_h = 0, pad_w = 0;
-  int64_t dilation_h = 1, dilation_w = 1;
-  int64_t groups = 1;  // divides I and O
-
-  int64_t out_height() const { return window_count(height, kernel_h, stride_h, pad_h, dilation_h); }
-  int64_t out_width() const { return window_count(width, kernel_w, stride_w, pad_w, dilation_w); }
-  int64_t group_channels() const { return channels / groups; }
-  int64_t group_outputs() const { return outputs / groups; }
-  int64_t pixels() const { return batch * height * width; }
-  int64_t out_pixels() const { return batch * out_height() * out_width(); }
-  // Products of one output, and elements of one output's weights.
-  int64_t patch() const { return kernel_h * kernel_w * group_channels(); }
-  auto operator<=>(const Conv2dShape&) const = default;
-};
 
 // Whether the functions below take the shape: numbers of pixels and of products fit in 31 bits.
 bool conv2d_supports(const Conv2dShape& shape);

@@ -19,24 +19,7 @@
 namespace lockstep::cuda {
 namespace {
 
-Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dAttributes& a) {
-  return {.batch = x[0],
-          .height = x[1],
-          .width = x[2],
-          .channels = x[3],
-          .outputs = weight[0],
-          .kernel_h = weight[1],
-          .kernel_w = weight[2],
-          .stride_h = a.stride.height,
-          .stride_w = a.stride.width,
-          .pad_h = a.padding.height,
-          .pad_w = a.padding.width,
-          .dilation_h = a.dilation.height,
-          .dilation_w = a.dilation.width,
-          .groups = a.groups};
-}
-
-Conv2dShape conv2d_shape(const Graph& graph, const Op& op) {
+Conv2dShape shape_of(const Graph& graph, const Op& op) {
   const bool forward = op.kind == OpKind::kConv2d;
   return conv2d_shape(
       graph.shape(op.inputs[forward ? 0 : 1]),
@@ -57,12 +40,6 @@ bool on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
   return false;
 }
 
-// Whether every output sees one pixel, each pixel one output.
-bool is_product(const Conv2dShape& s) {
-  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
-         s.pad_w == 0 && s.groups == 1;
-}
-
 // Before the gradient of w as cuDNN stores it.
 size_t narrow_gradient_offset(const CudnnConv2dKey& key) {
   constexpr size_t kAlignment = 256;
@@ -76,18 +53,18 @@ CudnnConv2dKey key_of(const OpCall& call, const Conv2dShape& shape, Conv2dPass p
 }  // namespace
 
 bool supports_conv2d(const Graph& graph, const Op& op) {
-  return conv2d_supports(conv2d_shape(graph, op));
+  return conv2d_supports(shape_of(graph, op));
 }
 
 size_t conv2d_workspace(const Graph& graph, const Op& op) {
-  const Conv2dShape shape = conv2d_shape(graph, op);
+  const Conv2dShape shape = shape_of(graph, op);
   const DType dtype = graph[op.inputs[0]].dtype;
   const auto cudnn_key = [&](Conv2dPass pass) { return CudnnConv2dKey{shape, dtype, false, pass}; };
   if (op.kind == OpKind::kConv2d)
     return cudnn_conv2d_workspace_bytes(cudnn_key(Conv2dPass::kForward));
   size_t bytes = cudnn_conv2d_workspace_bytes(cudnn_key(Conv2dPass::kBackwardInput));
   bytes = std::max(bytes, conv2d_workspace_bytes(shape));
-  if (!is_product(shape))
+  if (!shape.is_linear())
     bytes = std::max(bytes,
                      narrow_gradient_offset(cudnn_key(Conv2dPass::kBackwardWeight)) +
                          static_cast<size_t>(shape.outputs * shape.patch()) * size_of(dtype));
@@ -208,7 +185,7 @@ bool weight_gradient_on_cudnn(const OpCall& call, const Conv2dShape& shape, bool
 }
 
 void run_weight_gradient(const OpCall& call, const Conv2dShape& shape, bool accumulate) {
-  if (is_product(shape) ? on_cublaslt(call, shape, accumulate)
+  if (shape.is_linear() ? on_cublaslt(call, shape, accumulate)
                         : weight_gradient_on_cudnn(call, shape, accumulate))
     return;
   auto& context = call.device<LaunchContext>();

@@ -14,32 +14,15 @@ using test::Guarded;
 using test::kEps;
 
 struct Case {
-  cuda::Conv2dShape shape;
+  Conv2dShape shape;
   bool bias = false, accumulate = false;
   int64_t offset = 0;  // of all arrays, in elements from a multiple of 64 bytes
 };
 
-cpu::Conv2dShape cpu_shape(const cuda::Conv2dShape& s) {
-  return {s.batch,
-          s.height,
-          s.width,
-          s.channels,
-          s.outputs,
-          s.kernel_h,
-          s.kernel_w,
-          s.stride_h,
-          s.stride_w,
-          s.pad_h,
-          s.pad_w,
-          s.dilation_h,
-          s.dilation_w,
-          s.groups};
-}
-
 // A sum of products is off by as much as all its terms rounded, and by its own rounding to T.
 template <typename T>
 std::vector<std::byte> check(const Case& at, const std::string& order) {
-  const cuda::Conv2dShape& s = at.shape;
+  const Conv2dShape& s = at.shape;
   const int64_t in = s.pixels() * s.channels, out = s.out_pixels() * s.outputs,
                 weights = s.outputs * s.patch();
   Guarded<T> x(in, at.offset), w(weights, at.offset), bias(s.outputs, at.offset);
@@ -51,7 +34,7 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
   test::fill_stored(bias, -1, 1, 3);
   test::fill_stored(d_y, -1, 1, 4);
   test::fill_uniform(d_w, -1, 1, 5);
-  test::Conv2dReference reference{.shape = cpu_shape(s),
+  test::Conv2dReference reference{.shape = s,
                                   .activation = Activation::kNone,
                                   .x = test::as_doubles(x),
                                   .w = test::as_doubles(w)};
@@ -171,16 +154,16 @@ TYPED_TEST(CudaConv2dTest, MatchesDoublePrecisionInAnyOrder) {
 // group, of two, and of each channel.
 TYPED_TEST(CudaConv2dTest, SlicesOfTheProductsAddUp) {
   for (const int64_t groups : {1, 2, 4}) {
-    const cuda::Conv2dShape shape = {.batch = 3,
-                                     .height = 19,
-                                     .width = 17,
-                                     .channels = 4,
-                                     .outputs = 4,
-                                     .kernel_h = 3,
-                                     .kernel_w = 3,
-                                     .pad_h = 1,
-                                     .pad_w = 1,
-                                     .groups = groups};
+    const Conv2dShape shape = {.batch = 3,
+                               .height = 19,
+                               .width = 17,
+                               .channels = 4,
+                               .outputs = 4,
+                               .kernel_h = 3,
+                               .kernel_w = 3,
+                               .pad_h = 1,
+                               .pad_w = 1,
+                               .groups = groups};
     ASSERT_GT(cuda::conv2d_workspace_bytes(shape),
               3 * sizeof(float) * static_cast<size_t>(shape.outputs * shape.patch()));
     for (const bool accumulate : {false, true})
@@ -207,13 +190,13 @@ TYPED_TEST(CudaConv2dTest, AddsABias) {
 }
 
 TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
-  cuda::Conv2dShape shape = {.batch = 256,
-                             .height = 224,
-                             .width = 224,
-                             .channels = 3,
-                             .outputs = 64,
-                             .kernel_h = 7,
-                             .kernel_w = 7};
+  Conv2dShape shape = {.batch = 256,
+                       .height = 224,
+                       .width = 224,
+                       .channels = 3,
+                       .outputs = 64,
+                       .kernel_h = 7,
+                       .kernel_w = 7};
   EXPECT_TRUE(cuda::conv2d_supports(shape));
   shape.batch = 65536;
   EXPECT_FALSE(cuda::conv2d_supports(shape));
@@ -236,13 +219,13 @@ TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
 // A grid has at most 65535 tiles in its second and third dimension.
 TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoAGridIsRefused) {
   const int64_t most = 65535;
-  cuda::Conv2dShape shape = {.batch = 1,
-                             .height = 1,
-                             .width = 1,
-                             .channels = 1,
-                             .outputs = 1,
-                             .kernel_h = 1,
-                             .kernel_w = 1};
+  Conv2dShape shape = {.batch = 1,
+                       .height = 1,
+                       .width = 1,
+                       .channels = 1,
+                       .outputs = 1,
+                       .kernel_h = 1,
+                       .kernel_w = 1};
   const auto supported = [&](int64_t channels, int64_t outputs, int64_t groups) {
     shape.channels = channels, shape.outputs = outputs, shape.groups = groups;
     return cuda::conv2d_supports(shape);

@@ -14,7 +14,6 @@ namespace lockstep {
 namespace {
 
 using cuda::Conv2dPass;
-using cuda::Conv2dShape;
 using test::GpuKind;
 using test::kA100;
 using test::kH100;

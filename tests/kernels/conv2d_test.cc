@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/cpu/conv2d_winograd.h"
+#include "runtime/graph/window.h"
 #include "tests/reference/conv2d.h"
 #include "tests/reference/kernel_test.h"
 
@@ -205,11 +206,11 @@ test::Conv2dReference reference(const Conv2dShape& s,
 }
 
 TEST(Conv2d, OutExtent) {
-  EXPECT_EQ(Conv2dShape::out_extent(32, 3, 1, 1, 1), 32);
-  EXPECT_EQ(Conv2dShape::out_extent(224, 7, 2, 3, 1), 112);
-  EXPECT_EQ(Conv2dShape::out_extent(7, 3, 2, 0, 2), 2);
-  EXPECT_EQ(Conv2dShape::out_extent(2, 3, 1, 0, 1), 0);
-  EXPECT_EQ(Conv2dShape::out_extent(2, 4, 3, 0, 1), 0);
+  EXPECT_EQ(window_count(32, 3, 1, 1, 1), 32);
+  EXPECT_EQ(window_count(224, 7, 2, 3, 1), 112);
+  EXPECT_EQ(window_count(7, 3, 2, 0, 2), 2);
+  EXPECT_EQ(window_count(2, 3, 1, 0, 1), 0);
+  EXPECT_EQ(window_count(2, 4, 3, 0, 1), 0);
 }
 
 TEST(Conv2d, ForwardIsClose) {

@@ -58,15 +58,15 @@ HWY_EXPORT(multiply_add_kernel);
 
 struct Layer {
   const char* name;
-  cpu::Conv2dShape shape;
+  Conv2dShape shape;
 };
 
-constexpr cpu::Conv2dShape square(int64_t batch,
-                                  int64_t extent,
-                                  int64_t channels,
-                                  int64_t outputs,
-                                  int64_t kernel,
-                                  int64_t stride) {
+constexpr Conv2dShape square(int64_t batch,
+                             int64_t extent,
+                             int64_t channels,
+                             int64_t outputs,
+                             int64_t kernel,
+                             int64_t stride) {
   return {.batch = batch,
           .height = extent,
           .width = extent,
@@ -166,7 +166,7 @@ std::vector<float> random_floats(int64_t count) {
 }
 
 void run_layer(const Layer& layer, int repeats) {
-  const cpu::Conv2dShape& s = layer.shape;
+  const Conv2dShape& s = layer.shape;
   const int64_t weights = s.kernel_h * s.kernel_w * s.group_channels();
   std::vector<float> x = random_floats(s.batch * s.height * s.width * s.channels), d_x = x;
   std::vector<float> w = random_floats(s.outputs * weights), d_w = w;

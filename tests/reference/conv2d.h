@@ -12,7 +12,7 @@
 namespace lockstep::test {
 
 struct Conv2dReference {
-  cpu::Conv2dShape shape;
+  Conv2dShape shape;
   Activation activation;
   std::vector<double> x = {};     // (N, H, W, I)
   std::vector<double> w = {};     // (O, KH, KW, I/G)
@@ -26,7 +26,7 @@ struct Conv2dReference {
   // output in increasing order of (kernel row, kernel column, channel).
   template <typename Body>
   void for_each_product(const Body& body) const {
-    const cpu::Conv2dShape& s = shape;
+    const Conv2dShape& s = shape;
     const int64_t depth = s.group_channels();
     int64_t at = 0;
     for (int64_t n = 0; n < s.batch; ++n) {

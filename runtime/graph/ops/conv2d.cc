@@ -7,11 +7,28 @@
 //   outputs d_x or none, d_weight, d_bias or none
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/builder.h"
+#include "runtime/graph/conv2d_shape.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
-#include "runtime/graph/window.h"
 
 namespace lockstep {
+
+Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dAttributes& a) {
+  return {.batch = x[0],
+          .height = x[1],
+          .width = x[2],
+          .channels = x[3],
+          .outputs = weight[0],
+          .kernel_h = weight[1],
+          .kernel_w = weight[2],
+          .stride_h = a.stride.height,
+          .stride_w = a.stride.width,
+          .pad_h = a.padding.height,
+          .pad_w = a.padding.width,
+          .dilation_h = a.dilation.height,
+          .dilation_w = a.dilation.width,
+          .groups = a.groups};
+}
 
 TensorId GraphBuilder::conv2d(const std::string& name,
                               TensorId x,
@@ -28,10 +45,8 @@ TensorId GraphBuilder::conv2d(const std::string& name,
                  a.groups);
   LOCKSTEP_CHECK(bias == kNoTensor || graph_.shape(bias) == Shape({w_shape[0]}), "{}: bias ", name);
   LOCKSTEP_CHECK(!saves_pre_activation(a.activation), "{}: activation ", name);
-  const int64_t height =
-      window_count(x_shape[1], w_shape[1], a.stride.height, a.padding.height, a.dilation.height);
-  const int64_t width =
-      window_count(x_shape[2], w_shape[2], a.stride.width, a.padding.width, a.dilation.width);
+  const Conv2dShape extents = conv2d_shape(x_shape, w_shape, a);
+  const int64_t height = extents.out_height(), width = extents.out_width();
   LOCKSTEP_CHECK(height > 0 && width > 0,
                  "{}: images {} are smaller than the kernel ",
                  name,
