@@ -1,6 +1,7 @@
 // lockstep inspect DIR
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "collectives/agreement.h"
@@ -19,19 +20,31 @@ struct InspectOptions {
   bool tensors = false;
 };
 
+// As batch norms call theirs (models/image_layers.cc).
+bool is_running_statistic(const std::string& name) {
+  return name.ends_with(".running_mean") || name.ends_with(".running_var");
+}
+
 void print_state(const CheckpointState& state, bool tensors) {
-  int64_t parameters = 0;
-  for (const NamedSlice& slice : state.layout) parameters += slice.shape.elements();
+  int64_t parameters = 0, statistics = 0;
+  for (const NamedSlice& slice : state.layout)
+    (is_running_statistic(slice.name) ? statistics : parameters) += slice.shape.elements();
+  const auto moments = std::count_if(state.moments.begin(),
+                                     state.moments.end(),
+                                     [](const auto& name) { return name != kAverageArray; });
+  const bool average = moments < static_cast<ptrdiff_t>(state.moments.size());
   fmt::print("  step {}, {} samples, weights_hash {}\n",
              state.step,
              state.samples,
              hash_text_of(state.weights_hash));
-  fmt::print("  {} parameters in {} tensors; optimizer {} with {} moment{}\n",
+  fmt::print("  {} parameters{} in {} tensors; optimizer {} with {} moment{}{}\n",
              parameters,
+             statistics > 0 ? fmt::format(" and {} running statistics", statistics) : "",
              state.layout.size(),
              state.optimizer,
-             state.moments.size(),
-             state.moments.size() == 1 ? "" : "s");
+             moments,
+             moments == 1 ? "" : "s",
+             average ? "; with the average of the weights" : "");
   fmt::print("  written by Lockstep {} on {} rank{}, {} lanes, global batch {}, seed {}\n",
              state.lockstep_version,
              state.ranks,

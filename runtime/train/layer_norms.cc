@@ -33,7 +33,7 @@ LayerNorms::LayerNorms(const Plan& plan,
         if (begin >= end) continue;
         sources_.push_back({tensor, rank, counts[static_cast<size_t>(rank)]++});
         if (rank == communicator.rank())
-          owned_.push_back({tensor, begin, local_begin + begin - mine.begin, end - begin});
+          owned_.push_back({begin, local_begin + begin - mine.begin, end - begin});
       }
     }
     local_begin += bucket.size() / ranks;

@@ -26,7 +26,6 @@ class LayerNorms {
   // What a rank has of a flat array of floats: element `local` of them is that which stands at
   // `flat` in the whole.
   struct Piece {
-    size_t tensor;  // place in `slots`
     int64_t flat;
     int64_t local;  // among the rank's owned elements, one owned range after the other
     int64_t elements;
@@ -45,7 +44,7 @@ class LayerNorms {
  private:
   // In the order of the flat buffer.
   struct Source {
-    size_t tensor;
+    size_t tensor;  // place in `slots`
     int rank;
     size_t index;  // among that rank's pieces
   };

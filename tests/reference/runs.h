@@ -47,13 +47,13 @@ struct TrainOptions {
 inline TrainOptions whole() { return TrainOptions(); }
 
 inline TrainOptions until(int64_t step) {
-  TrainOptions options;
+  TrainOptions options = {};
   options.max_steps = step;
   return options;
 }
 
 inline TrainOptions resumed() {
-  TrainOptions options;
+  TrainOptions options = {};
   options.resume = "auto";
   return options;
 }
@@ -61,8 +61,8 @@ inline TrainOptions resumed() {
 struct Training {
   std::string config;
   int ranks = 1;
-  TrainOptions options;
-  std::vector<std::string> overrides;
+  TrainOptions options = {};
+  std::vector<std::string> overrides = {};
   int nodes = 1;  // on which the ranks lie, equally many on each
 };
 

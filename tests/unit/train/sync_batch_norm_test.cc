@@ -32,14 +32,21 @@ std::vector<double> losses(const std::filesystem::path& folder) {
   return losses;
 }
 
+uint64_t train(const std::filesystem::path& folder,
+               std::vector<std::string> overrides = {},
+               int ranks = 1) {
+  testing::Training training;
+  training.config = kConfig;
+  training.ranks = ranks;
+  training.overrides = std::move(overrides);
+  return testing::train_in(folder, training).weights_hash;
+}
+
 TEST(SyncBatchNorm, LanesTogetherNormaliseLikeOneBatch) {
   const testing::TemporaryFolder folder;
-  testing::train_in(folder.path() / "lanes", {.config = kConfig, .overrides = {}});
-  testing::train_in(
-      folder.path() / "whole",
-      {.config = kConfig, .overrides = {"train.lanes=1", "model.resnet.sync_batch_norm=false"}});
-  testing::train_in(folder.path() / "apart",
-                    {.config = kConfig, .overrides = {"model.resnet.sync_batch_norm=false"}});
+  train(folder.path() / "lanes");
+  train(folder.path() / "whole", {"train.lanes=1", "model.resnet.sync_batch_norm=false"});
+  train(folder.path() / "apart", {"model.resnet.sync_batch_norm=false"});
   const auto lanes = losses(folder.path() / "lanes"), whole = losses(folder.path() / "whole"),
              apart = losses(folder.path() / "apart");
   ASSERT_EQ(lanes.size(), 6u);
@@ -56,7 +63,7 @@ TEST(SyncBatchNorm, RunningStatisticsAreThoseOfOneBatch) {
   const testing::TemporaryFolder folder;
   const auto statistics = [&](const std::string& name, std::vector<std::string> changes) {
     changes.insert(changes.end(), {"train.steps=1", "checkpoint.at_end=true"});
-    testing::train_in(folder.path() / name, {.config = kConfig, .overrides = changes});
+    train(folder.path() / name, changes);
     const std::filesystem::path saved = folder.path() / name / "checkpoints/step-00000001";
     const CheckpointState state = read_state(saved);
     std::vector<float> weights(static_cast<size_t>(state.flat_elements));
@@ -86,9 +93,7 @@ TEST(SyncBatchNorm, RunningStatisticsAreThoseOfOneBatch) {
 TEST(SyncBatchNorm, HasTheSameBitsOnAnyNumberOfRanks) {
   const testing::TemporaryFolder folder;
   const auto hash = [&](int ranks) {
-    return testing::train_in(folder.path() / std::to_string(ranks),
-                             {.config = kConfig, .ranks = ranks})
-        .weights_hash;
+    return train(folder.path() / std::to_string(ranks), {}, ranks);
   };
   const uint64_t alone = hash(1);
   for (int ranks : {2, 4, 8}) EXPECT_EQ(hash(ranks), alone) << ranks;
