@@ -155,12 +155,11 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
       ->capture_default_str();
   command->footer(
       "The vectors are of floats, and every rank has a whole one. Each result is checked, element "
-      "by element, on numbers whose sums are exact. Times are of the slowest rank. algbw is bytes "
-      "/ "
-      "p50 in GB/s; busbw counts only what must leave each rank, of n ranks: 2 (n-1)/n of the "
-      "vector in an all_reduce, (n-1)/n in a reduce_scatter or an all_gather, all of it in a "
-      "broadcast. A training step does a reduce_scatter under its backward pass and an all_gather "
-      "under the next forward pass.");
+      "by element, on numbers whose sums are exact. Each time every rank writes its vector anew "
+      "first; times are of the slowest rank. algbw is bytes / p50 in GB/s; busbw counts only what "
+      "must leave each rank, of n ranks: 2 (n-1)/n of the vector in an all_reduce, (n-1)/n in a "
+      "reduce_scatter or an all_gather, all of it in a broadcast. A training step does a "
+      "reduce_scatter under its backward pass and an all_gather under the next forward pass.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return bench_collectives(session, *options); };
   });

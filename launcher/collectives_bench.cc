@@ -6,7 +6,6 @@
 #include "collectives/reducer.h"
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
-#include "runtime/exec/host_copy.h"
 #include "runtime/plan/plan.h"
 
 namespace lockstep {
@@ -137,8 +136,13 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
     }
     backend_.synchronize();
   };
-  verify(request, elements, run);
-  const std::vector<double> times = repeat(run, repeats);
+  HostCopy host(backend_, vector_, elements);
+  verify(request, elements, host, run);
+  const auto refill = [&] {
+    std::fill_n(host.data(), elements, 0.0f);  // whose sums stay as they are
+    host.write();
+  };
+  const std::vector<double> times = repeat(run, refill, repeats);
   CollectiveTiming timing;
   timing.request = request;
   timing.bytes = elements * kFloat;
@@ -149,15 +153,16 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
   return timing;
 }
 
-// Leaves zeros in the vector, whose sums stay as they are.
 template <typename Run>
-void CollectiveBench::verify(const CollectiveRequest& request, int64_t elements, const Run& run) {
+void CollectiveBench::verify(const CollectiveRequest& request,
+                             int64_t elements,
+                             HostCopy& host,
+                             const Run& run) {
   const int ranks = slices_.size(), rank = slices_.rank();
   const int part = request.fast_order ? rank : topology_.part_of(rank);
   const Range mine = part_of({0, elements}, part, ranks);
   // To gather, every rank brings its own part of the sums.
   const bool gathers = request.collective == Collective::kAllGather;
-  HostCopy host(backend_, vector_, elements);
   for (int64_t i = 0; i < elements; ++i) {
     const bool own = i >= mine.begin && i < mine.end;
     host.data()[i] = !gathers ? value_of(i, rank) : own ? sum_of(i, ranks) : -1;
@@ -177,14 +182,13 @@ void CollectiveBench::verify(const CollectiveRequest& request, int64_t elements,
                        host.data()[i],
                        wanted);
   }
-  std::fill_n(host.data(), elements, 0.0f);
-  host.write();
 }
 
-// Microseconds of each repetition on the slowest rank. What takes less than the clock and the
-// barrier deserve is done many times in a repetition.
-template <typename Run>
-std::vector<double> CollectiveBench::repeat(const Run& run, int repeats) {
+// Microseconds of each repetition on the slowest rank, which finds the vector newly written as
+// after a backward pass. What takes less than the clock and the barrier deserve is done many times
+// in a repetition.
+template <typename Run, typename Refill>
+std::vector<double> CollectiveBench::repeat(const Run& run, const Refill& refill, int repeats) {
   constexpr double kLeastMs = 1;
   const auto ranks = static_cast<size_t>(control_.size());
   const auto mine = static_cast<size_t>(control_.rank());
@@ -193,6 +197,7 @@ std::vector<double> CollectiveBench::repeat(const Run& run, int repeats) {
     control_.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(double));
   };
   const auto timed = [&](int times) {
+    refill();
     barrier();
     const double start = now_ms();
     for (int i = 0; i < times; ++i) run();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "runtime/exec/backend.h"
+#include "runtime/exec/host_copy.h"
 
 namespace lockstep {
 
@@ -51,9 +51,9 @@ class CollectiveBench {
 
  private:
   template <typename Run>
-  void verify(const CollectiveRequest& request, int64_t elements, const Run& run);
-  template <typename Run>
-  std::vector<double> repeat(const Run& run, int repeats);
+  void verify(const CollectiveRequest& request, int64_t elements, HostCopy& host, const Run& run);
+  template <typename Run, typename Refill>
+  std::vector<double> repeat(const Run& run, const Refill& refill, int repeats);
 
   Communicator& slices_;
   Communicator& control_;
