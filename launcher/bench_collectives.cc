@@ -20,18 +20,25 @@ namespace {
 struct BenchCollectivesOptions {
   CommonOptions common;
   std::vector<int64_t> sizes = {4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
-  std::vector<Collective> collectives = {Collective::kAllReduce,
-                                         Collective::kReduceScatter,
-                                         Collective::kAllGather,
-                                         Collective::kBroadcast};
+  std::vector<std::string> collectives = {
+      "all_reduce", "reduce_scatter", "all_gather", "broadcast"};
   std::vector<std::string> orders = {"TREE"};
   int repeats = 20;
 };
 
+Collective collective_named(const std::string& name) {
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather}) {
+    if (name == name_of(collective)) return collective;
+  }
+  return Collective::kBroadcast;
+}
+
 // What to measure, in the order of the table. FAST changes nothing where nothing is summed.
 std::vector<CollectiveRequest> requests_of(const BenchCollectivesOptions& options) {
   std::vector<CollectiveRequest> requests;
-  for (const Collective collective : options.collectives) {
+  for (const std::string& name : options.collectives) {
+    const Collective collective = collective_named(name);
     const bool sums =
         collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
     for (size_t order = 0; order < (sums ? options.orders.size() : 1); ++order) {
@@ -136,18 +143,17 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
       "collectives", "Check and time the exchanges between ranks; start it as a training");
   add_device_options(*command, options->common);
   add_output_options(*command, options->common);
-  command->add_option("--sizes", options->sizes, "Bytes of the vector, such as 4KiB,64MiB")
+  command
+      ->add_option("--sizes",
+                   options->sizes,
+                   "Bytes of the vector, such as 4KiB,1MiB; up to 64MiB unless told")
       ->delimiter(',')
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(int64_t{4}, int64_t{64} << 30));
-  const std::map<std::string, Collective> names = {{"all_reduce", Collective::kAllReduce},
-                                                   {"reduce_scatter", Collective::kReduceScatter},
-                                                   {"all_gather", Collective::kAllGather},
-                                                   {"broadcast", Collective::kBroadcast}};
-  command->add_option("--collectives", options->collectives, "Which of them")
+  command->add_option("--collectives", options->collectives, "Which of them; all unless told")
       ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(names));
-  command->add_option("--orders", options->orders, "Orders of the sums: TREE, FAST or both")
+      ->check(CLI::IsMember(options->collectives));
+  command->add_option("--orders", options->orders, "Orders of the sums; TREE unless told")
       ->delimiter(',')
       ->check(CLI::IsMember({"TREE", "FAST"}));
   command->add_option("--repeats", options->repeats, "Measurements of each")
