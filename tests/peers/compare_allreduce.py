@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Measures the all-reduce of a training step, in the fixed tree's order, beside the installed MPI's own MPI_Allreduce.
+
+    compare_allreduce.py --lockstep build/release/launcher/lockstep --mpi build/release/tests/peers/mpi_allreduce
+                         [--ranks 2] [--sizes 4096,67108864] [--rounds 5] [--repeats 20]
+
+The two take turns; what counts is the median over the rounds of each one's median.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "distributed"))
+import lockstep_run  # noqa: E402
+
+
+def mpirun(ranks):
+    if ranks > len(os.sched_getaffinity(0)):
+        return lockstep_run.mpirun(ranks)
+    return [word for word in lockstep_run.mpirun(ranks) if word != "--oversubscribe"]
+
+
+def of_lockstep(options, ranks, sizes, folder):
+    out = folder / "collectives.json"
+    subprocess.run([*mpirun(ranks), options.lockstep, "bench", "collectives", "--device", "cpu", "--collectives", "all_reduce",
+                    "--sizes", ",".join(map(str, sizes)), "--repeats", str(options.repeats), "--json", out],
+                   check=True, stdout=subprocess.DEVNULL)
+    return {row["bytes"]: row["p50_us"] for row in json.loads(out.read_text())["timings"]}
+
+
+def of_mpi(options, ranks, sizes, _):
+    done = subprocess.run([*mpirun(ranks), options.mpi, str(options.repeats), *map(str, sizes)], check=True,
+                          capture_output=True, text=True)
+    return {int(size): float(us) for size, us in (line.split() for line in done.stdout.splitlines())}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lockstep", required=True)
+    parser.add_argument("--mpi", required=True, help="the mpi_allreduce tool of this folder, built")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--sizes", default="4096,65536,1048576,16777216,67108864,268435456",
+                        help="bytes; multiples of 256 a rank")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=20, help="of each size in a round")
+    options = parser.parse_args()
+    sizes = [int(size) for size in options.sizes.split(",")]
+    times = {of_lockstep: [], of_mpi: []}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(options.rounds):
+            for side, rounds in times.items():
+                rounds.append(side(options, options.ranks, sizes, pathlib.Path(folder)))
+    print("| bytes | Lockstep, us | MPI_Allreduce, us | ratio |\n| ---: | ---: | ---: | ---: |")
+    for size in sizes:
+        ours, theirs = (statistics.median(rounds[size] for rounds in times[side]) for side in (of_lockstep, of_mpi))
+        print(f"| {size:,} | {ours:,.1f} | {theirs:,.1f} | {theirs / ours:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
