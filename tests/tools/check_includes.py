@@ -61,6 +61,7 @@ RESTRICTED = [
             "launcher/bootstrap_mpi.",
             "tests/fibers/nccl_on_host.",
             "tests/distributed/nccl_on_host_test.",
+            "tests/peers/mpi_allreduce.",
         ],
     ),
     ("NCCL", re.compile(r"nccl\w*\.h$"), ["collectives/nccl/"]),
