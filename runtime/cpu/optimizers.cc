@@ -63,7 +63,10 @@ void lamb_kernel(const LambConstants& constants,
     lamb_direction(c, parameters[i], gradients[i], first_moments[i], second_moments[i]);
 }
 
-void exchange_kernel(float* HWY_RESTRICT others, float* HWY_RESTRICT parameters, int64_t n) {
+void exchange_kernel(const ExchangeConstants&,
+                     float* HWY_RESTRICT others,
+                     float* HWY_RESTRICT parameters,
+                     int64_t n) {
   for (int64_t i = 0; i < n; ++i) exchange_update(others[i], parameters[i]);
 }
 
@@ -82,62 +85,59 @@ HWY_EXPORT(exchange_kernel);
 
 namespace {
 
-void update(const SgdConstants& constants, const OptimizerSlice& slice) {
-  if (slice.first_moment == nullptr) {
-    const auto kernel = HWY_DYNAMIC_DISPATCH(sgd_kernel);
-    parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-      kernel(constants, slice.gradients + begin, slice.parameters + begin, end - begin);
-    });
-    return;
+// Calls the kernel for parts of the slice, whose arrays these are.
+template <typename Kernel, typename Constants, typename... Arrays>
+void run(Kernel kernel, const Constants& constants, int64_t elements, Arrays*... arrays) {
+  parallel_for(elements, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(constants, arrays + begin..., end - begin);
+  });
+}
+
+void update(const SgdConstants& constants, const OptimizerSlice& s) {
+  if (s.first_moment == nullptr) {
+    run(HWY_DYNAMIC_DISPATCH(sgd_kernel), constants, s.elements, s.gradients, s.parameters);
+  } else {
+    run(HWY_DYNAMIC_DISPATCH(sgd_momentum_kernel),
+        constants,
+        s.elements,
+        s.gradients,
+        s.parameters,
+        s.first_moment);
   }
-  const auto kernel = HWY_DYNAMIC_DISPATCH(sgd_momentum_kernel);
-  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(constants,
-           slice.gradients + begin,
-           slice.parameters + begin,
-           slice.first_moment + begin,
-           end - begin);
-  });
 }
 
-void update(const AdamConstants& constants, const OptimizerSlice& slice) {
-  LOCKSTEP_CHECK(slice.first_moment != nullptr && slice.second_moment != nullptr);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(adam_kernel);
-  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(constants,
-           slice.gradients + begin,
-           slice.parameters + begin,
-           slice.first_moment + begin,
-           slice.second_moment + begin,
-           end - begin);
-  });
+void update(const AdamConstants& constants, const OptimizerSlice& s) {
+  LOCKSTEP_CHECK(s.first_moment != nullptr && s.second_moment != nullptr);
+  run(HWY_DYNAMIC_DISPATCH(adam_kernel),
+      constants,
+      s.elements,
+      s.gradients,
+      s.parameters,
+      s.first_moment,
+      s.second_moment);
 }
 
-void update(const LambConstants& constants, const OptimizerSlice& slice) {
-  LOCKSTEP_CHECK(slice.first_moment != nullptr && slice.second_moment != nullptr);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(lamb_kernel);
-  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(constants,
-           slice.parameters + begin,
-           slice.gradients + begin,
-           slice.first_moment + begin,
-           slice.second_moment + begin,
-           end - begin);
-  });
+void update(const LambConstants& constants, const OptimizerSlice& s) {
+  LOCKSTEP_CHECK(s.first_moment != nullptr && s.second_moment != nullptr);
+  run(HWY_DYNAMIC_DISPATCH(lamb_kernel),
+      constants,
+      s.elements,
+      s.parameters,
+      s.gradients,
+      s.first_moment,
+      s.second_moment);
 }
 
-void update(const MovingAverageConstants& constants, const OptimizerSlice& slice) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(moving_average_kernel);
-  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(constants, slice.gradients + begin, slice.parameters + begin, end - begin);
-  });
+void update(const MovingAverageConstants& constants, const OptimizerSlice& s) {
+  run(HWY_DYNAMIC_DISPATCH(moving_average_kernel),
+      constants,
+      s.elements,
+      s.gradients,
+      s.parameters);
 }
 
-void update(const ExchangeConstants&, const OptimizerSlice& slice) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(exchange_kernel);
-  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(slice.gradients + begin, slice.parameters + begin, end - begin);
-  });
+void update(const ExchangeConstants& constants, const OptimizerSlice& s) {
+  run(HWY_DYNAMIC_DISPATCH(exchange_kernel), constants, s.elements, s.gradients, s.parameters);
 }
 
 }  // namespace

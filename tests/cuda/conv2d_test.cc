@@ -189,6 +189,9 @@ TYPED_TEST(CudaConv2dTest, AddsABias) {
   }
 }
 
+const Conv2dShape kOnePixel = {
+    .batch = 1, .height = 1, .width = 1, .channels = 1, .outputs = 1, .kernel_h = 1, .kernel_w = 1};
+
 TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
   Conv2dShape shape = {.batch = 256,
                        .height = 224,
@@ -201,13 +204,8 @@ TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
   shape.batch = 65536;
   EXPECT_FALSE(cuda::conv2d_supports(shape));
   // Pixels of the output alone, and weights alone.
-  shape = {.batch = 2,
-           .height = 1,
-           .width = 1,
-           .channels = 1,
-           .outputs = 1,
-           .kernel_h = 1,
-           .kernel_w = 1};
+  shape = kOnePixel;
+  shape.batch = 2;
   EXPECT_TRUE(cuda::conv2d_supports(shape));
   shape.pad_h = shape.pad_w = 20000;
   EXPECT_FALSE(cuda::conv2d_supports(shape));
@@ -219,13 +217,7 @@ TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
 // A grid has at most 65535 tiles in its second and third dimension.
 TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoAGridIsRefused) {
   const int64_t most = 65535;
-  Conv2dShape shape = {.batch = 1,
-                       .height = 1,
-                       .width = 1,
-                       .channels = 1,
-                       .outputs = 1,
-                       .kernel_h = 1,
-                       .kernel_w = 1};
+  Conv2dShape shape = kOnePixel;
   const auto supported = [&](int64_t channels, int64_t outputs, int64_t groups) {
     shape.channels = channels, shape.outputs = outputs, shape.groups = groups;
     return cuda::conv2d_supports(shape);

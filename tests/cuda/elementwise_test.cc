@@ -66,15 +66,17 @@ TYPED_TEST(CudaElementwiseTest, WidensExactly) {
   }
 }
 
+constexpr Activation kActivations[] = {Activation::kNone,
+                                       Activation::kRelu,
+                                       Activation::kGeluTanh,
+                                       Activation::kGeluErf,
+                                       Activation::kSilu,
+                                       Activation::kTanh};
+
 TYPED_TEST(CudaElementwiseTest, ActivationsMatchDoublePrecision) {
   using T = TypeParam;
   const int64_t n = 1203;
-  for (Activation activation : {Activation::kNone,
-                                Activation::kRelu,
-                                Activation::kGeluTanh,
-                                Activation::kGeluErf,
-                                Activation::kSilu,
-                                Activation::kTanh}) {
+  for (Activation activation : kActivations) {
     const std::string name = "activation " + std::to_string(static_cast<int>(activation));
     Guarded<T> x(n), y(n), d_y(n), d_x(n);
     test::fill_stored(x, -9, 9, 1);
@@ -101,12 +103,7 @@ TYPED_TEST(CudaElementwiseTest, ActivationsMatchDoublePrecision) {
 // A diverged run must show, as it does on the CPU.
 TYPED_TEST(CudaElementwiseTest, ActivationsHideNoNaN) {
   using T = TypeParam;
-  for (Activation activation : {Activation::kNone,
-                                Activation::kRelu,
-                                Activation::kGeluTanh,
-                                Activation::kGeluErf,
-                                Activation::kSilu,
-                                Activation::kTanh}) {
+  for (Activation activation : kActivations) {
     Guarded<T> x(9), y(9);  // the last one alone, not in a vector
     test::fill_stored(x, -1, 1, 1);
     for (const int64_t i : {3, 8}) x[i] = round_to<T>(NAN);
