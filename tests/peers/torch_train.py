@@ -5,6 +5,7 @@ Ranks are started by compare_pytorch.py, which also pins them, and meet through 
 Every rank trains on batches that lie ready in memory: PyTorch pays for no data loading here.
 """
 import argparse
+import inspect
 import json
 import os
 import statistics
@@ -89,28 +90,31 @@ def resnet(blocks, bottleneck, classes, small):
 
 def make_case(name, rank, fused):
     """Model, optimizer, loss function, and input and target of a batch."""
+    # PyTorch before 2.3 has no fused kernel on CPUs; "foreach" is the fastest of its time.
+    kernel = {"fused": True} if "fused" in inspect.signature(torch.optim.SGD).parameters else {"foreach": True}
+    kernel = kernel if fused else {}
     generator = torch.Generator().manual_seed(1 + rank)
     if name == "gpt2_124m":
         model = Gpt2()
         tokens = torch.randint(0, 50257, (2, 257), generator=generator)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **kernel)
         loss = lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         return model, optimizer, loss, tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     if name in ("resnet18", "resnet50"):
         small = name == "resnet18"
         batch, size, classes = (64, 32, 10) if small else (8, 224, 1000)
         model = resnet((2, 2, 2, 2) if small else (3, 4, 6, 3), not small, classes, small)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **kernel)
         return (model, optimizer, F.cross_entropy, torch.randn((batch, 3, size, size), generator=generator),
                 torch.randint(0, classes, (batch,), generator=generator))
     if name == "mlp":
         model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
                               nn.Linear(512, 10))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **kernel)
         return (model, optimizer, F.cross_entropy, torch.randn((128, 784), generator=generator),
                 torch.randint(0, 10, (128,), generator=generator))
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=fused)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, **kernel)
     return (model, optimizer, F.binary_cross_entropy_with_logits,
             torch.randn((32, 64), generator=generator),
             torch.randint(0, 2, (32, 1), generator=generator).float())
