@@ -12,6 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kMaxRanks = 4096;
+constexpr size_t kTotalsHeader = 2;  // of a rank's part of the exchange: flags, busy_ms
 
 }  // namespace
 
@@ -22,30 +23,36 @@ Reducer::Reducer(ReducerCommunicators communicators,
                  float* staging)
     : communicator_(communicators.slices),
       control_(communicators.control),
+      node_(communicators.node),
       math_(math),
       options_(std::move(options)),
       gradients_(gradients),
       staging_(staging),
       elements_(options_.buckets.back().end),
-      staging_bucket_elements_(largest_bucket(options_.buckets)),
+      staging_elements_(staging_elements(options_.buckets, options_.topology)),
       local_lanes_(options_.lanes / control_.size()),
       part_(options_.topology.part_of(control_.rank())),
       groups_(options_.topology.groups_of(control_.rank())),
       steps_(options_.topology.gather_steps(control_.rank())) {
   const int ranks = control_.size();
   LOCKSTEP_CHECK(options_.topology.ranks() == ranks);
-  LOCKSTEP_CHECK(!options_.fast_order || groups_.size() <= 1);
+  LOCKSTEP_CHECK(options_.topology.shares_memory == (node_ != nullptr));
+  LOCKSTEP_CHECK(!options_.fast_order || (groups_.size() <= 1 && node_ == nullptr));
   LOCKSTEP_CHECK(local_lanes_ * ranks == options_.lanes && ranks <= kMaxRanks);
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
   norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(local_lanes_));
-  const size_t part = 1 + static_cast<size_t>(local_lanes_) * 4 + norms_.size();
+  const size_t part = kTotalsHeader + static_cast<size_t>(local_lanes_) * 4 + norms_.size();
   exchange_.resize(part * static_cast<size_t>(ranks));
   gather_place_.resize(options_.buckets.size());
   LOCKSTEP_CHECK(options_.gather_order.size() == options_.buckets.size());
   for (size_t i = 0; i < gather_place_.size(); ++i)
     gather_place_[static_cast<size_t>(options_.gather_order[i])] = i;
   gather_.started = gather_.done = gather_place_.size();
+  // Within a node all buckets are there at once. Of the communicator's operations one is left for
+  // what the lanes of a step say to each other meanwhile.
+  const bool only_signals = node_ != nullptr && steps_.size() == 1;
+  gather_.pending.resize(only_signals ? gather_place_.size() : Communicator::kMaxPending - 1);
 }
 
 void Reducer::begin_step() {
@@ -106,12 +113,18 @@ void Reducer::start_exchange(int bucket) {
               options_.buckets[static_cast<size_t>(bucket)],
               0,
               -1,
-              staging_ + static_cast<int64_t>(next_slot_) * staging_bucket_elements_};
+              0,
+              staging_ + static_cast<int64_t>(next_slot_) * staging_elements_};
   next_slot_ = (next_slot_ + 1) % kInFlight;
   start_level(exchange);
 }
 
 void Reducer::start_level(Exchange& exchange) {
+  if (in_memory(exchange.level)) {
+    node_->signal(NodeMemory::Event::kGradients);
+    exchange.signal = node_->signalled(NodeMemory::Event::kGradients);
+    return;
+  }
   const RankGroup& group = groups_[exchange.level];
   const int64_t part = exchange.range.size() / group.count;
   const float* send = gradients_ + exchange.range.begin;
@@ -126,7 +139,12 @@ void Reducer::start_level(Exchange& exchange) {
 
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
-  timed_wait(exchange.handle);
+  const bool in_place = in_memory(exchange.level);
+  if (in_place) {
+    timed_wait(NodeMemory::Event::kGradients, exchange.signal);
+  } else {
+    timed_wait(exchange.handle);
+  }
   const RankGroup& group = groups_[exchange.level];
   const int me = group.index_of(communicator_.rank());
   const Range mine = part_of(exchange.range, me, group.count);
@@ -136,7 +154,9 @@ void Reducer::sum_level(Exchange& exchange) {
   if (!options_.fast_order) {
     count = group.count;
     for (int i = 0; i < count; ++i)
-      sources[static_cast<size_t>(i)] = exchange.received + i * mine.size();
+      sources[static_cast<size_t>(i)] =
+          in_place ? reinterpret_cast<const float*>(node_->piece(i)) + mine.begin
+                   : exchange.received + i * mine.size();
     sources[static_cast<size_t>(me)] = gradients_ + mine.begin;
   }
   math_.tree_sum(sources.data(), count, gradients_ + mine.begin, mine.size());
@@ -171,18 +191,21 @@ void Reducer::reduce() {
   LOCKSTEP_CHECK(lane_ == local_lanes_);
 }
 
-StepTotals Reducer::totals(std::span<const LaneStatistics> local, int64_t flags) {
+StepTotals Reducer::totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms) {
   math_.synchronize();
-  return sum_statistics(local, flags);
+  return exchange_totals(local, flags, busy_ms);
 }
 
-StepTotals Reducer::sum_statistics(std::span<const LaneStatistics> local, int64_t flags) {
+StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
+                                    int64_t flags,
+                                    double busy_ms) {
   LOCKSTEP_CHECK(local.size() == static_cast<size_t>(local_lanes_));
   const size_t ranks = static_cast<size_t>(communicator_.size()), lanes = local.size(),
                buckets = options_.buckets.size();
   const size_t part = exchange_.size() / ranks;
   double* mine = exchange_.data() + static_cast<size_t>(communicator_.rank()) * part;
   *mine++ = static_cast<double>(flags);
+  *mine++ = busy_ms;
   for (const LaneStatistics& lane : local)
     mine = std::copy(std::begin(lane.values), std::end(lane.values), mine);
   std::copy(norms_.begin(), norms_.end(), mine);
@@ -198,16 +221,19 @@ StepTotals Reducer::sum_statistics(std::span<const LaneStatistics> local, int64_
   for (size_t r = 0; r < ranks; ++r) {
     const double* from = exchange_.data() + r * part;
     totals.flags |= static_cast<int64_t>(from[0]);
+    totals.slowest_ms = std::max(totals.slowest_ms, from[1]);
     for (size_t lane = 0; lane < lanes; ++lane) {
-      totals.loss_sum += from[1 + lane * 4];
-      totals.valid_count += from[1 + lane * 4 + 1];
-      totals.correct_count += from[1 + lane * 4 + 2];
+      const double* values = from + kTotalsHeader + lane * 4;
+      totals.loss_sum += values[0];
+      totals.valid_count += values[1];
+      totals.correct_count += values[2];
     }
   }
   for (size_t bucket = 0; bucket < buckets; ++bucket) {
     for (int p = 0; p < options_.topology.ranks(); ++p) {
       const auto r = static_cast<size_t>(options_.topology.owner_of(p));
-      const double* norms = exchange_.data() + r * part + 1 + lanes * 4 + bucket * lanes;
+      const double* norms =
+          exchange_.data() + r * part + kTotalsHeader + lanes * 4 + bucket * lanes;
       for (size_t slice = 0; slice < lanes; ++slice) totals.squared_norm += norms[slice];
     }
   }
@@ -216,6 +242,7 @@ StepTotals Reducer::sum_statistics(std::span<const LaneStatistics> local, int64_
 
 void Reducer::start_gather(std::byte* parameters, size_t element_bytes) {
   if (communicator_.size() == 1) return;
+  LOCKSTEP_CHECK(node_ == nullptr || parameters == node_->common());
   gather_.parameters = parameters;
   gather_.element_bytes = element_bytes;
   gather_.started = gather_.done = 0;
@@ -225,19 +252,26 @@ void Reducer::start_gather(std::byte* parameters, size_t element_bytes) {
 // Keeps as many buckets under way as may be.
 void Reducer::advance_gather() {
   while (gather_.started < gather_place_.size() &&
-         gather_.started < gather_.done + kGathersUnderWay) {
-    const size_t place = gather_.started++;
-    gather_.pending[place % kGathersUnderWay] = {start_step(place, 0), 0};
+         gather_.started < gather_.done + gather_.pending.size()) {
+    start_step(gather_.started++, 0);
   }
 }
 
-int Reducer::start_step(size_t place, size_t step) {
+void Reducer::start_step(size_t place, size_t step) {
+  Gather::Pending& pending = gather_.pending[place % gather_.pending.size()];
+  pending.step = step;
+  if (node_ != nullptr && step + 1 == steps_.size()) {
+    node_->signal(NodeMemory::Event::kParameters);
+    pending.signal = node_->signalled(NodeMemory::Event::kParameters);
+    pending.handle = -1;
+    return;
+  }
   const int number = options_.gather_order[place];
   const Range& bucket = options_.buckets[static_cast<size_t>(number)];
   const GatherStep& gather = steps_[step];
   const int64_t part = bucket.size() / communicator_.size();
   const int64_t first = bucket.begin + gather.first_part * part;
-  return communicator_.start_all_gather(
+  pending.handle = communicator_.start_all_gather(
       gather_.parameters + static_cast<size_t>(first) * gather_.element_bytes,
       static_cast<size_t>(gather.slot_parts * part) * gather_.element_bytes,
       gather.group);
@@ -245,10 +279,10 @@ int Reducer::start_step(size_t place, size_t step) {
 
 // Waits until the first `steps` steps of a bucket are done and, if there are more, starts the next.
 void Reducer::finish_steps(size_t place, size_t steps) {
-  Gather::Pending& pending = gather_.pending[place % kGathersUnderWay];
+  Gather::Pending& pending = gather_.pending[place % gather_.pending.size()];
   while (pending.step < steps) {
-    timed_wait(pending.handle);
-    if (++pending.step < steps_.size()) pending.handle = start_step(place, pending.step);
+    finish_step(pending);
+    if (++pending.step < steps_.size()) start_step(place, pending.step);
   }
 }
 
@@ -263,6 +297,14 @@ void Reducer::bucket_needed(int bucket) {
   }
 }
 
+void Reducer::finish_step(const Gather::Pending& pending) {
+  if (pending.handle < 0) {
+    timed_wait(NodeMemory::Event::kParameters, pending.signal);
+  } else {
+    timed_wait(pending.handle);
+  }
+}
+
 void Reducer::finish_gather() {
   if (!options_.gather_order.empty()) bucket_needed(options_.gather_order.back());
 }
@@ -270,6 +312,12 @@ void Reducer::finish_gather() {
 void Reducer::timed_wait(int handle) {
   const double start = now_ms();
   communicator_.wait(handle);
+  exposed_ms_ += now_ms() - start;
+}
+
+void Reducer::timed_wait(NodeMemory::Event event, uint32_t signal) {
+  const double start = now_ms();
+  node_->wait(event, signal);
   exposed_ms_ += now_ms() - start;
 }
 

@@ -7,7 +7,8 @@
 // so at most log2(local lanes) + 1 gradient buffers live at a time. The upper levels run across
 // ranks, bucket by bucket, first within nodes and then between them (topology.h): each rank
 // receives the others' sums for its part and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence
-// the same additions in the same order whatever the number of ranks and nodes.
+// the same additions in the same order whatever the number of ranks and nodes. Ranks that share
+// memory read the others' sums, and the gathered parameters, where they lie.
 
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/sharding.h"
+#include "collectives/shm/node_memory.h"
 #include "collectives/topology.h"
 
 namespace lockstep {
@@ -57,6 +59,7 @@ struct StepTotals {
   double correct_count = 0;
   double squared_norm = 0;  // of the summed gradient, before scaling
   int64_t flags = 0;        // bitwise or of the ranks' flags
+  double slowest_ms = 0;    // the most that a rank was busy
 };
 
 struct ReducerOptions {
@@ -76,12 +79,14 @@ struct ReducerOptions {
 struct ReducerCommunicators {
   Communicator& slices;
   Communicator& control;
+  NodeMemory* node = nullptr;  // where the topology shares memory: all gradients are its own(),
+                               // and the parameters to gather its common()
 };
 
 class Reducer {
  public:
   // `gradients`: gradient_buffers() buffers of `elements` floats each; `staging`:
-  // staging_elements() floats. Both borrowed.
+  // staging_elements() floats for each of kExchangesInFlight. Both borrowed.
   Reducer(ReducerCommunicators communicators,
           SliceMath& math,
           ReducerOptions options,
@@ -105,12 +110,16 @@ class Reducer {
   // Completes the exchange; afterwards this rank's parts of reduced() hold the sum over all lanes.
   void reduce();
   // Waits for what has been queued and sums the statistics and norms of the step over all ranks.
-  StepTotals totals(std::span<const LaneStatistics> local, int64_t flags);
+  // `busy_ms`: milliseconds that this rank has worked, without its waits for others, since they
+  // last left here together.
+  StepTotals totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
   // Of no more use to the reducer: an optimizer may write over its parts.
   float* reduced() { return gradients_; }
 
   // Sums the statistics of an evaluation over all lanes; `local` is complete.
-  StepTotals sum_statistics(std::span<const LaneStatistics> local, int64_t flags);
+  StepTotals sum_statistics(std::span<const LaneStatistics> local) {
+    return exchange_totals(local, 0, 0);
+  }
   // Begins to bring every rank's parts of `parameters` to all ranks, bucket by bucket in the order
   // of need; bucket_needed() returns once the bucket, and those before it, are there.
   void start_gather(std::byte* parameters, size_t element_bytes);
@@ -121,12 +130,14 @@ class Reducer {
   double exposed_ms() const { return exposed_ms_; }
 
  private:
+  StepTotals exchange_totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
   // One bucket's way through the levels of the topology.
   struct Exchange {
     int bucket = -1;
     Range range;       // of which this level sums one part
     size_t level = 0;  // under way
     int handle = -1;
+    uint32_t signal = 0;  // in shared memory, in place of the handle
     float* received = nullptr;
   };
   int depth_of(int lane) const {
@@ -140,27 +151,28 @@ class Reducer {
   void sum_level(Exchange& exchange);
   void complete_oldest();
   void measure_norm(int bucket);
+  bool in_memory(size_t level) const { return node_ != nullptr && level == 0; }
   void timed_wait(int handle);
+  void timed_wait(NodeMemory::Event event, uint32_t signal);
 
-  // One rank's part of the small exchange that ends a step: flags, statistics of its lanes, norms
-  // of its slices.
+  // One rank's part of the small exchange that ends a step: flags, how long it was busy, statistics
+  // of its lanes, norms of its slices.
   std::vector<double> exchange_;
 
   Communicator& communicator_;  // of slices
   Communicator& control_;
+  NodeMemory* node_;
   SliceMath& math_;
   ReducerOptions options_;
   float* gradients_;
   float* staging_;
   int64_t elements_;
-  int64_t staging_bucket_elements_;
+  int64_t staging_elements_;  // of one exchange
   int local_lanes_;
   int part_;                       // of each bucket, this rank's
   std::vector<RankGroup> groups_;  // by level
   std::vector<GatherStep> steps_;  // of the gather
   int lane_ = 0;
-  // One operation is left for what the lanes of a step say to each other meanwhile.
-  static constexpr size_t kGathersUnderWay = Communicator::kMaxPending - 1;
   // The gather under way.
   struct Gather {
     std::byte* parameters = nullptr;
@@ -168,11 +180,13 @@ class Reducer {
     size_t started = 0, done = 0;  // buckets, in the order of need
     struct Pending {
       int handle = -1;
+      uint32_t signal = 0;
       size_t step = 0;  // under way
     };
-    Pending pending[kGathersUnderWay];
+    std::vector<Pending> pending;  // a ring of as many as may be under way
   };
-  int start_step(size_t place, size_t step);
+  void start_step(size_t place, size_t step);
+  void finish_step(const Gather::Pending& pending);
   void finish_steps(size_t place, size_t steps);
   void advance_gather();
   Gather gather_;

@@ -41,8 +41,10 @@ int64_t largest_bucket(const std::vector<Range>& buckets) {
   return most;
 }
 
-int64_t staging_elements(const std::vector<Range>& buckets, int ranks) {
-  return ranks == 1 ? 0 : kExchangesInFlight * largest_bucket(buckets);
+int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology) {
+  const int64_t bucket = largest_bucket(buckets);
+  if (topology.shares_memory) return topology.nodes == 1 ? 0 : bucket / topology.per_node;
+  return topology.ranks() == 1 ? 0 : bucket;
 }
 
 std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts) {

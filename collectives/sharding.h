@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "collectives/topology.h"
+
 namespace lockstep {
 
 // Elements; 64 floats are four cache lines.
@@ -39,9 +41,9 @@ Range part_of(const Range& bucket, int part, int parts);
 // one after the other or all at once.
 int gradient_buffers(int local_lanes, bool lanes_together = false);
 
-// Buckets whose exchange may be under way at a time, and the floats that a rank receives them in.
+// Buckets whose exchange may be under way at a time, and the floats that a rank receives each in.
 inline constexpr int kExchangesInFlight = 2;
-int64_t staging_elements(const std::vector<Range>& buckets, int ranks);
+int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology);
 
 // Length of the longest bucket.
 int64_t largest_bucket(const std::vector<Range>& buckets);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "collectives/agreement.h"
 #include "runtime/base/host.h"
@@ -190,15 +191,19 @@ int ranks_sharing_cpus(Communicator& communicator) {
 }
 
 Assembly assemble(RunConfig config,
-                  const Topology& topology,
+                  const Topology& placed,
                   AssemblyPurpose purpose,
                   const OpSet& ops) {
-  const int ranks = topology.ranks();
+  const int ranks = placed.ranks();
   validate_for_ranks(config, ranks);
   check_supported(config, ops);
   // A library that chooses the order knows the nodes itself.
   const bool fast = config.comm.order == CommConfig::Order::kFast;
-  for (const RankGroup& group : topology.groups_of(0)) {
+  Topology topology = fast ? Topology::flat(ranks) : placed;
+  topology.shares_memory = topology.shares_memory && topology.per_node > 1 &&
+                           config.comm.shared_memory && !ops.separate_memory &&
+                           purpose == AssemblyPurpose::kTrain;
+  for (const RankGroup& group : placed.groups_of(0)) {
     if (fast || group.count <= ops.most_tree_ranks) continue;
     throw ConfigError(
         "comm.order: value is TREE; allowed where sums of {} ranks meet on device {}: FAST (TREE "
@@ -237,7 +242,7 @@ Assembly assemble(RunConfig config,
                                                 assembly.data,
                                                 ops,
                                                 assembly.config.train.global_batch,
-                                                fast ? Topology::flat(ranks) : topology,
+                                                topology,
                                                 purpose);
   if (training) check_supported(assembly.config.optimizer, assembly.plan.layout, ops);
   return assembly;
@@ -249,31 +254,25 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // What a plan needs of one kind of memory, and what there is.
 struct Need {
-  size_t (*bytes)(const Plan& plan);
-  size_t times;  // ranks that share it
+  std::function<size_t(const Plan& plan)> bytes;
+  int ranks;  // that share it
   size_t available;
   std::string where;
 };
 
-// The data set is open already and no longer part of what is free.
-size_t host_bytes(const Plan& plan) {
-  return plan.memory_bytes() - plan.device_bytes() - plan.row_bytes(kDatasetRow);
-}
-
 // Only the graphs and the plan depend on the batch: plan again, halving.
 void check_need(const Assembly& assembly, const Need& need) {
-  const auto needed = [&](const Plan& plan) { return need.bytes(plan) * need.times; };
-  if (needed(assembly.plan) <= need.available) return;
+  if (need.bytes(assembly.plan) <= need.available) return;
   const int64_t lanes = assembly.config.train.lanes;
   const auto needed_with = [&](int64_t batch) {
-    return needed(program_for(assembly.config,
-                              assembly.io,
-                              assembly.data,
-                              *assembly.ops,
-                              batch,
-                              assembly.plan.topology,
-                              assembly.purpose)
-                      .plan);
+    return need.bytes(program_for(assembly.config,
+                                  assembly.io,
+                                  assembly.data,
+                                  *assembly.ops,
+                                  batch,
+                                  assembly.plan.topology,
+                                  assembly.purpose)
+                          .plan);
   };
   // The largest multiple of the lanes that fits, by bisection: the need grows with the batch.
   int64_t fits = 0, fails = assembly.config.train.global_batch / lanes;
@@ -289,10 +288,10 @@ void check_need(const Assembly& assembly, const Need& need) {
       "the run needs {:.2f} GiB {} ({} rank{}), {:.2f} GiB are free; {}; `lockstep plan` shows "
       "what "
       "for",
-      static_cast<double>(needed(assembly.plan)) / kGiB,
+      static_cast<double>(need.bytes(assembly.plan)) / kGiB,
       need.where,
-      need.times,
-      need.times == 1 ? "" : "s",
+      need.ranks,
+      need.ranks == 1 ? "" : "s",
       static_cast<double>(need.available) / kGiB,
       advice);
 }
@@ -306,16 +305,21 @@ void check_memory(const Assembly& assembly, int local_ranks, const MemoryLimits&
               limits.device_bytes,
               "on " + limits.device});
   check_need(assembly,
-             {host_bytes, static_cast<size_t>(local_ranks), limits.host_bytes, "on this host"});
+             {[=](const Plan& plan) { return plan.host_bytes(local_ranks); },
+              local_ranks,
+              limits.host_bytes,
+              "on this host"});
 }
 
 RunParts parts_of(const Assembly& assembly,
                   Communicator& communicator,
                   Communicator& slices,
-                  Backend& backend) {
+                  Backend& backend,
+                  NodeMemory* node) {
   return {assembly.config,
           communicator,
           slices,
+          node,
           backend,
           assembly.training,
           assembly.evaluation ? &*assembly.evaluation : nullptr,

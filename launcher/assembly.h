@@ -45,10 +45,10 @@ int choose_threads(const RunConfig& config, int sharing_ranks);
 // launcher has bound them. All ranks together.
 int ranks_sharing_cpus(Communicator& communicator);
 
-// Opens the data, builds the graphs and plans the memory for the ranks of `topology`, each with a
+// Opens the data, builds the graphs and plans the memory for ranks that are placed so, each with a
 // device that can run `ops`. Communicates nothing. Throws ConfigError, DataError.
 Assembly assemble(RunConfig config,
-                  const Topology& topology,
+                  const Topology& placed,
                   AssemblyPurpose purpose,
                   const OpSet& ops);
 
@@ -62,10 +62,12 @@ struct MemoryLimits {
 // Refuses a plan that does not fit, naming the largest global batch that would. Throws MemoryError.
 void check_memory(const Assembly& assembly, int local_ranks, const MemoryLimits& limits);
 
-// What the trainer and the evaluator work on; refers to all of its arguments.
+// What the trainer and the evaluator work on; refers to all of its arguments. `node`: where the
+// plan's topology shares memory, and with the memory that the plan says.
 RunParts parts_of(const Assembly& assembly,
                   Communicator& communicator,
                   Communicator& slices,
-                  Backend& backend);
+                  Backend& backend,
+                  NodeMemory* node = nullptr);
 
 }  // namespace lockstep

@@ -24,6 +24,7 @@ struct BenchCollectivesOptions {
       "all_reduce", "reduce_scatter", "all_gather", "broadcast"};
   std::vector<std::string> orders = {"TREE"};
   int repeats = 20;
+  bool copies = false;
 };
 
 Collective collective_named(const std::string& name) {
@@ -87,7 +88,7 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   const int ranks = communicator.size();
   init_log(options.common.log_level, communicator.rank(), ranks);
   const int sharing = ranks_sharing_cpus(communicator);
-  const Topology topology = find_topology(communicator);
+  Topology topology = find_topology(communicator);
   RunDevice device(session, options.common);
   const OpSet& ops = device.device().ops();
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
@@ -102,13 +103,21 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   });
   device.open({});
   run_on_all(communicator, [&] { device.backend().reserve(bytes); });
-  CollectiveBench bench(device.slices(), communicator, device.backend(), topology, most);
+  const std::unique_ptr<NodeMemory> node =
+      ops.separate_memory || options.copies ? nullptr : NodeMemory::join(communicator, topology);
+  topology.shares_memory = node != nullptr;
+  CollectiveBench bench(
+      {device.slices(), communicator, node.get()}, device.backend(), topology, most);
   const bool speaks = communicator.rank() == 0;
+  const std::string carrier =
+      !node ? device.slices().name()
+            : (topology.nodes > 1 ? fmt::format("shared memory and {}", device.slices().name())
+                                  : "shared memory");
   const std::string carriers = fmt::format("{} ranks on {} node(s), {}, vectors over {}",
                                            ranks,
                                            topology.nodes,
                                            device.device().description(),
-                                           device.slices().name());
+                                           carrier);
   if (speaks)
     fmt::print("{}\n{:16}{:>6}{:>12}{:>12}{:>12}{:>10}{:>10}\n",
                carriers,
@@ -123,7 +132,7 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   json["ranks"] = ranks;
   json["nodes"] = topology.nodes;
   json["device"] = device.device().description();
-  json["carrier"] = device.slices().name();
+  json["carrier"] = carrier;
   json["library"] = session.library();
   json["repeats"] = options.repeats;
   for (const CollectiveRequest& request : requests_of(options)) {
@@ -159,8 +168,14 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
   command->add_option("--repeats", options->repeats, "Measurements of each")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  command->add_flag("--no-shared-memory",
+                    options->copies,
+                    "Send everything, also between ranks that could share memory");
   command->footer(
-      "The vectors are of floats, and every rank has a whole one. Each result is checked, element "
+      "The vectors are of floats, and every rank has a whole one; ranks of a node that share "
+      "memory "
+      "gather into one that they have together, as they do the parameters of a training. Each "
+      "result is checked, element "
       "by element, on numbers whose sums are exact. Each time every rank writes its vector anew "
       "first; times are of the slowest rank. algbw is bytes / p50 in GB/s; busbw counts only what "
       "must leave each rank, of n ranks: 2 (n-1)/n of the vector in an all_reduce, (n-1)/n in a "

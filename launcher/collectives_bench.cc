@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
-#include "collectives/reducer.h"
+#include "collectives/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 #include "runtime/plan/plan.h"
@@ -37,25 +38,33 @@ float sum_of(int64_t i, int ranks) {
 // The reducer of a training step whose only bucket is the vector, with one lane a rank.
 class OneBucket {
  public:
-  OneBucket(Communicator& slices,
-            Communicator& control,
+  // `sums`: the vector whose parts the ranks gather; it may be `vector` itself.
+  OneBucket(const ReducerCommunicators& communicators,
             Backend& backend,
             const Topology& topology,
             bool fast_order,
             int64_t elements,
             float* vector,
+            float* sums,
             float* staging)
-      : vector_(vector),
-        reducer_({slices, control},
+      : backend_(backend),
+        vector_(vector),
+        sums_(sums),
+        mine_(part_of(
+            {0, elements}, topology.part_of(communicators.control.rank()), topology.ranks())),
+        reducer_(communicators,
                  backend,
-                 {.lanes = slices.size(),
+                 {.lanes = topology.ranks(),
                   .fast_order = fast_order,
                   .buckets = {{0, elements}},
                   .gather_order = {0},
-                  .topology = fast_order ? Topology::flat(slices.size()) : topology,
+                  .topology = topology,
                   .gradient_buckets = 0},
                  vector,
                  staging) {}
+
+  // The part that this rank sums.
+  const Range& mine() const { return mine_; }
 
   void reduce_scatter() {
     reducer_.begin_step();
@@ -64,12 +73,22 @@ class OneBucket {
     reducer_.reduce();
   }
   void all_gather() {
-    reducer_.start_gather(reinterpret_cast<std::byte*>(vector_), sizeof(float));
+    reducer_.start_gather(reinterpret_cast<std::byte*>(sums_), sizeof(float));
     reducer_.finish_gather();
+  }
+  void all_reduce() {
+    reduce_scatter();
+    if (sums_ != vector_)
+      backend_.copy(reinterpret_cast<const std::byte*>(vector_ + mine_.begin),
+                    reinterpret_cast<std::byte*>(sums_ + mine_.begin),
+                    static_cast<size_t>(mine_.size() * kFloat));
+    all_gather();
   }
 
  private:
-  float* vector_;
+  Backend& backend_;
+  float *vector_, *sums_;
+  Range mine_;
   Reducer reducer_;
 };
 
@@ -93,54 +112,72 @@ const char* name_of(Collective collective) {
 
 size_t collective_bench_bytes(int64_t bytes, int ranks) {
   const int64_t elements = elements_for(bytes, ranks);
-  return static_cast<size_t>((elements + staging_elements({{0, elements}}, ranks)) * kFloat) +
-         2 * kDeviceAlignment;
+  const int64_t staging = kExchangesInFlight * elements;
+  return static_cast<size_t>((elements + staging) * kFloat) + 2 * kDeviceAlignment;
 }
 
-CollectiveBench::CollectiveBench(Communicator& slices,
-                                 Communicator& control,
+CollectiveBench::CollectiveBench(const ReducerCommunicators& communicators,
                                  Backend& backend,
                                  const Topology& topology,
                                  int64_t most_bytes)
-    : slices_(slices),
-      control_(control),
+    : communicators_(communicators),
       backend_(backend),
       topology_(topology),
-      most_elements_(elements_for(most_bytes, slices.size())) {
+      most_elements_(elements_for(most_bytes, topology.ranks())) {
   const auto take = [&](int64_t elements, const char* what) {
     return reinterpret_cast<float*>(
         backend.allocate(static_cast<size_t>(std::max<int64_t>(elements, 1) * kFloat), what));
   };
-  vector_ = take(most_elements_, "the vector");
-  staging_ = take(staging_elements({{0, most_elements_}}, slices.size()), "what comes from others");
+  staging_ = take(kExchangesInFlight * most_elements_, "what comes from others");
+  if (communicators.node == nullptr) {
+    vector_ = sums_ = take(most_elements_, "the vector");
+    return;
+  }
+  const auto bytes = static_cast<size_t>(most_elements_ * kFloat);
+  communicators.node->allocate(bytes, bytes);
+  vector_ = reinterpret_cast<float*>(communicators.node->own());
+  sums_ = reinterpret_cast<float*>(communicators.node->common());
 }
 
 CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int repeats) {
-  const int ranks = slices_.size();
+  const int ranks = topology_.ranks();
   const int64_t elements = elements_for(request.bytes, ranks);
   LOCKSTEP_CHECK(elements <= most_elements_);
-  OneBucket bucket(
-      slices_, control_, backend_, topology_, request.fast_order, elements, vector_, staging_);
+  const bool in_place = request.fast_order || communicators_.node == nullptr;
+  Communicator& slices = communicators_.slices;
+  OneBucket bucket({slices, communicators_.control, in_place ? nullptr : communicators_.node},
+                   backend_,
+                   request.fast_order ? Topology::flat(ranks) : topology_,
+                   request.fast_order,
+                   elements,
+                   vector_,
+                   in_place ? vector_ : sums_,
+                   staging_);
   const auto run = [&] {
     switch (request.collective) {
       case Collective::kReduceScatter: bucket.reduce_scatter(); break;
       case Collective::kAllGather: bucket.all_gather(); break;
-      case Collective::kAllReduce:
-        bucket.reduce_scatter();
-        bucket.all_gather();
-        break;
+      case Collective::kAllReduce: bucket.all_reduce(); break;
       case Collective::kBroadcast:
-        slices_.broadcast(
+        slices.broadcast(
             reinterpret_cast<std::byte*>(vector_), static_cast<size_t>(elements * kFloat), 0);
         break;
     }
     backend_.synchronize();
   };
-  HostCopy host(backend_, vector_, elements);
-  verify(request, elements, host, run);
+  HostCopy vector(backend_, vector_, elements);
+  std::optional<HostCopy> common;
+  if (!in_place) common.emplace(backend_, sums_, elements);
+  const bool gathers = request.collective == Collective::kAllGather;
+  HostCopy& sums = common ? *common : vector;
+  // What this rank may write before it runs.
+  HostCopy& input = gathers ? sums : vector;
+  const Range written = gathers && common ? bucket.mine() : Range{0, elements};
+  verify(request, elements, bucket.mine(), {vector, sums, input, written}, run);
   const auto refill = [&] {
-    std::fill_n(host.data(), elements, 0.0f);  // whose sums stay as they are
-    host.write();
+    // Sums of zeros stay as they are.
+    std::fill(input.data() + written.begin, input.data() + written.end, 0.0f);
+    input.write();
   };
   const std::vector<double> times = repeat(run, refill, repeats);
   CollectiveTiming timing;
@@ -156,32 +193,38 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
 template <typename Run>
 void CollectiveBench::verify(const CollectiveRequest& request,
                              int64_t elements,
-                             HostCopy& host,
+                             const Range& mine,
+                             const Buffers& buffers,
                              const Run& run) {
-  const int ranks = slices_.size(), rank = slices_.rank();
-  const int part = request.fast_order ? rank : topology_.part_of(rank);
-  const Range mine = part_of({0, elements}, part, ranks);
-  // To gather, every rank brings its own part of the sums.
+  const int ranks = topology_.ranks(), rank = communicators_.control.rank();
   const bool gathers = request.collective == Collective::kAllGather;
-  for (int64_t i = 0; i < elements; ++i) {
+  // Nothing that an earlier operation left can pass for a result.
+  std::fill(buffers.sums.data() + mine.begin, buffers.sums.data() + mine.end, -1.0f);
+  for (int64_t i = buffers.written.begin; i < buffers.written.end; ++i) {
     const bool own = i >= mine.begin && i < mine.end;
-    host.data()[i] = !gathers ? value_of(i, rank) : own ? sum_of(i, ranks) : -1;
+    buffers.input.data()[i] = !gathers ? value_of(i, rank) : own ? sum_of(i, ranks) : -1;
   }
-  host.write();
+  buffers.input.write();
+  run_on_all(communicators_.control, [] {});
   run();
-  host.read();
-  const Range found = request.collective == Collective::kReduceScatter ? mine : Range{0, elements};
-  for (int64_t i = found.begin; i < found.end; ++i) {
-    const bool summed = request.collective != Collective::kBroadcast;
-    const float wanted = summed ? sum_of(i, ranks) : value_of(i, 0);
-    if (host.data()[i] == wanted) continue;
-    throw NumericError("{} of {} bytes: element {} is {}, not {}",
-                       name_of(request.collective),
-                       elements * kFloat,
-                       i,
-                       host.data()[i],
-                       wanted);
-  }
+  const bool parts = request.collective == Collective::kReduceScatter;
+  const bool sums = request.collective != Collective::kBroadcast;
+  HostCopy& output = sums && !parts ? buffers.sums : buffers.vector;
+  output.read();
+  const Range found = parts ? mine : Range{0, elements};
+  // No rank goes on while another still reads.
+  run_on_all(communicators_.control, [&] {
+    for (int64_t i = found.begin; i < found.end; ++i) {
+      const float wanted = sums ? sum_of(i, ranks) : value_of(i, 0);
+      if (output.data()[i] == wanted) continue;
+      throw NumericError("{} of {} bytes: element {} is {}, not {}",
+                         name_of(request.collective),
+                         elements * kFloat,
+                         i,
+                         output.data()[i],
+                         wanted);
+    }
+  });
 }
 
 // Microseconds of each repetition on the slowest rank, which finds the vector newly written as
@@ -190,11 +233,11 @@ void CollectiveBench::verify(const CollectiveRequest& request,
 template <typename Run, typename Refill>
 std::vector<double> CollectiveBench::repeat(const Run& run, const Refill& refill, int repeats) {
   constexpr double kLeastMs = 1;
-  const auto ranks = static_cast<size_t>(control_.size());
-  const auto mine = static_cast<size_t>(control_.rank());
+  const auto ranks = static_cast<size_t>(communicators_.control.size());
+  const auto mine = static_cast<size_t>(communicators_.control.rank());
   std::vector<double> all(ranks * static_cast<size_t>(repeats));  // (ranks, repeats)
   const auto barrier = [&] {
-    control_.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(double));
+    communicators_.control.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(double));
   };
   const auto timed = [&](int times) {
     refill();
@@ -212,7 +255,8 @@ std::vector<double> CollectiveBench::repeat(const Run& run, const Refill& refill
   std::vector<double> own(static_cast<size_t>(repeats));
   for (double& ms : own) ms = timed(times) / times;
   std::copy(own.begin(), own.end(), all.begin() + static_cast<ptrdiff_t>(mine * own.size()));
-  control_.all_gather(reinterpret_cast<std::byte*>(all.data()), own.size() * sizeof(double));
+  communicators_.control.all_gather(reinterpret_cast<std::byte*>(all.data()),
+                                    own.size() * sizeof(double));
   for (size_t i = 0; i < own.size(); ++i) {
     for (size_t r = 0; r < ranks; ++r) own[i] = std::max(own[i], all[r * own.size() + i]);
     own[i] *= 1e3;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/reducer.h"
 #include "runtime/exec/host_copy.h"
 
 namespace lockstep {
@@ -15,7 +15,8 @@ enum class Collective { kReduceScatter, kAllGather, kAllReduce, kBroadcast };
 // "reduce_scatter", ...
 const char* name_of(Collective collective);
 
-// One operation on a vector of floats that every rank has whole.
+// One operation on a vector of floats that every rank has whole. Where ranks share memory, what is
+// gathered lies in one vector that all of a node have together.
 struct CollectiveRequest {
   Collective collective = Collective::kAllReduce;
   bool fast_order = false;  // of sums: as the library likes, instead of the fixed tree
@@ -37,10 +38,9 @@ size_t collective_bench_bytes(int64_t bytes, int ranks);
 // What all timings share.
 class CollectiveBench {
  public:
-  // Takes memory for vectors of up to `most_bytes` from what the backend has reserved. `slices`
-  // carries the vectors, `control` what the ranks say about them. Ranks: a power of two.
-  CollectiveBench(Communicator& slices,
-                  Communicator& control,
+  // Takes memory for vectors of up to `most_bytes` from what the backend has reserved or, where the
+  // topology shares memory, from the node's. Ranks: a power of two.
+  CollectiveBench(const ReducerCommunicators& communicators,
                   Backend& backend,
                   const Topology& topology,
                   int64_t most_bytes);
@@ -50,16 +50,26 @@ class CollectiveBench {
   CollectiveTiming time(const CollectiveRequest& request, int repeats);
 
  private:
+  // The host's view of them.
+  struct Buffers {
+    HostCopy& vector;
+    HostCopy& sums;   // gathered; the vector itself where ranks share no memory
+    HostCopy& input;  // the one that this rank writes before the operation runs,
+    Range written;    // and how much of it
+  };
   template <typename Run>
-  void verify(const CollectiveRequest& request, int64_t elements, HostCopy& host, const Run& run);
+  void verify(const CollectiveRequest& request,
+              int64_t elements,
+              const Range& mine,
+              const Buffers& buffers,
+              const Run& run);
   template <typename Run, typename Refill>
   std::vector<double> repeat(const Run& run, const Refill& refill, int repeats);
 
-  Communicator& slices_;
-  Communicator& control_;
+  ReducerCommunicators communicators_;
   Backend& backend_;
   Topology topology_;
-  float* vector_;
+  float *vector_, *sums_;
   float* staging_;
   int64_t most_elements_;
 };

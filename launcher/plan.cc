@@ -74,23 +74,24 @@ nlohmann::ordered_json to_json(const Assembly& assembly, int local, double step_
 void print_plan(const Assembly& assembly, int local, double step_flops) {
   const Plan& plan = assembly.plan;
   fmt::print("{}\n\n{}", assembly.data.summary.description, memory_table(plan));
-  const size_t host = (plan.memory_bytes() - plan.device_bytes() - plan.row_bytes(kDatasetRow)) *
-                      static_cast<size_t>(local);
+  const size_t host = plan.host_bytes(local);
   fmt::print("  {} on a host with {} rank{}; this host has {} free\n\n",
              in_units(static_cast<double>(host)),
              local,
              local == 1 ? "" : "s",
              in_units(static_cast<double>(available_memory_bytes())));
   const int rank_lanes = plan.lanes / plan.topology.ranks();
-  fmt::print(
-      "a step of one rank: {:.3f} GFLOP in {} lane{}, {} sent and as much received in {} "
-      "bucket{}\n",
-      step_flops / 1e9,
-      rank_lanes,
-      rank_lanes == 1 ? "" : "s",
-      in_units(static_cast<double>(plan.wire_bytes)),
-      plan.buckets.size(),
-      plan.buckets.size() == 1 ? "" : "s");
+  const std::string traffic =
+      plan.topology.shares_memory && plan.wire_bytes == 0
+          ? "nothing sent (the ranks share memory)"
+          : in_units(static_cast<double>(plan.wire_bytes)) + " sent and as much received";
+  fmt::print("a step of one rank: {:.3f} GFLOP in {} lane{}, {} in {} bucket{}\n",
+             step_flops / 1e9,
+             rank_lanes,
+             rank_lanes == 1 ? "" : "s",
+             traffic,
+             plan.buckets.size(),
+             plan.buckets.size() == 1 ? "" : "s");
   if (plan.topology.nodes > 1)
     fmt::print("of that to other nodes: {} a rank, {} a node of {} rank{}\n",
                in_units(static_cast<double>(plan.network_bytes)),
@@ -114,11 +115,13 @@ MemoryLimits limits_for(const PlanCommandOptions& options, const Assembly& assem
   return limits;
 }
 
-// As many ranks on every node but the last one.
+// As many ranks on every node but the last one, and such that share memory.
 Topology nodes_of(int ranks, int per_node) {
   std::vector<std::string> nodes;
   for (int rank = 0; rank < ranks; ++rank) nodes.push_back(std::to_string(rank / per_node));
-  return topology_of(nodes);
+  Topology topology = topology_of(nodes);
+  topology.shares_memory = topology.per_node > 1 && topology.per_node == per_node;
+  return topology;
 }
 
 // Plans on this rank for as many ranks as the options say, or else for `world`.

@@ -25,6 +25,18 @@ struct TrainCommandOptions {
   int64_t max_steps = -1;
 };
 
+nlohmann::ordered_json to_json(const RankTimes& times) {
+  return {{"rank", times.rank},
+          {"host", times.host},
+          {"steps", times.steps},
+          {"step_ms", times.step_ms},
+          {"compute_ms", times.compute_ms},
+          {"data_wait_ms", times.data_wait_ms},
+          {"comm_exposed_ms", times.comm_exposed_ms},
+          {"straggler_ms", times.straggler_ms},
+          {"optimizer_ms", times.optimizer_ms}};
+}
+
 nlohmann::ordered_json to_json(const TrainResult& result,
                                const RunParts& parts,
                                const std::optional<int64_t>& bad_records) {
@@ -39,6 +51,7 @@ nlohmann::ordered_json to_json(const TrainResult& result,
   if (result.best_metric) json["best_step"] = result.best_step;
   json["weights_hash"] = hash_text_of(result.weights_hash);
   json["train_seconds"] = result.train_seconds;
+  for (const RankTimes& times : result.rank_times) json["ranks"].push_back(to_json(times));
   json["preempted"] = result.preempted;
   json["early_stopped"] = result.early_stopped;
   if (bad_records) json["bad_records"] = *bad_records;
@@ -111,7 +124,9 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   init_log(options.common.log_level, communicator.rank(), communicator.size());
   install_stop_signals();
   const int sharing = ranks_sharing_cpus(communicator);
-  const Topology topology = find_topology(communicator);
+  Topology topology = find_topology(communicator);
+  const std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, topology);
+  topology.shares_memory = node != nullptr;
   RunDevice device(session, options.common);
   Assembly assembly;
   run_on_all(communicator, [&] {
@@ -125,7 +140,13 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   open_run_folder(session, assembly.config);
   describe(assembly, device.device(), session);
   device.open(assembly.config);
-  const RunParts parts = parts_of(assembly, communicator, device.slices(), device.backend());
+  const bool shares_memory = assembly.plan.topology.shares_memory;
+  if (shares_memory) allocate_shared(*node, assembly.plan);
+  const RunParts parts = parts_of(assembly,
+                                  communicator,
+                                  device.slices(),
+                                  device.backend(),
+                                  shares_memory ? node.get() : nullptr);
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
   trainer->start(options.resume);

@@ -322,6 +322,7 @@ void visit_fields(FieldVisitor& v, CommConfig& c) {
   v.field("order", c.order);
   v.field("bucket_mib", c.bucket_mib, RealLimit{0, 1024, /*low_open=*/true});
   v.field("wire_dtype", c.wire_dtype);
+  v.field("shared_memory", c.shared_memory);
 }
 
 void visit_fields(FieldVisitor& v, ExecutionConfig& c) {

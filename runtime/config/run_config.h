@@ -380,6 +380,9 @@ struct CommConfig {
   Order order = Order::kTree;
   double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]
   Precision wire_dtype = Precision::kFp32;
+  // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
+  // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share.
+  bool shared_memory = true;
   bool operator==(const CommConfig&) const = default;
 };
 

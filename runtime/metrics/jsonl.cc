@@ -138,6 +138,7 @@ void JsonlWriter::append(const StepRecord& record) {
   line.rounded("step_ms", record.step_ms);
   line.rounded("compute_ms", record.compute_ms);
   line.rounded("comm_exposed_ms", record.comm_exposed_ms);
+  line.rounded("straggler_ms", record.straggler_ms);
   line.rounded("data_wait_ms", record.data_wait_ms);
   line.rounded("optimizer_ms", record.optimizer_ms);
   line.rounded("samples_per_s", record.samples_per_s);

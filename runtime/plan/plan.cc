@@ -34,6 +34,15 @@ size_t Plan::device_bytes() const {
   return total;
 }
 
+size_t Plan::host_bytes(int ranks) const {
+  size_t total = 0;
+  for (const MemoryRow& row : memory) {
+    if (!row.on_host || row.name == kDatasetRow) continue;
+    total += row.bytes * static_cast<size_t>((ranks + row.sharers - 1) / row.sharers);
+  }
+  return total;
+}
+
 std::vector<int> Plan::gather_order() const {
   std::vector<int> order;
   for (const auto& before : training.buckets_before_op)
@@ -56,9 +65,14 @@ const char* written(DType dtype) {
 }
 
 MemoryRow parameters_row(const Plan& plan) {
-  return {kParametersRow,
-          flat_bytes_of(plan, plan.compute),
-          fmt::format("{} parameters, {}", plan.layout.parameters, written(plan.compute))};
+  MemoryRow row = {kParametersRow,
+                   flat_bytes_of(plan, plan.compute),
+                   fmt::format("{} parameters, {}", plan.layout.parameters, written(plan.compute))};
+  if (plan.topology.shares_memory) {
+    row.sharers = plan.topology.per_node;
+    row.note += fmt::format(", one copy for the {} ranks of a node", row.sharers);
+  }
+  return row;
 }
 
 std::vector<MemoryRow> host_rows(const PlanOptions& options) {
@@ -81,7 +95,7 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
   const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
   const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
                ranks = static_cast<size_t>(options.topology.ranks());
-  const int64_t staging = staging_elements(plan.buckets, options.topology.ranks());
+  const int64_t staging = kExchangesInFlight * staging_elements(plan.buckets, options.topology);
   std::vector<MemoryRow> rows = {parameters_row(plan)};
   if (plan.compute != DType::kF32)
     rows.push_back({kMastersRow,
@@ -159,9 +173,11 @@ Plan make_plan(const Graph& training,
   // the parameters back the same way.
   int64_t bytes = static_cast<int64_t>(flat_bytes_of(plan, DType::kF32)) +
                   static_cast<int64_t>(flat_bytes_of(plan, plan.compute));
-  for (const RankGroup& group : plan.topology.groups_of(0)) {
+  const std::vector<RankGroup> groups = plan.topology.groups_of(0);
+  for (size_t level = 0; level < groups.size(); ++level) {
+    const RankGroup& group = groups[level];
     const int64_t sent = bytes / group.count * (group.count - 1);
-    plan.wire_bytes += sent;
+    if (level > 0 || !plan.topology.shares_memory) plan.wire_bytes += sent;
     plan.network_bytes = plan.topology.nodes > 1 ? sent : 0;  // of the last level
     bytes /= group.count;
   }

@@ -66,6 +66,7 @@ struct MemoryRow {
   size_t bytes = 0;
   std::string note;
   bool on_host = false;  // where the device has memory of its own
+  int sharers = 1;       // ranks of a node that have it together
 };
 
 struct Plan {
@@ -78,12 +79,14 @@ struct Plan {
   ProgramPlan training;
   ProgramPlan evaluation;
   std::vector<MemoryRow> memory;  // per rank
-  int64_t wire_bytes = 0;         // sent by one rank in a step
+  int64_t wire_bytes = 0;         // sent by one rank in a step, but through shared memory
   int64_t network_bytes = 0;      // of these, to other nodes
 
   size_t gradient_buckets() const;  // those before the ones of running statistics
   size_t memory_bytes() const;
-  size_t device_bytes() const;                      // of rows that are not on the host
+  size_t device_bytes() const;  // of rows that are not on the host
+  // What `ranks` ranks of one host take of its memory, without the data set.
+  size_t host_bytes(int ranks) const;
   std::vector<int> gather_order() const;            // of the buckets of the parameters
   size_t row_bytes(const std::string& name) const;  // 0 where there is no such row
 };

@@ -267,11 +267,16 @@ void Checkpointer::restore_moments(const CheckpointState& state,
 
 Progression Checkpointer::restore(const std::filesystem::path& folder) {
   Progression progression;
+  CheckpointState state;
+  std::optional<HostWeights> whole;
   run_on_all(parts_.communicator, [&] {
-    const CheckpointState state = read_state(folder);
+    state = read_state(folder);
     check_compatible(state, folder);
-    HostWeights weights(parts_, memory_);
-    read_model(folder, state, slices_, weights.data());
+    whole.emplace(parts_, memory_);
+    if (parts_.writes_parameters()) read_model(folder, state, slices_, whole->data());
+  });
+  run_on_all(parts_.communicator, [&] {
+    HostWeights& weights = *whole;
     restore_moments(state, folder, weights.data());
     const uint64_t hash = hash_parameters(parts_.plan.layout, weights.data());
     if (hash != state.weights_hash)
@@ -279,7 +284,7 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
                             folder.string(),
                             hash,
                             state.weights_hash);
-    weights.write();
+    if (parts_.writes_parameters()) weights.write();
     progression = {state.step,
                    state.best_metric,
                    state.best_step,

@@ -13,7 +13,7 @@ Evaluation Evaluator::run() {
     const auto* statistics = reinterpret_cast<const double*>(pass_.result());
     for (int k = 0; k < kStatisticCount; ++k) sums_[lane].values[k] += statistics[k];
   }});
-  const StepTotals totals = reducer_.sum_statistics(sums_, 0);
+  const StepTotals totals = reducer_.sum_statistics(sums_);
   const double count = std::max(totals.valid_count, 1.0);
   return {totals.loss_sum / count, pass_.samples(), totals.correct_count / count};
 }

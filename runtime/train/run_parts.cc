@@ -4,7 +4,11 @@
 
 namespace lockstep {
 
-RunMemory allocate_run(Backend& backend, const Plan& plan) {
+void allocate_shared(NodeMemory& node, const Plan& plan) {
+  node.allocate(plan.row_bytes(kGradientsRow), plan.row_bytes(kParametersRow));
+}
+
+RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* node) {
   const auto take = [&](const char* row, Backend::Place place = Backend::Place::kDevice) {
     const size_t bytes = plan.row_bytes(row);
     return bytes == 0 ? nullptr : backend.allocate(bytes, row, place);
@@ -15,18 +19,21 @@ RunMemory allocate_run(Backend& backend, const Plan& plan) {
   const auto take_floats = [&](const char* row) { return reinterpret_cast<float*>(take(row)); };
   backend.reserve(plan.device_bytes());
   RunMemory memory;
-  memory.parameters = take(kParametersRow);
+  memory.parameters = node != nullptr ? node->common() : take(kParametersRow);
   memory.masters = take_floats(kMastersRow);
-  memory.gradients = take_floats(kGradientsRow);
+  memory.gradients =
+      node != nullptr ? reinterpret_cast<float*>(node->own()) : take_floats(kGradientsRow);
   memory.moments = take_floats(kMomentsRow);
   memory.arena = take(kArenaRow);
   memory.staging = take_floats(kStagingRow);
   memory.train_batches = take_host(kTrainBatchesRow);
   memory.eval_batches = take_host(kEvalBatchesRow);
   memory.device_batches = take(kDeviceBatchesRow);
-  LOCKSTEP_CHECK(backend.allocated_bytes() == plan.memory_bytes() - plan.row_bytes(kDatasetRow),
+  const size_t allocated =
+      backend.allocated_bytes() + (node != nullptr ? node->allocated_bytes() : 0);
+  LOCKSTEP_CHECK(allocated == plan.memory_bytes() - plan.row_bytes(kDatasetRow),
                  "{} bytes are allocated, {} planned ",
-                 backend.allocated_bytes(),
+                 allocated,
                  plan.memory_bytes() - plan.row_bytes(kDatasetRow));
   return memory;
 }

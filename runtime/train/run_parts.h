@@ -7,6 +7,7 @@
 #include <string>
 
 #include "collectives/communicator.h"
+#include "collectives/shm/node_memory.h"
 #include "runtime/config/run_config.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/loader.h"
@@ -20,6 +21,7 @@ struct RunParts {
   const RunConfig& config;     // resolved: steps set, model outputs set
   Communicator& communicator;  // of decisions and small numbers, on the host
   Communicator& slices;        // of gradients and parameters, where the backend has them
+  NodeMemory* node;            // has the gradients and parameters; null where ranks share none
   Backend& backend;
   const Graph& training;
   const Graph* evaluation;  // null without evaluation data
@@ -35,6 +37,8 @@ struct RunParts {
     return owned_ranges(
         plan.buckets, plan.topology.part_of(communicator.rank()), plan.topology.ranks());
   }
+  // Whether this rank writes the parameters that it has: another one may do it for it.
+  bool writes_parameters() const { return node == nullptr || node->index() == 0; }
   int local_lanes() const { return plan.lanes / communicator.size(); }
   // Whether the loss counts correct predictions: a regression has none.
   bool has_accuracy() const {
@@ -63,7 +67,11 @@ struct RunMemory {
   std::byte* device_batches = nullptr;               // null where the device reads host memory
 };
 
-// Takes everything that the plan says, and nothing else. Throws MemoryError.
-RunMemory allocate_run(Backend& backend, const Plan& plan);
+// Takes what the plan says that the ranks of a node share. All ranks together; throws AgreedError.
+void allocate_shared(NodeMemory& node, const Plan& plan);
+
+// Takes everything that the plan says, and nothing else, what ranks share from `node`. Throws
+// MemoryError.
+RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* node = nullptr);
 
 }  // namespace lockstep

@@ -66,8 +66,8 @@ std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
 
 Trainer::Trainer(const RunParts& parts)
     : parts_(parts),
-      memory_(allocate_run(parts.backend, parts.plan)),
-      reducer_({parts.slices, parts.communicator},
+      memory_(allocate_run(parts.backend, parts.plan, parts.node)),
+      reducer_({parts.slices, parts.communicator, parts.node},
                parts.backend,
                {parts.plan.lanes,
                 parts.config.comm.order == CommConfig::Order::kFast,
@@ -141,8 +141,7 @@ StepRecord Trainer::step() {
     parts_.backend.synchronize();
   }
   phases_.compute -= exposed_ms();
-  const StepTotals totals = reducer_.totals(statistics_, stop_requested() ? kStopFlag : 0);
-  phases_.exchange = exposed_ms();
+  const StepTotals totals = exchange_totals();
   const Update update = plan_update(totals);
   if (update.finite) {
     Phase phase(phases_.optimizer, timeline, "update my slice");
@@ -157,9 +156,20 @@ StepRecord Trainer::step() {
   loss_scale_.step_done(update.finite);
   progression_.loss_scale = loss_scale_.state();
   stop_agreed_ = (totals.flags & kStopFlag) != 0;
-  return make_record(totals, update, now_ms() - step_start_ms_);
+  return make_record(totals, update);
 }
 // -------------------------------------------------------------------------------------------------
+
+// Ends the exchange. A rank that worked less than the slowest one would have waited as much less
+// for it, whatever else it waited for.
+StepTotals Trainer::exchange_totals() {
+  const double busy_ms = now_ms() - together_ms_ - exposed_ms();
+  const StepTotals totals = reducer_.totals(statistics_, stop_requested() ? kStopFlag : 0, busy_ms);
+  together_ms_ = now_ms();
+  phases_.exchange = exposed_ms();
+  phases_.stragglers = std::min(phases_.exchange, totals.slowest_ms - busy_ms);
+  return totals;
+}
 
 void Trainer::bring_batches() {
   Phase phase(phases_.data, timeline_.get(), "wait for data");
@@ -223,9 +233,8 @@ Trainer::Update Trainer::plan_update(const StepTotals& totals) const {
   return update;
 }
 
-StepRecord Trainer::make_record(const StepTotals& totals,
-                                const Update& update,
-                                double step_ms) const {
+StepRecord Trainer::make_record(const StepTotals& totals, const Update& update) const {
+  const double step_ms = now_ms() - step_start_ms_;
   const double batch = static_cast<double>(parts_.config.train.global_batch);
   StepRecord record;
   record.step = progression_.step;
@@ -238,6 +247,7 @@ StepRecord Trainer::make_record(const StepTotals& totals,
   record.step_ms = step_ms;
   record.compute_ms = phases_.compute;
   record.comm_exposed_ms = phases_.exchange;
+  record.straggler_ms = phases_.stragglers;
   record.data_wait_ms = phases_.data;
   record.optimizer_ms = phases_.optimizer;
   record.samples_per_s = batch / step_ms * 1000;
@@ -280,15 +290,9 @@ void Trainer::start(const std::string& resume) {
     last_checkpoint_ = progression_.step;
     spdlog::info("resuming from {} at step {}", checkpoint->string(), progression_.step);
   } else {
-    HostWeights weights(parts_, memory_);
-    initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
-    if (!parts_.config.train.init_from.empty()) {
-      run_on_all(parts_.communicator, [&] {
-        read_model_file(
-            parts_.config.train.init_from, named_slices(parts_.plan.layout), weights.data());
-      });
-    }
-    weights.write();
+    run_on_all(parts_.communicator, [&] {
+      if (parts_.writes_parameters()) begin_weights();
+    });
     if (average_) average_->begin();
   }
   LoaderOptions loader;
@@ -306,6 +310,15 @@ void Trainer::start(const std::string& resume) {
   }
 }
 
+void Trainer::begin_weights() {
+  HostWeights weights(parts_, memory_);
+  initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
+  if (!parts_.config.train.init_from.empty())
+    read_model_file(
+        parts_.config.train.init_from, named_slices(parts_.plan.layout), weights.data());
+  weights.write();
+}
+
 bool Trainer::out_of_patience() const {
   const int64_t patience = parts_.config.eval.early_stop_patience;
   return patience > 0 && progression_.evals_since_best >= patience;
@@ -318,12 +331,16 @@ TrainResult Trainer::run(int64_t max_steps) {
               [&] { reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last); });
   result_.early_stopped = out_of_patience();
   bool go_on = progression_.step < last && !result_.early_stopped;
-  step_start_ms_ = now_ms();
+  RunTimes times(last - progression_.step);
+  step_start_ms_ = together_ms_ = now_ms();
   while (go_on) {
     StepRecord record = step();
     result_.train_seconds += record.step_ms / 1000;
     result_.loss = record.loss;
+    times.add(record);
+    const double decide_start = now_ms();
     const Next next = decide(record, record.step == last);
+    together_ms_ += now_ms() - decide_start;
     // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
     step_start_ms_ = now_ms();
     if (reporter_) reporter_->report(record);
@@ -331,6 +348,7 @@ TrainResult Trainer::run(int64_t max_steps) {
       const double save_start = now_ms();
       save(record);
       step_start_ms_ += now_ms() - save_start;
+      together_ms_ += now_ms() - save_start;
     }
     result_.weights_hash = record.weights_hash.value_or(0);
     go_on = !next.end;
@@ -345,6 +363,7 @@ TrainResult Trainer::run(int64_t max_steps) {
   result_.step = progression_.step;
   if (result_.weights_hash == 0)
     result_.weights_hash = agreed_hash();  // there was no step left to do
+  result_.rank_times = times.gather(parts_.communicator);
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
   return result_;

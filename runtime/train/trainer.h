@@ -14,6 +14,7 @@
 #include "runtime/train/optimizer.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/run_parts.h"
+#include "runtime/train/run_times.h"
 #include "runtime/train/weight_average.h"
 #include "runtime/train/weights.h"
 
@@ -24,8 +25,9 @@ struct TrainResult {
   std::optional<double> loss;  // of the last step; none where no step was left to do
   std::optional<Evaluation> evaluation;
   uint64_t weights_hash = 0;
-  double train_seconds = 0;  // of the steps alone
-  bool preempted = false;    // stopped by a signal, checkpoint written
+  double train_seconds = 0;           // of the steps alone
+  std::vector<RankTimes> rank_times;  // by rank
+  bool preempted = false;             // stopped by a signal, checkpoint written
   bool early_stopped = false;
   std::optional<double> best_metric;
   int64_t best_step = 0;
@@ -46,12 +48,14 @@ class Trainer {
   TrainResult run(int64_t max_steps = -1);
 
  private:
+  void begin_weights();
   StepRecord step();
   void bring_batches();
   void forward_backward();
   void run_lanes();
   void run_lanes_together();
   double exposed_ms() const;
+  StepTotals exchange_totals();
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
   // How the summed gradient becomes a step.
   struct Update {
@@ -62,7 +66,7 @@ class Trainer {
     int64_t number = 1;         // of the update, without the steps that were skipped
   };
   Update plan_update(const StepTotals& totals) const;
-  StepRecord make_record(const StepTotals& totals, const Update& update, double step_ms) const;
+  StepRecord make_record(const StepTotals& totals, const Update& update) const;
   // What follows a step.
   struct Next {
     bool save = false;
@@ -105,10 +109,11 @@ class Trainer {
   bool stop_agreed_ = false;
   double peak_flops_ = 0;     // of all ranks
   double step_start_ms_ = 0;  // when the step under way began
+  double together_ms_ = 0;    // when the ranks last left an exchange together
 
-  // Milliseconds of the step under way.
+  // Milliseconds of the step under way. Stragglers are part of the exchange.
   struct Phases {
-    double data = 0, compute = 0, exchange = 0, optimizer = 0;
+    double data = 0, compute = 0, exchange = 0, stragglers = 0, optimizer = 0;
   };
   Phases phases_;
 };

@@ -63,8 +63,17 @@ struct Training {
   int ranks = 1;
   TrainOptions options = {};
   std::vector<std::string> overrides = {};
-  int nodes = 1;  // on which the ranks lie, equally many on each
+  int nodes = 1;              // on which the ranks lie, equally many on each
+  bool shares_memory = true;  // the ranks of a node
 };
+
+// What the plan says that ranks share; null where it says nothing.
+inline std::unique_ptr<NodeMemory> share_memory(Communicator& communicator, const Plan& plan) {
+  if (!plan.topology.shares_memory) return nullptr;
+  std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, plan.topology);
+  allocate_shared(*node, plan);
+  return node;
+}
 
 // Trains with its outputs in `folder`; returns rank 0's result. Errors of the run come out as they
 // are.
@@ -77,11 +86,12 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
     config.output.run_dir = folder;
     config.output.tensorboard = false;
     const std::unique_ptr<Backend> backend = cpu::make_backend();
-    const Assembly assembly = assemble(std::move(config),
-                                       Topology{training.nodes, training.ranks / training.nodes},
-                                       AssemblyPurpose::kTrain,
-                                       backend->ops());
-    const RunParts parts = parts_of(assembly, communicator, communicator, *backend);
+    const Topology topology = {
+        training.nodes, training.ranks / training.nodes, training.shares_memory};
+    const Assembly assembly =
+        assemble(std::move(config), topology, AssemblyPurpose::kTrain, backend->ops());
+    const auto node = share_memory(communicator, assembly.plan);
+    const RunParts parts = parts_of(assembly, communicator, communicator, *backend, node.get());
     Trainer trainer(parts);
     trainer.start(training.options.resume);
     const TrainResult mine = trainer.run(training.options.max_steps);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "collectives/agreement.h"
 #include "tests/reference/thread_communicator.h"
 
 namespace lockstep {
@@ -65,16 +66,27 @@ Outcome reduce(const Topology& topology,
   Outcome outcome;
   testing::run_ranks(ranks, [&](Communicator& communicator) {
     const int local = kLanes / ranks;
-    std::vector<float> gradients(static_cast<size_t>(gradient_buffers(local) * elements), NAN);
-    std::vector<float> staging(static_cast<size_t>(staging_elements(buckets, ranks)), NAN);
+    const auto buffers = static_cast<size_t>(gradient_buffers(local) * elements);
+    std::vector<float> own_gradients(buffers, NAN), own_whole(static_cast<size_t>(elements), NAN);
+    float *gradients = own_gradients.data(), *whole = own_whole.data();
+    std::unique_ptr<NodeMemory> node;
+    if (topology.shares_memory) {
+      node = NodeMemory::join(communicator, topology);
+      node->allocate(buffers * sizeof(float), own_whole.size() * sizeof(float));
+      gradients = reinterpret_cast<float*>(node->own());
+      whole = reinterpret_cast<float*>(node->common());
+      std::fill_n(gradients, buffers, NAN);
+    }
+    std::vector<float> staging(
+        static_cast<size_t>(kExchangesInFlight * staging_elements(buckets, topology)), NAN);
     PlainMath math;
     // An order of need that is not that of the buckets.
     std::vector<int> order(buckets.size());
     std::iota(order.rbegin(), order.rend(), 0);
-    Reducer reducer({communicator, communicator},
+    Reducer reducer({communicator, communicator, node.get()},
                     math,
                     {kLanes, fast, buckets, order, topology, gradient_buckets},
-                    gradients.data(),
+                    gradients,
                     staging.data());
     StepTotals totals;
     for (int step = 0; step < steps; ++step) {
@@ -91,15 +103,16 @@ Outcome reduce(const Topology& topology,
         reducer.end_lane();
       }
       reducer.reduce();
-      totals = reducer.totals(statistics, communicator.rank() == ranks - 1 ? 4 : 1);
+      totals = reducer.totals(
+          statistics, communicator.rank() == ranks - 1 ? 4 : 1, 10 + communicator.rank());
     }
     // Only what this rank owns, so that all else must come from the others.
-    std::vector<float> whole(static_cast<size_t>(elements), NAN);
     for (const Range& mine : owned_ranges(buckets, topology.part_of(communicator.rank()), ranks))
-      std::copy(reducer.reduced() + mine.begin, reducer.reduced() + mine.end, &whole[mine.begin]);
-    reducer.start_gather(reinterpret_cast<std::byte*>(whole.data()), sizeof(float));
+      std::copy(reducer.reduced() + mine.begin, reducer.reduced() + mine.end, whole + mine.begin);
+    reducer.start_gather(reinterpret_cast<std::byte*>(whole), sizeof(float));
     for (int bucket : order) reducer.bucket_needed(bucket);
-    if (communicator.rank() == ranks - 1) outcome = {whole, totals};
+    if (communicator.rank() == ranks - 1) outcome = {{whole, whole + elements}, totals};
+    run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
   });
   return outcome;
 }
@@ -118,15 +131,29 @@ TEST(Reducer, StatisticsAreSummedButNotInTheNorm) {
   }
 }
 
-// Nodes x ranks on each.
-const std::vector<Topology> kTopologies = {
-    {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}, {8, 1}};
+// Nodes x ranks on each, and whether those share memory.
+const std::vector<Topology> kTopologies = {{1, 2},
+                                           {1, 4},
+                                           {1, 8},
+                                           {2, 1},
+                                           {2, 2},
+                                           {2, 4},
+                                           {4, 1},
+                                           {4, 2},
+                                           {8, 1},
+                                           {1, 2, true},
+                                           {1, 4, true},
+                                           {1, 8, true},
+                                           {2, 2, true},
+                                           {2, 4, true},
+                                           {4, 2, true}};
 
 TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
   const Outcome alone = reduce({}, false, rough_gradient);
   for (const Topology& topology : kTopologies) {
     const Outcome many = reduce(topology, false, rough_gradient);
-    SCOPED_TRACE(std::to_string(topology.nodes) + " x " + std::to_string(topology.per_node));
+    SCOPED_TRACE(std::to_string(topology.nodes) + " x " + std::to_string(topology.per_node) +
+                 (topology.shares_memory ? ", shared memory" : ""));
     ASSERT_EQ(many.gradient.size(), alone.gradient.size());
     for (size_t i = 0; i < alone.gradient.size(); ++i)
       ASSERT_EQ(many.gradient[i], alone.gradient[i]) << i;
@@ -139,7 +166,8 @@ TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
 TEST(Reducer, SumsEveryLaneOnce) {
   for (const bool fast : {false, true}) {
     for (int ranks : {1, 2, 4, 8}) {
-      const Outcome outcome = reduce(Topology::flat(ranks), fast, whole_gradient, /*steps=*/3);
+      const Topology topology = {1, ranks, ranks > 1 && !fast};
+      const Outcome outcome = reduce(topology, fast, whole_gradient, /*steps=*/3);
       for (size_t i = 0; i < outcome.gradient.size(); ++i)
         ASSERT_EQ(outcome.gradient[i], 36.0f * static_cast<float>(i % 7))
             << ranks << " ranks, element " << i;
@@ -149,6 +177,7 @@ TEST(Reducer, SumsEveryLaneOnce) {
       EXPECT_EQ(outcome.totals.valid_count, 36);  // 1 + 2 + ... + 8
       EXPECT_EQ(outcome.totals.correct_count, 16);
       EXPECT_EQ(outcome.totals.flags, ranks == 1 ? 4 : 5);
+      EXPECT_EQ(outcome.totals.slowest_ms, 9 + ranks);
     }
   }
 }

@@ -63,6 +63,7 @@ TEST_F(Jsonl, NamesOfAPlainStep) {
                           "step_ms",
                           "compute_ms",
                           "comm_exposed_ms",
+                          "straggler_ms",
                           "data_wait_ms",
                           "optimizer_ms",
                           "samples_per_s"));
@@ -86,6 +87,7 @@ TEST_F(Jsonl, NamesOfAFullStep) {
                           "step_ms",
                           "compute_ms",
                           "comm_exposed_ms",
+                          "straggler_ms",
                           "data_wait_ms",
                           "optimizer_ms",
                           "samples_per_s",

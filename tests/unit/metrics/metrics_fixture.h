@@ -35,6 +35,7 @@ inline StepRecord sample_record(int64_t step) {
   record.step_ms = 12.3456;
   record.compute_ms = 10;
   record.comm_exposed_ms = 0.5;
+  record.straggler_ms = 0.125;
   record.data_wait_ms = 0.0004;
   record.optimizer_ms = 1.8;
   record.samples_per_s = 2592.123;

@@ -86,22 +86,29 @@ TEST_P(MemoryTest, StepsAllocateNothing) {
 }
 
 TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
-  for (int ranks : {1, 2, 4}) {
+  for (const Topology& topology : {Topology::flat(1),
+                                   Topology::flat(2),
+                                   Topology::flat(4),
+                                   Topology{1, 4, /*shares_memory=*/true},
+                                   Topology{2, 2, /*shares_memory=*/true}}) {
     TemporaryFolder folder;
-    testing::run_ranks(ranks, [&](Communicator& communicator) {
+    testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
       RunConfig config = parse_config(GetParam(), "test", {});
       config.output.run_dir = folder.path();
       const std::unique_ptr<Backend> backend = cpu::make_backend();
-      const Assembly assembly = assemble(
-          std::move(config), Topology::flat(ranks), AssemblyPurpose::kTrain, backend->ops());
-      const RunParts parts = parts_of(assembly, communicator, communicator, *backend);
+      const Assembly assembly =
+          assemble(std::move(config), topology, AssemblyPurpose::kTrain, backend->ops());
+      const auto node = testing::share_memory(communicator, assembly.plan);
+      const RunParts parts = parts_of(assembly, communicator, communicator, *backend, node.get());
+      const auto expect_planned = [&] {
+        EXPECT_EQ(backend->allocated_bytes() + (node ? node->allocated_bytes() : 0),
+                  assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
+      };
       Trainer trainer(parts);
-      EXPECT_EQ(backend->allocated_bytes(),
-                assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
+      expect_planned();
       trainer.start("none");
       trainer.run(3);
-      EXPECT_EQ(backend->allocated_bytes(),
-                assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow));
+      expect_planned();
     });
   }
 }

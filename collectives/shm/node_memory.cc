@@ -1,0 +1,164 @@
+#include "collectives/shm/node_memory.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <ctime>
+#include <utility>
+
+#include "collectives/agreement.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+
+namespace lockstep {
+
+// On a cache line of its own, in memory that is zero at first.
+struct NodeMemory::Signal {
+  alignas(64) std::atomic<uint32_t> count;
+  std::atomic<uint32_t> sleepers;  // ranks that the kernel is to wake
+};
+
+namespace {
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free, "shared by processes");
+
+bool reached(const std::atomic<uint32_t>& count, uint32_t wanted) {
+  return static_cast<int32_t>(count.load(std::memory_order_acquire) - wanted) >= 0;
+}
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+uint32_t* word_of(std::atomic<uint32_t>& value) { return reinterpret_cast<uint32_t*>(&value); }
+
+// Sleeps until the value is another one or somebody wakes it, or for `ms`.
+void sleep_while(std::atomic<uint32_t>& value, uint32_t seen, int ms) {
+  const timespec limit = {0, ms * 1000000L};
+  ::syscall(SYS_futex, word_of(value), FUTEX_WAIT, seen, &limit, nullptr, 0);
+}
+
+void wake_all(std::atomic<uint32_t>& value) {
+  ::syscall(SYS_futex, word_of(value), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+int descriptor_of_process(int64_t process) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0));
+}
+
+}  // namespace
+
+std::unique_ptr<NodeMemory> NodeMemory::join(Communicator& communicator, const Topology& topology) {
+  if (topology.per_node == 1) return nullptr;
+  std::unique_ptr<NodeMemory> memory(
+      new NodeMemory(communicator, topology.groups_of(communicator.rank()).front()));
+  try {
+    memory->signals_ = memory->exchange(kEvents * sizeof(Signal), "signals");
+  } catch (const AgreedError& error) {
+    spdlog::debug("{}", error.what());
+    return nullptr;
+  }
+  return memory;
+}
+
+NodeMemory::NodeMemory(Communicator& communicator, const RankGroup& group)
+    : communicator_(communicator),
+      group_(group),
+      crowded_(group.count > ::sysconf(_SC_NPROCESSORS_ONLN)),
+      processes_(static_cast<size_t>(group.count), -1) {}
+
+NodeMemory::~NodeMemory() {
+  for (const int process : processes_) {
+    if (process >= 0) ::close(process);
+  }
+}
+
+void NodeMemory::allocate(size_t own, size_t common) {
+  pieces_ = exchange(own, "gradients");
+  common_ = std::move(exchange(index() == 0 ? common : 0, "parameters").front());
+}
+
+// Makes memory of so many bytes and maps what the others of the node make; by index.
+std::vector<SharedMapping> NodeMemory::exchange(size_t bytes, const char* what) {
+  SharedMapping mine;
+  run_on_all(communicator_, [&] { mine = SharedMapping(bytes, what); });
+  std::vector<SharedMapping::Source> sources(static_cast<size_t>(communicator_.size()));
+  sources[static_cast<size_t>(communicator_.rank())] = mine.source();
+  communicator_.all_gather(reinterpret_cast<std::byte*>(sources.data()),
+                           sizeof(SharedMapping::Source));
+  std::vector<SharedMapping> mappings(static_cast<size_t>(group_.count));
+  run_on_all(communicator_, [&] {
+    for (int i = 0; i < group_.count; ++i) {
+      if (i == index()) continue;
+      const SharedMapping::Source& source = sources[static_cast<size_t>(group_.rank_of(i))];
+      mappings[static_cast<size_t>(i)] = SharedMapping(source);
+      int& process = processes_[static_cast<size_t>(i)];
+      if (process < 0 && source.process != ::getpid())
+        process = descriptor_of_process(source.process);
+    }
+  });
+  mine.close_descriptor();
+  mappings[static_cast<size_t>(index())] = std::move(mine);
+  return mappings;
+}
+
+NodeMemory::Signal& NodeMemory::signal_of(int index, Event event) const {
+  return reinterpret_cast<Signal*>(
+      signals_[static_cast<size_t>(index)].data())[static_cast<size_t>(event)];
+}
+
+void NodeMemory::signal(Event event, uint32_t times) {
+  Signal& mine = signal_of(index(), event);
+  mine.count.store(signalled_[static_cast<size_t>(event)] += times, std::memory_order_seq_cst);
+  if (mine.sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.count);
+}
+
+void NodeMemory::wait(Event event, uint32_t count) {
+  for_each_partner(
+      group_, communicator_.rank(), [&](int from, int) { wait_for(from, event, count); });
+}
+
+// Polls as long as ranks of a step are apart, lending the core to whoever wants it, then sleeps.
+void NodeMemory::wait_for(int index, Event event, uint32_t count) const {
+  constexpr int kSpins = 2000;  // some tens of microseconds
+  constexpr double kYieldMs = 2;
+  constexpr int kSleepMs = 20;  // how soon the end of the other rank is noticed
+  Signal& signal = signal_of(index, event);
+  for (int spin = 0; spin < (crowded_ ? 1 : kSpins); ++spin) {
+    if (reached(signal.count, count)) return;
+    pause_briefly();
+  }
+  for (const double start = now_ms(); now_ms() - start < kYieldMs;) {
+    if (reached(signal.count, count)) return;
+    sched_yield();
+  }
+  signal.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  for (;;) {
+    const uint32_t seen = signal.count.load(std::memory_order_seq_cst);
+    if (reached(signal.count, count)) break;
+    look_after(index);
+    sleep_while(signal.count, seen, kSleepMs);
+  }
+  signal.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void NodeMemory::look_after(int index) const {
+  communicator_.check();
+  pollfd process = {processes_[static_cast<size_t>(index)], POLLIN, 0};
+  if (process.fd >= 0 && ::poll(&process, 1, 0) > 0)
+    throw CommError(
+        "rank {}: rank {} on this host has ended", communicator_.rank(), group_.rank_of(index));
+}
+
+}  // namespace lockstep

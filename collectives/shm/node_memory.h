@@ -1,0 +1,69 @@
+#pragma once
+// Memory that the ranks of one node share, and the signals by which they tell each other what lies
+// in it.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "collectives/shm/shared_mapping.h"
+#include "collectives/topology.h"
+
+namespace lockstep {
+
+class NodeMemory {
+ public:
+  // Every rank counts its own.
+  enum class Event { kGradients, kParameters };
+
+  // All ranks of the run together; each node of `topology` makes its own. Null on every rank where
+  // any of them cannot map what the others of its node have (another container, a /proc that hides
+  // processes), and where nodes have one rank.
+  static std::unique_ptr<NodeMemory> join(Communicator& communicator, const Topology& topology);
+  ~NodeMemory();
+
+  // This rank's number among those of the node, and how many they are.
+  int index() const { return group_.index_of(communicator_.rank()); }
+  int count() const { return group_.count; }
+
+  // Takes `own` bytes for each rank and `common` bytes once for all of them. Called once, by all
+  // ranks of the run together. Throws AgreedError on all of them where one has too little memory.
+  void allocate(size_t own, size_t common);
+  std::byte* piece(int index) const { return pieces_[static_cast<size_t>(index)].data(); }
+  std::byte* own() const { return piece(index()); }
+  std::byte* common() const { return common_.data(); }
+  // own + common.
+  size_t allocated_bytes() const { return pieces_.empty() ? 0 : own_bytes() + common_.bytes(); }
+
+  // This rank has got to `times` more of these events: all that it has written before can be read
+  // by those that have waited for it.
+  void signal(Event event, uint32_t times = 1);
+  // How many this rank has got to.
+  uint32_t signalled(Event event) const { return signalled_[static_cast<size_t>(event)]; }
+  // Returns when every rank of the node has got to `count` of them. Throws CommError where one of
+  // them has ended.
+  void wait(Event event, uint32_t count);
+
+ private:
+  static constexpr size_t kEvents = 2;
+  struct Signal;
+
+  NodeMemory(Communicator& communicator, const RankGroup& group);
+  size_t own_bytes() const { return pieces_[static_cast<size_t>(index())].bytes(); }
+  std::vector<SharedMapping> exchange(size_t bytes, const char* what);
+  Signal& signal_of(int index, Event event) const;
+  void wait_for(int index, Event event, uint32_t count) const;
+  void look_after(int index) const;
+
+  Communicator& communicator_;
+  RankGroup group_;
+  bool crowded_;                                 // more ranks than CPUs
+  std::vector<SharedMapping> signals_, pieces_;  // by index
+  SharedMapping common_;
+  std::vector<int> processes_;  // by index: descriptors that become readable when the rank ends
+  uint32_t signalled_[kEvents] = {};
+};
+
+}  // namespace lockstep

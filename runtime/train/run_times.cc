@@ -1,0 +1,57 @@
+#include "runtime/train/run_times.h"
+
+#include <algorithm>
+
+#include "collectives/agreement.h"
+#include "runtime/base/host.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMostSkipped = 10;
+
+constexpr double RankTimes::*kMeans[] = {&RankTimes::step_ms,
+                                         &RankTimes::compute_ms,
+                                         &RankTimes::data_wait_ms,
+                                         &RankTimes::comm_exposed_ms,
+                                         &RankTimes::straggler_ms,
+                                         &RankTimes::optimizer_ms};
+constexpr size_t kMeanCount = std::size(kMeans);
+
+}  // namespace
+
+RunTimes::RunTimes(int64_t steps) : to_skip_(std::min(steps / 4, kMostSkipped)) {}
+
+void RunTimes::add(const StepRecord& record) {
+  if (to_skip_ > 0) {
+    --to_skip_;
+    return;
+  }
+  ++sum_.steps;
+  sum_.step_ms += record.step_ms;
+  sum_.compute_ms += record.compute_ms;
+  sum_.data_wait_ms += record.data_wait_ms;
+  sum_.comm_exposed_ms += record.comm_exposed_ms;
+  sum_.straggler_ms += record.straggler_ms;
+  sum_.optimizer_ms += record.optimizer_ms;
+}
+
+std::vector<RankTimes> RunTimes::gather(Communicator& communicator) const {
+  const auto ranks = static_cast<size_t>(communicator.size());
+  std::vector<double> means(ranks * kMeanCount);
+  const auto steps = static_cast<double>(std::max<int64_t>(sum_.steps, 1));
+  double* mine = means.data() + static_cast<size_t>(communicator.rank()) * kMeanCount;
+  for (const auto member : kMeans) *mine++ = sum_.*member / steps;
+  communicator.all_gather(reinterpret_cast<std::byte*>(means.data()), kMeanCount * sizeof(double));
+  const std::vector<std::string> hosts = gather_texts(communicator, host_name());
+  std::vector<RankTimes> all(ranks);
+  for (size_t r = 0; r < ranks; ++r) {
+    all[r].rank = static_cast<int>(r);
+    all[r].host = hosts[r];
+    all[r].steps = sum_.steps;
+    for (size_t i = 0; i < kMeanCount; ++i) all[r].*kMeans[i] = means[r * kMeanCount + i];
+  }
+  return all;
+}
+
+}  // namespace lockstep

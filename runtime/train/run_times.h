@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "runtime/metrics/step_record.h"
+
+namespace lockstep {
+
+// Where the time of one rank's steps went, on average.
+struct RankTimes {
+  int rank = 0;
+  std::string host;
+  int64_t steps = 0;  // that these are the means of
+  double step_ms = 0;
+  double compute_ms = 0;
+  double data_wait_ms = 0;
+  double comm_exposed_ms = 0;  // waits for other ranks,
+  double straggler_ms = 0;     // and what of them slower ones explain
+  double optimizer_ms = 0;
+};
+
+// Adds up a rank's steps, without the first ones, in which caches and clocks warm up.
+class RunTimes {
+ public:
+  // `steps` that are about to follow.
+  explicit RunTimes(int64_t steps);
+  void add(const StepRecord& record);
+  // Of every rank, by rank. All ranks together.
+  std::vector<RankTimes> gather(Communicator& communicator) const;
+
+ private:
+  int64_t to_skip_;
+  RankTimes sum_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+// Catches: a wait that returns before what it waits for was written, or never; memory that is
+// another rank's or is not zeroed; a rank that waits for one that has ended; ranks that cannot
+// share memory and do not all know it.
+#include "collectives/shm/node_memory.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "collectives/agreement.h"
+#include "tests/reference/thread_communicator.h"
+
+namespace lockstep {
+namespace {
+
+using Event = NodeMemory::Event;
+
+TEST(NodeMemory, EveryRankSeesWhatTheOthersHaveWritten) {
+  for (const Topology& topology : {Topology{1, 2}, Topology{1, 8}, Topology{2, 4}}) {
+    testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
+      constexpr size_t kInts = 1000;
+      const auto node = NodeMemory::join(communicator, topology);
+      ASSERT_NE(node, nullptr);
+      EXPECT_EQ(node->count(), topology.per_node);
+      EXPECT_EQ(node->index(), communicator.rank() % topology.per_node);
+      node->allocate(kInts * sizeof(int), sizeof(int));
+      EXPECT_EQ(node->allocated_bytes(), (kInts + 1) * sizeof(int));
+      int* const mine = reinterpret_cast<int*>(node->own());
+      EXPECT_EQ(std::count(mine, mine + kInts, 0), static_cast<int64_t>(kInts));
+      for (int round = 1; round <= 200; ++round) {
+        // Reading is over when all have got to the second event of a round.
+        std::fill_n(mine, kInts, round * 100 + communicator.rank());
+        node->signal(Event::kGradients);
+        node->wait(Event::kGradients, static_cast<uint32_t>(round));
+        const int first = communicator.rank() - node->index();
+        for (int i = 0; i < node->count(); ++i) {
+          const int* other = reinterpret_cast<const int*>(node->piece(i));
+          ASSERT_EQ(std::count(other, other + kInts, round * 100 + first + i),
+                    static_cast<int64_t>(kInts));
+        }
+        if (node->index() == round % node->count()) *reinterpret_cast<int*>(node->common()) = round;
+        node->signal(Event::kParameters, 2);
+        node->wait(Event::kParameters, node->signalled(Event::kParameters));
+        ASSERT_EQ(*reinterpret_cast<const int*>(node->common()), round);
+        // Before the next round writes it again.
+        node->signal(Event::kParameters);
+        node->wait(Event::kParameters, node->signalled(Event::kParameters));
+      }
+      run_on_all(communicator, [] {});
+    });
+  }
+}
+
+// Sleeps in between: whoever waits has long stopped polling.
+TEST(NodeMemory, WakesWhoSleeps) {
+  testing::run_ranks(2, [](Communicator& communicator) {
+    const auto node = NodeMemory::join(communicator, Topology::flat(2));
+    for (uint32_t round = 1; round <= 3; ++round) {
+      if (communicator.rank() == static_cast<int>(round % 2)) ::usleep(30000);
+      node->signal(Event::kGradients);
+      node->wait(Event::kGradients, round);
+    }
+    run_on_all(communicator, [] {});
+  });
+}
+
+TEST(NodeMemory, NothingToShareWithOneRankANode) {
+  testing::run_ranks(2, [](Communicator& communicator) {
+    EXPECT_EQ(NodeMemory::join(communicator, Topology{2, 1}), nullptr);
+  });
+}
+
+TEST(SharedMapping, IsTheOtherProcessesMemory) {
+  int pipes[2];
+  ASSERT_EQ(::pipe(pipes), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const SharedMapping memory(4096, "a test");
+    memory.data()[7] = std::byte{42};
+    const SharedMapping::Source source = memory.source();
+    if (::write(pipes[1], &source, sizeof(source)) != sizeof(source)) ::_exit(1);
+    ::pause();
+  }
+  SharedMapping::Source source;
+  ASSERT_EQ(::read(pipes[0], &source, sizeof(source)), static_cast<ssize_t>(sizeof(source)));
+  {
+    const SharedMapping memory(source);
+    EXPECT_EQ(memory.data()[7], std::byte{42});
+  }
+  // A process of another container has the same number, and other files.
+  SharedMapping::Source other = source;
+  other.inode += 1;
+  EXPECT_THROW(SharedMapping{other}, MemoryError);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_THROW(SharedMapping{source}, MemoryError);
+}
+
+}  // namespace
+}  // namespace lockstep
