@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "runtime/base/error.h"
+#include "runtime/base/mapping_fault.h"
 
 namespace lockstep {
 namespace {
@@ -43,7 +43,7 @@ std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
   }
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+MappedFile::MappedFile(const std::filesystem::path& path, ExitCode on_fault) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) throw IoError("open", path, errno);
   size_ = static_cast<size_t>(status_of(file.fd, path).st_size);
@@ -53,19 +53,25 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     data_ = nullptr;
     throw IoError("map", path, errno);
   }
+  watched_ = watch_mapping(data_, size_, path, on_fault);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      watched_(std::exchange(other.watched_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(watched_, other.watched_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ == nullptr) return;
+  unwatch_mapping(watched_);
+  ::munmap(data_, size_);
 }
 
 FileWriter::FileWriter(const std::filesystem::path& path) : path_(path) {

@@ -9,7 +9,11 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/error.h"
+
 namespace lockstep {
+
+struct WatchedMapping;
 
 // A file descriptor that is closed on scope exit: for files whose closing can lose nothing.
 struct Descriptor {
@@ -24,11 +28,12 @@ struct Descriptor {
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes);
 
 // A read-only memory map of a whole file; an empty file gives an empty span. Movable; unmaps when
-// destroyed.
+// destroyed. Where somebody cuts the file short meanwhile, or its disk fails, the process ends with
+// a line that names it and the code `on_fault`, like an uncaught IoError's.
 class MappedFile {
  public:
   MappedFile() = default;
-  explicit MappedFile(const std::filesystem::path& path);
+  explicit MappedFile(const std::filesystem::path& path, ExitCode on_fault = ExitCode::kCheckpoint);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
@@ -37,6 +42,7 @@ class MappedFile {
  private:
   void* data_ = nullptr;
   size_t size_ = 0;
+  WatchedMapping* watched_ = nullptr;
 };
 
 // Writes a file sequentially with checked writes; finish() makes it durable (fsync) and closes it.

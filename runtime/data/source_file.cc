@@ -93,7 +93,7 @@ SourceFile::SourceFile(const std::string& dir,
   // operator/ keeps an absolute path as it is.
   name_ = (std::filesystem::path(dir) / path).string();
   try {
-    mapped_ = MappedFile(name_);
+    mapped_ = MappedFile(name_, ExitCode::kData);
   } catch (const IoError& error) {
     throw DataError("data.{}: {}", field, error.what());
   }

@@ -1,0 +1,24 @@
+#pragma once
+// What becomes of a process that reads a mapped file where the file has nothing any more: somebody
+// cut it short, or its disk failed. The kernel answers with SIGBUS, on whichever thread reads; the
+// process then ends with one line that names the file, and the code of who mapped it.
+
+#include <cstddef>
+#include <string>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+struct WatchedMapping;
+
+// From now on SIGBUS in [data, data + bytes), the map of `path`, writes a line to stderr and ends
+// the process with `code`. Elsewhere it does what it did before. Callable from any thread. Give the
+// result to unwatch_mapping() before the memory is unmapped.
+WatchedMapping* watch_mapping(const void* data,
+                              size_t bytes,
+                              const std::string& path,
+                              ExitCode code);
+void unwatch_mapping(WatchedMapping* mapping);
+
+}  // namespace lockstep

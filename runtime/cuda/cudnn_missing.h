@@ -1,0 +1,9 @@
+#pragma once
+
+namespace lockstep::cuda {
+
+// Why the files *_missing.cc, which take the place of those that call cuDNN, refuse everything.
+inline constexpr const char* kCudnnMissing =
+    "this build has no cuDNN: cudnn-frontend was not found";
+
+}  // namespace lockstep::cuda
