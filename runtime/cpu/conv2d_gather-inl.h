@@ -22,6 +22,7 @@
 #include "runtime/cpu/conv2d_gather.h"
 #include "runtime/cpu/conv2d_pack-inl.h"
 #include "runtime/cpu/conv2d_tile-inl.h"
+#include "runtime/cpu/epilogue-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
@@ -94,24 +95,24 @@ HWY_INLINE void list_sources(const Gather& g,
   }
 }
 
-// Adds the bias and applies the activation.
+// Makes results of the sums.
 template <Activation kKind>
 HWY_INLINE void finish_pixels(
     const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
   for (size_t i = 0; i < pixels; ++i) {
     float* const y = result[i] + column;
+    const size_t at = y - g.c;
     for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
-      Vec sum = access.load(y + j);
-      if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + column + j));
-      access.store(activate<kKind>(sum), y + j);
+      const Vec sum = access.load(y + j);
+      access.store(finished<kKind>(g.epilogue, access, sum, column + j, at + j), y + j);
     });
   }
 }
 
 HWY_NOINLINE void finish_pixels_with(
     const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
-  if (g.bias == nullptr && g.activation == Activation::kNone) return;
-  with_activation(g.activation, [&](auto kind) HWY_ATTR {
+  if (g.epilogue.empty()) return;
+  with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
     finish_pixels<decltype(kind)::value>(g, result, pixels, column, columns);
   });
 }

@@ -17,6 +17,7 @@
 #include "hwy/highway.h"
 #include "runtime/cpu/conv2d_pack-inl.h"
 #include "runtime/cpu/conv2d_winograd-inl.h"
+#include "runtime/cpu/epilogue-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
@@ -45,7 +46,7 @@ HWY_NOINLINE void transform_some_weights(
   }
 }
 
-// Transforms the sums back, adds the bias, applies the activation and stores the results.
+// Transforms the sums back, makes results of them and stores these.
 template <Activation kKind>
 HWY_INLINE void finish_tiles(const Gather& g,
                              const WinogradScratch& scratch,
@@ -57,8 +58,8 @@ HWY_INLINE void finish_tiles(const Gather& g,
   const size_t width = round_up(columns, kVecLanes);
   for (int64_t index = range.begin; index < range.end; ++index, sums += width) {
     const TilePlace place(tiles, index);
-    float* const to = g.c + place.image * g.c_strides.image + place.i * g.c_strides.row +
-                      place.j * g.c_strides.pixel + column;
+    const int64_t first = place.image * g.c_strides.image + place.i * g.c_strides.row +
+                          place.j * g.c_strides.pixel + column;
     const bool below = place.i + 1 < g.h.pixels, right = place.j + 1 < g.w.pixels;
     for_each_vector(columns, [&](size_t n, auto access) HWY_ATTR {
       Vec entries[kEntries], results[4];
@@ -67,14 +68,14 @@ HWY_INLINE void finish_tiles(const Gather& g,
         entries[e] = hn::LoadU(F32(), sums + e * scratch.product_entry + n);
       }
       transform_sum_tile(entries, results);
-      const auto store = [&](Vec sum, float* at) HWY_ATTR {
-        if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + column + n));
-        access.store(activate<kKind>(sum), at);
+      const auto store = [&](Vec sum, int64_t pixel) HWY_ATTR {
+        const int64_t at = first + pixel + static_cast<int64_t>(n);
+        access.store(finished<kKind>(g.epilogue, access, sum, column + n, at), g.c + at);
       };
-      store(results[0], to + n);
-      if (right) store(results[1], to + g.c_strides.pixel + n);
-      if (below) store(results[2], to + g.c_strides.row + n);
-      if (below && right) store(results[3], to + g.c_strides.row + g.c_strides.pixel + n);
+      store(results[0], 0);
+      if (right) store(results[1], g.c_strides.pixel);
+      if (below) store(results[2], g.c_strides.row);
+      if (below && right) store(results[3], g.c_strides.row + g.c_strides.pixel);
     });
   }
 }
@@ -85,7 +86,7 @@ HWY_NOINLINE void finish_tiles_with(const Gather& g,
                                     int64_t column,
                                     int64_t columns,
                                     const float* sums) {
-  with_activation(g.activation, [&](auto kind) HWY_ATTR {
+  with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
     finish_tiles<decltype(kind)::value>(g, scratch, range, column, columns, sums);
   });
 }
