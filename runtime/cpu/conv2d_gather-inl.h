@@ -95,7 +95,7 @@ HWY_INLINE void list_sources(const Gather& g,
   }
 }
 
-// Makes results of the sums.
+// Makes results of sums in memory, those that no tile has finished.
 template <Activation kKind>
 HWY_INLINE void finish_pixels(
     const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
@@ -158,6 +158,13 @@ HWY_INLINE void gather_panel(GatherTiles tiles, size_t pixels, size_t columns) {
   }
 }
 
+// Whether tiles of a panel with so many columns apply the epilogue themselves.
+HWY_INLINE bool tiles_finish(const Gather& g, size_t columns) {
+  const Activation activation = g.epilogue.activation;
+  return !g.epilogue.empty() && columns % kVecLanes == 0 &&
+         (activation == Activation::kNone || activation == Activation::kRelu);
+}
+
 // One worker's part of the result: `pixels` x `columns`.
 HWY_NOINLINE void gather_rectangle(const Gather& g, Range pixels, Range columns, char* scratch) {
   const TapBlocks blocks(g.taps(), g.depth);
@@ -188,8 +195,11 @@ HWY_NOINLINE void gather_rectangle(const Gather& g, Range pixels, Range columns,
         tiles.column = n;
         tiles.accumulate = block > 0;
         tiles.prefetch = n == columns.begin;
+        tiles.epilogue =
+            block + 1 == blocks.count() && tiles_finish(g, some_columns) ? &g.epilogue : nullptr;
+        tiles.result = g.c;
         gather_panel(tiles, some.size(), some_columns);
-        if (block + 1 == blocks.count()) {
+        if (block + 1 == blocks.count() && tiles.epilogue == nullptr) {
           finish_pixels_with(g, list.result, some.size(), n, some_columns);
         }
       }

@@ -24,17 +24,38 @@ HWY_INLINE Vec add_bias(const Epilogue& e, Access access, Vec sum, size_t column
   return e.bias == nullptr ? sum : hn::Add(sum, access.load(e.bias + column));
 }
 
-// The result of a sum that is element `at` of it and lies in `column`, or of the vector that begins
-// there. kKind: the epilogue's activation.
-template <Activation kKind, typename Access>
-HWY_INLINE Vec finished(const Epilogue& e, Access access, Vec sum, size_t column, size_t at) {
-  Vec y = add_bias(e, access, sum, column);
-  if (e.mean != nullptr) {
-    const Vec centred = hn::Sub(y, access.load(e.mean + column));
-    y = hn::MulAdd(centred, access.load(e.scale + column), access.load(e.shift + column));
+// Makes results of sums that lie in the same columns, from `column` on: y[i] is the vector that
+// begins at element at[i] of the result. All but the activation.
+template <size_t kCount, typename Access>
+HWY_INLINE void finish_sums(const Epilogue& e,
+                            Access access,
+                            Vec (&y)[kCount],
+                            size_t column,
+                            const int64_t (&at)[kCount]) {
+  if (e.bias != nullptr) {
+    const Vec bias = access.load(e.bias + column);
+    HWY_UNROLL(16)
+    for (size_t i = 0; i < kCount; ++i) y[i] = hn::Add(y[i], bias);
   }
-  if (e.residual != nullptr) y = hn::Add(y, access.load(e.residual + at));
-  return activate<kKind>(y);
+  if (e.mean != nullptr) {
+    const Vec mean = access.load(e.mean + column), scale = access.load(e.scale + column);
+    const Vec shift = access.load(e.shift + column);
+    HWY_UNROLL(16)
+    for (size_t i = 0; i < kCount; ++i) y[i] = hn::MulAdd(hn::Sub(y[i], mean), scale, shift);
+  }
+  if (e.residual != nullptr) {
+    HWY_UNROLL(16)
+    for (size_t i = 0; i < kCount; ++i) y[i] = hn::Add(y[i], access.load(e.residual + at[i]));
+  }
+}
+
+// The result of one vector of sums. kKind: the epilogue's activation.
+template <Activation kKind, typename Access>
+HWY_INLINE Vec finished(const Epilogue& e, Access access, Vec sum, size_t column, int64_t at) {
+  Vec y[1] = {sum};
+  const int64_t begin[1] = {at};
+  finish_sums(e, access, y, column, begin);
+  return activate<kKind>(y[0]);
 }
 
 }  // namespace HWY_NAMESPACE

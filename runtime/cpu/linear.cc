@@ -63,6 +63,15 @@ HWY_INLINE void finish(const LinearForward& op, Access access, Vec sum, size_t o
   access.store(finished<kKind>(e, access, sum, output, at), op.y + at);
 }
 
+// Fetches what will be added to some outputs, before the products that they wait for.
+HWY_INLINE void prefetch_residual(const LinearForward& op, Range outputs, Range rows) {
+  if (op.epilogue.residual == nullptr) return;
+  for (int64_t m = rows.begin; m < rows.end; ++m) {
+    const float* const row = op.epilogue.residual + m * op.shape.outputs;
+    for (int64_t n = outputs.begin; n < outputs.end; n += 16) __builtin_prefetch(row + n, 0, 2);
+  }
+}
+
 // Writes the strip of y^T, outputs x rows, into y.
 template <Activation kKind>
 HWY_INLINE void finish_strip(const LinearForward& op,
@@ -124,6 +133,7 @@ HWY_NOINLINE void forward_rectangle(const LinearForward& op,
         const Range block = blocks.range(index);
         float* const buffer =
             packed_x + (keep ? block.begin * round_up(chunk.size(), kVecLanes) : 0);
+        if (index + 1 == blocks.count()) prefetch_residual(op, strip_outputs, chunk);
         const Panels panels{.b = x.at(block.begin, m),
                             .ready = n > outputs.begin ? buffer : nullptr,
                             .buffer = buffer,
