@@ -11,6 +11,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/validate.h"
+#include "runtime/graph/fusion.h"
 #include "runtime/graph/schema.h"
 #include "runtime/train/batch_stage.h"
 #include "runtime/train/optimizer.h"
@@ -117,6 +118,7 @@ Program program_for(const RunConfig& config,
     options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
     Graph graph = build_model(config.model, io, lane_batch, options);
     check_supported(config.model, graph, ops);
+    fuse_batch_norms(graph, [&ops](const Graph& g, const Op& op) { return ops.supports(g, op); });
     return graph;
   };
   Program program;

@@ -318,6 +318,12 @@ size_t batch_norm_workspace_bytes(int64_t rows, int64_t channels) {
   return 2 * static_cast<size_t>(channels) * sizeof(double) + floats * sizeof(float);
 }
 
+void batch_norm_scale(
+    int64_t channels, const float* gain, const float* variance, float epsilon, float* scale) {
+  for (int64_t c = 0; c < channels; ++c)
+    scale[c] = static_cast<float>(gain[c] * inverse_deviation(variance[c], epsilon));
+}
+
 void batch_norm_statistics(
     int64_t rows, int64_t channels, const float* x, float* mean, float* variance, void* workspace) {
   const Workspace at(workspace, channels);
@@ -335,8 +341,7 @@ void batch_norm_statistics(
 
 void batch_norm_forward(const BatchNormForward& op) {
   const Workspace at(op.workspace, op.channels);
-  for (int64_t c = 0; c < op.channels; ++c)
-    at.scale[c] = static_cast<float>(op.gain[c] * inverse_deviation(op.variance[c], op.epsilon));
+  batch_norm_scale(op.channels, op.gain, op.variance, op.epsilon, at.scale);
   const ChannelFactors factors = {op.mean, at.scale, op.bias, nullptr, nullptr};
   const auto kernel = HWY_DYNAMIC_DISPATCH(forward_kernel);
   parallel_for(op.rows, grain_rows(op.channels), [&](int64_t begin, int64_t end) {
@@ -347,8 +352,7 @@ void batch_norm_forward(const BatchNormForward& op) {
 namespace {
 
 ChannelFactors backward_factors(const BatchNormBackward& op, const Workspace& at) {
-  for (int64_t c = 0; c < op.channels; ++c)
-    at.scale[c] = static_cast<float>(op.gain[c] * inverse_deviation(op.variance[c], op.epsilon));
+  batch_norm_scale(op.channels, op.gain, op.variance, op.epsilon, at.scale);
   return {op.mean, at.scale, op.bias, at.slope, at.offset};
 }
 

@@ -11,6 +11,13 @@ namespace lockstep::cpu {
 // Scratch bytes of any function below; `workspace` is aligned to 64 bytes.
 size_t batch_norm_workspace_bytes(int64_t rows, int64_t channels);
 
+// What x - mean is multiplied by: gain / sqrt(variance + epsilon).
+void batch_norm_scale(int64_t channels,
+                      const float* gain,      // (channels)
+                      const float* variance,  // (channels)
+                      float epsilon,
+                      float* scale);  // (channels)
+
 // Mean and biased variance (divided by rows) of each column. A block's sums are of distances from
 // its first row, and blocks are combined in double precision: nothing cancels, however far the
 // values lie from zero.

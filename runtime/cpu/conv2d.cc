@@ -73,8 +73,7 @@ HWY_NOINLINE void forward_strip(const Conv2dForward& op,
            .columns = s.outputs,
            .c = op.y + at,
            .c_strides = {0, s.out_width() * s.outputs, s.outputs},
-           .bias = op.bias,
-           .activation = op.activation};
+           .epilogue = op.epilogue.from(0, at)};
   g.h.pixels = rows.size();
   g.w.taps = 1;
   gather_rectangle(
@@ -121,8 +120,7 @@ Gather forward_gather(const Conv2dForward& op) {
           .columns = s.group_outputs(),
           .c = op.y,
           .c_strides = pixel_strides(s.out_height(), s.out_width(), s.outputs),
-          .bias = op.bias,
-          .activation = op.activation};
+          .epilogue = op.epilogue};
 }
 
 // The gradient of the input of group 0, for one phase of each axis.
@@ -187,8 +185,7 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
   const Conv2dShape& s = op.shape;
   if (s.out_pixels() == 0) return;
   if (s.is_linear()) {
-    return linear_forward({linear_shape(s), op.x, op.w, op.bias, op.activation, nullptr, op.y},
-                          workspace);
+    return linear_forward({linear_shape(s), op.x, op.w, op.epilogue, nullptr, op.y}, workspace);
   }
   if (is_depthwise(s)) return depthwise_forward(op, workspace);
   if (uses_strips(s)) {
@@ -200,7 +197,7 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
     g.a += g.depth;
     g.weights += g.columns * g.weight_stride;
     g.c += g.columns;
-    if (g.bias != nullptr) g.bias += g.columns;
+    g.epilogue = g.epilogue.from(g.columns, g.columns);
   }
 }
 

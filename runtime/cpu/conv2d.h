@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "runtime/graph/activation.h"
+#include "runtime/cpu/epilogue.h"
 #include "runtime/graph/conv2d_shape.h"
 
 namespace lockstep::cpu {
@@ -25,9 +25,8 @@ struct Conv2dForward {
   Conv2dShape shape;
   const float* x;     // (N, H, W, I)
   const float* w;     // (O, KH, KW, I/G)
-  const float* bias;  // (O), or null
-  Activation activation;
-  float* y;  // (N, OH, OW, O): receives activation(conv(x, w) + bias); overlaps nothing
+  Epilogue epilogue;  // of the sums conv(x, w), whose columns are the O outputs
+  float* y;           // (N, OH, OW, O); overlaps nothing
 };
 void conv2d_forward(const Conv2dForward& op, void* workspace);
 

@@ -13,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "runtime/cpu/conv2d_depthwise.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "runtime/cpu/epilogue-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,12 +49,6 @@ HWY_INLINE void sum_taps(
   }
 }
 
-template <Activation kKind, typename Access>
-HWY_INLINE void store_sum(const Gather& g, Access access, Vec sum, float* to, size_t c) {
-  if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + c));
-  access.store(activate<kKind>(sum), to);
-}
-
 // Row i of an image of the result.
 template <Activation kKind>
 HWY_INLINE void depthwise_row(const Gather& g, int64_t n, int64_t i) {
@@ -63,30 +58,32 @@ HWY_INLINE void depthwise_row(const Gather& g, int64_t n, int64_t i) {
   const int64_t h = g.h.source_first + i * g.h.source_step;
   for (int64_t j = 0; j < g.w.pixels; ++j) {
     const int64_t w = g.w.source_first + j * g.w.source_step;
-    float* const to = g.c + n * g.c_strides.image +
-                      (g.h.result_first + i * g.h.result_step) * g.c_strides.row +
-                      (g.w.result_first + j * g.w.result_step) * g.c_strides.pixel;
+    const int64_t first = n * g.c_strides.image +
+                          (g.h.result_first + i * g.h.result_step) * g.c_strides.row +
+                          (g.w.result_first + j * g.w.result_step) * g.c_strides.pixel;
+    const auto store = [&](auto access, Vec sum, size_t at) HWY_ATTR {
+      access.store(finished<kKind>(g.epilogue, access, sum, at, first + at), g.c + first + at);
+    };
     size_t c = 0;
     for (; c + kTogether * kVecLanes <= channels; c += kTogether * kVecLanes) {
       Vec sum[kTogether];
       sum_taps<kTogether>(g, h, w, image, c, FullVector{}, sum);
       HWY_UNROLL(4)
       for (size_t v = 0; v < kTogether; ++v) {
-        const size_t at = c + v * kVecLanes;
-        store_sum<kKind>(g, FullVector{}, sum[v], to + at, at);
+        store(FullVector{}, sum[v], c + v * kVecLanes);
       }
     }
     for_each_vector(channels - c, [&](size_t at, auto access) HWY_ATTR {
       Vec sum[1];
       sum_taps<1>(g, h, w, image, c + at, access, sum);
-      store_sum<kKind>(g, access, sum[0], to + c + at, c + at);
+      store(access, sum[0], c + at);
     });
   }
 }
 
 void depthwise_gather(const Gather& g) {
   parallel_for(g.images * g.h.pixels, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
-    with_activation(g.activation, [&](auto kind) HWY_ATTR {
+    with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
       for (int64_t row = begin; row < end; ++row) {
         depthwise_row<decltype(kind)::value>(g, row / g.h.pixels, row % g.h.pixels);
       }
@@ -185,8 +182,7 @@ void depthwise_forward(const Conv2dForward& op, void* workspace) {
   g.weights = transposed_weights(s, op.w, workspace);
   g.c = op.y;
   g.c_strides = pixel_strides(s.out_height(), s.out_width(), s.channels);
-  g.bias = op.bias;
-  g.activation = op.activation;
+  g.epilogue = op.epilogue;
   HWY_DYNAMIC_DISPATCH(depthwise_gather)(g);
 }
 

@@ -22,6 +22,7 @@
 #include "runtime/cpu/conv2d_gather.h"
 #include "runtime/cpu/conv2d_pack-inl.h"
 #include "runtime/cpu/conv2d_tile-inl.h"
+#include "runtime/cpu/epilogue-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
@@ -94,24 +95,24 @@ HWY_INLINE void list_sources(const Gather& g,
   }
 }
 
-// Adds the bias and applies the activation.
+// Makes results of sums in memory, those that no tile has finished.
 template <Activation kKind>
 HWY_INLINE void finish_pixels(
     const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
   for (size_t i = 0; i < pixels; ++i) {
     float* const y = result[i] + column;
+    const size_t at = y - g.c;
     for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
-      Vec sum = access.load(y + j);
-      if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + column + j));
-      access.store(activate<kKind>(sum), y + j);
+      const Vec sum = access.load(y + j);
+      access.store(finished<kKind>(g.epilogue, access, sum, column + j, at + j), y + j);
     });
   }
 }
 
 HWY_NOINLINE void finish_pixels_with(
     const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
-  if (g.bias == nullptr && g.activation == Activation::kNone) return;
-  with_activation(g.activation, [&](auto kind) HWY_ATTR {
+  if (g.epilogue.empty()) return;
+  with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
     finish_pixels<decltype(kind)::value>(g, result, pixels, column, columns);
   });
 }
@@ -157,6 +158,13 @@ HWY_INLINE void gather_panel(GatherTiles tiles, size_t pixels, size_t columns) {
   }
 }
 
+// Whether tiles of a panel with so many columns apply the epilogue themselves.
+HWY_INLINE bool tiles_finish(const Gather& g, size_t columns) {
+  const Activation activation = g.epilogue.activation;
+  return !g.epilogue.empty() && columns % kVecLanes == 0 &&
+         (activation == Activation::kNone || activation == Activation::kRelu);
+}
+
 // One worker's part of the result: `pixels` x `columns`.
 HWY_NOINLINE void gather_rectangle(const Gather& g, Range pixels, Range columns, char* scratch) {
   const TapBlocks blocks(g.taps(), g.depth);
@@ -187,8 +195,11 @@ HWY_NOINLINE void gather_rectangle(const Gather& g, Range pixels, Range columns,
         tiles.column = n;
         tiles.accumulate = block > 0;
         tiles.prefetch = n == columns.begin;
+        tiles.epilogue =
+            block + 1 == blocks.count() && tiles_finish(g, some_columns) ? &g.epilogue : nullptr;
+        tiles.result = g.c;
         gather_panel(tiles, some.size(), some_columns);
-        if (block + 1 == blocks.count()) {
+        if (block + 1 == blocks.count() && tiles.epilogue == nullptr) {
           finish_pixels_with(g, list.result, some.size(), n, some_columns);
         }
       }

@@ -13,8 +13,8 @@
 #include <numeric>
 
 #include "runtime/cpu/conv2d.h"
+#include "runtime/cpu/epilogue.h"
 #include "runtime/cpu/gemm_blocking.h"
-#include "runtime/graph/activation.h"
 #include "runtime/graph/window.h"
 
 namespace lockstep::cpu {
@@ -98,8 +98,7 @@ struct Gather {
   int64_t columns;  // n
   float* c;
   PixelStrides c_strides;
-  const float* bias = nullptr;  // (columns), or null
-  Activation activation = Activation::kNone;
+  Epilogue epilogue = {};
 
   int64_t taps() const { return h.taps * w.taps; }
   int64_t pixels() const { return images * h.pixels * w.pixels; }

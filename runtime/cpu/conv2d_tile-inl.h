@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "hwy/highway.h"
+#include "runtime/cpu/epilogue-inl.h"
 #include "runtime/cpu/gemm_tile-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
@@ -34,7 +35,25 @@ struct GatherTiles {
   size_t column;          // of the result, added to c
   bool accumulate;
   bool prefetch;  // the pixels of the next tile
+  // Of the sums, where these are complete and all columns there; its activation is none or ReLU.
+  // Else null.
+  const Epilogue* epilogue;
+  const float* result;  // whose elements the epilogue's residual lies like
 };
+
+// Makes results of a tile's sums, of one vector of columns, while they are in registers.
+template <size_t kRows>
+HWY_INLINE void finish_tile(const GatherTiles& t,
+                            float* const* c,
+                            size_t column,
+                            Vec (&sum)[kRows]) {
+  int64_t at[kRows];
+  for (size_t i = 0; i < kRows; ++i) at[i] = c[i] - t.result + static_cast<int64_t>(column);
+  finish_sums(*t.epilogue, FullVector{}, sum, column, at);
+  if (t.epilogue->activation != Activation::kRelu) return;
+  HWY_UNROLL(16)
+  for (size_t i = 0; i < kRows; ++i) sum[i] = activate<Activation::kRelu>(sum[i]);
+}
 
 template <size_t kRows, size_t kVectors>
 HWY_NOINLINE void gather_tiles(const GatherTiles& t) {
@@ -54,6 +73,14 @@ HWY_NOINLINE void gather_tiles(const GatherTiles& t) {
       for (size_t i = kTileRows; i < kTileRows + kRows; ++i) {
         for (size_t v = 0; v < kVectors; ++v) {
           __builtin_prefetch(c[i] + column + v * kVecLanes, 1, 3);
+        }
+      }
+      if (t.epilogue != nullptr && t.epilogue->residual != nullptr) {
+        const float* const residual = t.epilogue->residual + column;
+        for (size_t i = kTileRows; i < kTileRows + kRows; ++i) {
+          for (size_t v = 0; v < kVectors; ++v) {
+            __builtin_prefetch(residual + (c[i] - t.result) + v * kVecLanes, 0, 3);
+          }
         }
       }
     }
@@ -83,6 +110,17 @@ HWY_NOINLINE void gather_tiles(const GatherTiles& t) {
             sum[i][v] = hn::MulAdd(factor, weights[v], sum[i][v]);
           }
         }
+      }
+    }
+    if (t.epilogue != nullptr) {
+      HWY_UNROLL(4)
+      for (size_t v = 0; v < kVectors; ++v) {
+        Vec some[kRows];
+        HWY_UNROLL(16)
+        for (size_t i = 0; i < kRows; ++i) some[i] = sum[i][v];
+        finish_tile(t, c, column + v * kVecLanes, some);
+        HWY_UNROLL(16)
+        for (size_t i = 0; i < kRows; ++i) sum[i][v] = some[i];
       }
     }
     HWY_UNROLL(16)

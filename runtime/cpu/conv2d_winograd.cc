@@ -17,6 +17,7 @@
 #include "hwy/highway.h"
 #include "runtime/cpu/conv2d_pack-inl.h"
 #include "runtime/cpu/conv2d_winograd-inl.h"
+#include "runtime/cpu/epilogue-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
@@ -45,7 +46,28 @@ HWY_NOINLINE void transform_some_weights(
   }
 }
 
-// Transforms the sums back, adds the bias, applies the activation and stores the results.
+// Where a tile's first result lies.
+HWY_INLINE int64_t result_offset(const Gather& g, const TilePlace& place) {
+  return place.image * g.c_strides.image + place.i * g.c_strides.row + place.j * g.c_strides.pixel;
+}
+
+// Fetches what will be added to the results of some tiles, which lie apart, so that the processor
+// does not see them coming. (Inline: a call that does nothing else the compiler leaves out.)
+HWY_INLINE void prefetch_residual(const Gather& g, Range range, int64_t column, int64_t columns) {
+  const WinogradTiles tiles(g);
+  for (int64_t index = range.begin; index < range.end; ++index) {
+    const TilePlace place(tiles, index);
+    const float* const first = g.epilogue.residual + result_offset(g, place) + column;
+    for (int64_t i = 0; i < std::min<int64_t>(2, g.h.pixels - place.i); ++i) {
+      for (int64_t j = 0; j < std::min<int64_t>(2, g.w.pixels - place.j); ++j) {
+        const float* const pixel = first + i * g.c_strides.row + j * g.c_strides.pixel;
+        for (int64_t k = 0; k < columns; k += 16) __builtin_prefetch(pixel + k, 0, 2);
+      }
+    }
+  }
+}
+
+// Transforms the sums back, makes results of them and stores these.
 template <Activation kKind>
 HWY_INLINE void finish_tiles(const Gather& g,
                              const WinogradScratch& scratch,
@@ -57,8 +79,7 @@ HWY_INLINE void finish_tiles(const Gather& g,
   const size_t width = round_up(columns, kVecLanes);
   for (int64_t index = range.begin; index < range.end; ++index, sums += width) {
     const TilePlace place(tiles, index);
-    float* const to = g.c + place.image * g.c_strides.image + place.i * g.c_strides.row +
-                      place.j * g.c_strides.pixel + column;
+    const int64_t first = result_offset(g, place) + column;
     const bool below = place.i + 1 < g.h.pixels, right = place.j + 1 < g.w.pixels;
     for_each_vector(columns, [&](size_t n, auto access) HWY_ATTR {
       Vec entries[kEntries], results[4];
@@ -67,14 +88,17 @@ HWY_INLINE void finish_tiles(const Gather& g,
         entries[e] = hn::LoadU(F32(), sums + e * scratch.product_entry + n);
       }
       transform_sum_tile(entries, results);
-      const auto store = [&](Vec sum, float* at) HWY_ATTR {
-        if (g.bias != nullptr) sum = hn::Add(sum, access.load(g.bias + column + n));
-        access.store(activate<kKind>(sum), at);
-      };
-      store(results[0], to + n);
-      if (right) store(results[1], to + g.c_strides.pixel + n);
-      if (below) store(results[2], to + g.c_strides.row + n);
-      if (below && right) store(results[3], to + g.c_strides.row + g.c_strides.pixel + n);
+      const int64_t at = first + static_cast<int64_t>(n);
+      // What lies beyond the image takes a residual that is there, and is not stored.
+      const int64_t all[4] = {at,
+                              right ? at + g.c_strides.pixel : at,
+                              below ? at + g.c_strides.row : at,
+                              below && right ? at + g.c_strides.row + g.c_strides.pixel : at};
+      finish_sums(g.epilogue, access, results, column + n, all);
+      access.store(activate<kKind>(results[0]), g.c + all[0]);
+      if (right) access.store(activate<kKind>(results[1]), g.c + all[1]);
+      if (below) access.store(activate<kKind>(results[2]), g.c + all[2]);
+      if (below && right) access.store(activate<kKind>(results[3]), g.c + all[3]);
     });
   }
 }
@@ -85,7 +109,7 @@ HWY_NOINLINE void finish_tiles_with(const Gather& g,
                                     int64_t column,
                                     int64_t columns,
                                     const float* sums) {
-  with_activation(g.activation, [&](auto kind) HWY_ATTR {
+  with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
     finish_tiles<decltype(kind)::value>(g, scratch, range, column, columns, sums);
   });
 }
@@ -178,7 +202,13 @@ HWY_NOINLINE void multiply_tile_block(const Gather& g,
         const size_t steps = kEntries * ceil_div(range.size(), kTileRows);
         next_weights = prefetch_weights(g, k + step, step, n, columns.end, steps);
       }
+      const bool last = k + depth == g.depth;
       for (int64_t e = 0; e < kEntries; ++e) {
+        if (last && g.epilogue.residual != nullptr) {
+          const Range some = share(range.size(), 1, e, kEntries);
+          prefetch_residual(
+              g, Range{range.begin + some.begin, range.begin + some.end}, n, some_columns);
+        }
         multiply_entry(scratch.pixels + e * sizes.pixels_entry + k,
                        sizes.pixel_stride,
                        range.size(),

@@ -39,8 +39,8 @@ void run_linear(const OpCall& call) {
   linear_forward({.shape = linear_shape(call.input_shape(0), call.input_shape(1)),
                   .x = call.input<float>(0),
                   .w = call.input<float>(1),
-                  .bias = call.input<float>(2),
-                  .activation = call.attributes<LinearAttributes>().activation,
+                  .epilogue = {.bias = call.input<float>(2),
+                               .activation = call.attributes<LinearAttributes>().activation},
                   .pre = call.output<float>(1),
                   .y = call.output<float>(0)},
                  call.workspace());

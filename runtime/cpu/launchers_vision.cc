@@ -51,8 +51,38 @@ void run_conv2d(const OpCall& call) {
   conv2d_forward({.shape = conv2d_shape(call.input_shape(0), call.input_shape(1), attributes),
                   .x = call.input<float>(0),
                   .w = call.input<float>(1),
-                  .bias = call.input<float>(2),
-                  .activation = attributes.activation,
+                  .epilogue = {.bias = call.input<float>(2), .activation = attributes.activation},
+                  .y = call.output<float>(0)},
+                 call.workspace());
+}
+
+// The convolution's own, and behind it the norm's scale.
+size_t norm_scale_offset(const Conv2dShape& shape) {
+  return static_cast<size_t>(conv2d_workspace_bytes(shape, compute_threads()) + 63) / 64 * 64;
+}
+
+size_t conv2d_batch_norm_workspace(const Graph& graph, const Op& op) {
+  const Conv2dShape shape = conv2d_shape(graph.shape(op.inputs[0]),
+                                         graph.shape(op.inputs[1]),
+                                         op.as<Conv2dBatchNormAttributes>().conv);
+  return norm_scale_offset(shape) + static_cast<size_t>(shape.outputs) * sizeof(float);
+}
+
+void run_conv2d_batch_norm(const OpCall& call) {
+  const auto& attributes = call.attributes<Conv2dBatchNormAttributes>();
+  const Conv2dShape shape = conv2d_shape(call.input_shape(0), call.input_shape(1), attributes.conv);
+  auto* const scale = reinterpret_cast<float*>(call.workspace() + norm_scale_offset(shape));
+  batch_norm_scale(
+      shape.outputs, call.input<float>(3), call.input<float>(6), attributes.norm.epsilon, scale);
+  conv2d_forward({.shape = shape,
+                  .x = call.input<float>(0),
+                  .w = call.input<float>(1),
+                  .epilogue = {.bias = call.input<float>(2),
+                               .mean = call.input<float>(5),
+                               .scale = scale,
+                               .shift = call.input<float>(4),
+                               .residual = call.input<float>(7),
+                               .activation = attributes.norm.activation},
                   .y = call.output<float>(0)},
                  call.workspace());
 }
@@ -276,6 +306,11 @@ const Implementation kImplementations[] = {
     {OpKind::kImageNormalize, "simd", always, image_normalize_workspace, run_image_normalize},
     {OpKind::kConv2d, "implicit gemm", always, conv2d_workspace, run_conv2d},
     {OpKind::kConv2dBackward, "implicit gemm", always, conv2d_workspace, run_conv2d_backward},
+    {OpKind::kConv2dBatchNorm,
+     "implicit gemm",
+     always,
+     conv2d_batch_norm_workspace,
+     run_conv2d_batch_norm},
     {OpKind::kBatchNorm, "simd", always, batch_norm_workspace, run_batch_norm},
     {OpKind::kBatchNormBackward, "simd", always, batch_norm_workspace, run_batch_norm_backward},
     {OpKind::kBatchStatistics, "simd", always, batch_norm_workspace, run_batch_statistics},

@@ -47,6 +47,7 @@ struct ForwardScratch {
 #define HWY_TARGET_INCLUDE "runtime/cpu/linear.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "runtime/cpu/epilogue-inl.h"
 #include "runtime/cpu/gemm-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
@@ -54,14 +55,21 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Adds the bias, stores the pre-activation, applies the activation and stores the result, for the
-// outputs that `access` selects.
+// Stores the pre-activation and the result, for the outputs that `access` selects.
 template <Activation kKind, typename Access>
-HWY_INLINE void finish(
-    Access access, Vec sum, const float* bias, float* pre, float* y, size_t output, size_t at) {
-  if (bias != nullptr) sum = hn::Add(sum, access.load(bias + output));
-  if (pre != nullptr) access.store(sum, pre + at);
-  access.store(activate<kKind>(sum), y + at);
+HWY_INLINE void finish(const LinearForward& op, Access access, Vec sum, size_t output, size_t at) {
+  const Epilogue& e = op.epilogue;
+  if (op.pre != nullptr) access.store(add_bias(e, access, sum, output), op.pre + at);
+  access.store(finished<kKind>(e, access, sum, output, at), op.y + at);
+}
+
+// Fetches what will be added to some outputs, before the products that they wait for.
+HWY_INLINE void prefetch_residual(const LinearForward& op, Range outputs, Range rows) {
+  if (op.epilogue.residual == nullptr) return;
+  for (int64_t m = rows.begin; m < rows.end; ++m) {
+    const float* const row = op.epilogue.residual + m * op.shape.outputs;
+    for (int64_t n = outputs.begin; n < outputs.end; n += 16) __builtin_prefetch(row + n, 0, 2);
+  }
 }
 
 // Writes the strip of y^T, outputs x rows, into y.
@@ -80,7 +88,7 @@ HWY_INLINE void finish_strip(const LinearForward& op,
       HWY_UNROLL(4)
       for (int64_t c = 0; c < 4; ++c) {
         const size_t at = (m + c) * n_count + outputs.begin + i;
-        finish<kKind>(access, sums[c], op.bias, op.pre, op.y, outputs.begin + i, at);
+        finish<kKind>(op, access, sums[c], outputs.begin + i, at);
       }
     });
   }
@@ -91,13 +99,8 @@ HWY_INLINE void finish_strip(const LinearForward& op,
       for (size_t lane = 0; lane < kVecLanes; ++lane) {
         column[lane] = strip[(i + lane) * kStripStride + m - rows.begin];
       }
-      finish<kKind>(access,
-                    hn::Load(F32(), column),
-                    op.bias,
-                    op.pre,
-                    op.y,
-                    outputs.begin + i,
-                    m * n_count + outputs.begin + i);
+      const size_t output = outputs.begin + i;
+      finish<kKind>(op, access, hn::Load(F32(), column), output, m * n_count + output);
     });
   }
 }
@@ -106,7 +109,7 @@ HWY_NOINLINE void finish_strip_with(const LinearForward& op,
                                     const float* strip,
                                     Range outputs,
                                     Range rows) {
-  with_activation(op.activation, [&](auto kind) HWY_ATTR {
+  with_activation(op.epilogue.activation, [&](auto kind) HWY_ATTR {
     finish_strip<decltype(kind)::value>(op, strip, outputs, rows);
   });
 }
@@ -130,6 +133,7 @@ HWY_NOINLINE void forward_rectangle(const LinearForward& op,
         const Range block = blocks.range(index);
         float* const buffer =
             packed_x + (keep ? block.begin * round_up(chunk.size(), kVecLanes) : 0);
+        if (index + 1 == blocks.count()) prefetch_residual(op, strip_outputs, chunk);
         const Panels panels{.b = x.at(block.begin, m),
                             .ready = n > outputs.begin ? buffer : nullptr,
                             .buffer = buffer,
@@ -180,12 +184,11 @@ HWY_NOINLINE void forward_few_rows_part(const LinearForward& op, Range outputs, 
                      index > 0,
                      nullptr);
     }
-    with_activation(op.activation, [&](auto kind) HWY_ATTR {
+    with_activation(op.epilogue.activation, [&](auto kind) HWY_ATTR {
       for (int64_t m = 0; m < m_count; ++m) {
         for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
           const size_t at = m * n_count + n + j;
-          finish<decltype(kind)::value>(
-              access, access.load(op.y + at), op.bias, op.pre, op.y, n + j, at);
+          finish<decltype(kind)::value>(op, access, access.load(op.y + at), n + j, at);
         });
       }
     });

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "runtime/graph/activation.h"
+#include "runtime/cpu/epilogue.h"
 
 namespace lockstep::cpu {
 
@@ -22,10 +22,9 @@ struct LinearForward {
   LinearShape shape;
   const float* x;     // (M, K)
   const float* w;     // (N, K)
-  const float* bias;  // (N), or null
-  Activation activation;
-  float* pre;  // (M, N): receives x w^T + bias; or null
-  float* y;    // (M, N): receives activation(x w^T + bias); overlaps nothing
+  Epilogue epilogue;  // of the sums x w^T, whose columns are the N outputs
+  float* pre;         // (M, N): receives x w^T + bias; or null
+  float* y;           // (M, N); overlaps nothing
 };
 void linear_forward(const LinearForward& op, void* workspace);
 

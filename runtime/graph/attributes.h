@@ -68,6 +68,10 @@ struct BatchNormAttributes {
   bool synchronised = false;
   int64_t lanes = 1;  // then, of the run
 };
+struct Conv2dBatchNormAttributes {
+  Conv2dAttributes conv;  // without an activation
+  BatchNormAttributes norm;
+};
 struct PoolAttributes {
   Extent2d kernel, stride;
   Extent2d padding{0, 0};         // on each side; less than the kernel
@@ -94,6 +98,7 @@ using Attributes = std::variant<std::monostate,
                                 Conv2dAttributes,
                                 Conv2dBackwardAttributes,
                                 BatchNormAttributes,
+                                Conv2dBatchNormAttributes,
                                 PoolAttributes,
                                 LocalResponseNormAttributes,
                                 PaddedIdentityAttributes>;

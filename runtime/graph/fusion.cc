@@ -15,11 +15,29 @@ std::vector<int> count_readers(const Graph& graph) {
   return readers;
 }
 
+constexpr size_t kNone = ~size_t{0};
+
+// One op of a conv2d and the batch_norm that reads it.
+Op conv2d_batch_norm(const Op& conv, const Op& norm) {
+  std::vector<TensorId> inputs = conv.inputs;                                     // x, weight, bias
+  inputs.insert(inputs.end(), norm.inputs.begin() + 2, norm.inputs.begin() + 6);  // of the norm
+  inputs.push_back(norm.inputs[1]);                                               // delta
+  return {OpKind::kConv2dBatchNorm,
+          conv.name,
+          std::move(inputs),
+          norm.outputs,
+          Conv2dBatchNormAttributes{conv.as<Conv2dAttributes>(), norm.as<BatchNormAttributes>()}};
+}
+
+void drop_ops(Graph& graph, const std::vector<bool>& dropped) {
+  size_t i = 0;
+  std::erase_if(graph.ops, [&](const Op&) { return dropped[i++]; });
+}
+
 }  // namespace
 
 void fuse_activation_backward(Graph& graph) {
   const std::vector<int> readers = count_readers(graph);
-  constexpr size_t kNone = ~size_t{0};
   std::vector<size_t> maker(graph.tensors.size(), kNone);  // the linear_backward of each d_x
   std::vector<bool> fused(graph.ops.size(), false);
   for (size_t i = graph.forward_ops; i < graph.ops.size(); ++i) {
@@ -36,8 +54,31 @@ void fuse_activation_backward(Graph& graph) {
         op.as<ActivationAttributes>().activation;
     fused[i] = true;
   }
-  size_t i = 0;
-  std::erase_if(graph.ops, [&](const Op&) { return fused[i++]; });
+  drop_ops(graph, fused);
+}
+
+void fuse_batch_norms(Graph& graph, const Supports& supports) {
+  if (graph.purpose == Purpose::kTraining) return;
+  const std::vector<int> readers = count_readers(graph);
+  std::vector<size_t> maker(graph.tensors.size(), kNone);  // the conv2d of each output
+  std::vector<bool> fused(graph.ops.size(), false);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    Op& op = graph.ops[i];
+    if (op.kind == OpKind::kConv2d && op.as<Conv2dAttributes>().activation == Activation::kNone)
+      maker[static_cast<size_t>(op.outputs[0])] = i;
+    if (op.kind != OpKind::kBatchNorm) continue;
+    const auto between = static_cast<size_t>(op.inputs[0]);
+    const size_t conv_number = maker[between];
+    if (conv_number == kNone || readers[between] != 1 ||
+        graph.tensors[between].role != Role::kActivation)
+      continue;
+    Op both = conv2d_batch_norm(graph.ops[conv_number], op);
+    if (!supports(graph, both)) continue;
+    op = std::move(both);
+    fused[conv_number] = true;
+  }
+  drop_ops(graph, fused);
+  graph.forward_ops = graph.ops.size();
 }
 
 }  // namespace lockstep

@@ -76,6 +76,7 @@ enum class OpKind : uint8_t {
   kImageNormalize,
   kConv2d,
   kConv2dBackward,
+  kConv2dBatchNorm,
   kBatchNorm,
   kBatchNormBackward,
   kBatchStatistics,

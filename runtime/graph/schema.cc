@@ -25,6 +25,7 @@ const OpSchema& schema_of(OpKind kind) {
       &kImageNormalizeSchema,
       &kConv2dSchema,
       &kConv2dBackwardSchema,
+      &kConv2dBatchNormSchema,
       &kBatchNormSchema,
       &kBatchNormBackwardSchema,
       &kBatchStatisticsSchema,

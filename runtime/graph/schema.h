@@ -38,11 +38,11 @@ extern const OpSchema kLinearSchema, kLinearBackwardSchema, kActivationSchema,
     kActivationBackwardSchema, kEmbeddingSchema, kEmbeddingBackwardSchema, kLayerNormSchema,
     kLayerNormBackwardSchema, kAttentionSchema, kAttentionBackwardSchema, kDropoutSchema,
     kDropoutBackwardSchema, kAddSchema, kCastSchema, kImageNormalizeSchema, kConv2dSchema,
-    kConv2dBackwardSchema, kBatchNormSchema, kBatchNormBackwardSchema, kBatchStatisticsSchema,
-    kBatchNormSumsSchema, kBatchNormInputGradientSchema, kGatherLanesSchema, kMaxPoolSchema,
-    kMaxPoolBackwardSchema, kAvgPoolSchema, kAvgPoolBackwardSchema, kGlobalAvgPoolSchema,
-    kGlobalAvgPoolBackwardSchema, kLocalResponseNormSchema, kLocalResponseNormBackwardSchema,
-    kPaddedIdentitySchema, kPaddedIdentityBackwardSchema, kSoftmaxCrossEntropySchema,
-    kBinaryCrossEntropySchema, kMeanSquaredErrorSchema;
+    kConv2dBackwardSchema, kConv2dBatchNormSchema, kBatchNormSchema, kBatchNormBackwardSchema,
+    kBatchStatisticsSchema, kBatchNormSumsSchema, kBatchNormInputGradientSchema, kGatherLanesSchema,
+    kMaxPoolSchema, kMaxPoolBackwardSchema, kAvgPoolSchema, kAvgPoolBackwardSchema,
+    kGlobalAvgPoolSchema, kGlobalAvgPoolBackwardSchema, kLocalResponseNormSchema,
+    kLocalResponseNormBackwardSchema, kPaddedIdentitySchema, kPaddedIdentityBackwardSchema,
+    kSoftmaxCrossEntropySchema, kBinaryCrossEntropySchema, kMeanSquaredErrorSchema;
 
 }  // namespace lockstep

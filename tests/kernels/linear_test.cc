@@ -74,14 +74,14 @@ Outputs forward(
   Guarded<float> pre(with_pre ? s.rows * s.outputs : 0, 1), y(s.rows * s.outputs, 3);
   for (auto* output : {&pre, &y}) std::fill(output->begin(), output->end(), NAN);
   Guarded<unsigned char> workspace(linear_workspace_bytes(s, compute_threads()));
-  linear_forward({.shape = s,
-                  .x = in.x.data(),
-                  .w = in.w.data(),
-                  .bias = with_bias ? in.bias.data() : nullptr,
-                  .activation = activation,
-                  .pre = with_pre ? pre.data() : nullptr,
-                  .y = y.data()},
-                 workspace.data());
+  linear_forward(
+      {.shape = s,
+       .x = in.x.data(),
+       .w = in.w.data(),
+       .epilogue = {.bias = with_bias ? in.bias.data() : nullptr, .activation = activation},
+       .pre = with_pre ? pre.data() : nullptr,
+       .y = y.data()},
+      workspace.data());
   return {pre.copy(), y.copy()};
 }
 

@@ -180,13 +180,13 @@ void run_layer(const Layer& layer, int repeats) {
       measure(flops,
               repeats,
               [&] {
-                cpu::conv2d_forward({.shape = s,
-                                     .x = x.data(),
-                                     .w = w.data(),
-                                     .bias = bias.data(),
-                                     .activation = Activation::kRelu,
-                                     .y = y.data()},
-                                    workspace);
+                cpu::conv2d_forward(
+                    {.shape = s,
+                     .x = x.data(),
+                     .w = w.data(),
+                     .epilogue = {.bias = bias.data(), .activation = Activation::kRelu},
+                     .y = y.data()},
+                    workspace);
               }),
       measure(flops,
               repeats,

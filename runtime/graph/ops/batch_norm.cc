@@ -128,7 +128,7 @@ std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
 
 // All of x is read before any of y is written; beyond that both work element by element.
 const OpSchema kBatchNormSchema = {
-    "batch_norm", batch_norm_gradient, elementwise_flops<8>, {{0, 0}, {0, 1}}};
+    "batch_norm", batch_norm_gradient, elementwise_flops<kBatchNormFlops>, {{0, 0}, {0, 1}}};
 const OpSchema kBatchNormBackwardSchema = {
     "batch_norm_backward", nullptr, elementwise_flops<12>, {{0, 2}, {0, 0}, {1, 0}, {1, 1}}};
 const OpSchema kBatchStatisticsSchema = {"batch_statistics", nullptr, elementwise_flops<3>, {}};

@@ -5,6 +5,11 @@
 // (+)= sums of d_y.
 //   inputs  d_y (N, OH, OW, O) of the value before the activation, x, weight
 //   outputs d_x or none, d_weight, d_bias or none
+// conv2d_batch_norm: batch_norm, with its running statistics, of conv(x, weight) + bias, which is
+// stored nowhere. Made of the two by fuse_batch_norms().
+//   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none, the norm's gain (O),
+//   bias (O), running_mean (O), running_variance (O), and delta (N, OH, OW, O) or none
+//   outputs y (N, OH, OW, O)
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/conv2d_shape.h"
@@ -85,6 +90,10 @@ int64_t conv2d_flops(const Graph& graph, const Op& op) {
   return product_flops(graph, op.outputs[0], op.inputs[1]);
 }
 
+int64_t conv2d_batch_norm_flops(const Graph& graph, const Op& op) {
+  return conv2d_flops(graph, op) + kBatchNormFlops * graph.shape(op.outputs[0]).elements();
+}
+
 int64_t conv2d_backward_flops(const Graph& graph, const Op& op) {
   const int products = op.outputs[0] == kNoTensor ? 1 : 2;
   return products * product_flops(graph, op.inputs[0], op.inputs[2]);
@@ -94,5 +103,6 @@ int64_t conv2d_backward_flops(const Graph& graph, const Op& op) {
 
 const OpSchema kConv2dSchema = {"conv2d", conv2d_gradient, conv2d_flops, {}};
 const OpSchema kConv2dBackwardSchema = {"conv2d_backward", nullptr, conv2d_backward_flops, {}};
+const OpSchema kConv2dBatchNormSchema = {"conv2d_batch_norm", nullptr, conv2d_batch_norm_flops, {}};
 
 }  // namespace lockstep

@@ -20,6 +20,7 @@ int64_t pool_flops(const Graph& graph, const Op& op);
 
 // Of each element.
 inline constexpr int kActivationBackwardFlops = 12;
+inline constexpr int kBatchNormFlops = 8;
 
 // Flops of an op that does `per_element` operations on each element of its first input.
 template <int kPerElement>
