@@ -45,6 +45,12 @@ class Communicator {
 
   virtual void broadcast(std::byte* buffer, size_t bytes, int root) = 0;
 
+  // Moves what is under way, without waiting, where nothing else does so while the caller computes.
+  virtual void progress() {}
+
+  // Seconds that an operation may wait for a rank that moves nothing; 0: for ever.
+  virtual double timeout_s() const { return 0; }
+
   // Throws CommError if an operation under way has failed or taken too long. On a device operations
   // are only queued: whoever waits for the device calls this again and again meanwhile. Not while a
   // stream is captured.

@@ -27,6 +27,7 @@ Reducer::Reducer(ReducerCommunicators communicators,
       math_(math),
       options_(std::move(options)),
       gradients_(gradients),
+      sums_(options_.sums != nullptr ? options_.sums : gradients),
       staging_(staging),
       elements_(options_.buckets.back().end),
       staging_elements_(staging_elements(options_.buckets, options_.topology)),
@@ -39,6 +40,7 @@ Reducer::Reducer(ReducerCommunicators communicators,
   LOCKSTEP_CHECK(options_.topology.shares_memory == (node_ != nullptr));
   LOCKSTEP_CHECK(!options_.fast_order || (groups_.size() <= 1 && node_ == nullptr));
   LOCKSTEP_CHECK(local_lanes_ * ranks == options_.lanes && ranks <= kMaxRanks);
+  LOCKSTEP_CHECK(sums_ == gradients_ || ranks > 1);
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
   norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(local_lanes_));
@@ -159,7 +161,8 @@ void Reducer::sum_level(Exchange& exchange) {
                    : exchange.received + i * mine.size();
     sources[static_cast<size_t>(me)] = gradients_ + mine.begin;
   }
-  math_.tree_sum(sources.data(), count, gradients_ + mine.begin, mine.size());
+  float* const to = exchange.level + 1 == groups_.size() ? sums_ : gradients_;
+  math_.tree_sum(sources.data(), count, to + mine.begin, mine.size());
   exchange.range = mine;
 }
 
@@ -183,7 +186,7 @@ void Reducer::measure_norm(int bucket) {
       part_of(options_.buckets[static_cast<size_t>(bucket)], part_ * local_lanes_, options_.lanes);
   double* const norms =
       norms_.data() + static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_);
-  math_.sums_of_squares(gradients_ + first.begin, first.size(), local_lanes_, norms);
+  math_.sums_of_squares(sums_ + first.begin, first.size(), local_lanes_, norms);
 }
 
 void Reducer::reduce() {

@@ -72,6 +72,8 @@ struct ReducerOptions {
   size_t gradient_buckets = ~size_t{0};
   // All lanes of a rank run together: each has a gradient buffer of its own.
   bool lanes_together = false;
+  // Where the sums over all ranks go, a flat buffer; null: into the gradients. Several ranks.
+  float* sums = nullptr;
 };
 
 // Who carries what: gradients and parameters lie in the backend's memory, the few numbers that a
@@ -107,6 +109,10 @@ class Reducer {
   // increasing order.
   void bucket_ready(int bucket);
   void end_lane() { ++lane_; }
+  // Between ops: moves the exchanges and gathers under way.
+  void progress() {
+    if (in_flight_count_ > 0 || gather_.done < gather_.started) communicator_.progress();
+  }
   // Completes the exchange; afterwards this rank's parts of reduced() hold the sum over all lanes.
   void reduce();
   // Waits for what has been queued and sums the statistics and norms of the step over all ranks.
@@ -114,7 +120,7 @@ class Reducer {
   // last left here together.
   StepTotals totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
   // Of no more use to the reducer: an optimizer may write over its parts.
-  float* reduced() { return gradients_; }
+  float* reduced() { return sums_; }
 
   // Sums the statistics of an evaluation over all lanes; `local` is complete.
   StepTotals sum_statistics(std::span<const LaneStatistics> local) {
@@ -164,7 +170,7 @@ class Reducer {
   NodeMemory* node_;
   SliceMath& math_;
   ReducerOptions options_;
-  float* gradients_;
+  float *gradients_, *sums_;
   float* staging_;
   int64_t elements_;
   int64_t staging_elements_;  // of one exchange

@@ -38,7 +38,7 @@ float sum_of(int64_t i, int ranks) {
 // The reducer of a training step whose only bucket is the vector, with one lane a rank.
 class OneBucket {
  public:
-  // `sums`: the vector whose parts the ranks gather; it may be `vector` itself.
+  // Where the sums go, and the vector whose parts the ranks gather: both may be `vector` itself.
   OneBucket(const ReducerCommunicators& communicators,
             Backend& backend,
             const Topology& topology,
@@ -46,10 +46,9 @@ class OneBucket {
             int64_t elements,
             float* vector,
             float* sums,
+            float* gathered,
             float* staging)
-      : backend_(backend),
-        vector_(vector),
-        sums_(sums),
+      : gathered_(gathered),
         mine_(part_of(
             {0, elements}, topology.part_of(communicators.control.rank()), topology.ranks())),
         reducer_(communicators,
@@ -59,7 +58,8 @@ class OneBucket {
                   .buckets = {{0, elements}},
                   .gather_order = {0},
                   .topology = topology,
-                  .gradient_buckets = 0},
+                  .gradient_buckets = 0,
+                  .sums = sums},
                  vector,
                  staging) {}
 
@@ -73,21 +73,16 @@ class OneBucket {
     reducer_.reduce();
   }
   void all_gather() {
-    reducer_.start_gather(reinterpret_cast<std::byte*>(sums_), sizeof(float));
+    reducer_.start_gather(reinterpret_cast<std::byte*>(gathered_), sizeof(float));
     reducer_.finish_gather();
   }
   void all_reduce() {
     reduce_scatter();
-    if (sums_ != vector_)
-      backend_.copy(reinterpret_cast<const std::byte*>(vector_ + mine_.begin),
-                    reinterpret_cast<std::byte*>(sums_ + mine_.begin),
-                    static_cast<size_t>(mine_.size() * kFloat));
     all_gather();
   }
 
  private:
-  Backend& backend_;
-  float *vector_, *sums_;
+  float* gathered_;
   Range mine_;
   Reducer reducer_;
 };
@@ -151,6 +146,7 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
                    request.fast_order,
                    elements,
                    vector_,
+                   in_place || request.collective != Collective::kAllReduce ? vector_ : sums_,
                    in_place ? vector_ : sums_,
                    staging_);
   const auto run = [&] {

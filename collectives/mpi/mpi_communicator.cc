@@ -88,6 +88,12 @@ class MpiCommunicator final : public Communicator {
     requests.clear();
   }
 
+  void progress() override {
+    for (auto& requests : pending_) {
+      if (!requests.empty()) test(requests);
+    }
+  }
+
   void broadcast(std::byte* buffer, size_t bytes, int root) override {
     constexpr size_t kPiece = size_t{1} << 30;
     for (size_t done = 0; done < bytes; done += kPiece) {
@@ -135,13 +141,17 @@ class MpiCommunicator final : public Communicator {
     LOCKSTEP_CHECK(false, "more than {} operations under way ", kMaxPending);
   }
 
+  // Whether all are done.
+  bool test(std::vector<MPI_Request>& requests) {
+    int done = 0;
+    LOCKSTEP_MPI(MPI_Testall(
+        static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+    return done != 0;
+  }
+
   void finish(std::vector<MPI_Request>& requests) {
     constexpr int kSpins = 2000;  // some tens of microseconds: longer than a small message takes
-    int done = 0;
-    for (int spin = 0;; ++spin) {
-      LOCKSTEP_MPI(MPI_Testall(
-          static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
-      if (done) return;
+    for (int spin = 0; !test(requests); ++spin) {
       if (spin > kSpins) sched_yield();
     }
   }

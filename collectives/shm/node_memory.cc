@@ -14,6 +14,7 @@
 
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
+#include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 
@@ -144,21 +145,31 @@ void NodeMemory::wait_for(int index, Event event, uint32_t count) const {
     sched_yield();
   }
   signal.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  for (;;) {
+  for (const double start = now_ms();;) {
     const uint32_t seen = signal.count.load(std::memory_order_seq_cst);
     if (reached(signal.count, count)) break;
-    look_after(index);
+    look_after(index, event, now_ms() - start);
     sleep_while(signal.count, seen, kSleepMs);
   }
   signal.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void NodeMemory::look_after(int index) const {
+// What a rank that failed has said comes first, then what its process is.
+void NodeMemory::look_after(int index, Event event, double waited_ms) const {
   communicator_.check();
+  const auto fail = [&](const std::string& what) {
+    throw CommError("rank {}: {}", communicator_.rank(), what);
+  };
+  const std::string peer = fmt::format("rank {} on {}", group_.rank_of(index), host_name());
   pollfd process = {processes_[static_cast<size_t>(index)], POLLIN, 0};
   if (process.fd >= 0 && ::poll(&process, 1, 0) > 0)
-    throw CommError(
-        "rank {}: rank {} on this host has ended", communicator_.rank(), group_.rank_of(index));
+    fail(fmt::format("lost {}: its process has ended", peer));
+  const double limit_s = communicator_.timeout_s();
+  if (limit_s > 0 && waited_ms > limit_s * 1000)
+    fail(fmt::format("nothing moved for {:g} s in shared memory; waiting for the {} of {}",
+                     limit_s,
+                     event == Event::kGradients ? "gradients" : "parameters",
+                     peer));
 }
 
 }  // namespace lockstep

@@ -43,7 +43,7 @@ class NodeMemory {
   // How many this rank has got to.
   uint32_t signalled(Event event) const { return signalled_[static_cast<size_t>(event)]; }
   // Returns when every rank of the node has got to `count` of them. Throws CommError where one of
-  // them has ended.
+  // them has ended, or does not get there in the communicator's time.
   void wait(Event event, uint32_t count);
 
  private:
@@ -55,7 +55,7 @@ class NodeMemory {
   std::vector<SharedMapping> exchange(size_t bytes, const char* what);
   Signal& signal_of(int index, Event event) const;
   void wait_for(int index, Event event, uint32_t count) const;
-  void look_after(int index) const;
+  void look_after(int index, Event event, double waited_ms) const;
 
   Communicator& communicator_;
   RankGroup group_;

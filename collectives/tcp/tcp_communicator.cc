@@ -98,6 +98,9 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     return started(handle);
   }
 
+  void progress() override { check(); }
+  double timeout_s() const override { return timeout_s_; }
+
   // What a rank that failed has said reaches this one also while it waits for something else.
   void check() override {
     if (!failure_.empty()) throw CommError("{}", failure_);

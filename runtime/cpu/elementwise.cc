@@ -1,7 +1,10 @@
 #include "runtime/cpu/elementwise.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain.h"
@@ -54,6 +57,30 @@ void fixed_tree_sum(const float* const* sources, float* out, size_t begin, size_
   });
 }
 
+// Past the caches, where `out` is aligned: a sum that is not read soon displaces nothing, and its
+// lines need not be read first.
+template <int kCount>
+void fixed_tree_stream(const float* const* sources, float* out, size_t begin, size_t end) {
+  for_each_vector(end - begin, [&](size_t i, auto access) HWY_ATTR {
+    const Vec sum = fixed_tree<kCount>(sources, begin + i, access);
+    if constexpr (std::is_same_v<decltype(access), FullVector>) {
+      hn::Stream(sum, F32(), out + begin + i);
+    } else {
+      access.store(sum, out + begin + i);
+    }
+  });
+  hwy::FlushStream();
+}
+
+void tree_stream_kernel(
+    const float* const* sources, int count, float* out, int64_t begin, int64_t end) {
+  switch (count) {
+    case 2: return fixed_tree_stream<2>(sources, out, begin, end);
+    case 4: return fixed_tree_stream<4>(sources, out, begin, end);
+    default: return fixed_tree_stream<8>(sources, out, begin, end);
+  }
+}
+
 void tree_sum_kernel(
     const float* const* sources, int count, float* out, int64_t begin, int64_t end) {
   switch (count) {
@@ -95,10 +122,14 @@ namespace lockstep::cpu {
 HWY_EXPORT(add_kernel);
 HWY_EXPORT(scale_kernel);
 HWY_EXPORT(tree_sum_kernel);
+HWY_EXPORT(tree_stream_kernel);
 HWY_EXPORT(sum_of_squares_kernel);
 
 namespace {
 constexpr int64_t kSquaresBlock = 4096;
+// Floats of a sum that would fill most of the caches.
+constexpr int64_t kStreamElements = int64_t{1} << 20;
+constexpr uintptr_t kStreamAlignment = 64;  // bytes: of the widest vectors
 
 int64_t squares_blocks(int64_t n) { return (n + kSquaresBlock - 1) / kSquaresBlock; }
 }  // namespace
@@ -127,8 +158,12 @@ void fill(float* x, float value, int64_t n) {
 void tree_sum(const float* const* sources, int count, float* out, int64_t n) {
   LOCKSTEP_CHECK(count > 0 && (count & (count - 1)) == 0, "count = {}", count);
   const auto kernel = HWY_DYNAMIC_DISPATCH(tree_sum_kernel);
+  const auto stream = HWY_DYNAMIC_DISPATCH(tree_stream_kernel);
+  const bool elsewhere = std::find(sources, sources + count, out) == sources + count;
+  const bool streams = elsewhere && n >= kStreamElements && count > 1 && count <= 8;
   parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(sources, count, out, begin, end);
+    const bool aligned = reinterpret_cast<uintptr_t>(out + begin) % kStreamAlignment == 0;
+    (streams && aligned ? stream : kernel)(sources, count, out, begin, end);
   });
 }
 

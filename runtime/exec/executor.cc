@@ -69,6 +69,7 @@ void Executor::run_ops(
                                     device));
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
+    reducer->progress();
   }
 }
 

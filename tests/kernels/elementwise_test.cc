@@ -65,6 +65,36 @@ TEST(ElementwiseTest, TreeSumAddsInTheOrderOfTheTree) {
   });
 }
 
+// Large sums go past the caches where their memory is aligned, and end off a vector.
+TEST(ElementwiseTest, LargeTreeSums) {
+  constexpr int64_t kMost = (int64_t{1} << 20) + 77;
+  std::vector<std::vector<float>> sources(8);
+  std::vector<const float*> pointers;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    sources[i].resize(kMost);
+    for (int64_t k = 0; k < kMost; ++k)
+      sources[i][static_cast<size_t>(k)] = static_cast<float>((k * 7 + 13 * i) % 1001) / 7;
+    pointers.push_back(sources[i].data());
+  }
+  test::for_each_target([&](const std::string& target) {
+    for (const int count : {2, 4, 8}) {
+      for (const int64_t offset : {0, 3}) {
+        const int64_t n = kMost - offset;
+        std::vector<float> memory(kMost + 16, -1);
+        auto* const aligned =
+            reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+        float* const out = aligned + offset;
+        if (out + n >= memory.data() + memory.size()) continue;
+        out[n] = -1;
+        cpu::tree_sum(pointers.data(), count, out, n);
+        for (int64_t i = 0; i < n; ++i)
+          ASSERT_EQ(out[i], tree(sources, 0, count, i)) << target << " " << count << " " << i;
+        EXPECT_EQ(out[n], -1) << target;
+      }
+    }
+  });
+}
+
 TEST(ElementwiseTest, SumOfSquares) {
   test::for_each_target([&](const std::string& target) {
     for (int64_t n : {0, 1, 15, 17, 4095, 4097, 50001}) {

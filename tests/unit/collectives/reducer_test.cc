@@ -59,7 +59,8 @@ Outcome reduce(const Topology& topology,
                bool fast,
                float (*gradient)(int, int64_t),
                int steps = 1,
-               size_t gradient_buckets = ~size_t{0}) {
+               size_t gradient_buckets = ~size_t{0},
+               bool sums_elsewhere = false) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
   const auto buckets = make_buckets(elements, kLanes, 1200);
@@ -79,13 +80,21 @@ Outcome reduce(const Topology& topology,
     }
     std::vector<float> staging(
         static_cast<size_t>(kExchangesInFlight * staging_elements(buckets, topology)), NAN);
+    std::vector<float> sums(own_whole.size(), NAN);
     PlainMath math;
     // An order of need that is not that of the buckets.
     std::vector<int> order(buckets.size());
     std::iota(order.rbegin(), order.rend(), 0);
     Reducer reducer({communicator, communicator, node.get()},
                     math,
-                    {kLanes, fast, buckets, order, topology, gradient_buckets},
+                    {kLanes,
+                     fast,
+                     buckets,
+                     order,
+                     topology,
+                     gradient_buckets,
+                     /*lanes_together=*/false,
+                     sums_elsewhere ? sums.data() : nullptr},
                     gradients,
                     staging.data());
     StepTotals totals;
@@ -160,6 +169,15 @@ TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
     EXPECT_EQ(many.totals.loss_sum, alone.totals.loss_sum);
     EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
     EXPECT_EQ(many.totals.valid_count, alone.totals.valid_count);
+  }
+}
+
+TEST(Reducer, SumsGoWhereTheyAreWanted) {
+  const Outcome alone = reduce({}, false, rough_gradient);
+  for (const Topology& topology : kTopologies) {
+    const Outcome many = reduce(topology, false, rough_gradient, 2, ~size_t{0}, true);
+    EXPECT_EQ(many.gradient, alone.gradient);
+    EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
   }
 }
 

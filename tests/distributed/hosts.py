@@ -1,0 +1,95 @@
+"""Several hosts on one machine: network namespaces with a host name each, joined by a bridge whose ports send at a given rate.
+
+Needs root, iproute2 and a kernel with bridges, veth and the token bucket filter; available() tells.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import lockstep_run
+
+NET = "10.78.0"
+
+
+def ip(*words, check=True):
+    return subprocess.run(["ip", *map(str, words)], check=check, capture_output=True, text=True)
+
+
+def available():
+    """Whether such hosts can be made here, or else why not."""
+    if os.geteuid() != 0:
+        return "not root"
+    if shutil.which("ip") is None or shutil.which("tc") is None or shutil.which("unshare") is None:
+        return "no iproute2"
+    if lockstep_run.mpirun(1)[0] is None or not lockstep_run.have_mpirun():
+        return "no mpirun"
+    try:
+        with Hosts(1, "1gbit"):
+            return None
+    except (subprocess.CalledProcessError, OSError) as error:
+        return f"no network namespaces: {getattr(error, 'stderr', error)}".strip()
+
+
+class Hosts:
+    """`count` hosts, from `with` to its end. rate: what each may send, as tc writes it; None: no limit."""
+
+    def __init__(self, count, rate=None):
+        self.count, self.rate = count, rate
+        self.tag = f"ls{os.getpid() % 100000}"
+        self.folder = tempfile.TemporaryDirectory()
+
+    def name(self, host):
+        return f"{self.tag}h{host}"
+
+    def __enter__(self):
+        try:
+            ip("link", "add", self.tag, "type", "bridge")
+            ip("link", "set", self.tag, "up")
+            for host in range(self.count):
+                name = self.name(host)
+                ip("netns", "add", name)
+                ip("link", "add", f"{name}v", "type", "veth", "peer", "name", "eth0", "netns", name)
+                ip("link", "set", f"{name}v", "master", self.tag, "up")
+                ip("-n", name, "addr", "add", f"{NET}.{host + 1}/24", "dev", "eth0")
+                for link in ("lo", "eth0"):
+                    ip("-n", name, "link", "set", link, "up")
+                if self.rate:
+                    subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate, "burst",
+                                    "256k", "latency", "50ms"], check=True, capture_output=True, text=True)
+        except BaseException:
+            self.__exit__()
+            raise
+        # What mpirun starts its daemons with, in the place of ssh: ADDRESS COMMAND...
+        self.agent = pathlib.Path(self.folder.name) / "agent"
+        self.agent.write_text(f"""#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift; done
+host={self.tag}h$((${{1##*.}} - 1)); shift
+exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' "$host" "$@"
+""")
+        self.agent.chmod(0o755)
+        return self
+
+    def __exit__(self, *_):
+        # The links first: a namespace goes away in the background.
+        for host in range(self.count):
+            ip("link", "del", f"{self.name(host)}v", check=False)
+            ip("netns", "del", self.name(host), check=False)
+        ip("link", "del", self.tag, check=False)
+        self.folder.cleanup()
+
+    def mpirun(self, ranks_per_host):
+        """The command line that starts so many ranks on each host, from the first one."""
+        total = ranks_per_host * self.count
+        places = ",".join(f"{NET}.{host + 1}:{ranks_per_host}" for host in range(self.count))
+        inside = ["ip", "netns", "exec", self.name(0), "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', self.name(0)]
+        network = [word for key in ("oob_tcp_if_include", "btl_tcp_if_include") for word in ("--mca", key, f"{NET}.0/24")]
+        return [*inside, *lockstep_run.mpirun(total), "--host", places, "--map-by", "slot", "--mca", "plm_rsh_agent", str(self.agent),
+                "--mca", "btl", "tcp,vader,self", *network]
+
+    def sent_bytes(self, host):
+        """What the host has sent so far, as its network card counts."""
+        counted = subprocess.run(["ip", "netns", "exec", self.name(host), "cat", "/sys/class/net/eth0/statistics/tx_bytes"],
+                                 check=True, capture_output=True, text=True)
+        return int(counted.stdout)
