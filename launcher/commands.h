@@ -53,6 +53,7 @@ void add_eval_command(CLI::App& app, Command& selected);
 void add_predict_command(CLI::App& app, Command& selected);
 void add_generate_command(CLI::App& app, Command& selected);
 void add_plan_command(CLI::App& app, Command& selected);
+void add_scale_command(CLI::App& app, Command& selected);
 void add_selftest_command(CLI::App& app, Command& selected);
 void add_bench_command(CLI::App& app, Command& selected);
 void add_bench_collectives_command(CLI::App& bench, Command& selected);

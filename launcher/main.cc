@@ -94,6 +94,7 @@ int main_of(int argc, char** argv) {
   add_predict_command(app, command);
   add_generate_command(app, command);
   add_plan_command(app, command);
+  add_scale_command(app, command);
   add_selftest_command(app, command);
   add_bench_command(app, command);
   add_inspect_command(app, command);

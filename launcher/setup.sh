@@ -6,10 +6,11 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: launcher/setup.sh [--check] [--tests] [--bundle]
+usage: launcher/setup.sh [--check] [--tests] [--bundle] [--plots]
   --check   install nothing; list what is missing and end with 1 if something is
   --tests   also what the tests need
   --bundle  also what `cmake --install` and `cpack` need to make the folder for bare nodes
+  --plots   also gnuplot, with which `lockstep scale` draws its pictures
 As root it installs; as a user it does so through sudo without a password, or else prints the
 command to run. Any MPI whose mpicxx and mpirun are on the PATH is used; without one, Open MPI is
 installed.
@@ -19,11 +20,13 @@ TEXT
 check_only=no
 with_tests=no
 with_bundle=no
+with_plots=no
 for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
     --tests) with_tests=yes ;;
     --bundle) with_bundle=yes ;;
+    --plots) with_plots=yes ;;
     -h | --help) usage && exit 0 ;;
     *) echo "setup: unknown option '$argument'" >&2 && usage >&2 && exit 2 ;;
   esac
@@ -36,6 +39,7 @@ build_packages=(
 )
 mpi_packages=(libopenmpi-dev openmpi-bin)
 bundle_packages=(patchelf)
+plot_packages=(gnuplot-nox)
 test_packages=(libgmock-dev libgtest-dev python3)
 # Package and the file that is wanted from it. The file decides: images made small by leaving out
 # /usr/share/doc have the package without its text.
@@ -58,6 +62,7 @@ is_installed() {
 wanted=("${build_packages[@]}")
 [ "$with_tests" = no ] || wanted+=("${test_packages[@]}")
 [ "$with_bundle" = no ] || wanted+=("${bundle_packages[@]}")
+[ "$with_plots" = no ] || wanted+=("${plot_packages[@]}")
 if command -v mpicxx >/dev/null && command -v mpirun >/dev/null; then
   mpi="$(mpirun --version 2>&1 | sed -n '1{s/^mpirun (//;s/)//;p}')"
 else

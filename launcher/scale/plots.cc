@@ -1,0 +1,156 @@
+#include "launcher/scale/plots.h"
+
+#include <fmt/format.h>
+
+#include "launcher/scale/process.h"
+#include "runtime/base/file.h"
+
+namespace lockstep::scale {
+namespace {
+
+constexpr double kLimit_s = 120;
+
+// In gnuplot's text '_' would lower the letter that follows, unless told otherwise (noenhanced).
+std::string script_for(const std::string& name,
+                       const std::string& data,
+                       const std::string& settings,
+                       const std::string& plot) {
+  return fmt::format(
+      "# gnuplot {0}.gp draws {0}.svg and {0}.png\n"
+      "{1}set style fill solid 0.85 border -1\n"
+      "set grid ytics\n"
+      "{2}\n"
+      "set terminal svg size 800,500 noenhanced background 'white'\n"
+      "set output '{0}.svg'\n"
+      "{3}\n"
+      "set terminal pngcairo size 800,500 noenhanced\n"
+      "set output '{0}.png'\n"
+      "{3}\n",
+      name,
+      data,
+      settings,
+      plot);
+}
+
+// One block of data a mode: ranks, rate, ideal rate, efficiency in percent.
+std::string rates_data(const Report& report) {
+  std::string text;
+  for (const ModeReport& mode : report.modes) {
+    text += fmt::format("${} << END\n", name_of(mode.mode));
+    for (const ScaleRow& row : mode.rows)
+      text += fmt::format("{} {} {} {}\n",
+                          row.world.ranks,
+                          row.samples_per_s,
+                          row.ideal_samples_per_s,
+                          100 * row.efficiency);
+    text += "END\n";
+  }
+  return text;
+}
+
+std::string on_ranks(const Report& report, const std::string& title) {
+  std::string tics;
+  for (const ScaleRow& row : report.modes[0].rows)
+    tics += fmt::format("{}{}", tics.empty() ? "" : ",", row.world.ranks);
+  // The name may not hold quotation marks: the config allows it none.
+  return fmt::format(
+      "set title '{}: {}'\n"
+      "set xlabel 'ranks'\n"
+      "set logscale x 2\n"
+      "set xtics ({})\n"
+      "set key left top\n"
+      "set yrange [0:*]\n",
+      report.name,
+      title,
+      tics);
+}
+
+Plot throughput(const Report& report) {
+  std::string plot;
+  int colour = 0;
+  for (const ModeReport& mode : report.modes) {
+    ++colour;
+    plot += fmt::format(
+        "{0}${1} using 1:2 with linespoints lw 2 pt 7 lc {2} title '{1}', "
+        "${1} using 1:3 with lines dt 2 lc {2} title 'ideal {1}'",
+        plot.empty() ? "plot " : ", ",
+        name_of(mode.mode),
+        colour);
+  }
+  return {"throughput",
+          script_for("throughput",
+                     rates_data(report),
+                     on_ranks(report, "throughput") + "set ylabel 'samples/s'\n",
+                     plot)};
+}
+
+Plot efficiency(const Report& report) {
+  std::string plot;
+  int colour = 0;
+  for (const ModeReport& mode : report.modes)
+    plot += fmt::format("{0}${1} using 1:4 with linespoints lw 2 pt 7 lc {2} title '{1}'",
+                        plot.empty() ? "plot 100 with lines dt 2 lc 'gray' title 'ideal', " : ", ",
+                        name_of(mode.mode),
+                        ++colour);
+  return {
+      "efficiency",
+      script_for("efficiency",
+                 rates_data(report),
+                 on_ranks(report, "efficiency") + "set ylabel '% of ideal'\nset key left bottom\n",
+                 plot)};
+}
+
+// One bar a world size; gains hang below zero.
+Plot lost_time(const Report& report) {
+  std::string data = "$lost << END\n", plot;
+  for (const ModeReport& mode : report.modes)
+    for (const ScaleRow& row : mode.rows) {
+      data += fmt::format("'{} {}'", name_of(mode.mode), row.world.ranks);
+      for (const double part : row.lost) data += fmt::format(" {}", part);
+      data += "\n";
+    }
+  for (const Part part : kAllParts)
+    plot += fmt::format("{}$lost using {}{} title '{}'",
+                        plot.empty() ? "plot " : ", ",
+                        static_cast<int>(part) + 2,
+                        plot.empty() ? ":xtic(1)" : "",
+                        title_of(part));
+  return {"lost_time",
+          script_for("lost_time",
+                     data + "END\n",
+                     fmt::format("set title '{}: time beyond the ideal step'\n"
+                                 "set ylabel 'ms a step'\n"
+                                 "set style data histograms\n"
+                                 "set style histogram rowstacked\n"
+                                 "set boxwidth 0.6\n"
+                                 "set xzeroaxis lt -1\n"
+                                 "set key outside right top\n",
+                                 report.name),
+                     plot)};
+}
+
+}  // namespace
+
+std::vector<Plot> make_plots(const Report& report) {
+  return {throughput(report), efficiency(report), lost_time(report)};
+}
+
+std::string draw(const std::vector<Plot>& plots, const std::filesystem::path& folder) {
+  const std::string gnuplot = find_program("gnuplot");
+  if (gnuplot.empty())
+    return "no plots: gnuplot is not installed (Debian: apt-get install gnuplot-nox)";
+  std::string failed;
+  for (const Plot& plot : plots) {
+    write_file_atomically(folder / (plot.name + ".gp"), plot.script);
+    const std::filesystem::path log = folder / "runs" / (plot.name + ".log");
+    const ProcessEnd end = run_process({gnuplot, plot.name + ".gp"}, log, kLimit_s, folder);
+    if (end.exit_code != 0 && failed.empty())
+      failed = fmt::format("gnuplot failed on {}.gp with exit code {}: see {}",
+                           plot.name,
+                           end.exit_code,
+                           log.string());
+  }
+  return failed;
+}
+
+}  // namespace lockstep::scale

@@ -1,0 +1,128 @@
+#include "launcher/scale/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <thread>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/time.h"
+
+namespace lockstep::scale {
+namespace {
+
+constexpr double kGraceMs = 10000;  // between asking a child to end and making it
+constexpr std::chrono::milliseconds kPoll{20};
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
+
+volatile sig_atomic_t g_signal = 0;
+
+void on_signal(int number) { g_signal = number; }
+
+// While it lives the signals are noted; those that were ignored stay so.
+class NotedSignals {
+ public:
+  NotedSignals() {
+    g_signal = 0;
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler == SIG_IGN) continue;
+      struct sigaction action {};
+      action.sa_handler = on_signal;
+      sigaction(kSignals[i], &action, nullptr);
+    }
+  }
+  NotedSignals(const NotedSignals&) = delete;
+  NotedSignals& operator=(const NotedSignals&) = delete;
+  ~NotedSignals() {
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+
+ private:
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
+
+bool may_run(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
+}
+
+// The child's side of the fork: does not return.
+[[noreturn]] void become(char* const* words, int input, int output, const char* folder) {
+  setpgid(0, 0);                     // a group of its own, to end all of it together
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends with this process, however that ends
+  dup2(input, STDIN_FILENO);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  if (chdir(folder) == 0) execvp(words[0], words);
+  dprintf(STDERR_FILENO, "cannot start %s: %s\n", words[0], strerror(errno));
+  _exit(127);
+}
+
+// Waits for the end of the child that leads a group; `out_of_time` tells why it was ended.
+int wait_for(pid_t child, double limit_s, bool& out_of_time) {
+  const double deadline_ms = now_ms() + limit_s * 1000;
+  double asked_ms = 0;
+  for (int status = 0;;) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (ended < 0 && errno != EINTR) throw IoError("wait for", "a child process", errno);
+    if (asked_ms > 0) {
+      if (now_ms() - asked_ms > kGraceMs) kill(-child, SIGKILL);
+    } else if (g_signal != 0 || now_ms() > deadline_ms) {
+      out_of_time = g_signal == 0;
+      asked_ms = now_ms();
+      kill(-child, SIGTERM);
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+}  // namespace
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return may_run(name) ? name : "";
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::filesystem::path file = std::filesystem::path(folder) / name;
+    if (may_run(file)) return file.string();
+  }
+  return "";
+}
+
+ProcessEnd run_process(const std::vector<std::string>& command,
+                       const std::filesystem::path& log,
+                       double limit_s,
+                       const std::filesystem::path& folder) {
+  std::vector<std::string> copy = command;
+  std::vector<char*> words;
+  for (std::string& word : copy) words.push_back(word.data());
+  words.push_back(nullptr);
+  const Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (input.fd < 0 || output.fd < 0) throw IoError("open", log, errno);
+  ProcessEnd end;
+  {
+    const NotedSignals noted;
+    const pid_t child = fork();
+    if (child < 0) throw IoError("start", command[0], errno);
+    if (child == 0) become(words.data(), input.fd, output.fd, folder.c_str());
+    setpgid(child, child);  // here too: whichever comes first
+    end.exit_code = wait_for(child, limit_s, end.out_of_time);
+  }
+  if (g_signal != 0) raise(g_signal);  // its own effect is back: this process ends as it was told
+  return end;
+}
+
+}  // namespace lockstep::scale

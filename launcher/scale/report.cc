@@ -1,0 +1,224 @@
+#include "launcher/scale/report.h"
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/base/error.h"
+
+namespace lockstep::scale {
+namespace {
+
+constexpr double kWorthNaming = 0.02;  // of a step
+
+double own_work_ms(const RankTimes& times) { return times.step_ms - times.comm_exposed_ms; }
+
+bool works_less(const RankTimes& a, const RankTimes& b) { return own_work_ms(a) < own_work_ms(b); }
+
+const RankTimes& fastest_rank(const MeasuredRun& run) {
+  return *std::min_element(run.ranks.begin(), run.ranks.end(), works_less);
+}
+
+std::optional<Straggler> find_straggler(const MeasuredRun& run) {
+  const RankTimes& fastest = fastest_rank(run);
+  const RankTimes& slowest = *std::max_element(run.ranks.begin(), run.ranks.end(), works_less);
+  if (fastest.straggler_ms <= kWorthNaming * fastest.step_ms) return std::nullopt;
+  Straggler found{.rank = slowest.rank, .host = slowest.host};
+  found.excess_ms = own_work_ms(slowest) - own_work_ms(fastest);
+  const Parts slow = parts_of(slowest), fast = parts_of(fastest);
+  found.in_ms = -1;
+  for (const Part part : {Part::kCompute, Part::kDataWait, Part::kOptimizer, Part::kGaps}) {
+    const double excess = at(slow, part) - at(fast, part);
+    if (excess <= found.in_ms) continue;
+    found.in = part;
+    found.in_ms = excess;
+  }
+  found.always = found.excess_ms >= fastest.straggler_ms / 2;
+  return found;
+}
+
+// What a part is when a rank spends more of it than another one.
+const char* doing(Part part) {
+  switch (part) {
+    case Part::kDataWait: return "waiting for data";
+    case Part::kOptimizer: return "the optimizer and gather";
+    case Part::kGaps: return "launch and host gaps";
+    default: return "computing";
+  }
+}
+
+// Whom the others wait for.
+std::string slow_rank(const std::optional<Straggler>& straggler) {
+  if (!straggler || !straggler->always) return "now one rank is late and now another";
+  return fmt::format("rank {} on {} works {:.3g} ms longer a step, mostly in {}",
+                     straggler->rank,
+                     straggler->host,
+                     straggler->excess_ms,
+                     doing(straggler->in));
+}
+
+std::string advice_for(Part part, const ScaleRow& row) {
+  switch (part) {
+    case Part::kExchange:
+      return "a larger batch a rank, another comm.bucket_mib or a faster network make it less";
+    case Part::kStragglers:
+      return slow_rank(row.straggler) + ": see what else runs there, and how threads are bound";
+    case Part::kDataWait:
+      return "more data.decode_threads, or records packed by `lockstep data pack`, bring data "
+             "sooner";
+    case Part::kOptimizer: return "a larger batch a rank makes it a smaller part of a step";
+    case Part::kGaps: return "a larger batch a rank makes steps longer, and these weigh less";
+    case Part::kCompute:
+      return row.world.mode == Mode::kStrong
+                 ? "ranks compete for memory bandwidth and clock, or have too little work each: "
+                   "try fewer threads a rank, or a larger batch"
+                 : "ranks compete for memory bandwidth and clock: try fewer threads a rank, or "
+                   "more hosts";
+  }
+  return "";
+}
+
+std::string verdict_of(const ScaleRow& row, bool smallest) {
+  std::string text =
+      row.oversubscribed
+          ? "more threads than CPUs, so this tells little of what more CPUs would give; "
+          : "";
+  if (smallest) return text + "what the others are measured by";
+  if (row.lost_ms <= kWorthNaming * row.ideal_step_ms)
+    return text + (row.lost_ms < -kWorthNaming * row.ideal_step_ms
+                       ? fmt::format("faster than ideal by {:.3g} ms a step", -row.lost_ms)
+                       : "nothing worth naming is lost");
+  const auto most =
+      static_cast<size_t>(std::max_element(row.lost.begin(), row.lost.end()) - row.lost.begin());
+  text += fmt::format("most is lost to {}, {:.3g} of {:.3g} ms a step: {}",
+                      title_of(kAllParts[most]),
+                      row.lost[most],
+                      row.lost_ms,
+                      advice_for(kAllParts[most], row));
+  if (row.straggler && kAllParts[most] != Part::kStragglers)
+    text += "; " + slow_rank(row.straggler);
+  return text;
+}
+
+// The repeats of one world size, made one row that knows nothing of the other sizes.
+ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
+  std::sort(runs.begin(), runs.end(), [](const MeasuredRun* a, const MeasuredRun* b) {
+    return fastest_rank(*a).step_ms < fastest_rank(*b).step_ms;
+  });
+  const size_t low = (runs.size() - 1) / 2, high = runs.size() / 2;
+  ScaleRow row;
+  row.world = runs[0]->world;
+  row.binding = runs[0]->binding;
+  row.oversubscribed = runs[0]->oversubscribed;
+  row.repeats = runs.size();
+  row.fastest_ms = fastest_rank(*runs.front()).step_ms;
+  row.slowest_ms = fastest_rank(*runs.back()).step_ms;
+  const Parts lower = parts_of(fastest_rank(*runs[low])),
+              upper = parts_of(fastest_rank(*runs[high]));
+  for (size_t i = 0; i < kParts; ++i) row.parts[i] = (lower[i] + upper[i]) / 2;
+  row.step_ms = sum(row.parts);
+  row.samples_per_s = static_cast<double>(row.world.global_batch) / row.step_ms * 1000;
+  row.straggler = find_straggler(*runs[high]);
+  return row;
+}
+
+// "strong 2-1": a run's mode, ranks and repeat.
+std::string name_of(const MeasuredRun& run) {
+  return fmt::format("{} {}-{}", name_of(run.world.mode), run.world.ranks, run.repeat);
+}
+
+}  // namespace
+
+const char* title_of(Part part) {
+  switch (part) {
+    case Part::kExchange: return "exposed communication";
+    case Part::kStragglers: return "stragglers";
+    case Part::kDataWait: return "data wait";
+    case Part::kOptimizer: return "optimizer and gather";
+    case Part::kGaps: return "launch and host gaps";
+    case Part::kCompute: return "slower compute (contention)";
+  }
+  return "";
+}
+
+const char* key_of(Part part) {
+  switch (part) {
+    case Part::kExchange: return "exchange";
+    case Part::kStragglers: return "stragglers";
+    case Part::kDataWait: return "data_wait";
+    case Part::kOptimizer: return "optimizer";
+    case Part::kGaps: return "gaps";
+    case Part::kCompute: return "compute";
+  }
+  return "";
+}
+
+double sum(const Parts& parts) {
+  double total = 0;
+  for (const double part : parts) total += part;
+  return total;
+}
+
+Parts parts_of(const RankTimes& times) {
+  Parts parts{};
+  at(parts, Part::kExchange) = times.comm_exposed_ms - times.straggler_ms;
+  at(parts, Part::kStragglers) = times.straggler_ms;
+  at(parts, Part::kDataWait) = times.data_wait_ms;
+  at(parts, Part::kOptimizer) = times.optimizer_ms;
+  at(parts, Part::kCompute) = times.compute_ms;
+  at(parts, Part::kGaps) = times.step_ms - sum(parts);
+  return parts;
+}
+
+std::vector<ScaleRow> make_rows(const std::vector<MeasuredRun>& runs) {
+  std::map<int, std::vector<const MeasuredRun*>> by_ranks;
+  for (const MeasuredRun& run : runs) by_ranks[run.world.ranks].push_back(&run);
+  std::vector<ScaleRow> rows;
+  for (const auto& [ranks, repeats] : by_ranks) rows.push_back(summarize(repeats));
+  LOCKSTEP_CHECK(!rows.empty());
+  const ScaleRow base = rows.front();
+  for (ScaleRow& row : rows) {
+    const double growth = static_cast<double>(row.world.ranks) / base.world.ranks;
+    const double share = row.world.mode == Mode::kStrong ? 1 / growth : 1;
+    row.ideal_samples_per_s = base.samples_per_s * growth;
+    row.efficiency = row.samples_per_s / row.ideal_samples_per_s;
+    row.ideal_step_ms = base.step_ms * share;
+    for (size_t i = 0; i < kParts; ++i) row.lost[i] = row.parts[i] - base.parts[i] * share;
+    row.lost_ms = row.step_ms - row.ideal_step_ms;
+    row.verdict = verdict_of(row, row.world.ranks == base.world.ranks);
+  }
+  return rows;
+}
+
+HashCheck check_hashes(const std::vector<MeasuredRun>& runs, bool tree_order) {
+  LOCKSTEP_CHECK(!runs.empty());
+  const bool strong = runs[0].world.mode == Mode::kStrong;
+  HashCheck check;
+  if (!tree_order) {
+    check.statement = "weights not compared: comm.order FAST promises no equal bits";
+    return check;
+  }
+  std::map<int, const MeasuredRun*> first;  // to compare with; strong: one for all sizes
+  for (const MeasuredRun& run : runs) {
+    const auto [entry, added] = first.emplace(strong ? 0 : run.world.ranks, &run);
+    if (added) continue;
+    check.checked = true;
+    if (entry->second->weights_hash == run.weights_hash) continue;
+    check.equal = false;
+    check.statement = fmt::format("weights differ: {} ends with {}, {} with {}",
+                                  name_of(*entry->second),
+                                  entry->second->weights_hash,
+                                  name_of(run),
+                                  run.weights_hash);
+    return check;
+  }
+  if (!check.checked)
+    check.statement = "weights not compared: one run of each world size";
+  else
+    check.statement =
+        strong ? fmt::format("the same weights, bit for bit, in every run: weights_hash {}",
+                             runs[0].weights_hash)
+               : "the same weights, bit for bit, in all repeats of a world size";
+  return check;
+}
+
+}  // namespace lockstep::scale

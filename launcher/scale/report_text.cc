@@ -1,0 +1,233 @@
+#include "launcher/scale/report_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+namespace lockstep::scale {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const Parts& parts) {
+  Json json;
+  for (const Part part : kAllParts) json[key_of(part)] = at(parts, part);
+  return json;
+}
+
+Json to_json(const ScaleRow& row) {
+  Json json;
+  json["mode"] = name_of(row.world.mode);
+  json["ranks"] = row.world.ranks;
+  json["global_batch"] = row.world.global_batch;
+  json["batch_per_rank"] = row.world.global_batch / row.world.ranks;
+  json["lanes"] = row.world.lanes;
+  json["binding"] = row.binding;
+  json["oversubscribed"] = row.oversubscribed;
+  json["repeats"] = row.repeats;
+  json["samples_per_s"] = row.samples_per_s;
+  json["ideal_samples_per_s"] = row.ideal_samples_per_s;
+  json["efficiency"] = row.efficiency;
+  json["step_ms"] = row.step_ms;
+  json["step_ms_fastest"] = row.fastest_ms;
+  json["step_ms_slowest"] = row.slowest_ms;
+  json["step_parts_ms"] = to_json(row.parts);
+  json["ideal_step_ms"] = row.ideal_step_ms;
+  json["lost_ms"] = row.lost_ms;
+  json["lost_parts_ms"] = to_json(row.lost);
+  if (row.straggler) {
+    const Straggler& straggler = *row.straggler;
+    json["straggler"] = {{"rank", straggler.rank},
+                         {"host", straggler.host},
+                         {"excess_ms", straggler.excess_ms},
+                         {"in", key_of(straggler.in)},
+                         {"in_ms", straggler.in_ms},
+                         {"always", straggler.always}};
+  }
+  json["verdict"] = row.verdict;
+  return json;
+}
+
+Json to_json(const MeasuredRun& run) {
+  Json json;
+  json["mode"] = name_of(run.world.mode);
+  json["ranks"] = run.world.ranks;
+  json["repeat"] = run.repeat;
+  json["weights_hash"] = run.weights_hash;
+  json["command"] = run.command;
+  for (const RankTimes& times : run.ranks) {
+    Json rank{{"rank", times.rank}, {"host", times.host}, {"step_ms", times.step_ms}};
+    rank["parts_ms"] = to_json(parts_of(times));
+    json["rank_times"].push_back(std::move(rank));
+  }
+  return json;
+}
+
+// A word as a shell takes it.
+std::string quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string("-_=./,:+@%").find(static_cast<char>(c)) != std::string::npos;
+  });
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& command) {
+  std::string line;
+  for (const std::string& word : command) {
+    if (!line.empty()) line += ' ';
+    line += quoted(word);
+  }
+  return line;
+}
+
+// Lists, and what an object has, separated by commas; texts without quotation marks.
+std::string plain(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_structured()) return value.dump();
+  std::string text;
+  for (const Json& item : value) text += (text.empty() ? "" : ", ") + plain(item);
+  return text;
+}
+
+// "0.512 (58%)"; a share of the loss only where there is one.
+std::string loss_text(double part_ms, double lost_ms) {
+  const std::string ms = in_ms(part_ms);
+  if (part_ms < 0) return ms + " (gain)";
+  return lost_ms > 0 ? fmt::format("{} ({:.0f}%)", ms, 100 * part_ms / lost_ms) : ms;
+}
+
+std::string rates_table(const std::vector<ScaleRow>& rows) {
+  std::string text =
+      "| ranks | batch | a rank | samples/s | ideal | efficiency | step ms | fastest..slowest | "
+      "binding |\n"
+      "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n";
+  for (const ScaleRow& row : rows)
+    text += fmt::format("| {} | {} | {} | {} | {} | {:.1f}% | {} | {}..{} | {} |\n",
+                        row.world.ranks,
+                        row.world.global_batch,
+                        row.world.global_batch / row.world.ranks,
+                        as_rate(row.samples_per_s),
+                        as_rate(row.ideal_samples_per_s),
+                        100 * row.efficiency,
+                        in_ms(row.step_ms),
+                        in_ms(row.fastest_ms),
+                        in_ms(row.slowest_ms),
+                        row.binding);
+  return text;
+}
+
+std::string losses_table(const std::vector<ScaleRow>& rows) {
+  std::string text = "| ranks | step ms | ideal | lost |", line = "| ---: | ---: | ---: | ---: |";
+  for (const Part part : kAllParts) {
+    text += fmt::format(" {} |", title_of(part));
+    line += " ---: |";
+  }
+  text += "\n" + line + "\n";
+  for (const ScaleRow& row : rows) {
+    if (&row == &rows.front()) continue;  // it is what the others are measured by
+    text += fmt::format("| {} | {} | {} | {} |",
+                        row.world.ranks,
+                        in_ms(row.step_ms),
+                        in_ms(row.ideal_step_ms),
+                        in_ms(row.lost_ms) + (row.lost_ms < 0 ? " (gain)" : ""));
+    for (const double part : row.lost) text += fmt::format(" {} |", loss_text(part, row.lost_ms));
+    text += "\n";
+  }
+  return text;
+}
+
+std::string mode_text(const ModeReport& mode) {
+  std::string text = mode.mode == Mode::kStrong
+                         ? "\n## Strong scaling: the same batch on more ranks\n\n"
+                         : "\n## Weak scaling: a batch that grows with the ranks\n\n";
+  text += rates_table(mode.rows);
+  if (mode.rows.size() > 1)
+    text += "\nWhere the time beyond the ideal step goes, ms a step (share of what is lost):\n\n" +
+            losses_table(mode.rows);
+  text += "\n";
+  for (const ScaleRow& row : mode.rows)
+    text += fmt::format(
+        "- {} rank{}: {}.\n", row.world.ranks, row.world.ranks == 1 ? "" : "s", row.verdict);
+  return text + "\n" + mode.hashes.statement + ".\n";
+}
+
+}  // namespace
+
+std::string in_ms(double ms) {
+  const double size = std::abs(ms);
+  return fmt::format("{:.{}f}", ms, size < 1 ? 4 : size < 10 ? 3 : size < 100 ? 2 : 1);
+}
+
+std::string as_rate(double per_second) {
+  return fmt::format("{:.{}f}", per_second, per_second < 100 ? 2 : per_second < 1000 ? 1 : 0);
+}
+
+std::string weights_that_differ(const Report& report) {
+  for (const ModeReport& mode : report.modes)
+    if (!mode.hashes.equal) return mode.hashes.statement;
+  return "";
+}
+
+Json to_json(const Report& report) {
+  Json json;
+  json["name"] = report.name;
+  for (const Fact& fact : report.facts) json[fact.key] = fact.value;
+  for (const ModeReport& mode : report.modes) {
+    json["weights"].push_back({{"mode", name_of(mode.mode)},
+                               {"checked", mode.hashes.checked},
+                               {"equal", mode.hashes.equal},
+                               {"statement", mode.hashes.statement}});
+    for (const ScaleRow& row : mode.rows) json["worlds"].push_back(to_json(row));
+  }
+  for (const MeasuredRun& run : report.runs) json["runs"].push_back(to_json(run));
+  return json;
+}
+
+std::string to_csv(const Report& report) {
+  std::string text =
+      "mode,ranks,global_batch,lanes,repeats,oversubscribed,samples_per_s,ideal_samples_per_s,"
+      "efficiency,step_ms,step_ms_fastest,step_ms_slowest,ideal_step_ms,lost_ms";
+  for (const Part part : kAllParts) text += fmt::format(",lost_{}_ms", key_of(part));
+  text += "\n";
+  for (const ModeReport& mode : report.modes)
+    for (const ScaleRow& row : mode.rows) {
+      text += fmt::format("{},{},{},{},{},{}",
+                          name_of(mode.mode),
+                          row.world.ranks,
+                          row.world.global_batch,
+                          row.world.lanes,
+                          row.repeats,
+                          row.oversubscribed ? "true" : "false");
+      for (const double figure : {row.samples_per_s,
+                                  row.ideal_samples_per_s,
+                                  row.efficiency,
+                                  row.step_ms,
+                                  row.fastest_ms,
+                                  row.slowest_ms,
+                                  row.ideal_step_ms,
+                                  row.lost_ms})
+        text += fmt::format(",{}", figure);
+      for (const double part : row.lost) text += fmt::format(",{}", part);
+      text += "\n";
+    }
+  return text;
+}
+
+std::string to_markdown(const Report& report) {
+  std::string text = fmt::format("# Scaling of {}\n\n| | |\n| --- | --- |\n", report.name);
+  for (const Fact& fact : report.facts)
+    text += fmt::format("| {} | {} |\n", fact.title, plain(fact.value));
+  for (const ModeReport& mode : report.modes) text += mode_text(mode);
+  text += "\n## Commands\n\n```sh\n";
+  for (const MeasuredRun& run : report.runs)
+    if (run.repeat == 1) text += shell_line(run.command) + "\n";
+  return text + "```\n";
+}
+
+}  // namespace lockstep::scale

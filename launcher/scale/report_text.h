@@ -1,0 +1,48 @@
+#pragma once
+// The report as JSON, CSV and Markdown.
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+#include "launcher/scale/report.h"
+
+namespace lockstep::scale {
+
+// Something that all runs have in common, such as the CPU's model.
+struct Fact {
+  std::string key;    // in JSON
+  std::string title;  // in Markdown
+  nlohmann::ordered_json value;
+};
+
+struct ModeReport {
+  Mode mode = Mode::kStrong;
+  std::vector<ScaleRow> rows;
+  HashCheck hashes;
+};
+
+struct Report {
+  std::string name;  // of the config
+  std::vector<Fact> facts;
+  std::vector<ModeReport> modes;
+  std::vector<MeasuredRun> runs;  // in the order in which they ran
+};
+
+// "weights differ: ..." of the first mode where they do; empty where none does.
+std::string weights_that_differ(const Report& report);
+
+nlohmann::ordered_json to_json(const Report& report);
+
+// One line a world size.
+std::string to_csv(const Report& report);
+
+// The tables and sentences for a reader.
+std::string to_markdown(const Report& report);
+
+// With as many digits after the point as the size deserves.
+std::string in_ms(double ms);
+std::string as_rate(double per_second);
+
+}  // namespace lockstep::scale

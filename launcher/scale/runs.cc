@@ -1,0 +1,150 @@
+#include "launcher/scale/runs.h"
+
+#include <deque>
+#include <sstream>
+
+#include "launcher/scale/process.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+
+namespace lockstep::scale {
+namespace {
+
+constexpr size_t kLogLimit = size_t{64} << 20;
+constexpr size_t kTailLines = 6;
+
+// Settings of every run: nothing but its steps is to take time.
+constexpr const char* kQuiet[] = {"checkpoint.every=0",
+                                  "checkpoint.at_end=false",
+                                  "output.tensorboard=false",
+                                  "output.timeline=false",
+                                  "train.hash_every=0",
+                                  "eval.every=0",
+                                  "eval.early_stop_patience=0",
+                                  "eval.max_samples=1"};
+
+std::string this_program() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) throw IoError("read", "/proc/self/exe", error.value());
+  return program.string();
+}
+
+std::vector<std::string> training_command(const RunSetup& setup,
+                                          const World& world,
+                                          const std::filesystem::path& run_dir,
+                                          const std::filesystem::path& result) {
+  std::vector<std::string> words{this_program(), "train"};
+  words.insert(words.end(), setup.arguments.begin(), setup.arguments.end());
+  const auto set = [&](const std::string& override_text) {
+    words.push_back("--set");
+    words.push_back(override_text);
+  };
+  set(fmt::format("train.global_batch={}", world.global_batch));
+  set(fmt::format("train.lanes={}", world.lanes));
+  set(fmt::format("execution.threads={}", setup.threads));
+  for (const char* text : kQuiet) set(text);
+  for (const std::string& word : {std::string("--max-steps"),
+                                  std::to_string(setup.steps),
+                                  std::string("--run-dir"),
+                                  run_dir.string(),
+                                  std::string("--json"),
+                                  result.string()})
+    words.push_back(word);
+  return words;
+}
+
+// The exit code to end with when a run ended with `code`, which may be its launcher's.
+ExitCode exit_code_for(int code) {
+  for (const ExitCode known : {ExitCode::kUsage,
+                               ExitCode::kData,
+                               ExitCode::kCheckpoint,
+                               ExitCode::kMemory,
+                               ExitCode::kPeer,
+                               ExitCode::kNumeric,
+                               ExitCode::kInternal})
+    if (code == static_cast<int>(known)) return known;
+  return ExitCode::kPeer;
+}
+
+}  // namespace
+
+const char* name_of(Mode mode) { return mode == Mode::kWeak ? "weak" : "strong"; }
+
+void read_result(const nlohmann::ordered_json& result, MeasuredRun& run) {
+  run.weights_hash = result.at("weights_hash").get<std::string>();
+  for (const auto& rank : result.at("ranks"))
+    run.ranks.push_back({.rank = rank.at("rank").get<int>(),
+                         .host = rank.at("host").get<std::string>(),
+                         .steps = rank.at("steps").get<int64_t>(),
+                         .step_ms = rank.at("step_ms").get<double>(),
+                         .compute_ms = rank.at("compute_ms").get<double>(),
+                         .data_wait_ms = rank.at("data_wait_ms").get<double>(),
+                         .comm_exposed_ms = rank.at("comm_exposed_ms").get<double>(),
+                         .straggler_ms = rank.at("straggler_ms").get<double>(),
+                         .optimizer_ms = rank.at("optimizer_ms").get<double>()});
+}
+
+std::string why_failed(const std::string& log) {
+  std::deque<std::string> own, all;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \t-") == std::string::npos) continue;
+    all.push_back(line);
+    if (line.starts_with("lockstep: ")) own.push_back(line.substr(sizeof("lockstep: ") - 1));
+  }
+  std::deque<std::string>& told = own.empty() ? all : own;
+  while (told.size() > kTailLines) told.pop_front();
+  std::string text;
+  for (const std::string& line : told) text += (text.empty() ? "" : "\n  ") + line;
+  return text.empty() ? "it said nothing" : text;
+}
+
+MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
+  const std::string name = fmt::format("{}-{}-{}", name_of(world.mode), world.ranks, repeat);
+  const std::filesystem::path run_dir = setup.folder / name,
+                              result = setup.folder / (name + ".json"),
+                              log = setup.folder / (name + ".log");
+  MeasuredRun run;
+  run.world = world;
+  run.repeat = repeat;
+  WorldStart start = start_of(setup.launcher, setup.here, world.ranks, setup.threads);
+  run.binding = start.binding;
+  run.oversubscribed = start.oversubscribed;
+  run.command = std::move(start.command);
+  for (std::string& word : training_command(setup, world, run_dir, result))
+    run.command.push_back(std::move(word));
+  std::error_code ignored;
+  std::filesystem::remove(result, ignored);  // an earlier measurement's must not pass for this one
+  const ProcessEnd end = run_process(run.command, log, setup.limit_s);
+  const std::string what = fmt::format(
+      "{} run of {} rank{}", name_of(world.mode), world.ranks, world.ranks == 1 ? "" : "s");
+  if (end.out_of_time)
+    throw CommError("{}: not done after {:.0f} s (--limit); its output is in {}",
+                    what,
+                    setup.limit_s,
+                    log.string());
+  if (end.exit_code != 0)
+    throw Error(exit_code_for(end.exit_code),
+                fmt::format("{} failed with exit code {}: {} (all of it: {})",
+                            what,
+                            end.exit_code,
+                            why_failed(read_file(log, kLogLimit)),
+                            log.string()));
+  try {
+    read_result(nlohmann::ordered_json::parse(read_file(result, kLogLimit)), run);
+    run.environment =
+        nlohmann::ordered_json::parse(read_file(run_dir / "environment.json", kLogLimit));
+  } catch (const nlohmann::json::exception& error) {
+    throw CommError("{}: cannot read its result {}: {}", what, result.string(), error.what());
+  }
+  if (run.ranks.size() != static_cast<size_t>(world.ranks) || run.ranks[0].steps == 0)
+    throw CommError("{}: {} has the times of {} ranks over {} steps",
+                    what,
+                    result.string(),
+                    run.ranks.size(),
+                    run.ranks.empty() ? 0 : run.ranks[0].steps);
+  return run;
+}
+
+}  // namespace lockstep::scale

@@ -1,0 +1,64 @@
+#pragma once
+// One measured run: `lockstep train` on a world of ranks, and what it says of itself.
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "launcher/scale/start.h"
+#include "runtime/train/run_times.h"
+
+namespace lockstep::scale {
+
+// Weak: the batch grows with the ranks. Strong: it stays.
+enum class Mode { kWeak, kStrong };
+
+// "weak", "strong".
+const char* name_of(Mode mode);
+
+// A world of ranks and the batch that it trains on.
+struct World {
+  Mode mode = Mode::kStrong;
+  int ranks = 1;
+  int64_t global_batch = 0;
+  int64_t lanes = 0;
+};
+
+// What the worlds of a measurement have in common.
+struct RunSetup {
+  Launcher launcher;
+  Processors here;
+  int threads = 1;                     // a rank
+  std::vector<std::string> arguments;  // of `lockstep train`: config, --set, --data, --device
+  int64_t steps = 0;                   // of a run, the first ones included
+  double limit_s = 0;                  // for a run
+  std::filesystem::path folder;        // for the runs' folders, results and logs
+};
+
+struct MeasuredRun {
+  World world;
+  int repeat = 0;
+  std::string weights_hash;
+  std::vector<RankTimes> ranks;  // by rank
+  std::vector<std::string> command;
+  std::string binding;
+  bool oversubscribed = false;
+  nlohmann::ordered_json environment;  // the run's environment.json
+};
+
+// Fills in weights_hash and ranks from the JSON that `lockstep train --json` writes. Throws
+// nlohmann::json::exception where it lacks them.
+void read_result(const nlohmann::ordered_json& result, MeasuredRun& run);
+
+// Of a run's log, what tells why it failed: the program's own words where there are some, else the
+// last lines.
+std::string why_failed(const std::string& log);
+
+// Runs a world to the end. Throws an Error with the run's exit code, where it is one of ours, and
+// why it failed.
+MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat);
+
+}  // namespace lockstep::scale

@@ -1,0 +1,175 @@
+#include "launcher/scale/start.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "launcher/scale/process.h"
+#include "runtime/base/error.h"
+
+namespace lockstep::scale {
+namespace {
+
+constexpr double kVersionLimit_s = 60;
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+int number_in_environment(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+// The mpirun that lies beside this program, as in an installed folder, or the one on the PATH.
+std::string default_mpirun() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string beside = find_program((program.parent_path() / "mpirun").string());
+  return beside.empty() ? "mpirun" : beside;
+}
+
+std::string first_line_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  while (line.empty() && std::getline(file, line)) {
+  }
+  return line;
+}
+
+// Whether the words of --mpirun decide where ranks go already.
+bool places_ranks(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    for (const char* flag : {"bind-to", "map-by", "oversubscribe", "rankfile"})
+      if (word.starts_with('-') && word.find(flag) != std::string::npos) return true;
+    return false;
+  });
+}
+
+}  // namespace
+
+Hosts read_hostfile(const std::string& path, int cpus) {
+  std::ifstream file(path);
+  if (!file) throw ConfigError("--hostfile: cannot read '{}'; allowed: a file of hosts", path);
+  Hosts hosts{0, 0, 0};
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> words = words_of(line.substr(0, line.find('#')));
+    if (words.empty()) continue;
+    int slots = cpus;
+    for (const std::string& word : words)
+      if (word.starts_with("slots=")) slots = std::atoi(word.c_str() + 6);
+    if (slots < 1)
+      throw ConfigError(
+          "--hostfile: line '{}' of {}; allowed: HOST slots=N, with N of 1 or more", line, path);
+    ++hosts.count;
+    hosts.most_slots = std::max(hosts.most_slots, slots);
+    hosts.total_slots += slots;
+  }
+  if (hosts.count == 0)
+    throw ConfigError("--hostfile: {} names no host; allowed: lines HOST slots=N", path);
+  return hosts;
+}
+
+Processors processors_here() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  Processors here{0, 0};
+  std::set<std::string> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    ++here.cpus;
+    const std::string siblings = first_line_of(
+        fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+    cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
+  }
+  here.cores = static_cast<int>(cores.size());
+  return here;
+}
+
+Launcher find_launcher(const std::string& mpirun,
+                       const std::string& hostfile,
+                       const Processors& here,
+                       const std::filesystem::path& folder) {
+  Launcher launcher;
+  launcher.hostfile = hostfile;
+  const bool slurm = std::getenv("SLURM_JOB_ID") != nullptr;
+  launcher.command = words_of(mpirun);
+  if (launcher.command.empty())
+    launcher.command = {
+        slurm && hostfile.empty() && !find_program("srun").empty() ? "srun" : default_mpirun()};
+  const std::string& program = launcher.command[0];
+  if (find_program(program).empty())
+    throw ConfigError("--mpirun: '{}' is not there; allowed: an MPI's mpirun, or srun", program);
+  const std::filesystem::path said = folder / "launcher_version.txt";
+  run_process({program, "--version"}, said, kVersionLimit_s);
+  launcher.version = first_line_of(said);
+  // Who starts this as root means the ranks too; Open MPI's mpirun wants to hear it twice.
+  if (geteuid() == 0)
+    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+      setenv(name, "1", 1);
+  if (std::filesystem::path(program).filename() == "srun")
+    launcher.kind = Launcher::Kind::kSrun;
+  else if (launcher.version.find("Open MPI") != std::string::npos ||
+           launcher.version.find("OpenRTE") != std::string::npos)
+    launcher.kind = Launcher::Kind::kOpenMpi;
+  if (!hostfile.empty() && launcher.kind != Launcher::Kind::kOpenMpi)
+    throw ConfigError(
+        "--hostfile: value is {}; allowed with Open MPI's mpirun; else name it within --mpirun",
+        hostfile);
+  if (!hostfile.empty()) launcher.hosts = read_hostfile(hostfile, here.cpus);
+  if (slurm && hostfile.empty())
+    launcher.hosts.count = std::max(1, number_in_environment("SLURM_JOB_NUM_NODES"));
+  return launcher;
+}
+
+int ranks_per_host(const Launcher& launcher, int ranks) {
+  const Hosts& hosts = launcher.hosts;
+  if (hosts.most_slots > 0) return std::min(ranks, hosts.most_slots);
+  return (ranks + hosts.count - 1) / hosts.count;
+}
+
+WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks, int threads) {
+  WorldStart start;
+  start.command = launcher.command;
+  const auto add = [&](std::initializer_list<std::string> words) {
+    start.command.insert(start.command.end(), words);
+  };
+  add({"-n", std::to_string(ranks)});
+  const int local_threads = ranks_per_host(launcher, ranks) * threads;
+  start.oversubscribed =
+      launcher.hosts.count == 1 && launcher.hostfile.empty() && local_threads > here.cpus;
+  if (launcher.kind == Launcher::Kind::kSrun) {
+    add({"--cpus-per-task", std::to_string(threads)});
+    start.binding = "as srun does it";
+    return start;
+  }
+  if (!launcher.hostfile.empty()) add({"--hostfile", launcher.hostfile});
+  start.binding = "as the launcher does it";
+  if (launcher.kind != Launcher::Kind::kOpenMpi || places_ranks(launcher.command)) return start;
+  const std::string slots = fmt::format("slot:PE={}", threads);
+  const char* plural = threads == 1 ? "" : "s";
+  if (start.oversubscribed) {
+    add({"--oversubscribe", "--bind-to", "none"});
+    start.binding = "none: more threads than CPUs";
+  } else if (!launcher.hostfile.empty() || launcher.hosts.count > 1 ||
+             local_threads <= here.cores) {
+    add({"--bind-to", "core", "--map-by", slots});
+    start.binding = fmt::format("each rank on {} core{} of its own", threads, plural);
+  } else {
+    add({"--use-hwthread-cpus", "--bind-to", "hwthread", "--map-by", slots});
+    start.binding =
+        fmt::format("each rank on {} hardware thread{}, which share cores", threads, plural);
+  }
+  return start;
+}
+
+}  // namespace lockstep::scale

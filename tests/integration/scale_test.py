@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Catches: a `lockstep scale` that does not end with a whole report, whose parts do not add up, that runs another thing than it
+reports, that goes on where it must refuse, or that leaves ranks behind when it is ended.
+
+scale_test.py BINARY
+"""
+import csv
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import lockstep_run
+
+CONFIG = """
+name: "tiny_scale"
+model { mlp { hidden: [32] } }
+data { synthetic { samples: 4096 features: 16 classes: 4 } }
+train { global_batch: 32 lanes: 4 steps: 100000 }
+optimizer { adamw {} }
+schedule { lr: 0.01 }
+"""
+PARTS = {"exchange", "stragglers", "data_wait", "optimizer", "gaps", "compute"}
+
+
+class Bench:
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, folder
+        self.config = folder / "tiny.textproto"
+        self.config.write_text(CONFIG)
+        mpirun = os.environ.get("MPIRUN")
+        self.flags = ["--mpirun", mpirun] if mpirun else []
+
+    def run(self, *arguments, code=0, ranks=0):
+        done = lockstep_run.run(self.binary, ["scale", self.config, *self.flags, *arguments], ranks, cwd=self.folder)
+        assert done.returncode == code, f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def refuses(self, expected, *arguments, code=2, ranks=0):
+        """One line that says `expected`, and nothing has run."""
+        done = self.run(*arguments, code=code, ranks=ranks)
+        said = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
+        assert len(said) == 1 and expected in said[0], f"{arguments}: {done.stderr}"
+        assert " run 1/" not in done.stdout, done.stdout
+
+
+def close(a, b):
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b), 1)
+
+
+def measures(bench):
+    """Both modes on 1 and 2 ranks: every file, figures that agree with each other, and the bits that are promised."""
+    out = bench.folder / "both"
+    done = bench.run("--ranks", "1,2", "--repeats", 1, "--steps", 20, "--out", out)
+    report = json.loads((out / "scaling.json").read_text())
+    assert report["name"] == "tiny_scale" and report["device"] == "cpu" and report["order"] == "TREE", report
+    assert report["parameters"] == 16 * 32 + 32 + 32 * 4 + 4, report["parameters"]
+    worlds = {(world["mode"], world["ranks"]): world for world in report["worlds"]}
+    assert set(worlds) == {("strong", 1), ("strong", 2), ("weak", 1), ("weak", 2)}, worlds.keys()
+    for (mode, ranks), world in worlds.items():
+        growth = ranks if mode == "weak" else 1
+        assert world["global_batch"] == 32 * growth and world["lanes"] == 4 * growth, world
+        base = worlds[mode, 1]
+        assert set(world["lost_parts_ms"]) == PARTS and set(world["step_parts_ms"]) == PARTS, world
+        assert close(sum(world["step_parts_ms"].values()), world["step_ms"]), world
+        assert close(sum(world["lost_parts_ms"].values()), world["lost_ms"]), world
+        assert close(world["samples_per_s"], world["global_batch"] / world["step_ms"] * 1000), world
+        assert close(world["efficiency"], world["samples_per_s"] / (base["samples_per_s"] * ranks)), world
+        assert world["verdict"], world
+    assert len(report["runs"]) == 4 and len(report["runs"][1]["rank_times"]) == 2, report["runs"]
+    strong = {run["weights_hash"] for run in report["runs"] if run["mode"] == "strong"}
+    assert len(strong) == 1, strong
+    assert {"mode": "strong", "checked": True, "equal": True}.items() <= report["weights"][0].items(), report["weights"]
+    trained = lockstep_run.train(bench.binary, bench.config, bench.folder / "same", 0, ["--max-steps", 20])
+    assert trained["weights_hash"] in strong, "scale trained something else than the config says"
+    rows = list(csv.DictReader((out / "scaling.csv").open()))
+    assert [(row["mode"], row["ranks"]) for row in rows] == [("strong", "1"), ("strong", "2"), ("weak", "1"), ("weak", "2")]
+    assert close(float(rows[1]["lost_ms"]), worlds["strong", 2]["lost_ms"]), rows[1]
+    text = (out / "scaling.md").read_text()
+    assert text in done.stdout and "## Strong scaling" in text and "## Weak scaling" in text, done.stdout
+    assert done.stdout.count(" run 1/1 ") == 4, done.stdout
+    assert not list(out.glob("runs/*/checkpoints/*")), "checkpoints were written"
+    for name in ("throughput", "efficiency", "lost_time"):
+        assert (out / f"{name}.gp").exists(), name
+        if shutil.which("gnuplot"):
+            assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+            assert "</svg>" in (out / f"{name}.svg").read_text(), name
+
+
+def marks_oversubscription(bench):
+    """More threads than CPUs are measured all the same, and said to be so."""
+    cpus = len(os.sched_getaffinity(0))
+    done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 4, "--out", bench.folder / "over",
+                     "--set", f"execution.threads={cpus}")
+    report = json.loads((bench.folder / "over/scaling.json").read_text())
+    assert report["threads"] == cpus, report
+    if cpus > 1:
+        assert [world["oversubscribed"] for world in report["worlds"]] == [False, True], report["worlds"]
+        assert "more threads than CPUs" in done.stdout, done.stdout
+
+
+def refuses(bench):
+    bench.refuses("increase", "--ranks", "2,1")
+    bench.refuses("increase", "--ranks", "1,1")
+    bench.refuses("--ranks", "--ranks", "0,1")
+    bench.refuses("--ranks", "--ranks", "1,x")
+    bench.refuses("3 in strong scaling: train.lanes", "--ranks", "1,3")
+    bench.refuses("3 in weak scaling: train.lanes", "--ranks", "1,3", "--mode", "weak")
+    bench.refuses("multiples of 2", "--ranks", "2,3", "--mode", "weak")
+    bench.refuses("--mode", "--ranks", "1,2", "--mode", "sideways")
+    bench.refuses("--hostfile", "--ranks", "1,2", "--hostfile", "no-such-file")
+    bench.refuses("--mpirun", "--ranks", "1,2", "--mpirun", "no-such-mpirun -x")
+    bench.refuses("train.global_batch", "--ranks", "1,2", "--set", "train.global_batch=-1")
+    (bench.folder / "hosts").write_text("localhost slots=2\n")
+    bench.refuses("up to 2", "--ranks", "1,2,4", "--hostfile", "hosts")
+    bench.refuses("alone", "--ranks", "1,2", ranks=2)
+
+
+def says_why_a_run_failed(bench):
+    """A run that fails ends all, with its own words and exit code."""
+    blocked = bench.folder / "blocked/runs"
+    blocked.mkdir(parents=True)
+    (blocked / "strong-2-1").write_text("not a folder")
+    done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 4, "--out", blocked.parent, code=4)
+    assert "strong run of 2 ranks failed with exit code 4" in done.stderr, done.stderr
+    assert "strong-2-1" in done.stderr.split("exit code 4:")[1], done.stderr
+    bench.run("--ranks", "1", "--mode", "strong", "--steps", 100000, "--limit", 1, "--out", bench.folder / "late",
+              "--set", "model.mlp.hidden=2000,2000,2000", code=6)
+
+
+def ended_by_a_signal(bench):
+    """TERM ends the ranks too."""
+    command = [str(bench.binary), "scale", str(bench.config), "--ranks", "2", "--steps", "100000", "--out", "signalled",
+               "--set", "model.mlp.hidden=2000,2000,2000", *bench.flags]
+    started = subprocess.Popen(command, cwd=bench.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    mark = str(bench.folder / "tiny.textproto")
+
+    def ranks():
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if mark in words and "train" in words:
+                found.append(process.name)
+        return found
+
+    limit = time.time() + 60
+    while len(ranks()) < 2 and time.time() < limit and started.poll() is None:
+        time.sleep(0.1)
+    assert ranks(), "no rank has started"
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(60) == -signal.SIGTERM, started.returncode
+    limit = time.time() + 30
+    while ranks() and time.time() < limit:
+        time.sleep(0.1)
+    assert not ranks(), "ranks go on without the command that started them"
+
+
+def main():
+    if not lockstep_run.have_mpirun():
+        print("no mpirun here: skipped")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(folder).resolve())
+        for check in (measures, marks_oversubscription, refuses, says_why_a_run_failed, ended_by_a_signal):
+            check(bench)
+            print(f"{check.__name__}: ok", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

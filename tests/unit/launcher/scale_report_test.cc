@@ -1,0 +1,269 @@
+// Catches: lost time whose parts do not add up to it, a loss that is taken for a gain, a slow rank
+// that goes unnamed or is named without cause, weights that differ and pass for equal, and tables
+// whose figures stand in the wrong column.
+#include "launcher/scale/report_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::scale {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Times of one rank; what is left of the step are gaps.
+RankTimes times(int rank, double step, double compute, double exposed, double straggler) {
+  return {.rank = rank,
+          .host = rank == 0 ? "ada" : "bob",
+          .steps = 50,
+          .step_ms = step,
+          .compute_ms = compute,
+          .data_wait_ms = 1,
+          .comm_exposed_ms = exposed,
+          .straggler_ms = straggler,
+          .optimizer_ms = 2};
+}
+
+MeasuredRun run_of(Mode mode, int64_t batch, int repeat, std::vector<RankTimes> ranks) {
+  MeasuredRun run;
+  run.world = {mode, static_cast<int>(ranks.size()), batch, 8};
+  run.repeat = repeat;
+  run.weights_hash = "00000000000000aa";
+  run.ranks = std::move(ranks);
+  run.command = {"mpirun", "-n", "2", "lockstep", "--set", "name=it's"};
+  run.binding = "each rank on 1 core of its own";
+  return run;
+}
+
+// One rank: 40 ms. Two: 25 ms, of which rank 1 works longer than rank 0.
+std::vector<MeasuredRun> strong_runs() {
+  return {run_of(Mode::kStrong, 64, 1, {times(0, 40, 36, 0, 0)}),
+          run_of(Mode::kStrong, 64, 1, {times(0, 25, 17, 4, 1), times(1, 25, 18.5, 2.5, 0)})};
+}
+
+TEST(ScaleReport, PartsOfAStepAddUp) {
+  const Parts parts = parts_of(times(0, 25, 17, 4, 1));
+  EXPECT_DOUBLE_EQ(at(parts, Part::kExchange), 3);
+  EXPECT_DOUBLE_EQ(at(parts, Part::kStragglers), 1);
+  EXPECT_DOUBLE_EQ(at(parts, Part::kGaps), 1);
+  EXPECT_DOUBLE_EQ(sum(parts), 25);
+}
+
+TEST(ScaleReport, StrongLossIsAgainstAShareOfTheSmallestWorld) {
+  const std::vector<ScaleRow> rows = make_rows(strong_runs());
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_DOUBLE_EQ(rows[0].efficiency, 1);
+  EXPECT_DOUBLE_EQ(rows[0].lost_ms, 0);
+  const ScaleRow& two = rows[1];
+  EXPECT_DOUBLE_EQ(two.samples_per_s, 2560);
+  EXPECT_DOUBLE_EQ(two.ideal_samples_per_s, 3200);
+  EXPECT_DOUBLE_EQ(two.efficiency, 0.8);
+  EXPECT_DOUBLE_EQ(two.ideal_step_ms, 20);
+  EXPECT_DOUBLE_EQ(two.lost_ms, 5);
+  EXPECT_DOUBLE_EQ(sum(two.lost), two.lost_ms);
+  // On rank 0, which works least: its parts less half of those of the world of one.
+  EXPECT_DOUBLE_EQ(at(two.lost, Part::kExchange), 3);
+  EXPECT_DOUBLE_EQ(at(two.lost, Part::kStragglers), 1);
+  EXPECT_DOUBLE_EQ(at(two.lost, Part::kDataWait), 0.5);
+  EXPECT_DOUBLE_EQ(at(two.lost, Part::kOptimizer), 1);
+  EXPECT_DOUBLE_EQ(at(two.lost, Part::kCompute), -1);  // a gain
+  EXPECT_DOUBLE_EQ(at(two.lost, Part::kGaps), 0.5);
+  EXPECT_THAT(two.verdict, HasSubstr("most is lost to exposed communication, 3 of 5 ms"));
+  EXPECT_THAT(two.verdict, HasSubstr("comm.bucket_mib"));
+}
+
+TEST(ScaleReport, WeakLossIsAgainstTheSmallestWorldItself) {
+  const std::vector<ScaleRow> rows =
+      make_rows({run_of(Mode::kWeak, 64, 1, {times(0, 40, 36, 0, 0)}),
+                 run_of(Mode::kWeak, 128, 1, {times(0, 50, 45, 1, 0), times(1, 50, 45, 1, 0)})});
+  const ScaleRow& two = rows[1];
+  EXPECT_DOUBLE_EQ(two.efficiency, 0.8);
+  EXPECT_DOUBLE_EQ(two.ideal_step_ms, 40);
+  EXPECT_DOUBLE_EQ(two.lost_ms, 10);
+  EXPECT_DOUBLE_EQ(sum(two.lost), two.lost_ms);
+  EXPECT_DOUBLE_EQ(at(two.lost, Part::kCompute), 9);
+  EXPECT_THAT(two.verdict, HasSubstr("most is lost to slower compute (contention), 9 of 10 ms"));
+}
+
+TEST(ScaleReport, GrowthCountsFromTheSmallestWorldWhateverItIs) {
+  std::vector<RankTimes> four;
+  for (int rank = 0; rank < 4; ++rank) four.push_back(times(rank, 25, 20, 1, 0));
+  const std::vector<ScaleRow> rows =
+      make_rows({run_of(Mode::kStrong, 64, 1, four),  // in any order
+                 run_of(Mode::kStrong, 64, 1, {times(0, 40, 36, 0, 0), times(1, 40, 36, 0, 0)})});
+  EXPECT_EQ(rows[0].world.ranks, 2);
+  EXPECT_DOUBLE_EQ(rows[1].ideal_step_ms, 20);
+  EXPECT_DOUBLE_EQ(rows[1].ideal_samples_per_s, 3200);
+}
+
+TEST(ScaleReport, FasterThanIdealIsAGain) {
+  const std::vector<ScaleRow> rows = make_rows(
+      {run_of(Mode::kStrong, 64, 1, {times(0, 40, 36, 0, 0)}),
+       run_of(Mode::kStrong, 64, 1, {times(0, 16, 12, 0.5, 0), times(1, 16, 12, 0.5, 0)})});
+  EXPECT_LT(rows[1].lost_ms, 0);
+  EXPECT_DOUBLE_EQ(sum(rows[1].lost), rows[1].lost_ms);
+  EXPECT_THAT(rows[1].verdict, HasSubstr("faster than ideal by 4 ms"));
+  EXPECT_THAT(rows[0].verdict, HasSubstr("what the others are measured by"));
+}
+
+TEST(ScaleReport, MediansAndSpread) {
+  std::vector<MeasuredRun> runs;
+  for (const double step : {44.0, 40.0, 90.0})
+    runs.push_back(run_of(Mode::kStrong, 64, 1, {times(0, step, step - 4, 0, 0)}));
+  const ScaleRow odd = make_rows(runs)[0];
+  EXPECT_EQ(odd.repeats, 3u);
+  EXPECT_DOUBLE_EQ(odd.step_ms, 44);
+  EXPECT_DOUBLE_EQ(odd.fastest_ms, 40);
+  EXPECT_DOUBLE_EQ(odd.slowest_ms, 90);
+  runs.pop_back();
+  const ScaleRow even = make_rows(runs)[0];
+  EXPECT_DOUBLE_EQ(even.step_ms, 42);
+  EXPECT_DOUBLE_EQ(even.samples_per_s, 64 / 0.042);
+  EXPECT_DOUBLE_EQ(sum(even.parts), even.step_ms);
+}
+
+TEST(ScaleReport, NamesTheSlowRankAndInWhatItIsSlow) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  EXPECT_EQ(make_rows(runs)[0].straggler, std::nullopt);
+  const std::optional<Straggler> found = make_rows(runs)[1].straggler;
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 1);
+  EXPECT_EQ(found->host, "bob");
+  EXPECT_DOUBLE_EQ(found->excess_ms, 1.5);
+  EXPECT_EQ(found->in, Part::kCompute);
+  EXPECT_DOUBLE_EQ(found->in_ms, 1.5);
+  EXPECT_TRUE(found->always);
+  EXPECT_THAT(make_rows(runs)[1].verdict, HasSubstr("; rank 1 on bob works 1.5 ms longer"));
+  runs[1].ranks = {times(0, 30, 17, 9, 8.5), times(1, 30, 17, 0.5, 0)};
+  runs[1].ranks[1].data_wait_ms = 9.5;
+  const ScaleRow row = make_rows(runs)[1];
+  EXPECT_EQ(row.straggler->in, Part::kDataWait);
+  EXPECT_THAT(row.verdict,
+              HasSubstr("rank 1 on bob works 8.5 ms longer a step, mostly in waiting for data"));
+}
+
+TEST(ScaleReport, NamesNoRankWhereTheyTakeTurns) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  runs[1].ranks = {times(0, 30, 17, 9, 8.5), times(1, 30, 17.2, 8.8, 8.3)};
+  const ScaleRow row = make_rows(runs)[1];
+  ASSERT_TRUE(row.straggler);
+  EXPECT_FALSE(row.straggler->always);
+  EXPECT_THAT(row.verdict, HasSubstr("now one rank is late and now another"));
+  EXPECT_THAT(row.verdict, Not(HasSubstr("bob")));
+}
+
+TEST(ScaleReport, ShortWaitsNameNobody) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  runs[1].ranks[0].straggler_ms = 0.02 * 25;
+  EXPECT_EQ(make_rows(runs)[1].straggler, std::nullopt);
+}
+
+TEST(ScaleReport, MoreThreadsThanCpusIsSaid) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  runs[1].oversubscribed = true;
+  EXPECT_THAT(make_rows(runs)[1].verdict, HasSubstr("more threads than CPUs"));
+  EXPECT_THAT(make_rows(runs)[0].verdict, Not(HasSubstr("more threads than CPUs")));
+}
+
+TEST(ScaleReport, StrongRunsMustEndWithEqualWeights) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  HashCheck check = check_hashes(runs, /*tree_order=*/true);
+  EXPECT_TRUE(check.checked);
+  EXPECT_TRUE(check.equal);
+  EXPECT_THAT(check.statement, HasSubstr("00000000000000aa"));
+  runs[1].weights_hash = "00000000000000bb";
+  check = check_hashes(runs, true);
+  EXPECT_FALSE(check.equal);
+  EXPECT_EQ(check.statement,
+            "weights differ: strong 1-1 ends with 00000000000000aa, strong 2-1 with "
+            "00000000000000bb");
+  check = check_hashes(runs, /*tree_order=*/false);
+  EXPECT_FALSE(check.checked);
+  EXPECT_TRUE(check.equal);
+}
+
+TEST(ScaleReport, WeakRunsAreComparedWithTheirRepeatsAlone) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  for (MeasuredRun& run : runs) run.world.mode = Mode::kWeak;
+  runs[1].weights_hash = "00000000000000bb";
+  EXPECT_FALSE(check_hashes(runs, true).checked);  // nothing to compare
+  runs.push_back(runs[1]);
+  runs.back().repeat = 2;
+  EXPECT_TRUE(check_hashes(runs, true).checked);
+  EXPECT_TRUE(check_hashes(runs, true).equal);
+  runs.back().weights_hash = "00000000000000cc";
+  EXPECT_FALSE(check_hashes(runs, true).equal);
+}
+
+Report report_of(const std::vector<MeasuredRun>& runs) {
+  Report report;
+  report.name = "tiny";
+  report.facts = {{"parameters", "parameters", 1234}, {"hosts", "hosts", {"ada", "bob"}}};
+  report.modes = {{Mode::kStrong, make_rows(runs), check_hashes(runs, true)}};
+  report.runs = runs;
+  return report;
+}
+
+TEST(ScaleReportText, Markdown) {
+  const std::string text = to_markdown(report_of(strong_runs()));
+  EXPECT_THAT(text, HasSubstr("# Scaling of tiny"));
+  EXPECT_THAT(text, HasSubstr("| hosts | ada, bob |"));
+  EXPECT_THAT(text,
+              HasSubstr("| 2 | 64 | 32 | 2560 | 3200 | 80.0% | 25.00 | 25.00..25.00 | each rank"));
+  EXPECT_THAT(text,
+              HasSubstr("| 2 | 25.00 | 20.00 | 5.000 | 3.000 (60%) | 1.000 (20%) | 0.5000 (10%) | "
+                        "1.000 (20%) | 0.5000 (10%) | -1.000 (gain) |"));
+  EXPECT_THAT(text, HasSubstr("mpirun -n 2 lockstep --set 'name=it'\\''s'"));
+}
+
+TEST(ScaleReportText, Csv) {
+  const std::string text = to_csv(report_of(strong_runs()));
+  EXPECT_THAT(text, HasSubstr("\nstrong,2,64,8,1,false,2560,3200,0.8,25,25,25,20,5,3,1,"));
+}
+
+TEST(ScaleReportText, Json) {
+  const nlohmann::ordered_json json = to_json(report_of(strong_runs()));
+  EXPECT_EQ(json.at("parameters"), 1234);
+  EXPECT_EQ(json.at("weights").at(0).at("equal"), true);
+  const auto& two = json.at("worlds").at(1);
+  EXPECT_EQ(two.at("ranks"), 2);
+  EXPECT_EQ(two.at("batch_per_rank"), 32);
+  EXPECT_DOUBLE_EQ(two.at("lost_parts_ms").at("compute"), -1);
+  EXPECT_EQ(two.at("straggler").at("host"), "bob");
+  EXPECT_EQ(json.at("runs").size(), 2u);
+  EXPECT_EQ(json.at("runs").at(1).at("rank_times").size(), 2u);
+}
+
+TEST(ScaleReportText, DigitsFitTheSize) {
+  EXPECT_EQ(in_ms(0.01817), "0.0182");
+  EXPECT_EQ(in_ms(-3.14159), "-3.142");
+  EXPECT_EQ(in_ms(126.64), "126.6");
+  EXPECT_EQ(as_rate(4.256), "4.26");
+  EXPECT_EQ(as_rate(35512.3), "35512");
+}
+
+TEST(ScaleRuns, ReadsWhatTrainWrites) {
+  MeasuredRun run;
+  const auto result = nlohmann::ordered_json::parse(R"({"weights_hash": "0f", "ranks": [
+      {"rank": 0, "host": "ada", "steps": 50, "step_ms": 9, "compute_ms": 1, "data_wait_ms": 2,
+       "comm_exposed_ms": 3, "straggler_ms": 0.5, "optimizer_ms": 4}]})");
+  read_result(result, run);
+  EXPECT_EQ(run.weights_hash, "0f");
+  ASSERT_EQ(run.ranks.size(), 1u);
+  EXPECT_EQ(run.ranks[0].host, "ada");
+  EXPECT_DOUBLE_EQ(at(parts_of(run.ranks[0]), Part::kExchange), 2.5);
+  EXPECT_DOUBLE_EQ(at(parts_of(run.ranks[0]), Part::kOptimizer), 4);
+  EXPECT_THROW(read_result(nlohmann::ordered_json::object(), run), nlohmann::json::exception);
+}
+
+TEST(ScaleRuns, AFailureIsToldInTheProgramsOwnWords) {
+  const std::string noise = "-----\nmpirun detected that a process failed\n";
+  EXPECT_EQ(why_failed("device cpu\nlockstep: error: no such file\n" + noise),
+            "error: no such file");
+  EXPECT_EQ(why_failed(noise), "mpirun detected that a process failed");
+  EXPECT_EQ(why_failed(""), "it said nothing");
+}
+
+}  // namespace
+}  // namespace lockstep::scale

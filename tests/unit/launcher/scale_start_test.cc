@@ -1,0 +1,147 @@
+// Catches: ranks that share cores though there are enough, worlds that are too large for the
+// machine and do not say so, a hostfile that is misread, and a child process that outlives its
+// time.
+#include "launcher/scale/start.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "launcher/scale/process.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/time.h"
+#include "tests/reference/temporary_folder.h"
+
+namespace lockstep::scale {
+namespace {
+
+using lockstep::testing::TemporaryFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Launcher open_mpi() {
+  Launcher launcher;
+  launcher.kind = Launcher::Kind::kOpenMpi;
+  launcher.command = {"mpirun"};
+  return launcher;
+}
+
+constexpr Processors kFourCores{8, 4};  // of two hardware threads each
+
+TEST(ScaleStart, CoresWhereTheyAreEnough) {
+  const WorldStart start = start_of(open_mpi(), kFourCores, 2, 2);
+  EXPECT_THAT(start.command,
+              ElementsAre("mpirun", "-n", "2", "--bind-to", "core", "--map-by", "slot:PE=2"));
+  EXPECT_FALSE(start.oversubscribed);
+}
+
+TEST(ScaleStart, HardwareThreadsWhereCoresAreTooFew) {
+  const WorldStart start = start_of(open_mpi(), kFourCores, 4, 2);
+  EXPECT_THAT(start.command,
+              ElementsAre("mpirun",
+                          "-n",
+                          "4",
+                          "--use-hwthread-cpus",
+                          "--bind-to",
+                          "hwthread",
+                          "--map-by",
+                          "slot:PE=2"));
+  EXPECT_FALSE(start.oversubscribed);
+}
+
+TEST(ScaleStart, UnboundAndMarkedBeyondTheCpus) {
+  const WorldStart start = start_of(open_mpi(), kFourCores, 8, 2);
+  EXPECT_THAT(start.command,
+              ElementsAre("mpirun", "-n", "8", "--oversubscribe", "--bind-to", "none"));
+  EXPECT_TRUE(start.oversubscribed);
+}
+
+TEST(ScaleStart, FlagsOfTheUserStay) {
+  Launcher launcher = open_mpi();
+  launcher.command = {"mpirun", "--bind-to", "none"};
+  EXPECT_THAT(start_of(launcher, kFourCores, 2, 1).command,
+              ElementsAre("mpirun", "--bind-to", "none", "-n", "2"));
+  launcher.command = {"mpiexec"};
+  launcher.kind = Launcher::Kind::kOther;
+  EXPECT_THAT(start_of(launcher, kFourCores, 2, 1).command, ElementsAre("mpiexec", "-n", "2"));
+}
+
+TEST(ScaleStart, Slurm) {
+  Launcher launcher;
+  launcher.kind = Launcher::Kind::kSrun;
+  launcher.command = {"srun"};
+  launcher.hosts.count = 2;
+  EXPECT_THAT(start_of(launcher, kFourCores, 8, 2).command,
+              ElementsAre("srun", "-n", "8", "--cpus-per-task", "2"));
+  EXPECT_EQ(ranks_per_host(launcher, 5), 3);
+}
+
+TEST(ScaleStart, Hostfile) {
+  const TemporaryFolder folder;
+  const std::string path =
+      (folder.path() / folder.write("hosts", "# two\nada slots=2\n\nbob slots=6 # big\neve\n"))
+          .string();
+  Launcher launcher = open_mpi();
+  launcher.hostfile = path;
+  launcher.hosts = read_hostfile(path, 4);
+  EXPECT_EQ(launcher.hosts.count, 3);
+  EXPECT_EQ(launcher.hosts.most_slots, 6);
+  EXPECT_EQ(launcher.hosts.total_slots, 12);
+  EXPECT_EQ(ranks_per_host(launcher, 12), 6);
+  const WorldStart start = start_of(launcher, {2, 2}, 12, 1);
+  EXPECT_FALSE(start.oversubscribed);  // other hosts have CPUs of their own
+  EXPECT_THAT(
+      start.command,
+      ElementsAre(
+          "mpirun", "-n", "12", "--hostfile", path, "--bind-to", "core", "--map-by", "slot:PE=1"));
+  EXPECT_THROW(read_hostfile((folder.path() / "none").string(), 4), ConfigError);
+  folder.write("hosts", "ada slots=0\n");
+  EXPECT_THROW(read_hostfile(path, 4), ConfigError);
+  folder.write("hosts", "# nobody\n");
+  EXPECT_THROW(read_hostfile(path, 4), ConfigError);
+}
+
+TEST(ScaleProcess, OutputAndExitCode) {
+  const TemporaryFolder folder;
+  const std::filesystem::path log = folder.path() / "log";
+  const ProcessEnd end = run_process(
+      {"sh", "-c", "pwd; echo \"$1\" >&2; cat; exit 3", "sh", "a  b"}, log, 60, folder.path());
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_FALSE(end.out_of_time);
+  EXPECT_EQ(read_file(log, 1000), std::filesystem::canonical(folder.path()).string() + "\na  b\n");
+}
+
+TEST(ScaleProcess, WhatIsNotThere) {
+  const TemporaryFolder folder;
+  const std::filesystem::path log = folder.path() / "log";
+  EXPECT_EQ(run_process({"/no/such/program"}, log, 60).exit_code, 127);
+  EXPECT_THAT(read_file(log, 1000), HasSubstr("cannot start /no/such/program"));
+  EXPECT_EQ(find_program("no-such-program"), "");
+  EXPECT_NE(find_program("sh"), "");
+}
+
+// Whether a process is there and has not ended: one that nobody has waited for still has a number.
+bool lives(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string text;
+  std::getline(file, text);
+  return !text.empty() && text.find(") Z") == std::string::npos;
+}
+
+TEST(ScaleProcess, EndsAllThatAChildStartedWhenItsTimeIsOver) {
+  const TemporaryFolder folder;
+  const std::filesystem::path log = folder.path() / "log";
+  const ProcessEnd end = run_process({"sh", "-c", "sleep 100 & echo $!; wait"}, log, 1);
+  EXPECT_TRUE(end.out_of_time);
+  EXPECT_NE(end.exit_code, 0);
+  const std::string pid = std::to_string(std::stoi(read_file(log, 1000)));
+  const double limit_ms = now_ms() + 5000;
+  while (lives(pid) && now_ms() < limit_ms) usleep(10000);
+  EXPECT_FALSE(lives(pid));
+}
+
+}  // namespace
+}  // namespace lockstep::scale
