@@ -92,12 +92,12 @@ Plot efficiency(const Report& report) {
                         plot.empty() ? "plot 100 with lines dt 2 lc 'gray' title 'ideal', " : ", ",
                         name_of(mode.mode),
                         ++colour);
-  return {
-      "efficiency",
-      script_for("efficiency",
-                 rates_data(report),
-                 on_ranks(report, "efficiency") + "set ylabel '% of ideal'\nset key left bottom\n",
-                 plot)};
+  return {"efficiency",
+          script_for("efficiency",
+                     rates_data(report),
+                     on_ranks(report, "efficiency") +
+                         "set ylabel '% of ideal'\nset key left bottom\nset yrange [0:110<*]\n",
+                     plot)};
 }
 
 // One bar a world size; gains hang below zero.
@@ -105,7 +105,8 @@ Plot lost_time(const Report& report) {
   std::string data = "$lost << END\n", plot;
   for (const ModeReport& mode : report.modes)
     for (const ScaleRow& row : mode.rows) {
-      data += fmt::format("'{} {}'", name_of(mode.mode), row.world.ranks);
+      // Of quotation marks in data gnuplot knows the double ones alone.
+      data += fmt::format("\"{} {}\"", name_of(mode.mode), row.world.ranks);
       for (const double part : row.lost) data += fmt::format(" {}", part);
       data += "\n";
     }

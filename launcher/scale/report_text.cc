@@ -178,6 +178,7 @@ Json to_json(const Report& report) {
   Json json;
   json["name"] = report.name;
   for (const Fact& fact : report.facts) json[fact.key] = fact.value;
+  if (!report.caution.empty()) json["caution"] = report.caution;
   for (const ModeReport& mode : report.modes) {
     json["weights"].push_back({{"mode", name_of(mode.mode)},
                                {"checked", mode.hashes.checked},
@@ -223,6 +224,7 @@ std::string to_markdown(const Report& report) {
   std::string text = fmt::format("# Scaling of {}\n\n| | |\n| --- | --- |\n", report.name);
   for (const Fact& fact : report.facts)
     text += fmt::format("| {} | {} |\n", fact.title, plain(fact.value));
+  if (!report.caution.empty()) text += "\n" + report.caution + "\n";
   for (const ModeReport& mode : report.modes) text += mode_text(mode);
   text += "\n## Commands\n\n```sh\n";
   for (const MeasuredRun& run : report.runs)

@@ -26,6 +26,7 @@ struct ModeReport {
 struct Report {
   std::string name;  // of the config
   std::vector<Fact> facts;
+  std::string caution;  // a sentence on what makes the figures doubtful; may be empty
   std::vector<ModeReport> modes;
   std::vector<MeasuredRun> runs;  // in the order in which they ran
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "collectives/agreement.h"
 #include "launcher/assembly.h"
@@ -90,6 +91,18 @@ const char* name_of(Precision precision) {
     case Precision::kFp32: break;
   }
   return "FP32";
+}
+
+// What a busy machine does to the figures; empty on an idle one.
+std::string caution_for(int cpus) {
+  constexpr double kIdle = 0.2;  // of its CPUs, left by what has just ended
+  double load = 0;
+  if (getloadavg(&load, 1) != 1 || load <= kIdle * cpus) return "";
+  return fmt::format(
+      "Caution: before the runs this host had a load of {:.1f} on {} CPUs. What other work takes "
+      "shows as slower compute, stragglers and exposed communication.",
+      load,
+      cpus);
 }
 
 // What the config says of every run, and the kind of device. Opens the data, so that what it lacks
@@ -221,6 +234,7 @@ ExitCode scale_alone(const ScaleCommandOptions& options) {
   const std::filesystem::path folder =
       options.out.empty() ? "runs/" + config.name + "-scaling" : options.out;
   const scale::RunSetup setup = make_setup(options, config, device, folder / "runs");
+  report.caution = caution_for(setup.here.cpus);
   report.runs = measure(options, setup, worlds);
   for (scale::Fact& fact : facts_after(options, setup, report.runs))
     report.facts.push_back(std::move(fact));

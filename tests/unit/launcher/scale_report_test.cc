@@ -1,10 +1,10 @@
 // Catches: lost time whose parts do not add up to it, a loss that is taken for a gain, a slow rank
 // that goes unnamed or is named without cause, weights that differ and pass for equal, and tables
 // whose figures stand in the wrong column.
-#include "launcher/scale/report_text.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/scale/plots.h"
 
 namespace lockstep::scale {
 namespace {
@@ -217,6 +217,15 @@ TEST(ScaleReportText, Markdown) {
   EXPECT_THAT(text, HasSubstr("mpirun -n 2 lockstep --set 'name=it'\\''s'"));
 }
 
+TEST(ScaleReportText, CautionIsToldWhereThereIsOne) {
+  Report report = report_of(strong_runs());
+  EXPECT_THAT(to_markdown(report), Not(HasSubstr("Caution")));
+  EXPECT_FALSE(to_json(report).contains("caution"));
+  report.caution = "Caution: busy.";
+  EXPECT_THAT(to_markdown(report), HasSubstr("\nCaution: busy.\n"));
+  EXPECT_EQ(to_json(report).at("caution"), "Caution: busy.");
+}
+
 TEST(ScaleReportText, Csv) {
   const std::string text = to_csv(report_of(strong_runs()));
   EXPECT_THAT(text, HasSubstr("\nstrong,2,64,8,1,false,2560,3200,0.8,25,25,25,20,5,3,1,"));
@@ -241,6 +250,18 @@ TEST(ScaleReportText, DigitsFitTheSize) {
   EXPECT_EQ(in_ms(126.64), "126.6");
   EXPECT_EQ(as_rate(4.256), "4.26");
   EXPECT_EQ(as_rate(35512.3), "35512");
+}
+
+TEST(ScalePlots, DataAndColumns) {
+  const std::vector<Plot> plots = make_plots(report_of(strong_runs()));
+  ASSERT_EQ(plots.size(), 3u);
+  EXPECT_EQ(plots[0].name, "throughput");
+  EXPECT_THAT(plots[0].script, HasSubstr("$strong << END\n1 1600 1600 100\n2 2560 3200 80\nEND\n"));
+  EXPECT_THAT(plots[1].script, HasSubstr("$strong using 1:4"));
+  EXPECT_EQ(plots[2].name, "lost_time");
+  EXPECT_THAT(plots[2].script, HasSubstr("\n\"strong 2\" 3 1 0.5 1 0.5 -1\n"));
+  EXPECT_THAT(plots[2].script, HasSubstr("$lost using 2:xtic(1) title 'exposed communication', "));
+  EXPECT_THAT(plots[2].script, HasSubstr("$lost using 7 title 'slower compute (contention)'\n"));
 }
 
 TEST(ScaleRuns, ReadsWhatTrainWrites) {
