@@ -8,6 +8,7 @@ import csv
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,8 @@ class Bench:
         self.flags = ["--mpirun", mpirun] if mpirun else []
 
     def run(self, *arguments, code=0, ranks=0):
-        done = lockstep_run.run(self.binary, ["scale", self.config, *self.flags, *arguments], ranks, cwd=self.folder)
+        flags = [] if "--mpirun" in arguments else self.flags
+        done = lockstep_run.run(self.binary, ["scale", self.config, *flags, *arguments], ranks, cwd=self.folder)
         assert done.returncode == code, f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -121,6 +123,26 @@ def refuses(bench):
     bench.refuses("alone", "--ranks", "1,2", ranks=2)
 
 
+def notices_other_weights(bench):
+    """A launcher that falsifies what two ranks have found: the report is written, says so, and the exit code is 7."""
+    launcher = bench.folder / "falsify"
+    command = lockstep_run.mpirun(1)
+    real = shlex.join([command[0], *command[3:]])  # without -n 1
+    launcher.write_text(f"""#!/bin/sh
+        [ "$1" != --version ] || exec echo falsify
+        {real} "$@" || exit
+        for result; do :; done  # the last word
+        [ "$2" != 2 ] || sed -i 's/"weights_hash": "[^"]*"/"weights_hash": "00000000deadbeef"/' "$result"
+    """)
+    launcher.chmod(0o755)
+    out = bench.folder / "falsified"
+    done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 4, "--out", out, "--mpirun", launcher, code=7)
+    assert "weights differ: strong 1-1 ends with" in done.stderr and "00000000deadbeef" in done.stderr, done.stderr
+    report = json.loads((out / "scaling.json").read_text())
+    assert report["launcher"] == "falsify" and report["weights"][0]["equal"] is False, report["weights"]
+    assert "weights differ" in (out / "scaling.md").read_text()
+
+
 def says_why_a_run_failed(bench):
     """A run that fails ends all, with its own words and exit code."""
     blocked = bench.folder / "blocked/runs"
@@ -169,7 +191,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(folder).resolve())
-        for check in (measures, marks_oversubscription, refuses, says_why_a_run_failed, ended_by_a_signal):
+        for check in (measures, marks_oversubscription, refuses, notices_other_weights, says_why_a_run_failed, ended_by_a_signal):
             check(bench)
             print(f"{check.__name__}: ok", flush=True)
     return 0
