@@ -23,7 +23,7 @@ def available():
         return "not root"
     if shutil.which("ip") is None or shutil.which("tc") is None or shutil.which("unshare") is None:
         return "no iproute2"
-    if lockstep_run.mpirun(1)[0] is None or not lockstep_run.have_mpirun():
+    if not lockstep_run.have_mpirun():
         return "no mpirun"
     try:
         with Hosts(1, "1gbit"):
@@ -79,14 +79,27 @@ exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' 
         ip("link", "del", self.tag, check=False)
         self.folder.cleanup()
 
+    def inside(self, host):
+        """What runs a command on the host."""
+        name = self.name(host)
+        return ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', name]
+
     def mpirun(self, ranks_per_host):
         """The command line that starts so many ranks on each host, from the first one."""
         total = ranks_per_host * self.count
         places = ",".join(f"{NET}.{host + 1}:{ranks_per_host}" for host in range(self.count))
-        inside = ["ip", "netns", "exec", self.name(0), "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', self.name(0)]
         network = [word for key in ("oob_tcp_if_include", "btl_tcp_if_include") for word in ("--mca", key, f"{NET}.0/24")]
-        return [*inside, *lockstep_run.mpirun(total), "--host", places, "--map-by", "slot", "--mca", "plm_rsh_agent", str(self.agent),
+        return [*self.inside(0), *lockstep_run.mpirun(total), "--host", places, "--map-by", "slot", "--mca", "plm_rsh_agent", str(self.agent),
                 "--mca", "btl", "tcp,vader,self", *network]
+
+    def without_mpi(self, command, port=29555):
+        """Starts the command once on each host as one rank of a run over Lockstep's own TCP."""
+        processes = []
+        for host in range(self.count):
+            environment = dict(os.environ, RANK=str(host), WORLD_SIZE=str(self.count), MASTER_ADDR=f"{NET}.1", MASTER_PORT=str(port))
+            processes.append(subprocess.Popen([*self.inside(host), *command], env=environment, stdout=subprocess.PIPE,
+                                              stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL))
+        return processes
 
     def sent_bytes(self, host):
         """What the host has sent so far, as its network card counts."""

@@ -3,7 +3,7 @@
 holds everything, which nothing can overlap. The hosts are network namespaces (tests/distributed/hosts.py): as root.
 
     compare_overlap.py --lockstep build/release/launcher/lockstep [--config configs/benchmarks/gpt2_124m.textproto] [--hosts 2]
-                       [--rate 1gbit] [--steps 8] [--rounds 2] [--bucket-mib 25]
+                       [--rate 1gbit] [--steps 8] [--rounds 2] [--bucket-mib 25] [--batch 2] [--mpi]
 """
 import argparse
 import json
@@ -28,6 +28,8 @@ def main():
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=2, help="samples of each rank")
+    parser.add_argument("--mpi", action="store_true", help="over Open MPI's TCP; else over Lockstep's own")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--bucket-mib", type=float, default=25)
     options = parser.parse_args()
@@ -39,11 +41,18 @@ def main():
         for round_ in range(options.rounds):
             for mib, rounds in waits.items():
                 out = pathlib.Path(folder) / f"{mib}-{round_}.json"
-                subprocess.run([str(word) for word in (
-                    *made.mpirun(1), os.path.abspath(options.lockstep), "train", options.config, "--device", "cpu",
-                    "--run-dir", out.with_suffix(""), "--json", out, "--max-steps", options.steps, "--set", f"comm.bucket_mib={mib}",
-                    "--set", "execution.threads=1", "--set", "checkpoint.at_end=false", "--set", "checkpoint.every=0")],
-                    check=True, capture_output=True)
+                command = [str(word) for word in (
+                    os.path.abspath(options.lockstep), "train", options.config, "--device", "cpu", "--run-dir",
+                    out.with_suffix(""), "--json", out, "--max-steps", options.steps, "--set", f"comm.bucket_mib={mib}", "--set",
+                    "execution.threads=1", "--set", "checkpoint.at_end=false", "--set", "checkpoint.every=0",
+                    "--set", f"train.global_batch={options.batch * options.hosts}", "--set", f"train.lanes={options.hosts}")]
+                if options.mpi:
+                    subprocess.run([*made.mpirun(1), *command], check=True, capture_output=True)
+                else:
+                    for process in made.without_mpi(command):
+                        text, _ = process.communicate()
+                        if process.returncode != 0:
+                            raise SystemExit(text)
                 ranks = json.loads(out.read_text())["ranks"]
                 mean = {key: statistics.mean(rank[key] for rank in ranks)
                         for key in ("step_ms", "comm_exposed_ms", "straggler_ms")}
