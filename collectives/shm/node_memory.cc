@@ -62,8 +62,15 @@ int descriptor_of_process(int64_t process) {
 
 std::unique_ptr<NodeMemory> NodeMemory::join(Communicator& communicator, const Topology& topology) {
   if (topology.per_node == 1) return nullptr;
+  const std::vector<std::string> hosts = gather_texts(communicator, host_identity());
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    // Two hosts can be called one node.
+    if (hosts[rank] != hosts[rank - rank % static_cast<size_t>(topology.per_node)]) return nullptr;
+  }
+  const std::string& mine = hosts[static_cast<size_t>(communicator.rank())];
   std::unique_ptr<NodeMemory> memory(
       new NodeMemory(communicator, topology.groups_of(communicator.rank()).front()));
+  memory->crowded_ = std::count(hosts.begin(), hosts.end(), mine) > ::sysconf(_SC_NPROCESSORS_ONLN);
   try {
     memory->signals_ = memory->exchange(kEvents * sizeof(Signal), "signals");
   } catch (const AgreedError& error) {
@@ -76,7 +83,6 @@ std::unique_ptr<NodeMemory> NodeMemory::join(Communicator& communicator, const T
 NodeMemory::NodeMemory(Communicator& communicator, const RankGroup& group)
     : communicator_(communicator),
       group_(group),
-      crowded_(group.count > ::sysconf(_SC_NPROCESSORS_ONLN)),
       processes_(static_cast<size_t>(group.count), -1) {}
 
 NodeMemory::~NodeMemory() {
@@ -134,7 +140,7 @@ void NodeMemory::wait(Event event, uint32_t count) {
 void NodeMemory::wait_for(int index, Event event, uint32_t count) const {
   constexpr int kSpins = 2000;  // some tens of microseconds
   constexpr double kYieldMs = 2;
-  constexpr int kSleepMs = 20;  // how soon the end of the other rank is noticed
+  constexpr int kSleepMs = 5;  // how soon the end of the other rank is noticed
   Signal& signal = signal_of(index, event);
   for (int spin = 0; spin < (crowded_ ? 1 : kSpins); ++spin) {
     if (reached(signal.count, count)) return;
@@ -142,12 +148,14 @@ void NodeMemory::wait_for(int index, Event event, uint32_t count) const {
   }
   for (const double start = now_ms(); now_ms() - start < kYieldMs;) {
     if (reached(signal.count, count)) return;
+    communicator_.progress();  // with other nodes
     sched_yield();
   }
   signal.sleepers.fetch_add(1, std::memory_order_seq_cst);
   for (const double start = now_ms();;) {
     const uint32_t seen = signal.count.load(std::memory_order_seq_cst);
     if (reached(signal.count, count)) break;
+    communicator_.progress();
     look_after(index, event, now_ms() - start);
     sleep_while(signal.count, seen, kSleepMs);
   }

@@ -59,7 +59,7 @@ class NodeMemory {
 
   Communicator& communicator_;
   RankGroup group_;
-  bool crowded_;                                 // more ranks than CPUs
+  bool crowded_ = false;                                 // more ranks than CPUs
   std::vector<SharedMapping> signals_, pieces_;  // by index
   SharedMapping common_;
   std::vector<int> processes_;  // by index: descriptors that become readable when the rank ends

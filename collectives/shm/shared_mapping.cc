@@ -24,14 +24,22 @@ std::byte* map(int descriptor, size_t bytes) {
   return static_cast<std::byte*>(address);
 }
 
+// Numbers of processes and descriptors mean other ones in another container.
+bool is_file(int descriptor, const SharedMapping::Source& source) {
+  struct stat status = {};
+  return ::fstat(descriptor, &status) == 0 && status.st_dev == source.device &&
+         status.st_ino == source.inode;
+}
+
 }  // namespace
 
 SharedMapping::SharedMapping(size_t bytes, const char* what) : bytes_(bytes) {
   if (bytes == 0) return;
   descriptor_ = ::memfd_create("lockstep", MFD_CLOEXEC);
   // Takes the pages now: a page that cannot be had later on would end the process by a signal.
-  const int error =
-      descriptor_ < 0 ? errno : ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  int error = descriptor_ < 0 ? errno : EINTR;  // as a signal may make it
+  while (descriptor_ >= 0 && error == EINTR)
+    error = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
   if (error == 0) data_ = map(descriptor_, bytes);
   if (data_ == nullptr) {
     close_descriptor();
@@ -45,17 +53,14 @@ SharedMapping::SharedMapping(size_t bytes, const char* what) : bytes_(bytes) {
 
 SharedMapping::SharedMapping(const Source& source) : bytes_(source.bytes) {
   if (bytes_ == 0) return;
-  if (source.process == ::getpid()) {
+  if (source.process == ::getpid() && is_file(static_cast<int>(source.descriptor), source)) {
     data_ = reinterpret_cast<std::byte*>(source.address);
     return;
   }
   const std::string path = fmt::format("/proc/{}/fd/{}", source.process, source.descriptor);
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) throw MemoryError("cannot open {}: {}", path, std::strerror(errno));
-  struct stat status = {};
-  // Numbers of processes mean other ones in another container.
-  const bool same = ::fstat(descriptor, &status) == 0 && status.st_dev == source.device &&
-                    status.st_ino == source.inode;
+  const bool same = is_file(descriptor, source);
   if (same) data_ = map(descriptor, bytes_);
   ::close(descriptor);
   if (data_ == nullptr)

@@ -69,12 +69,19 @@ bool may_run(const std::filesystem::path& path) {
   _exit(127);
 }
 
+// What the child has left of its group, once it was asked to end: some may take their time.
+void end_group(pid_t group, double asked_ms) {
+  while (kill(-group, 0) == 0 && now_ms() - asked_ms < kGraceMs) std::this_thread::sleep_for(kPoll);
+  kill(-group, SIGKILL);
+}
+
 // Waits for the end of the child that leads a group; `out_of_time` tells why it was ended.
 int wait_for(pid_t child, double limit_s, bool& out_of_time) {
   const double deadline_ms = now_ms() + limit_s * 1000;
   double asked_ms = 0;
   for (int status = 0;;) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child && asked_ms > 0) end_group(child, asked_ms);
     if (ended == child) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (ended < 0 && errno != EINTR) throw IoError("wait for", "a child process", errno);
     if (asked_ms > 0) {

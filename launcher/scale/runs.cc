@@ -62,7 +62,8 @@ ExitCode exit_code_for(int code) {
                                ExitCode::kMemory,
                                ExitCode::kPeer,
                                ExitCode::kNumeric,
-                               ExitCode::kInternal})
+                               ExitCode::kInternal,
+                               ExitCode::kPreempted})
     if (code == static_cast<int>(known)) return known;
   return ExitCode::kPeer;
 }

@@ -197,9 +197,12 @@ scale::RunSetup make_setup(const ScaleCommandOptions& options,
                       most_ranks,
                       options.hostfile,
                       slots);
+  // On other hosts ranks are bound to whole cores.
+  const bool several = !options.hostfile.empty() || setup.launcher.hosts.count > 1;
+  const int processors = several ? setup.here.cores : setup.here.cpus;
   setup.threads = config.execution.threads > 0
                       ? static_cast<int>(config.execution.threads)
-                      : std::max(1, setup.here.cpus / ranks_per_host(setup.launcher, most_ranks));
+                      : std::max(1, processors / ranks_per_host(setup.launcher, most_ranks));
   setup.arguments = training_arguments(options.common, device);
   setup.steps = options.steps;
   setup.limit_s = options.limit_s;
@@ -216,6 +219,17 @@ void write_report(const scale::Report& report, const std::filesystem::path& fold
   if (!without_plots.empty()) fmt::print("{}\n", without_plots);
   fmt::print("report {}\n", (folder / "scaling.md").string());
   std::fflush(stdout);
+}
+
+// An earlier report must not pass for one of this measurement, should that fail.
+void remove_report(const std::filesystem::path& folder) {
+  std::error_code none;
+  for (const char* name : {"scaling.json", "scaling.csv", "scaling.md"})
+    std::filesystem::remove(folder / name, none);
+  for (const std::string name : {"throughput", "efficiency", "lost_time"}) {
+    for (const char* suffix : {".gp", ".svg", ".png"})
+      std::filesystem::remove(folder / (name + suffix), none);
+  }
 }
 
 ExitCode scale_alone(const ScaleCommandOptions& options) {
@@ -235,6 +249,7 @@ ExitCode scale_alone(const ScaleCommandOptions& options) {
       options.out.empty() ? "runs/" + config.name + "-scaling" : options.out;
   const scale::RunSetup setup = make_setup(options, config, device, folder / "runs");
   report.caution = caution_for(setup.here.cpus);
+  remove_report(folder);
   report.runs = measure(options, setup, worlds);
   for (scale::Fact& fact : facts_after(options, setup, report.runs))
     report.facts.push_back(std::move(fact));

@@ -54,6 +54,14 @@ bool places_ranks(const std::vector<std::string>& words) {
   });
 }
 
+// Whether they say on which hosts.
+bool names_hosts(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word == "-H" || word == "-f" ||
+           (word.starts_with('-') && word.find("host") != std::string::npos);
+  });
+}
+
 }  // namespace
 
 Hosts read_hostfile(const std::string& path, int cpus) {
@@ -106,6 +114,7 @@ Launcher find_launcher(const std::string& mpirun,
   if (launcher.command.empty())
     launcher.command = {
         slurm && hostfile.empty() && !find_program("srun").empty() ? "srun" : default_mpirun()};
+  launcher.hosts.named = names_hosts(launcher.command);
   const std::string& program = launcher.command[0];
   if (find_program(program).empty())
     throw ConfigError("--mpirun: '{}' is not there; allowed: an MPI's mpirun, or srun", program);
@@ -145,8 +154,9 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
   };
   add({"-n", std::to_string(ranks)});
   const int local_threads = ranks_per_host(launcher, ranks) * threads;
-  start.oversubscribed =
-      launcher.hosts.count == 1 && launcher.hostfile.empty() && local_threads > here.cpus;
+  const bool several =
+      launcher.hosts.count > 1 || launcher.hosts.named || !launcher.hostfile.empty();
+  start.oversubscribed = !several && local_threads > here.cpus;
   if (launcher.kind == Launcher::Kind::kSrun) {
     add({"--cpus-per-task", std::to_string(threads)});
     start.binding = "as srun does it";
@@ -160,8 +170,7 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
   if (start.oversubscribed) {
     add({"--oversubscribe", "--bind-to", "none"});
     start.binding = "none: more threads than CPUs";
-  } else if (!launcher.hostfile.empty() || launcher.hosts.count > 1 ||
-             local_threads <= here.cores) {
+  } else if (several || local_threads <= here.cores) {
     add({"--bind-to", "core", "--map-by", slots});
     start.binding = fmt::format("each rank on {} core{} of its own", threads, plural);
   } else {

@@ -12,6 +12,7 @@ struct Hosts {
   int count = 1;
   int most_slots = 0;   // of one host; 0: as many as there are ranks
   int total_slots = 0;  // of all; 0: not known
+  bool named = false;   // by the words of --mpirun: how many they are is not known
 };
 
 // Reads lines "HOST [slots=N]" in Open MPI's manner; a host without a number counts `cpus`. Throws

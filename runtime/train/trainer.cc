@@ -134,19 +134,21 @@ StepRecord Trainer::step() {
   for (size_t i = 0; i < lanes_.size(); ++i)
     lanes_[i] = lane_context(static_cast<int>(i), batches_[i]);
   reducer_.begin_step();
+  const double data_ms = phases_.data;
   {
     Phase phase(phases_.compute, timeline, "gradients");
     gradient_work_->run([this] { forward_backward(); });
     if (stage_.ahead() && loader_->ready()) bring_batches();  // the next step's
     parts_.backend.synchronize();
   }
-  phases_.compute -= exposed_ms();
+  phases_.compute -= exposed_ms() + phases_.data - data_ms;
   const StepTotals totals = exchange_totals();
   const Update update = plan_update(totals);
   if (update.finite) {
     Phase phase(phases_.optimizer, timeline, "update my slice");
     optimizer_.prepare(update.lr, update.gradient_scale, update.number);
     optimizer_.adapt();
+    if (layer_norms_) together_ms_ = now_ms();
     update_work_->run([this] {
       optimizer_.update();
       if (average_) average_->update();
@@ -338,9 +340,9 @@ TrainResult Trainer::run(int64_t max_steps) {
     result_.train_seconds += record.step_ms / 1000;
     result_.loss = record.loss;
     times.add(record);
-    const double decide_start = now_ms();
     const Next next = decide(record, record.step == last);
-    together_ms_ += now_ms() - decide_start;
+    // What brings the ranks together again.
+    if (record.eval_loss || record.weights_hash) together_ms_ = now_ms();
     // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
     step_start_ms_ = now_ms();
     if (reporter_) reporter_->report(record);
@@ -348,7 +350,7 @@ TrainResult Trainer::run(int64_t max_steps) {
       const double save_start = now_ms();
       save(record);
       step_start_ms_ += now_ms() - save_start;
-      together_ms_ += now_ms() - save_start;
+      together_ms_ = now_ms();
     }
     result_.weights_hash = record.weights_hash.value_or(0);
     go_on = !next.end;

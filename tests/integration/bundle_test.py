@@ -139,8 +139,8 @@ def forbid_reading_other_processes():
 
 
 def check_container(bundle, folder):
-    """Large messages where ranks may not read each other's memory; and that without the probe Open MPI would complain."""
-    wide = CONFIG.replace("[32, 16]", "[512]").replace("features: 20", "features: 128")
+    """Large messages where ranks may not read each other's memory, and are not to share any; and that without the probe Open MPI would complain."""
+    wide = CONFIG.replace("[32, 16]", "[512]").replace("features: 20", "features: 128") + "comm { shared_memory: false }"
     folder.mkdir()
     (folder / "config.textproto").write_text(wide)
 
