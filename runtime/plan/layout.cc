@@ -25,7 +25,10 @@ std::vector<int> last_writers(const Graph& graph) {
 }
 
 int finished_after(const Graph& graph, const std::vector<int>& writer, size_t parameter) {
-  return writer[static_cast<size_t>(graph[graph.parameters[parameter]].gradient)];
+  const TensorId gradient = graph[graph.parameters[parameter]].gradient;
+  LOCKSTEP_CHECK(
+      gradient != kNoTensor, "{} has no gradient ", graph[graph.parameters[parameter]].name);
+  return writer[static_cast<size_t>(gradient)];
 }
 
 bool overlap(const ParameterSlot& slot, const Range& bucket) {

@@ -31,9 +31,8 @@ struct Outcome {
 };
 
 // A network with weights, statistics and images at random.
-Outcome run(const Graph& graph) {
+Outcome run(const Graph& graph, const ParameterLayout& layout) {
   const std::unique_ptr<Backend> backend = cpu::make_backend();
-  const ParameterLayout layout = make_layout(graph, 1);
   const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
     return backend->ops().find(g, op).workspace_bytes(g, op);
   });
@@ -77,7 +76,9 @@ void compare(const ModelConfig& model, int64_t side) {
   EXPECT_EQ(count(fused, OpKind::kBatchNorm), 0);
   EXPECT_EQ(count(fused, OpKind::kConv2dBatchNorm), count(apart, OpKind::kBatchNorm));
   ASSERT_GT(count(apart, OpKind::kBatchNorm), 0);
-  const Outcome expected = run(apart), actual = run(fused);
+  const ParameterLayout layout =
+      make_layout(build_model(resolve_model(model, io), io, kImages, Purpose::kTraining), 1);
+  const Outcome expected = run(apart, layout), actual = run(fused, layout);
   // The same roundings in the same order.
   EXPECT_EQ(actual.logits, expected.logits);
   EXPECT_GT(*std::max_element(expected.logits.begin(), expected.logits.end()),
