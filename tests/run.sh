@@ -11,6 +11,7 @@ usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter
   --preset   how to build (CMakePresets.json); release unless told
   --label    only the tests with this label, such as unit
   --filter   only the tests whose name matches this regular expression
+What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of the files and,
 where clang-format 14 is installed, the format.
 TEXT
@@ -41,7 +42,17 @@ passed=0
 failed=0
 skipped=0
 step() { printf '\n==> %s\n' "$*"; }
+failures=()
+fail() {
+  echo "FAILED: $1"
+  failures+=("FAILED: $1")
+  failed=$((failed + 1))
+}
 finish() {
+  if [ "$failed" != 0 ]; then
+    step "What failed"
+    printf '%s\n' "${failures[@]}"
+  fi
   echo "$passed passed, $failed failed, $skipped skipped"
   if [ "$failed" = 0 ]; then exit 0; else exit 1; fi
 }
@@ -51,8 +62,7 @@ check() {
   if "${@:2}"; then
     passed=$((passed + 1))
   else
-    echo "FAILED: $1"
-    failed=$((failed + 1))
+    fail "$1"
   fi
 }
 check_format() {
@@ -87,8 +97,7 @@ fi
 step "Build: preset $preset, in $folder, $jobs jobs"
 start=$SECONDS
 if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON && cmake --build "$folder" -j "$jobs"; }; then
-  echo "FAILED: the build"
-  failed=$((failed + 1))
+  fail "the build"
   finish
 fi
 echo "built in $((SECONDS - start)) s"
@@ -104,12 +113,21 @@ read -r ctest_failed ctest_total < <(
 ) || true
 ctest_skipped="$(grep -cE '^[[:space:]]+[0-9]+ - .* \((Skipped|Disabled)\)$' "$log" || true)"
 if [ -z "${ctest_total:-}" ]; then
-  echo "FAILED: ctest ran no test"
-  ctest_failed=1 ctest_total=1 ctest_skipped=0
+  fail "ctest ran no test"
+  finish
 elif [ "$status" != 0 ] && [ "$ctest_failed" = 0 ]; then
-  echo "FAILED: ctest ended with status $status"
-  ctest_failed=1 ctest_total=$((ctest_total + 1))
+  fail "ctest ended with status $status"
 fi
+# A failed test's line and the end of what it printed, up to the next line of CTest's own.
+while IFS= read -r line; do failures+=("$line"); done < <(
+  awk '
+    function flush() { for (i = (n > 40 ? n - 40 : 0); i < n; ++i) print "  " lines[i]; n = 0 }
+    /^ *Start +[0-9]+:/ || /^ *[0-9]+\/[0-9]+ Test +#/ || /^[0-9]+% tests passed/ { flush(); inside = 0 }
+    inside { lines[n++] = $0 }
+    /^ *[0-9]+\/[0-9]+ Test +#.*\*\*\*/ && !/\*\*\*(Skipped|Not Run \(Disabled\))/ {
+      inside = 1; sub(/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: /, ""); gsub(/ \.+/, " "); print "FAILED: " $0
+    }' "$log"
+)
 passed=$((passed + ctest_total - ctest_failed - ctest_skipped))
 failed=$((failed + ctest_failed))
 skipped=$((skipped + ctest_skipped))
