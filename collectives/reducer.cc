@@ -113,9 +113,6 @@ void Reducer::start_exchange(int bucket) {
   Exchange& exchange = in_flight_[in_flight_count_++];
   exchange = {bucket,
               options_.buckets[static_cast<size_t>(bucket)],
-              0,
-              -1,
-              0,
               staging_ + static_cast<int64_t>(next_slot_) * staging_elements_};
   next_slot_ = (next_slot_ + 1) % kInFlight;
   start_level(exchange);
@@ -123,14 +120,13 @@ void Reducer::start_exchange(int bucket) {
 
 void Reducer::start_level(Exchange& exchange) {
   if (in_memory(exchange.level)) {
-    node_->signal(NodeMemory::Event::kGradients);
-    exchange.signal = node_->signalled(NodeMemory::Event::kGradients);
+    exchange.arrival = signal(NodeMemory::Event::kGradients);
     return;
   }
   const RankGroup& group = groups_[exchange.level];
   const int64_t part = exchange.range.size() / group.count;
   const float* send = gradients_ + exchange.range.begin;
-  exchange.handle =
+  exchange.arrival.handle =
       options_.fast_order
           ? communicator_.start_reduce_scatter(send, exchange.received, part)
           : communicator_.start_exchange(reinterpret_cast<const std::byte*>(send),
@@ -141,12 +137,8 @@ void Reducer::start_level(Exchange& exchange) {
 
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
+  timed_wait(exchange.arrival);
   const bool in_place = in_memory(exchange.level);
-  if (in_place) {
-    timed_wait(NodeMemory::Event::kGradients, exchange.signal);
-  } else {
-    timed_wait(exchange.handle);
-  }
   const RankGroup& group = groups_[exchange.level];
   const int me = group.index_of(communicator_.rank());
   const Range mine = part_of(exchange.range, me, group.count);
@@ -264,9 +256,7 @@ void Reducer::start_step(size_t place, size_t step) {
   Gather::Pending& pending = gather_.pending[place % gather_.pending.size()];
   pending.step = step;
   if (node_ != nullptr && step + 1 == steps_.size()) {
-    node_->signal(NodeMemory::Event::kParameters);
-    pending.signal = node_->signalled(NodeMemory::Event::kParameters);
-    pending.handle = -1;
+    pending.arrival = signal(NodeMemory::Event::kParameters);
     return;
   }
   const int number = options_.gather_order[place];
@@ -274,7 +264,7 @@ void Reducer::start_step(size_t place, size_t step) {
   const GatherStep& gather = steps_[step];
   const int64_t part = bucket.size() / communicator_.size();
   const int64_t first = bucket.begin + gather.first_part * part;
-  pending.handle = communicator_.start_all_gather(
+  pending.arrival.handle = communicator_.start_all_gather(
       gather_.parameters + static_cast<size_t>(first) * gather_.element_bytes,
       static_cast<size_t>(gather.slot_parts * part) * gather_.element_bytes,
       gather.group);
@@ -284,7 +274,7 @@ void Reducer::start_step(size_t place, size_t step) {
 void Reducer::finish_steps(size_t place, size_t steps) {
   Gather::Pending& pending = gather_.pending[place % gather_.pending.size()];
   while (pending.step < steps) {
-    finish_step(pending);
+    timed_wait(pending.arrival);
     if (++pending.step < steps_.size()) start_step(place, pending.step);
   }
 }
@@ -300,27 +290,17 @@ void Reducer::bucket_needed(int bucket) {
   }
 }
 
-void Reducer::finish_step(const Gather::Pending& pending) {
-  if (pending.handle < 0) {
-    timed_wait(NodeMemory::Event::kParameters, pending.signal);
-  } else {
-    timed_wait(pending.handle);
-  }
-}
-
 void Reducer::finish_gather() {
   if (!options_.gather_order.empty()) bucket_needed(options_.gather_order.back());
 }
 
-void Reducer::timed_wait(int handle) {
+void Reducer::timed_wait(const Arrival& arrival) {
   const double start = now_ms();
-  communicator_.wait(handle);
-  exposed_ms_ += now_ms() - start;
-}
-
-void Reducer::timed_wait(NodeMemory::Event event, uint32_t signal) {
-  const double start = now_ms();
-  node_->wait(event, signal);
+  if (arrival.handle >= 0) {
+    communicator_.wait(arrival.handle);
+  } else {
+    node_->wait(arrival.event, arrival.count);
+  }
   exposed_ms_ += now_ms() - start;
 }
 

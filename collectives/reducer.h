@@ -137,14 +137,19 @@ class Reducer {
 
  private:
   StepTotals exchange_totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
+  // What a rank waits for: an operation of the communicator or, in shared memory, an event.
+  struct Arrival {
+    int handle = -1;  // none: the event
+    NodeMemory::Event event = NodeMemory::Event::kGradients;
+    uint32_t count = 0;
+  };
   // One bucket's way through the levels of the topology.
   struct Exchange {
     int bucket = -1;
-    Range range;       // of which this level sums one part
-    size_t level = 0;  // under way
-    int handle = -1;
-    uint32_t signal = 0;  // in shared memory, in place of the handle
+    Range range;  // of which this level sums one part
     float* received = nullptr;
+    size_t level = 0;  // under way
+    Arrival arrival = {};
   };
   int depth_of(int lane) const {
     return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
@@ -158,8 +163,8 @@ class Reducer {
   void complete_oldest();
   void measure_norm(int bucket);
   bool in_memory(size_t level) const { return node_ != nullptr && level == 0; }
-  void timed_wait(int handle);
-  void timed_wait(NodeMemory::Event event, uint32_t signal);
+  Arrival signal(NodeMemory::Event event) { return {-1, event, node_->signal(event)}; }
+  void timed_wait(const Arrival& arrival);
 
   // One rank's part of the small exchange that ends a step: flags, how long it was busy, statistics
   // of its lanes, norms of its slices.
@@ -185,14 +190,12 @@ class Reducer {
     size_t element_bytes = 0;
     size_t started = 0, done = 0;  // buckets, in the order of need
     struct Pending {
-      int handle = -1;
-      uint32_t signal = 0;
       size_t step = 0;  // under way
+      Arrival arrival = {};
     };
     std::vector<Pending> pending;  // a ring of as many as may be under way
   };
   void start_step(size_t place, size_t step);
-  void finish_step(const Gather::Pending& pending);
   void finish_steps(size_t place, size_t steps);
   void advance_gather();
   Gather gather_;

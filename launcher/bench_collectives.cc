@@ -24,7 +24,7 @@ struct BenchCollectivesOptions {
       "all_reduce", "reduce_scatter", "all_gather", "broadcast"};
   std::vector<std::string> orders = {"TREE"};
   int repeats = 20;
-  bool copies = false;
+  bool no_shared_memory = false;
 };
 
 Collective collective_named(const std::string& name) {
@@ -103,8 +103,9 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   });
   device.open({});
   run_on_all(communicator, [&] { device.backend().reserve(bytes); });
-  const std::unique_ptr<NodeMemory> node =
-      ops.separate_memory || options.copies ? nullptr : NodeMemory::join(communicator, topology);
+  const std::unique_ptr<NodeMemory> node = ops.separate_memory || options.no_shared_memory
+                                               ? nullptr
+                                               : NodeMemory::join(communicator, topology);
   topology.shares_memory = node != nullptr;
   CollectiveBench bench(
       {device.slices(), communicator, node.get()}, device.backend(), topology, most);
@@ -169,7 +170,7 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command->add_flag("--no-shared-memory",
-                    options->copies,
+                    options->no_shared_memory,
                     "Send everything, also between ranks that could share memory");
   command->footer(
       "The vectors are of floats, and every rank has a whole one; ranks of a node that share "

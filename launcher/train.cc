@@ -26,15 +26,10 @@ struct TrainCommandOptions {
 };
 
 nlohmann::ordered_json to_json(const RankTimes& times) {
-  return {{"rank", times.rank},
-          {"host", times.host},
-          {"steps", times.steps},
-          {"step_ms", times.step_ms},
-          {"compute_ms", times.compute_ms},
-          {"data_wait_ms", times.data_wait_ms},
-          {"comm_exposed_ms", times.comm_exposed_ms},
-          {"straggler_ms", times.straggler_ms},
-          {"optimizer_ms", times.optimizer_ms}};
+  nlohmann::ordered_json json = {
+      {"rank", times.rank}, {"host", times.host}, {"steps", times.steps}};
+  for (const RankMean& mean : kRankMeans) json[mean.name] = times.*mean.value;
+  return json;
 }
 
 nlohmann::ordered_json to_json(const TrainResult& result,

@@ -16,6 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
+#include "runtime/base/threads.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -32,14 +33,6 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free, "shared by processes")
 
 bool reached(const std::atomic<uint32_t>& count, uint32_t wanted) {
   return static_cast<int32_t>(count.load(std::memory_order_acquire) - wanted) >= 0;
-}
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 uint32_t* word_of(std::atomic<uint32_t>& value) { return reinterpret_cast<uint32_t*>(&value); }
@@ -125,10 +118,12 @@ NodeMemory::Signal& NodeMemory::signal_of(int index, Event event) const {
       signals_[static_cast<size_t>(index)].data())[static_cast<size_t>(event)];
 }
 
-void NodeMemory::signal(Event event, uint32_t times) {
+uint32_t NodeMemory::signal(Event event) {
   Signal& mine = signal_of(index(), event);
-  mine.count.store(signalled_[static_cast<size_t>(event)] += times, std::memory_order_seq_cst);
+  const uint32_t count = ++signalled_[static_cast<size_t>(event)];
+  mine.count.store(count, std::memory_order_seq_cst);
   if (mine.sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.count);
+  return count;
 }
 
 void NodeMemory::wait(Event event, uint32_t count) {

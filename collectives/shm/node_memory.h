@@ -37,11 +37,9 @@ class NodeMemory {
   // own + common.
   size_t allocated_bytes() const { return pieces_.empty() ? 0 : own_bytes() + common_.bytes(); }
 
-  // This rank has got to `times` more of these events: all that it has written before can be read
-  // by those that have waited for it.
-  void signal(Event event, uint32_t times = 1);
-  // How many this rank has got to.
-  uint32_t signalled(Event event) const { return signalled_[static_cast<size_t>(event)]; }
+  // This rank has got to one more of these events: all that it has written before can be read by
+  // those that have waited for it. Returns how many it has got to.
+  uint32_t signal(Event event);
   // Returns when every rank of the node has got to `count` of them. Throws CommError where one of
   // them has ended, or does not get there in the communicator's time.
   void wait(Event event, uint32_t count);
@@ -59,7 +57,7 @@ class NodeMemory {
 
   Communicator& communicator_;
   RankGroup group_;
-  bool crowded_ = false;                                 // more ranks than CPUs
+  bool crowded_ = false;                         // more ranks than CPUs
   std::vector<SharedMapping> signals_, pieces_;  // by index
   SharedMapping common_;
   std::vector<int> processes_;  // by index: descriptors that become readable when the rank ends

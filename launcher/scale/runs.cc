@@ -74,16 +74,13 @@ const char* name_of(Mode mode) { return mode == Mode::kWeak ? "weak" : "strong";
 
 void read_result(const nlohmann::ordered_json& result, MeasuredRun& run) {
   run.weights_hash = result.at("weights_hash").get<std::string>();
-  for (const auto& rank : result.at("ranks"))
-    run.ranks.push_back({.rank = rank.at("rank").get<int>(),
-                         .host = rank.at("host").get<std::string>(),
-                         .steps = rank.at("steps").get<int64_t>(),
-                         .step_ms = rank.at("step_ms").get<double>(),
-                         .compute_ms = rank.at("compute_ms").get<double>(),
-                         .data_wait_ms = rank.at("data_wait_ms").get<double>(),
-                         .comm_exposed_ms = rank.at("comm_exposed_ms").get<double>(),
-                         .straggler_ms = rank.at("straggler_ms").get<double>(),
-                         .optimizer_ms = rank.at("optimizer_ms").get<double>()});
+  for (const auto& rank : result.at("ranks")) {
+    RankTimes& times = run.ranks.emplace_back();
+    times.rank = rank.at("rank").get<int>();
+    times.host = rank.at("host").get<std::string>();
+    times.steps = rank.at("steps").get<int64_t>();
+    for (const RankMean& mean : kRankMeans) times.*mean.value = rank.at(mean.name).get<double>();
+  }
 }
 
 std::string why_failed(const std::string& log) {

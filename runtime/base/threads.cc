@@ -14,14 +14,6 @@
 namespace lockstep {
 namespace {
 
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // Waits until the value is no longer `old`: spins for a while, longer than most gaps between two
 // parallel regions of a step, since a sleeping thread of a virtual machine takes tens of
 // microseconds to wake; then sleeps. A spin without limit would take the core from the very thread

@@ -14,6 +14,15 @@ int compute_threads();
 // CPUs that this process may run on (its affinity mask).
 int available_cpus();
 
+// What a loop that polls does in between: leaves the core's resources to its sibling.
+inline void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 namespace detail {
 void parallel_ranges(int64_t count,
                      int64_t grain,

@@ -15,8 +15,8 @@ struct StepRecord {
   double grad_norm = 0;        // global L2 norm before clipping
   double step_ms = 0;          // wall time of the step
   double compute_ms = 0;       // forward and backward
-  double comm_exposed_ms = 0;  // communication that nothing hid, with
-  double straggler_ms = 0;     // waits that are explained by ranks that worked longer
+  double comm_exposed_ms = 0;  // communication that nothing hid
+  double straggler_ms = 0;     // of that, waits for ranks that worked longer
   double data_wait_ms = 0;
   double optimizer_ms = 0;
   double samples_per_s = 0;   // over all ranks

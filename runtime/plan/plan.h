@@ -79,7 +79,7 @@ struct Plan {
   ProgramPlan training;
   ProgramPlan evaluation;
   std::vector<MemoryRow> memory;  // per rank
-  int64_t wire_bytes = 0;         // sent by one rank in a step, but through shared memory
+  int64_t wire_bytes = 0;         // sent by one rank in a step; shared memory sends nothing
   int64_t network_bytes = 0;      // of these, to other nodes
 
   size_t gradient_buckets() const;  // those before the ones of running statistics

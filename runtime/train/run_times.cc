@@ -1,6 +1,7 @@
 #include "runtime/train/run_times.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "collectives/agreement.h"
 #include "runtime/base/host.h"
@@ -10,13 +11,7 @@ namespace {
 
 constexpr int64_t kMostSkipped = 10;
 
-constexpr double RankTimes::*kMeans[] = {&RankTimes::step_ms,
-                                         &RankTimes::compute_ms,
-                                         &RankTimes::data_wait_ms,
-                                         &RankTimes::comm_exposed_ms,
-                                         &RankTimes::straggler_ms,
-                                         &RankTimes::optimizer_ms};
-constexpr size_t kMeanCount = std::size(kMeans);
+constexpr size_t kMeanCount = std::size(kRankMeans);
 
 }  // namespace
 
@@ -41,7 +36,7 @@ std::vector<RankTimes> RunTimes::gather(Communicator& communicator) const {
   std::vector<double> means(ranks * kMeanCount);
   const auto steps = static_cast<double>(std::max<int64_t>(sum_.steps, 1));
   double* mine = means.data() + static_cast<size_t>(communicator.rank()) * kMeanCount;
-  for (const auto member : kMeans) *mine++ = sum_.*member / steps;
+  for (const RankMean& mean : kRankMeans) *mine++ = sum_.*mean.value / steps;
   communicator.all_gather(reinterpret_cast<std::byte*>(means.data()), kMeanCount * sizeof(double));
   const std::vector<std::string> hosts = gather_texts(communicator, host_name());
   std::vector<RankTimes> all(ranks);
@@ -49,7 +44,7 @@ std::vector<RankTimes> RunTimes::gather(Communicator& communicator) const {
     all[r].rank = static_cast<int>(r);
     all[r].host = hosts[r];
     all[r].steps = sum_.steps;
-    for (size_t i = 0; i < kMeanCount; ++i) all[r].*kMeans[i] = means[r * kMeanCount + i];
+    for (size_t i = 0; i < kMeanCount; ++i) all[r].*kRankMeans[i].value = means[r * kMeanCount + i];
   }
   return all;
 }

@@ -21,6 +21,18 @@ struct RankTimes {
   double optimizer_ms = 0;
 };
 
+// Those that are means, by the names of the result's JSON.
+struct RankMean {
+  const char* name;
+  double RankTimes::*value;
+};
+inline constexpr RankMean kRankMeans[] = {{"step_ms", &RankTimes::step_ms},
+                                          {"compute_ms", &RankTimes::compute_ms},
+                                          {"data_wait_ms", &RankTimes::data_wait_ms},
+                                          {"comm_exposed_ms", &RankTimes::comm_exposed_ms},
+                                          {"straggler_ms", &RankTimes::straggler_ms},
+                                          {"optimizer_ms", &RankTimes::optimizer_ms}};
+
 // Adds up a rank's steps, without the first ones, in which caches and clocks warm up.
 class RunTimes {
  public:

@@ -33,7 +33,7 @@ TEST(NodeMemory, EveryRankSeesWhatTheOthersHaveWritten) {
       for (int round = 1; round <= 200; ++round) {
         // Reading is over when all have got to the second event of a round.
         std::fill_n(mine, kInts, round * 100 + communicator.rank());
-        node->signal(Event::kGradients);
+        EXPECT_EQ(node->signal(Event::kGradients), static_cast<uint32_t>(round));
         node->wait(Event::kGradients, static_cast<uint32_t>(round));
         const int first = communicator.rank() - node->index();
         for (int i = 0; i < node->count(); ++i) {
@@ -42,12 +42,10 @@ TEST(NodeMemory, EveryRankSeesWhatTheOthersHaveWritten) {
                     static_cast<int64_t>(kInts));
         }
         if (node->index() == round % node->count()) *reinterpret_cast<int*>(node->common()) = round;
-        node->signal(Event::kParameters, 2);
-        node->wait(Event::kParameters, node->signalled(Event::kParameters));
+        node->wait(Event::kParameters, node->signal(Event::kParameters));
         ASSERT_EQ(*reinterpret_cast<const int*>(node->common()), round);
         // Before the next round writes it again.
-        node->signal(Event::kParameters);
-        node->wait(Event::kParameters, node->signalled(Event::kParameters));
+        node->wait(Event::kParameters, node->signal(Event::kParameters));
       }
       run_on_all(communicator, [] {});
     });
