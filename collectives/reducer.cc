@@ -27,11 +27,13 @@ Reducer::Reducer(ReducerCommunicators communicators,
       math_(math),
       options_(std::move(options)),
       gradients_(gradients),
-      sums_(options_.sums != nullptr ? options_.sums : gradients),
+      sums_(options_.sums.data != nullptr ? options_.sums : OwnedFloats{gradients}),
+      across_first_(sums_.packed && !options_.lanes_together),
       staging_(staging),
       elements_(options_.buckets.back().end),
+      gradient_elements_(options_.bucket_offsets.empty() ? elements_ : options_.gradient_elements),
       staging_elements_(staging_elements(options_.buckets, options_.topology)),
-      local_lanes_(options_.lanes / control_.size()),
+      lanes_(local_lanes(options_.lanes, control_.size(), control_.rank(), across_first_)),
       part_(options_.topology.part_of(control_.rank())),
       groups_(options_.topology.groups_of(control_.rank())),
       steps_(options_.topology.gather_steps(control_.rank())) {
@@ -39,14 +41,16 @@ Reducer::Reducer(ReducerCommunicators communicators,
   LOCKSTEP_CHECK(options_.topology.ranks() == ranks);
   LOCKSTEP_CHECK(options_.topology.shares_memory == (node_ != nullptr));
   LOCKSTEP_CHECK(!options_.fast_order || (groups_.size() <= 1 && node_ == nullptr));
-  LOCKSTEP_CHECK(local_lanes_ * ranks == options_.lanes && ranks <= kMaxRanks);
-  LOCKSTEP_CHECK(sums_ == gradients_ || ranks > 1);
+  LOCKSTEP_CHECK(lanes_.count * ranks == options_.lanes && ranks <= kMaxRanks);
+  LOCKSTEP_CHECK(sums_.data == gradients_ || ranks > 1);
+  LOCKSTEP_CHECK(!sums_.packed || across_first_ || lanes_.count == 1);
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
-  norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(local_lanes_));
-  const size_t part = kTotalsHeader + static_cast<size_t>(local_lanes_) * 4 + norms_.size();
+  norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(lanes_.count));
+  const size_t part = kTotalsHeader + static_cast<size_t>(lanes_.count) * 4 + norms_.size();
   exchange_.resize(part * static_cast<size_t>(ranks));
   gather_place_.resize(options_.buckets.size());
+  last_exchange_.resize(options_.buckets.size());
   LOCKSTEP_CHECK(options_.gather_order.size() == options_.buckets.size());
   for (size_t i = 0; i < gather_place_.size(); ++i)
     gather_place_[static_cast<size_t>(options_.gather_order[i])] = i;
@@ -63,9 +67,23 @@ void Reducer::begin_step() {
   exposed_ms_ = 0;
 }
 
+void Reducer::bucket_begins(int bucket) {
+  uint64_t last = 0;  // exchange of what lay there
+  for (size_t other = 0; other < last_exchange_.size(); ++other) {
+    if (overlap(bucket, static_cast<int>(other))) last = std::max(last, last_exchange_[other]);
+  }
+  while (exchanges_ - in_flight_count_ < last) complete_oldest();
+  if (node_ != nullptr && last > 0)
+    timed_wait({-1, NodeMemory::Event::kGradientsRead, static_cast<uint32_t>(last)});
+  for (const Range& gap : options_.bucket_gaps[static_cast<size_t>(bucket)])
+    math_.fill_zeros(gradient_at(lane_gradients(), bucket, gap.begin), gap.size());
+}
+
 void Reducer::bucket_ready(int bucket) {
-  merge_lanes(options_.buckets[static_cast<size_t>(bucket)]);
-  if (lane_ + 1 < local_lanes_) return;
+  if (!across_first_) {
+    merge_lanes(bucket);
+    if (lane_ + 1 < lanes_.count) return;
+  }
   if (communicator_.size() == 1) {
     measure_norm(bucket);
   } else {
@@ -74,29 +92,61 @@ void Reducer::bucket_ready(int bucket) {
 }
 
 // Adds what this lane completes to the partial sums before it.
-void Reducer::merge_lanes(const Range& range) {
-  if (options_.lanes_together) {
-    if (lane_ + 1 < local_lanes_) return;
-    for (int stride = 1; stride < local_lanes_; stride *= 2) {
-      for (int lane = 0; lane < local_lanes_; lane += 2 * stride) merge(lane, lane + stride, range);
-    }
-    return;
+void Reducer::merge_lanes(int bucket) {
+  const Range& range = bucket_range(bucket);
+  float* const first = gradient_at(gradients_, bucket, range.begin);
+  if (!options_.lanes_together) return count(first, gradient_elements_, lane_, range.size());
+  if (lane_ + 1 < lanes_.count) return;
+  for (int stride = 1; stride < lanes_.count; stride *= 2) {
+    for (int lane = 0; lane < lanes_.count; lane += 2 * stride)
+      merge(first + lane * gradient_elements_,
+            first + (lane + stride) * gradient_elements_,
+            range.size());
   }
-  const int top = depth_of(lane_);
-  const int merges = std::countr_one(static_cast<unsigned>(lane_));
-  for (int level = top; level > top - merges; --level) merge(level - 1, level, range);
 }
 
-// Adds the second buffer to the first.
-void Reducer::merge(int into, int from, const Range& range) {
-  const float* sources[2] = {buffer(into) + range.begin, buffer(from) + range.begin};
-  math_.tree_sum(sources, 2, buffer(into) + range.begin, range.size());
+// A binary counter of sums, each `stride` floats after the one before: that of this lane is there.
+void Reducer::count(float* sums, int64_t stride, int lane, int64_t n) {
+  const int top = depth_of(lane);
+  const int merges = std::countr_one(static_cast<unsigned>(lane));
+  for (int level = top; level > top - merges; --level)
+    merge(sums + (level - 1) * stride, sums + level * stride, n);
+}
+
+void Reducer::merge(float* into, const float* from, int64_t n) {
+  const float* sources[2] = {into, from};
+  math_.tree_sum(sources, 2, into, n);
+}
+
+float* Reducer::gradient_at(float* buffer, int bucket, int64_t flat) const {
+  if (options_.bucket_offsets.empty()) return buffer + flat;
+  return buffer + bucket_offset(bucket) + flat - bucket_range(bucket).begin;
+}
+
+// Whether two buckets have memory in common.
+bool Reducer::overlap(int bucket, int other) const {
+  if (options_.bucket_offsets.empty()) return bucket == other;
+  const int64_t begin = bucket_offset(bucket), other_begin = bucket_offset(other);
+  return begin < other_begin + bucket_range(other).size() &&
+         other_begin < begin + bucket_range(bucket).size();
+}
+
+// This rank's part of a bucket, and where its sum over all ranks goes.
+Range Reducer::own_part(int bucket) const {
+  return part_of(bucket_range(bucket), part_, communicator_.size());
+}
+
+float* Reducer::own_sums(int bucket, int lane) const {
+  const int64_t ranks = communicator_.size();
+  float* const first = sums_.at(own_part(bucket).begin, bucket_range(bucket).begin / ranks);
+  return across_first_ ? first + depth_of(lane) * (elements_ / ranks) : first;
 }
 
 void Reducer::gather_lanes(std::byte* all, size_t bytes) {
   if (communicator_.size() == 1) return;
   const double start = now_ms();
-  communicator_.all_gather(all, bytes * static_cast<size_t>(local_lanes_));
+  LOCKSTEP_CHECK(lanes_.stride == 1);
+  communicator_.all_gather(all, bytes * static_cast<size_t>(lanes_.count));
   exposed_ms_ += now_ms() - start;
 }
 
@@ -112,8 +162,10 @@ void Reducer::start_exchange(int bucket) {
   }
   Exchange& exchange = in_flight_[in_flight_count_++];
   exchange = {bucket,
-              options_.buckets[static_cast<size_t>(bucket)],
+              lane_,
+              bucket_range(bucket),
               staging_ + static_cast<int64_t>(next_slot_) * staging_elements_};
+  last_exchange_[static_cast<size_t>(bucket)] = ++exchanges_;
   next_slot_ = (next_slot_ + 1) % kInFlight;
   start_level(exchange);
 }
@@ -125,7 +177,7 @@ void Reducer::start_level(Exchange& exchange) {
   }
   const RankGroup& group = groups_[exchange.level];
   const int64_t part = exchange.range.size() / group.count;
-  const float* send = gradients_ + exchange.range.begin;
+  const float* send = gradient_at(gradients_, exchange.bucket, exchange.range.begin);
   exchange.arrival.handle =
       options_.fast_order
           ? communicator_.start_reduce_scatter(send, exchange.received, part)
@@ -149,12 +201,16 @@ void Reducer::sum_level(Exchange& exchange) {
     count = group.count;
     for (int i = 0; i < count; ++i)
       sources[static_cast<size_t>(i)] =
-          in_place ? reinterpret_cast<const float*>(node_->piece(i)) + mine.begin
-                   : exchange.received + i * mine.size();
-    sources[static_cast<size_t>(me)] = gradients_ + mine.begin;
+          in_place
+              ? gradient_at(reinterpret_cast<float*>(node_->piece(i)), exchange.bucket, mine.begin)
+              : exchange.received + i * mine.size();
+    sources[static_cast<size_t>(me)] = gradient_at(gradients_, exchange.bucket, mine.begin);
   }
-  float* const to = exchange.level + 1 == groups_.size() ? sums_ : gradients_;
-  math_.tree_sum(sources.data(), count, to + mine.begin, mine.size());
+  float* const to = exchange.level + 1 == groups_.size()
+                        ? own_sums(exchange.bucket, exchange.lane)
+                        : gradient_at(gradients_, exchange.bucket, mine.begin);
+  math_.tree_sum(sources.data(), count, to, mine.size());
+  if (in_place) signal(NodeMemory::Event::kGradientsRead);
   exchange.range = mine;
 }
 
@@ -167,6 +223,11 @@ void Reducer::complete_oldest() {
     start_level(exchange);
     sum_level(exchange);
   }
+  if (across_first_) {
+    const int64_t n = exchange.range.size();
+    count(own_sums(exchange.bucket, 0), elements_ / communicator_.size(), exchange.lane, n);
+    if (exchange.lane + 1 < lanes_.count) return;
+  }
   measure_norm(exchange.bucket);
 }
 
@@ -174,16 +235,14 @@ void Reducer::complete_oldest() {
 // of a rank follow each other.
 void Reducer::measure_norm(int bucket) {
   if (static_cast<size_t>(bucket) >= options_.gradient_buckets) return;  // their norms stay zero
-  const Range first =
-      part_of(options_.buckets[static_cast<size_t>(bucket)], part_ * local_lanes_, options_.lanes);
-  double* const norms =
-      norms_.data() + static_cast<size_t>(bucket) * static_cast<size_t>(local_lanes_);
-  math_.sums_of_squares(sums_ + first.begin, first.size(), local_lanes_, norms);
+  const int64_t slice = bucket_range(bucket).size() / options_.lanes;
+  double* const norms = norms_.data() + bucket * lanes_.count;
+  math_.sums_of_squares(own_sums(bucket, 0), slice, lanes_.count, norms);
 }
 
 void Reducer::reduce() {
   while (in_flight_count_ > 0) complete_oldest();
-  LOCKSTEP_CHECK(lane_ == local_lanes_);
+  LOCKSTEP_CHECK(lane_ == lanes_.count);
 }
 
 StepTotals Reducer::totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms) {
@@ -194,7 +253,7 @@ StepTotals Reducer::totals(std::span<const LaneStatistics> local, int64_t flags,
 StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
                                     int64_t flags,
                                     double busy_ms) {
-  LOCKSTEP_CHECK(local.size() == static_cast<size_t>(local_lanes_));
+  LOCKSTEP_CHECK(local.size() == static_cast<size_t>(lanes_.count));
   const size_t ranks = static_cast<size_t>(communicator_.size()), lanes = local.size(),
                buckets = options_.buckets.size();
   const size_t part = exchange_.size() / ranks;
@@ -217,12 +276,14 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
     const double* from = exchange_.data() + r * part;
     totals.flags |= static_cast<int64_t>(from[0]);
     totals.slowest_ms = std::max(totals.slowest_ms, from[1]);
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      const double* values = from + kTotalsHeader + lane * 4;
-      totals.loss_sum += values[0];
-      totals.valid_count += values[1];
-      totals.correct_count += values[2];
-    }
+  }
+  for (size_t lane = 0; lane < lanes * ranks; ++lane) {
+    const auto [r, place] = lanes_.stride == 1 ? std::pair(lane / lanes, lane % lanes)
+                                               : std::pair(lane % ranks, lane / ranks);
+    const double* values = exchange_.data() + r * part + kTotalsHeader + place * 4;
+    totals.loss_sum += values[0];
+    totals.valid_count += values[1];
+    totals.correct_count += values[2];
   }
   for (size_t bucket = 0; bucket < buckets; ++bucket) {
     for (int p = 0; p < options_.topology.ranks(); ++p) {
@@ -260,7 +321,7 @@ void Reducer::start_step(size_t place, size_t step) {
     return;
   }
   const int number = options_.gather_order[place];
-  const Range& bucket = options_.buckets[static_cast<size_t>(number)];
+  const Range& bucket = bucket_range(number);
   const GatherStep& gather = steps_[step];
   const int64_t part = bucket.size() / communicator_.size();
   const int64_t first = bucket.begin + gather.first_part * part;

@@ -9,6 +9,11 @@
 // receives the others' sums for its part and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence
 // the same additions in the same order whatever the number of ranks and nodes. Ranks that share
 // memory read the others' sums, and the gathered parameters, where they lie.
+//
+// With `packed_sums` it is the other way about: the ranks run neighbouring lanes at a time, each
+// lane's gradients are summed across the ranks at once, and a rank's counter is of its own parts
+// alone. So nobody has a whole buffer of gradients: a bucket's memory serves others once it is
+// summed. But a rank sends its gradients once for every lane.
 
 #include <cstdint>
 #include <memory>
@@ -30,6 +35,7 @@ class SliceMath {
   // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one
   // of the sources.
   virtual void tree_sum(const float* const* sources, int count, float* out, int64_t n) = 0;
+  virtual void fill_zeros(float* out, int64_t n) = 0;
   // out[i], in memory of allocate_host(), = sum of squares, in a fixed order, of the i-th of
   // `count` consecutive slices of n floats each.
   virtual void sums_of_squares(const float* x, int64_t n, int count, double* out) = 0;
@@ -72,8 +78,14 @@ struct ReducerOptions {
   size_t gradient_buckets = ~size_t{0};
   // All lanes of a rank run together: each has a gradient buffer of its own.
   bool lanes_together = false;
-  // Where the sums over all ranks go, a flat buffer; null: into the gradients. Several ranks.
-  float* sums = nullptr;
+  // Where each bucket begins in a gradient buffer, and what of it to fill with zeros before a lane
+  // writes it; none: a buffer is flat, and nothing is to be filled.
+  std::vector<int64_t> bucket_offsets = {};
+  std::vector<std::vector<Range>> bucket_gaps = {};
+  int64_t gradient_elements = 0;  // of a buffer that is not flat
+  // Where the sums over all ranks go, with several ranks; null: into the gradients. Packed ones are
+  // as many buffers as a counter of the local lanes needs.
+  OwnedFloats sums = {};
 };
 
 // Who carries what: gradients and parameters lie in the backend's memory, the few numbers that a
@@ -87,24 +99,28 @@ struct ReducerCommunicators {
 
 class Reducer {
  public:
-  // `gradients`: gradient_buffers() buffers of `elements` floats each; `staging`:
-  // staging_elements() floats for each of kExchangesInFlight. Both borrowed.
+  // `gradients`: gradient_buffers(), or with packed sums one for all lanes that run at a time;
+  // `staging`: staging_elements() floats for each of kExchangesInFlight. Both borrowed.
   Reducer(ReducerCommunicators communicators,
           SliceMath& math,
           ReducerOptions options,
           float* gradients,
           float* staging);
 
-  int local_lanes() const { return local_lanes_; }
-  int first_lane() const { return communicator_.rank() * local_lanes_; }
+  const LocalLanes& lanes() const { return lanes_; }
 
   void begin_step();
   // Where the next lane's backward pass writes its gradients.
-  float* lane_gradients() { return buffer(depth_of(lane_)); }
+  float* lane_gradients() {
+    return gradients_ + (across_first_ ? 0 : depth_of(lane_)) * gradient_elements_;
+  }
   // The lane under way, where they run together and take turns.
   void select_lane(int local_lane) { lane_ = local_lane; }
   // Brings `bytes` of every lane to all ranks: this rank's lie in their places already.
   void gather_lanes(std::byte* all, size_t bytes);
+  // The lane under way is about to write the first gradient of `bucket`: waits for those that the
+  // bucket's memory served before.
+  void bucket_begins(int bucket);
   // The lane under way has finished every gradient of `bucket`. Called once per bucket and lane, in
   // increasing order.
   void bucket_ready(int bucket);
@@ -113,14 +129,14 @@ class Reducer {
   void progress() {
     if (in_flight_count_ > 0 || gather_.done < gather_.started) communicator_.progress();
   }
-  // Completes the exchange; afterwards this rank's parts of reduced() hold the sum over all lanes.
+  // Completes the exchange; afterwards this rank's parts in sums() are of all lanes.
   void reduce();
   // Waits for what has been queued and sums the statistics and norms of the step over all ranks.
   // `busy_ms`: milliseconds that this rank has worked, without its waits for others, since they
   // last left here together.
   StepTotals totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
   // Of no more use to the reducer: an optimizer may write over its parts.
-  float* reduced() { return sums_; }
+  const OwnedFloats& sums() const { return sums_; }
 
   // Sums the statistics of an evaluation over all lanes; `local` is complete.
   StepTotals sum_statistics(std::span<const LaneStatistics> local) {
@@ -146,6 +162,7 @@ class Reducer {
   // One bucket's way through the levels of the topology.
   struct Exchange {
     int bucket = -1;
+    int lane = 0;
     Range range;  // of which this level sums one part
     float* received = nullptr;
     size_t level = 0;  // under way
@@ -154,9 +171,20 @@ class Reducer {
   int depth_of(int lane) const {
     return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
   }
-  void merge_lanes(const Range& range);
-  void merge(int into, int from, const Range& range);
-  float* buffer(int index) { return gradients_ + index * elements_; }
+  void merge_lanes(int bucket);
+  void count(float* sums, int64_t stride, int lane, int64_t n);
+  void merge(float* into, const float* from, int64_t n);
+  const Range& bucket_range(int bucket) const {
+    return options_.buckets[static_cast<size_t>(bucket)];
+  }
+  int64_t bucket_offset(int bucket) const {
+    return options_.bucket_offsets[static_cast<size_t>(bucket)];
+  }
+  // Where a gradient buffer holds element `flat` of a bucket.
+  float* gradient_at(float* buffer, int bucket, int64_t flat) const;
+  Range own_part(int bucket) const;
+  float* own_sums(int bucket, int lane) const;
+  bool overlap(int bucket, int other) const;
   void start_exchange(int bucket);
   void start_level(Exchange& exchange);
   void sum_level(Exchange& exchange);
@@ -175,11 +203,14 @@ class Reducer {
   NodeMemory* node_;
   SliceMath& math_;
   ReducerOptions options_;
-  float *gradients_, *sums_;
+  float* gradients_;
+  OwnedFloats sums_;
+  bool across_first_;  // lanes are summed across ranks one by one, then counted
   float* staging_;
-  int64_t elements_;
-  int64_t staging_elements_;  // of one exchange
-  int local_lanes_;
+  int64_t elements_;           // of all buckets
+  int64_t gradient_elements_;  // of a gradient buffer
+  int64_t staging_elements_;   // of one exchange
+  LocalLanes lanes_;
   int part_;                       // of each bucket, this rank's
   std::vector<RankGroup> groups_;  // by level
   std::vector<GatherStep> steps_;  // of the gather
@@ -204,8 +235,10 @@ class Reducer {
   static constexpr size_t kInFlight = kExchangesInFlight;
   Exchange in_flight_[kInFlight];  // a queue: oldest first
   size_t in_flight_count_ = 0;
-  size_t next_slot_ = 0;     // of staging_
-  std::span<double> norms_;  // (buckets, slices of mine), in memory of allocate_host()
+  size_t next_slot_ = 0;                 // of staging_
+  uint64_t exchanges_ = 0;               // started since the reducer was made
+  std::vector<uint64_t> last_exchange_;  // of each bucket
+  std::span<double> norms_;              // (buckets, slices of mine), in memory of allocate_host()
   double exposed_ms_ = 0;
 };
 

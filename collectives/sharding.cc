@@ -7,6 +7,11 @@
 
 namespace lockstep {
 
+LocalLanes local_lanes(int lanes, int ranks, int rank, bool each_across_ranks) {
+  const int count = lanes / ranks;
+  return each_across_ranks ? LocalLanes{rank, ranks, count} : LocalLanes{rank * count, 1, count};
+}
+
 int64_t padded_elements(int64_t elements, int lanes) {
   const int64_t unit = lanes * kSliceAlignment;
   return (elements + unit - 1) / unit * unit;

@@ -17,6 +17,17 @@ namespace lockstep {
 // Elements; 64 floats are four cache lines.
 inline constexpr int64_t kSliceAlignment = 64;
 
+// The lanes of one rank: consecutive ones or, where every lane is summed across the ranks by itself,
+// every stride-th: those that the ranks run at the same time are a subtree of the lanes' tree.
+struct LocalLanes {
+  int first = 0;
+  int stride = 1;
+  int count = 1;
+  int operator[](int index) const { return first + index * stride; }
+  bool operator==(const LocalLanes&) const = default;
+};
+LocalLanes local_lanes(int lanes, int ranks, int rank, bool each_across_ranks);
+
 // Element range [begin, end) of the flat buffer.
 struct Range {
   int64_t begin = 0;
@@ -50,5 +61,13 @@ int64_t largest_bucket(const std::vector<Range>& buckets);
 
 // One part of every bucket, in order.
 std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts);
+
+// Floats of the ranges that a rank owns, of which each element has a number in the flat buffer and
+// one among the owned: where they lie. Borrowed.
+struct OwnedFloats {
+  float* data = nullptr;
+  bool packed = false;  // the owned ranges one after the other; else a flat buffer
+  float* at(int64_t flat, int64_t local) const { return data + (packed ? local : flat); }
+};
 
 }  // namespace lockstep

@@ -76,6 +76,19 @@ void check_supported(const OptimizerConfig& optimizer,
       ops.most_update_groups - (groups - tensors));
 }
 
+// Lanes that run together are summed together.
+void check_supported(const CommConfig& comm, const Plan& plan) {
+  const int ranks = plan.topology.ranks();
+  if (plan.zero_stage < 2 || !plan.lanes_together || plan.lanes == ranks) return;
+  throw ConfigError(
+      "comm.zero_stage: value is {}; allowed with sync_batch_norm, whose lanes run together: 1, or "
+      "{} with as many ranks as train.lanes, {}, of which there are {}",
+      comm.zero_stage,
+      comm.zero_stage,
+      plan.lanes,
+      ranks);
+}
+
 void check_supported(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
   for (const Op& op : graph.ops) {
     if (ops.supports(graph, op)) continue;
@@ -128,11 +141,14 @@ Program program_for(const RunConfig& config,
     program.evaluation = graph_for(predicts ? Purpose::kInference : Purpose::kEvaluation);
   PlanOptions options;
   options.topology = topology;
+  options.zero_stage = purpose == AssemblyPurpose::kTrain && ranks > 1
+                           ? static_cast<int>(config.comm.zero_stage)
+                           : 1;
   options.lanes = lanes;
   options.bucket_mib = config.comm.bucket_mib;
   options.moments = static_cast<int>(kept_arrays(config).size());
   options.evaluation_only = purpose != AssemblyPurpose::kTrain;
-  const BatchGeometry geometry = {lane_batch, lanes, 0, lanes / ranks};
+  const BatchGeometry geometry = {lane_batch, lanes, 0, lanes / ranks};  // sizes alone count
   const int64_t wanted = config.execution.prefetch_batches;
   for (const auto& [dataset, bytes, batches] :
        {std::tuple(data.train.get(), &options.train_batch_bytes, &program.train_ring_batches),
@@ -246,7 +262,10 @@ Assembly assemble(RunConfig config,
                                                 assembly.config.train.global_batch,
                                                 topology,
                                                 purpose);
-  if (training) check_supported(assembly.config.optimizer, assembly.plan.layout, ops);
+  if (training) {
+    check_supported(assembly.config.comm, assembly.plan);
+    check_supported(assembly.config.optimizer, assembly.plan.layout, ops);
+  }
   return assembly;
 }
 

@@ -13,7 +13,7 @@ class SelfSession final : public Session {
   int local_rank() const override { return 0; }
   int local_ranks() const override { return 1; }
   std::string library() const override { return ""; }
-  [[noreturn]] void abort(int code) override { std::_Exit(code); }
+  [[noreturn]] void abort(int code, const std::string&) override { std::_Exit(code); }
 
  private:
   std::unique_ptr<Communicator> communicator_ = make_self_communicator();

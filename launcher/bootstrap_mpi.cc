@@ -40,7 +40,7 @@ class MpiSession final : public Session {
     const std::string version(text.data(), static_cast<size_t>(length));
     return version.substr(0, version.find_first_of(",\n"));
   }
-  [[noreturn]] void abort(int code) override {
+  [[noreturn]] void abort(int code, const std::string&) override {
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
   }

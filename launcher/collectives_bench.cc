@@ -59,7 +59,7 @@ class OneBucket {
                   .gather_order = {0},
                   .topology = topology,
                   .gradient_buckets = 0,
-                  .sums = sums},
+                  .sums = {sums}},
                  vector,
                  staging) {}
 

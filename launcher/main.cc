@@ -35,7 +35,7 @@ int run_command(Session& session, const Command& command) {
   const std::string who = session.communicator().size() > 1 ? fmt::format("rank {}: ", rank) : "";
   const auto fail = [&](ExitCode code, const char* message) {
     complain(who, message);
-    if (session.communicator().size() > 1) session.abort(static_cast<int>(code));
+    if (session.communicator().size() > 1) session.abort(static_cast<int>(code), message);
     return static_cast<int>(code);
   };
   try {

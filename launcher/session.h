@@ -20,8 +20,8 @@ class Session {
   // when alone.
   virtual std::string library() const = 0;
   // Ends all ranks with this exit code, now. Does not return. Without MPI the others end with
-  // kPeer.
-  [[noreturn]] virtual void abort(int code) = 0;
+  // kPeer and say why this one did.
+  [[noreturn]] virtual void abort(int code, const std::string& why) = 0;
 };
 
 // Joins the run that this process belongs to, if there is one, else makes a run of one:

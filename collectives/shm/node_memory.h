@@ -16,7 +16,7 @@ namespace lockstep {
 class NodeMemory {
  public:
   // Every rank counts its own.
-  enum class Event { kGradients, kParameters };
+  enum class Event { kGradients, kGradientsRead, kParameters };
 
   // All ranks of the run together; each node of `topology` makes its own. Null on every rank where
   // any of them cannot map what the others of its node have (another container, a /proc that hides
@@ -45,7 +45,7 @@ class NodeMemory {
   void wait(Event event, uint32_t count);
 
  private:
-  static constexpr size_t kEvents = 2;
+  static constexpr size_t kEvents = 3;
   struct Signal;
 
   NodeMemory(Communicator& communicator, const RankGroup& group);

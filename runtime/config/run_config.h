@@ -383,6 +383,9 @@ struct CommConfig {
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share.
   bool shared_memory = true;
+  // What the ranks share out: 1, the optimizer's moments and the master weights; 2, the gradients
+  // too, at the price of sending them for every lane of a rank. The same bits.
+  int64_t zero_stage = 1;
   bool operator==(const CommConfig&) const = default;
 };
 

@@ -102,6 +102,7 @@ class CpuBackend final : public Backend {
   void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
     cpu::tree_sum(sources, count, out, n);
   }
+  void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
 
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     std::memcpy(to, from, bytes);

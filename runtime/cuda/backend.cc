@@ -136,6 +136,9 @@ class Gpu final : public CudaBackend {
   void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
     cuda::tree_sum(sources, count, out, n, stream());
   }
+  void fill_zeros(float* out, int64_t n) override {
+    LOCKSTEP_CUDA(cudaMemsetAsync(out, 0, static_cast<size_t>(n) * sizeof(float), stream()));
+  }
   void sums_of_squares(const float* x, int64_t n, int count, double* out) override {
     LOCKSTEP_CHECK(sums_of_squares_workspace_bytes(n, count) <= sizeof(workspace_->squares));
     cuda::sums_of_squares(x, n, count, workspace_->squares, out, stream());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "runtime/base/error.h"
 
@@ -69,7 +70,8 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options, std::span<s
   const BatchGeometry& geometry = options_.geometry;
   LOCKSTEP_CHECK(geometry.lane_batch >= 1 && geometry.local_lanes >= 1 &&
                  geometry.first_lane >= 0 &&
-                 geometry.first_lane + geometry.local_lanes <= geometry.lanes);
+                 geometry.first_lane + (geometry.local_lanes - 1) * geometry.lane_stride <
+                     geometry.lanes);
   LOCKSTEP_CHECK(options_.ring_batches >= 1 && options_.first_step >= 0 && options_.threads >= 1);
   LOCKSTEP_CHECK(memory.size() >= loader_bytes(dataset, geometry, options_.ring_batches));
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(memory.data()) % kAlignment == 0);
@@ -219,19 +221,20 @@ void Loader::announce_batch() {
   consumer_wakes_.notify_one();
 }
 
-// The samples of a rank's lanes follow each other without gaps, so one pair of divisions serves all
+// From lane to lane the samples go on, or others' are skipped: one pair of divisions serves all
 // rows.
 void Loader::fill_rows(EpochOrder& order, int64_t step, int64_t slot, int64_t begin, int64_t end) {
   const BatchGeometry& geometry = options_.geometry;
-  const int64_t first =
-      step * geometry.global_batch() + geometry.first_lane * geometry.lane_batch + begin;
+  const int64_t skipped = (geometry.lane_stride - 1) * geometry.lane_batch;  // after each lane
+  const int64_t first = step * geometry.global_batch() + geometry.first_lane * geometry.lane_batch +
+                        begin + begin / geometry.lane_batch * skipped;
   SampleKey key{.index = 0, .epoch = 0, .augment = options_.training};
   int64_t position = first;
-  int64_t left = std::max<int64_t>(0, samples_ - first);  // evaluation: samples to its end
+  int64_t left = samples_ - first;  // evaluation: samples to its end
   if (options_.training) {
     key.epoch = first / samples_;
     position = first % samples_;
-    left = end - begin;
+    left = std::numeric_limits<int64_t>::max() / 2;
   }
   const size_t input_bytes = dataset_.input().bytes();
   const size_t target_bytes = dataset_.target().bytes();
@@ -243,10 +246,10 @@ void Loader::fill_rows(EpochOrder& order, int64_t step, int64_t slot, int64_t be
     std::byte* input = inputs + row * input_bytes;
     std::byte* target = inputs + inputs_bytes + row * target_bytes;
     const int64_t rows = std::min(geometry.lane_batch - row, end - i);
-    const int64_t valid = std::min(left, rows);
+    const int64_t valid = std::clamp<int64_t>(left, 0, rows);
     for (int64_t r = 0; r < valid; ++r, ++position) {
-      if (position == samples_) {
-        position = 0;
+      while (position >= samples_) {
+        position -= samples_;
         ++key.epoch;
       }
       key.index = order.at(key.epoch, position);
@@ -259,7 +262,8 @@ void Loader::fill_rows(EpochOrder& order, int64_t step, int64_t slot, int64_t be
       std::memset(input, 0, padding * input_bytes);
       std::memset(target, 0, padding * target_bytes);
     }
-    left -= valid;
+    left -= rows + skipped;
+    position += skipped;
     i += rows;
   }
 }
@@ -272,7 +276,9 @@ void Loader::set_valid_samples(int64_t step, int64_t slot) {
         options_.training
             ? geometry.lane_batch
             : std::clamp<int64_t>(
-                  samples_ - first - lane * geometry.lane_batch, 0, geometry.lane_batch);
+                  samples_ - first - lane * geometry.lane_stride * geometry.lane_batch,
+                  0,
+                  geometry.lane_batch);
 }
 
 }  // namespace lockstep

@@ -16,13 +16,14 @@
 
 namespace lockstep {
 
-// The global batch is lane_batch * lanes samples; this rank fills the lanes
-// [first_lane, first_lane + local_lanes).
+// The global batch is lane_batch * lanes samples; this rank fills local_lanes lanes: first_lane and
+// every lane_stride-th from there.
 struct BatchGeometry {
   int64_t lane_batch = 1;
   int lanes = 1;
   int first_lane = 0;
   int local_lanes = 1;
+  int lane_stride = 1;
   int64_t global_batch() const { return lane_batch * lanes; }
 };
 

@@ -35,7 +35,7 @@ Executor::Executor(const Graph& graph,
           memory.parameters +
           static_cast<size_t>(layout.slots[i].offset) * size_of(graph[parameter].dtype);
     if (graph[parameter].gradient != kNoTensor)
-      gradients_.push_back({graph[parameter].gradient, layout.slots[i].offset});
+      gradients_.push_back({graph[parameter].gradient, layout.slots[i].gradient_offset});
   }
 }
 
@@ -60,6 +60,7 @@ void Executor::run_ops(
   for (size_t i = begin; i < end; ++i) {
     if (reducer != nullptr) {
       for (int bucket : plan_.buckets_before_op[i]) reducer->bucket_needed(bucket);
+      for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);
     }
     implementations_[i]->run(OpCall(graph_,
                                     graph_.ops[i],
@@ -117,7 +118,7 @@ void Executor::gather_lanes(const Op& op, Reducer& reducer) {
   const auto in = static_cast<size_t>(op.inputs[0]), out = static_cast<size_t>(op.outputs[0]);
   const size_t bytes = graph_.tensors[in].bytes();
   std::byte* const all = tensors_[0][out];
-  const auto first = static_cast<size_t>(reducer.first_lane());
+  const auto first = static_cast<size_t>(reducer.lanes().first);
   for (size_t place = 0; place < tensors_.size(); ++place)
     backend_.copy(tensors_[place][in], all + (first + place) * bytes, bytes);
   reducer.gather_lanes(all, bytes);

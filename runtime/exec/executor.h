@@ -29,7 +29,7 @@ class Executor {
            int lanes_together = 1);
 
   // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to
-  // the flat buffer `gradients`; `reducer`, if given, is told of each bucket as soon as its
+  // the buffer `gradients`, each parameter's at its gradient_offset; `reducer`, if given, is told of each bucket as soon as its
   // gradients are complete. The graph's result, statistics (4) f64 or an inference output, goes to
   // `result`. `lane` and `result` lie in a host_array(), input and target in memory of the
   // backend. With a reducer, each op waits for the gather of the buckets that it reads. Allocates
@@ -65,7 +65,7 @@ class Executor {
   std::vector<Tensors> tensors_;                        // of each lane that runs together, or one
   std::vector<size_t> gathers_;                         // ops that gather from the lanes
   std::vector<std::pair<TensorId, int64_t>>
-      gradients_;  // parameter gradients and their flat offsets
+      gradients_;  // parameter gradients and their offsets in a gradient buffer
 };
 
 }  // namespace lockstep

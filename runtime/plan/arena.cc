@@ -12,19 +12,13 @@
 
 #include "runtime/base/error.h"
 #include "runtime/graph/schema.h"
+#include "runtime/plan/lifetimes.h"
 #include "runtime/plan/plan.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kBlockAlignment = 256;  // bytes: what GPU libraries like best; cache lines too
-
-struct Block {
-  size_t bytes = 0;
-  int first_op = 0;
-  int last_op = -1;
-  size_t offset = 0;
-};
 
 bool in_arena(const Tensor& tensor) {
   return tensor.role == Role::kActivation || tensor.role == Role::kResult;
@@ -36,7 +30,7 @@ size_t aligned(size_t bytes) {
 
 // Blocks of tensors, with in-place outputs folded into the block of their input. Returns each
 // tensor's block, -1 for none.
-std::vector<int> make_blocks(const Graph& graph, std::vector<Block>& blocks) {
+std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) {
   std::vector<int> last_use(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     for (const auto& ids : {graph.ops[i].inputs, graph.ops[i].outputs}) {
@@ -75,26 +69,27 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Block>& blocks) {
         block = static_cast<int>(blocks.size());
         blocks.push_back({aligned(graph[output].bytes()), now, now});
       }
-      Block& storage = blocks[static_cast<size_t>(block)];
+      Lifetime& storage = blocks[static_cast<size_t>(block)];
       storage.last_op = std::max(storage.last_op, last_use[static_cast<size_t>(output)]);
     }
   }
   return block_of;
 }
 
-// Greedy by size. Returns the arena's size.
-size_t place(std::vector<Block>& blocks) {
+}  // namespace
+
+size_t place_by_lifetime(std::vector<Lifetime>& blocks) {
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return blocks[a].bytes > blocks[b].bytes;
   });
-  std::vector<const Block*> placed;  // by offset
+  std::vector<const Lifetime*> placed;  // by offset
   size_t arena = 0;
   for (size_t index : order) {
-    Block& block = blocks[index];
+    Lifetime& block = blocks[index];
     size_t offset = 0;
-    for (const Block* other : placed) {
+    for (const Lifetime* other : placed) {
       const bool together = other->first_op <= block.last_op && block.first_op <= other->last_op;
       if (!together) continue;
       if (offset + block.bytes <= other->offset) break;
@@ -102,20 +97,18 @@ size_t place(std::vector<Block>& blocks) {
     }
     block.offset = offset;
     arena = std::max(arena, offset + block.bytes);
-    placed.insert(
-        std::upper_bound(placed.begin(),
-                         placed.end(),
-                         &block,
-                         [](const Block* a, const Block* b) { return a->offset < b->offset; }),
-        &block);
+    placed.insert(std::upper_bound(
+                      placed.begin(),
+                      placed.end(),
+                      &block,
+                      [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; }),
+                  &block);
   }
   return arena;
 }
 
-}  // namespace
-
 ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes) {
-  std::vector<Block> blocks;
+  std::vector<Lifetime> blocks;
   const std::vector<int> block_of = make_blocks(graph, blocks);
   std::vector<int> workspace_block(graph.ops.size(), -1);
   ProgramPlan plan;
@@ -126,9 +119,9 @@ ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_byt
     workspace_block[i] = static_cast<int>(blocks.size());
     blocks.push_back({bytes, static_cast<int>(i), static_cast<int>(i)});
   }
-  plan.arena_bytes = place(blocks);
+  plan.arena_bytes = place_by_lifetime(blocks);
 
-  const auto placement = [&](TensorId tensor, const Block& block) {
+  const auto placement = [&](TensorId tensor, const Lifetime& block) {
     plan.placements.push_back({tensor, block.offset, block.bytes, block.first_op, block.last_op});
     return block.offset;
   };

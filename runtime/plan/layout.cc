@@ -37,7 +37,17 @@ bool overlap(const ParameterSlot& slot, const Range& bucket) {
 
 }  // namespace
 
-ParameterLayout make_layout(const Graph& training, int lanes) {
+namespace {
+
+// Elements of a bucket: as many as can be cut for the lanes.
+int64_t cut_length(int64_t bucket_elements, int lanes) {
+  const int64_t unit = lanes * kSliceAlignment;
+  return std::max<int64_t>(bucket_elements / unit, 1) * unit;
+}
+
+}  // namespace
+
+ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_elements) {
   const std::vector<int> writer = last_writers(training);
   std::vector<size_t> order(training.parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -52,15 +62,23 @@ ParameterLayout make_layout(const Graph& training, int lanes) {
   ParameterLayout layout;
   layout.lanes = lanes;
   layout.slots.resize(training.parameters.size());
-  int64_t offset = 0;
+  const int64_t most = cut_length(bucket_elements, lanes);
+  int64_t offset = 0, block_begin = 0;
+  const auto end_block = [&] {
+    offset = padded_elements(offset, lanes);
+    if (offset > block_begin) layout.blocks.push_back({block_begin, offset});
+    block_begin = offset;
+  };
   bool any_statistic = false;
   for (size_t index : order) {
     const Tensor& tensor = training[training.parameters[index]];
-    if (is_statistic(index) && !any_statistic) {
-      any_statistic = true;
-      offset = layout.statistics_begin = padded_elements(offset, lanes);
-    }
     const int64_t elements = tensor.shape.elements();
+    const bool first_statistic = is_statistic(index) && !any_statistic;
+    if (first_statistic || offset - block_begin + elements > most) end_block();
+    if (first_statistic) {
+      any_statistic = true;
+      layout.statistics_begin = offset;
+    }
     layout.slots[index] = {.name = tensor.name,
                            .shape = tensor.shape,
                            .offset = offset,
@@ -72,9 +90,19 @@ ParameterLayout make_layout(const Graph& training, int lanes) {
     layout.parameters += elements;
     offset += (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
   }
-  layout.elements = padded_elements(offset, lanes);
+  end_block();
+  layout.elements = offset;
   if (!any_statistic) layout.statistics_begin = layout.elements;
   return layout;
+}
+
+std::vector<Range> cut_buckets(const ParameterLayout& layout, int64_t bucket_elements) {
+  std::vector<Range> buckets;
+  for (const Range& block : layout.blocks) {
+    const std::vector<Range> cut = make_buckets(block, layout.lanes, bucket_elements);
+    buckets.insert(buckets.end(), cut.begin(), cut.end());
+  }
+  return buckets;
 }
 
 std::vector<std::vector<int>> bucket_schedule(const Graph& training,

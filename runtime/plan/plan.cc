@@ -91,7 +91,10 @@ std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
 
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.topology.ranks();
-  const int buffers = gradient_buffers(local_lanes, plan.lanes_together);
+  const bool packed_sums = plan.zero_stage >= 2;
+  const int sums = gradient_buffers(local_lanes, plan.lanes_together);
+  const int buffers = packed_sums ? 1 : sums;
+  const size_t gradient_bytes = static_cast<size_t>(plan.gradient_elements) * sizeof(float);
   const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
   const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
                ranks = static_cast<size_t>(options.topology.ranks());
@@ -101,14 +104,24 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
     rows.push_back({kMastersRow,
                     flat_bytes / ranks,
                     fmt::format("fp32, 1/{} of them on this rank", options.topology.ranks())});
-  const std::vector<MemoryRow> others = {
+  const auto partial_sums = [&](int count) {
+    return fmt::format("{} partial sum{} for {} lane{} a rank",
+                       count,
+                       count == 1 ? "" : "s",
+                       local_lanes,
+                       local_lanes == 1 ? "" : "s");
+  };
+  rows.push_back(
       {kGradientsRow,
-       flat_bytes * static_cast<size_t>(buffers),
-       fmt::format("fp32, {} partial sum{} for {} lane{} a rank",
-                   buffers,
-                   buffers == 1 ? "" : "s",
-                   local_lanes,
-                   local_lanes == 1 ? "" : "s")},
+       gradient_bytes * static_cast<size_t>(buffers),
+       packed_sums ? "fp32, of the buckets under way" : "fp32, " + partial_sums(buffers)});
+  if (packed_sums)
+    rows.push_back(
+        {kGradientSumsRow,
+         flat_bytes / ranks * static_cast<size_t>(sums),
+         fmt::format(
+             "fp32, 1/{} of them on this rank, {}", options.topology.ranks(), partial_sums(sums))});
+  const std::vector<MemoryRow> others = {
       {kMomentsRow,
        flat_bytes / ranks * static_cast<size_t>(options.moments),
        fmt::format(
@@ -151,27 +164,26 @@ Plan make_plan(const Graph& training,
                const WorkspaceBytes& workspace_bytes) {
   Plan plan;
   plan.topology = options.topology;
+  plan.zero_stage = options.zero_stage;
   plan.lanes = options.lanes;
   plan.lanes_together = training.crosses_lanes();
-  plan.layout = make_layout(training, options.lanes);
+  const auto bucket_elements =
+      static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));
+  plan.layout = make_layout(training, options.lanes, bucket_elements);
+  plan.buckets = cut_buckets(plan.layout, bucket_elements);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
-  const double bucket_elements = options.bucket_mib * 1024 * 1024 / sizeof(float);
-  for (const Range& part : {Range{0, plan.layout.statistics_begin},
-                            Range{plan.layout.statistics_begin, plan.layout.elements}}) {
-    const std::vector<Range> buckets =
-        make_buckets(part, options.lanes, static_cast<int64_t>(bucket_elements));
-    plan.buckets.insert(plan.buckets.end(), buckets.begin(), buckets.end());
-  }
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
   plan.training.buckets_before_op = gather_schedule(training, plan.layout, plan.buckets);
+  lay_out_gradients(training, plan.zero_stage >= 2, plan);
   if (evaluation != nullptr) plan.evaluation = plan_program(*evaluation, workspace_bytes);
 
   plan.memory = memory_rows(plan, options);
   if (options.evaluation_only) return plan;
   // On each level a rank sends all of its part of the gradients but one part in `count`, and gets
   // the parameters back the same way.
-  int64_t bytes = static_cast<int64_t>(flat_bytes_of(plan, DType::kF32)) +
+  const int sums = plan.lanes_of(0).stride > 1 ? plan.lanes_of(0).count : 1;  // across ranks
+  int64_t bytes = sums * static_cast<int64_t>(flat_bytes_of(plan, DType::kF32)) +
                   static_cast<int64_t>(flat_bytes_of(plan, plan.compute));
   const std::vector<RankGroup> groups = plan.topology.groups_of(0);
   for (size_t level = 0; level < groups.size(); ++level) {

@@ -19,6 +19,7 @@ struct ParameterSlot {
   Shape shape;
   int64_t offset = 0;
   int64_t elements = 0;
+  int64_t gradient_offset = 0;  // of a lane's gradient in a gradient buffer: see Plan::zero_stage
   bool decay = false;
   Initializer initializer = {};
   float running_momentum = 0;  // above 0: a running statistic (see Tensor)
@@ -27,9 +28,11 @@ struct ParameterSlot {
 
 // Slots by parameter number (order of creation in the graph). Offsets follow the order in which the
 // backward pass finishes the gradients, so that a bucket is complete as early as possible. Running
-// statistics come last, in buckets of their own.
+// statistics come last, in buckets of their own. No parameter lies across the borders of a block,
+// which is one bucket or, for a parameter that is larger, several.
 struct ParameterLayout {
   std::vector<ParameterSlot> slots;
+  std::vector<Range> blocks;
   int64_t parameters = 0;        // elements in use
   int64_t elements = 0;          // with padding
   int64_t statistics_begin = 0;  // where the running statistics begin; `elements` without any
@@ -57,6 +60,8 @@ struct ProgramPlan {
       buckets_after_op;  // gradient buckets that are complete after each op; training only
   std::vector<std::vector<int>>
       buckets_before_op;  // parameter buckets that each op is the first to read; training only
+  // Gradient buckets that each op is the first to write, where buckets share memory; training only.
+  std::vector<std::vector<int>> buckets_begun_by_op;
 };
 inline constexpr size_t kNotInArena = ~size_t{0};
 
@@ -69,19 +74,33 @@ struct MemoryRow {
   int sharers = 1;       // ranks of a node that have it together
 };
 
+// What the ranks share out, as DeepSpeed numbers it: 1, the optimizer's moments and master weights;
+// 2, the gradients too. Then every lane's gradients are summed across the ranks by themselves, a
+// bucket at a time, in memory that the next buckets use again, and a rank keeps its part of the
+// sum.
 struct Plan {
   Topology topology;
+  int zero_stage = 1;
   int lanes = 1;
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;
   DType compute = DType::kF32;  // of the parameters as the ops read them
   std::vector<Range> buckets;
+  // In a gradient buffer: where each bucket begins, where nothing is written but zeros, and its
+  // length.
+  std::vector<int64_t> bucket_offsets;
+  std::vector<std::vector<Range>>
+      bucket_gaps;  // of each bucket; none where buckets share no memory
+  int64_t gradient_elements = 0;
   ProgramPlan training;
   ProgramPlan evaluation;
   std::vector<MemoryRow> memory;  // per rank
   int64_t wire_bytes = 0;         // sent by one rank in a step; shared memory sends nothing
   int64_t network_bytes = 0;      // of these, to other nodes
 
+  LocalLanes lanes_of(int rank) const {
+    return local_lanes(lanes, topology.ranks(), rank, zero_stage >= 2 && !lanes_together);
+  }
   size_t gradient_buckets() const;  // those before the ones of running statistics
   size_t memory_bytes() const;
   size_t device_bytes() const;  // of rows that are not on the host
@@ -98,6 +117,7 @@ inline constexpr size_t kDeviceAlignment = 256;
 inline constexpr const char* kParametersRow = "parameters";
 inline constexpr const char* kMastersRow = "master weights";
 inline constexpr const char* kGradientsRow = "gradients";
+inline constexpr const char* kGradientSumsRow = "summed gradients";
 inline constexpr const char* kMomentsRow = "optimizer moments";
 inline constexpr const char* kArenaRow = "activations and workspace";
 inline constexpr const char* kStagingRow = "exchange staging";
@@ -112,6 +132,7 @@ using WorkspaceBytes = std::function<size_t(const Graph&, const Op&)>;
 
 struct PlanOptions {
   Topology topology;
+  int zero_stage = 1;  // with one rank all are the same
   int lanes = 1;
   double bucket_mib = 25;
   int moments = 0;               // floats that the optimizer keeps per parameter

@@ -150,7 +150,7 @@ void Optimizer::prepare_updates(const std::vector<Segment>& segments) {
 
 OptimizerSlice Optimizer::slice_of(const Segment& segment, size_t moments) const {
   OptimizerSlice slice = memory_.weights.slice(segment.range, segment.local);
-  slice.gradients = memory_.gradients + segment.range.begin;
+  slice.gradients = memory_.gradients.at(segment.range.begin, segment.local);
   if (moments > 0) slice.first_moment = memory_.moments + segment.local;
   if (moments > 1) slice.second_moment = memory_.moments + owned_elements_ + segment.local;
   return slice;
@@ -246,7 +246,7 @@ void Optimizer::measure() {
   for (size_t i = 0; i < pieces.size(); ++i)
     memory_.norms->measure(i,
                            memory_.weights.floats(pieces[i].flat, pieces[i].local),
-                           memory_.gradients + pieces[i].flat);
+                           memory_.gradients.at(pieces[i].flat, pieces[i].local));
 }
 
 double Optimizer::trust_ratio(const LayerNorms::Squares& squares) const {

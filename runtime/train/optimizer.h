@@ -38,7 +38,7 @@ struct FlatWeights {
 // What an optimizer works on; borrowed.
 struct OptimizerMemory {
   FlatWeights weights;
-  float* gradients = nullptr;   // flat; LAMB leaves its directions there
+  OwnedFloats gradients;        // LAMB leaves its directions there
   float* moments = nullptr;     // for each moment in order, the owned ranges one after the other
   LayerNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
 };

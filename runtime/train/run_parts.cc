@@ -23,6 +23,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   memory.masters = take_floats(kMastersRow);
   memory.gradients =
       node != nullptr ? reinterpret_cast<float*>(node->own()) : take_floats(kGradientsRow);
+  memory.gradient_sums = take_floats(kGradientSumsRow);
   memory.moments = take_floats(kMomentsRow);
   memory.arena = take(kArenaRow);
   memory.staging = take_floats(kStagingRow);

@@ -39,7 +39,8 @@ struct RunParts {
   }
   // Whether this rank writes the parameters that it has: another one may do it for it.
   bool writes_parameters() const { return node == nullptr || node->index() == 0; }
-  int local_lanes() const { return plan.lanes / communicator.size(); }
+  LocalLanes lanes() const { return plan.lanes_of(communicator.rank()); }
+  int local_lanes() const { return lanes().count; }
   // Whether the loss counts correct predictions: a regression has none.
   bool has_accuracy() const {
     const auto* mlp = std::get_if<MlpConfig>(&config.model);
@@ -48,8 +49,9 @@ struct RunParts {
   BatchGeometry geometry() const {
     return {config.train.global_batch / plan.lanes,
             plan.lanes,
-            communicator.rank() * local_lanes(),
-            local_lanes()};
+            lanes().first,
+            lanes().count,
+            lanes().stride};
   }
 };
 
@@ -59,7 +61,8 @@ struct RunMemory {
   std::byte* parameters = nullptr;  // flat, of the plan's compute type
   float* masters =
       nullptr;  // this rank's owned ranges one after the other; null where compute is fp32
-  float* gradients = nullptr;  // gradient_buffers() flat buffers
+  float* gradients = nullptr;      // buffers of Plan::gradient_elements
+  float* gradient_sums = nullptr;  // the owned ranges one after the other; null: in the gradients
   float* moments = nullptr;    // per moment, this rank's owned ranges one after the other
   std::byte* arena = nullptr;
   float* staging = nullptr;

@@ -46,6 +46,21 @@ std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts) {
                                       parts.backend);
 }
 
+ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
+  const Plan& plan = parts.plan;
+  return {.lanes = plan.lanes,
+          .fast_order = parts.config.comm.order == CommConfig::Order::kFast,
+          .buckets = plan.buckets,
+          .gather_order = plan.gather_order(),
+          .topology = plan.topology,
+          .gradient_buckets = plan.gradient_buckets(),
+          .lanes_together = plan.lanes_together,
+          .bucket_offsets = plan.bucket_offsets,
+          .bucket_gaps = plan.bucket_gaps,
+          .gradient_elements = plan.gradient_elements,
+          .sums = {memory.gradient_sums, /*packed=*/true}};
+}
+
 FlatWeights weights_of(const RunParts& parts, const RunMemory& memory) {
   return {memory.parameters, parts.plan.compute, memory.masters};
 }
@@ -69,13 +84,7 @@ Trainer::Trainer(const RunParts& parts)
       memory_(allocate_run(parts.backend, parts.plan, parts.node)),
       reducer_({parts.slices, parts.communicator, parts.node},
                parts.backend,
-               {parts.plan.lanes,
-                parts.config.comm.order == CommConfig::Order::kFast,
-                parts.plan.buckets,
-                parts.plan.gather_order(),
-                parts.plan.topology,
-                parts.plan.gradient_buckets(),
-                parts.plan.lanes_together},
+               reducer_options(parts, memory_),
                memory_.gradients,
                memory_.staging),
       executor_(parts.training,
@@ -90,7 +99,7 @@ Trainer::Trainer(const RunParts& parts)
                  parts.owned(),
                  parts.backend,
                  {.weights = weights_of(parts, memory_),
-                  .gradients = reducer_.reduced(),
+                  .gradients = reducer_.sums(),
                   .moments = memory_.moments,
                   .norms = layer_norms_.get()}),
       average_(make_average(parts, memory_, optimizer_)),
@@ -115,7 +124,7 @@ LaneContext Trainer::lane_context(int local_lane, const LaneBatch& batch) const 
   LaneContext lane;
   lane.seed = parts_.config.seed;
   lane.step = static_cast<uint32_t>(progression_.step);
-  lane.lane = static_cast<uint32_t>(reducer_.first_lane() + local_lane);
+  lane.lane = static_cast<uint32_t>(reducer_.lanes()[local_lane]);
   lane.valid_rows = batch.valid_samples * parts_.training.loss_rows_per_sample;
   lane.gradient_scale = static_cast<float>(
       loss_scale_.value() /

@@ -24,6 +24,7 @@ class PlainMath final : public SliceMath {
     for (int64_t i = 0; i < n * count; ++i)
       out[i / n] = (i % n == 0 ? 0 : out[i / n]) + static_cast<double>(x[i]) * x[i];
   }
+  void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
   std::byte* allocate_host(size_t bytes) override {
     return reinterpret_cast<std::byte*>(results_.emplace_back(bytes / sizeof(double)).data());
   }
@@ -55,19 +56,28 @@ struct Outcome {
   StepTotals totals;
 };
 
+enum class Sums { kInPlace, kElsewhere, kPacked };
+
+// Three places for the buckets, which take them in turns; each ends in a gap.
+constexpr int kPlaces = 3;
+constexpr int64_t kGap = 5;
+
 Outcome reduce(const Topology& topology,
                bool fast,
                float (*gradient)(int, int64_t),
                int steps = 1,
                size_t gradient_buckets = ~size_t{0},
-               bool sums_elsewhere = false) {
+               Sums sums_kind = Sums::kInPlace) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
   const auto buckets = make_buckets(elements, kLanes, 1200);
   Outcome outcome;
   testing::run_ranks(ranks, [&](Communicator& communicator) {
     const int local = kLanes / ranks;
-    const auto buffers = static_cast<size_t>(gradient_buffers(local) * elements);
+    const bool packed = sums_kind == Sums::kPacked;
+    const int64_t place = largest_bucket(buckets);
+    const auto buffers =
+        static_cast<size_t>(packed ? kPlaces * place : gradient_buffers(local) * elements);
     std::vector<float> own_gradients(buffers, NAN), own_whole(static_cast<size_t>(elements), NAN);
     float *gradients = own_gradients.data(), *whole = own_whole.data();
     std::unique_ptr<NodeMemory> node;
@@ -80,21 +90,30 @@ Outcome reduce(const Topology& topology,
     }
     std::vector<float> staging(
         static_cast<size_t>(kExchangesInFlight * staging_elements(buckets, topology)), NAN);
-    std::vector<float> sums(own_whole.size(), NAN);
+    std::vector<float> sums(
+        own_whole.size() * (packed ? static_cast<size_t>(gradient_buffers(local)) : 1), NAN);
+    std::vector<int64_t> offsets;
+    std::vector<std::vector<Range>> gaps;
+    for (size_t b = 0; packed && b < buckets.size(); ++b) {
+      offsets.push_back(static_cast<int64_t>(b % kPlaces) * place);
+      gaps.push_back({{buckets[b].end - kGap, buckets[b].end}});
+    }
     PlainMath math;
     // An order of need that is not that of the buckets.
     std::vector<int> order(buckets.size());
     std::iota(order.rbegin(), order.rend(), 0);
     Reducer reducer({communicator, communicator, node.get()},
                     math,
-                    {kLanes,
-                     fast,
-                     buckets,
-                     order,
-                     topology,
-                     gradient_buckets,
-                     /*lanes_together=*/false,
-                     sums_elsewhere ? sums.data() : nullptr},
+                    {.lanes = kLanes,
+                     .fast_order = fast,
+                     .buckets = buckets,
+                     .gather_order = order,
+                     .topology = topology,
+                     .gradient_buckets = gradient_buckets,
+                     .bucket_offsets = offsets,
+                     .bucket_gaps = gaps,
+                     .gradient_elements = kPlaces * place,
+                     .sums = {sums_kind == Sums::kInPlace ? nullptr : sums.data(), packed}},
                     gradients,
                     staging.data());
     StepTotals totals;
@@ -102,10 +121,13 @@ Outcome reduce(const Topology& topology,
       std::vector<LaneStatistics> statistics;
       reducer.begin_step();
       for (int i = 0; i < local; ++i) {
-        const int lane = reducer.first_lane() + i;
+        const int lane = reducer.lanes()[i];
         float* out = reducer.lane_gradients();
         for (size_t b = 0; b < buckets.size(); ++b) {
-          for (int64_t k = buckets[b].begin; k < buckets[b].end; ++k) out[k] = gradient(lane, k);
+          const int64_t to = packed ? offsets[b] - buckets[b].begin : 0;
+          const int64_t end = buckets[b].end - (packed ? kGap : 0);
+          if (packed) reducer.bucket_begins(static_cast<int>(b));
+          for (int64_t k = buckets[b].begin; k < end; ++k) out[to + k] = gradient(lane, k);
           reducer.bucket_ready(static_cast<int>(b));
         }
         statistics.push_back({{0.1 * lane, 1.0 + lane, 2.0, 0}});
@@ -116,8 +138,11 @@ Outcome reduce(const Topology& topology,
           statistics, communicator.rank() == ranks - 1 ? 4 : 1, 10 + communicator.rank());
     }
     // Only what this rank owns, so that all else must come from the others.
-    for (const Range& mine : owned_ranges(buckets, topology.part_of(communicator.rank()), ranks))
-      std::copy(reducer.reduced() + mine.begin, reducer.reduced() + mine.end, whole + mine.begin);
+    int64_t owned = 0;
+    for (const Range& mine : owned_ranges(buckets, topology.part_of(communicator.rank()), ranks)) {
+      std::copy_n(reducer.sums().at(mine.begin, owned), mine.size(), whole + mine.begin);
+      owned += mine.size();
+    }
     reducer.start_gather(reinterpret_cast<std::byte*>(whole), sizeof(float));
     for (int bucket : order) reducer.bucket_needed(bucket);
     if (communicator.rank() == ranks - 1) outcome = {{whole, whole + elements}, totals};
@@ -175,9 +200,34 @@ TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
 TEST(Reducer, SumsGoWhereTheyAreWanted) {
   const Outcome alone = reduce({}, false, rough_gradient);
   for (const Topology& topology : kTopologies) {
-    const Outcome many = reduce(topology, false, rough_gradient, 2, ~size_t{0}, true);
+    const Outcome many = reduce(topology, false, rough_gradient, 2, ~size_t{0}, Sums::kElsewhere);
     EXPECT_EQ(many.gradient, alone.gradient);
     EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
+  }
+}
+
+// Every lane across the ranks at once, in memory that the buckets share: the same bits, with zeros
+// in the gaps.
+TEST(Reducer, PackedSumsHaveTheSameBits) {
+  const auto buckets = make_buckets(padded_elements(5000, kLanes), kLanes, 1200);
+  ASSERT_GT(buckets.size(), static_cast<size_t>(kPlaces));
+  for (const bool fast : {false, true}) {
+    const auto gradient = fast ? whole_gradient : rough_gradient;
+    const Outcome alone = reduce({}, false, gradient);
+    std::vector<float> wanted = alone.gradient;
+    for (const Range& bucket : buckets) std::fill_n(wanted.begin() + bucket.end - kGap, kGap, 0.0f);
+    double norm = -1;
+    for (const Topology& topology : kTopologies) {
+      if (fast && (topology.nodes > 1 || topology.shares_memory)) continue;
+      const Outcome many = reduce(topology, fast, gradient, 3, ~size_t{0}, Sums::kPacked);
+      SCOPED_TRACE(std::to_string(topology.nodes) + " x " + std::to_string(topology.per_node) +
+                   (topology.shares_memory ? ", shared memory" : ""));
+      EXPECT_EQ(many.gradient, wanted);
+      EXPECT_EQ(many.totals.loss_sum, alone.totals.loss_sum);
+      EXPECT_EQ(many.totals.valid_count, alone.totals.valid_count);
+      if (norm < 0) norm = many.totals.squared_norm;
+      EXPECT_EQ(many.totals.squared_norm, norm);
+    }
   }
 }
 

@@ -125,6 +125,28 @@ std::vector<Key> expected_training(int64_t samples,
 
 class Ranks : public ::testing::TestWithParam<std::tuple<int, int64_t>> {};
 
+// The same lanes, of which every rank has every `ranks`-th.
+TEST_P(Ranks, ReadEveryNthLane) {
+  const auto [ranks, samples] = GetParam();
+  constexpr int kLanes = 8;
+  constexpr int64_t kLaneBatch = 3, kSteps = 50;
+  const KeyDataset dataset(samples);
+  const std::vector<Key> all = expected_training(samples, kLanes * kLaneBatch, 0, kSteps);
+  for (int rank = 0; rank < ranks; ++rank) {
+    LoaderOptions options = training_options(kLaneBatch, kLanes, rank, kLanes / ranks);
+    options.geometry.lane_stride = ranks;
+    TestLoader test(dataset, options);
+    std::vector<Key> expected;
+    for (int64_t step = 0; step < kSteps; ++step) {
+      for (int lane = rank; lane < kLanes; lane += ranks) {
+        const auto first = all.begin() + (step * kLanes + lane) * kLaneBatch;
+        expected.insert(expected.end(), first, first + kLaneBatch);
+      }
+    }
+    EXPECT_EQ(take(test.loader, options, kSteps), expected) << rank;
+  }
+}
+
 TEST_P(Ranks, TogetherReadTheSamplersOrder) {
   const auto [ranks, samples] = GetParam();
   constexpr int kLanes = 8;
@@ -192,6 +214,26 @@ TEST_P(Loaders, EvaluatesInOrderAndPadsTheEnd) {
       const Key key = of_rank[within / 12][p / 24 * 12 + within % 12];
       EXPECT_EQ(key, p < samples ? Key(p, 0) : Key(-1, -1))
           << samples << " samples, position " << p;
+    }
+  }
+}
+
+TEST_P(Loaders, EvaluatesEveryNthLane) {
+  for (int64_t samples : {1, 5, 6, 7, 23, 24, 25, 47}) {
+    const KeyDataset dataset(samples);
+    for (int rank = 0; rank < 2; ++rank) {
+      LoaderOptions options = training_options(6, 4, rank, 2);
+      options.geometry.lane_stride = 2;
+      options.training = false;
+      TestLoader test(dataset, options);
+      std::vector<Key> expected;
+      const int64_t steps = evaluation_steps(samples, options.geometry);
+      for (int64_t lane = rank; lane < steps * 4; lane += 2) {
+        for (int64_t p = lane * 6; p < (lane + 1) * 6; ++p)
+          expected.push_back(p < samples ? Key(p, 0) : Key(-1, -1));
+      }
+      EXPECT_EQ(take(test.loader, options, steps), expected) << samples << " samples";
+      EXPECT_EQ(test.loader.next(), nullptr);
     }
   }
 }

@@ -101,6 +101,103 @@ TEST(Layout, RunningStatisticsComeLastInBucketsOfTheirOwn) {
   EXPECT_EQ(next, static_cast<int>(plan.buckets.size()));
 }
 
+TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  for (const int64_t most : {int64_t{1}, int64_t{3000}, int64_t{20'000}, int64_t{1} << 40}) {
+    const ParameterLayout layout = make_layout(graph, 4, most);
+    const std::vector<Range> buckets = cut_buckets(layout, most);
+    int64_t end = 0;
+    for (const Range& bucket : buckets) {
+      EXPECT_EQ(bucket.begin, end);
+      EXPECT_EQ(bucket.size() % (4 * kSliceAlignment), 0);
+      EXPECT_LE(bucket.size(), std::max(most, 4 * kSliceAlignment));
+      end = bucket.end;
+    }
+    EXPECT_EQ(end, layout.elements);
+    end = 0;
+    for (const Range& block : layout.blocks) {
+      EXPECT_EQ(block.begin, end);
+      end = block.end;
+      const auto begins = [&](const Range& bucket) { return bucket.begin == block.begin; };
+      EXPECT_TRUE(std::any_of(buckets.begin(), buckets.end(), begins));
+      for (const ParameterSlot& slot : layout.slots) {
+        const int64_t slot_end = slot.offset + slot.elements;
+        if (slot.offset < block.end && slot_end > block.begin) {
+          EXPECT_GE(slot.offset, block.begin) << slot.name;
+          EXPECT_LE(slot_end, block.end) << slot.name;
+        }
+      }
+    }
+    EXPECT_EQ(end, layout.elements);
+  }
+}
+
+// Catches: a gradient that is written where another one still waits to be summed.
+TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
+  for (const auto& [graph, bucket_mib] :
+       {std::pair(build_model(testing::small_gpt(), {}, 2, Purpose::kTraining), 0.004),
+        std::pair(
+            build_model(testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining),
+            0.03)}) {
+    PlanOptions options;
+    options.topology = Topology::flat(2);
+    options.zero_stage = 2;
+    options.lanes = 8;
+    options.bucket_mib = bucket_mib;
+    const Plan plan =
+        make_plan(graph, nullptr, options, [](const Graph&, const Op&) { return size_t{0}; });
+    EXPECT_LT(plan.gradient_elements, plan.layout.elements * 2 / 3);
+    EXPECT_EQ(plan.row_bytes(kGradientsRow), static_cast<size_t>(plan.gradient_elements) * 4);
+    EXPECT_EQ(plan.row_bytes(kGradientSumsRow),
+              static_cast<size_t>(plan.layout.elements) / 2 * 4 * 3);
+    const size_t count = plan.buckets.size();
+    std::vector<bool> begun(count, false), summed(count, false);
+    const auto memory = [&](size_t bucket) {
+      return Range{plan.bucket_offsets[bucket],
+                   plan.bucket_offsets[bucket] + plan.buckets[bucket].size()};
+    };
+    for (size_t op = 0; op < graph.ops.size(); ++op) {
+      for (const int bucket : plan.training.buckets_begun_by_op[op]) {
+        const Range mine = memory(static_cast<size_t>(bucket));
+        EXPECT_GE(mine.begin, 0);
+        EXPECT_LE(mine.end, plan.gradient_elements);
+        for (size_t other = 0; other < count; ++other) {
+          if (!begun[other] || summed[other]) continue;
+          const Range taken = memory(other);
+          EXPECT_TRUE(mine.end <= taken.begin || taken.end <= mine.begin) << bucket << ' ' << other;
+        }
+        begun[static_cast<size_t>(bucket)] = true;
+      }
+      for (size_t p = 0; p < plan.layout.slots.size(); ++p) {
+        const auto& outputs = graph.ops[op].outputs;
+        const ParameterSlot& slot = plan.layout.slots[p];
+        if (std::count(outputs.begin(), outputs.end(), graph[graph.parameters[p]].gradient) == 0)
+          continue;
+        for (size_t bucket = 0; bucket < count; ++bucket) {
+          const Range& range = plan.buckets[bucket];
+          if (slot.offset >= range.end || slot.offset + slot.elements <= range.begin) continue;
+          EXPECT_TRUE(begun[bucket] && !summed[bucket]) << slot.name;
+          EXPECT_EQ(slot.gradient_offset - slot.offset, plan.bucket_offsets[bucket] - range.begin);
+        }
+      }
+      for (const int bucket : plan.training.buckets_after_op[op]) {
+        if (bucket >= kExchangesInFlight)
+          summed[static_cast<size_t>(bucket - kExchangesInFlight)] = true;
+      }
+    }
+    for (size_t bucket = 0; bucket < count; ++bucket) {
+      int64_t covered = 0;
+      for (const Range& gap : plan.bucket_gaps[bucket]) covered += gap.size();
+      for (const ParameterSlot& slot : plan.layout.slots)
+        covered +=
+            std::max<int64_t>(0,
+                              std::min(slot.offset + slot.elements, plan.buckets[bucket].end) -
+                                  std::max(slot.offset, plan.buckets[bucket].begin));
+      EXPECT_EQ(covered, plan.buckets[bucket].size()) << bucket;
+    }
+  }
+}
+
 // The forward pass waits for a bucket before it reads it, and begins the backward pass with all.
 TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);

@@ -1,0 +1,112 @@
+// Where a lane's gradients lie.
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/lifetimes.h"
+
+namespace lockstep {
+namespace {
+
+// Buckets [first, end) of each block.
+struct BlockBuckets {
+  size_t first = 0, end = 0;
+};
+
+std::vector<BlockBuckets> buckets_of_blocks(const Plan& plan) {
+  std::vector<BlockBuckets> of_blocks;
+  size_t bucket = 0;
+  for (const Range& block : plan.layout.blocks) {
+    BlockBuckets range = {bucket, bucket};
+    while (range.end < plan.buckets.size() && plan.buckets[range.end].begin < block.end)
+      ++range.end;
+    bucket = range.end;
+    of_blocks.push_back(range);
+  }
+  LOCKSTEP_CHECK(bucket == plan.buckets.size());
+  return of_blocks;
+}
+
+bool within(const ParameterSlot& slot, const Range& range) {
+  return slot.offset < range.end && slot.offset + slot.elements > range.begin;
+}
+
+// The first op that writes a gradient of the block.
+int begun_by(const Graph& training, const ParameterLayout& layout, const Range& block) {
+  for (size_t i = 0; i < training.ops.size(); ++i) {
+    for (TensorId output : training.ops[i].outputs) {
+      if (output == kNoTensor) continue;
+      for (size_t p = 0; p < layout.slots.size(); ++p) {
+        if (training[training.parameters[p]].gradient == output && within(layout.slots[p], block))
+          return static_cast<int>(i);
+      }
+    }
+  }
+  LOCKSTEP_CHECK(false, "nothing writes the gradients from element {} on ", block.begin);
+  return 0;
+}
+
+// What of a range no parameter takes.
+std::vector<Range> gaps_of(const ParameterLayout& layout, const Range& range) {
+  std::vector<Range> taken;
+  for (const ParameterSlot& slot : layout.slots) {
+    if (within(slot, range))
+      taken.push_back(
+          {std::max(slot.offset, range.begin), std::min(slot.offset + slot.elements, range.end)});
+  }
+  std::sort(
+      taken.begin(), taken.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  taken.push_back({range.end, range.end});
+  std::vector<Range> gaps;
+  int64_t at = range.begin;
+  for (const Range& part : taken) {
+    if (part.begin > at) gaps.push_back({at, part.begin});
+    at = part.end;
+  }
+  return gaps;
+}
+
+}  // namespace
+
+void lay_out_gradients(const Graph& training, bool shared, Plan& plan) {
+  ParameterLayout& layout = plan.layout;
+  const std::vector<BlockBuckets> of_blocks = buckets_of_blocks(plan);
+  std::vector<Lifetime> lives;
+  for (const Range& block : layout.blocks)
+    lives.push_back({.bytes = static_cast<size_t>(block.size()) * sizeof(float),
+                     .offset = static_cast<size_t>(block.begin) * sizeof(float)});
+  plan.gradient_elements = layout.elements;
+  plan.bucket_gaps.resize(plan.buckets.size());
+  plan.training.buckets_begun_by_op.resize(training.ops.size());
+  if (shared) {
+    std::vector<int> ready(plan.buckets.size());
+    for (size_t op = 0; op < training.ops.size(); ++op) {
+      for (int bucket : plan.training.buckets_after_op[op])
+        ready[static_cast<size_t>(bucket)] = static_cast<int>(op);
+    }
+    for (size_t i = 0; i < lives.size(); ++i) {
+      lives[i].first_op = begun_by(training, layout, layout.blocks[i]);
+      const size_t waits_for = of_blocks[i].end - 1 + kExchangesInFlight;
+      lives[i].last_op =
+          waits_for < ready.size() ? ready[waits_for] : static_cast<int>(training.ops.size());
+      for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket) {
+        plan.bucket_gaps[bucket] = gaps_of(layout, plan.buckets[bucket]);
+        plan.training.buckets_begun_by_op[static_cast<size_t>(lives[i].first_op)].push_back(
+            static_cast<int>(bucket));
+      }
+    }
+    plan.gradient_elements = static_cast<int64_t>(place_by_lifetime(lives) / sizeof(float));
+  }
+  plan.bucket_offsets.resize(plan.buckets.size());
+  for (size_t i = 0; i < lives.size(); ++i) {
+    const Range& block = layout.blocks[i];
+    const auto offset = static_cast<int64_t>(lives[i].offset / sizeof(float));
+    for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket)
+      plan.bucket_offsets[bucket] = offset + plan.buckets[bucket].begin - block.begin;
+    for (ParameterSlot& slot : layout.slots) {
+      if (within(slot, block)) slot.gradient_offset = offset + slot.offset - block.begin;
+    }
+  }
+}
+
+}  // namespace lockstep
