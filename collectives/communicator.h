@@ -14,8 +14,9 @@ namespace lockstep {
 
 class Communicator {
  public:
-  // Operations that may be started and not yet waited for.
-  static constexpr int kMaxPending = 4;
+  // Operations that may be started and not yet waited for: exchanges of gradients, gathers of
+  // parameters, and what the lanes of a step say to each other meanwhile.
+  static constexpr int kMaxPending = 6;
 
   virtual ~Communicator() = default;
   virtual int rank() const = 0;

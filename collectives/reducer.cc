@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/time.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +15,7 @@ constexpr size_t kTotalsHeader = 2;  // of a rank's part of the exchange: flags,
 
 }  // namespace
 
-Reducer::Reducer(ReducerCommunicators communicators,
+Reducer::Reducer(const RankCommunicators& communicators,
                  SliceMath& math,
                  ReducerOptions options,
                  float* gradients,
@@ -25,6 +24,7 @@ Reducer::Reducer(ReducerCommunicators communicators,
       control_(communicators.control),
       node_(communicators.node),
       math_(math),
+      waits_(communicators.slices, communicators.node),
       options_(std::move(options)),
       gradients_(gradients),
       sums_(options_.sums.data != nullptr ? options_.sums : OwnedFloats{gradients}),
@@ -35,8 +35,7 @@ Reducer::Reducer(ReducerCommunicators communicators,
       staging_elements_(staging_elements(options_.buckets, options_.topology)),
       lanes_(local_lanes(options_.lanes, control_.size(), control_.rank(), across_first_)),
       part_(options_.topology.part_of(control_.rank())),
-      groups_(options_.topology.groups_of(control_.rank())),
-      steps_(options_.topology.gather_steps(control_.rank())) {
+      groups_(options_.topology.groups_of(control_.rank())) {
   const int ranks = control_.size();
   LOCKSTEP_CHECK(options_.topology.ranks() == ranks);
   LOCKSTEP_CHECK(options_.topology.shares_memory == (node_ != nullptr));
@@ -49,22 +48,13 @@ Reducer::Reducer(ReducerCommunicators communicators,
   norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(lanes_.count));
   const size_t part = kTotalsHeader + static_cast<size_t>(lanes_.count) * 4 + norms_.size();
   exchange_.resize(part * static_cast<size_t>(ranks));
-  gather_place_.resize(options_.buckets.size());
   last_exchange_.resize(options_.buckets.size());
-  LOCKSTEP_CHECK(options_.gather_order.size() == options_.buckets.size());
-  for (size_t i = 0; i < gather_place_.size(); ++i)
-    gather_place_[static_cast<size_t>(options_.gather_order[i])] = i;
-  gather_.started = gather_.done = gather_place_.size();
-  // Within a node all buckets are there at once. Of the communicator's operations one is left for
-  // what the lanes of a step say to each other meanwhile.
-  const bool only_signals = node_ != nullptr && steps_.size() == 1;
-  gather_.pending.resize(only_signals ? gather_place_.size() : Communicator::kMaxPending - 1);
 }
 
 void Reducer::begin_step() {
   lane_ = 0;
   in_flight_count_ = 0;
-  exposed_ms_ = 0;
+  waits_.clear();
 }
 
 void Reducer::bucket_begins(int bucket) {
@@ -74,7 +64,7 @@ void Reducer::bucket_begins(int bucket) {
   }
   while (exchanges_ - in_flight_count_ < last) complete_oldest();
   if (node_ != nullptr && last > 0)
-    timed_wait({-1, NodeMemory::Event::kGradientsRead, static_cast<uint32_t>(last)});
+    waits_.wait({-1, NodeMemory::Event::kGradientsRead, static_cast<uint32_t>(last)});
   for (const Range& gap : options_.bucket_gaps[static_cast<size_t>(bucket)])
     math_.fill_zeros(gradient_at(lane_gradients(), bucket, gap.begin), gap.size());
 }
@@ -144,10 +134,8 @@ float* Reducer::own_sums(int bucket, int lane) const {
 
 void Reducer::gather_lanes(std::byte* all, size_t bytes) {
   if (communicator_.size() == 1) return;
-  const double start = now_ms();
   LOCKSTEP_CHECK(lanes_.stride == 1);
-  communicator_.all_gather(all, bytes * static_cast<size_t>(lanes_.count));
-  exposed_ms_ += now_ms() - start;
+  waits_.timed([&] { communicator_.all_gather(all, bytes * static_cast<size_t>(lanes_.count)); });
 }
 
 void Reducer::start_exchange(int bucket) {
@@ -172,7 +160,7 @@ void Reducer::start_exchange(int bucket) {
 
 void Reducer::start_level(Exchange& exchange) {
   if (in_memory(exchange.level)) {
-    exchange.arrival = signal(NodeMemory::Event::kGradients);
+    exchange.arrival = waits_.signal(NodeMemory::Event::kGradients);
     return;
   }
   const RankGroup& group = groups_[exchange.level];
@@ -189,7 +177,7 @@ void Reducer::start_level(Exchange& exchange) {
 
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
-  timed_wait(exchange.arrival);
+  waits_.wait(exchange.arrival);
   const bool in_place = in_memory(exchange.level);
   const RankGroup& group = groups_[exchange.level];
   const int me = group.index_of(communicator_.rank());
@@ -210,7 +198,7 @@ void Reducer::sum_level(Exchange& exchange) {
                         ? own_sums(exchange.bucket, exchange.lane)
                         : gradient_at(gradients_, exchange.bucket, mine.begin);
   math_.tree_sum(sources.data(), count, to, mine.size());
-  if (in_place) signal(NodeMemory::Event::kGradientsRead);
+  if (in_place) waits_.signal(NodeMemory::Event::kGradientsRead);
   exchange.range = mine;
 }
 
@@ -264,9 +252,9 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
     mine = std::copy(std::begin(lane.values), std::end(lane.values), mine);
   std::copy(norms_.begin(), norms_.end(), mine);
   if (ranks > 1) {
-    const double start = now_ms();
-    control_.all_gather(reinterpret_cast<std::byte*>(exchange_.data()), part * sizeof(double));
-    exposed_ms_ += now_ms() - start;
+    waits_.timed([&] {
+      control_.all_gather(reinterpret_cast<std::byte*>(exchange_.data()), part * sizeof(double));
+    });
   }
 
   // Lanes in order, then buckets in order and the slices of each in order: the same sums on any
@@ -294,75 +282,6 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
     }
   }
   return totals;
-}
-
-void Reducer::start_gather(std::byte* parameters, size_t element_bytes) {
-  if (communicator_.size() == 1) return;
-  LOCKSTEP_CHECK(node_ == nullptr || parameters == node_->common());
-  gather_.parameters = parameters;
-  gather_.element_bytes = element_bytes;
-  gather_.started = gather_.done = 0;
-  advance_gather();
-}
-
-// Keeps as many buckets under way as may be.
-void Reducer::advance_gather() {
-  while (gather_.started < gather_place_.size() &&
-         gather_.started < gather_.done + gather_.pending.size()) {
-    start_step(gather_.started++, 0);
-  }
-}
-
-void Reducer::start_step(size_t place, size_t step) {
-  Gather::Pending& pending = gather_.pending[place % gather_.pending.size()];
-  pending.step = step;
-  if (node_ != nullptr && step + 1 == steps_.size()) {
-    pending.arrival = signal(NodeMemory::Event::kParameters);
-    return;
-  }
-  const int number = options_.gather_order[place];
-  const Range& bucket = bucket_range(number);
-  const GatherStep& gather = steps_[step];
-  const int64_t part = bucket.size() / communicator_.size();
-  const int64_t first = bucket.begin + gather.first_part * part;
-  pending.arrival.handle = communicator_.start_all_gather(
-      gather_.parameters + static_cast<size_t>(first) * gather_.element_bytes,
-      static_cast<size_t>(gather.slot_parts * part) * gather_.element_bytes,
-      gather.group);
-}
-
-// Waits until the first `steps` steps of a bucket are done and, if there are more, starts the next.
-void Reducer::finish_steps(size_t place, size_t steps) {
-  Gather::Pending& pending = gather_.pending[place % gather_.pending.size()];
-  while (pending.step < steps) {
-    timed_wait(pending.arrival);
-    if (++pending.step < steps_.size()) start_step(place, pending.step);
-  }
-}
-
-void Reducer::bucket_needed(int bucket) {
-  const size_t place = gather_place_[static_cast<size_t>(bucket)];
-  while (gather_.done <= place) {
-    // The next bucket's last step goes on while the ops that need this one run.
-    for (size_t next = gather_.done; next < std::min(gather_.done + 2, gather_.started); ++next)
-      finish_steps(next, steps_.size() - 1);
-    finish_steps(gather_.done++, steps_.size());
-    advance_gather();
-  }
-}
-
-void Reducer::finish_gather() {
-  if (!options_.gather_order.empty()) bucket_needed(options_.gather_order.back());
-}
-
-void Reducer::timed_wait(const Arrival& arrival) {
-  const double start = now_ms();
-  if (arrival.handle >= 0) {
-    communicator_.wait(arrival.handle);
-  } else {
-    node_->wait(arrival.event, arrival.count);
-  }
-  exposed_ms_ += now_ms() - start;
 }
 
 }  // namespace lockstep

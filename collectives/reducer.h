@@ -8,7 +8,7 @@
 // ranks, bucket by bucket, first within nodes and then between them (topology.h): each rank
 // receives the others' sums for its part and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence
 // the same additions in the same order whatever the number of ranks and nodes. Ranks that share
-// memory read the others' sums, and the gathered parameters, where they lie.
+// memory read the others' sums where they lie.
 //
 // With `packed_sums` it is the other way about: the ranks run neighbouring lanes at a time, each
 // lane's gradients are summed across the ranks at once, and a rank's counter is of its own parts
@@ -16,42 +16,15 @@
 // summed. But a rank sends its gradients once for every lane.
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "collectives/communicator.h"
 #include "collectives/sharding.h"
-#include "collectives/shm/node_memory.h"
+#include "collectives/slice_math.h"
 #include "collectives/topology.h"
+#include "collectives/waits.h"
 
 namespace lockstep {
-
-// Arithmetic on slices, done by the backend that owns the memory. A device may only queue the work:
-// it is done in the order of the calls, and what it writes can be read after synchronize().
-class SliceMath {
- public:
-  virtual ~SliceMath() = default;
-  // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one
-  // of the sources.
-  virtual void tree_sum(const float* const* sources, int count, float* out, int64_t n) = 0;
-  virtual void fill_zeros(float* out, int64_t n) = 0;
-  // out[i], in memory of allocate_host(), = sum of squares, in a fixed order, of the i-th of
-  // `count` consecutive slices of n floats each.
-  virtual void sums_of_squares(const float* x, int64_t n, int count, double* out) = 0;
-  // Returns when everything queued so far is done.
-  virtual void synchronize() = 0;
-  // Memory that host and device both reach, aligned to 64 bytes, owned by the device until it is
-  // destroyed.
-  virtual std::byte* allocate_host(size_t bytes) = 0;
-  // n values in such memory.
-  template <typename T>
-  std::span<T> host_array(size_t n) {
-    T* values = reinterpret_cast<T*>(allocate_host(n * sizeof(T)));
-    std::uninitialized_value_construct_n(values, n);
-    return {values, n};
-  }
-};
 
 // What a loss op reports for a lane: sum of losses, rows counted, rows predicted correctly, 0.
 struct LaneStatistics {
@@ -72,8 +45,7 @@ struct ReducerOptions {
   int lanes = 1;
   bool fast_order = false;  // let the library choose the order across ranks; the topology is flat
   std::vector<Range> buckets;
-  std::vector<int> gather_order;  // every bucket, in the order in which the forward pass needs them
-  Topology topology;              // of all ranks
+  Topology topology;  // of all ranks
   // So many buckets hold gradients; those after them are summed alike, but are no part of the norm.
   size_t gradient_buckets = ~size_t{0};
   // All lanes of a rank run together: each has a gradient buffer of its own.
@@ -88,20 +60,11 @@ struct ReducerOptions {
   OwnedFloats sums = {};
 };
 
-// Who carries what: gradients and parameters lie in the backend's memory, the few numbers that a
-// step ends with in the host's.
-struct ReducerCommunicators {
-  Communicator& slices;
-  Communicator& control;
-  NodeMemory* node = nullptr;  // where the topology shares memory: all gradients are its own(),
-                               // and the parameters to gather its common()
-};
-
 class Reducer {
  public:
   // `gradients`: gradient_buffers(), or with packed sums one for all lanes that run at a time;
   // `staging`: staging_elements() floats for each of kExchangesInFlight. Both borrowed.
-  Reducer(ReducerCommunicators communicators,
+  Reducer(const RankCommunicators& communicators,
           SliceMath& math,
           ReducerOptions options,
           float* gradients,
@@ -125,9 +88,9 @@ class Reducer {
   // increasing order.
   void bucket_ready(int bucket);
   void end_lane() { ++lane_; }
-  // Between ops: moves the exchanges and gathers under way.
+  // Between ops: moves the exchanges under way.
   void progress() {
-    if (in_flight_count_ > 0 || gather_.done < gather_.started) communicator_.progress();
+    if (in_flight_count_ > 0) communicator_.progress();
   }
   // Completes the exchange; afterwards this rank's parts in sums() are of all lanes.
   void reduce();
@@ -142,23 +105,11 @@ class Reducer {
   StepTotals sum_statistics(std::span<const LaneStatistics> local) {
     return exchange_totals(local, 0, 0);
   }
-  // Begins to bring every rank's parts of `parameters` to all ranks, bucket by bucket in the order
-  // of need; bucket_needed() returns once the bucket, and those before it, are there.
-  void start_gather(std::byte* parameters, size_t element_bytes);
-  void bucket_needed(int bucket);
-  void finish_gather();
-
   // Milliseconds that the host spent waiting for other ranks since begin_step().
-  double exposed_ms() const { return exposed_ms_; }
+  double exposed_ms() const { return waits_.ms(); }
 
  private:
   StepTotals exchange_totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
-  // What a rank waits for: an operation of the communicator or, in shared memory, an event.
-  struct Arrival {
-    int handle = -1;  // none: the event
-    NodeMemory::Event event = NodeMemory::Event::kGradients;
-    uint32_t count = 0;
-  };
   // One bucket's way through the levels of the topology.
   struct Exchange {
     int bucket = -1;
@@ -191,8 +142,6 @@ class Reducer {
   void complete_oldest();
   void measure_norm(int bucket);
   bool in_memory(size_t level) const { return node_ != nullptr && level == 0; }
-  Arrival signal(NodeMemory::Event event) { return {-1, event, node_->signal(event)}; }
-  void timed_wait(const Arrival& arrival);
 
   // One rank's part of the small exchange that ends a step: flags, how long it was busy, statistics
   // of its lanes, norms of its slices.
@@ -202,6 +151,7 @@ class Reducer {
   Communicator& control_;
   NodeMemory* node_;
   SliceMath& math_;
+  Waits waits_;
   ReducerOptions options_;
   float* gradients_;
   OwnedFloats sums_;
@@ -213,24 +163,7 @@ class Reducer {
   LocalLanes lanes_;
   int part_;                       // of each bucket, this rank's
   std::vector<RankGroup> groups_;  // by level
-  std::vector<GatherStep> steps_;  // of the gather
   int lane_ = 0;
-  // The gather under way.
-  struct Gather {
-    std::byte* parameters = nullptr;
-    size_t element_bytes = 0;
-    size_t started = 0, done = 0;  // buckets, in the order of need
-    struct Pending {
-      size_t step = 0;  // under way
-      Arrival arrival = {};
-    };
-    std::vector<Pending> pending;  // a ring of as many as may be under way
-  };
-  void start_step(size_t place, size_t step);
-  void finish_steps(size_t place, size_t steps);
-  void advance_gather();
-  Gather gather_;
-  std::vector<size_t> gather_place_;  // of each bucket in the order of need
 
   static constexpr size_t kInFlight = kExchangesInFlight;
   Exchange in_flight_[kInFlight];  // a queue: oldest first
@@ -239,7 +172,6 @@ class Reducer {
   uint64_t exchanges_ = 0;               // started since the reducer was made
   std::vector<uint64_t> last_exchange_;  // of each bucket
   std::span<double> norms_;              // (buckets, slices of mine), in memory of allocate_host()
-  double exposed_ms_ = 0;
 };
 
 }  // namespace lockstep

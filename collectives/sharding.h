@@ -17,8 +17,9 @@ namespace lockstep {
 // Elements; 64 floats are four cache lines.
 inline constexpr int64_t kSliceAlignment = 64;
 
-// The lanes of one rank: consecutive ones or, where every lane is summed across the ranks by itself,
-// every stride-th: those that the ranks run at the same time are a subtree of the lanes' tree.
+// The lanes of one rank: consecutive ones or, where every lane is summed across the ranks by
+// itself, every stride-th: those that the ranks run at the same time are a subtree of the lanes'
+// tree.
 struct LocalLanes {
   int first = 0;
   int stride = 1;
@@ -54,6 +55,8 @@ int gradient_buffers(int local_lanes, bool lanes_together = false);
 
 // Buckets whose exchange may be under way at a time, and the floats that a rank receives each in.
 inline constexpr int kExchangesInFlight = 2;
+// Buckets of parameters that may be on their way.
+inline constexpr int kGathersInFlight = 3;
 int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology);
 
 // Length of the longest bucket.

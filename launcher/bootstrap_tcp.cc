@@ -31,7 +31,8 @@ class TcpSession final : public Session {
   [[noreturn]] void abort(int code, const std::string& why) override {
     // Each rank that hears it says it again to those that it has not reached.
     constexpr size_t kLongest = 400;
-    communicator_->abort(fmt::format("it ended with exit code {}: {}", code, why.substr(0, kLongest)));
+    communicator_->abort(
+        fmt::format("it ended with exit code {}: {}", code, why.substr(0, kLongest)));
     std::_Exit(code);
   }
 

@@ -39,7 +39,7 @@ float sum_of(int64_t i, int ranks) {
 class OneBucket {
  public:
   // Where the sums go, and the vector whose parts the ranks gather: both may be `vector` itself.
-  OneBucket(const ReducerCommunicators& communicators,
+  OneBucket(const RankCommunicators& communicators,
             Backend& backend,
             const Topology& topology,
             bool fast_order,
@@ -48,20 +48,23 @@ class OneBucket {
             float* sums,
             float* gathered,
             float* staging)
-      : gathered_(gathered),
-        mine_(part_of(
+      : mine_(part_of(
             {0, elements}, topology.part_of(communicators.control.rank()), topology.ranks())),
         reducer_(communicators,
                  backend,
                  {.lanes = topology.ranks(),
                   .fast_order = fast_order,
                   .buckets = {{0, elements}},
-                  .gather_order = {0},
                   .topology = topology,
                   .gradient_buckets = 0,
                   .sums = {sums}},
                  vector,
-                 staging) {}
+                 staging),
+        gather_(communicators,
+                backend,
+                topology,
+                {{0, elements}},
+                {.gathered = reinterpret_cast<std::byte*>(gathered)}) {}
 
   // The part that this rank sums.
   const Range& mine() const { return mine_; }
@@ -73,8 +76,9 @@ class OneBucket {
     reducer_.reduce();
   }
   void all_gather() {
-    reducer_.start_gather(reinterpret_cast<std::byte*>(gathered_), sizeof(float));
-    reducer_.finish_gather();
+    static constexpr GatherItem kWhole[] = {{.bucket = 0}};
+    gather_.start(kWhole);
+    gather_.finish();
   }
   void all_reduce() {
     reduce_scatter();
@@ -82,9 +86,9 @@ class OneBucket {
   }
 
  private:
-  float* gathered_;
   Range mine_;
   Reducer reducer_;
+  ParameterGather gather_;
 };
 
 double percentile(std::vector<double> values, double share) {
@@ -111,7 +115,7 @@ size_t collective_bench_bytes(int64_t bytes, int ranks) {
   return static_cast<size_t>((elements + staging) * kFloat) + 2 * kDeviceAlignment;
 }
 
-CollectiveBench::CollectiveBench(const ReducerCommunicators& communicators,
+CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
                                  Backend& backend,
                                  const Topology& topology,
                                  int64_t most_bytes)

@@ -40,7 +40,7 @@ class CollectiveBench {
  public:
   // Takes memory for vectors of up to `most_bytes` from what the backend has reserved or, where the
   // topology shares memory, from the node's. Ranks: a power of two.
-  CollectiveBench(const ReducerCommunicators& communicators,
+  CollectiveBench(const RankCommunicators& communicators,
                   Backend& backend,
                   const Topology& topology,
                   int64_t most_bytes);
@@ -66,7 +66,7 @@ class CollectiveBench {
   template <typename Run, typename Refill>
   std::vector<double> repeat(const Run& run, const Refill& refill, int repeats);
 
-  ReducerCommunicators communicators_;
+  RankCommunicators communicators_;
   Backend& backend_;
   Topology topology_;
   float *vector_, *sums_;

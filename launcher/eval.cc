@@ -20,7 +20,7 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   const Plan& plan = parts.plan;
   Reducer reducer({parts.slices, communicator},
                   parts.backend,
-                  {plan.lanes, false, plan.buckets, plan.gather_order(), plan.topology},
+                  {plan.lanes, false, plan.buckets, plan.topology},
                   nullptr,
                   nullptr);
   const Evaluation result = Evaluator(parts, run.memory(), reducer).run();

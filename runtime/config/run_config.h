@@ -384,7 +384,8 @@ struct CommConfig {
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share.
   bool shared_memory = true;
   // What the ranks share out: 1, the optimizer's moments and the master weights; 2, the gradients
-  // too, at the price of sending them for every lane of a rank. The same bits.
+  // too, at the price of sending them for every lane of a rank; 3, the parameters too, which are then
+  // brought for every forward and backward pass of a lane, and ranks share no memory. The same bits.
   int64_t zero_stage = 1;
   bool operator==(const CommConfig&) const = default;
 };

@@ -44,9 +44,7 @@ class Backend : public SliceMath {
   virtual std::byte* allocate(size_t bytes, const char* what, Place place = Place::kDevice) = 0;
   // Bytes handed out so far, with those that the backend keeps for itself.
   virtual size_t allocated_bytes() const = 0;
-  // Copies between pieces of allocate() and host_array(), of which those of the host stay as they
-  // are until then.
-  virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
+  // copy() is between pieces of allocate() and host_array().
 
   // A copy that overtakes the work queued since the last take(), from host memory of allocate() to
   // where no queued work but take() reads or writes. take() queues a copy of what was so brought.

@@ -13,6 +13,8 @@ Executor::Executor(const Graph& graph,
     : graph_(graph),
       plan_(plan),
       backend_(backend),
+      gather_(memory.gather),
+      parameters_(memory.parameters),
       arena_(memory.arena),
       tensors_(static_cast<size_t>(lanes_together), Tensors(graph.tensors.size(), nullptr)) {
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -30,10 +32,12 @@ Executor::Executor(const Graph& graph,
     const TensorId parameter = graph.parameters[i];
     LOCKSTEP_CHECK(graph[parameter].name == layout.slots[i].name &&
                    graph.shape(parameter) == layout.slots[i].shape);
-    for (Tensors& tensors : tensors_)
-      tensors[static_cast<size_t>(parameter)] =
-          memory.parameters +
-          static_cast<size_t>(layout.slots[i].offset) * size_of(graph[parameter].dtype);
+    const size_t bytes = size_of(graph[parameter].dtype);
+    for (Tensors& tensors : tensors_) {
+      if (!plan.gathers_each_run)
+        tensors[static_cast<size_t>(parameter)] =
+            memory.parameters + static_cast<size_t>(layout.slots[i].offset) * bytes;
+    }
     if (graph[parameter].gradient != kNoTensor)
       gradients_.push_back({graph[parameter].gradient, layout.slots[i].gradient_offset});
   }
@@ -51,6 +55,18 @@ void Executor::bind(Tensors& tensors,
     tensors[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
 }
 
+void Executor::begin_run() {
+  if (plan_.gathers_each_run) gather_->start(plan_.gathers);
+}
+
+void Executor::bring_parameters(size_t op, Tensors& tensors) {
+  if (plan_.gathers.empty()) return;
+  gather_->need(plan_.gathered_before_op[op]);
+  if (!plan_.gathers_each_run) return;
+  for (const PlacedParameter& placed : plan_.placed_before_op[op])
+    tensors[static_cast<size_t>(graph_.parameters[placed.parameter])] = parameters_ + placed.offset;
+}
+
 // Ops [begin, end) of the lane at `place`.
 void Executor::run_ops(
     size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer) {
@@ -58,8 +74,8 @@ void Executor::run_ops(
   void* const device = backend_.launch_context();
   std::byte* const arena = arena_ + place * plan_.arena_bytes;
   for (size_t i = begin; i < end; ++i) {
+    if (gather_ != nullptr) bring_parameters(i, tensors_[place]);
     if (reducer != nullptr) {
-      for (int bucket : plan_.buckets_before_op[i]) reducer->bucket_needed(bucket);
       for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);
     }
     implementations_[i]->run(OpCall(graph_,
@@ -71,6 +87,7 @@ void Executor::run_ops(
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
     reducer->progress();
+    if (gather_ != nullptr) gather_->progress();
   }
 }
 
@@ -81,6 +98,7 @@ void Executor::run(const LaneContext& lane,
                    Reducer* reducer,
                    std::byte* result) {
   LOCKSTEP_CHECK(gathers_.empty());
+  begin_run();
   bind(tensors_[0], input, target, gradients);
   run_ops(0, graph_.ops.size(), 0, lane, reducer);
   const auto id = static_cast<size_t>(graph_.result);
@@ -88,7 +106,8 @@ void Executor::run(const LaneContext& lane,
 }
 
 void Executor::run_together(std::span<const LaneRun> lanes, Reducer& reducer) {
-  LOCKSTEP_CHECK(lanes.size() == tensors_.size());
+  LOCKSTEP_CHECK(lanes.size() == tensors_.size() && (lanes.size() == 1 || !plan_.gathers_each_run));
+  begin_run();
   const auto each_lane = [&](auto body) {
     for (size_t place = 0; place < lanes.size(); ++place) {
       reducer.select_lane(static_cast<int>(place));

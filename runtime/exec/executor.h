@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/parameter_gather.h"
 #include "collectives/reducer.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
@@ -13,8 +14,11 @@ namespace lockstep {
 
 // The memory that an executor works in; borrowed.
 struct ExecutorMemory {
-  std::byte* arena = nullptr;       // ProgramPlan::arena_bytes, for each lane that runs together
-  std::byte* parameters = nullptr;  // flat, ParameterLayout::elements of the graph's compute type
+  std::byte* arena = nullptr;  // ProgramPlan::arena_bytes, for each lane that runs together
+  // Of the graph's compute type: flat, ParameterLayout::elements, or where the program gathers
+  // them.
+  std::byte* parameters = nullptr;
+  ParameterGather* gather = nullptr;  // brings them there; null: they are there
 };
 
 class Executor {
@@ -29,11 +33,11 @@ class Executor {
            int lanes_together = 1);
 
   // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to
-  // the buffer `gradients`, each parameter's at its gradient_offset; `reducer`, if given, is told of each bucket as soon as its
-  // gradients are complete. The graph's result, statistics (4) f64 or an inference output, goes to
-  // `result`. `lane` and `result` lie in a host_array(), input and target in memory of the
-  // backend. With a reducer, each op waits for the gather of the buckets that it reads. Allocates
-  // nothing.
+  // the buffer `gradients`, each parameter's at its gradient_offset; `reducer`, if given, is told
+  // of each bucket as soon as its gradients are complete. The graph's result, statistics (4) f64 or
+  // an inference output, goes to `result`. `lane` and `result` lie in a host_array(), input and
+  // target in memory of the backend. Each op waits for the gather of the parameters that it reads,
+  // which begins here where the program gathers each time. Allocates nothing.
   void run(const LaneContext& lane,
            const std::byte* input,
            const std::byte* target,
@@ -55,11 +59,15 @@ class Executor {
   using Tensors = std::vector<std::byte*>;  // by TensorId
   void bind(Tensors& tensors, const std::byte* input, const std::byte* target, float* gradients);
   void run_ops(size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer);
+  void begin_run();
+  void bring_parameters(size_t op, Tensors& tensors);
   void gather_lanes(const Op& op, Reducer& reducer);
 
   const Graph& graph_;
   const ProgramPlan& plan_;
   Backend& backend_;
+  ParameterGather* gather_;
+  std::byte* parameters_;
   std::byte* arena_;
   std::vector<const Implementation*> implementations_;  // by op
   std::vector<Tensors> tensors_;                        // of each lane that runs together, or one

@@ -121,27 +121,4 @@ std::vector<std::vector<int>> bucket_schedule(const Graph& training,
   return after;
 }
 
-std::vector<std::vector<int>> gather_schedule(const Graph& training,
-                                              const ParameterLayout& layout,
-                                              const std::vector<Range>& buckets) {
-  std::vector<std::vector<int>> before(training.ops.size());
-  std::vector<bool> listed(buckets.size(), false);
-  const auto list = [&](size_t op, size_t bucket) {
-    if (!listed[bucket]) before[op].push_back(static_cast<int>(bucket));
-    listed[bucket] = true;
-  };
-  for (size_t i = 0; i < training.forward_ops; ++i) {
-    for (size_t p = 0; p < training.parameters.size(); ++p) {
-      const auto& inputs = training.ops[i].inputs;
-      if (std::find(inputs.begin(), inputs.end(), training.parameters[p]) == inputs.end()) continue;
-      for (size_t b = 0; b < buckets.size(); ++b) {
-        if (overlap(layout.slots[p], buckets[b])) list(i, b);
-      }
-    }
-  }
-  // Padding alone is read by nobody.
-  for (size_t b = 0; b < buckets.size(); ++b) list(training.forward_ops - 1, b);
-  return before;
-}
-
 }  // namespace lockstep

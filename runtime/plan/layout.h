@@ -25,10 +25,19 @@ std::vector<std::vector<int>> bucket_schedule(const Graph& training,
 // lie as in the flat buffer. Needs the program's schedule of the buckets.
 void lay_out_gradients(const Graph& training, bool shared, Plan& plan);
 
-// For each op, the buckets that hold parameters which it is the first to read; every bucket appears
-// once, before the backward pass.
-std::vector<std::vector<int>> gather_schedule(const Graph& training,
-                                              const ParameterLayout& layout,
-                                              const std::vector<Range>& buckets);
+// What the training program gathers: every bucket once, to its place, before the first op that
+// reads it and before the backward pass.
+void gather_in_place(const Graph& training,
+                     const ParameterLayout& layout,
+                     const std::vector<Range>& buckets,
+                     size_t element_bytes,
+                     ProgramPlan& program);
+// What a program gathers where no rank has all: the blocks that it reads, whenever it reads them
+// again after others.
+void gather_blocks(const Graph& graph,
+                   const ParameterLayout& layout,
+                   const std::vector<Range>& buckets,
+                   size_t element_bytes,
+                   ProgramPlan& program);
 
 }  // namespace lockstep

@@ -43,13 +43,6 @@ size_t Plan::host_bytes(int ranks) const {
   return total;
 }
 
-std::vector<int> Plan::gather_order() const {
-  std::vector<int> order;
-  for (const auto& before : training.buckets_before_op)
-    order.insert(order.end(), before.begin(), before.end());
-  return order;
-}
-
 namespace {
 
 size_t flat_bytes_of(const Plan& plan, DType dtype) {
@@ -68,6 +61,10 @@ MemoryRow parameters_row(const Plan& plan) {
   MemoryRow row = {kParametersRow,
                    flat_bytes_of(plan, plan.compute),
                    fmt::format("{} parameters, {}", plan.layout.parameters, written(plan.compute))};
+  if (plan.zero_stage >= 3) {
+    row.bytes /= static_cast<size_t>(plan.topology.ranks());
+    row.note += fmt::format(", 1/{} of them on this rank", plan.topology.ranks());
+  }
   if (plan.topology.shares_memory) {
     row.sharers = plan.topology.per_node;
     row.note += fmt::format(", one copy for the {} ranks of a node", row.sharers);
@@ -100,6 +97,10 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                ranks = static_cast<size_t>(options.topology.ranks());
   const int64_t staging = kExchangesInFlight * staging_elements(plan.buckets, options.topology);
   std::vector<MemoryRow> rows = {parameters_row(plan)};
+  if (plan.zero_stage >= 3)
+    rows.push_back({kGatheredRow,
+                    std::max(plan.training.gathered_bytes, plan.evaluation.gathered_bytes),
+                    "of the blocks that are read, by lifetime"});
   if (plan.compute != DType::kF32)
     rows.push_back({kMastersRow,
                     flat_bytes / ranks,
@@ -174,17 +175,29 @@ Plan make_plan(const Graph& training,
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
-  plan.training.buckets_before_op = gather_schedule(training, plan.layout, plan.buckets);
   lay_out_gradients(training, plan.zero_stage >= 2, plan);
   if (evaluation != nullptr) plan.evaluation = plan_program(*evaluation, workspace_bytes);
+  const size_t element_bytes = size_of(plan.compute);
+  if (plan.zero_stage >= 3) {
+    gather_blocks(training, plan.layout, plan.buckets, element_bytes, plan.training);
+    if (evaluation != nullptr)
+      gather_blocks(*evaluation, plan.layout, plan.buckets, element_bytes, plan.evaluation);
+  } else {
+    gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
+  }
 
   plan.memory = memory_rows(plan, options);
   if (options.evaluation_only) return plan;
   // On each level a rank sends all of its part of the gradients but one part in `count`, and gets
   // the parameters back the same way.
-  const int sums = plan.lanes_of(0).stride > 1 ? plan.lanes_of(0).count : 1;  // across ranks
+  const LocalLanes local = plan.lanes_of(0);
+  const int sums = local.stride > 1 ? local.count : 1;  // across the ranks
+  const int gathers = plan.training.gathers_each_run ? local.count : 1;
+  int64_t gathered = 0;  // elements
+  for (const GatherItem& item : plan.training.gathers)
+    gathered += plan.buckets[static_cast<size_t>(item.bucket)].size();
   int64_t bytes = sums * static_cast<int64_t>(flat_bytes_of(plan, DType::kF32)) +
-                  static_cast<int64_t>(flat_bytes_of(plan, plan.compute));
+                  gathers * gathered * static_cast<int64_t>(element_bytes);
   const std::vector<RankGroup> groups = plan.topology.groups_of(0);
   for (size_t level = 0; level < groups.size(); ++level) {
     const RankGroup& group = groups[level];

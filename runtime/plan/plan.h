@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/parameter_gather.h"
 #include "collectives/sharding.h"
 #include "collectives/topology.h"
 #include "runtime/graph/graph.h"
@@ -49,6 +50,12 @@ struct Placement {
   int last_op = 0;
 };
 
+// A parameter by number, and where it lies among the gathered ones, in bytes.
+struct PlacedParameter {
+  size_t parameter = 0;
+  size_t offset = 0;
+};
+
 // One graph laid out in the arena.
 struct ProgramPlan {
   std::vector<Placement> placements;
@@ -58,8 +65,13 @@ struct ProgramPlan {
   int64_t flops = 0;  // of one lane
   std::vector<std::vector<int>>
       buckets_after_op;  // gradient buckets that are complete after each op; training only
-  std::vector<std::vector<int>>
-      buckets_before_op;  // parameter buckets that each op is the first to read; training only
+  // Parameters that several ranks bring to each other, in the order of need, and how many of them
+  // each op needs. In training; from ZeRO stage 3 on in every program, each time that it runs.
+  std::vector<GatherItem> gathers;
+  std::vector<size_t> gathered_before_op;
+  bool gathers_each_run = false;
+  std::vector<std::vector<PlacedParameter>> placed_before_op;  // of the blocks that come then
+  size_t gathered_bytes = 0;  // memory for them, where they are not brought to their own place
   // Gradient buckets that each op is the first to write, where buckets share memory; training only.
   std::vector<std::vector<int>> buckets_begun_by_op;
 };
@@ -78,6 +90,8 @@ struct MemoryRow {
 // 2, the gradients too. Then every lane's gradients are summed across the ranks by themselves, a
 // bucket at a time, in memory that the next buckets use again, and a rank keeps its part of the
 // sum.
+// 3, the parameters too: each program gathers a block of them before it is read, once in the
+// forward and once in the backward pass, in memory that other blocks use before and after.
 struct Plan {
   Topology topology;
   int zero_stage = 1;
@@ -106,7 +120,6 @@ struct Plan {
   size_t device_bytes() const;  // of rows that are not on the host
   // What `ranks` ranks of one host take of its memory, without the data set.
   size_t host_bytes(int ranks) const;
-  std::vector<int> gather_order() const;            // of the buckets of the parameters
   size_t row_bytes(const std::string& name) const;  // 0 where there is no such row
 };
 
@@ -115,6 +128,7 @@ inline constexpr size_t kDeviceAlignment = 256;
 
 // Names of the memory rows; the run makes exactly these allocations.
 inline constexpr const char* kParametersRow = "parameters";
+inline constexpr const char* kGatheredRow = "gathered parameters";
 inline constexpr const char* kMastersRow = "master weights";
 inline constexpr const char* kGradientsRow = "gradients";
 inline constexpr const char* kGradientSumsRow = "summed gradients";

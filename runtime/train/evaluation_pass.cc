@@ -21,13 +21,15 @@ LoaderOptions loader_options(const RunParts& parts) {
 
 }  // namespace
 
-EvaluationPass::EvaluationPass(const RunParts& parts, const RunMemory& memory)
+EvaluationPass::EvaluationPass(const RunParts& parts,
+                               const RunMemory& memory,
+                               ParameterGather* gather)
     : parts_(parts),
       executor_(*parts.evaluation,
                 parts.plan.evaluation,
                 parts.plan.layout,
                 parts.backend,
-                {memory.arena, memory.parameters}),
+                {memory.arena, memory.gathered, gather}),
       loader_(*parts.data.eval, loader_options(parts), memory.eval_batches),
       stage_(parts.training,
              parts.backend,
@@ -46,12 +48,14 @@ void EvaluationPass::run(const Visitor& visitor) {
   loader_.restart(0);
   while (const LaneBatch* batches = loader_.next()) {
     for (size_t i = 0; i < static_cast<size_t>(parts_.local_lanes()); ++i) {
-      if (batches[i].valid_samples == 0) continue;
+      // Those that gather parameters for each other run equally often.
+      const bool empty = batches[i].valid_samples == 0;
+      if (empty && !parts_.plan.evaluation.gathers_each_run) continue;
       lane_.valid_rows = batches[i].valid_samples * parts_.evaluation->loss_rows_per_sample;
       const LaneBatch batch = stage_.place(i, batches[i]);
       executor_.run(lane_, batch.input, batch.target, nullptr, nullptr, result_.data());
       parts_.backend.synchronize();
-      visitor.lane_done(i, batch.valid_samples);
+      if (!empty) visitor.lane_done(i, batch.valid_samples);
     }
     visitor.step_done();
   }

@@ -15,7 +15,8 @@ namespace lockstep {
 // that do not count.
 class EvaluationPass {
  public:
-  EvaluationPass(const RunParts& parts, const RunMemory& memory);
+  // `gather`: brings the parameters where no rank has all of them; else null.
+  EvaluationPass(const RunParts& parts, const RunMemory& memory, ParameterGather* gather = nullptr);
 
   // Of all ranks together.
   int64_t samples() const;

@@ -4,8 +4,13 @@
 
 namespace lockstep {
 
-Evaluator::Evaluator(const RunParts& parts, const RunMemory& memory, Reducer& reducer)
-    : reducer_(reducer), pass_(parts, memory), sums_(static_cast<size_t>(parts.local_lanes())) {}
+Evaluator::Evaluator(const RunParts& parts,
+                     const RunMemory& memory,
+                     Reducer& reducer,
+                     ParameterGather* gather)
+    : reducer_(reducer),
+      pass_(parts, memory, gather),
+      sums_(static_cast<size_t>(parts.local_lanes())) {}
 
 Evaluation Evaluator::run() {
   std::fill(sums_.begin(), sums_.end(), LaneStatistics{});

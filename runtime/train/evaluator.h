@@ -16,7 +16,11 @@ struct Evaluation {
 // Loss and accuracy of an evaluation graph; sums are taken lane by lane in a fixed order.
 class Evaluator {
  public:
-  Evaluator(const RunParts& parts, const RunMemory& memory, Reducer& reducer);
+  // `gather`: see EvaluationPass.
+  Evaluator(const RunParts& parts,
+            const RunMemory& memory,
+            Reducer& reducer,
+            ParameterGather* gather = nullptr);
   // All ranks together; equal on all of them.
   Evaluation run();
 

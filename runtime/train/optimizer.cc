@@ -65,7 +65,8 @@ MovingAverageConstants moving_average(const ParameterLayout& layout) {
 }  // namespace
 
 float* FlatWeights::floats(int64_t flat, int64_t local) const {
-  return compute == DType::kF32 ? reinterpret_cast<float*>(parameters) + flat : masters + local;
+  if (compute != DType::kF32) return masters + local;
+  return reinterpret_cast<float*>(parameters) + (packed ? local : flat);
 }
 
 OptimizerSlice FlatWeights::slice(const Range& range, int64_t local) const {
@@ -73,7 +74,7 @@ OptimizerSlice FlatWeights::slice(const Range& range, int64_t local) const {
   slice.elements = range.size();
   slice.parameters = floats(range.begin, local);
   if (compute == DType::kF32) return slice;
-  slice.stored = parameters + static_cast<size_t>(range.begin) * size_of(compute);
+  slice.stored = parameters + static_cast<size_t>(packed ? local : range.begin) * size_of(compute);
   slice.stored_dtype = compute;
   return slice;
 }

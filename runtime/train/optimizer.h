@@ -25,9 +25,10 @@ std::vector<size_t> adapted_slots(const OptimizerConfig& config, const Parameter
 
 // The weights of which this rank updates its owned ranges; borrowed.
 struct FlatWeights {
-  std::byte* parameters = nullptr;  // flat, of type `compute`
+  std::byte* parameters = nullptr;  // of type `compute`; flat unless packed
   DType compute = DType::kF32;
   float* masters = nullptr;  // the owned ranges one after the other; null where compute is fp32
+  bool packed = false;       // the parameters too are the owned ranges one after the other
 
   // The floats from element `flat` of the whole on, which is element `local` of the owned ranges.
   float* floats(int64_t flat, int64_t local) const;

@@ -58,12 +58,15 @@ struct RunParts {
 // The allocations of a run: one for each row of the plan's memory table (the data set has made its
 // own).
 struct RunMemory {
-  std::byte* parameters = nullptr;  // flat, of the plan's compute type
+  // Of the plan's compute type: flat, or from ZeRO stage 3 on this rank's owned ranges one after
+  // the other.
+  std::byte* parameters = nullptr;
+  std::byte* gathered = nullptr;  // where the ops read them: the same, or memory for some blocks
   float* masters =
       nullptr;  // this rank's owned ranges one after the other; null where compute is fp32
   float* gradients = nullptr;      // buffers of Plan::gradient_elements
   float* gradient_sums = nullptr;  // the owned ranges one after the other; null: in the gradients
-  float* moments = nullptr;    // per moment, this rank's owned ranges one after the other
+  float* moments = nullptr;        // per moment, this rank's owned ranges one after the other
   std::byte* arena = nullptr;
   float* staging = nullptr;
   std::span<std::byte> train_batches, eval_batches;  // on the host

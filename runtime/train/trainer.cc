@@ -51,7 +51,6 @@ ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
   return {.lanes = plan.lanes,
           .fast_order = parts.config.comm.order == CommConfig::Order::kFast,
           .buckets = plan.buckets,
-          .gather_order = plan.gather_order(),
           .topology = plan.topology,
           .gradient_buckets = plan.gradient_buckets(),
           .lanes_together = plan.lanes_together,
@@ -62,7 +61,7 @@ ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
 }
 
 FlatWeights weights_of(const RunParts& parts, const RunMemory& memory) {
-  return {memory.parameters, parts.plan.compute, memory.masters};
+  return {memory.parameters, parts.plan.compute, memory.masters, parts.plan.zero_stage >= 3};
 }
 
 // Null without one. It lies behind the moments.
@@ -87,11 +86,18 @@ Trainer::Trainer(const RunParts& parts)
                reducer_options(parts, memory_),
                memory_.gradients,
                memory_.staging),
+      gather_({parts.slices, parts.communicator, parts.node},
+              parts.backend,
+              parts.plan.topology,
+              parts.plan.buckets,
+              {memory_.gathered,
+               parts.plan.zero_stage >= 3 ? memory_.parameters : nullptr,
+               size_of(parts.plan.compute)}),
       executor_(parts.training,
                 parts.plan.training,
                 parts.plan.layout,
                 parts.backend,
-                {memory_.arena, memory_.parameters},
+                {memory_.arena, memory_.gathered, &gather_},
                 parts.plan.lanes_together ? parts.local_lanes() : 1),
       layer_norms_(make_layer_norms(parts)),
       optimizer_(parts.config.optimizer,
@@ -115,7 +121,7 @@ Trainer::Trainer(const RunParts& parts)
       lane_runs_(lanes_.size()),
       peak_flops_(parts.backend.peak_flops() * parts.communicator.size()) {
   if (parts.evaluation != nullptr)
-    evaluator_ = std::make_unique<Evaluator>(parts, memory_, reducer_);
+    evaluator_ = std::make_unique<Evaluator>(parts, memory_, reducer_, &gather_);
 }
 
 Trainer::~Trainer() = default;
@@ -143,6 +149,7 @@ StepRecord Trainer::step() {
   for (size_t i = 0; i < lanes_.size(); ++i)
     lanes_[i] = lane_context(static_cast<int>(i), batches_[i]);
   reducer_.begin_step();
+  gather_.waits().clear();
   const double data_ms = phases_.data;
   {
     Phase phase(phases_.compute, timeline, "gradients");
@@ -191,7 +198,7 @@ void Trainer::bring_batches() {
 // device works from a queue, what it did after the backward pass.
 double Trainer::exposed_ms() const {
   const bool queued = parts_.backend.ops().separate_memory && parts_.communicator.size() > 1;
-  return reducer_.exposed_ms() + (queued ? parts_.backend.reduce_ms() : 0);
+  return reducer_.exposed_ms() + gather_.waits().ms() + (queued ? parts_.backend.reduce_ms() : 0);
 }
 
 void Trainer::run_lanes() {
@@ -221,7 +228,7 @@ void Trainer::run_lanes_together() {
 // Brings the last step's parameters while the forward pass already runs, and leaves the gradient of
 // the global batch in the reducer and each lane's statistics.
 void Trainer::forward_backward() {
-  reducer_.start_gather(memory_.parameters, size_of(parts_.plan.compute));
+  if (!parts_.plan.training.gathers_each_run) gather_.start(parts_.plan.training.gathers);
   parts_.plan.lanes_together ? run_lanes_together() : run_lanes();
   Span span(timeline_.get(), "reduce gradients", "step");
   parts_.backend.mark(Backend::Mark::kBackwardDone);
@@ -456,8 +463,9 @@ void Trainer::judge(const Evaluation& evaluation, int64_t step) {
 
 // Brings every rank's part of the last update to all, where no step follows that would.
 void Trainer::complete_weights() {
-  reducer_.start_gather(memory_.parameters, size_of(parts_.plan.compute));
-  reducer_.finish_gather();
+  if (parts_.plan.training.gathers_each_run) return;  // nobody has all
+  gather_.start(parts_.plan.training.gathers);
+  gather_.finish();
 }
 
 // The hash of the weights; replicas that differ end the run.

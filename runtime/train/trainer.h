@@ -86,6 +86,7 @@ class Trainer {
   const RunParts& parts_;
   RunMemory memory_;
   Reducer reducer_;
+  ParameterGather gather_;
   Executor executor_;
   std::unique_ptr<LayerNorms> layer_norms_;
   Optimizer optimizer_;

@@ -30,20 +30,27 @@ void round_all(const std::vector<float>& from, DType dtype, std::byte* to) {
 
 std::byte* bytes(float* x) { return reinterpret_cast<std::byte*>(x); }
 
+// This rank's parts of the fp32 weights, one after the other; null where it has all.
+float* fp32_owned(const Plan& plan, const RunMemory& memory) {
+  const bool packed = plan.zero_stage >= 3 && plan.compute == DType::kF32;
+  return packed ? reinterpret_cast<float*>(memory.parameters) : memory.masters;
+}
+
 }  // namespace
 
 HostWeights::HostWeights(const RunParts& parts, const RunMemory& memory)
     : parts_(parts), memory_(memory) {
   const Plan& plan = parts.plan;
-  if (plan.compute == DType::kF32) {
+  const bool packed = plan.zero_stage >= 3;
+  if (plan.compute == DType::kF32 && !packed) {
     parameters_.emplace(
         parts.backend, reinterpret_cast<float*>(memory.parameters), plan.layout.elements);
     return;
   }
   whole_.resize(static_cast<size_t>(plan.layout.elements));
-  if (memory.masters != nullptr)
-    masters_.emplace(
-        parts.backend, memory.masters, plan.layout.elements / parts.communicator.size());
+  float* const owned = fp32_owned(parts.plan, memory);
+  if (owned != nullptr)
+    masters_.emplace(parts.backend, owned, plan.layout.elements / parts.communicator.size());
 }
 
 template <typename F>
@@ -79,9 +86,20 @@ void HostWeights::write() {
     masters_->write();
   }
   const DType compute = parts_.plan.compute;
-  std::vector<std::byte> rounded(whole_.size() * size_of(compute));
+  if (compute == DType::kF32) return;
+  const size_t size = size_of(compute);
+  std::vector<std::byte> rounded(whole_.size() * size);
   round_all(whole_, compute, rounded.data());
-  parts_.backend.copy(rounded.data(), memory_.parameters, rounded.size());
+  const auto copy = [&](int64_t from, int64_t to, int64_t n) {
+    parts_.backend.copy(rounded.data() + static_cast<size_t>(from) * size,
+                        memory_.parameters + static_cast<size_t>(to) * size,
+                        static_cast<size_t>(n) * size);
+  };
+  if (parts_.plan.zero_stage >= 3) {
+    each_owned(copy);
+  } else {
+    copy(0, 0, static_cast<int64_t>(whole_.size()));
+  }
   parts_.backend.synchronize();
 }
 
@@ -127,10 +145,11 @@ ContentHash WeightsHash::hash(const std::byte* memory,
 
 WeightsHash::Result WeightsHash::take() {
   const DType compute = parts_.plan.compute;
-  const ContentHash replica = hash(memory_.parameters, compute, whole_);
-  if (compute == DType::kF32) return {replica.sum, replica.sum, replica.not_finite == 0};
-  const ContentHash mine =
-      hash(reinterpret_cast<const std::byte*>(memory_.masters), DType::kF32, owned_);
+  ContentHash replica;
+  if (parts_.plan.zero_stage < 3) replica = hash(memory_.parameters, compute, whole_);
+  const float* const owned = fp32_owned(parts_.plan, memory_);
+  if (owned == nullptr) return {replica.sum, replica.sum, replica.not_finite == 0};
+  const ContentHash mine = hash(reinterpret_cast<const std::byte*>(owned), DType::kF32, owned_);
   std::vector<ContentHash> all(static_cast<size_t>(parts_.communicator.size()));
   all[static_cast<size_t>(parts_.communicator.rank())] = mine;
   parts_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(ContentHash));

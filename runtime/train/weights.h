@@ -11,7 +11,8 @@
 namespace lockstep {
 
 // Where the ops read fp32, the parameters themselves, which every rank has whole. Otherwise the
-// fp32 master weights, of which every rank has its owned ranges.
+// fp32 master weights, of which every rank has its owned ranges, as it has of fp32 parameters from
+// ZeRO stage 3 on.
 class HostWeights {
  public:
   HostWeights(const RunParts& parts, const RunMemory& memory);
@@ -31,7 +32,7 @@ class HostWeights {
   const RunParts& parts_;
   const RunMemory& memory_;
   std::optional<HostCopy> parameters_;  // compute in fp32
-  std::optional<HostCopy> masters_;     // compute in another type, to train
+  std::optional<HostCopy> masters_;     // the owned ranges, to train
   std::vector<float> whole_;
 };
 
@@ -42,7 +43,7 @@ class WeightsHash {
 
   struct Result {
     uint64_t weights = 0;  // of the fp32 weights: equal on all ranks
-    uint64_t replica = 0;  // of this rank's parameters as the ops read them
+    uint64_t replica = 0;  // of this rank's parameters as the ops read them; 0: it has but a part
     bool finite = true;    // of all weights
   };
   // All ranks together.

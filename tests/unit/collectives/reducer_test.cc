@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <numeric>
 #include <vector>
 
 #include "collectives/agreement.h"
+#include "collectives/parameter_gather.h"
 #include "tests/reference/thread_communicator.h"
 
 namespace lockstep {
@@ -25,6 +27,9 @@ class PlainMath final : public SliceMath {
       out[i / n] = (i % n == 0 ? 0 : out[i / n]) + static_cast<double>(x[i]) * x[i];
   }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
+  void copy(const std::byte* from, std::byte* to, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
   std::byte* allocate_host(size_t bytes) override {
     return reinterpret_cast<std::byte*>(results_.emplace_back(bytes / sizeof(double)).data());
   }
@@ -107,7 +112,6 @@ Outcome reduce(const Topology& topology,
                     {.lanes = kLanes,
                      .fast_order = fast,
                      .buckets = buckets,
-                     .gather_order = order,
                      .topology = topology,
                      .gradient_buckets = gradient_buckets,
                      .bucket_offsets = offsets,
@@ -143,8 +147,18 @@ Outcome reduce(const Topology& topology,
       std::copy_n(reducer.sums().at(mine.begin, owned), mine.size(), whole + mine.begin);
       owned += mine.size();
     }
-    reducer.start_gather(reinterpret_cast<std::byte*>(whole), sizeof(float));
-    for (int bucket : order) reducer.bucket_needed(bucket);
+    ParameterGather gather({communicator, communicator, node.get()},
+                           math,
+                           topology,
+                           buckets,
+                           {.gathered = reinterpret_cast<std::byte*>(whole)});
+    std::vector<GatherItem> items;
+    for (int bucket : order)
+      items.push_back(
+          {bucket,
+           static_cast<size_t>(buckets[static_cast<size_t>(bucket)].begin) * sizeof(float)});
+    gather.start(items);
+    for (size_t i = 0; i < items.size(); ++i) gather.need(i + 1);
     if (communicator.rank() == ranks - 1) outcome = {{whole, whole + elements}, totals};
     run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
   });

@@ -203,13 +203,18 @@ TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   const ParameterLayout layout = make_layout(graph, 2);
   const auto buckets = make_buckets(layout.elements, 2, 512);
-  const auto schedule = gather_schedule(graph, layout, buckets);
-  ASSERT_EQ(schedule.size(), graph.ops.size());
+  ProgramPlan program;
+  gather_in_place(graph, layout, buckets, 2, program);
+  ASSERT_EQ(program.gathered_before_op.size(), graph.ops.size());
+  ASSERT_EQ(program.gathers.size(), buckets.size());
   std::vector<int> times(buckets.size(), 0);
+  size_t next = 0;
   for (size_t op = 0; op < graph.ops.size(); ++op) {
-    for (int bucket : schedule[op]) {
+    for (; next < program.gathered_before_op[op]; ++next) {
+      const auto bucket = static_cast<size_t>(program.gathers[next].bucket);
+      EXPECT_EQ(program.gathers[next].offset, static_cast<size_t>(buckets[bucket].begin) * 2);
       EXPECT_LT(op, graph.forward_ops);
-      ++times[static_cast<size_t>(bucket)];
+      ++times[bucket];
     }
     for (size_t i = 0; i < layout.slots.size(); ++i) {
       const ParameterSlot& slot = layout.slots[i];
@@ -223,6 +228,60 @@ TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
     }
   }
   EXPECT_EQ(times, std::vector<int>(buckets.size(), 1));
+}
+
+// Catches: a parameter that is read where another one has come to lie, or may be on its way to.
+TEST(Layout, BlocksAreThereWhileTheyAreRead) {
+  for (const auto& [graph, most] :
+       {std::pair(build_model(testing::small_gpt(), {}, 2, Purpose::kTraining), 1024),
+        std::pair(
+            build_model(testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining),
+            8192),
+        std::pair(build_model(
+                      testing::small_resnet(), testing::small_image_io(), 2, Purpose::kEvaluation),
+                  8192)}) {
+    const ParameterLayout layout = make_layout(
+        graph.purpose == Purpose::kTraining
+            ? graph
+            : build_model(
+                  testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining),
+        4,
+        most);
+    const std::vector<Range> buckets = cut_buckets(layout, most);
+    constexpr size_t kBytes = 2;
+    ProgramPlan program;
+    gather_blocks(graph, layout, buckets, kBytes, program);
+    EXPECT_TRUE(program.gathers_each_run);
+    EXPECT_LT(program.gathered_bytes, static_cast<size_t>(layout.elements) * kBytes * 3 / 4);
+    // What lies where: the flat element of each in memory, -1 while something is on its way.
+    std::vector<int64_t> memory(program.gathered_bytes / kBytes, -1);
+    const auto put = [&](const GatherItem& item, bool there) {
+      const Range& bucket = buckets[static_cast<size_t>(item.bucket)];
+      for (int64_t i = 0; i < bucket.size(); ++i)
+        memory.at(item.offset / kBytes + static_cast<size_t>(i)) = there ? bucket.begin + i : -1;
+    };
+    std::vector<size_t> placed(layout.slots.size(), ~size_t{0});
+    size_t begun = 0, there = 0;
+    int turn = 0;
+    for (size_t op = 0; op < graph.ops.size(); ++op) {
+      const size_t needed = program.gathered_before_op[op];
+      if (needed > there) turn = program.gathers[needed - 1].turn + 1;
+      for (; begun < program.gathers.size() && program.gathers[begun].turn <= turn; ++begun)
+        put(program.gathers[begun], false);
+      for (; there < needed; ++there) put(program.gathers[there], true);
+      for (const PlacedParameter& parameter : program.placed_before_op[op])
+        placed[parameter.parameter] = parameter.offset;
+      for (size_t p = 0; p < layout.slots.size(); ++p) {
+        const auto& inputs = graph.ops[op].inputs;
+        if (std::find(inputs.begin(), inputs.end(), graph.parameters[p]) == inputs.end()) continue;
+        const ParameterSlot& slot = layout.slots[p];
+        for (int64_t i = 0; i < slot.elements; ++i)
+          ASSERT_EQ(memory.at(placed[p] / kBytes + static_cast<size_t>(i)), slot.offset + i)
+              << graph.ops[op].name << " reads " << slot.name;
+      }
+    }
+    EXPECT_EQ(there, program.gathers.size());
+  }
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+#include "collectives/parameter_gather.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+ParameterGather::ParameterGather(const RankCommunicators& communicators,
+                                 SliceMath& math,
+                                 const Topology& topology,
+                                 std::vector<Range> buckets,
+                                 const Memory& memory)
+    : communicator_(communicators.slices),
+      node_(communicators.node),
+      math_(math),
+      waits_(communicators.slices, communicators.node),
+      buckets_(std::move(buckets)),
+      memory_(memory),
+      ranks_(topology.ranks()),
+      part_(topology.part_of(communicators.control.rank())),
+      steps_(topology.gather_steps(communicators.control.rank())) {
+  LOCKSTEP_CHECK(communicator_.size() == ranks_);
+  LOCKSTEP_CHECK(node_ == nullptr ||
+                 (memory.gathered == node_->common() && memory.owned == nullptr));
+  // Within a node all buckets are there at once.
+  const bool only_signals = node_ != nullptr && steps_.size() == 1;
+  pending_.resize(only_signals ? buckets_.size() : kGathersInFlight);
+}
+
+void ParameterGather::start(std::span<const GatherItem> items) {
+  LOCKSTEP_CHECK(done_ == started_);
+  items_ = items;
+  last_turn_ = 0;
+  started_ = done_ = 0;
+  if (ranks_ == 1) started_ = done_ = items.size();
+  begin_more();
+}
+
+// Keeps as many under way as may be.
+void ParameterGather::begin_more() {
+  while (started_ < items_.size() && started_ < done_ + pending_.size() &&
+         items_[started_].turn <= last_turn_)
+    start_step(started_++, 0);
+}
+
+void ParameterGather::start_step(size_t place, size_t step) {
+  Pending& now = pending(place);
+  now.step = step;
+  if (node_ != nullptr && step + 1 == steps_.size()) {
+    now.arrival = waits_.signal(NodeMemory::Event::kParameters);
+    return;
+  }
+  const GatherItem& item = items_[place];
+  const Range& bucket = buckets_[static_cast<size_t>(item.bucket)];
+  std::byte* const to = memory_.gathered + item.offset;
+  const auto part = static_cast<size_t>(bucket.size() / ranks_) * memory_.element_bytes;
+  if (step == 0 && memory_.owned != nullptr)
+    math_.copy(memory_.owned + static_cast<size_t>(bucket.begin / ranks_) * memory_.element_bytes,
+               to + static_cast<size_t>(part_) * part,
+               part);
+  const GatherStep& gather = steps_[step];
+  now.arrival.handle =
+      communicator_.start_all_gather(to + static_cast<size_t>(gather.first_part) * part,
+                                     static_cast<size_t>(gather.slot_parts) * part,
+                                     gather.group);
+}
+
+// Waits until the first `steps` steps of an item are done and, if there are more, starts the next.
+void ParameterGather::finish_steps(size_t place, size_t steps) {
+  Pending& now = pending(place);
+  while (now.step < steps) {
+    waits_.wait(now.arrival);
+    if (++now.step < steps_.size()) start_step(place, now.step);
+  }
+}
+
+void ParameterGather::need(size_t count) {
+  if (count <= done_) return;
+  last_turn_ = items_[count - 1].turn + 1;
+  begin_more();
+  while (done_ < count) {
+    // The next item's last step goes on while the ops that need this one run.
+    for (size_t next = done_; next < std::min(done_ + 2, started_); ++next)
+      finish_steps(next, steps_.size() - 1);
+    finish_steps(done_++, steps_.size());
+    begin_more();
+  }
+}
+
+}  // namespace lockstep

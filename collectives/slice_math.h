@@ -1,0 +1,51 @@
+#pragma once
+// Who carries what ranks say to each other, and who computes with it.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "collectives/communicator.h"
+#include "collectives/shm/node_memory.h"
+
+namespace lockstep {
+
+// Arithmetic on slices, done by the backend that owns the memory. A device may only queue the work:
+// it is done in the order of the calls, and what it writes can be read after synchronize().
+class SliceMath {
+ public:
+  virtual ~SliceMath() = default;
+  // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one
+  // of the sources.
+  virtual void tree_sum(const float* const* sources, int count, float* out, int64_t n) = 0;
+  virtual void fill_zeros(float* out, int64_t n) = 0;
+  // Memory of the host stays as it is until the copy is done.
+  virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
+  // out[i], in memory of allocate_host(), = sum of squares, in a fixed order, of the i-th of
+  // `count` consecutive slices of n floats each.
+  virtual void sums_of_squares(const float* x, int64_t n, int count, double* out) = 0;
+  // Returns when everything queued so far is done.
+  virtual void synchronize() = 0;
+  // Memory that host and device both reach, aligned to 64 bytes, owned by the device until it is
+  // destroyed.
+  virtual std::byte* allocate_host(size_t bytes) = 0;
+  // n values in such memory.
+  template <typename T>
+  std::span<T> host_array(size_t n) {
+    T* values = reinterpret_cast<T*>(allocate_host(n * sizeof(T)));
+    std::uninitialized_value_construct_n(values, n);
+    return {values, n};
+  }
+};
+
+// Gradients and parameters lie in the backend's memory, the few numbers that a step ends with in
+// the host's.
+struct RankCommunicators {
+  Communicator& slices;
+  Communicator& control;
+  NodeMemory* node = nullptr;  // where the topology shares memory: all gradients are its own(),
+                               // and the parameters to gather its common()
+};
+
+}  // namespace lockstep
