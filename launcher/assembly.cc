@@ -220,7 +220,8 @@ Assembly assemble(RunConfig config,
   Topology topology = fast ? Topology::flat(ranks) : placed;
   topology.shares_memory = topology.shares_memory && topology.per_node > 1 &&
                            config.comm.shared_memory && !ops.separate_memory &&
-                           config.comm.zero_stage < 3 && purpose == AssemblyPurpose::kTrain;
+                           config.comm.zero_stage != 0 && config.comm.zero_stage < 3 &&
+                           purpose == AssemblyPurpose::kTrain;
   for (const RankGroup& group : placed.groups_of(0)) {
     if (fast || group.count <= ops.most_tree_ranks) continue;
     throw ConfigError(

@@ -383,7 +383,7 @@ struct CommConfig {
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share.
   bool shared_memory = true;
-  // What the ranks share out: 1, the optimizer's moments and the master weights; 2, the gradients
+  // What the ranks share out: 0, nothing; 1, the optimizer's moments and the master weights; 2, the gradients
   // too, at the price of sending them for every lane of a rank; 3, the parameters too, which are then
   // brought for every forward and backward pass of a lane, and ranks share no memory. The same bits.
   int64_t zero_stage = 1;

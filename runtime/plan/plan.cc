@@ -94,7 +94,9 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
   const size_t gradient_bytes = static_cast<size_t>(plan.gradient_elements) * sizeof(float);
   const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
   const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
-               ranks = static_cast<size_t>(options.topology.ranks());
+               ranks = static_cast<size_t>(options.topology.ranks()),
+               updaters = plan.zero_stage == 0 ? 1 : ranks;
+  const std::string share = updaters == 1 ? "" : fmt::format(", 1/{} of them on this rank", ranks);
   const int64_t staging = kExchangesInFlight * staging_elements(plan.buckets, options.topology);
   std::vector<MemoryRow> rows = {parameters_row(plan)};
   if (plan.zero_stage >= 3)
@@ -102,9 +104,7 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                     std::max(plan.training.gathered_bytes, plan.evaluation.gathered_bytes),
                     "of the blocks that are read, by lifetime"});
   if (plan.compute != DType::kF32)
-    rows.push_back({kMastersRow,
-                    flat_bytes / ranks,
-                    fmt::format("fp32, 1/{} of them on this rank", options.topology.ranks())});
+    rows.push_back({kMastersRow, flat_bytes / updaters, "fp32" + share});
   const auto partial_sums = [&](int count) {
     return fmt::format("{} partial sum{} for {} lane{} a rank",
                        count,
@@ -124,9 +124,8 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
              "fp32, 1/{} of them on this rank, {}", options.topology.ranks(), partial_sums(sums))});
   const std::vector<MemoryRow> others = {
       {kMomentsRow,
-       flat_bytes / ranks * static_cast<size_t>(options.moments),
-       fmt::format(
-           "{} a parameter, 1/{} of them on this rank", options.moments, options.topology.ranks())},
+       flat_bytes / updaters * static_cast<size_t>(options.moments),
+       fmt::format("{} a parameter", options.moments) + share},
       {kArenaRow,
        std::max(arenas * plan.training.arena_bytes, plan.evaluation.arena_bytes),
        arenas == 1 ? "of one lane, by lifetime"
@@ -182,6 +181,10 @@ Plan make_plan(const Graph& training,
     gather_blocks(training, plan.layout, plan.buckets, element_bytes, plan.training);
     if (evaluation != nullptr)
       gather_blocks(*evaluation, plan.layout, plan.buckets, element_bytes, plan.evaluation);
+  } else if (plan.zero_stage == 0) {
+    for (size_t b = 0; b < plan.buckets.size(); ++b)
+      plan.gradient_gathers.push_back(
+          {static_cast<int>(b), static_cast<size_t>(plan.buckets[b].begin) * sizeof(float)});
   } else {
     gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
   }
@@ -193,11 +196,14 @@ Plan make_plan(const Graph& training,
   const LocalLanes local = plan.lanes_of(0);
   const int sums = local.stride > 1 ? local.count : 1;  // across the ranks
   const int gathers = plan.training.gathers_each_run ? local.count : 1;
-  int64_t gathered = 0;  // elements
+  int64_t gathered = 0, sums_gathered = 0;  // elements
+  for (const GatherItem& item : plan.gradient_gathers)
+    sums_gathered += plan.buckets[static_cast<size_t>(item.bucket)].size();
   for (const GatherItem& item : plan.training.gathers)
     gathered += plan.buckets[static_cast<size_t>(item.bucket)].size();
   int64_t bytes = sums * static_cast<int64_t>(flat_bytes_of(plan, DType::kF32)) +
-                  gathers * gathered * static_cast<int64_t>(element_bytes);
+                  gathers * gathered * static_cast<int64_t>(element_bytes) +
+                  sums_gathered * static_cast<int64_t>(sizeof(float));
   const std::vector<RankGroup> groups = plan.topology.groups_of(0);
   for (size_t level = 0; level < groups.size(); ++level) {
     const RankGroup& group = groups[level];

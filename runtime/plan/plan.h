@@ -20,11 +20,11 @@ struct ParameterSlot {
   Shape shape;
   int64_t offset = 0;
   int64_t elements = 0;
-  int64_t gradient_offset = 0;  // of a lane's gradient in a gradient buffer: see Plan::zero_stage
   bool decay = false;
   Initializer initializer = {};
-  float running_momentum = 0;  // above 0: a running statistic (see Tensor)
-  Shape channels_last = {};    // see Tensor
+  float running_momentum = 0;   // above 0: a running statistic (see Tensor)
+  Shape channels_last = {};     // see Tensor
+  int64_t gradient_offset = 0;  // of a lane's gradient in a gradient buffer
 };
 
 // Slots by parameter number (order of creation in the graph). Offsets follow the order in which the
@@ -86,8 +86,9 @@ struct MemoryRow {
   int sharers = 1;       // ranks of a node that have it together
 };
 
-// What the ranks share out, as DeepSpeed numbers it: 1, the optimizer's moments and master weights;
-// 2, the gradients too. Then every lane's gradients are summed across the ranks by themselves, a
+// What the ranks share out, as DeepSpeed numbers it: 0, nothing: the summed gradients are brought
+// to all, and every rank updates all parameters. 1, the optimizer's moments and master weights; 2,
+// the gradients too. Then every lane's gradients are summed across the ranks by themselves, a
 // bucket at a time, in memory that the next buckets use again, and a rank keeps its part of the
 // sum.
 // 3, the parameters too: each program gathers a block of them before it is read, once in the
@@ -106,6 +107,7 @@ struct Plan {
   std::vector<std::vector<Range>>
       bucket_gaps;  // of each bucket; none where buckets share no memory
   int64_t gradient_elements = 0;
+  std::vector<GatherItem> gradient_gathers;  // of the sums, in stage 0
   ProgramPlan training;
   ProgramPlan evaluation;
   std::vector<MemoryRow> memory;  // per rank

@@ -118,11 +118,12 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
       std::vector<MomentShard> shards;
       for (size_t m = 0; m < state.moments.size(); ++m) {
         MomentShard shard{state.moments[m], {}};
-        for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
-          const Range& range = optimizer_.owned()[r];
-          shard.slices.push_back({range.begin,
-                                  {moments.data() + optimizer_.moment_offset(m, r),
-                                   static_cast<size_t>(range.size())}});
+        int64_t before = 0;
+        for (const Range& range : parts_.owned()) {
+          const float* const first =
+              moments.data() + optimizer_.moment_offset(m) + parts_.place_of(range, before);
+          shard.slices.push_back({range.begin, {first, static_cast<size_t>(range.size())}});
+          before += range.size();
         }
         shards.push_back(std::move(shard));
       }

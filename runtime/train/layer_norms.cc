@@ -33,7 +33,9 @@ LayerNorms::LayerNorms(const Plan& plan,
         if (begin >= end) continue;
         sources_.push_back({tensor, rank, counts[static_cast<size_t>(rank)]++});
         if (rank == communicator.rank())
-          owned_.push_back({begin, local_begin + begin - mine.begin, end - begin});
+          owned_.push_back({begin,
+                            plan.zero_stage == 0 ? begin : local_begin + begin - mine.begin,
+                            end - begin});
       }
     }
     local_begin += bucket.size() / ranks;

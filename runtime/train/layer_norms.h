@@ -27,7 +27,7 @@ class LayerNorms {
   // `flat` in the whole.
   struct Piece {
     int64_t flat;
-    int64_t local;  // among the rank's owned elements, one owned range after the other
+    int64_t local;  // among those that the rank updates, one range after the other
     int64_t elements;
   };
   const std::vector<Piece>& owned() const { return owned_; }

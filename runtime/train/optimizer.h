@@ -44,7 +44,7 @@ struct OptimizerMemory {
   LayerNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
 };
 
-// Updates the ranges of the flat parameter buffer that this rank owns (ZeRO stage 1). The ranges
+// Updates the ranges of the flat parameter buffer that are this rank's to update. The ranges
 // are cut where the kind of update changes: by default biases and norm gains are not decayed, and
 // running statistics are averaged whatever the optimizer. A layer-wise optimizer cuts them where a
 // tensor with a rate of its own begins.
@@ -68,7 +68,11 @@ class Optimizer {
   // Groups of constants that the updates of such a model have.
   static size_t groups(const OptimizerConfig& config, const ParameterLayout& layout);
   const std::vector<Range>& owned() const { return owned_; }
-  // Where, in the moments, those of moment `index` for owned range `range` begin.
+  // Where, in the moments, those of moment `index` begin, and of these those of owned range
+  // `range`.
+  int64_t moment_offset(size_t index) const {
+    return static_cast<int64_t>(index) * owned_elements_;
+  }
   int64_t moment_offset(size_t index, size_t range) const;
   // All moments together.
   int64_t moment_elements() const { return owned_elements_ * static_cast<int64_t>(moments_); }

@@ -32,10 +32,16 @@ struct RunParts {
   int64_t eval_ring_batches = 2;
   double flops_per_sample = 0;  // forward and backward, for MFU
 
-  // The ranges of the flat buffers that this rank updates.
+  // The ranges of the flat buffers that this rank sums, saves and hashes.
   std::vector<Range> owned() const {
     return owned_ranges(
         plan.buckets, plan.topology.part_of(communicator.rank()), plan.topology.ranks());
+  }
+  // Those that it updates: in ZeRO stage 0 every rank updates all.
+  std::vector<Range> updated() const { return plan.zero_stage == 0 ? plan.buckets : owned(); }
+  // Where an owned range begins among those that it updates, laid one after the other.
+  int64_t place_of(const Range& owned, int64_t owned_before) const {
+    return plan.zero_stage == 0 ? owned.begin : owned_before;
   }
   // Whether this rank writes the parameters that it has: another one may do it for it.
   bool writes_parameters() const { return node == nullptr || node->index() == 0; }

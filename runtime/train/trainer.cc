@@ -60,6 +60,14 @@ ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
           .sums = {memory.gradient_sums, /*packed=*/true}};
 }
 
+// Of parameters or, where every rank updates all of them, of summed gradients.
+ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {
+  if (plan.zero_stage == 0) return {.gathered = reinterpret_cast<std::byte*>(memory.gradients)};
+  return {.gathered = memory.gathered,
+          .owned = plan.zero_stage >= 3 ? memory.parameters : nullptr,
+          .element_bytes = size_of(plan.compute)};
+}
+
 FlatWeights weights_of(const RunParts& parts, const RunMemory& memory) {
   return {memory.parameters, parts.plan.compute, memory.masters, parts.plan.zero_stage >= 3};
 }
@@ -90,9 +98,7 @@ Trainer::Trainer(const RunParts& parts)
               parts.backend,
               parts.plan.topology,
               parts.plan.buckets,
-              {memory_.gathered,
-               parts.plan.zero_stage >= 3 ? memory_.parameters : nullptr,
-               size_of(parts.plan.compute)}),
+              gather_memory(parts.plan, memory_)),
       executor_(parts.training,
                 parts.plan.training,
                 parts.plan.layout,
@@ -102,7 +108,7 @@ Trainer::Trainer(const RunParts& parts)
       layer_norms_(make_layer_norms(parts)),
       optimizer_(parts.config.optimizer,
                  parts.plan.layout,
-                 parts.owned(),
+                 parts.updated(),
                  parts.backend,
                  {.weights = weights_of(parts, memory_),
                   .gradients = reducer_.sums(),
@@ -233,6 +239,10 @@ void Trainer::forward_backward() {
   Span span(timeline_.get(), "reduce gradients", "step");
   parts_.backend.mark(Backend::Mark::kBackwardDone);
   reducer_.reduce();
+  if (!parts_.plan.gradient_gathers.empty()) {
+    gather_.start(parts_.plan.gradient_gathers);
+    gather_.finish();
+  }
   parts_.backend.mark(Backend::Mark::kReduced);
 }
 

@@ -49,14 +49,14 @@ HostWeights::HostWeights(const RunParts& parts, const RunMemory& memory)
   }
   whole_.resize(static_cast<size_t>(plan.layout.elements));
   float* const owned = fp32_owned(parts.plan, memory);
-  if (owned != nullptr)
-    masters_.emplace(parts.backend, owned, plan.layout.elements / parts.communicator.size());
+  const int64_t parts_of_all = plan.zero_stage == 0 ? 1 : parts.communicator.size();
+  if (owned != nullptr) masters_.emplace(parts.backend, owned, plan.layout.elements / parts_of_all);
 }
 
 template <typename F>
-void HostWeights::each_owned(F f) const {
+void HostWeights::each_updated(F f) const {
   int64_t local = 0;
-  for (const Range& range : parts_.owned()) {
+  for (const Range& range : parts_.updated()) {
     f(range.begin, local, range.size());
     local += range.size();
   }
@@ -65,7 +65,7 @@ void HostWeights::each_owned(F f) const {
 float* HostWeights::read() {
   if (parameters_) return parameters_->read();
   const float* masters = masters_->read();
-  each_owned([&](int64_t begin, int64_t local, int64_t n) {
+  each_updated([&](int64_t begin, int64_t local, int64_t n) {
     std::copy_n(masters + local, n, whole_.data() + begin);
   });
   const auto ranks = static_cast<size_t>(parts_.communicator.size());
@@ -80,7 +80,7 @@ float* HostWeights::read() {
 void HostWeights::write() {
   if (parameters_) return parameters_->write();
   if (masters_) {
-    each_owned([&](int64_t begin, int64_t local, int64_t n) {
+    each_updated([&](int64_t begin, int64_t local, int64_t n) {
       std::copy_n(whole_.data() + begin, n, masters_->data() + local);
     });
     masters_->write();
@@ -96,7 +96,7 @@ void HostWeights::write() {
                         static_cast<size_t>(n) * size);
   };
   if (parts_.plan.zero_stage >= 3) {
-    each_owned(copy);
+    each_updated(copy);
   } else {
     copy(0, 0, static_cast<int64_t>(whole_.size()));
   }
@@ -115,7 +115,7 @@ WeightsHash::WeightsHash(const RunParts& parts, const RunMemory& memory)
     for (const Range& range : ranges) {
       const int64_t begin = std::max(range.begin, slot.offset), end = std::min(range.end, slot_end);
       if (begin < end)
-        owned_.push_back({local + begin - range.begin,
+        owned_.push_back({parts.place_of(range, local) + begin - range.begin,
                           end - begin,
                           index + static_cast<uint64_t>(begin - slot.offset)});
       local += range.size();

@@ -25,9 +25,9 @@ class HostWeights {
   void write();
 
  private:
-  // Calls f(element of the whole, element of the masters, elements) for each owned range.
+  // Calls f(element of the whole, element of the masters, elements) for each range of these.
   template <typename F>
-  void each_owned(F f) const;
+  void each_updated(F f) const;
 
   const RunParts& parts_;
   const RunMemory& memory_;

@@ -180,6 +180,10 @@ def many_ranks(trial, name, config):
             many = trial.train(config, *how, ranks=ranks, environment=four)
             trial.check(many["weights_hash"] == alone["weights_hash"],
                         f"{name}: {precision} on {ranks} ranks, one GPU each: the same bits", many["text"])
+        for stage, ranks in ((0, 2), (2, 4), (3, 2), (3, 4)):
+            sharded = trial.train(config, *how, "--set", f"comm.zero_stage={stage}", ranks=ranks, environment=four)
+            trial.check(sharded["weights_hash"] == alone["weights_hash"],
+                        f"{name}: {precision} on {ranks} ranks, ZeRO stage {stage}: the same bits", sharded["text"])
         shared = trial.train(config, *how, "--share-gpu", ranks=2)
         trial.check(shared["weights_hash"] == alone["weights_hash"], f"{name}: {precision}, 2 ranks share a GPU: the same bits")
     fast = trial.train(config, "--device", "cuda", "--set", "comm.order=FAST", ranks=2, environment=four)

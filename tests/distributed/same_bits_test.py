@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Catches: weights that depend on the number of MPI ranks, or on an interruption.
+"""Catches: weights that depend on the number of MPI ranks, on what they share out, or on an interruption.
 
 same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
 save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. An MLP on
 augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
-such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps.
+such pictures, mixed, in 6 steps; every run in another ZeRO stage, 0 to 3. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps.
 """
+import itertools
 import pathlib
 import random
 import sys
@@ -89,11 +90,14 @@ def write_pictures(path):
     path.write_bytes(b"".join(bytes([draw.randrange(10)]) + draw.randbytes(3072) for _ in range(300)))
 
 
+THREADS = itertools.cycle((1, 3, 2, 4))
+STAGES = itertools.cycle((3, 2, 1, 0, 2, 3, 0))
+
+
 def train(binary, config, run_dir, ranks, arguments=(), nodes=1):
-    """Trains with a number of reading threads that differs from run to run."""
-    threads = 1 + sum(map(ord, run_dir.name)) % 4
-    return lockstep_run.train(binary, config, run_dir, ranks, ["--set", f"data.decode_threads={threads}", *arguments],
-                              nodes=nodes)
+    """Trains with a number of reading threads and a ZeRO stage that differ from run to run."""
+    return lockstep_run.train(binary, config, run_dir, ranks, ["--set", f"data.decode_threads={next(THREADS)}", "--set",
+                                                               f"comm.zero_stage={next(STAGES)}", *arguments], nodes=nodes)
 
 
 def main(binary):

@@ -102,7 +102,7 @@ std::vector<float> train(const OptimizerConfig& config, const Topology& topology
                         owned,
                         *backend,
                         {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
-                         .gradients = gradients.data(),
+                         .gradients = {gradients.data()},
                          .moments = moments.data(),
                          .norms = &norms});
     for (int64_t step = 1; step <= kSteps; ++step) {
@@ -201,7 +201,7 @@ TEST(LayerWise, LarsStepsByTheSizeOfTheWeights) {
                         {{0, plan.layout.statistics_begin}},
                         *backend,
                         {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
-                         .gradients = gradients.data(),
+                         .gradients = {gradients.data()},
                          .norms = &norms});
     optimizer.prepare(0.25, 0.125, 1);
     optimizer.adapt();

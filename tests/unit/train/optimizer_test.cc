@@ -31,7 +31,7 @@ std::vector<float> train(const OptimizerConfig& config, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
     const OptimizerMemory memory = {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
-                                    .gradients = gradients.data(),
+                                    .gradients = {gradients.data()},
                                     .moments = moments.data()};
     Optimizer optimizer(config, layout, owned_ranges(buckets, rank, ranks), *backend, memory);
     for (int step = 1; step <= 2; ++step) {
@@ -103,7 +103,7 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
                             owned_ranges(buckets, rank, ranks),
                             *backend,
                             {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
-                             .gradients = gradients.data(),
+                             .gradients = {gradients.data()},
                              .moments = moments.data()});
         optimizer.prepare(0.1, 0.001, 1);
         optimizer.update();
@@ -134,7 +134,7 @@ TEST(Optimizer, OneSgdStepByHand) {
                       {{0, layout.elements}},
                       *backend,
                       {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
-                       .gradients = gradients.data()});
+                       .gradients = {gradients.data()}});
   optimizer.prepare(0.25, 0.5, 1);
   optimizer.update();
   for (float p : parameters) ASSERT_EQ(p, 1.5f);  // 2 - 0.25 * (4 * 0.5)
