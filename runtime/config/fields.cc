@@ -323,6 +323,7 @@ void visit_fields(FieldVisitor& v, CommConfig& c) {
   v.field("bucket_mib", c.bucket_mib, RealLimit{0, 1024, /*low_open=*/true});
   v.field("wire_dtype", c.wire_dtype);
   v.field("shared_memory", c.shared_memory);
+  v.field("transport", c.transport);
 }
 
 void visit_fields(FieldVisitor& v, ExecutionConfig& c) {

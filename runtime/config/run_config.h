@@ -383,6 +383,12 @@ struct CommConfig {
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share.
   bool shared_memory = true;
+  enum class Transport { kAuto, kMpi, kTcp };
+  // On CPUs: what carries messages between nodes where an MPI launcher started the ranks. MPI: the
+  // MPI library. TCP: Lockstep's own connections, which move bytes both ways at once while ranks
+  // compute. AUTO: TCP where the MPI library is Open MPI and has nothing but TCP itself. Within a
+  // node it changes nothing, nor where the ranks were started without MPI: these talk TCP.
+  Transport transport = Transport::kAuto;
   bool operator==(const CommConfig&) const = default;
 };
 
