@@ -12,7 +12,6 @@
 #include "collectives/tcp/tcp_communicator.h"
 #include "launcher/bootstrap.h"
 #include "launcher/mpi_environment.h"
-#include "launcher/mpi_network.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/stop_signal.h"
 
@@ -59,12 +58,14 @@ class MpiSession final : public Session {
         version = whole.substr(0, whole.find_first_of(",\n"));
     return tcp_ ? tcp_->library() + ", started by " + version : version;
   }
-  Network network() const override { return mpi_network(); }
+  MpiNetwork mpi_network() const override { return lockstep::mpi_network(); }
   void move_to_tcp() override {
     TcpOptions options;
     options.rank = communicator_->rank();
     options.size = communicator_->size();
-    options.networks = mpi_networks_to_use();
+    // mpirun --mca btl_tcp_if_include sets it too.
+    if (const char* networks = std::getenv("OMPI_MCA_btl_tcp_if_include"))
+      options.networks = networks;
     options.version = lockstep_version();
     options.rendezvous_timeout_s = 30;  // all ranks are here already
     run_on_all(*communicator_, [&] {

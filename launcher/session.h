@@ -5,6 +5,7 @@
 #include <string>
 
 #include "collectives/communicator.h"
+#include "collectives/mpi/mpi_network.h"
 #include "runtime/base/error.h"
 
 namespace lockstep {
@@ -20,9 +21,8 @@ class Session {
   // What carries the ranks' messages: "Open MPI v4.1.4", "TCP, rank 0 at node1:29500", or empty
   // when alone.
   virtual std::string library() const = 0;
-  // What an MPI library has found for itself between hosts.
-  enum class Network { kUnknown, kPlainTcp, kOther };
-  virtual Network network() const { return Network::kUnknown; }
+  // What MPI has found for itself between hosts.
+  virtual MpiNetwork mpi_network() const { return MpiNetwork::kUnknown; }
   // Ranks that MPI started meet over TCP too, and communicator() is over TCP from now on; what it
   // was before stays. All ranks together; throws the same AgreedError on all of them. Only where
   // communicator() is MPI's.

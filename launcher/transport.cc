@@ -23,9 +23,10 @@ bool on_several_hosts(Session& session) {
 }
 
 // Whether all ranks say so of their MPI.
-bool all_have(Session& session, Session::Network network) {
+bool all_have(Session& session, MpiNetwork network) {
   Communicator& communicator = session.communicator();
-  return sum_over_ranks(communicator, session.network() == network ? 1 : 0) == communicator.size();
+  return sum_over_ranks(communicator, session.mpi_network() == network ? 1 : 0) ==
+         communicator.size();
 }
 
 void move_or_refuse(Session& session) {
@@ -48,10 +49,9 @@ void move_if_possible(Session& session) {
 }
 
 void choose(Session& session) {
-  if (all_have(session, Session::Network::kPlainTcp)) {
+  if (all_have(session, MpiNetwork::kPlainTcp)) {
     move_if_possible(session);
-  } else if (session.communicator().rank() == 0 &&
-             session.network() == Session::Network::kUnknown) {
+  } else if (session.communicator().rank() == 0 && session.mpi_network() == MpiNetwork::kUnknown) {
     spdlog::info(
         "comm.transport: MPI carries messages; TCP may be faster where {} has no network but "
         "Ethernet",

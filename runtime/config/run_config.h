@@ -384,10 +384,10 @@ struct CommConfig {
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share.
   bool shared_memory = true;
   enum class Transport { kAuto, kMpi, kTcp };
-  // On CPUs: what carries messages between nodes where an MPI launcher started the ranks. MPI: the
-  // MPI library. TCP: Lockstep's own connections, which move bytes both ways at once while ranks
-  // compute. AUTO: TCP where the MPI library is Open MPI and has nothing but TCP itself. Within a
-  // node it changes nothing, nor where the ranks were started without MPI: these talk TCP.
+  // Training on CPUs: what carries messages between nodes where an MPI launcher started the ranks.
+  // MPI: the MPI library. TCP: Lockstep's own connections, which move bytes both ways at once while
+  // ranks compute. AUTO: TCP where the library is Open MPI and has nothing but TCP itself, else
+  // MPI. On one node it changes nothing. Ranks started without MPI always talk TCP: AUTO or TCP.
   Transport transport = Transport::kAuto;
   bool operator==(const CommConfig&) const = default;
 };

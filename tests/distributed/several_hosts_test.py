@@ -4,8 +4,8 @@ more than they must.
 
 several_hosts_test.py BINARY: a small GPT on hosts that are network namespaces, 2 x 1, 2 x 2 and 4 x 1 (hosts x ranks) under a real
 mpirun at 1 Gbit/s and 100 Mbit/s, over Open MPI's TCP and over Lockstep's: the weights_hash of one rank alone, and the bytes that each
-network card counted within 3% of what `lockstep plan` says. AUTO must choose Lockstep's TCP, but not on one host. A network that is not
-there must be refused where TCP is asked for, and done without where it is not. Skipped where such hosts cannot be made.
+network card counted within 3% of what `lockstep plan` says. AUTO must choose Lockstep's TCP, but not on one host. Ranks that cannot
+meet must be refused where TCP is asked for, and use MPI where it is not. Skipped where such hosts cannot be made.
 """
 import json
 import os
@@ -55,25 +55,36 @@ def measure(binary, folder, rate, count, local, transport):
     return result, max((more - less) / (LONG - SHORT) for less, more in zip(sent[SHORT], sent[LONG]))
 
 
+def refused(launcher, binary, folder, exit_code, *words):
+    """TCP is asked for, and cannot be."""
+    done = subprocess.run([str(word) for word in (
+        *launcher, binary, "train", folder / f"{SHORT}.textproto", "--run-dir", folder / "refused", "--set", "comm.transport=TCP")],
+        capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
+    print(f"exit code {done.returncode}: {lines}", flush=True)
+    assert done.returncode == exit_code and len(lines) == 1, done.stderr
+    for word in ("comm.transport: value is TCP", "OMPI_MCA_btl_tcp_if_include", "comm.transport: MPI", *words):
+        assert word in lines[0], f"'{word}' is not in: {lines[0]}"
+
+
 def transports(binary, folder, alone):
-    """What AUTO chooses; what becomes of a network that rank 0 does not have."""
+    """What AUTO chooses, and what becomes of ranks that cannot meet."""
     on_one = train(lockstep_run.mpirun(2), binary, folder, "one-host", SHORT, "TCP")
     assert on_one["transport"] == "shared memory", on_one["transport"]
-    elsewhere = ["env", "OMPI_MCA_btl_tcp_if_include=203.0.113.0/24"]  # for the ranks alone: mpirun has its own
     with hosts.Hosts(2) as made:
-        chosen = train(made.mpirun(1), binary, folder, "auto", LONG)
+        mpirun = made.mpirun(1)
+        chosen = train(mpirun, binary, folder, "auto", LONG)
         assert (chosen["transport"], chosen["weights_hash"]) == ("tcp", alone), chosen
         bench = folder / "bench.json"
-        run([*made.mpirun(1), binary, "bench", "collectives", "--transport", "TCP", "--sizes", "64KiB", "--repeats", "3", "--json", bench])
+        run([*mpirun, binary, "bench", "collectives", "--transport", "TCP", "--sizes", "64KiB", "--repeats", "3", "--json", bench])
         assert json.loads(bench.read_text())["transport"] == "tcp", bench.read_text()
-        refused = subprocess.run([str(word) for word in (
-            *made.mpirun(1), *elsewhere, binary, "train", folder / f"{SHORT}.textproto", "--run-dir", folder / "refused", "--set",
-            "comm.transport=TCP")], capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
-        lines = [line for line in refused.stderr.splitlines() if line.startswith("lockstep: ")]
-        print(f"exit code {refused.returncode}: {lines}")
-        assert refused.returncode == 2 and len(lines) == 1, refused.stderr
-        for word in ("comm.transport: value is TCP", made.name(0), "203.0.113.0/24", "OMPI_MCA_btl_tcp_if_include", "comm.transport: MPI"):
-            assert word in lines[0], f"'{word}' is not in: {lines[0]}"
+        # For the ranks alone: mpirun has its own.
+        elsewhere = ["env", "OMPI_MCA_btl_tcp_if_include=203.0.113.0/24"]
+        refused([*mpirun, *elsewhere], binary, folder, 2, made.name(0), "203.0.113.0/24")
+        closed = [*mpirun, *made.close_to_lockstep(), "env", "LOCKSTEP_RENDEZVOUS_TIMEOUT_S=3"]
+        refused(closed, binary, folder, 6, f"rank 1 on {made.name(1)}", f"{hosts.NET}.1:", "Network is unreachable")
+        chosen = train(closed, binary, folder, "auto-closed", LONG)
+        assert (chosen["transport"], chosen["weights_hash"]) == ("mpi", alone), chosen
 
 
 def main():

@@ -1,9 +1,8 @@
-#include "launcher/mpi_network.h"
+#include "collectives/mpi/mpi_network.h"
 
 #include <mpi.h>
 
 #include <array>
-#include <cstdlib>
 #include <set>
 #include <string>
 #include <string_view>
@@ -46,7 +45,7 @@ std::set<std::string> components() {
 
 // One "pml" moves the messages. ob1 does it by the "btl"s that found a network; the others, ucx and
 // cm, are chosen where there is one that they are made for.
-Session::Network mpi_network() {
+MpiNetwork mpi_network() {
   bool tcp = false, fast = false, ob1 = false;
   for (const std::string& component : components()) {
     const std::string_view name = component;
@@ -56,13 +55,8 @@ Session::Network mpi_network() {
         name == "btl_self" || name == "btl_vader" || name == "btl_sm" || name == "btl_smcuda";
     if (!local) (name == "btl_tcp" ? tcp : fast) = true;
   }
-  if (fast) return Session::Network::kOther;
-  return ob1 && tcp ? Session::Network::kPlainTcp : Session::Network::kUnknown;
-}
-
-std::string mpi_networks_to_use() {
-  const char* networks = std::getenv("OMPI_MCA_btl_tcp_if_include");  // mpirun --mca sets it too
-  return networks == nullptr ? "" : networks;
+  if (fast) return MpiNetwork::kOther;
+  return ob1 && tcp ? MpiNetwork::kPlainTcp : MpiNetwork::kUnknown;
 }
 
 }  // namespace lockstep
