@@ -10,6 +10,7 @@
 #include "launcher/collectives_bench.h"
 #include "launcher/devices.h"
 #include "launcher/results.h"
+#include "launcher/transport.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
@@ -25,7 +26,13 @@ struct BenchCollectivesOptions {
   std::vector<std::string> orders = {"TREE"};
   int repeats = 20;
   bool no_shared_memory = false;
+  std::string transport = "AUTO";
 };
+
+CommConfig::Transport transport_named(const std::string& name) {
+  if (name == "MPI") return CommConfig::Transport::kMpi;
+  return name == "TCP" ? CommConfig::Transport::kTcp : CommConfig::Transport::kAuto;
+}
 
 Collective collective_named(const std::string& name) {
   for (const Collective collective :
@@ -84,13 +91,14 @@ void check_fits(const MemoryLimits& limits, const OpSet& ops, size_t bytes, int 
 }
 
 ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
-  Communicator& communicator = session.communicator();
-  const int ranks = communicator.size();
-  init_log(options.common.log_level, communicator.rank(), ranks);
-  const int sharing = ranks_sharing_cpus(communicator);
-  Topology topology = find_topology(communicator);
+  const int ranks = session.communicator().size();
+  init_log(options.common.log_level, session.communicator().rank(), ranks);
   RunDevice device(session, options.common);
   const OpSet& ops = device.device().ops();
+  Topology topology = find_topology(session.communicator());
+  choose_transport(session, transport_named(options.transport), topology, ops);
+  Communicator& communicator = session.communicator();
+  const int sharing = ranks_sharing_cpus(communicator);
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
   const size_t bytes = collective_bench_bytes(most, ranks) + ops.workspace_bytes;
   run_on_all(communicator, [&] {
@@ -110,15 +118,12 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   CollectiveBench bench(
       {device.slices(), communicator, node.get()}, device.backend(), topology, most);
   const bool speaks = communicator.rank() == 0;
-  const std::string carrier =
-      !node ? device.slices().name()
-            : (topology.nodes > 1 ? fmt::format("shared memory and {}", device.slices().name())
-                                  : "shared memory");
+  const std::string transport = name_of_transport(device.slices(), topology);
   const std::string carriers = fmt::format("{} ranks on {} node(s), {}, vectors over {}",
                                            ranks,
                                            topology.nodes,
                                            device.device().description(),
-                                           carrier);
+                                           transport);
   if (speaks)
     fmt::print("{}\n{:16}{:>6}{:>12}{:>12}{:>12}{:>10}{:>10}\n",
                carriers,
@@ -133,7 +138,7 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   json["ranks"] = ranks;
   json["nodes"] = topology.nodes;
   json["device"] = device.device().description();
-  json["carrier"] = carrier;
+  json["transport"] = transport;
   json["library"] = session.library();
   json["repeats"] = options.repeats;
   for (const CollectiveRequest& request : requests_of(options)) {
@@ -172,6 +177,12 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
   command->add_flag("--no-shared-memory",
                     options->no_shared_memory,
                     "Send everything, also between ranks that could share memory");
+  command
+      ->add_option("--transport",
+                   options->transport,
+                   "Between nodes, under mpirun: MPI, TCP or AUTO, as comm.transport")
+      ->check(CLI::IsMember({"AUTO", "MPI", "TCP"}))
+      ->capture_default_str();
   command->footer(
       "The vectors are of floats, and every rank has a whole one; ranks of a node that share "
       "memory "

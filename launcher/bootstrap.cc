@@ -39,6 +39,12 @@ int slurm_tasks() {
 
 }  // namespace
 
+std::string last_words(int code, const std::string& why) {
+  // Each rank that hears it says it again to those that have not.
+  constexpr size_t kLongest = 400;
+  return fmt::format("it ended with exit code {}: {}", code, why.substr(0, kLongest));
+}
+
 std::unique_ptr<Session> join_run() {
   const auto environment = [](const char* name) { return std::getenv(name); };
   std::unique_ptr<Session> session;

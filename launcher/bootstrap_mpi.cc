@@ -3,14 +3,30 @@
 #include <mpi.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
+#include "collectives/agreement.h"
 #include "collectives/mpi/mpi_communicator.h"
+#include "collectives/tcp/tcp_communicator.h"
 #include "launcher/bootstrap.h"
 #include "launcher/mpi_environment.h"
+#include "runtime/metrics/environment.h"
+#include "runtime/train/stop_signal.h"
 
 namespace lockstep {
 namespace {
+
+// Waits up to `limit` for the launcher's SIGTERM, by which it ends all ranks once one has failed.
+bool launcher_ends_ranks(std::chrono::seconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!stop_requested()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
 
 class MpiSession final : public Session {
  public:
@@ -27,26 +43,54 @@ class MpiSession final : public Session {
     communicator_ = make_mpi_communicator();
   }
   ~MpiSession() override {
+    tcp_.reset();
     communicator_.reset();
     MPI_Finalize();
   }
-  Communicator& communicator() override { return *communicator_; }
+  Communicator& communicator() override { return tcp_ ? *tcp_ : *communicator_; }
   int local_rank() const override { return local_rank_; }
   int local_ranks() const override { return local_ranks_; }
   std::string library() const override {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
     int length = 0;
     MPI_Get_library_version(text.data(), &length);
-    const std::string version(text.data(), static_cast<size_t>(length));
-    return version.substr(0, version.find_first_of(",\n"));
+    const std::string whole(text.data(), static_cast<size_t>(length)),
+        version = whole.substr(0, whole.find_first_of(",\n"));
+    return tcp_ ? tcp_->library() + ", started by " + version : version;
   }
-  [[noreturn]] void abort(int code, const std::string&) override {
+  MpiNetwork mpi_network() const override { return lockstep::mpi_network(); }
+  void move_to_tcp() override {
+    TcpOptions options;
+    options.rank = communicator_->rank();
+    options.size = communicator_->size();
+    // mpirun --mca btl_tcp_if_include sets it too.
+    if (const char* networks = std::getenv("OMPI_MCA_btl_tcp_if_include"))
+      options.networks = networks;
+    options.version = lockstep_version();
+    options.rendezvous_timeout_s = 30;  // all ranks are here already
+    run_on_all(*communicator_, [&] {
+      read_time_limits([](const char* name) { return std::getenv(name); }, options);
+    });
+    tcp_ = make_tcp_communicator_over(*communicator_, options);
+  }
+  void await_turn_to_tell(const std::string& error) override {
+    constexpr std::chrono::seconds kPatience(10);
+    if (!tcp_ || !tcp_->another_tells(error) || !launcher_ends_ranks(kPatience)) return;
+    std::_Exit(static_cast<int>(ExitCode::kPeer));
+  }
+  [[noreturn]] void abort(int code, const std::string& why) override {
+    if (tcp_) tcp_->abort(last_words(code, why));
+    // The rank which failed first gives the launcher its exit code, if that notices it itself.
+    constexpr std::chrono::seconds kPatience(3);
+    if (code == static_cast<int>(ExitCode::kPeer) && launcher_ends_ranks(kPatience))
+      std::_Exit(code);
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
   }
 
  private:
-  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Communicator> communicator_;  // MPI's
+  std::unique_ptr<TcpCommunicator> tcp_;        // where the ranks have moved to it
   int local_rank_ = 0;
   int local_ranks_ = 1;
 };

@@ -29,10 +29,7 @@ class TcpSession final : public Session {
   int local_ranks() const override { return local_ranks_; }
   std::string library() const override { return communicator_->library(); }
   [[noreturn]] void abort(int code, const std::string& why) override {
-    // Each rank that hears it says it again to those that it has not reached.
-    constexpr size_t kLongest = 400;
-    communicator_->abort(
-        fmt::format("it ended with exit code {}: {}", code, why.substr(0, kLongest)));
+    communicator_->abort(last_words(code, why));
     std::_Exit(code);
   }
 

@@ -34,6 +34,7 @@ int run_command(Session& session, const Command& command) {
   const int rank = session.communicator().rank();
   const std::string who = session.communicator().size() > 1 ? fmt::format("rank {}: ", rank) : "";
   const auto fail = [&](ExitCode code, const char* message) {
+    if (code == ExitCode::kPeer) session.await_turn_to_tell(message);
     complain(who, message);
     if (session.communicator().size() > 1) session.abort(static_cast<int>(code), message);
     return static_cast<int>(code);

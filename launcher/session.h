@@ -5,6 +5,8 @@
 #include <string>
 
 #include "collectives/communicator.h"
+#include "collectives/mpi/mpi_network.h"
+#include "runtime/base/error.h"
 
 namespace lockstep {
 
@@ -19,6 +21,15 @@ class Session {
   // What carries the ranks' messages: "Open MPI v4.1.4", "TCP, rank 0 at node1:29500", or empty
   // when alone.
   virtual std::string library() const = 0;
+  // What MPI has found for itself between hosts.
+  virtual MpiNetwork mpi_network() const { return MpiNetwork::kUnknown; }
+  // Ranks that MPI started meet over TCP too, and communicator() is over TCP from now on; what it
+  // was before stays. All ranks together; throws the same AgreedError on all of them. Only where
+  // communicator() is MPI's.
+  virtual void move_to_tcp() { LOCKSTEP_CHECK(false, "the ranks were not started by MPI"); }
+  // After a CommError: returns once it is for this rank to tell the user of it. Does not return
+  // where another one does and the launcher then ends this rank.
+  virtual void await_turn_to_tell(const std::string& /*error*/) {}
   // Ends all ranks with this exit code, now. Does not return. Without MPI the others end with
   // kPeer and say why this one did.
   [[noreturn]] virtual void abort(int code, const std::string& why) = 0;

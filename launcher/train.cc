@@ -10,6 +10,7 @@
 #include "launcher/devices.h"
 #include "launcher/results.h"
 #include "launcher/run_folder.h"
+#include "launcher/transport.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
@@ -36,6 +37,8 @@ nlohmann::ordered_json to_json(const TrainResult& result,
                                const RunParts& parts,
                                const std::optional<int64_t>& bad_records) {
   nlohmann::ordered_json json;
+  const std::string transport = name_of_transport(parts.slices, parts.plan.topology);
+  if (!transport.empty()) json["transport"] = transport;
   json["step"] = result.step;
   if (result.loss) json["loss"] = *result.loss;
   if (result.evaluation) {
@@ -85,10 +88,10 @@ void print_summary(const TrainResult& result,
 }
 
 // What is about to run, for the user.
-void describe(const Assembly& assembly, const Device& device, Session& session) {
+void describe(const Assembly& assembly, RunDevice& device, Session& session) {
   const int ranks = session.communicator().size();
   spdlog::info("device {}: {} rank{} x {} thread{}; {}",
-               device.description(),
+               device.device().description(),
                ranks,
                ranks == 1 ? "" : "s",
                compute_threads(),
@@ -102,10 +105,11 @@ void describe(const Assembly& assembly, const Device& device, Session& session) 
                static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
   const Topology& topology = assembly.plan.topology;
   if (topology.nodes > 1)
-    spdlog::info("{} nodes of {} rank{}: sums are made within nodes, then between them",
+    spdlog::info("{} nodes of {} rank{}: sums are made within nodes, then between them, over {}",
                  topology.nodes,
                  topology.per_node,
-                 topology.per_node == 1 ? "" : "s");
+                 topology.per_node == 1 ? "" : "s",
+                 name_of_transport(device.slices(), topology));
   else if (session.local_ranks() < ranks && assembly.config.comm.order == CommConfig::Order::kTree)
     spdlog::warn(
         "the nodes do not have equally many ranks that follow each other: sums are made in one "
@@ -115,26 +119,30 @@ void describe(const Assembly& assembly, const Device& device, Session& session) 
 }
 
 ExitCode train(Session& session, const TrainCommandOptions& options) {
-  Communicator& communicator = session.communicator();
-  init_log(options.common.log_level, communicator.rank(), communicator.size());
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   install_stop_signals();
+  RunConfig config;
+  run_on_all(session.communicator(), [&] {
+    check_result_path("--json", options.common.json);
+    config = read_config(options.common);
+  });
+  RunDevice device(session, options.common);
+  Topology topology = find_topology(session.communicator());
+  choose_transport(session, config.comm.transport, topology, device.device().ops());
+  Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
-  Topology topology = find_topology(communicator);
   const std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, topology);
   topology.shares_memory = node != nullptr;
-  RunDevice device(session, options.common);
   Assembly assembly;
   run_on_all(communicator, [&] {
-    check_result_path("--json", options.common.json);
-    RunConfig config = read_config(options.common);
     set_compute_threads(choose_threads(config, sharing));
     assembly =
         assemble(std::move(config), topology, AssemblyPurpose::kTrain, device.device().ops());
     check_memory(assembly, session.local_ranks(), device.limits());
   });
   open_run_folder(session, assembly.config);
-  describe(assembly, device.device(), session);
   device.open(assembly.config);
+  describe(assembly, device, session);
   const bool shares_memory = assembly.plan.topology.shares_memory;
   if (shares_memory) allocate_shared(*node, assembly.plan);
   const RunParts parts = parts_of(assembly,

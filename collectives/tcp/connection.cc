@@ -24,8 +24,13 @@ const char* name_of(FrameKind kind) {
     case FrameKind::kBroadcast: return "broadcast";
     case FrameKind::kGoodbye: return "goodbye";
     case FrameKind::kFailure: return "failure";
+    case FrameKind::kAbort: return "abort";
   }
   return "unknown frame";
+}
+
+bool tells_failure(FrameKind kind) {
+  return kind == FrameKind::kFailure || kind == FrameKind::kAbort;
 }
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
@@ -74,8 +79,8 @@ short Connection::wanted_events() const {
   short events = 0;
   // A whole header with nothing to receive it belongs to an operation that this rank has not
   // started.
-  const bool parked = arriving_bytes_ == sizeof(arriving_) && receiving_.empty() &&
-                      arriving_.kind != FrameKind::kFailure;
+  const bool parked =
+      arriving_bytes_ == sizeof(arriving_) && receiving_.empty() && !tells_failure(arriving_.kind);
   if (!parked && !at_end_) events |= POLLIN;
   if (!sending_.empty()) events |= POLLOUT;
   return events;
@@ -149,7 +154,7 @@ size_t Connection::progress_receiving() {
       if (arriving_.magic != kFrameMagic)
         throw CommError("{}: {} sent something that is no frame", own_name_, name_);
     }
-    if (arriving_.kind == FrameKind::kGoodbye || arriving_.kind == FrameKind::kFailure) {
+    if (arriving_.kind == FrameKind::kGoodbye || tells_failure(arriving_.kind)) {
       if (receive_control_frame(total)) continue;
       break;
     }
@@ -185,6 +190,7 @@ bool Connection::receive_control_frame(size_t& moved) {
   moved += received;
   failure_bytes_ += received;
   if (failure_bytes_ < failure_.size()) return false;
+  if (arriving_.kind == FrameKind::kAbort) throw ToldError("{}", failure_);
   throw CommError("{}", failure_);
 }
 
@@ -201,22 +207,22 @@ void Connection::check_expected() {
 }
 
 void Connection::lost(const char* why) {
+  at_end_ = true;
   throw CommError("{}: lost {}: {}", own_name_, name_, why);
 }
 
-void Connection::end_sending(const std::string& failure) {
+void Connection::end_sending(FrameKind kind, const std::string& text) {
   if (!socket_.is_open()) return;
   const bool between_frames = sending_.empty() || sending_.front().moved == 0;
   if (between_frames) {
-    const std::string text = failure.substr(0, kMaxFailureText);
     FrameHeader header;
     header.magic = kFrameMagic;
-    header.kind = failure.empty() ? FrameKind::kGoodbye : FrameKind::kFailure;
-    header.bytes = text.size();
+    header.kind = kind;
+    header.bytes = std::min(text.size(), kMaxFailureText);
     try {
       const Deadline deadline(2);
       send_all(socket_, &header, sizeof(header), deadline);
-      send_all(socket_, text.data(), text.size(), deadline);
+      send_all(socket_, text.data(), header.bytes, deadline);
     } catch (const SocketError&) {  // then the other end learns it from the end of the stream
     }
   }

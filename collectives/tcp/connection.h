@@ -13,6 +13,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/tcp/socket.h"
+#include "runtime/base/error.h"
 
 namespace lockstep {
 
@@ -22,7 +23,14 @@ enum class FrameKind : uint32_t {
   kReduceScatter,
   kBroadcast,
   kGoodbye,  // the sender has ended in order; nothing follows
-  kFailure   // the sender has failed; the bytes say why
+  kFailure,  // the sender has noticed a failure; the bytes say which
+  kAbort     // a rank has failed, and has told the user why; the bytes say who
+};
+
+// A rank has failed and has told the user why.
+class ToldError : public CommError {
+ public:
+  using CommError::CommError;
 };
 
 struct FrameHeader {
@@ -68,7 +76,7 @@ class Connection {
   void queue_receive(const FrameHeader& header, std::byte* data, int operation);
 
   // Moves what can be moved without waiting; returns the bytes. Throws CommError that names the
-  // other end where it is gone, has failed, or does something else.
+  // other end where it is gone, has failed (ToldError: and the user knows), or does something else.
   size_t progress();
   // What poll() should wait for; 0 for nothing.
   short wanted_events() const;
@@ -77,9 +85,12 @@ class Connection {
   bool waits_to_receive(int operation);
   bool waits_to_send(int operation);
 
-  // Ends the stream to the other rank, in order or, where `failure` is not empty, saying why. The
-  // failure cannot be said in the middle of a frame.
-  void end_sending(const std::string& failure);
+  // Whether the other end is there, as far as this one has read.
+  bool is_open() const { return socket_.is_open() && !at_end_; }
+
+  // Ends the stream to the other rank: in order (kGoodbye), or with kFailure or kAbort and the
+  // text, which cannot be said in the middle of a frame.
+  void end_sending(FrameKind kind, const std::string& text);
   // Reads and drops what still comes; true once the other end has ended its stream too. Does not
   // wait.
   bool drain();

@@ -9,22 +9,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "collectives/tcp/options.h"
+#include "collectives/tcp/meeting.h"
 
 namespace lockstep {
-
-struct Meeting {
-  std::vector<std::string> addresses;  // of rank 0's host; the likeliest first
-  std::string host;                    // host_identity()
-  int port = 0;
-  uint64_t nonce = 0;  // a random number of rank 0's process
-  std::string run;     // TcpOptions::run
-};
-
-// This host's addresses, for ranks on this and on other hosts.
-Meeting meeting_here(int port, uint64_t nonce, const std::string& run);
 
 // Throws ConfigError where the file cannot be written.
 void publish_meeting(const std::string& path, const Meeting& meeting);

@@ -129,16 +129,21 @@ bool read_ranks(const Reader& read, TcpOptions& options) {
 
 }  // namespace
 
+void read_time_limits(const Environment& environment, TcpOptions& options) {
+  const Reader read(environment);
+  options.rendezvous_timeout_s =
+      read.seconds_or("LOCKSTEP_RENDEZVOUS_TIMEOUT_S", options.rendezvous_timeout_s);
+  options.operation_timeout_s =
+      read.seconds_or("LOCKSTEP_COMM_TIMEOUT_S", options.operation_timeout_s);
+}
+
 std::optional<TcpOptions> tcp_options_from(const Environment& environment) {
   const Reader read(environment);
   TcpOptions options;
   if (!read_ranks(read, options)) return std::nullopt;
   read_meeting_point(read, options);
   options.run = run_of(read);
-  options.rendezvous_timeout_s =
-      read.seconds_or("LOCKSTEP_RENDEZVOUS_TIMEOUT_S", options.rendezvous_timeout_s);
-  options.operation_timeout_s =
-      read.seconds_or("LOCKSTEP_COMM_TIMEOUT_S", options.operation_timeout_s);
+  read_time_limits(environment, options);
   return options;
 }
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "collectives/tcp/meeting.h"
+
 namespace lockstep {
 
 // getenv, or what a test puts in its place: null for a variable that is not set.
@@ -20,6 +22,11 @@ struct TcpOptions {
   int port = 0;
   // ... or the file, on a file system that all ranks share, in which rank 0 says where it listens.
   std::string file;
+  // ... or what rank 0, which listens already, has told everyone.
+  std::optional<Meeting> meeting;
+  // Of rank 0 in that meeting: the networks by which others may reach it (meeting_here()); empty:
+  // any.
+  std::string networks;
   // Names the run; ranks of another run are turned away. May be empty.
   std::string run;
   // Lockstep's version; all ranks must have the same.
@@ -27,6 +34,9 @@ struct TcpOptions {
   double rendezvous_timeout_s = 300;  // LOCKSTEP_RENDEZVOUS_TIMEOUT_S
   double operation_timeout_s = 1800;  // LOCKSTEP_COMM_TIMEOUT_S; counts from the last byte moved
 };
+
+// Sets the time limits that the environment gives. Throws ConfigError.
+void read_time_limits(const Environment& environment, TcpOptions& options);
 
 // The options, without `version`, that these variables give; nothing where they do not speak of a
 // run of several processes:

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "collectives/communicator.h"
 #include "collectives/tcp/options.h"
 #include "collectives/tcp/socket.h"
+#include "runtime/base/error.h"
 
 namespace lockstep {
 
@@ -22,13 +24,24 @@ struct Mesh {
   std::string meeting_point;       // for people: "node1:29500"
 };
 
-// Returns when every rank is connected to every other. Throws CommError: a rank that does not come
-// within options.rendezvous_timeout_s, comes twice, has another version or another world size, or
-// leaves; a port of rank 0 that is taken. ConfigError: a rendezvous file that cannot be written.
-Mesh join_mesh(const TcpOptions& options);
+// Rank 0 did not answer this rank, which alone knows where it has looked.
+class UnreachableError : public CommError {
+ public:
+  using CommError::CommError;
+};
+
+// Returns when every rank is connected to every other. `listener`: rank 0's, where it listens
+// already. Throws CommError: a rank that does not come within options.rendezvous_timeout_s, comes
+// twice, has another version or another world size, or leaves; a port of rank 0 that is taken.
+// ConfigError: a rendezvous file that cannot be written.
+Mesh join_mesh(const TcpOptions& options, Socket listener = {});
+
+// The same for ranks that can talk already: over `channel` they learn where rank 0 listens. Throws
+// the same AgreedError on all of them.
+Mesh join_mesh_over(Communicator& channel, TcpOptions options);
 
 // join_mesh() for rank 0 ...
-Mesh receive_ranks(const TcpOptions& options);
+Mesh receive_ranks(const TcpOptions& options, Socket listener);
 // ... and for every other rank.
 Mesh visit_rank_0(const TcpOptions& options);
 

@@ -52,33 +52,40 @@ class Guest {
   void find_root() {
     std::string last = "nothing there yet";
     while (true) {
-      if (options_.file.empty()) {
+      if (options_.meeting) {
+        mesh_.meeting_point = endpoint_text(host_of(*options_.meeting), options_.meeting->port);
+        if (greet_published_root(*options_.meeting, last)) return;
+      } else if (options_.file.empty()) {
         mesh_.meeting_point = endpoint_text(options_.address, options_.port);
         if (greet_root(options_.address, options_.port, 0, last)) return;
       } else {
         mesh_.meeting_point = "file://" + options_.file;
-        if (greet_published_root(last)) return;
+        const std::optional<Meeting> meeting = read_meeting(options_.file);
+        if (meeting && greet_published_root(*meeting, last)) return;
       }
       if (deadline_.passed())
-        fail(fmt::format("rank 0 did not answer at {} within {:g} s ({})",
-                         mesh_.meeting_point,
-                         options_.rendezvous_timeout_s,
-                         last));
+        throw UnreachableError("rank {} on {}: rank 0 did not answer at {} within {:g} s ({})",
+                               options_.rank,
+                               host_name(),
+                               mesh_.meeting_point,
+                               options_.rendezvous_timeout_s,
+                               last);
       std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
     }
   }
 
-  bool greet_published_root(std::string& last) {
-    const std::optional<Meeting> meeting = read_meeting(options_.file);
-    if (!meeting) return false;
-    if (!meeting->run.empty() && !options_.run.empty() && meeting->run != options_.run) {
-      last = fmt::format("the file there is of run '{}'", meeting->run);
+  bool greet_published_root(const Meeting& meeting, std::string& last) {
+    if (!meeting.run.empty() && !options_.run.empty() && meeting.run != options_.run) {
+      last = fmt::format("the file there is of run '{}'", meeting.run);
       return false;
     }
-    for (const std::string& address : meeting->addresses) {
-      if (greet_root(address, meeting->port, meeting->nonce, last)) return true;
-      if (deadline_.passed()) return false;
+    std::string tried;
+    for (const std::string& address : meeting.addresses) {
+      if (greet_root(address, meeting.port, meeting.nonce, last)) return true;
+      tried += (tried.empty() ? "" : "; ") + last;
+      if (deadline_.passed()) break;
     }
+    last = tried;
     return false;
   }
 
@@ -222,7 +229,7 @@ void allow_descriptors(int ranks) {
 
 Mesh visit_rank_0(const TcpOptions& options) { return Guest(options).join(); }
 
-Mesh join_mesh(const TcpOptions& options) {
+Mesh join_mesh(const TcpOptions& options, Socket listener) {
   if (options.size == 1) {
     Mesh mesh;
     mesh.peers.resize(1);
@@ -231,7 +238,7 @@ Mesh join_mesh(const TcpOptions& options) {
   }
   allow_descriptors(options.size);
   try {
-    return options.rank == 0 ? receive_ranks(options) : visit_rank_0(options);
+    return options.rank == 0 ? receive_ranks(options, std::move(listener)) : visit_rank_0(options);
   } catch (const SocketError& error) {
     throw CommError("rank {} on {}: {}", options.rank, host_name(), error.what());
   }

@@ -2,7 +2,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <random>
 
 #include "collectives/tcp/handshake.h"
 #include "collectives/tcp/meeting_file.h"
@@ -15,20 +14,22 @@ namespace {
 
 constexpr int kLookMs = 200;  // how often a rank that has left, or a second rank 0, is looked for
 
-uint64_t random_nonce() {
-  std::random_device device;
-  return (uint64_t{device()} << 32 | device()) | 1;  // 0 means unknown
-}
-
 class Root {
  public:
-  explicit Root(const TcpOptions& options)
+  // `listener`: not open where rank 0 is yet to listen.
+  Root(const TcpOptions& options, Socket listener)
       : options_(options),
+        nonce_(options.meeting ? options.meeting->nonce : random_nonce()),
         deadline_(options.rendezvous_timeout_s),
         joined_(static_cast<size_t>(options.size)),
         missing_(options.size - 1),
         table_(static_cast<size_t>(options.size)) {
-    listener_ = options.file.empty() ? listen_at_address() : listen_and_publish();
+    if (options.meeting) {
+      listener_ = std::move(listener);
+      meeting_point_ = endpoint_text(host_name(), options.meeting->port);
+    } else {
+      listener_ = options.file.empty() ? listen_at_address() : listen_and_publish();
+    }
     table_[0].host = fixed_text<128>(host_name());
   }
   ~Root() {
@@ -113,7 +114,8 @@ class Root {
     const Hello& hello = arrival.hello;
     if (hello.protocol != kHandshakeProtocol) return false;  // nothing else in it is known
     const std::string run = text_of(hello.run);
-    if (hello.nonce != (options_.file.empty() ? 0 : nonce_)) {
+    const bool published = options_.meeting || !options_.file.empty();
+    if (hello.nonce != (published ? nonce_ : 0)) {
       tell(arrival.socket, Answer::kStranger, 0, "");
       return true;
     }
@@ -168,7 +170,7 @@ class Root {
       fail(
           fmt::format("another process with rank 0 (on {}) has taken {}; each run needs its own "
                       "file and each process its own RANK",
-                      meeting->host.substr(0, meeting->host.find('/')),
+                      lockstep::host_of(*meeting),
                       meeting_point_));
   }
 
@@ -258,7 +260,7 @@ class Root {
   Socket& joined(int rank) { return joined_[static_cast<size_t>(rank)]; }
 
   const TcpOptions& options_;
-  const uint64_t nonce_ = random_nonce();
+  const uint64_t nonce_;
   Deadline deadline_;
   std::string meeting_point_;
   Socket listener_;
@@ -270,6 +272,8 @@ class Root {
 
 }  // namespace
 
-Mesh receive_ranks(const TcpOptions& options) { return Root(options).gather(); }
+Mesh receive_ranks(const TcpOptions& options, Socket listener) {
+  return Root(options, std::move(listener)).gather();
+}
 
 }  // namespace lockstep

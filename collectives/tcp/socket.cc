@@ -59,20 +59,6 @@ int bind_and_listen(const Socket& socket, int family, int port) {
   return ::listen(socket.descriptor(), SOMAXCONN) != 0 ? errno : 0;
 }
 
-std::string numeric(const sockaddr_storage& address, socklen_t length) {
-  char text[NI_MAXHOST] = "";
-  getnameinfo(reinterpret_cast<const sockaddr*>(&address),
-              length,
-              text,
-              sizeof(text),
-              nullptr,
-              0,
-              NI_NUMERICHOST);
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 seen through an IPv6 socket
-  const std::string_view whole = text;
-  return std::string(whole.starts_with(kMapped) ? whole.substr(kMapped.size()) : whole);
-}
-
 // Returns 0 or errno.
 int connect_one(const Socket& socket, const addrinfo& address, const Deadline& deadline) {
   if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
@@ -161,12 +147,20 @@ Socket connect_to(const std::string& host, int port, const Deadline& deadline) {
   fail("cannot connect", error);
 }
 
+std::string numeric_address(const sockaddr& address, socklen_t length) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(&address, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 seen through an IPv6 socket
+  const std::string_view whole = text;
+  return std::string(whole.starts_with(kMapped) ? whole.substr(kMapped.size()) : whole);
+}
+
 std::string peer_address(const Socket& socket) {
   sockaddr_storage storage{};
   socklen_t length = sizeof(storage);
   if (getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&storage), &length) != 0)
     fail("the other end is gone", errno);
-  return numeric(storage, length);
+  return numeric_address(reinterpret_cast<const sockaddr&>(storage), length);
 }
 
 bool is_loopback(std::string_view address) {

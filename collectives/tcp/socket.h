@@ -1,6 +1,8 @@
 #pragma once
 // Sockets that never block for longer than a deadline.
 
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -60,6 +62,9 @@ Socket accept_from(const Socket& listener);
 
 // Connects to a host by name or number, trying its addresses in turn.
 Socket connect_to(const std::string& host, int port, const Deadline& deadline);
+
+// "10.0.0.1", "fe80::1%eth0"; empty where it is no address of the internet.
+std::string numeric_address(const sockaddr& address, socklen_t length);
 
 // The other end's address as a number.
 std::string peer_address(const Socket& socket);

@@ -29,9 +29,8 @@ std::string name_of(int rank, const std::string& host) {
 
 class TcpCommunicatorImpl final : public TcpCommunicator {
  public:
-  explicit TcpCommunicatorImpl(const TcpOptions& options)
+  TcpCommunicatorImpl(const TcpOptions& options, Mesh mesh)
       : rank_(options.rank), size_(options.size), timeout_s_(options.operation_timeout_s) {
-    Mesh mesh = join_mesh(options);
     meeting_point_ = mesh.meeting_point;
     own_name_ = name_of(rank_, host_name());
     connections_.reserve(mesh.peers.size());
@@ -47,7 +46,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
         operations_.begin(), operations_.end(), [](const Operation& o) { return !o.in_use; });
     if (idle) {
       constexpr double kPatienceSeconds = 10;
-      close("", kPatienceSeconds);
+      close(FrameKind::kGoodbye, "", kPatienceSeconds);
     } else {
       abort("left an operation under way");
     }
@@ -138,7 +137,12 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
 
   void abort(const std::string& why) override {
     constexpr double kPatienceSeconds = 1;
-    close(own_name_ + ": " + why, kPatienceSeconds);
+    close(FrameKind::kAbort, own_name_ + ": " + why, kPatienceSeconds);
+  }
+
+  bool another_tells(const std::string& error) override {
+    tell_failure(error);
+    return told_ || lower_rank_alive_;
   }
 
  private:
@@ -216,6 +220,9 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     size_t moved = 0;
     try {
       for_each_peer([&](int, int to) { moved += peer(to).progress(); });
+    } catch (const ToldError& error) {
+      told_ = true;
+      fail(error.what());
     } catch (const CommError& error) {
       fail(error.what());
     }
@@ -269,23 +276,42 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
                        " (LOCKSTEP_COMM_TIMEOUT_S)");
   }
 
+  // Whoever told this rank may have seen an end that this one has not read yet.
+  void look_at_lower_ranks() {
+    for (int r = 0; r < rank_; ++r) {
+      try {
+        peer(r).progress();
+      } catch (const ToldError&) {
+        told_ = true;
+      } catch (const CommError&) {
+      }
+      lower_rank_alive_ |= peer(r).is_open();
+    }
+  }
+
   // The others must not wait for this rank: they hear of the failure, and the connections close.
   [[noreturn]] void fail(const std::string& why) {
-    constexpr double kPatienceSeconds = 1;
-    close(why, kPatienceSeconds);
+    tell_failure(why);
     throw CommError("{}", why);
+  }
+
+  void tell_failure(const std::string& why) {
+    constexpr double kPatienceSeconds = 1;
+    if (closed_) return;
+    look_at_lower_ranks();
+    close(told_ ? FrameKind::kAbort : FrameKind::kFailure, why, kPatienceSeconds);
   }
 
   // Ends the stream to every rank, and then reads until they have ended theirs or patience does:
   // closing a socket that has unread bytes takes back what was sent through it.
-  void close(const std::string& failure, double patience_s) {
+  void close(FrameKind kind, const std::string& failure, double patience_s) {
     if (closed_) return;
     closed_ = true;
     failure_ = failure;
     const Deadline deadline(patience_s);
     std::vector<Connection*> open;
     for_each_peer([&](int, int to) {
-      peer(to).end_sending(failure);
+      peer(to).end_sending(kind, failure);
       open.push_back(&peer(to));
     });
     while (true) {
@@ -310,13 +336,19 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   uint64_t sequence_ = 0;
   FrameHeader latest_;
   std::string failure_;
+  bool told_ = false, lower_rank_alive_ = false;
   bool closed_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<TcpCommunicator> make_tcp_communicator(const TcpOptions& options) {
-  return std::make_unique<TcpCommunicatorImpl>(options);
+  return std::make_unique<TcpCommunicatorImpl>(options, join_mesh(options));
+}
+
+std::unique_ptr<TcpCommunicator> make_tcp_communicator_over(Communicator& channel,
+                                                            const TcpOptions& options) {
+  return std::make_unique<TcpCommunicatorImpl>(options, join_mesh_over(channel, options));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// A Communicator over TCP between the ranks' hosts, for runs that no MPI launcher started.
+// A Communicator over TCP between the ranks' hosts.
 
 #include <memory>
 #include <string>
@@ -13,14 +13,22 @@ class TcpCommunicator : public Communicator {
  public:
   // "TCP, rank 0 at node1:29500".
   virtual std::string library() const = 0;
-  // Tells every rank that this one has failed, and why; their operations under way and to come
-  // throw it. Returns soon, also where they do not listen.
+  // Tells every rank that this one has failed, and why, which the user knows already; their
+  // operations under way and to come throw it. Returns soon, also where they do not listen.
   virtual void abort(const std::string& why) = 0;
+  // After a CommError, of the communicator or of something else that waited for another rank; of
+  // that the others learn now. Whether it is another rank's to tell the user: one that has done so,
+  // or one below this one that has not ended.
+  virtual bool another_tells(const std::string& error) = 0;
 };
 
 // Meets the other ranks and connects to each (rendezvous.h has what can go wrong). Operations make
 // progress while the caller is in one of the communicator's functions. Destroying it waits some
 // seconds for the other ranks to end too.
 std::unique_ptr<TcpCommunicator> make_tcp_communicator(const TcpOptions& options);
+
+// The same for ranks that can talk over `channel`; see join_mesh_over().
+std::unique_ptr<TcpCommunicator> make_tcp_communicator_over(Communicator& channel,
+                                                            const TcpOptions& options);
 
 }  // namespace lockstep

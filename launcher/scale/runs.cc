@@ -74,6 +74,7 @@ const char* name_of(Mode mode) { return mode == Mode::kWeak ? "weak" : "strong";
 
 void read_result(const nlohmann::ordered_json& result, MeasuredRun& run) {
   run.weights_hash = result.at("weights_hash").get<std::string>();
+  run.transport = result.value("transport", "");
   for (const auto& rank : result.at("ranks")) {
     RankTimes& times = run.ranks.emplace_back();
     times.rank = rank.at("rank").get<int>();

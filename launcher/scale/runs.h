@@ -42,6 +42,7 @@ struct MeasuredRun {
   World world;
   int repeat = 0;
   std::string weights_hash;
+  std::string transport;         // "shared memory and tcp"; empty of one rank
   std::vector<RankTimes> ranks;  // by rank
   std::vector<std::string> command;
   std::string binding;
@@ -49,8 +50,8 @@ struct MeasuredRun {
   nlohmann::ordered_json environment;  // the run's environment.json
 };
 
-// Fills in weights_hash and ranks from the JSON that `lockstep train --json` writes. Throws
-// nlohmann::json::exception where it lacks them.
+// Fills in weights_hash, transport and ranks from the JSON that `lockstep train --json` writes.
+// Throws nlohmann::json::exception where it lacks them.
 void read_result(const nlohmann::ordered_json& result, MeasuredRun& run);
 
 // Of a run's log, what tells why it failed: the program's own words where there are some, else the

@@ -148,6 +148,8 @@ std::vector<scale::Fact> facts_after(const ScaleCommandOptions& options,
                                    std::pair("git_revision", "revision"),
                                    std::pair("libraries", "messages by")})
     if (environment.contains(key)) facts.push_back({key, title, environment[key]});
+  if (!runs.back().transport.empty())
+    facts.push_back({"transport", "between ranks", runs.back().transport});
   return facts;
 }
 

@@ -324,6 +324,7 @@ void visit_fields(FieldVisitor& v, CommConfig& c) {
   v.field("wire_dtype", c.wire_dtype);
   v.field("shared_memory", c.shared_memory);
   v.field("zero_stage", c.zero_stage, IntegerLimit{0, 3});
+  v.field("transport", c.transport);
 }
 
 void visit_fields(FieldVisitor& v, ExecutionConfig& c) {

@@ -101,6 +101,15 @@ exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' 
                                               stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL))
         return processes
 
+    def close_to_lockstep(self):
+        """From now on no host reaches the first one at the ports that it gives to programs that ask for none, as Lockstep does and
+        Open MPI does not (mpirun's own connections need the words returned)."""
+        subprocess.run(["ip", "netns", "exec", self.name(0), "sh", "-c", "echo 25000 32000 > /proc/sys/net/ipv4/ip_local_port_range"],
+                       check=True)
+        for host in range(1, self.count):
+            ip("-n", self.name(host), "rule", "add", "ipproto", "tcp", "sport", "32768-60999", "dport", "25000-32000", "unreachable")
+        return ["--mca", "oob_tcp_dynamic_ipv4_ports", "2000-2100"]
+
     def sent_bytes(self, host):
         """What the host has sent so far, as its network card counts."""
         counted = subprocess.run(["ip", "netns", "exec", self.name(host), "cat", "/sys/class/net/eth0/statistics/tx_bytes"],

@@ -3,8 +3,9 @@
 more than they must.
 
 several_hosts_test.py BINARY: a small GPT on hosts that are network namespaces, 2 x 1, 2 x 2 and 4 x 1 (hosts x ranks) under a real
-mpirun over TCP at 1 Gbit/s and 100 Mbit/s: the weights_hash of one rank alone, and the bytes that each network card counted within
-3% of what `lockstep plan` says. Skipped where such hosts cannot be made.
+mpirun at 1 Gbit/s and 100 Mbit/s, over Open MPI's TCP and over Lockstep's: the weights_hash of one rank alone, and the bytes that each
+network card counted within 3% of what `lockstep plan` says. AUTO must choose Lockstep's TCP, but not on one host. Ranks that cannot
+meet must be refused where TCP is asked for, and use MPI where it is not. Skipped where such hosts cannot be made.
 """
 import json
 import os
@@ -37,11 +38,53 @@ def run(command):
         raise SystemExit(f"exit code {done.returncode} of {command}:\n{done.stdout}\n{done.stderr}")
 
 
-def train(launcher, binary, folder, name, steps):
+def train(launcher, binary, folder, name, steps, transport="AUTO"):
     config, result = folder / f"{steps}.textproto", folder / f"{name}.json"
     config.write_text(CONFIG.replace("STEPS", str(steps)))
-    run([*launcher, binary, "train", config, "--run-dir", folder / name, "--json", result])
-    return json.loads(result.read_text())["weights_hash"]
+    run([*launcher, binary, "train", config, "--run-dir", folder / name, "--json", result, "--set", f"comm.transport={transport}"])
+    return json.loads(result.read_text())
+
+
+def measure(binary, folder, rate, count, local, transport):
+    """The longer run's result, and what the busiest host sent in a step."""
+    sent = {}
+    for steps in (SHORT, LONG):
+        with hosts.Hosts(count, rate) as made:
+            result = train(made.mpirun(local), binary, folder, f"{count}x{local}-{rate}-{transport}-{steps}", steps, transport)
+            sent[steps] = [made.sent_bytes(host) for host in range(count)]
+    return result, max((more - less) / (LONG - SHORT) for less, more in zip(sent[SHORT], sent[LONG]))
+
+
+def refused(launcher, binary, folder, exit_code, *words):
+    """TCP is asked for, and cannot be."""
+    done = subprocess.run([str(word) for word in (
+        *launcher, binary, "train", folder / f"{SHORT}.textproto", "--run-dir", folder / "refused", "--set", "comm.transport=TCP")],
+        capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
+    print(f"exit code {done.returncode}: {lines}", flush=True)
+    assert done.returncode == exit_code and len(lines) == 1, done.stderr
+    for word in ("comm.transport: value is TCP", "OMPI_MCA_btl_tcp_if_include", "comm.transport: MPI", *words):
+        assert word in lines[0], f"'{word}' is not in: {lines[0]}"
+
+
+def transports(binary, folder, alone):
+    """What AUTO chooses, and what becomes of ranks that cannot meet."""
+    on_one = train(lockstep_run.mpirun(2), binary, folder, "one-host", SHORT, "TCP")
+    assert on_one["transport"] == "shared memory", on_one["transport"]
+    with hosts.Hosts(2) as made:
+        mpirun = made.mpirun(1)
+        chosen = train(mpirun, binary, folder, "auto", LONG)
+        assert (chosen["transport"], chosen["weights_hash"]) == ("tcp", alone), chosen
+        bench = folder / "bench.json"
+        run([*mpirun, binary, "bench", "collectives", "--transport", "TCP", "--sizes", "64KiB", "--repeats", "3", "--json", bench])
+        assert json.loads(bench.read_text())["transport"] == "tcp", bench.read_text()
+        # For the ranks alone: mpirun has its own.
+        elsewhere = ["env", "OMPI_MCA_btl_tcp_if_include=203.0.113.0/24"]
+        refused([*mpirun, *elsewhere], binary, folder, 2, made.name(0), "203.0.113.0/24")
+        closed = [*mpirun, *made.close_to_lockstep(), "env", "LOCKSTEP_RENDEZVOUS_TIMEOUT_S=3"]
+        refused(closed, binary, folder, 6, f"rank 1 on {made.name(1)}", f"{hosts.NET}.1:", "Network is unreachable")
+        chosen = train(closed, binary, folder, "auto-closed", LONG)
+        assert (chosen["transport"], chosen["weights_hash"]) == ("mpi", alone), chosen
 
 
 def main():
@@ -53,25 +96,21 @@ def main():
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        alone = train([], binary, folder, "alone", LONG)
-        print(f"one rank alone                 {alone}")
-        for rate in ("1gbit", "100mbit"):
+        alone = train([], binary, folder, "alone", LONG)["weights_hash"]
+        print(f"one rank alone                      {alone}")
+        for rate, transport in (("1gbit", "MPI"), ("1gbit", "TCP"), ("100mbit", "TCP")):
             for count, local in ((2, 1), (2, 2), (4, 1)):
-                name = f"{count}x{local}-{rate}"
-                plan = folder / f"{name}-plan.json"
+                plan = folder / f"{count}x{local}-plan.json"
                 run([binary, "plan", folder / f"{LONG}.textproto", "--ranks", count * local, "--ranks-per-node", local, "--json", plan])
                 planned = json.loads(plan.read_text())["network_bytes_per_step_per_rank"] * local
-                sent = {}
-                for steps in (SHORT, LONG):
-                    with hosts.Hosts(count, rate) as made:
-                        weights = train(made.mpirun(local), binary, folder, f"{name}-{steps}", steps)
-                        sent[steps] = [made.sent_bytes(host) for host in range(count)]
-                per_step = [(more - less) / (LONG - SHORT) for less, more in zip(sent[SHORT], sent[LONG])]
-                ratio = max(per_step) / planned
-                print(f"{count} hosts x {local} ranks, {rate:8}  {weights}  {max(per_step):,.0f} bytes a step and host sent, "
-                      f"{planned:,} planned: {ratio:.3f}")
-                if weights != alone or not 1 <= ratio <= 1.03:
+                result, sent = measure(binary, folder, rate, count, local, transport)
+                ratio, weights = sent / planned, result["weights_hash"]
+                print(f"{count} hosts x {local} ranks, {rate:8} {transport}  {weights}  {sent:,.0f} bytes a step and host sent, "
+                      f"{planned:,} planned: {ratio:.3f}", flush=True)
+                if weights != alone or not 1 <= ratio <= 1.03 or not result["transport"].endswith(transport.lower()):
+                    print(f"FAILED: {result['transport']}")
                     failed = True
+        transports(binary, folder, alone)
     return 1 if failed else 0
 
 

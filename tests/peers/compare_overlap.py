@@ -3,7 +3,8 @@
 holds everything, which nothing can overlap. The hosts are network namespaces (tests/distributed/hosts.py): as root.
 
     compare_overlap.py --lockstep build/release/launcher/lockstep [--config configs/benchmarks/gpt2_124m.textproto] [--hosts 2]
-                       [--rate 1gbit] [--steps 8] [--rounds 2] [--bucket-mib 25] [--batch 2] [--mpi]
+                       [--rate 1gbit] [--steps 8] [--rounds 2] [--bucket-mib 25] [--batch 2]
+                       [--mpi [MPI|TCP|AUTO]]
 """
 import argparse
 import json
@@ -29,7 +30,8 @@ def main():
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--batch", type=int, default=2, help="samples of each rank")
-    parser.add_argument("--mpi", action="store_true", help="over Open MPI's TCP; else over Lockstep's own")
+    parser.add_argument("--mpi", nargs="?", choices=("MPI", "TCP", "AUTO"), const="MPI",
+                        help="started by mpirun, with this comm.transport; else without MPI, over Lockstep's own TCP")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--bucket-mib", type=float, default=25)
     options = parser.parse_args()
@@ -47,7 +49,7 @@ def main():
                     "execution.threads=1", "--set", "checkpoint.at_end=false", "--set", "checkpoint.every=0",
                     "--set", f"train.global_batch={options.batch * options.hosts}", "--set", f"train.lanes={options.hosts}")]
                 if options.mpi:
-                    subprocess.run([*made.mpirun(1), *command], check=True, capture_output=True)
+                    subprocess.run([*made.mpirun(1), *command, "--set", f"comm.transport={options.mpi}"], check=True, capture_output=True)
                 else:
                     for process in made.without_mpi(command):
                         text, _ = process.communicate()

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <numeric>
 
 #include "collectives/agreement.h"
@@ -214,6 +215,26 @@ TEST_F(TcpFailures, RankThatNeverComesToTheOperationIsNamed) {
     EXPECT_THAT(errors[static_cast<size_t>(rank)],
                 AllOf(HasSubstr("nothing moved for 0.3 s in all-gather of 16 bytes (operation 1)"),
                       HasSubstr("no bytes from rank 1 on")));
+}
+
+// Who was told of a failure by the rank that told the user leaves it at that; of a rank that is
+// just gone the lowest rank left speaks.
+TEST_F(TcpFailures, OneRankIsToTellTheUser) {
+  for (const bool aborts : {true, false}) {
+    std::vector<int> tellers;
+    std::mutex mutex;
+    expect_no_errors(run_tcp_ranks(ranks_, [&](TcpCommunicator& communicator) {
+      if (communicator.rank() == 0) {
+        if (aborts) communicator.abort("its disk is full");
+        return;
+      }
+      std::byte byte{};
+      EXPECT_THROW(communicator.broadcast(&byte, 1, 0), CommError);
+      const std::lock_guard lock(mutex);
+      if (!communicator.another_tells("rank 0 is gone")) tellers.push_back(communicator.rank());
+    }));
+    EXPECT_EQ(tellers, aborts ? std::vector<int>{} : std::vector<int>{1});
+  }
 }
 
 TEST_F(TcpFailures, AfterAFailureEveryOperationRepeatsIt) {

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "collectives/agreement.h"
 #include "collectives/tcp/handshake.h"
 #include "collectives/tcp/meeting_file.h"
 #include "collectives/tcp/socket.h"
@@ -65,6 +67,73 @@ TEST_F(TcpRendezvous, StaleFilesAreOvercome) {
   }
   std::ofstream(file_) << "rubbish";
   EXPECT_THAT(run_tcp_ranks(tcp_ranks(3, file_), nothing), Each(std::string()));
+}
+
+// Ranks that talk already, as those of an MPI launcher do, become a second mesh.
+TEST_F(TcpRendezvous, OverAnotherChannel) {
+  const auto errors = run_tcp_ranks(tcp_ranks(5, file_), [&](Communicator& channel) {
+    TcpOptions options;
+    options.rank = channel.rank();
+    options.size = channel.size();
+    options.version = "1.2.3";
+    const auto communicator = make_tcp_communicator_over(channel, options);
+    const std::string mine(static_cast<size_t>(channel.rank()), 'x');
+    EXPECT_EQ(gather_texts(*communicator, mine)[3], "xxx");
+    EXPECT_THAT(communicator->library(), HasSubstr("rank 0 at " + host_name() + ":"));
+  });
+  EXPECT_THAT(errors, Each(std::string()));
+}
+
+TEST_F(TcpRendezvous, NetworksThatRankZeroLacksAreRefusedOnAll) {
+  const auto errors = run_tcp_ranks(tcp_ranks(3, file_), [&](Communicator& channel) {
+    TcpOptions options;
+    options.rank = channel.rank();
+    options.size = channel.size();
+    options.networks = "ib7,203.0.113.77/32";  // a network of examples
+    make_tcp_communicator_over(channel, options);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("no interface that is up is one of 'ib7,203.0.113.77/32'")));
+}
+
+// A rank that turns up in another version is refused on all of them, and the channel still works.
+TEST_F(TcpRendezvous, FailureOverAnotherChannelIsAgreed) {
+  const auto errors = run_tcp_ranks(tcp_ranks(3, file_), [&](Communicator& channel) {
+    TcpOptions options;
+    options.rank = channel.rank();
+    options.size = channel.size();
+    options.version = channel.rank() == 2 ? "1.2.4" : "1.2.3";
+    EXPECT_THROW(make_tcp_communicator_over(channel, options), AgreedError);
+    EXPECT_EQ(gather_texts(channel, "still here").size(), 3U);
+  });
+  EXPECT_THAT(errors, Each(std::string()));
+}
+
+// What is told of this host's addresses keeps to the networks that are named.
+TEST(TcpMeeting, NetworksChooseAddresses) {
+  const Meeting all = meeting_here(1, 1, "");
+  EXPECT_EQ(all.addresses.back(), host_name());
+  EXPECT_EQ(meeting_here(1, 1, "", "0.0.0.0/0,::/0").addresses.empty(),
+            std::none_of(all.addresses.begin(), all.addresses.end() - 1, [](const auto& address) {
+              return address.find('.') != std::string::npos;
+            }));
+  for (const std::string& address : all.addresses) {
+    if (address.find('.') == std::string::npos || address == host_name()) continue;
+    EXPECT_THAT(meeting_here(1, 1, "", "nothing," + address + "/32").addresses,
+                ::testing::ElementsAre(address));
+    EXPECT_THAT(meeting_here(1, 1, "", address + "/33").addresses, ::testing::IsEmpty());
+  }
+}
+
+TEST(TcpMeeting, TextIsReadBack) {
+  Meeting meeting = {{"10.0.0.1", "fe80::1", "node1"}, "node1/boot", 29500, 12345, "17.0"};
+  const std::optional<Meeting> read = meeting_from(text_of(meeting));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->addresses, meeting.addresses);
+  EXPECT_EQ(host_of(*read), "node1");
+  EXPECT_EQ(read->port, 29500);
+  EXPECT_EQ(read->nonce, 12345U);
+  EXPECT_EQ(read->run, "17.0");
+  EXPECT_FALSE(meeting_from("rubbish"));
 }
 
 TEST_F(TcpRendezvous, MissingRanksAreNamed) {

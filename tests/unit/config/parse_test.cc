@@ -62,7 +62,7 @@ TEST(Parse, EverySectionIsRead) {
       schedule { kind: WARMUP_STABLE_DECAY lr: 1 warmup_steps: 10 min_lr: 1 decay_steps: 5 }
       eval { every: 5 max_samples: 7 best: ACCURACY early_stop_patience: 2 }
       checkpoint { every: 4 keep_last: 1 keep_best: false at_end: false }
-      comm { order: FAST bucket_mib: 1024 wire_dtype: FP32 }
+      comm { order: FAST bucket_mib: 1024 wire_dtype: FP32 transport: TCP }
       execution { threads: 1024 precision: FP32 prefetch_batches: 3 }
       output { run_dir: "r" tensorboard: false timeline: true })");
   MlpConfig mlp;
@@ -109,6 +109,7 @@ TEST(Parse, EverySectionIsRead) {
   expected.checkpoint = {.every = 4, .keep_last = 1, .keep_best = false, .at_end = false};
   expected.comm.order = CommConfig::Order::kFast;
   expected.comm.bucket_mib = 1024;
+  expected.comm.transport = CommConfig::Transport::kTcp;
   expected.execution.threads = 1024;
   expected.execution.prefetch_batches = 3;
   expected.output = {.run_dir = "r", .tensorboard = false, .timeline = true};

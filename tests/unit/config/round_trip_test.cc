@@ -301,6 +301,7 @@ class RandomConfig {
                          .keep_best = flag(),
                          .at_end = flag()};
     config.comm.order = pick(CommConfig::Order::kFast);
+    config.comm.transport = pick(CommConfig::Transport::kTcp);
     config.comm.bucket_mib = std::uniform_real_distribution<double>(1e-3, 1024)(random_);
     config.execution.threads = integer(0, 1024);
     config.execution.prefetch_batches = integer(0, 1024);
@@ -359,6 +360,7 @@ TEST(RoundTrip, TextShowsDefaults) {
                    "decay_steps: 0\n",
                    "keep_last: 2\n",
                    "wire_dtype: FP32\n",
+                   "transport: AUTO\n",
                    "precision: FP32\n",
                    "run_dir: \"\"\n",
                    "timeline: false\n"});
@@ -378,6 +380,7 @@ TEST(RoundTrip, ConfigsThatDifferAreNotEqual) {
                              "eval.max_samples=1",
                              "checkpoint.keep_last=3",
                              "comm.order=FAST",
+                             "comm.transport=MPI",
                              "execution.threads=1",
                              "output.timeline=true"}) {
     EXPECT_FALSE(parse_good(kMlpText, {change}) == config) << change;

@@ -1,0 +1,62 @@
+#include "collectives/mpi/mpi_network.h"
+
+#include <mpi.h>
+
+#include <array>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+// The words before the second '_' of every control variable that there is now: "btl_tcp" stands for
+// btl_tcp_links and others.
+std::set<std::string> components() {
+  std::set<std::string> found;
+  int provided = 0;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return found;
+  int count = 0;
+  MPI_T_cvar_get_num(&count);
+  for (int i = 0; i < count; ++i) {
+    std::array<char, 256> name{};
+    int length = name.size(), verbosity = 0, binding = 0, scope = 0;
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    // Those of components that were closed again are refused.
+    if (MPI_T_cvar_get_info(i,
+                            name.data(),
+                            &length,
+                            &verbosity,
+                            &type,
+                            nullptr,
+                            nullptr,
+                            nullptr,
+                            &binding,
+                            &scope) != MPI_SUCCESS)
+      continue;
+    const std::string_view whole = name.data();
+    found.emplace(whole.substr(0, whole.find('_', whole.find('_') + 1)));
+  }
+  MPI_T_finalize();
+  return found;
+}
+
+}  // namespace
+
+// One "pml" moves the messages. ob1 does it by the "btl"s that found a network; the others, ucx and
+// cm, are chosen where there is one that they are made for.
+MpiNetwork mpi_network() {
+  bool tcp = false, fast = false, ob1 = false;
+  for (const std::string& component : components()) {
+    const std::string_view name = component;
+    if (name.starts_with("pml_") && name != "pml_base") (name == "pml_ob1" ? ob1 : fast) = true;
+    if (!name.starts_with("btl_") || name == "btl_base") continue;
+    const bool local =
+        name == "btl_self" || name == "btl_vader" || name == "btl_sm" || name == "btl_smcuda";
+    if (!local) (name == "btl_tcp" ? tcp : fast) = true;
+  }
+  if (fast) return MpiNetwork::kOther;
+  return ob1 && tcp ? MpiNetwork::kPlainTcp : MpiNetwork::kUnknown;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+#include "collectives/tcp/meeting.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <random>
+#include <sstream>
+
+#include "collectives/tcp/socket.h"
+#include "runtime/base/host.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kFirstLine = "lockstep-rendezvous 1";
+
+// Whether the interface is named `network`, or its address lies in it.
+bool is_in(const ifaddrs& interface, std::string_view network) {
+  if (network == interface.ifa_name) return true;
+  const size_t slash = network.find('/');
+  in_addr base{};
+  int bits = 0;
+  if (slash == std::string_view::npos || interface.ifa_addr->sa_family != AF_INET ||
+      inet_pton(AF_INET, std::string(network.substr(0, slash)).c_str(), &base) != 1)
+    return false;
+  const std::string_view length = network.substr(slash + 1);
+  const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bits);
+  if (error != std::errc() || end != length.data() + length.size() || bits < 0 || bits > 32)
+    return false;
+  const uint32_t mask = bits == 0 ? 0 : ~uint32_t{0} << (32 - bits);
+  const uint32_t own =
+      ntohl(reinterpret_cast<const sockaddr_in*>(interface.ifa_addr)->sin_addr.s_addr);
+  return (own & mask) == (ntohl(base.s_addr) & mask);
+}
+
+bool is_in_any(const ifaddrs& interface, std::string_view networks) {
+  while (!networks.empty()) {
+    const size_t comma = std::min(networks.find(','), networks.size());
+    if (is_in(interface, networks.substr(0, comma))) return true;
+    networks.remove_prefix(std::min(comma + 1, networks.size()));
+  }
+  return false;
+}
+
+// Addresses of the interfaces that are up, IPv4 first, without those that only this host or this
+// link knows.
+std::vector<std::string> interface_addresses(std::string_view networks) {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> interfaces(found, freeifaddrs);
+  std::vector<std::string> addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
+      if ((entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
+      if (!networks.empty() && !is_in_any(*entry, networks)) continue;
+      const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      const std::string address = numeric_address(*entry->ifa_addr, length);
+      const bool of_link = address.find('%') != std::string::npos;
+      if (!address.empty() && !of_link) addresses.push_back(address);
+    }
+  }
+  return addresses;
+}
+
+// The addresses that a name stands for on this host.
+std::vector<std::string> resolve(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> entries(found, freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next)
+    addresses.push_back(numeric_address(*entry->ai_addr, entry->ai_addrlen));
+  return addresses;
+}
+
+}  // namespace
+
+Meeting meeting_here(int port, uint64_t nonce, const std::string& run, std::string_view networks) {
+  Meeting meeting{interface_addresses(networks), host_identity(), port, nonce, run};
+  if (!networks.empty()) return meeting;
+  const std::vector<std::string> named = resolve(host_name());
+  std::stable_partition(
+      meeting.addresses.begin(), meeting.addresses.end(), [&](const std::string& address) {
+        return std::find(named.begin(), named.end(), address) != named.end();
+      });
+  meeting.addresses.push_back(host_name());
+  return meeting;
+}
+
+std::string host_of(const Meeting& meeting) {
+  return meeting.host.substr(0, meeting.host.find('/'));
+}
+
+uint64_t random_nonce() {
+  std::random_device device;
+  return (uint64_t{device()} << 32 | device()) | 1;
+}
+
+std::string text_of(const Meeting& meeting) {
+  std::string text = fmt::format("{}\nhost {}\nport {}\nnonce {}\nrun {}\n",
+                                 kFirstLine,
+                                 meeting.host,
+                                 meeting.port,
+                                 meeting.nonce,
+                                 meeting.run);
+  for (const std::string& address : meeting.addresses) text += "address " + address + "\n";
+  return text;
+}
+
+std::optional<Meeting> meeting_from(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line;
+  if (!std::getline(lines, line) || line != kFirstLine) return std::nullopt;
+  Meeting meeting;
+  while (std::getline(lines, line)) {
+    const size_t space = std::min(line.find(' '), line.size());
+    const std::string key = line.substr(0, space),
+                      value = line.substr(std::min(space + 1, line.size()));
+    if (key == "host") meeting.host = value;
+    if (key == "run") meeting.run = value;
+    if (key == "port") std::istringstream(value) >> meeting.port;
+    if (key == "nonce") std::istringstream(value) >> meeting.nonce;
+    if (key == "address") meeting.addresses.push_back(value);
+  }
+  if (meeting.port <= 0 || meeting.nonce == 0 || meeting.addresses.empty()) return std::nullopt;
+  if (meeting.host == host_identity())
+    meeting.addresses.insert(meeting.addresses.begin(), "localhost");
+  return meeting;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Catches: a rank that is killed and leaves others waiting, processes, shared memory, or a run folder from which the next start
+does not get the same weights; several lines, or none, about one rank that is gone.
+
+killed_rank_test.py BINARY: SIGKILL to one of two ranks under mpirun, which share memory, at moments spread over a whole run: before
+the ranks know each other, while memory is taken, in steps and checkpoints, at the end. Each time the same command then goes on to the
+weights of a run that nobody disturbed. Where network namespaces can be made, also to ranks on two hosts that talk Lockstep's TCP.
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import hosts
+import lockstep_run
+
+CONFIG = """
+model { mlp { hidden: [256, 128] dropout: 0.1 } }
+data { synthetic { samples: 2000 features: 64 classes: 5 } }
+train { global_batch: 32 lanes: 4 steps: STEPS log_every: 1000000 }
+optimizer { adamw {} }
+schedule { kind: COSINE lr: 0.001 }
+checkpoint { every: 400 }
+execution { threads: 1 }
+output { tensorboard: false }
+"""
+KILLS = 7
+END_S = 20  # within which all must have ended; most of it is for a machine that is busy
+PEER, KILLED = 6, 128 + signal.SIGKILL
+
+
+class Run:
+    """A training under mpirun whose ranks write their process numbers, what they say and how they end to `folder`."""
+
+    def __init__(self, mpirun, binary, config, run_dir, folder, arguments=()):
+        self.folder = folder
+        folder.mkdir()
+        script = folder / "rank.sh"
+        # Whatever mpirun sends its ranks, the shell lives to tell the exit code.
+        script.write_text("""trap "" TERM CONT
+at="$1/$OMPI_COMM_WORLD_RANK"; shift
+"$@" 2> "$at.said" & echo $! > "$at.new"; mv "$at.new" "$at.pid"
+wait $!; code=$?; echo $code > "$at.code"; exit $code
+""")
+        self.process = subprocess.Popen(
+            [*mpirun, "sh", str(script), str(folder), str(binary), "train", str(config), "--run-dir", str(run_dir), *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+
+    def kill(self, rank, delay=0):
+        """So long after there is such a rank. False where it has ended already."""
+        path = self.folder / f"{rank}.pid"
+        while not path.exists():
+            assert self.process.poll() is None, self.process.communicate()[0]
+            time.sleep(0.005)
+        time.sleep(delay)
+        try:
+            os.kill(int(path.read_text()), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def end(self):
+        """The exit code of mpirun, once it and all ranks are gone."""
+        try:
+            output, _ = self.process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise SystemExit(f"not ended after {END_S} s: {self.process.communicate()[0]}\n{self.said()}")
+        deadline = time.monotonic() + END_S
+        for path in self.folder.glob("*.pid"):
+            while pathlib.Path("/proc", path.read_text().strip()).exists():
+                assert time.monotonic() < deadline, f"rank {path.stem} is still there\n{output}"
+                time.sleep(0.01)
+        return self.process.returncode
+
+    def said(self):
+        return "".join(path.read_text() for path in sorted(self.folder.glob("*.said")))
+
+    def seconds(self, rank):
+        """From its start to its end."""
+        return (self.folder / f"{rank}.code").stat().st_mtime - (self.folder / f"{rank}.pid").stat().st_mtime
+
+    def code(self, rank):
+        path = self.folder / f"{rank}.code"
+        return int(path.read_text()) if path.exists() else None
+
+
+def shared_memory_left(before):
+    """Files in /dev/shm that are new and that no process has."""
+    deadline = time.monotonic() + 3
+    while True:
+        left = set(os.listdir("/dev/shm")) - before
+        for maps in pathlib.Path("/proc").glob("[0-9]*/maps") if left else ():
+            try:
+                text = maps.read_text()
+            except OSError:  # it has ended
+                continue
+            left = {name for name in left if f"/dev/shm/{name}" not in text}
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.1)
+
+
+def check_checkpoints(binary, run_dir):
+    """Whatever a reader would take for a checkpoint is whole. Returns how many there are."""
+    found = sorted((run_dir / "checkpoints").glob("step-????????"))
+    for folder in found:
+        done = lockstep_run.run(binary, ["inspect", folder], ranks=0)
+        assert done.returncode == 0, f"{folder}: {done.stdout}{done.stderr}"
+    return len(found)
+
+
+def on_one_host(binary, folder):
+    config = folder / "config.textproto"
+    config.write_text(CONFIG.replace("STEPS", "3000"))
+    mpirun = lockstep_run.mpirun(2)
+    whole = Run(mpirun, binary, config, folder / "whole", folder / "of-whole")
+    assert whole.end() == 0, whole.said()
+    seconds = whole.seconds(0)
+    expected = lockstep_run.metrics(folder / "whole")[-1]["weights_hash"]
+    for i in range(KILLS):
+        before = set(os.listdir("/dev/shm"))
+        run_dir, delay = folder / f"run{i}", seconds * i / (KILLS - 1)
+        run = Run(mpirun, binary, config, run_dir, folder / f"of-run{i}")
+        hit = run.kill(i % 2, delay)
+        began = time.monotonic()
+        code = run.end()
+        took = time.monotonic() - began
+        assert code != 0 or not hit or run.code(i % 2) == 0, f"mpirun ended with 0 of a rank that was killed\n{run.said()}"
+        left = shared_memory_left(before)
+        assert not left, f"left in /dev/shm: {left}"
+        checkpoints = check_checkpoints(binary, run_dir)
+        again = lockstep_run.train(binary, config, run_dir, 2, ["--resume", "auto"])
+        assert again["weights_hash"] == expected, f"weights {again['weights_hash']}, expected {expected}"
+        check_checkpoints(binary, run_dir)
+        print(f"killed after {delay:.2f} s{'' if hit else ', which was too late'}: ended in {took:.2f} s with exit code {code}, "
+              f"{checkpoints} checkpoints kept, the same weights", flush=True)
+
+
+def on_two_hosts(binary, folder):
+    """Two ranks on each. The lowest rank that is left tells, in one line, and those that mpirun leaves the time end with the code of a lost peer."""
+    missing = hosts.available()
+    if missing:
+        print(f"without hosts: {missing}")
+        return
+    config = folder / "long.textproto"
+    config.write_text(CONFIG.replace("STEPS", "100000000").replace("every: 400", "every: 0"))
+    for victim in (0, 3):
+        with hosts.Hosts(2) as made:
+            run_dir = folder / f"hosts{victim}"
+            run = Run(made.mpirun(2), binary, config, run_dir, folder / f"of-hosts{victim}", ["--set", "comm.transport=TCP"])
+            deadline = time.monotonic() + END_S
+            while not (run_dir / "metrics.jsonl").exists() or (run_dir / "metrics.jsonl").stat().st_size == 0:
+                assert run.process.poll() is None and time.monotonic() < deadline, f"no steps: {run.said()}"
+                time.sleep(0.02)
+            assert run.kill(victim)
+            began = time.monotonic()
+            code = run.end()
+            lines = [line for line in run.said().splitlines() if "error:" in line]
+            codes = {rank: run.code(rank) for rank in range(4) if rank != victim}
+            print(f"rank {victim} of 4 on 2 hosts killed: ended in {time.monotonic() - began:.2f} s with exit code {code}, "
+                  f"ranks {codes}; {lines}", flush=True)
+            speaker = 1 if victim == 0 else 0
+            assert code == KILLED, f"exit code {code} of mpirun, whose it is where a rank is killed: {KILLED}"
+            assert len(lines) == 1 and lines[0].startswith(f"lockstep: rank {speaker}: error: ") and f"lost rank {victim} on " in lines[0], lines
+            assert set(codes.values()) <= {PEER, None}, f"{codes}; None: mpirun was quicker"
+
+
+def main(binary):
+    with tempfile.TemporaryDirectory(prefix="lockstep-killed-") as folder:
+        on_one_host(binary, pathlib.Path(folder))
+        on_two_hosts(binary, pathlib.Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    if not lockstep_run.have_mpirun():
+        print("skipped: no mpirun")
+        sys.exit(77)
+    sys.exit(main(os.path.abspath(sys.argv[1])))
