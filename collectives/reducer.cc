@@ -97,7 +97,7 @@ void Reducer::gather_lanes(std::byte* all, size_t bytes) {
   if (communicator_.size() == 1) return;
   const double start = now_ms();
   communicator_.all_gather(all, bytes * static_cast<size_t>(local_lanes_));
-  exposed_ms_ += now_ms() - start;
+  count_wait(Wait::kLanes, -1, start);
 }
 
 void Reducer::start_exchange(int bucket) {
@@ -119,6 +119,7 @@ void Reducer::start_exchange(int bucket) {
 }
 
 void Reducer::start_level(Exchange& exchange) {
+  if (observer_ != nullptr) exchange.start_ms = now_ms();
   if (in_memory(exchange.level)) {
     exchange.arrival = signal(NodeMemory::Event::kGradients);
     return;
@@ -137,7 +138,13 @@ void Reducer::start_level(Exchange& exchange) {
 
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
-  timed_wait(exchange.arrival);
+  const double end_ms = timed_wait(exchange.arrival, Wait::kExchange, exchange.bucket);
+  if (observer_ != nullptr)
+    observer_->exchanged(exchange.bucket,
+                         static_cast<size_t>(exchange.range.size()) * sizeof(float),
+                         exchange.level,
+                         exchange.start_ms,
+                         end_ms);
   const bool in_place = in_memory(exchange.level);
   const RankGroup& group = groups_[exchange.level];
   const int me = group.index_of(communicator_.rank());
@@ -207,7 +214,7 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
   if (ranks > 1) {
     const double start = now_ms();
     control_.all_gather(reinterpret_cast<std::byte*>(exchange_.data()), part * sizeof(double));
-    exposed_ms_ += now_ms() - start;
+    count_wait(Wait::kTotals, -1, start);
   }
 
   // Lanes in order, then buckets in order and the slices of each in order: the same sums on any
@@ -216,7 +223,11 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
   for (size_t r = 0; r < ranks; ++r) {
     const double* from = exchange_.data() + r * part;
     totals.flags |= static_cast<int64_t>(from[0]);
-    totals.slowest_ms = std::max(totals.slowest_ms, from[1]);
+    if (r == 0 || from[1] > totals.slowest_ms) {
+      totals.slowest_ms = from[1];
+      totals.slowest_rank = static_cast<int>(r);
+    }
+    totals.fastest_ms = r == 0 ? from[1] : std::min(totals.fastest_ms, from[1]);
     for (size_t lane = 0; lane < lanes; ++lane) {
       const double* values = from + kTotalsHeader + lane * 4;
       totals.loss_sum += values[0];
@@ -255,6 +266,7 @@ void Reducer::advance_gather() {
 void Reducer::start_step(size_t place, size_t step) {
   Gather::Pending& pending = gather_.pending[place % gather_.pending.size()];
   pending.step = step;
+  if (step == 0 && observer_ != nullptr) pending.start_ms = now_ms();
   if (node_ != nullptr && step + 1 == steps_.size()) {
     pending.arrival = signal(NodeMemory::Event::kParameters);
     return;
@@ -273,9 +285,18 @@ void Reducer::start_step(size_t place, size_t step) {
 // Waits until the first `steps` steps of a bucket are done and, if there are more, starts the next.
 void Reducer::finish_steps(size_t place, size_t steps) {
   Gather::Pending& pending = gather_.pending[place % gather_.pending.size()];
+  const int number = options_.gather_order[place];
   while (pending.step < steps) {
-    timed_wait(pending.arrival);
-    if (++pending.step < steps_.size()) start_step(place, pending.step);
+    const double end_ms = timed_wait(pending.arrival, Wait::kGather, number);
+    if (++pending.step < steps_.size()) {
+      start_step(place, pending.step);
+    } else if (observer_ != nullptr) {
+      const Range& bucket = options_.buckets[static_cast<size_t>(number)];
+      observer_->gathered(number,
+                          static_cast<size_t>(bucket.size()) * gather_.element_bytes,
+                          pending.start_ms,
+                          end_ms);
+    }
   }
 }
 
@@ -294,14 +315,23 @@ void Reducer::finish_gather() {
   if (!options_.gather_order.empty()) bucket_needed(options_.gather_order.back());
 }
 
-void Reducer::timed_wait(const Arrival& arrival) {
-  const double start = now_ms();
+// Returns when it ended.
+double Reducer::timed_wait(const Arrival& arrival, Wait what, int bucket) {
+  const double start_ms = now_ms();
   if (arrival.handle >= 0) {
     communicator_.wait(arrival.handle);
   } else {
     node_->wait(arrival.event, arrival.count);
   }
-  exposed_ms_ += now_ms() - start;
+  return count_wait(what, bucket, start_ms);
+}
+
+// Of a wait that ends now.
+double Reducer::count_wait(Wait what, int bucket, double start_ms) {
+  const double end_ms = now_ms();
+  exposed_ms_ += end_ms - start_ms;
+  if (observer_ != nullptr) observer_->waited(what, bucket, start_ms, end_ms);
+  return end_ms;
 }
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "collectives/reducer_observer.h"
 #include "collectives/sharding.h"
 #include "collectives/shm/node_memory.h"
 #include "collectives/topology.h"
@@ -59,7 +60,9 @@ struct StepTotals {
   double correct_count = 0;
   double squared_norm = 0;  // of the summed gradient, before scaling
   int64_t flags = 0;        // bitwise or of the ranks' flags
-  double slowest_ms = 0;    // the most that a rank was busy
+  double slowest_ms = 0;    // the most that a rank was busy,
+  int slowest_rank = 0;     // which one that was,
+  double fastest_ms = 0;    // and the least
 };
 
 struct ReducerOptions {
@@ -94,6 +97,9 @@ class Reducer {
           ReducerOptions options,
           float* gradients,
           float* staging);
+
+  // Tells it, borrowed, from now on; null: nobody.
+  void observe(ReducerObserver* observer) { observer_ = observer; }
 
   int local_lanes() const { return local_lanes_; }
   int first_lane() const { return communicator_.rank() * local_lanes_; }
@@ -150,6 +156,7 @@ class Reducer {
     float* received = nullptr;
     size_t level = 0;  // under way
     Arrival arrival = {};
+    double start_ms = 0;  // of the level, while somebody observes
   };
   int depth_of(int lane) const {
     return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
@@ -164,7 +171,9 @@ class Reducer {
   void measure_norm(int bucket);
   bool in_memory(size_t level) const { return node_ != nullptr && level == 0; }
   Arrival signal(NodeMemory::Event event) { return {-1, event, node_->signal(event)}; }
-  void timed_wait(const Arrival& arrival);
+  using Wait = ReducerObserver::Wait;
+  double timed_wait(const Arrival& arrival, Wait what, int bucket);
+  double count_wait(Wait what, int bucket, double start_ms);
 
   // One rank's part of the small exchange that ends a step: flags, how long it was busy, statistics
   // of its lanes, norms of its slices.
@@ -192,6 +201,7 @@ class Reducer {
     struct Pending {
       size_t step = 0;  // under way
       Arrival arrival = {};
+      double start_ms = 0;  // of the first step, while somebody observes
     };
     std::vector<Pending> pending;  // a ring of as many as may be under way
   };
@@ -207,6 +217,7 @@ class Reducer {
   size_t next_slot_ = 0;     // of staging_
   std::span<double> norms_;  // (buckets, slices of mine), in memory of allocate_host()
   double exposed_ms_ = 0;
+  ReducerObserver* observer_ = nullptr;
 };
 
 }  // namespace lockstep

@@ -407,7 +407,7 @@ struct ExecutionConfig {
 struct OutputConfig {
   std::string run_dir;  // empty: runs/<name>
   bool tensorboard = true;
-  bool timeline = false;  // write timeline.json (Chrome trace)
+  bool timeline = false;  // write timeline.json (Chrome trace of all ranks)
   bool operator==(const OutputConfig&) const = default;
 };
 

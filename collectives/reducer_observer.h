@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep {
+
+// What a reducer tells of its work while somebody listens. Times are readings of now_ms() by the
+// host: an exchange or a gather begins when this rank starts its part in it and ends when the rank
+// takes what has come, which is later than it came where nothing had to be waited for.
+class ReducerObserver {
+ public:
+  enum class Wait { kExchange, kGather, kLanes, kTotals };
+
+  virtual ~ReducerObserver() = default;
+  // Of `bytes` of a bucket's gradients, on one level of the topology.
+  virtual void exchanged(
+      int bucket, size_t bytes, size_t level, double start_ms, double end_ms) = 0;
+  // Of a bucket's parameters, all parts.
+  virtual void gathered(int bucket, size_t bytes, double start_ms, double end_ms) = 0;
+  // The rank stood still. `bucket` is -1 where it waited for none. All waits of a step add up to
+  // exposed_ms().
+  virtual void waited(Wait what, int bucket, double start_ms, double end_ms) = 0;
+};
+
+}  // namespace lockstep
