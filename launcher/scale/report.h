@@ -56,6 +56,8 @@ struct ScaleRow {
   std::string binding;
   bool oversubscribed = false;
   size_t repeats = 0;
+  int hosts = 1;
+  ExchangeSizes exchange;
   // Medians; of an even number of repeats the mean of the middle two.
   double step_ms = 0, samples_per_s = 0;
   double fastest_ms = 0, slowest_ms = 0;  // of the repeats

@@ -74,6 +74,11 @@ const char* name_of(Mode mode) { return mode == Mode::kWeak ? "weak" : "strong";
 
 void read_result(const nlohmann::ordered_json& result, MeasuredRun& run) {
   run.weights_hash = result.at("weights_hash").get<std::string>();
+  const nlohmann::ordered_json& exchange = result.at("exchange");
+  run.exchange = {exchange.at("buckets").get<int64_t>(),
+                  exchange.at("largest_bucket_bytes").get<int64_t>(),
+                  exchange.at("shares_memory").get<bool>(),
+                  exchange.value("network_bytes_per_step_per_node", int64_t{0})};
   for (const auto& rank : result.at("ranks")) {
     RankTimes& times = run.ranks.emplace_back();
     times.rank = rank.at("rank").get<int>();

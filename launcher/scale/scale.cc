@@ -134,7 +134,12 @@ std::vector<scale::Fact> facts_after(const ScaleCommandOptions& options,
   std::vector<std::string> hosts;
   for (const RankTimes& rank : runs.back().ranks)
     if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
+  const scale::ExchangeSizes& exchange = runs.back().exchange;
+  const double largest_mib = static_cast<double>(exchange.largest_bucket_bytes) / (1 << 20);
   std::vector<scale::Fact> facts{
+      {"gradient_buckets",
+       "buckets of gradients",
+       fmt::format("{} of up to {:.3g} MiB", exchange.buckets, largest_mib)},
       {"threads", "threads a rank", setup.threads},
       {"steps", "steps of a run that count", runs.back().ranks[0].steps},
       {"repeats", "runs of each world size", options.repeats},
