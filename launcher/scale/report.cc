@@ -50,6 +50,8 @@ ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   row.oversubscribed = runs[0]->oversubscribed;
   row.repeats = runs.size();
   row.exchange = runs[0]->exchange;
+  for (const MeasuredRun* run : runs)
+    row.other_cpus += run->other_cpus / static_cast<double>(runs.size());
   std::set<std::string> hosts;
   for (const RankTimes& rank : runs[0]->ranks) hosts.insert(rank.host);
   row.hosts = static_cast<int>(hosts.size());

@@ -31,6 +31,7 @@ Json to_json(const ScaleRow& row) {
   json["hosts"] = row.hosts;
   json["buckets"] = row.exchange.buckets;
   json["host_sends_bytes"] = row.exchange.host_sends_bytes;
+  json["other_work_cpus"] = row.other_cpus;
   json["repeats"] = row.repeats;
   json["samples_per_s"] = row.samples_per_s;
   json["ideal_samples_per_s"] = row.ideal_samples_per_s;

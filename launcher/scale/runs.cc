@@ -3,6 +3,7 @@
 #include <deque>
 #include <sstream>
 
+#include "launcher/scale/other_work.h"
 #include "launcher/scale/process.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -119,7 +120,9 @@ MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
     run.command.push_back(std::move(word));
   std::error_code ignored;
   std::filesystem::remove(result, ignored);  // an earlier measurement's must not pass for this one
+  const OtherWork other;
   const ProcessEnd end = run_process(run.command, log, setup.limit_s);
+  if (setup.launcher.starts_here()) run.other_cpus = other.cpus();
   const std::string what = fmt::format(
       "{} run of {} rank{}", name_of(world.mode), world.ranks, world.ranks == 1 ? "" : "s");
   if (end.out_of_time)

@@ -52,6 +52,7 @@ struct MeasuredRun {
   std::string weights_hash;
   std::vector<RankTimes> ranks;  // by rank
   ExchangeSizes exchange;
+  double other_cpus = 0;  // of this host, that other work took; 0 also where ranks are elsewhere
   std::vector<std::string> command;
   std::string binding;
   bool oversubscribed = false;

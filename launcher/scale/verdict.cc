@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kWorthNaming = 0.02;  // of a step
 constexpr double kWorthAdding = 0.1;   // of what is lost: a second cause; of a step: a first one
+constexpr double kOtherWork = 0.1;     // CPUs
 constexpr int64_t kManyBuckets = 16;
 constexpr double kSmallBucket = 256 << 10;  // bytes
 
@@ -92,6 +93,11 @@ std::string about_buckets(Part most, const ScaleRow& row) {
       largest / 1024);
 }
 
+std::string about_other_work(const ScaleRow& row) {
+  if (row.other_cpus < kOtherWork) return "";
+  return fmt::format("; meanwhile other work took {:.1f} CPUs of this host", row.other_cpus);
+}
+
 // What the smallest world's own step waits for: its loss shows nowhere else.
 std::string of_smallest(const ScaleRow& row) {
   std::string text = "what the others are measured by";
@@ -103,7 +109,7 @@ std::string of_smallest(const ScaleRow& row) {
                         part == Part::kDataWait ? "waiting for data" : title_of(part),
                         advice_for(part, row));
   }
-  return text;
+  return text + about_other_work(row);
 }
 
 }  // namespace
@@ -132,12 +138,12 @@ std::string verdict_of(const ScaleRow& row, bool smallest) {
   // Of which other parts bring back so much.
   if (altogether - row.lost_ms > kWorthAdding * altogether)
     text += fmt::format(" ({:.3g} after what other parts gain)", row.lost_ms);
-  if (row.oversubscribed) return text + ", as ranks wait for a CPU";
+  if (row.oversubscribed) return text + ", as ranks wait for a CPU" + about_other_work(row);
   text += ": " + advice_for(most, row);
   if (row.straggler && most != Part::kStragglers &&
       at(row.lost, Part::kStragglers) > kWorthAdding * altogether)
     text += "; " + slow_rank(row.straggler);
-  return text + about_buckets(most, row);
+  return text + about_buckets(most, row) + about_other_work(row);
 }
 
 }  // namespace lockstep::scale

@@ -185,6 +185,17 @@ TEST(ScaleReport, AdviceOnExchangesFitsWhereTheRanksAre) {
   EXPECT_THAT(make_rows(runs)[1].verdict, Not(HasSubstr("network")));
 }
 
+TEST(ScaleReport, WhatOtherWorkTookIsTold) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  EXPECT_THAT(make_rows(runs)[1].verdict, Not(HasSubstr("other work took")));
+  runs[1].other_cpus = 0.9;
+  runs.push_back(runs[1]);
+  runs.back().other_cpus = 1.1;
+  EXPECT_DOUBLE_EQ(make_rows(runs)[1].other_cpus, 1);
+  EXPECT_THAT(make_rows(runs)[1].verdict,
+              HasSubstr("; meanwhile other work took 1.0 CPUs of this host"));
+}
+
 TEST(ScaleReport, ManySmallBucketsAreNamed) {
   std::vector<MeasuredRun> runs = strong_runs();
   runs[1].exchange = {.buckets = 262, .largest_bucket_bytes = 10 << 10};
