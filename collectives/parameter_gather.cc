@@ -48,6 +48,7 @@ void ParameterGather::begin_more() {
 void ParameterGather::start_step(size_t place, size_t step) {
   Pending& now = pending(place);
   now.step = step;
+  if (step == 0 && observer_ != nullptr) now.start_ms = now_ms();
   if (node_ != nullptr && step + 1 == steps_.size()) {
     now.arrival = waits_.signal(NodeMemory::Event::kParameters);
     return;
@@ -70,9 +71,15 @@ void ParameterGather::start_step(size_t place, size_t step) {
 // Waits until the first `steps` steps of an item are done and, if there are more, starts the next.
 void ParameterGather::finish_steps(size_t place, size_t steps) {
   Pending& now = pending(place);
+  const int number = items_[place].bucket;
   while (now.step < steps) {
-    waits_.wait(now.arrival);
-    if (++now.step < steps_.size()) start_step(place, now.step);
+    const double end_ms = waits_.wait(now.arrival, ExchangeObserver::Wait::kGather, number);
+    if (++now.step < steps_.size()) {
+      start_step(place, now.step);
+    } else if (observer_ != nullptr) {
+      const auto elements = static_cast<size_t>(buckets_[static_cast<size_t>(number)].size());
+      observer_->gathered(number, elements * memory_.element_bytes, now.start_ms, end_ms);
+    }
   }
 }
 

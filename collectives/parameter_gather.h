@@ -45,6 +45,11 @@ class ParameterGather {
   void progress() {
     if (done_ < started_) communicator_.progress();
   }
+  // Tells it, borrowed, from now on; null: nobody.
+  void observe(ExchangeObserver* observer) {
+    observer_ = observer;
+    waits_.observe(observer);
+  }
   Waits& waits() { return waits_; }
   const Waits& waits() const { return waits_; }
 
@@ -52,6 +57,7 @@ class ParameterGather {
   struct Pending {
     size_t step = 0;  // under way
     Arrival arrival = {};
+    double start_ms = 0;  // of the first step, while somebody observes
   };
   void begin_more();
   void start_step(size_t place, size_t step);
@@ -62,6 +68,7 @@ class ParameterGather {
   NodeMemory* node_;
   SliceMath& math_;
   Waits waits_;
+  ExchangeObserver* observer_ = nullptr;
   std::vector<Range> buckets_;
   Memory memory_;
   int ranks_, part_;  // of each bucket, this rank's

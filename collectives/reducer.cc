@@ -64,7 +64,9 @@ void Reducer::bucket_begins(int bucket) {
   }
   while (exchanges_ - in_flight_count_ < last) complete_oldest();
   if (node_ != nullptr && last > 0)
-    waits_.wait({-1, NodeMemory::Event::kGradientsRead, static_cast<uint32_t>(last)});
+    waits_.wait({-1, NodeMemory::Event::kGradientsRead, static_cast<uint32_t>(last)},
+                Wait::kExchange,
+                bucket);
   for (const Range& gap : options_.bucket_gaps[static_cast<size_t>(bucket)])
     math_.fill_zeros(gradient_at(lane_gradients(), bucket, gap.begin), gap.size());
 }
@@ -135,7 +137,9 @@ float* Reducer::own_sums(int bucket, int lane) const {
 void Reducer::gather_lanes(std::byte* all, size_t bytes) {
   if (communicator_.size() == 1) return;
   LOCKSTEP_CHECK(lanes_.stride == 1);
-  waits_.timed([&] { communicator_.all_gather(all, bytes * static_cast<size_t>(lanes_.count)); });
+  waits_.timed(Wait::kLanes, -1, [&] {
+    communicator_.all_gather(all, bytes * static_cast<size_t>(lanes_.count));
+  });
 }
 
 void Reducer::start_exchange(int bucket) {
@@ -159,6 +163,7 @@ void Reducer::start_exchange(int bucket) {
 }
 
 void Reducer::start_level(Exchange& exchange) {
+  if (observer_ != nullptr) exchange.start_ms = now_ms();
   if (in_memory(exchange.level)) {
     exchange.arrival = waits_.signal(NodeMemory::Event::kGradients);
     return;
@@ -177,7 +182,13 @@ void Reducer::start_level(Exchange& exchange) {
 
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
-  waits_.wait(exchange.arrival);
+  const double end_ms = waits_.wait(exchange.arrival, Wait::kExchange, exchange.bucket);
+  if (observer_ != nullptr)
+    observer_->exchanged(exchange.bucket,
+                         static_cast<size_t>(exchange.range.size()) * sizeof(float),
+                         exchange.level,
+                         exchange.start_ms,
+                         end_ms);
   const bool in_place = in_memory(exchange.level);
   const RankGroup& group = groups_[exchange.level];
   const int me = group.index_of(communicator_.rank());
@@ -252,7 +263,7 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
     mine = std::copy(std::begin(lane.values), std::end(lane.values), mine);
   std::copy(norms_.begin(), norms_.end(), mine);
   if (ranks > 1) {
-    waits_.timed([&] {
+    waits_.timed(Wait::kTotals, -1, [&] {
       control_.all_gather(reinterpret_cast<std::byte*>(exchange_.data()), part * sizeof(double));
     });
   }
@@ -263,7 +274,11 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
   for (size_t r = 0; r < ranks; ++r) {
     const double* from = exchange_.data() + r * part;
     totals.flags |= static_cast<int64_t>(from[0]);
-    totals.slowest_ms = std::max(totals.slowest_ms, from[1]);
+    if (r == 0 || from[1] > totals.slowest_ms) {
+      totals.slowest_ms = from[1];
+      totals.slowest_rank = static_cast<int>(r);
+    }
+    totals.fastest_ms = r == 0 ? from[1] : std::min(totals.fastest_ms, from[1]);
   }
   for (size_t lane = 0; lane < lanes * ranks; ++lane) {
     const auto [r, place] = lanes_.stride == 1 ? std::pair(lane / lanes, lane % lanes)

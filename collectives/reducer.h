@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/exchange_observer.h"
 #include "collectives/sharding.h"
 #include "collectives/slice_math.h"
 #include "collectives/topology.h"
@@ -38,7 +39,9 @@ struct StepTotals {
   double correct_count = 0;
   double squared_norm = 0;  // of the summed gradient, before scaling
   int64_t flags = 0;        // bitwise or of the ranks' flags
-  double slowest_ms = 0;    // the most that a rank was busy
+  double slowest_ms = 0;    // the most that a rank was busy,
+  int slowest_rank = 0;     // which one that was,
+  double fastest_ms = 0;    // and the least
 };
 
 struct ReducerOptions {
@@ -69,6 +72,12 @@ class Reducer {
           ReducerOptions options,
           float* gradients,
           float* staging);
+
+  // Tells it, borrowed, from now on; null: nobody.
+  void observe(ExchangeObserver* observer) {
+    observer_ = observer;
+    waits_.observe(observer);
+  }
 
   const LocalLanes& lanes() const { return lanes_; }
 
@@ -118,6 +127,7 @@ class Reducer {
     float* received = nullptr;
     size_t level = 0;  // under way
     Arrival arrival = {};
+    double start_ms = 0;  // of the level, while somebody observes
   };
   int depth_of(int lane) const {
     return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
@@ -142,6 +152,7 @@ class Reducer {
   void complete_oldest();
   void measure_norm(int bucket);
   bool in_memory(size_t level) const { return node_ != nullptr && level == 0; }
+  using Wait = ExchangeObserver::Wait;
 
   // One rank's part of the small exchange that ends a step: flags, how long it was busy, statistics
   // of its lanes, norms of its slices.
@@ -172,6 +183,7 @@ class Reducer {
   uint64_t exchanges_ = 0;               // started since the reducer was made
   std::vector<uint64_t> last_exchange_;  // of each bucket
   std::span<double> norms_;              // (buckets, slices of mine), in memory of allocate_host()
+  ExchangeObserver* observer_ = nullptr;
 };
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "collectives/communicator.h"
+#include "collectives/exchange_observer.h"
 #include "collectives/shm/node_memory.h"
 #include "runtime/base/time.h"
 
@@ -22,8 +23,9 @@ class Waits {
 
   // This rank has got to an event: what to wait for the others with.
   Arrival signal(NodeMemory::Event event) { return {-1, event, node_->signal(event)}; }
-  void wait(const Arrival& arrival) {
-    timed([&] {
+  // For what, and for which bucket, the observer is told; -1: for none. Returns when it ended.
+  double wait(const Arrival& arrival, ExchangeObserver::Wait what, int bucket) {
+    return timed(what, bucket, [&] {
       if (arrival.handle >= 0) {
         communicator_.wait(arrival.handle);
       } else {
@@ -33,11 +35,17 @@ class Waits {
   }
   // Whatever else waits for other ranks.
   template <typename F>
-  void timed(F wait) {
-    const double start = now_ms();
+  double timed(ExchangeObserver::Wait what, int bucket, F wait) {
+    const double start_ms = now_ms();
     wait();
-    ms_ += now_ms() - start;
+    const double end_ms = now_ms();
+    ms_ += end_ms - start_ms;
+    if (observer_ != nullptr) observer_->waited(what, bucket, start_ms, end_ms);
+    return end_ms;
   }
+
+  // Tells it, borrowed, from now on; null: nobody.
+  void observe(ExchangeObserver* observer) { observer_ = observer; }
 
   // Milliseconds that the host has waited since clear().
   double ms() const { return ms_; }
@@ -46,6 +54,7 @@ class Waits {
  private:
   Communicator& communicator_;
   NodeMemory* node_;
+  ExchangeObserver* observer_ = nullptr;
   double ms_ = 0;
 };
 

@@ -192,7 +192,11 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
       "first; times are of the slowest rank. algbw is bytes / p50 in GB/s; busbw counts only what "
       "must leave each rank, of n ranks: 2 (n-1)/n of the vector in an all_reduce, (n-1)/n in a "
       "reduce_scatter or an all_gather, all of it in a broadcast. A training step does a "
-      "reduce_scatter under its backward pass and an all_gather under the next forward pass.");
+      "reduce_scatter under its backward pass and an all_gather under the next forward pass. Sums "
+      "are "
+      "of floats, whatever execution.precision; gathers and broadcasts move bytes, so parameters "
+      "in "
+      "BF16 or FP16 take what --sizes of half as many bytes do.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return bench_collectives(session, *options); };
   });

@@ -33,6 +33,19 @@ nlohmann::ordered_json to_json(const RankTimes& times) {
   return json;
 }
 
+// What a step exchanges.
+nlohmann::ordered_json exchange_json(const Plan& plan) {
+  nlohmann::ordered_json json;
+  json["buckets"] = plan.buckets.size();
+  json["largest_bucket_bytes"] = largest_bucket(plan.buckets) * static_cast<int64_t>(sizeof(float));
+  json["shares_memory"] = plan.topology.shares_memory;
+  json["wire_bytes_per_step_per_rank"] = plan.wire_bytes;
+  // Without a level of nodes the plan does not tell which of its ranks are on other ones.
+  if (plan.topology.nodes > 1)
+    json["network_bytes_per_step_per_node"] = plan.network_bytes * plan.topology.per_node;
+  return json;
+}
+
 nlohmann::ordered_json to_json(const TrainResult& result,
                                const RunParts& parts,
                                const std::optional<int64_t>& bad_records) {
@@ -50,6 +63,7 @@ nlohmann::ordered_json to_json(const TrainResult& result,
   json["weights_hash"] = hash_text_of(result.weights_hash);
   json["train_seconds"] = result.train_seconds;
   for (const RankTimes& times : result.rank_times) json["ranks"].push_back(to_json(times));
+  json["exchange"] = exchange_json(parts.plan);
   json["preempted"] = result.preempted;
   json["early_stopped"] = result.early_stopped;
   if (bad_records) json["bad_records"] = *bad_records;

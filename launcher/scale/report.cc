@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "launcher/scale/verdict.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::scale {
@@ -36,69 +38,6 @@ std::optional<Straggler> find_straggler(const MeasuredRun& run) {
   return found;
 }
 
-// What a part is when a rank spends more of it than another one.
-const char* doing(Part part) {
-  switch (part) {
-    case Part::kDataWait: return "waiting for data";
-    case Part::kOptimizer: return "the optimizer and gather";
-    case Part::kGaps: return "launch and host gaps";
-    default: return "computing";
-  }
-}
-
-// Whom the others wait for.
-std::string slow_rank(const std::optional<Straggler>& straggler) {
-  if (!straggler || !straggler->always) return "now one rank is late and now another";
-  return fmt::format("rank {} on {} works {:.3g} ms longer a step, mostly in {}",
-                     straggler->rank,
-                     straggler->host,
-                     straggler->excess_ms,
-                     doing(straggler->in));
-}
-
-std::string advice_for(Part part, const ScaleRow& row) {
-  switch (part) {
-    case Part::kExchange:
-      return "a larger batch a rank, another comm.bucket_mib or a faster network make it less";
-    case Part::kStragglers:
-      return slow_rank(row.straggler) + ": see what else runs there, and how threads are bound";
-    case Part::kDataWait:
-      return "more data.decode_threads, or records packed by `lockstep data pack`, bring data "
-             "sooner";
-    case Part::kOptimizer: return "a larger batch a rank makes it a smaller part of a step";
-    case Part::kGaps: return "a larger batch a rank makes steps longer, and these weigh less";
-    case Part::kCompute:
-      return row.world.mode == Mode::kStrong
-                 ? "ranks compete for memory bandwidth and clock, or have too little work each: "
-                   "try fewer threads a rank, or a larger batch"
-                 : "ranks compete for memory bandwidth and clock: try fewer threads a rank, or "
-                   "more hosts";
-  }
-  return "";
-}
-
-std::string verdict_of(const ScaleRow& row, bool smallest) {
-  std::string text =
-      row.oversubscribed
-          ? "more threads than CPUs, so this tells little of what more CPUs would give; "
-          : "";
-  if (smallest) return text + "what the others are measured by";
-  if (row.lost_ms <= kWorthNaming * row.ideal_step_ms)
-    return text + (row.lost_ms < -kWorthNaming * row.ideal_step_ms
-                       ? fmt::format("faster than ideal by {:.3g} ms a step", -row.lost_ms)
-                       : "nothing worth naming is lost");
-  const auto most =
-      static_cast<size_t>(std::max_element(row.lost.begin(), row.lost.end()) - row.lost.begin());
-  text += fmt::format("most is lost to {}, {:.3g} of {:.3g} ms a step: {}",
-                      title_of(kAllParts[most]),
-                      row.lost[most],
-                      row.lost_ms,
-                      advice_for(kAllParts[most], row));
-  if (row.straggler && kAllParts[most] != Part::kStragglers)
-    text += "; " + slow_rank(row.straggler);
-  return text;
-}
-
 // The repeats of one world size, made one row that knows nothing of the other sizes.
 ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   std::sort(runs.begin(), runs.end(), [](const MeasuredRun* a, const MeasuredRun* b) {
@@ -110,6 +49,12 @@ ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   row.binding = runs[0]->binding;
   row.oversubscribed = runs[0]->oversubscribed;
   row.repeats = runs.size();
+  row.exchange = runs[0]->exchange;
+  for (const MeasuredRun* run : runs)
+    row.other_cpus += run->other_cpus / static_cast<double>(runs.size());
+  std::set<std::string> hosts;
+  for (const RankTimes& rank : runs[0]->ranks) hosts.insert(rank.host);
+  row.hosts = static_cast<int>(hosts.size());
   row.fastest_ms = fastest_rank(*runs.front()).step_ms;
   row.slowest_ms = fastest_rank(*runs.back()).step_ms;
   const Parts lower = parts_of(fastest_rank(*runs[low])),

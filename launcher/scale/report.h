@@ -56,6 +56,9 @@ struct ScaleRow {
   std::string binding;
   bool oversubscribed = false;
   size_t repeats = 0;
+  int hosts = 1;
+  ExchangeSizes exchange;
+  double other_cpus = 0;  // mean of the repeats
   // Medians; of an even number of repeats the mean of the middle two.
   double step_ms = 0, samples_per_s = 0;
   double fastest_ms = 0, slowest_ms = 0;  // of the repeats

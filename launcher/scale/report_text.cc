@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "launcher/scale/verdict.h"
+
 namespace lockstep::scale {
 namespace {
 
@@ -26,6 +28,10 @@ Json to_json(const ScaleRow& row) {
   json["lanes"] = row.world.lanes;
   json["binding"] = row.binding;
   json["oversubscribed"] = row.oversubscribed;
+  json["hosts"] = row.hosts;
+  json["buckets"] = row.exchange.buckets;
+  json["host_sends_bytes"] = row.exchange.host_sends_bytes;
+  json["other_work_cpus"] = row.other_cpus;
   json["repeats"] = row.repeats;
   json["samples_per_s"] = row.samples_per_s;
   json["ideal_samples_per_s"] = row.ideal_samples_per_s;
@@ -96,20 +102,21 @@ std::string plain(const Json& value) {
 }
 
 // "0.512 (58%)"; a share of the loss only where there is one.
-std::string loss_text(double part_ms, double lost_ms) {
+std::string loss_text(double part_ms, double altogether_ms) {
   const std::string ms = in_ms(part_ms);
   if (part_ms < 0) return ms + " (gain)";
-  return lost_ms > 0 ? fmt::format("{} ({:.0f}%)", ms, 100 * part_ms / lost_ms) : ms;
+  return altogether_ms > 0 ? fmt::format("{} ({:.0f}%)", ms, 100 * part_ms / altogether_ms) : ms;
 }
 
 std::string rates_table(const std::vector<ScaleRow>& rows) {
   std::string text =
-      "| ranks | batch | a rank | samples/s | ideal | efficiency | step ms | fastest..slowest | "
-      "binding |\n"
-      "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n";
+      "| ranks | hosts | batch | a rank | samples/s | ideal | efficiency | step ms | "
+      "fastest..slowest | binding |\n"
+      "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n";
   for (const ScaleRow& row : rows)
-    text += fmt::format("| {} | {} | {} | {} | {} | {:.1f}% | {} | {}..{} | {} |\n",
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {:.1f}% | {} | {}..{} | {} |\n",
                         row.world.ranks,
+                        row.hosts,
                         row.world.global_batch,
                         row.world.global_batch / row.world.ranks,
                         as_rate(row.samples_per_s),
@@ -136,7 +143,8 @@ std::string losses_table(const std::vector<ScaleRow>& rows) {
                         in_ms(row.step_ms),
                         in_ms(row.ideal_step_ms),
                         in_ms(row.lost_ms) + (row.lost_ms < 0 ? " (gain)" : ""));
-    for (const double part : row.lost) text += fmt::format(" {} |", loss_text(part, row.lost_ms));
+    const double altogether = row.lost_ms > 0 ? lost_altogether(row.lost) : 0;
+    for (const double part : row.lost) text += fmt::format(" {} |", loss_text(part, altogether));
     text += "\n";
   }
   return text;
@@ -148,8 +156,10 @@ std::string mode_text(const ModeReport& mode) {
                          : "\n## Weak scaling: a batch that grows with the ranks\n\n";
   text += rates_table(mode.rows);
   if (mode.rows.size() > 1)
-    text += "\nWhere the time beyond the ideal step goes, ms a step (share of what is lost):\n\n" +
-            losses_table(mode.rows);
+    text +=
+        "\nWhere the time beyond the ideal step goes, ms a step (share of all losses; gains make "
+        "up for some):\n\n" +
+        losses_table(mode.rows);
   text += "\n";
   for (const ScaleRow& row : mode.rows)
     text += fmt::format(

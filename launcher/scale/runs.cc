@@ -3,6 +3,7 @@
 #include <deque>
 #include <sstream>
 
+#include "launcher/scale/other_work.h"
 #include "launcher/scale/process.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -75,6 +76,11 @@ const char* name_of(Mode mode) { return mode == Mode::kWeak ? "weak" : "strong";
 void read_result(const nlohmann::ordered_json& result, MeasuredRun& run) {
   run.weights_hash = result.at("weights_hash").get<std::string>();
   run.transport = result.value("transport", "");
+  const nlohmann::ordered_json& exchange = result.at("exchange");
+  run.exchange = {exchange.at("buckets").get<int64_t>(),
+                  exchange.at("largest_bucket_bytes").get<int64_t>(),
+                  exchange.at("shares_memory").get<bool>(),
+                  exchange.value("network_bytes_per_step_per_node", int64_t{0})};
   for (const auto& rank : result.at("ranks")) {
     RankTimes& times = run.ranks.emplace_back();
     times.rank = rank.at("rank").get<int>();
@@ -115,7 +121,9 @@ MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
     run.command.push_back(std::move(word));
   std::error_code ignored;
   std::filesystem::remove(result, ignored);  // an earlier measurement's must not pass for this one
+  const OtherWork other;
   const ProcessEnd end = run_process(run.command, log, setup.limit_s);
+  if (setup.launcher.starts_here()) run.other_cpus = other.cpus();
   const std::string what = fmt::format(
       "{} run of {} rank{}", name_of(world.mode), world.ranks, world.ranks == 1 ? "" : "s");
   if (end.out_of_time)

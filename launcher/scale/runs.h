@@ -38,19 +38,30 @@ struct RunSetup {
   std::filesystem::path folder;        // for the runs' folders, results and logs
 };
 
+// What a step of a world exchanges.
+struct ExchangeSizes {
+  int64_t buckets = 0;
+  int64_t largest_bucket_bytes = 0;  // of its gradients
+  bool shares_memory = false;        // the ranks of a host
+  int64_t host_sends_bytes = 0;      // over the network; 0: nothing, or not known
+};
+
 struct MeasuredRun {
   World world;
   int repeat = 0;
   std::string weights_hash;
   std::string transport;         // "shared memory and tcp"; empty of one rank
   std::vector<RankTimes> ranks;  // by rank
+  ExchangeSizes exchange;
+  double other_cpus = 0;  // of this host, that other work took; 0 also where ranks are elsewhere
   std::vector<std::string> command;
   std::string binding;
   bool oversubscribed = false;
   nlohmann::ordered_json environment;  // the run's environment.json
 };
 
-// Fills in weights_hash, transport and ranks from the JSON that `lockstep train --json` writes.
+// Fills in weights_hash, transport, ranks and exchange from the JSON that `lockstep train --json`
+// writes.
 // Throws nlohmann::json::exception where it lacks them.
 void read_result(const nlohmann::ordered_json& result, MeasuredRun& run);
 

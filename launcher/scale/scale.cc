@@ -93,16 +93,29 @@ const char* name_of(Precision precision) {
   return "FP32";
 }
 
-// What a busy machine does to the figures; empty on an idle one.
-std::string caution_for(int cpus) {
-  constexpr double kIdle = 0.2;  // of its CPUs, left by what has just ended
-  double load = 0;
-  if (getloadavg(&load, 1) != 1 || load <= kIdle * cpus) return "";
-  return fmt::format(
-      "Caution: before the runs this host had a load of {:.1f} on {} CPUs. What other work takes "
-      "shows as slower compute, stragglers and exposed communication.",
-      load,
-      cpus);
+// What a busy machine does to the figures; empty on an idle one. `load_before`: of this host, told
+// where the runs do not say what other work took.
+std::string caution_for(const scale::RunSetup& setup,
+                        const std::vector<scale::MeasuredRun>& runs,
+                        double load_before) {
+  constexpr double kIdle = 0.1, kIdleLoad = 0.2;  // of the CPUs; a load fades away slowly
+  double taken = 0;
+  for (const scale::MeasuredRun& run : runs)
+    taken += run.other_cpus / static_cast<double>(runs.size());
+  const bool measured = setup.launcher.starts_here();
+  const int cpus = setup.here.cpus;
+  if (measured ? taken <= kIdle * cpus : load_before <= kIdleLoad * cpus) return "";
+  const std::string what =
+      measured
+          ? fmt::format(
+                "during the runs other work took {:.1f} of this host's {} CPUs on "
+                "average",
+                taken,
+                cpus)
+          : fmt::format(
+                "before the runs this host had a load of {:.1f} on {} CPUs", load_before, cpus);
+  return "Caution: " + what +
+         ". What it takes shows as slower compute, stragglers and exposed communication.";
 }
 
 // What the config says of every run, and the kind of device. Opens the data, so that what it lacks
@@ -134,7 +147,12 @@ std::vector<scale::Fact> facts_after(const ScaleCommandOptions& options,
   std::vector<std::string> hosts;
   for (const RankTimes& rank : runs.back().ranks)
     if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
+  const scale::ExchangeSizes& exchange = runs.back().exchange;
+  const double largest_mib = static_cast<double>(exchange.largest_bucket_bytes) / (1 << 20);
   std::vector<scale::Fact> facts{
+      {"gradient_buckets",
+       "buckets of gradients",
+       fmt::format("{} of up to {:.3g} MiB", exchange.buckets, largest_mib)},
       {"threads", "threads a rank", setup.threads},
       {"steps", "steps of a run that count", runs.back().ranks[0].steps},
       {"repeats", "runs of each world size", options.repeats},
@@ -250,9 +268,11 @@ ExitCode scale_alone(const ScaleCommandOptions& options) {
   const std::filesystem::path folder =
       options.out.empty() ? "runs/" + config.name + "-scaling" : options.out;
   const scale::RunSetup setup = make_setup(options, config, device, folder / "runs");
-  report.caution = caution_for(setup.here.cpus);
+  double load_before = 0;
+  getloadavg(&load_before, 1);
   remove_report(folder);
   report.runs = measure(options, setup, worlds);
+  report.caution = caution_for(setup, report.runs, load_before);
   for (scale::Fact& fact : facts_after(options, setup, report.runs))
     report.facts.push_back(std::move(fact));
   const bool tree = config.comm.order == CommConfig::Order::kTree;

@@ -154,8 +154,7 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
   };
   add({"-n", std::to_string(ranks)});
   const int local_threads = ranks_per_host(launcher, ranks) * threads;
-  const bool several =
-      launcher.hosts.count > 1 || launcher.hosts.named || !launcher.hostfile.empty();
+  const bool several = launcher.on_several_hosts();
   start.oversubscribed = !several && local_threads > here.cpus;
   if (launcher.kind == Launcher::Kind::kSrun) {
     add({"--cpus-per-task", std::to_string(threads)});

@@ -33,6 +33,10 @@ struct Launcher {
   std::string version;               // the first line that it says of itself
   std::string hostfile;              // may be empty
   Hosts hosts;
+
+  // Whether all ranks are children of the launcher on this host.
+  bool starts_here() const { return kind == Kind::kOpenMpi && !on_several_hosts(); }
+  bool on_several_hosts() const { return hosts.count > 1 || hosts.named || !hostfile.empty(); }
 };
 
 // Chooses: the words of --mpirun if given; srun within an allocation of Slurm and without

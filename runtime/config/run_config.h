@@ -383,9 +383,10 @@ struct CommConfig {
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share.
   bool shared_memory = true;
-  // What the ranks share out: 0, nothing; 1, the optimizer's moments and the master weights; 2, the gradients
-  // too, at the price of sending them for every lane of a rank; 3, the parameters too, which are then
-  // brought for every forward and backward pass of a lane, and ranks share no memory. The same bits.
+  // What the ranks share out: 0, nothing; 1, the optimizer's moments and the master weights; 2, the
+  // gradients too, at the price of sending them for every lane of a rank; 3, the parameters too,
+  // which are then brought for every forward and backward pass of a lane, and ranks share no
+  // memory. The same bits.
   int64_t zero_stage = 1;
   enum class Transport { kAuto, kMpi, kTcp };
   // Training on CPUs: what carries messages between nodes where an MPI launcher started the ranks.
@@ -417,7 +418,7 @@ struct ExecutionConfig {
 struct OutputConfig {
   std::string run_dir;  // empty: runs/<name>
   bool tensorboard = true;
-  bool timeline = false;  // write timeline.json (Chrome trace)
+  bool timeline = false;  // write timeline.json (Chrome trace of all ranks)
   bool operator==(const OutputConfig&) const = default;
 };
 

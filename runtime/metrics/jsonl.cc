@@ -94,6 +94,14 @@ class LineFormatter {
     key(name);
     out_ = fmt::format_to(out_, FMT_COMPILE("\"{:016x}\""), value);
   }
+  // A name: what JSON would have to escape becomes '?'.
+  void text(std::string_view name, std::string_view value) {
+    key(name);
+    *out_++ = '"';
+    for (const char c : value.substr(0, kMostText))
+      *out_++ = c < ' ' || c > '~' || c == '"' || c == '\\' ? '?' : c;
+    *out_++ = '"';
+  }
   char* finish() {
     if (nonfinite_) put(", \"nonfinite\": true");
     put("}\n");
@@ -117,6 +125,8 @@ class LineFormatter {
     nonfinite_ = true;
     return false;
   }
+
+  static constexpr size_t kMostText = 256;
 
   char* out_;
   bool nonfinite_ = false;
@@ -147,6 +157,11 @@ void JsonlWriter::append(const StepRecord& record) {
   if (record.loss_scale > 0) {
     line.exact("loss_scale", record.loss_scale);
     line.integer("skipped_steps", record.skipped_steps);
+  }
+  if (record.slowest) {
+    line.integer("slowest_rank", record.slowest->rank);
+    line.text("slowest_host", record.slowest->host);
+    line.rounded("slowest_longer_ms", record.slowest->longer_ms);
   }
   if (record.weights_hash) line.hash("weights_hash", *record.weights_hash);
   if (record.eval_loss) line.exact("eval_loss", *record.eval_loss);

@@ -17,7 +17,9 @@ namespace lockstep {
 namespace {
 
 constexpr double kRedrawMs = 100;
-constexpr double kSmoothing = 0.3;  // weight of the newest measurement of speed
+constexpr double kSmoothing = 0.3;     // weight of the newest measurement of speed
+constexpr double kWorthNaming = 0.05;  // of the time: ranks that others wait for so long
+constexpr size_t kMostSlowRanks = 64;
 constexpr char kEraseLine[] = "\r\x1b[K";
 
 int columns_of(int fd) {
@@ -104,6 +106,7 @@ std::string format_progress(const StepRecord& record,
 Progress::Progress(const ProgressOptions& options)
     : options_(options), speed_since_ms_(now_ms()), speed_since_step_(options.start_step) {
   LOCKSTEP_CHECK(options.log_every >= 1);
+  slowest_.reserve(kMostSlowRanks);  // steps allocate nothing
   const char* kind = std::getenv("TERM");
   terminal_ = ::isatty(options.fd) == 1 && !(kind != nullptr && std::strcmp(kind, "dumb") == 0);
 }
@@ -113,6 +116,7 @@ Progress::~Progress() { finish(); }
 void Progress::update(const StepRecord& record) {
   const bool evaluated = record.eval_loss || record.eval_accuracy;
   if (!terminal_) {
+    count_slowest(record);
     if (evaluated || record.step % options_.log_every == 0) print_line(record);
     return;
   }
@@ -151,6 +155,32 @@ void Progress::draw(const StepRecord& record, double now) {
   last_drawn_ = true;
 }
 
+void Progress::count_slowest(const StepRecord& record) {
+  line_ms_ += record.step_ms;
+  if (!record.slowest) return;
+  const auto same = std::find_if(slowest_.begin(), slowest_.end(), [&](const SlowestRank& rank) {
+    return rank.rank == record.slowest->rank;
+  });
+  if (same != slowest_.end()) {
+    same->longer_ms += record.slowest->longer_ms;
+  } else if (slowest_.size() < kMostSlowRanks) {
+    slowest_.push_back(*record.slowest);
+  }
+}
+
+// Names the rank that was waited for most since the last line; empty where that was little.
+std::string Progress::slowest_text() const {
+  const auto most = std::max_element(
+      slowest_.begin(), slowest_.end(), [](const SlowestRank& a, const SlowestRank& b) {
+        return a.longer_ms < b.longer_ms;
+      });
+  if (most == slowest_.end() || most->longer_ms <= kWorthNaming * line_ms_) return "";
+  return fmt::format("  waits for rank {} on {}: {:.0f}%",
+                     most->rank,
+                     most->host,
+                     100 * most->longer_ms / line_ms_);
+}
+
 void Progress::print_line(const StepRecord& record) {
   update_speed(record.step, now_ms());
   const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
@@ -164,6 +194,9 @@ void Progress::print_line(const StepRecord& record) {
                   record.step_ms,
                   speed_text(record),
                   speed_ms_ == 0 ? "?" : format_duration(left * speed_ms_));
+  line += slowest_text();
+  slowest_.clear();
+  line_ms_ = 0;
   const std::string evaluation = eval_text(record);
   if (!evaluation.empty()) line += "  " + evaluation;
   write_all(options_.fd, line + "\n");

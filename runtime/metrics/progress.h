@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/metrics/step_record.h"
 
@@ -35,6 +36,8 @@ class Progress {
   void draw(const StepRecord& record, double now);
   void print_line(const StepRecord& record);
   void update_speed(int64_t step, double now);
+  void count_slowest(const StepRecord& record);
+  std::string slowest_text() const;
 
   ProgressOptions options_;
   bool terminal_ = false;
@@ -46,6 +49,10 @@ class Progress {
   double speed_since_ms_ = 0;  // when the current measurement began, and at which step
   int64_t speed_since_step_ = 0;
   StepRecord last_;
+  // Since the last line: milliseconds of steps, and each slow rank with those by which it worked
+  // longer; the first few to be slow.
+  double line_ms_ = 0;
+  std::vector<SlowestRank> slowest_;
 };
 
 // The line of `columns` characters at most, for a terminal; eta_ms < 0: unknown. Fields are left

@@ -6,6 +6,13 @@
 
 namespace lockstep {
 
+// The rank that worked longest, where that makes the others wait noticeably.
+struct SlowestRank {
+  int rank = 0;
+  const char* host = "";  // outlives the record
+  double longer_ms = 0;   // than the rank that worked least
+};
+
 struct StepRecord {
   int64_t step = 0;     // completed steps, from 1
   double epoch = 0;     // epochs consumed, with fraction
@@ -24,6 +31,7 @@ struct StepRecord {
   double mfu = -1;            // model FLOPs utilisation, 0..1; negative: peak unknown, left out
   double loss_scale = 0;      // of FP16; 0: none, left out
   int64_t skipped_steps = 0;  // of FP16: steps whose gradient overflowed, so far
+  std::optional<SlowestRank> slowest;  // left out where ranks hardly differ
   std::optional<uint64_t> weights_hash;
   std::optional<double> eval_loss;
   std::optional<double> eval_accuracy;  // 0..1

@@ -81,6 +81,7 @@ void TensorBoardWriter::append(const StepRecord& record) {
     scalar("time/step_ms", record.step_ms);
     scalar("time/compute_ms", record.compute_ms);
     scalar("time/comm_exposed_ms", record.comm_exposed_ms);
+    scalar("time/straggler_ms", record.straggler_ms);
     scalar("time/data_wait_ms", record.data_wait_ms);
     scalar("time/optimizer_ms", record.optimizer_ms);
   }

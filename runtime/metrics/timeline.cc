@@ -1,7 +1,8 @@
 #include "runtime/metrics/timeline.h"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -10,30 +11,91 @@
 #include "runtime/base/time.h"
 
 namespace lockstep {
+namespace {
 
-Timeline::Timeline(int rank, size_t capacity) : rank_(rank), events_(capacity) {
-  LOCKSTEP_CHECK(capacity >= 1);
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  wall_offset_ms_ = std::chrono::duration<double, std::milli>(wall).count() - now_ms();
+constexpr size_t kTracks = 4;
+constexpr int kRowsOfTrack = 1000;  // numbers of rows, so that those of a track are together
+
+const char* title_of(Track track) {
+  switch (track) {
+    case Track::kSteps: return "steps";
+    case Track::kDevice: return "device";
+    case Track::kExchanges: return "exchanges of gradients";
+    case Track::kGathers: return "gathers of parameters";
+  }
+  return "";
 }
 
-Timeline::Span::Span(Timeline* timeline, const char* name, const char* category, int thread)
-    : timeline_(timeline), name_(name), category_(category), thread_(thread) {
+std::string json_text(const char* text) {
+  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string name_line(const char* what, int rank, int row, const std::string& name) {
+  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}},)"
+                     "\n",
+                     what,
+                     rank,
+                     row,
+                     json_text(name.c_str()));
+}
+
+// Puts spans that come in order of their start on rows.
+class Rows {
+ public:
+  // The first row of the track whose last span has ended.
+  int row_for(Track track, double start_ms, double end_ms) {
+    std::vector<double>& ends = ends_of(track);
+    size_t row = 0;
+    const bool nested = track == Track::kSteps || track == Track::kDevice;
+    while (!nested && row < ends.size() && ends[row] > start_ms) ++row;
+    if (row >= ends.size()) ends.resize(row + 1);
+    ends[row] = end_ms;
+    return number_of(track, row);
+  }
+  // What names the rows that have been given.
+  std::string names(int rank) const {
+    std::string text;
+    for (size_t track = 0; track < kTracks; ++track) {
+      for (size_t row = 0; row < ends_[track].size(); ++row) {
+        const std::string title = title_of(static_cast<Track>(track));
+        text += name_line("thread_name",
+                          rank,
+                          number_of(static_cast<Track>(track), row),
+                          row == 0 ? title : fmt::format("{} {}", title, row + 1));
+      }
+    }
+    return text;
+  }
+
+ private:
+  std::vector<double>& ends_of(Track track) { return ends_[static_cast<size_t>(track)]; }
+  static int number_of(Track track, size_t row) {
+    return static_cast<int>(track) * kRowsOfTrack + static_cast<int>(row);
+  }
+  std::array<std::vector<double>, kTracks> ends_;  // of the last span on each row
+};
+
+}  // namespace
+
+Timeline::Timeline(size_t capacity) : events_(capacity) { LOCKSTEP_CHECK(capacity >= 1); }
+
+Timeline::Span::Span(Timeline* timeline, const char* name, const char* category, Track track)
+    : timeline_(timeline), name_(name), category_(category), track_(track) {
   if (timeline_ != nullptr) start_ms_ = now_ms();
 }
 
 Timeline::Span::~Span() {
-  if (timeline_ != nullptr) timeline_->record(name_, category_, thread_, start_ms_, now_ms());
+  if (timeline_ != nullptr) timeline_->record(name_, category_, track_, start_ms_, now_ms());
 }
 
 void Timeline::record(
-    const char* name, const char* category, int thread, double start_ms, double end_ms) {
+    const char* name, const char* category, Track track, double start_ms, double end_ms) {
   const std::lock_guard lock(mutex_);
   Event& event = events_[recorded_++ % events_.size()];
   event.start_ms = start_ms;
   event.end_ms = end_ms;
   event.category = category;
-  event.thread = thread;
+  event.track = track;
   const size_t length = std::min(std::strlen(name), sizeof(event.name) - 1);
   std::memcpy(event.name, name, length);
   event.name[length] = '\0';
@@ -44,7 +106,7 @@ uint64_t Timeline::dropped() const {
   return recorded_ > events_.size() ? recorded_ - events_.size() : 0;
 }
 
-std::string Timeline::events_text() const {
+std::string Timeline::events_text(int rank, const std::string& host, double add_ms) const {
   std::vector<Event> events;
   {
     const std::lock_guard lock(mutex_);
@@ -56,25 +118,24 @@ std::string Timeline::events_text() const {
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     return a.start_ms != b.start_ms ? a.start_ms < b.start_ms : a.end_ms > b.end_ms;
   });
-  const auto text_of = [](const char* text) {
-    return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  };
-  std::string text = fmt::format(
-      R"({{"name":"process_name","ph":"M","pid":{0},"tid":0,"args":{{"name":"rank {0}"}}}},)"
-      "\n",
-      rank_);
+  Rows rows;
+  std::string spans;
+  // In whole nanoseconds, so that what lies within another span stays there.
+  const auto ns_of = [&](double ms) { return std::llround(1e6 * (ms + add_ms)); };
   for (const Event& event : events) {
-    text +=
+    const int64_t start_ns = ns_of(event.start_ms), end_ns = ns_of(event.end_ms);
+    spans +=
         fmt::format(R"({{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}},)"
                     "\n",
-                    text_of(event.name),
-                    text_of(event.category),
-                    rank_,
-                    event.thread,
-                    1000 * (event.start_ms + wall_offset_ms_),
-                    1000 * std::max(0.0, event.end_ms - event.start_ms));
+                    json_text(event.name),
+                    json_text(event.category),
+                    rank,
+                    rows.row_for(event.track, event.start_ms, event.end_ms),
+                    static_cast<double>(start_ns) / 1e3,
+                    static_cast<double>(std::max<int64_t>(0, end_ns - start_ns)) / 1e3);
   }
-  return text;
+  return name_line("process_name", rank, 0, fmt::format("rank {} on {}", rank, host)) +
+         rows.names(rank) + spans;
 }
 
 void write_timeline(const std::filesystem::path& path,

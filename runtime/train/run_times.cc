@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "collectives/agreement.h"
-#include "runtime/base/host.h"
-
 namespace lockstep {
 namespace {
 
@@ -31,14 +28,14 @@ void RunTimes::add(const StepRecord& record) {
   sum_.optimizer_ms += record.optimizer_ms;
 }
 
-std::vector<RankTimes> RunTimes::gather(Communicator& communicator) const {
+std::vector<RankTimes> RunTimes::gather(Communicator& communicator,
+                                        const std::vector<std::string>& hosts) const {
   const auto ranks = static_cast<size_t>(communicator.size());
   std::vector<double> means(ranks * kMeanCount);
   const auto steps = static_cast<double>(std::max<int64_t>(sum_.steps, 1));
   double* mine = means.data() + static_cast<size_t>(communicator.rank()) * kMeanCount;
   for (const RankMean& mean : kRankMeans) *mine++ = sum_.*mean.value / steps;
   communicator.all_gather(reinterpret_cast<std::byte*>(means.data()), kMeanCount * sizeof(double));
-  const std::vector<std::string> hosts = gather_texts(communicator, host_name());
   std::vector<RankTimes> all(ranks);
   for (size_t r = 0; r < ranks; ++r) {
     all[r].rank = static_cast<int>(r);

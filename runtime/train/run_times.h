@@ -39,8 +39,9 @@ class RunTimes {
   // `steps` that are about to follow.
   explicit RunTimes(int64_t steps);
   void add(const StepRecord& record);
-  // Of every rank, by rank. All ranks together.
-  std::vector<RankTimes> gather(Communicator& communicator) const;
+  // Of every rank, by rank, as `hosts`. All ranks together.
+  std::vector<RankTimes> gather(Communicator& communicator,
+                                const std::vector<std::string>& hosts) const;
 
  private:
   int64_t to_skip_;

@@ -5,6 +5,7 @@
 
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
+#include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
@@ -20,6 +21,9 @@ namespace {
 
 // Bits of the flags that ranks exchange each step.
 constexpr int64_t kStopFlag = 1;
+
+// Of a step: ranks that others wait for so long are named.
+constexpr double kWorthNaming = 0.05;
 
 using Span = Timeline::Span;
 
@@ -148,7 +152,8 @@ LaneContext Trainer::lane_context(int local_lane, const LaneBatch& batch) const 
 
 // ---------------------------------------------------------------- the training step --------------
 StepRecord Trainer::step() {
-  Timeline* timeline = timeline_.get();
+  Timeline* timeline = spans();
+  const double start_ms = timeline != nullptr ? now_ms() : 0;
   phases_ = {};
   if (!stage_.brought()) bring_batches();
   batches_ = stage_.take();
@@ -162,6 +167,7 @@ StepRecord Trainer::step() {
     gradient_work_->run([this] { forward_backward(); });
     if (stage_.ahead() && loader_->ready()) bring_batches();  // the next step's
     parts_.backend.synchronize();
+    if (timeline_ && queued_exchange()) timeline_->device_reduced(parts_.backend.reduce_ms());
   }
   phases_.compute -= exposed_ms() + phases_.data - data_ms;
   const StepTotals totals = exchange_totals();
@@ -180,6 +186,7 @@ StepRecord Trainer::step() {
   loss_scale_.step_done(update.finite);
   progression_.loss_scale = loss_scale_.state();
   stop_agreed_ = (totals.flags & kStopFlag) != 0;
+  if (timeline_) timeline_->step_done(progression_.step, start_ms);
   return make_record(totals, update);
 }
 // -------------------------------------------------------------------------------------------------
@@ -196,20 +203,24 @@ StepTotals Trainer::exchange_totals() {
 }
 
 void Trainer::bring_batches() {
-  Phase phase(phases_.data, timeline_.get(), "wait for data");
+  Phase phase(phases_.data, spans(), "wait for data");
   stage_.bring(*loader_);
 }
 
 // What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
 // device works from a queue, what it did after the backward pass.
 double Trainer::exposed_ms() const {
-  const bool queued = parts_.backend.ops().separate_memory && parts_.communicator.size() > 1;
-  return reducer_.exposed_ms() + gather_.waits().ms() + (queued ? parts_.backend.reduce_ms() : 0);
+  return reducer_.exposed_ms() + gather_.waits().ms() +
+         (queued_exchange() ? parts_.backend.reduce_ms() : 0);
+}
+
+bool Trainer::queued_exchange() const {
+  return parts_.backend.ops().separate_memory && parts_.communicator.size() > 1;
 }
 
 void Trainer::run_lanes() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    Span span(timeline_.get(), "forward and backward", "step");
+    Span span(spans(), "forward and backward", "step");
     executor_.run(lanes_[i],
                   batches_[i].input,
                   batches_[i].target,
@@ -221,7 +232,7 @@ void Trainer::run_lanes() {
 }
 
 void Trainer::run_lanes_together() {
-  Span span(timeline_.get(), "forward and backward", "step");
+  Span span(spans(), "forward and backward", "step");
   for (size_t i = 0; i < lanes_.size(); ++i)
     lane_runs_[i] = {&lanes_[i],
                      batches_[i].input,
@@ -236,7 +247,7 @@ void Trainer::run_lanes_together() {
 void Trainer::forward_backward() {
   if (!parts_.plan.training.gathers_each_run) gather_.start(parts_.plan.training.gathers);
   parts_.plan.lanes_together ? run_lanes_together() : run_lanes();
-  Span span(timeline_.get(), "reduce gradients", "step");
+  Span span(spans(), "reduce gradients", "step");
   parts_.backend.mark(Backend::Mark::kBackwardDone);
   reducer_.reduce();
   if (!parts_.plan.gradient_gathers.empty()) {
@@ -276,6 +287,10 @@ StepRecord Trainer::make_record(const StepTotals& totals, const Update& update) 
   record.compute_ms = phases_.compute;
   record.comm_exposed_ms = phases_.exchange;
   record.straggler_ms = phases_.stragglers;
+  const double slower_ms = totals.slowest_ms - totals.fastest_ms;
+  if (slower_ms > kWorthNaming * step_ms)
+    record.slowest = SlowestRank{
+        totals.slowest_rank, hosts_[static_cast<size_t>(totals.slowest_rank)].c_str(), slower_ms};
   record.data_wait_ms = phases_.data;
   record.optimizer_ms = phases_.optimizer;
   record.samples_per_s = batch / step_ms * 1000;
@@ -332,10 +347,10 @@ void Trainer::start(const std::string& resume) {
   loader.threads = choose_loader_threads(
       *parts_.data.train, parts_.config.data.decode_threads, compute_threads());
   loader_ = std::make_unique<Loader>(*parts_.data.train, loader, memory_.train_batches);
-  if (parts_.config.output.timeline) {
-    constexpr size_t kTimelineSpans = 65536;
-    timeline_ = std::make_unique<Timeline>(parts_.communicator.rank(), kTimelineSpans);
-  }
+  hosts_ = gather_texts(parts_.communicator, host_name());
+  timeline_ = RunTimeline::make(parts_);
+  reducer_.observe(timeline_.get());
+  gather_.observe(timeline_.get());
 }
 
 void Trainer::begin_weights() {
@@ -382,16 +397,11 @@ TrainResult Trainer::run(int64_t max_steps) {
     go_on = !next.end;
   }
   if (reporter_) reporter_->finish();
-  if (timeline_) {
-    const std::vector<std::string> events =
-        gather_texts(parts_.communicator, timeline_->events_text());
-    run_on_root(parts_.communicator,
-                [&] { write_timeline(parts_.run_dir / "timeline.json", events); });
-  }
+  if (timeline_) timeline_->write(hosts_);
   result_.step = progression_.step;
   if (result_.weights_hash == 0)
     result_.weights_hash = agreed_hash();  // there was no step left to do
-  result_.rank_times = times.gather(parts_.communicator);
+  result_.rank_times = times.gather(parts_.communicator, hosts_);
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
   return result_;
@@ -424,7 +434,7 @@ Trainer::Next Trainer::decide(StepRecord& record, bool last) {
 }
 
 void Trainer::save(const StepRecord& record) {
-  Timeline::Span span(timeline_.get(), "checkpoint", "checkpoint");
+  Span span(spans(), "checkpoint", "checkpoint");
   if (reporter_) reporter_->flush();
   checkpointer_.save(progression_, *record.weights_hash);
   last_checkpoint_ = record.step;
@@ -433,7 +443,7 @@ void Trainer::save(const StepRecord& record) {
 }
 
 void Trainer::evaluate(StepRecord& record) {
-  Timeline::Span span(timeline_.get(), "evaluate", "evaluation");
+  Span span(spans(), "evaluate", "evaluation");
   swap_average();
   const Evaluation evaluation = evaluator_->run();
   swap_average();

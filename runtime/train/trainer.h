@@ -6,7 +6,6 @@
 
 #include "runtime/data/loader.h"
 #include "runtime/exec/executor.h"
-#include "runtime/metrics/timeline.h"
 #include "runtime/train/batch_stage.h"
 #include "runtime/train/checkpointer.h"
 #include "runtime/train/evaluator.h"
@@ -14,6 +13,7 @@
 #include "runtime/train/optimizer.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/run_parts.h"
+#include "runtime/train/run_timeline.h"
 #include "runtime/train/run_times.h"
 #include "runtime/train/weight_average.h"
 #include "runtime/train/weights.h"
@@ -50,11 +50,13 @@ class Trainer {
  private:
   void begin_weights();
   StepRecord step();
+  Timeline* spans() const { return timeline_ ? timeline_->spans() : nullptr; }
   void bring_batches();
   void forward_backward();
   void run_lanes();
   void run_lanes_together();
   double exposed_ms() const;
+  bool queued_exchange() const;
   StepTotals exchange_totals();
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
   // How the summed gradient becomes a step.
@@ -97,16 +99,17 @@ class Trainer {
   std::unique_ptr<RepeatedWork> gradient_work_, update_work_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Loader> loader_;
-  std::unique_ptr<Reporter> reporter_;  // rank 0
-  std::unique_ptr<Timeline> timeline_;
-  std::span<LaneContext> lanes_;          // by local lane
-  std::span<LaneStatistics> statistics_;  // by local lane
+  std::unique_ptr<Reporter> reporter_;     // rank 0
+  std::unique_ptr<RunTimeline> timeline_;  // null without
+  std::span<LaneContext> lanes_;           // by local lane
+  std::span<LaneStatistics> statistics_;   // by local lane
   BatchStage stage_;
   std::vector<LaneBatch> batches_;            // of the step under way, by local lane
   std::vector<Executor::LaneRun> lane_runs_;  // the same for lanes that run together
   Progression progression_;
   std::optional<int64_t> last_checkpoint_;  // step of the newest that this process knows to be good
   TrainResult result_;
+  std::vector<std::string> hosts_;  // by rank
   bool stop_agreed_ = false;
   double peak_flops_ = 0;     // of all ranks
   double step_start_ms_ = 0;  // when the step under way began

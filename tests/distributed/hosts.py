@@ -84,13 +84,19 @@ exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' 
         name = self.name(host)
         return ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', name]
 
+    def _network(self):
+        return ["--mca", "plm_rsh_agent", str(self.agent), "--mca", "btl", "tcp,vader,self",
+                *(word for key in ("oob_tcp_if_include", "btl_tcp_if_include") for word in ("--mca", key, f"{NET}.0/24"))]
+
+    def mpirun_words(self):
+        """An mpirun that reaches the hosts, without how many ranks there are and where."""
+        return [os.environ.get("MPIRUN", "mpirun"), "--bind-to", "none", *self._network()]
+
     def mpirun(self, ranks_per_host):
         """The command line that starts so many ranks on each host, from the first one."""
         total = ranks_per_host * self.count
         places = ",".join(f"{NET}.{host + 1}:{ranks_per_host}" for host in range(self.count))
-        network = [word for key in ("oob_tcp_if_include", "btl_tcp_if_include") for word in ("--mca", key, f"{NET}.0/24")]
-        return [*self.inside(0), *lockstep_run.mpirun(total), "--host", places, "--map-by", "slot", "--mca", "plm_rsh_agent", str(self.agent),
-                "--mca", "btl", "tcp,vader,self", *network]
+        return [*self.inside(0), *lockstep_run.mpirun(total), "--host", places, "--map-by", "slot", *self._network()]
 
     def without_mpi(self, command, port=29555):
         """Starts the command once on each host as one rank of a run over Lockstep's own TCP."""

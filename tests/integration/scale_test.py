@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import hosts
 import lockstep_run
 
 CONFIG = """
@@ -27,6 +28,12 @@ optimizer { adamw {} }
 schedule { lr: 0.01 }
 """
 PARTS = {"exchange", "stragglers", "data_wait", "optimizer", "gaps", "compute"}
+
+
+def check_parts(world):
+    assert set(world["lost_parts_ms"]) == PARTS and set(world["step_parts_ms"]) == PARTS, world
+    assert close(sum(world["step_parts_ms"].values()), world["step_ms"]), world
+    assert close(sum(world["lost_parts_ms"].values()), world["lost_ms"]), world
 
 
 class Bench:
@@ -68,12 +75,10 @@ def measures(bench):
         growth = ranks if mode == "weak" else 1
         assert world["global_batch"] == 32 * growth and world["lanes"] == 4 * growth, world
         base = worlds[mode, 1]
-        assert set(world["lost_parts_ms"]) == PARTS and set(world["step_parts_ms"]) == PARTS, world
-        assert close(sum(world["step_parts_ms"].values()), world["step_ms"]), world
-        assert close(sum(world["lost_parts_ms"].values()), world["lost_ms"]), world
+        check_parts(world)
         assert close(world["samples_per_s"], world["global_batch"] / world["step_ms"] * 1000), world
         assert close(world["efficiency"], world["samples_per_s"] / (base["samples_per_s"] * ranks)), world
-        assert world["verdict"], world
+        assert world["verdict"] and world["hosts"] == 1 and world["buckets"] == 1 and world["host_sends_bytes"] == 0, world
     assert len(report["runs"]) == 4 and len(report["runs"][1]["rank_times"]) == 2, report["runs"]
     strong = {run["weights_hash"] for run in report["runs"] if run["mode"] == "strong"}
     assert len(strong) == 1, strong
@@ -103,7 +108,48 @@ def marks_oversubscription(bench):
     assert report["threads"] == cpus, report
     if cpus > 1:
         assert [world["oversubscribed"] for world in report["worlds"]] == [False, True], report["worlds"]
-        assert "more threads than CPUs" in done.stdout, done.stdout
+        assert "more threads than CPUs: shows that it works, not how it scales" in done.stdout, done.stdout
+
+
+def tells_of_other_work(bench):
+    """A loop of another program on one of the CPUs shows in the report."""
+    loop = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    os.sched_setaffinity(loop.pid, {max(os.sched_getaffinity(0))})
+    try:
+        done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 1000, "--out", bench.folder / "other")
+    finally:
+        loop.kill()
+        loop.wait()
+    report = json.loads((bench.folder / "other/scaling.json").read_text())
+    for world in report["worlds"]:
+        check_parts(world)
+        if "Open MPI" in report["launcher"]:
+            assert 0.1 < world["other_work_cpus"] <= len(os.sched_getaffinity(0)) + 0.2, world
+            assert "other work took" in world["verdict"] and "other work took" in report["caution"], (world, done.stdout)
+
+
+def over_several_hosts(bench):
+    """Hosts that are network namespaces, named by a hostfile: what they send is told. Left out where there are none."""
+    missing = hosts.available()
+    if missing:
+        print(f"several hosts: left out, {missing}")
+        return
+    out = bench.folder / "hosts-out"
+    with hosts.Hosts(2, "1gbit") as made:
+        hostfile = bench.folder / "two-hosts"
+        hostfile.write_text("".join(f"{hosts.NET}.{host + 1} slots=1\n" for host in range(2)))
+        command = [*made.inside(0), bench.binary, "scale", bench.config, "--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 8,
+                   "--hostfile", hostfile, "--mpirun", " ".join(made.mpirun_words()), "--out", out]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, cwd=bench.folder,
+                              stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    report = json.loads((out / "scaling.json").read_text())
+    assert [world["hosts"] for world in report["worlds"]] == [1, 2], report["worlds"]
+    assert len(report["hosts"]) == 2, report["hosts"]
+    assert report["worlds"][0]["host_sends_bytes"] == 0 < report["worlds"][1]["host_sends_bytes"], report["worlds"]
+    assert report["weights"][0]["checked"] and report["weights"][0]["equal"], report["weights"]
+    for world in report["worlds"]:
+        check_parts(world)
 
 
 def refuses(bench):
@@ -191,7 +237,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(folder).resolve())
-        for check in (measures, marks_oversubscription, refuses, notices_other_weights, says_why_a_run_failed, ended_by_a_signal):
+        for check in (measures, marks_oversubscription, tells_of_other_work, over_several_hosts, refuses, notices_other_weights, says_why_a_run_failed, ended_by_a_signal):
             check(bench)
             print(f"{check.__name__}: ok", flush=True)
     return 0

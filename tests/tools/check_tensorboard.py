@@ -24,7 +24,7 @@ def main():
         expected = {
             "train/loss", "train/lr", "train/grad_norm", "throughput/samples_per_s",
             "throughput/tokens_per_s", "time/step_ms", "time/compute_ms", "time/comm_exposed_ms",
-            "time/data_wait_ms", "time/optimizer_ms", "eval/loss", "eval/accuracy"
+            "time/straggler_ms", "time/data_wait_ms", "time/optimizer_ms", "eval/loss", "eval/accuracy"
         }
         assert tags == expected, tags ^ expected
         # Steps after the checkpoint are the resumed process's; those of the first process are hidden.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -59,6 +60,7 @@ float whole_gradient(int lane, int64_t i) {
 struct Outcome {
   std::vector<float> gradient;  // of the whole buffer, gathered
   StepTotals totals;
+  double exposed_ms = 0;  // of the last rank, in the last step and the gather after it
 };
 
 enum class Sums { kInPlace, kElsewhere, kPacked };
@@ -72,7 +74,8 @@ Outcome reduce(const Topology& topology,
                float (*gradient)(int, int64_t),
                int steps = 1,
                size_t gradient_buckets = ~size_t{0},
-               Sums sums_kind = Sums::kInPlace) {
+               Sums sums_kind = Sums::kInPlace,
+               ExchangeObserver* observer = nullptr) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
   const auto buckets = make_buckets(elements, kLanes, 1200);
@@ -120,6 +123,7 @@ Outcome reduce(const Topology& topology,
                      .sums = {sums_kind == Sums::kInPlace ? nullptr : sums.data(), packed}},
                     gradients,
                     staging.data());
+    if (observer != nullptr && communicator.rank() == ranks - 1) reducer.observe(observer);
     StepTotals totals;
     for (int step = 0; step < steps; ++step) {
       std::vector<LaneStatistics> statistics;
@@ -157,9 +161,11 @@ Outcome reduce(const Topology& topology,
       items.push_back(
           {bucket,
            static_cast<size_t>(buckets[static_cast<size_t>(bucket)].begin) * sizeof(float)});
+    if (observer != nullptr && communicator.rank() == ranks - 1) gather.observe(observer);
     gather.start(items);
     for (size_t i = 0; i < items.size(); ++i) gather.need(i + 1);
-    if (communicator.rank() == ranks - 1) outcome = {{whole, whole + elements}, totals};
+    if (communicator.rank() == ranks - 1)
+      outcome = {{whole, whole + elements}, totals, reducer.exposed_ms() + gather.waits().ms()};
     run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
   });
   return outcome;
@@ -245,6 +251,53 @@ TEST(Reducer, PackedSumsHaveTheSameBits) {
   }
 }
 
+// What the last rank tells.
+struct Told : ExchangeObserver {
+  std::map<std::pair<int, size_t>, int> exchanges;  // of a bucket on a level
+  std::map<int, int> gathers;
+  size_t bytes_exchanged = 0, bytes_gathered = 0;
+  double waited_ms = 0;
+  bool in_order = true;
+
+  void exchanged(int bucket, size_t bytes, size_t level, double start_ms, double end_ms) override {
+    ++exchanges[{bucket, level}];
+    bytes_exchanged += bytes;
+    in_order = in_order && start_ms > 0 && start_ms <= end_ms;
+  }
+  void gathered(int bucket, size_t bytes, double start_ms, double end_ms) override {
+    ++gathers[bucket];
+    bytes_gathered += bytes;
+    in_order = in_order && start_ms > 0 && start_ms <= end_ms;
+  }
+  void waited(Wait, int, double start_ms, double end_ms) override {
+    waited_ms += end_ms - start_ms;
+  }
+};
+
+// Catches an exchange, gather or wait that goes untold or is told twice.
+TEST(Reducer, TellsOfEveryExchangeGatherAndWait) {
+  const int64_t elements = padded_elements(5000, kLanes);
+  const auto bytes = static_cast<size_t>(elements) * sizeof(float);
+  const auto buckets = static_cast<int>(make_buckets(elements, kLanes, 1200).size());
+  for (const Topology& topology : kTopologies) {
+    Told told;
+    const Outcome outcome =
+        reduce(topology, false, rough_gradient, 1, ~size_t{0}, Sums::kInPlace, &told);
+    const size_t levels = topology.groups_of(0).size();
+    SCOPED_TRACE(std::to_string(topology.nodes) + " x " + std::to_string(topology.per_node));
+    EXPECT_EQ(told.exchanges.size(), static_cast<size_t>(buckets) * levels);
+    for (const auto& [which, count] : told.exchanges) EXPECT_EQ(count, 1) << which.first;
+    EXPECT_EQ(told.gathers.size(), static_cast<size_t>(buckets));
+    for (const auto& [bucket, count] : told.gathers) EXPECT_EQ(count, 1) << bucket;
+    // What the second level exchanges is the part that the first one summed.
+    const size_t parts = levels == 2 ? bytes / static_cast<size_t>(topology.per_node) : 0;
+    EXPECT_EQ(told.bytes_exchanged, bytes + parts);
+    EXPECT_EQ(told.bytes_gathered, bytes);
+    EXPECT_TRUE(told.in_order);
+    EXPECT_NEAR(told.waited_ms, outcome.exposed_ms, 1e-9);
+  }
+}
+
 TEST(Reducer, SumsEveryLaneOnce) {
   for (const bool fast : {false, true}) {
     for (int ranks : {1, 2, 4, 8}) {
@@ -260,6 +313,8 @@ TEST(Reducer, SumsEveryLaneOnce) {
       EXPECT_EQ(outcome.totals.correct_count, 16);
       EXPECT_EQ(outcome.totals.flags, ranks == 1 ? 4 : 5);
       EXPECT_EQ(outcome.totals.slowest_ms, 9 + ranks);
+      EXPECT_EQ(outcome.totals.slowest_rank, ranks - 1);
+      EXPECT_EQ(outcome.totals.fastest_ms, 10);
     }
   }
 }

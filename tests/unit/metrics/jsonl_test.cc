@@ -73,6 +73,7 @@ TEST_F(Jsonl, NamesOfAFullStep) {
   StepRecord record = sample_record(3);
   record.tokens_per_s = 5000;
   record.mfu = 0.5;
+  record.slowest = SlowestRank{3, "no\"de\n4", 1.25};
   record.weights_hash = 0x00ab;
   record.eval_loss = 0.25;
   record.eval_accuracy = 0.75;
@@ -93,9 +94,15 @@ TEST_F(Jsonl, NamesOfAFullStep) {
                           "samples_per_s",
                           "tokens_per_s",
                           "mfu",
+                          "slowest_rank",
+                          "slowest_host",
+                          "slowest_longer_ms",
                           "weights_hash",
                           "eval_loss",
                           "eval_accuracy"));
+  EXPECT_EQ(json["slowest_rank"], 3);
+  EXPECT_EQ(json["slowest_host"], "no?de?4");
+  EXPECT_EQ(json["slowest_longer_ms"], 1.25);
   EXPECT_EQ(json["weights_hash"], "00000000000000ab");
   EXPECT_EQ(json["eval_accuracy"], 0.75);
 }

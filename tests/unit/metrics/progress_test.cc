@@ -138,6 +138,24 @@ class Pipe : public ::testing::Test {
   int ends_[2];
 };
 
+// Over all steps of a line, not just its own; and no word of a rank that costs little.
+TEST_F(Pipe, LineNamesTheRankThatOthersWaitFor) {
+  {
+    Progress progress({ends_[1], 0, 30, 10});
+    for (int64_t step = 1; step <= 30; ++step) {
+      StepRecord record = sample_record(step);
+      record.step_ms = 10;
+      if (step <= 4) record.slowest = SlowestRank{1, "bob", 2.5};  // 10 of 100 ms
+      if (step == 10) record.slowest = SlowestRank{0, "ada", 6};   // 6 of 100 ms
+      if (step == 20) record.slowest = SlowestRank{0, "ada", 4};   // 4 of 100 ms
+      progress.update(record);
+    }
+  }
+  const std::string text = drain(ends_[0]);
+  EXPECT_THAT(text, HasSubstr("  waits for rank 1 on bob: 10%\nstep 20/30"));
+  EXPECT_THAT(text, Not(HasSubstr("ada")));
+}
+
 TEST_F(Pipe, LineEveryFewStepsAndAtEvaluations) {
   {
     Progress progress({ends_[1], 0, 40, 10});

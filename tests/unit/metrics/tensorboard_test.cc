@@ -55,6 +55,7 @@ TEST(TensorBoard, WritesEveryFewStepsAndAtEvaluations) {
   ASSERT_EQ(records.size(), 4u) << "version, step 10, evaluation at 15, step 20";
   EXPECT_THAT(records[0], ::testing::HasSubstr("brain.Event:2"));
   EXPECT_THAT(records[1], ::testing::HasSubstr("train/loss"));
+  EXPECT_THAT(records[1], ::testing::HasSubstr("time/straggler_ms"));
   EXPECT_THAT(records[1], ::testing::Not(::testing::HasSubstr("tokens_per_s")));
   EXPECT_THAT(records[2], ::testing::HasSubstr("eval/loss"));
   EXPECT_THAT(records[2], ::testing::Not(::testing::HasSubstr("train/loss")));

@@ -2,6 +2,7 @@
 
 #include "runtime/metrics/timeline.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -18,35 +19,71 @@ using nlohmann::json;
 
 TEST(TimelineTrace, SpansOfTwoRanks) {
   const TemporaryFolder folder;
-  Timeline first(0, 16), second(1, 16);
+  Timeline first(16), second(16);
   {
     const Timeline::Span outer(&first, "step", "train");
-    const Timeline::Span inner(&first, "all \"reduce\"", "comm", 3);
+    const Timeline::Span inner(&first, "all \"reduce\"", "comm");
     ::usleep(2000);
   }
-  second.record("forward", "compute", 0, 10, 12.5);
-  write_timeline(folder.path() / "timeline.json", {first.events_text(), second.events_text()});
+  second.record("forward", "compute", Track::kSteps, 10, 12.5);
+  write_timeline(folder.path() / "timeline.json",
+                 {first.events_text(0, "ada", 0), second.events_text(1, "b\"ob", 1000)});
   const json events = json::parse(text_of(folder.path() / "timeline.json"));
-  ASSERT_EQ(events.size(), 5u);  // with a name for each process
+  ASSERT_EQ(events.size(), 7u);  // with a name for each process and each row
   EXPECT_EQ(events[0]["ph"], "M");
-  EXPECT_EQ(events[1]["name"], "step");
-  EXPECT_EQ(events[1]["ph"], "X");
-  EXPECT_EQ(events[1]["pid"], 0);
-  EXPECT_EQ(events[2]["name"], "all \"reduce\"");
-  EXPECT_EQ(events[2]["tid"], 3);
-  EXPECT_EQ(events[2]["cat"], "comm");
-  EXPECT_GE(events[2]["dur"].get<double>(), 2000);
-  EXPECT_LE(events[1]["ts"].get<double>(), events[2]["ts"].get<double>());
-  EXPECT_EQ(events[4]["pid"], 1);
-  EXPECT_EQ(events[4]["dur"], 2500);
+  EXPECT_EQ(events[0]["args"]["name"], "rank 0 on ada");
+  EXPECT_EQ(events[1]["name"], "thread_name");
+  EXPECT_EQ(events[1]["args"]["name"], "steps");
+  EXPECT_EQ(events[2]["name"], "step");
+  EXPECT_EQ(events[2]["ph"], "X");
+  EXPECT_EQ(events[2]["pid"], 0);
+  EXPECT_EQ(events[3]["name"], "all \"reduce\"");
+  EXPECT_EQ(events[3]["tid"], events[2]["tid"]);
+  EXPECT_EQ(events[3]["cat"], "comm");
+  EXPECT_GE(events[3]["dur"].get<double>(), 2000);
+  EXPECT_LE(events[2]["ts"].get<double>(), events[3]["ts"].get<double>());
+  EXPECT_EQ(events[4]["args"]["name"], "rank 1 on b\"ob");
+  EXPECT_EQ(events[6]["pid"], 1);
+  EXPECT_EQ(events[6]["ts"], 1010000);
+  EXPECT_EQ(events[6]["dur"], 2500);
+}
+
+// Viewers take spans of one row for nested: those that merely overlap need rows of their own, and
+// a row that is free again is used again.
+TEST(TimelineTrace, OverlappingSpansGetRowsOfTheirOwn) {
+  Timeline timeline(16);
+  timeline.record("second", "exchange", Track::kExchanges, 2, 6);  // in any order
+  timeline.record("first", "exchange", Track::kExchanges, 1, 4);
+  timeline.record("third", "exchange", Track::kExchanges, 4, 5);
+  timeline.record("fourth", "exchange", Track::kExchanges, 5.5, 7);
+  timeline.record("other", "gather", Track::kGathers, 1, 7);
+  timeline.record("step", "step", Track::kSteps, 0, 10);
+  timeline.record("wait", "wait", Track::kSteps, 3, 4);
+  std::string text = timeline.events_text(0, "ada", 0);
+  text.replace(text.size() - 2, 2, "]");
+  std::map<std::string, int> row;
+  std::map<int, std::string> title;
+  for (const json& event : json::parse("[" + text)) {
+    if (event["name"] == "thread_name") title[event["tid"]] = event["args"]["name"];
+    row[event["name"]] = event["tid"];
+  }
+  EXPECT_EQ(row["third"], row["first"]);
+  EXPECT_EQ(row["fourth"], row["first"]);
+  EXPECT_NE(row["second"], row["first"]);
+  EXPECT_EQ(row["wait"], row["step"]);
+  EXPECT_EQ(title[row["first"]], "exchanges of gradients");
+  EXPECT_EQ(title[row["second"]], "exchanges of gradients 2");
+  EXPECT_EQ(title[row["other"]], "gathers of parameters");
+  EXPECT_EQ(title[row["step"]], "steps");
+  EXPECT_EQ(title.size(), 4u);
 }
 
 // Viewers append the missing bracket: every cut at the end of a line must be valid then.
 TEST(TimelineTrace, ValidWhenCutShort) {
   const TemporaryFolder folder;
-  Timeline timeline(0, 16);
-  for (int i = 0; i < 5; ++i) timeline.record("work", "compute", 0, i, i + 1);
-  write_timeline(folder.path() / "timeline.json", {timeline.events_text()});
+  Timeline timeline(16);
+  for (int i = 0; i < 5; ++i) timeline.record("work", "compute", Track::kSteps, i, i + 1);
+  write_timeline(folder.path() / "timeline.json", {timeline.events_text(0, "ada", 0)});
   const std::string text = text_of(folder.path() / "timeline.json");
   size_t cuts = 0;
   for (size_t end = text.find('\n', 2); end != std::string::npos; end = text.find('\n', end + 1)) {
@@ -55,23 +92,24 @@ TEST(TimelineTrace, ValidWhenCutShort) {
     if (part.back() == ',') part.pop_back();
     EXPECT_EQ(json::parse(part + "]").size(), ++cuts);
   }
-  EXPECT_EQ(cuts, 6u);
+  EXPECT_EQ(cuts, 7u);
 }
 
 TEST(TimelineTrace, KeepsTheNewest) {
-  Timeline timeline(0, 4);
-  for (int i = 0; i < 10; ++i) timeline.record(std::to_string(i).c_str(), "c", 0, i, i + 1);
+  Timeline timeline(4);
+  for (int i = 0; i < 10; ++i)
+    timeline.record(std::to_string(i).c_str(), "c", Track::kSteps, i, i + 1);
   EXPECT_EQ(timeline.dropped(), 6u);
-  std::string text = timeline.events_text();
+  std::string text = timeline.events_text(0, "ada", 0);
   text.replace(text.size() - 2, 2, "]");
   const json events = json::parse("[" + text);
-  ASSERT_EQ(events.size(), 5u);
-  EXPECT_EQ(events[1]["name"], "6");
-  EXPECT_EQ(events[4]["name"], "9");
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_EQ(events[2]["name"], "6");
+  EXPECT_EQ(events[5]["name"], "9");
 }
 
 TEST(TimelineTrace, RecordingDoesNotAllocate) {
-  Timeline timeline(0, 64);
+  Timeline timeline(64);
   const std::string long_name(100, 'n');
   const uint64_t before = allocations();
   for (int i = 0; i < 200; ++i) {
@@ -79,20 +117,21 @@ TEST(TimelineTrace, RecordingDoesNotAllocate) {
     const Timeline::Span nothing(nullptr, "off", "c");
   }
   EXPECT_EQ(allocations() - before, 0u);
-  EXPECT_THAT(timeline.events_text(), ::testing::HasSubstr("\"" + long_name.substr(0, 47) + "\""));
+  EXPECT_THAT(timeline.events_text(0, "ada", 0),
+              ::testing::HasSubstr("\"" + long_name.substr(0, 47) + "\""));
 }
 
 TEST(TimelineTrace, ThreadsMayRecordTogether) {
-  Timeline timeline(0, 1000);
+  Timeline timeline(1000);
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (int i = 0; i < 200; ++i) const Timeline::Span span(&timeline, "work", "c", thread);
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) const Timeline::Span span(&timeline, "work", "c");
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const std::string text = timeline.events_text();
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 801);
+  const std::string text = timeline.events_text(0, "ada", 0);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 802);
   EXPECT_EQ(timeline.dropped(), 0u);
 }
 

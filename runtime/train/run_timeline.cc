@@ -1,0 +1,99 @@
+#include "runtime/train/run_timeline.h"
+
+#include <fmt/format.h>
+
+#include "collectives/agreement.h"
+#include "collectives/clock_offset.h"
+#include "runtime/base/time.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kSpans = 65536;
+
+// A name for a span, without memory of its own.
+class Name {
+ public:
+  template <typename... Args>
+  explicit Name(fmt::format_string<Args...> format, Args&&... args) {
+    *fmt::format_to_n(text_, sizeof(text_) - 1, format, std::forward<Args>(args)...).out = '\0';
+  }
+  const char* text() const { return text_; }
+
+ private:
+  char text_[48];
+};
+
+double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+// Between whom a level of the topology exchanges.
+const char* title_of_level(const Topology& topology, size_t level) {
+  if (topology.nodes == 1) return topology.shares_memory ? "in the node" : "all ranks";
+  return topology.per_node > 1 && level == 0 ? "in the node" : "between nodes";
+}
+
+}  // namespace
+
+std::unique_ptr<RunTimeline> RunTimeline::make(const RunParts& parts) {
+  return parts.config.output.timeline ? std::make_unique<RunTimeline>(parts) : nullptr;
+}
+
+RunTimeline::RunTimeline(const RunParts& parts)
+    : parts_(parts),
+      queued_(parts.backend.ops().separate_memory),
+      timeline_(kSpans),
+      start_ms_(now_ms()) {}
+
+void RunTimeline::step_done(int64_t step, double start_ms) {
+  timeline_.record(Name("step {}", step).text(), "step", Track::kSteps, start_ms, now_ms());
+}
+
+void RunTimeline::device_reduced(double reduce_ms) {
+  const double end_ms = now_ms();
+  timeline_.record(
+      "exchange after the backward pass", "wait", Track::kDevice, end_ms - reduce_ms, end_ms);
+}
+
+void RunTimeline::exchanged(
+    int bucket, size_t bytes, size_t level, double start_ms, double end_ms) {
+  if (queued_) return;
+  const Name name("bucket {}, {:.3g} MiB, {}",
+                  bucket,
+                  mebibytes(bytes),
+                  title_of_level(parts_.plan.topology, level));
+  timeline_.record(name.text(), "exchange", Track::kExchanges, start_ms, end_ms);
+}
+
+void RunTimeline::gathered(int bucket, size_t bytes, double start_ms, double end_ms) {
+  if (queued_) return;
+  const Name name("bucket {}, {:.3g} MiB", bucket, mebibytes(bytes));
+  timeline_.record(name.text(), "gather", Track::kGathers, start_ms, end_ms);
+}
+
+void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) {
+  const auto record = [&](const char* name) {
+    timeline_.record(name, "wait", Track::kSteps, start_ms, end_ms);
+  };
+  if (queued_ && what != Wait::kTotals) return;
+  switch (what) {
+    case Wait::kExchange: record(Name("wait for gradients of bucket {}", bucket).text()); break;
+    case Wait::kGather: record(Name("wait for parameters of bucket {}", bucket).text()); break;
+    case Wait::kLanes: record("wait for all lanes"); break;
+    case Wait::kTotals: record("wait for all ranks"); break;
+  }
+}
+
+// The clocks are compared now, at the end, since the newest spans are those that are kept.
+void RunTimeline::write(const std::vector<std::string>& hosts) const {
+  Communicator& communicator = parts_.communicator;
+  const ClockOffset offset = measure_clock_offset(communicator);
+  double start_ms = start_ms_;  // of rank 0, for all
+  communicator.broadcast(reinterpret_cast<std::byte*>(&start_ms), sizeof(start_ms), 0);
+  const int rank = communicator.rank();
+  const std::vector<std::string> events = gather_texts(
+      communicator,
+      timeline_.events_text(rank, hosts[static_cast<size_t>(rank)], offset.add_ms - start_ms));
+  run_on_root(communicator, [&] { write_timeline(parts_.run_dir / "timeline.json", events); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Catches: a timeline.json that lacks an exchange, a gather or a wait, that shows them at the wrong time, and ranks whose clocks are
+not brought together.
+
+timeline_test.py BINARY: a small MLP on 2 ranks that share memory, 4 ranks on what they take for two nodes, and 2 ranks of which one
+has a clock that is far ahead (in a time namespace; left out where there is none).
+"""
+import collections
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import lockstep_run
+
+CONFIG = """
+    model { mlp { hidden: [128, 128] } }
+    data { synthetic { samples: 512 features: 64 classes: 4 } }
+    train { global_batch: 64 lanes: 4 steps: STEPS log_every: 1000 }
+    optimizer { adamw {} }
+    schedule { lr: 0.01 }
+    comm { bucket_mib: 0.03 }
+    execution { threads: 1 }
+    output { timeline: true tensorboard: false }
+    checkpoint { at_end: false }
+"""
+STEPS = 8
+AHEAD_S = 1000
+ROUNDING_US = 2  # metrics.jsonl is in thousandths of a ms, each wait in thousandths of a us
+
+
+def spans_of(run_dir):
+    """By rank, those with a duration, as (category, name, start, end) in us."""
+    spans = collections.defaultdict(list)
+    for event in json.loads((run_dir / "timeline.json").read_text()):
+        if event["ph"] == "X":
+            spans[event["pid"]].append((event["cat"], event["name"], event["ts"], event["ts"] + event["dur"]))
+    return spans
+
+
+def check(run_dir, ranks, buckets, levels):
+    spans = spans_of(run_dir)
+    assert set(spans) == set(range(ranks)), spans.keys()
+    waited = {}
+    for rank, of_rank in spans.items():
+        steps = {name: (start, end) for category, name, start, end in of_rank if name.startswith("step ")}
+        assert list(steps) == [f"step {number}" for number in range(1, STEPS + 1)], steps
+        for name, (begin, end) in steps.items():
+            inside = [span for span in of_rank if begin <= span[2] and span[3] <= end]
+            exchanges = collections.Counter(what for category, what, *_ in inside if category == "exchange")
+            for level in levels:
+                found = collections.Counter(int(what.split()[1].rstrip(",")) for what in exchanges.elements() if what.endswith(level))
+                assert found == {number: 1 for number in range(buckets)}, f"rank {rank}, {name}, {level}: {exchanges}"
+            assert exchanges.total() == buckets * len(levels), exchanges
+            gathers = [what for category, what, *_ in inside if category == "gather"]
+            assert len(gathers) == buckets == len(set(gathers)), f"rank {rank}, {name}: {gathers}"
+            waited[rank, name] = sum(to - since for category, _, since, to in inside if category == "wait")
+        # None that is cut in two by the end of a step.
+        crossing = [span for span in of_rank for begin, end in steps.values() if span[2] < end < span[3]]
+        assert not crossing, crossing
+    for line in lockstep_run.metrics(run_dir):
+        found, told = waited[0, f"step {line['step']}"], 1000 * line["comm_exposed_ms"]
+        assert abs(found - told) <= ROUNDING_US, f"step {line['step']}: waits of {found} us, comm_exposed_ms says {told} us"
+    return spans
+
+
+def ends_together(spans):
+    """All ranks leave a step's last exchange at about the same time, however late one of them comes."""
+    ends = [[end for _, name, _, end in spans[rank] if name == "wait for all ranks"] for rank in sorted(spans)]
+    apart = sorted(max(of_step) - min(of_step) for of_step in zip(*ends))
+    return apart[len(apart) // 2]
+
+
+def with_a_clock_ahead(binary, config, run_dir):
+    """Rank 1 in a time namespace. None where there are none."""
+    ahead = ["unshare", "--time", "--fork", "--monotonic", str(AHEAD_S), "--boottime", str(AHEAD_S)]
+    if os.geteuid() != 0 or subprocess.run([*ahead, "true"], capture_output=True).returncode != 0:
+        return None
+    words = [str(binary), "train", str(config), "--run-dir", str(run_dir)]
+    with tempfile.TemporaryDirectory() as meeting:
+        processes = []
+        for rank in range(2):
+            environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", LOCKSTEP_RENDEZVOUS=f"file://{meeting}/meet",
+                               LOCKSTEP_NODE=str(rank))
+            processes.append(subprocess.Popen([*(ahead if rank == 1 else []), *words], env=environment, stdout=subprocess.PIPE,
+                                              stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL))
+        for process in processes:
+            said = process.communicate(timeout=lockstep_run.LIMIT_S)[0]
+            assert process.returncode == 0, said
+    return run_dir
+
+
+def main():
+    binary = pathlib.Path(sys.argv[1]).resolve()
+    if not lockstep_run.have_mpirun():
+        print("no mpirun here: skipped")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        config = folder / "config.textproto"
+        config.write_text(CONFIG.replace("STEPS", str(STEPS)))
+        plan = folder / "plan.json"
+        subprocess.run([str(binary), "plan", str(config), "--ranks", "2", "--json", str(plan)], check=True, capture_output=True)
+        buckets = json.loads(plan.read_text())["buckets"]
+        assert buckets >= 3, buckets
+        lockstep_run.train(binary, config, folder / "two", 2)
+        check(folder / "two", 2, buckets, ["in the node"])
+        print(f"2 ranks: {buckets} buckets in each of {STEPS} steps")
+        lockstep_run.train(binary, config, folder / "nodes", 4, nodes=2)
+        check(folder / "nodes", 4, buckets, ["in the node", "between nodes"])
+        print("2 nodes x 2 ranks: on both levels")
+        if with_a_clock_ahead(binary, config, folder / "ahead"):
+            apart = ends_together(check(folder / "ahead", 2, buckets, ["between nodes"]))
+            print(f"a clock {AHEAD_S} s ahead: the ranks end a step {apart:.0f} us apart")
+            assert apart < 20000, "clocks were not brought together"
+        else:
+            print("no time namespaces here: clocks of other hosts not tried")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
