@@ -13,15 +13,6 @@
 
 namespace lockstep {
 
-// A bucket that is brought.
-struct GatherItem {
-  int bucket = 0;
-  size_t offset = 0;  // bytes: where it begins in the memory for gathered parameters
-  // It is not begun before an item of the turn before is needed: until then others use its memory.
-  int turn = 0;
-  bool operator==(const GatherItem&) const = default;
-};
-
 class ParameterGather {
  public:
   struct Memory {

@@ -55,6 +55,15 @@ int gradient_buffers(int local_lanes, bool lanes_together = false);
 
 // Buckets whose exchange may be under way at a time, and the floats that a rank receives each in.
 inline constexpr int kExchangesInFlight = 2;
+// A bucket that is brought to all ranks.
+struct GatherItem {
+  int bucket = 0;
+  size_t offset = 0;  // bytes: where it begins in the memory for what is gathered
+  // It is not begun before an item of the turn before is needed: until then others use its memory.
+  int turn = 0;
+  bool operator==(const GatherItem&) const = default;
+};
+
 // Buckets of parameters that may be on their way.
 inline constexpr int kGathersInFlight = 3;
 int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology);

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "collectives/parameter_gather.h"
 #include "collectives/sharding.h"
 #include "collectives/topology.h"
 #include "runtime/graph/graph.h"

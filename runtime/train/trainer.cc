@@ -14,6 +14,7 @@
 #include "runtime/train/initialize.h"
 #include "runtime/train/mixup.h"
 #include "runtime/train/schedule.h"
+#include "runtime/train/step_parts.h"
 #include "runtime/train/stop_signal.h"
 
 namespace lockstep {
@@ -39,53 +40,6 @@ struct Phase {
 double clip_factor(double norm, double limit) {
   constexpr double kEpsilon = 1e-6;  // as elsewhere, so that losses can be compared
   return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
-}
-
-// Null where no optimizer asks for them.
-std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts) {
-  if (!is_layer_wise(parts.config.optimizer)) return nullptr;
-  return std::make_unique<LayerNorms>(parts.plan,
-                                      adapted_slots(parts.config.optimizer, parts.plan.layout),
-                                      parts.communicator,
-                                      parts.backend);
-}
-
-ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
-  const Plan& plan = parts.plan;
-  return {.lanes = plan.lanes,
-          .fast_order = parts.config.comm.order == CommConfig::Order::kFast,
-          .buckets = plan.buckets,
-          .topology = plan.topology,
-          .gradient_buckets = plan.gradient_buckets(),
-          .lanes_together = plan.lanes_together,
-          .bucket_offsets = plan.bucket_offsets,
-          .bucket_gaps = plan.bucket_gaps,
-          .gradient_elements = plan.gradient_elements,
-          .sums = {memory.gradient_sums, /*packed=*/true}};
-}
-
-// Of parameters or, where every rank updates all of them, of summed gradients.
-ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {
-  if (plan.zero_stage == 0) return {.gathered = reinterpret_cast<std::byte*>(memory.gradients)};
-  return {.gathered = memory.gathered,
-          .owned = plan.zero_stage >= 3 ? memory.parameters : nullptr,
-          .element_bytes = size_of(plan.compute)};
-}
-
-FlatWeights weights_of(const RunParts& parts, const RunMemory& memory) {
-  return {memory.parameters, parts.plan.compute, memory.masters, parts.plan.zero_stage >= 3};
-}
-
-// Null without one. It lies behind the moments.
-std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
-                                            const RunMemory& memory,
-                                            const Optimizer& optimizer) {
-  if (parts.config.train.ema_decay == 0) return nullptr;
-  return std::make_unique<WeightAverage>(parts.config.train.ema_decay,
-                                         optimizer.owned(),
-                                         parts.backend,
-                                         weights_of(parts, memory),
-                                         memory.moments + optimizer.moment_elements());
 }
 
 }  // namespace

@@ -187,9 +187,10 @@ def parity(machine, report):
 
 
 def bits(machine, report):
-    """The same bits from run to run, replayed or queued anew, resumed, recomputed, on 1, 2 and 4 ranks."""
+    """The same bits from run to run, replayed or queued anew, resumed, recomputed, on 1, 2 and 4 ranks, whatever they share out."""
     runs = [("a second run", [], 1), ("eager steps", ["--eager"], 1), ("2 ranks", ["--share-gpu"], 2),
-            ("4 ranks", ["--share-gpu"], 4)]
+            ("4 ranks", ["--share-gpu"], 4),
+            *((f"2 ranks, ZeRO stage {stage}", ["--share-gpu", "--set", f"comm.zero_stage={stage}"], 2) for stage in (0, 2, 3))]
     blocks = ("recomputed blocks", ["--set", "execution.recompute=BLOCKS"], 1)
     for name, text, variants in (("GPT", GPT, [*runs, blocks]), ("ResNet-20", RESNET, runs),
                                  ("GPT with LAMB", LAMB, runs[1:3])):

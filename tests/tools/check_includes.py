@@ -27,6 +27,7 @@ MAY_INCLUDE = {
         "runtime/plan",
         "runtime/graph",
         "collectives/communicator.h",
+        "collectives/parameter_gather.h",
         "collectives/reducer.h",
         "collectives/sharding.h",
     ],

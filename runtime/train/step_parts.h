@@ -1,0 +1,30 @@
+#pragma once
+// What the parts of a training step are made with, of a run's parts and its memory.
+
+#include <memory>
+
+#include "collectives/parameter_gather.h"
+#include "collectives/reducer.h"
+#include "runtime/train/layer_norms.h"
+#include "runtime/train/optimizer.h"
+#include "runtime/train/run_parts.h"
+#include "runtime/train/weight_average.h"
+
+namespace lockstep {
+
+// Null where no optimizer asks for them.
+std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts);
+
+ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory);
+
+// Of parameters or, where every rank updates all of them, of summed gradients.
+ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory);
+
+FlatWeights weights_of(const RunParts& parts, const RunMemory& memory);
+
+// Null without one. It lies behind the moments.
+std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
+                                            const RunMemory& memory,
+                                            const Optimizer& optimizer);
+
+}  // namespace lockstep
