@@ -28,6 +28,7 @@ class TcpSession final : public Session {
   int local_rank() const override { return local_rank_; }
   int local_ranks() const override { return local_ranks_; }
   std::string library() const override { return communicator_->library(); }
+  void await_turn_to_tell(const std::string& error) override { communicator_->tell_failure(error); }
   [[noreturn]] void abort(int code) override {
     communicator_->abort(fmt::format("it ended with exit code {}", code));
     std::_Exit(code);
