@@ -75,8 +75,10 @@ class MpiSession final : public Session {
   }
   void await_turn_to_tell(const std::string& error) override {
     constexpr std::chrono::seconds kPatience(10);
-    if (!tcp_ || !tcp_->another_tells(error) || !launcher_ends_ranks(kPatience)) return;
-    std::_Exit(static_cast<int>(ExitCode::kPeer));
+    if (!tcp_) return;
+    tcp_->tell_failure(error);
+    if (tcp_->another_tells() && launcher_ends_ranks(kPatience))
+      std::_Exit(static_cast<int>(ExitCode::kPeer));
   }
   [[noreturn]] void abort(int code, const std::string& why) override {
     if (tcp_) tcp_->abort(last_words(code, why));

@@ -28,6 +28,7 @@ class TcpSession final : public Session {
   int local_rank() const override { return local_rank_; }
   int local_ranks() const override { return local_ranks_; }
   std::string library() const override { return communicator_->library(); }
+  void await_turn_to_tell(const std::string& error) override { communicator_->tell_failure(error); }
   [[noreturn]] void abort(int code, const std::string& why) override {
     communicator_->abort(last_words(code, why));
     std::_Exit(code);

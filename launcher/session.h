@@ -27,8 +27,8 @@ class Session {
   // was before stays. All ranks together; throws the same AgreedError on all of them. Only where
   // communicator() is MPI's.
   virtual void move_to_tcp() { LOCKSTEP_CHECK(false, "the ranks were not started by MPI"); }
-  // After a CommError: returns once it is for this rank to tell the user of it. Does not return
-  // where another one does and the launcher then ends this rank.
+  // After a CommError, of which ranks on other hosts learn: returns once it is for this rank to
+  // tell the user. Does not return where another one does and the launcher then ends this rank.
   virtual void await_turn_to_tell(const std::string& /*error*/) {}
   // Ends all ranks with this exit code, now. Does not return. Without MPI the others end with
   // kPeer and say why this one did.

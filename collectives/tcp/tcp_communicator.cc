@@ -140,10 +140,14 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     close(FrameKind::kAbort, own_name_ + ": " + why, kPatienceSeconds);
   }
 
-  bool another_tells(const std::string& error) override {
-    tell_failure(error);
-    return told_ || lower_rank_alive_;
+  void tell_failure(const std::string& error) override {
+    constexpr double kPatienceSeconds = 1;
+    if (closed_) return;
+    look_at_lower_ranks();
+    close(told_ ? FrameKind::kAbort : FrameKind::kFailure, error, kPatienceSeconds);
   }
+
+  bool another_tells() const override { return told_ || lower_rank_alive_; }
 
  private:
   struct Operation {
@@ -293,13 +297,6 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   [[noreturn]] void fail(const std::string& why) {
     tell_failure(why);
     throw CommError("{}", why);
-  }
-
-  void tell_failure(const std::string& why) {
-    constexpr double kPatienceSeconds = 1;
-    if (closed_) return;
-    look_at_lower_ranks();
-    close(told_ ? FrameKind::kAbort : FrameKind::kFailure, why, kPatienceSeconds);
   }
 
   // Ends the stream to every rank, and then reads until they have ended theirs or patience does:

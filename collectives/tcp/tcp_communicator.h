@@ -16,10 +16,12 @@ class TcpCommunicator : public Communicator {
   // Tells every rank that this one has failed, and why, which the user knows already; their
   // operations under way and to come throw it. Returns soon, also where they do not listen.
   virtual void abort(const std::string& why) = 0;
-  // After a CommError, of the communicator or of something else that waited for another rank; of
-  // that the others learn now. Whether it is another rank's to tell the user: one that has done so,
-  // or one below this one that has not ended.
-  virtual bool another_tells(const std::string& error) = 0;
+  // Tells every rank of a CommError that this one met while it waited for another outside the
+  // communicator. The communicator's own they know: of these it does nothing.
+  virtual void tell_failure(const std::string& error) = 0;
+  // After that: whether it is another rank's to tell the user: one that has done so, or one below
+  // this one that has not ended.
+  virtual bool another_tells() const = 0;
 };
 
 // Meets the other ranks and connects to each (rendezvous.h has what can go wrong). Operations make
