@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-ClockOffset clock_offset(std::span<const Meeting> root, std::span<const Meeting> mine) {
+ClockOffset clock_offset(std::span<const ClockMeeting> root, std::span<const ClockMeeting> mine) {
   LOCKSTEP_CHECK(root.size() == mine.size() && !mine.empty());
   double least_ahead = -std::numeric_limits<double>::infinity();
   double most_ahead = std::numeric_limits<double>::infinity();
@@ -25,15 +25,15 @@ ClockOffset clock_offset(std::span<const Meeting> root, std::span<const Meeting>
 ClockOffset measure_clock_offset(Communicator& communicator) {
   constexpr size_t kMeetings = 100;
   std::vector<std::byte> place(static_cast<size_t>(communicator.size()));
-  std::vector<Meeting> mine(kMeetings);
-  for (Meeting& meeting : mine) {
+  std::vector<ClockMeeting> mine(kMeetings);
+  for (ClockMeeting& meeting : mine) {
     meeting.entered_ms = now_ms();
     communicator.all_gather(place.data(), 1);
     meeting.left_ms = now_ms();
   }
-  std::vector<Meeting> root = mine;
+  std::vector<ClockMeeting> root = mine;
   communicator.broadcast(
-      reinterpret_cast<std::byte*>(root.data()), root.size() * sizeof(Meeting), 0);
+      reinterpret_cast<std::byte*>(root.data()), root.size() * sizeof(ClockMeeting), 0);
   return clock_offset(root, mine);
 }
 

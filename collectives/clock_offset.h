@@ -18,13 +18,13 @@ struct ClockOffset {
 };
 
 // When a rank entered and left one meeting.
-struct Meeting {
+struct ClockMeeting {
   double entered_ms = 0, left_ms = 0;
 };
 
 // From the same meetings as rank 0 and as this rank saw them. Clocks that may be equal by these are
 // taken to be equal: ranks of one host have the same one.
-ClockOffset clock_offset(std::span<const Meeting> root, std::span<const Meeting> mine);
+ClockOffset clock_offset(std::span<const ClockMeeting> root, std::span<const ClockMeeting> mine);
 
 // Meets. All ranks together; takes about a hundred small messages' time.
 ClockOffset measure_clock_offset(Communicator& communicator);

@@ -49,6 +49,7 @@ Reducer::Reducer(const RankCommunicators& communicators,
   const size_t part = kTotalsHeader + static_cast<size_t>(lanes_.count) * 4 + norms_.size();
   exchange_.resize(part * static_cast<size_t>(ranks));
   last_exchange_.resize(options_.buckets.size());
+  last_reading_.resize(options_.buckets.size());
 }
 
 void Reducer::begin_step() {
@@ -58,15 +59,17 @@ void Reducer::begin_step() {
 }
 
 void Reducer::bucket_begins(int bucket) {
+  LOCKSTEP_CHECK(options_.bucket_gaps.size() == options_.buckets.size());
   uint64_t last = 0;  // exchange of what lay there
+  size_t last_bucket = 0;
   for (size_t other = 0; other < last_exchange_.size(); ++other) {
-    if (overlap(bucket, static_cast<int>(other))) last = std::max(last, last_exchange_[other]);
+    if (last_exchange_[other] <= last || !overlap(bucket, static_cast<int>(other))) continue;
+    last = last_exchange_[other];
+    last_bucket = other;
   }
   while (exchanges_ - in_flight_count_ < last) complete_oldest();
   if (node_ != nullptr && last > 0)
-    waits_.wait({-1, NodeMemory::Event::kGradientsRead, static_cast<uint32_t>(last)},
-                Wait::kExchange,
-                bucket);
+    waits_.wait(last_reading_[last_bucket], Wait::kExchange, static_cast<int>(last_bucket));
   for (const Range& gap : options_.bucket_gaps[static_cast<size_t>(bucket)])
     math_.fill_zeros(gradient_at(lane_gradients(), bucket, gap.begin), gap.size());
 }
@@ -209,7 +212,9 @@ void Reducer::sum_level(Exchange& exchange) {
                         ? own_sums(exchange.bucket, exchange.lane)
                         : gradient_at(gradients_, exchange.bucket, mine.begin);
   math_.tree_sum(sources.data(), count, to, mine.size());
-  if (in_place) waits_.signal(NodeMemory::Event::kGradientsRead);
+  if (in_place)
+    last_reading_[static_cast<size_t>(exchange.bucket)] =
+        waits_.signal(NodeMemory::Event::kGradientsRead);
   exchange.range = mine;
 }
 

@@ -182,6 +182,7 @@ class Reducer {
   size_t next_slot_ = 0;                 // of staging_
   uint64_t exchanges_ = 0;               // started since the reducer was made
   std::vector<uint64_t> last_exchange_;  // of each bucket
+  std::vector<Arrival> last_reading_;    // of its gradients by the ranks of the node
   std::span<double> norms_;              // (buckets, slices of mine), in memory of allocate_host()
   ExchangeObserver* observer_ = nullptr;
 };

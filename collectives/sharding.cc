@@ -21,10 +21,15 @@ std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elemen
   return make_buckets(Range{0, padded}, lanes, bucket_elements);
 }
 
+int64_t bucket_length(int64_t bucket_elements, int lanes) {
+  const int64_t unit = lanes * kSliceAlignment;
+  return std::max<int64_t>(bucket_elements / unit, 1) * unit;
+}
+
 std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements) {
   const int64_t unit = lanes * kSliceAlignment;
   LOCKSTEP_CHECK(part.begin % unit == 0 && part.end % unit == 0);
-  const int64_t step = std::max<int64_t>(bucket_elements / unit, 1) * unit;
+  const int64_t step = bucket_length(bucket_elements, lanes);
   std::vector<Range> buckets;
   for (int64_t begin = part.begin; begin < part.end; begin += step)
     buckets.push_back({begin, std::min(begin + step, part.end)});

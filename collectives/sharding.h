@@ -45,6 +45,8 @@ int64_t padded_elements(int64_t elements, int lanes);
 std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements);
 // The same of a part of the buffer whose ends are multiples of lanes * kSliceAlignment.
 std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements);
+// Elements of each bucket but the last.
+int64_t bucket_length(int64_t bucket_elements, int lanes);
 
 // Part `part` of `parts` of a bucket, or of a part of it.
 Range part_of(const Range& bucket, int part, int parts);
@@ -55,6 +57,8 @@ int gradient_buffers(int local_lanes, bool lanes_together = false);
 
 // Buckets whose exchange may be under way at a time, and the floats that a rank receives each in.
 inline constexpr int kExchangesInFlight = 2;
+int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology);
+
 // A bucket that is brought to all ranks.
 struct GatherItem {
   int bucket = 0;
@@ -66,7 +70,6 @@ struct GatherItem {
 
 // Buckets of parameters that may be on their way.
 inline constexpr int kGathersInFlight = 3;
-int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology);
 
 // Length of the longest bucket.
 int64_t largest_bucket(const std::vector<Range>& buckets);

@@ -81,7 +81,8 @@ void check_supported(const CommConfig& comm, const Plan& plan) {
   const int ranks = plan.topology.ranks();
   if (plan.zero_stage < 2 || !plan.lanes_together || plan.lanes == ranks) return;
   throw ConfigError(
-      "comm.zero_stage: value is {}; allowed with sync_batch_norm, whose lanes run together: 1, or "
+      "comm.zero_stage: value is {}; allowed with sync_batch_norm, whose lanes run together: 0, 1, "
+      "or "
       "{} with as many ranks as train.lanes, {}, of which there are {}",
       comm.zero_stage,
       comm.zero_stage,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "collectives/agreement.h"
+#include "collectives/parameter_gather.h"
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 #include "runtime/plan/plan.h"

@@ -171,7 +171,9 @@ void NodeMemory::look_after(int index, Event event, double waited_ms) const {
   if (limit_s > 0 && waited_ms > limit_s * 1000)
     fail(fmt::format("nothing moved for {:g} s in shared memory; waiting for the {} of {}",
                      limit_s,
-                     event == Event::kGradients ? "gradients" : "parameters",
+                     event == Event::kGradients       ? "gradients"
+                     : event == Event::kGradientsRead ? "reading of gradients"
+                                                      : "parameters",
                      peer));
 }
 

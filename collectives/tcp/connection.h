@@ -86,6 +86,8 @@ class Connection {
   bool waits_to_send(int operation);
 
   // Whether the other end is there, as far as this one has read.
+  // It has said that it has failed, and why: its process lives, or lived long enough for that.
+  bool has_told_failure() const { return failure_bytes_ > 0 && failure_bytes_ == failure_.size(); }
   bool is_open() const { return socket_.is_open() && !at_end_; }
 
   // Ends the stream to the other rank: in order (kGoodbye), or with kFailure or kAbort and the

@@ -284,12 +284,12 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   void look_at_lower_ranks() {
     for (int r = 0; r < rank_; ++r) {
       try {
-        peer(r).progress();
+        if (!peer(r).has_told_failure()) peer(r).progress();
       } catch (const ToldError&) {
         told_ = true;
       } catch (const CommError&) {
       }
-      lower_rank_alive_ |= peer(r).is_open();
+      lower_rank_alive_ |= peer(r).is_open() || peer(r).has_told_failure();
     }
   }
 

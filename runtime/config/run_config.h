@@ -381,12 +381,12 @@ struct CommConfig {
   double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]
   Precision wire_dtype = Precision::kFp32;
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
-  // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share.
+  // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share and
+  // in ZeRO stages 0 and 3.
   bool shared_memory = true;
   // What the ranks share out: 0, nothing; 1, the optimizer's moments and the master weights; 2, the
   // gradients too, at the price of sending them for every lane of a rank; 3, the parameters too,
-  // which are then brought for every forward and backward pass of a lane, and ranks share no
-  // memory. The same bits.
+  // which are then brought for every forward and backward pass of a lane. The same bits.
   int64_t zero_stage = 1;
   enum class Transport { kAuto, kMpi, kTcp };
   // Training on CPUs: what carries messages between nodes where an MPI launcher started the ranks.

@@ -18,10 +18,6 @@ std::vector<size_t> parameters_read(const Graph& graph, const Op& op) {
   return read;
 }
 
-bool overlap(const ParameterSlot& slot, const Range& range) {
-  return slot.offset < range.end && slot.offset + slot.elements > range.begin;
-}
-
 // A block that is there from one op to another.
 struct Visit {
   size_t block = 0;

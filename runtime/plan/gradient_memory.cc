@@ -27,17 +27,13 @@ std::vector<BlockBuckets> buckets_of_blocks(const Plan& plan) {
   return of_blocks;
 }
 
-bool within(const ParameterSlot& slot, const Range& range) {
-  return slot.offset < range.end && slot.offset + slot.elements > range.begin;
-}
-
 // The first op that writes a gradient of the block.
 int begun_by(const Graph& training, const ParameterLayout& layout, const Range& block) {
   for (size_t i = 0; i < training.ops.size(); ++i) {
     for (TensorId output : training.ops[i].outputs) {
       if (output == kNoTensor) continue;
       for (size_t p = 0; p < layout.slots.size(); ++p) {
-        if (training[training.parameters[p]].gradient == output && within(layout.slots[p], block))
+        if (training[training.parameters[p]].gradient == output && overlap(layout.slots[p], block))
           return static_cast<int>(i);
       }
     }
@@ -50,7 +46,7 @@ int begun_by(const Graph& training, const ParameterLayout& layout, const Range& 
 std::vector<Range> gaps_of(const ParameterLayout& layout, const Range& range) {
   std::vector<Range> taken;
   for (const ParameterSlot& slot : layout.slots) {
-    if (within(slot, range))
+    if (overlap(slot, range))
       taken.push_back(
           {std::max(slot.offset, range.begin), std::min(slot.offset + slot.elements, range.end)});
   }
@@ -104,7 +100,7 @@ void lay_out_gradients(const Graph& training, bool shared, Plan& plan) {
     for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket)
       plan.bucket_offsets[bucket] = offset + plan.buckets[bucket].begin - block.begin;
     for (ParameterSlot& slot : layout.slots) {
-      if (within(slot, block)) slot.gradient_offset = offset + slot.offset - block.begin;
+      if (overlap(slot, block)) slot.gradient_offset = offset + slot.offset - block.begin;
     }
   }
 }

@@ -31,20 +31,6 @@ int finished_after(const Graph& graph, const std::vector<int>& writer, size_t pa
   return writer[static_cast<size_t>(gradient)];
 }
 
-bool overlap(const ParameterSlot& slot, const Range& bucket) {
-  return slot.offset < bucket.end && slot.offset + slot.elements > bucket.begin;
-}
-
-}  // namespace
-
-namespace {
-
-// Elements of a bucket: as many as can be cut for the lanes.
-int64_t cut_length(int64_t bucket_elements, int lanes) {
-  const int64_t unit = lanes * kSliceAlignment;
-  return std::max<int64_t>(bucket_elements / unit, 1) * unit;
-}
-
 }  // namespace
 
 ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_elements) {
@@ -62,7 +48,7 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
   ParameterLayout layout;
   layout.lanes = lanes;
   layout.slots.resize(training.parameters.size());
-  const int64_t most = cut_length(bucket_elements, lanes);
+  const int64_t most = bucket_length(bucket_elements, lanes);
   int64_t offset = 0, block_begin = 0;
   const auto end_block = [&] {
     offset = padded_elements(offset, lanes);
@@ -74,7 +60,10 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
     const Tensor& tensor = training[training.parameters[index]];
     const int64_t elements = tensor.shape.elements();
     const bool first_statistic = is_statistic(index) && !any_statistic;
-    if (first_statistic || offset - block_begin + elements > most) end_block();
+    // A large parameter's last bucket takes others in as far as there is room.
+    const int64_t filled = offset - block_begin, in_last = filled % most;
+    const bool fits = filled == 0 || (in_last > 0 && in_last + elements <= most);
+    if (first_statistic || !fits) end_block();
     if (first_statistic) {
       any_statistic = true;
       layout.statistics_begin = offset;

@@ -4,6 +4,10 @@
 
 namespace lockstep {
 
+inline bool overlap(const ParameterSlot& slot, const Range& range) {
+  return slot.offset < range.end && slot.offset + slot.elements > range.begin;
+}
+
 // `bucket_elements`: the most that the parameters of a block have together, unless it is one larger
 // parameter.
 ParameterLayout make_layout(const Graph& training,

@@ -85,15 +85,16 @@ struct MemoryRow {
   int sharers = 1;       // ranks of a node that have it together
 };
 
-// What the ranks share out, as DeepSpeed numbers it: 0, nothing: the summed gradients are brought
-// to all, and every rank updates all parameters. 1, the optimizer's moments and master weights; 2,
-// the gradients too. Then every lane's gradients are summed across the ranks by themselves, a
-// bucket at a time, in memory that the next buckets use again, and a rank keeps its part of the
-// sum.
-// 3, the parameters too: each program gathers a block of them before it is read, once in the
-// forward and once in the backward pass, in memory that other blocks use before and after.
 struct Plan {
   Topology topology;
+  // What the ranks share out, as DeepSpeed numbers it.
+  // 0: nothing: the summed gradients are brought to all, and every rank updates all parameters.
+  // 1: the optimizer's moments and master weights.
+  // 2: the gradients too: every lane's are summed across the ranks by themselves, a bucket at a
+  // time,
+  //    in memory that the next buckets use again, and a rank keeps its part of the sum.
+  // 3: the parameters too: each program gathers a block of them ahead of the ops that read it, in
+  //    memory that other blocks use before and after.
   int zero_stage = 1;
   int lanes = 1;
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()

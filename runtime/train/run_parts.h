@@ -68,11 +68,11 @@ struct RunMemory {
   // the other.
   std::byte* parameters = nullptr;
   std::byte* gathered = nullptr;  // where the ops read them: the same, or memory for some blocks
-  float* masters =
-      nullptr;  // this rank's owned ranges one after the other; null where compute is fp32
-  float* gradients = nullptr;      // buffers of Plan::gradient_elements
+  float* masters = nullptr;    // the ranges that this rank updates, one after the other; null where
+                               // compute is fp32
+  float* gradients = nullptr;  // buffers of Plan::gradient_elements
   float* gradient_sums = nullptr;  // the owned ranges one after the other; null: in the gradients
-  float* moments = nullptr;        // per moment, this rank's owned ranges one after the other
+  float* moments = nullptr;  // per moment, the ranges that this rank updates, one after the other
   std::byte* arena = nullptr;
   float* staging = nullptr;
   std::span<std::byte> train_batches, eval_batches;  // on the host

@@ -27,8 +27,8 @@ checkpoint { every: 400 }
 execution { threads: 1 }
 output { tensorboard: false }
 """
-KILLS = 7
-END_S = 20  # within which all must have ended; most of it is for a machine that is busy
+KILLS = 5
+END_S = 60  # within which all must have ended; most of it is for a machine that is busy
 PEER, KILLED = 6, 128 + signal.SIGKILL
 
 
@@ -121,11 +121,13 @@ def on_one_host(binary, folder):
     assert whole.end() == 0, whole.said()
     seconds = whole.seconds(0)
     expected = lockstep_run.metrics(folder / "whole")[-1]["weights_hash"]
+    hits = 0
     for i in range(KILLS):
         before = set(os.listdir("/dev/shm"))
         run_dir, delay = folder / f"run{i}", seconds * i / (KILLS - 1)
         run = Run(mpirun, binary, config, run_dir, folder / f"of-run{i}")
         hit = run.kill(i % 2, delay)
+        hits += hit
         began = time.monotonic()
         code = run.end()
         took = time.monotonic() - began
@@ -138,10 +140,11 @@ def on_one_host(binary, folder):
         check_checkpoints(binary, run_dir)
         print(f"killed after {delay:.2f} s{'' if hit else ', which was too late'}: ended in {took:.2f} s with exit code {code}, "
               f"{checkpoints} checkpoints kept, the same weights", flush=True)
+    assert hits >= 2, f"only {hits} of {KILLS} ranks lived to be killed"
 
 
 def on_two_hosts(binary, folder):
-    """Two ranks on each. The lowest rank that is left tells, in one line, and those that mpirun leaves the time end with the code of a lost peer."""
+    """Two ranks on each. Whoever tells names the rank that is gone; in general one does. Those that mpirun leaves the time end with the code of a lost peer."""
     missing = hosts.available()
     if missing:
         print(f"without hosts: {missing}")
@@ -163,9 +166,8 @@ def on_two_hosts(binary, folder):
             codes = {rank: run.code(rank) for rank in range(4) if rank != victim}
             print(f"rank {victim} of 4 on 2 hosts killed: ended in {time.monotonic() - began:.2f} s with exit code {code}, "
                   f"ranks {codes}; {lines}", flush=True)
-            speaker = 1 if victim == 0 else 0
-            assert code == KILLED, f"exit code {code} of mpirun, whose it is where a rank is killed: {KILLED}"
-            assert len(lines) == 1 and lines[0].startswith(f"lockstep: rank {speaker}: error: ") and f"lost rank {victim} on " in lines[0], lines
+            assert code in (KILLED, PEER), f"exit code {code} of mpirun, {KILLED} where it sees first that a rank was killed, else {PEER}"
+            assert lines and all(f"lost rank {victim} on " in line for line in lines), lines
             assert set(codes.values()) <= {PEER, None}, f"{codes}; None: mpirun was quicker"
 
 

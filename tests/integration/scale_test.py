@@ -112,19 +112,19 @@ def marks_oversubscription(bench):
 
 
 def tells_of_other_work(bench):
-    """A loop of another program on one of the CPUs shows in the report."""
-    loop = subprocess.Popen(["sh", "-c", "while :; do :; done"])
-    os.sched_setaffinity(loop.pid, {max(os.sched_getaffinity(0))})
+    """Loops of another program on a quarter of the CPUs show in the report."""
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(max(1, os.cpu_count() // 4))]
     try:
         done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 1000, "--out", bench.folder / "other")
     finally:
-        loop.kill()
-        loop.wait()
+        for loop in loops:
+            loop.kill()
+            loop.wait()
     report = json.loads((bench.folder / "other/scaling.json").read_text())
     for world in report["worlds"]:
         check_parts(world)
         if "Open MPI" in report["launcher"]:
-            assert 0.1 < world["other_work_cpus"] <= len(os.sched_getaffinity(0)) + 0.2, world
+            assert 0.1 < world["other_work_cpus"], world
             assert "other work took" in world["verdict"] and "other work took" in report["caution"], (world, done.stdout)
 
 

@@ -12,7 +12,7 @@ namespace {
 // Meetings of two ranks by true time, the second one's clock `ahead_ms` ahead. They come one after
 // the other and leave together, `late_ms` after the later one, the second `later_ms` after that.
 struct Meetings {
-  std::vector<Meeting> root, other;
+  std::vector<ClockMeeting> root, other;
   void add(
       double root_comes, double other_comes, double late_ms, double later_ms, double ahead_ms) {
     const double end = std::max(root_comes, other_comes) + late_ms;
