@@ -68,10 +68,9 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options, std::span<s
       batches_(batches_from(options.first_step)),
       refill_at_(std::min((options.ring_batches + 1) / 2, options.ring_batches - 1)) {
   const BatchGeometry& geometry = options_.geometry;
-  LOCKSTEP_CHECK(geometry.lane_batch >= 1 && geometry.local_lanes >= 1 &&
-                 geometry.first_lane >= 0 &&
-                 geometry.first_lane + (geometry.local_lanes - 1) * geometry.lane_stride <
-                     geometry.lanes);
+  LOCKSTEP_CHECK(
+      geometry.lane_batch >= 1 && geometry.local_lanes >= 1 && geometry.first_lane >= 0 &&
+      geometry.first_lane + (geometry.local_lanes - 1) * geometry.lane_stride < geometry.lanes);
   LOCKSTEP_CHECK(options_.ring_batches >= 1 && options_.first_step >= 0 && options_.threads >= 1);
   LOCKSTEP_CHECK(memory.size() >= loader_bytes(dataset, geometry, options_.ring_batches));
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(memory.data()) % kAlignment == 0);
