@@ -17,8 +17,8 @@ ClockOffset clock_offset(std::span<const ClockMeeting> root, std::span<const Clo
     least_ahead = std::max(least_ahead, mine[i].entered_ms - root[i].left_ms);
     most_ahead = std::min(most_ahead, mine[i].left_ms - root[i].entered_ms);
   }
+  if (least_ahead <= 0 && most_ahead >= 0) return {0, std::max(-least_ahead, most_ahead)};
   const double within = std::max(0.0, (most_ahead - least_ahead) / 2);
-  if (least_ahead <= 0 && most_ahead >= 0) return {0, within};
   return {-(least_ahead + most_ahead) / 2, within};
 }
 

@@ -4,6 +4,7 @@
 
 #include "collectives/agreement.h"
 #include "collectives/clock_offset.h"
+#include "runtime/base/log.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -87,6 +88,10 @@ void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) 
 void RunTimeline::write(const std::vector<std::string>& hosts) const {
   Communicator& communicator = parts_.communicator;
   const ClockOffset offset = measure_clock_offset(communicator);
+  spdlog::debug(
+      "timeline: {:.3f} ms are added to this rank's clock, which is rank 0's to within {:.3f} ms",
+      offset.add_ms,
+      offset.within_ms);
   double start_ms = start_ms_;  // of rank 0, for all
   communicator.broadcast(reinterpret_cast<std::byte*>(&start_ms), sizeof(start_ms), 0);
   const int rank = communicator.rank();

@@ -38,19 +38,20 @@ def run(command):
         raise SystemExit(f"exit code {done.returncode} of {command}:\n{done.stdout}\n{done.stderr}")
 
 
-def train(launcher, binary, folder, name, steps, transport="AUTO"):
+def train(launcher, binary, folder, name, steps, transport="AUTO", stage=1):
     config, result = folder / f"{steps}.textproto", folder / f"{name}.json"
     config.write_text(CONFIG.replace("STEPS", str(steps)))
-    run([*launcher, binary, "train", config, "--run-dir", folder / name, "--json", result, "--set", f"comm.transport={transport}"])
+    run([*launcher, binary, "train", config, "--run-dir", folder / name, "--json", result, "--set", f"comm.transport={transport}",
+         "--set", f"comm.zero_stage={stage}"])
     return json.loads(result.read_text())
 
 
-def measure(binary, folder, rate, count, local, transport):
+def measure(binary, folder, rate, count, local, transport, stage):
     """The longer run's result, and what the busiest host sent in a step."""
     sent = {}
     for steps in (SHORT, LONG):
         with hosts.Hosts(count, rate) as made:
-            result = train(made.mpirun(local), binary, folder, f"{count}x{local}-{rate}-{transport}-{steps}", steps, transport)
+            result = train(made.mpirun(local), binary, folder, f"{count}x{local}-{rate}-{transport}-{stage}-{steps}", steps, transport, stage)
             sent[steps] = [made.sent_bytes(host) for host in range(count)]
     return result, max((more - less) / (LONG - SHORT) for less, more in zip(sent[SHORT], sent[LONG]))
 
@@ -98,14 +99,17 @@ def main():
         folder = pathlib.Path(folder)
         alone = train([], binary, folder, "alone", LONG)["weights_hash"]
         print(f"one rank alone                      {alone}")
-        for rate, transport in (("1gbit", "MPI"), ("1gbit", "TCP"), ("100mbit", "TCP")):
-            for count, local in ((2, 1), (2, 2), (4, 1)):
-                plan = folder / f"{count}x{local}-plan.json"
-                run([binary, "plan", folder / f"{LONG}.textproto", "--ranks", count * local, "--ranks-per-node", local, "--json", plan])
+        every = ((2, 1), (2, 2), (4, 1))
+        for rate, transport, stage, layouts in (("1gbit", "MPI", 1, every), ("1gbit", "TCP", 1, every), ("100mbit", "TCP", 1, every),
+                                                ("1gbit", "TCP", 0, [(2, 1)]), ("1gbit", "TCP", 2, [(2, 2)]), ("1gbit", "TCP", 3, [(2, 1), (2, 2)])):
+            for count, local in layouts:
+                plan = folder / f"{count}x{local}-{stage}-plan.json"
+                run([binary, "plan", folder / f"{LONG}.textproto", "--ranks", count * local, "--ranks-per-node", local, "--json", plan,
+                     "--set", f"comm.zero_stage={stage}"])
                 planned = json.loads(plan.read_text())["network_bytes_per_step_per_rank"] * local
-                result, sent = measure(binary, folder, rate, count, local, transport)
+                result, sent = measure(binary, folder, rate, count, local, transport, stage)
                 ratio, weights = sent / planned, result["weights_hash"]
-                print(f"{count} hosts x {local} ranks, {rate:8} {transport}  {weights}  {sent:,.0f} bytes a step and host sent, "
+                print(f"{count} hosts x {local} ranks, {rate:8} {transport}, ZeRO stage {stage}  {weights}  {sent:,.0f} bytes a step and host sent, "
                       f"{planned:,} planned: {ratio:.3f}", flush=True)
                 if weights != alone or not 1 <= ratio <= 1.03 or not result["transport"].endswith(transport.lower()):
                     print(f"FAILED: {result['transport']}")

@@ -40,6 +40,11 @@ TEST(ClockOffset, ClocksThatMayBeEqualAre) {
   const ClockOffset offset = clock_offset(meetings.root, meetings.other);
   EXPECT_EQ(offset.add_ms, 0);
   EXPECT_GE(offset.within_ms, 0.01);
+  // The other's clock is ahead by all that the meetings allow.
+  const ClockOffset lopsided =
+      clock_offset(std::vector<ClockMeeting>{{0, 1}}, std::vector<ClockMeeting>{{1, 10}});
+  EXPECT_EQ(lopsided.add_ms, 0);
+  EXPECT_EQ(lopsided.within_ms, 10);
 }
 
 TEST(ClockOffset, OneRankNeedsNone) {

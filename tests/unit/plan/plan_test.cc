@@ -38,6 +38,62 @@ TEST(Plan, RowsFollowRanksAndLanes) {
   EXPECT_EQ(one.memory_bytes(), sum);
 }
 
+// What four ranks of two lanes each have and send in each ZeRO stage.
+TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const auto plan_of = [&](int stage, const Topology& topology) {
+    PlanOptions options;
+    options.topology = topology;
+    options.zero_stage = stage;
+    options.lanes = 8;
+    options.moments = 2;
+    options.bucket_mib = 0.004;
+    return make_plan(graph, nullptr, options, none);
+  };
+  const std::vector<Plan> plans = {plan_of(0, Topology::flat(4)),
+                                   plan_of(1, Topology::flat(4)),
+                                   plan_of(2, Topology::flat(4)),
+                                   plan_of(3, Topology::flat(4))};
+  const auto flat = static_cast<size_t>(plans[0].layout.elements) * 4;
+  for (const Plan& plan : plans) EXPECT_EQ(plan.buckets, plans[0].buckets);
+  const auto row = [&](int stage, const char* name) {
+    return plans[static_cast<size_t>(stage)].row_bytes(name);
+  };
+  for (int stage = 0; stage < 3; ++stage) {
+    EXPECT_EQ(row(stage, kParametersRow), flat) << stage;
+    EXPECT_EQ(row(stage, kGatheredRow), 0u) << stage;
+  }
+  EXPECT_EQ(row(3, kParametersRow), flat / 4);
+  EXPECT_EQ(row(3, kGatheredRow), plans[3].training.gathered_bytes);
+  EXPECT_LT(row(3, kGatheredRow), flat);
+  EXPECT_EQ(row(0, kMomentsRow), 2 * flat);
+  for (int stage = 1; stage < 4; ++stage) EXPECT_EQ(row(stage, kMomentsRow), 2 * flat / 4) << stage;
+  for (int stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(row(stage, kGradientsRow), 2 * flat) << stage;
+    EXPECT_EQ(row(stage, kGradientSumsRow), 0u) << stage;
+  }
+  for (int stage = 2; stage < 4; ++stage) {
+    EXPECT_LT(row(stage, kGradientsRow), flat) << stage;
+    EXPECT_EQ(row(stage, kGradientSumsRow), 2 * flat / 4) << stage;
+  }
+
+  // Three quarters go to others: of the gradients and of what is brought back. From stage 2 on the
+  // gradients of each lane, in stage 3 the parameters for each lane's passes.
+  const auto sent = [&](size_t bytes) { return static_cast<int64_t>(bytes / 4 * 3); };
+  EXPECT_EQ(plans[0].wire_bytes, sent(flat + flat));
+  EXPECT_EQ(plans[1].wire_bytes, sent(flat + flat));
+  EXPECT_EQ(plans[2].wire_bytes, sent(2 * flat + flat));
+  size_t gathered = 0;
+  for (const GatherItem& item : plans[3].training.gathers)
+    gathered += static_cast<size_t>(plans[3].buckets[static_cast<size_t>(item.bucket)].size()) * 4;
+  EXPECT_GT(gathered, flat);
+  EXPECT_LT(gathered, 3 * flat);
+  EXPECT_EQ(plans[3].wire_bytes, sent(2 * flat + 2 * gathered));
+  // Two nodes of two ranks: half stays within the node, of the rest half goes to the other one.
+  EXPECT_EQ(plan_of(3, {2, 2}).network_bytes,
+            static_cast<int64_t>((2 * flat + 2 * gathered) / 2 / 2));
+}
+
 // Four nodes of two ranks: half of the gradients cross the node's border of a rank, and of that
 // three quarters go to other nodes; the parameters come back the same way.
 TEST(Plan, CountsWhatLeavesTheNode) {
