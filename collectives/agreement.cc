@@ -57,11 +57,11 @@ void run_on_root(Communicator& communicator, const std::function<void()>& action
   if (outcome.code != 0) throw AgreedError(static_cast<ExitCode>(outcome.code), outcome.message);
 }
 
-std::string broadcast_text(Communicator& communicator, const std::string& text) {
+std::string broadcast_text(Communicator& communicator, const std::string& text, int root) {
   uint64_t size = text.size();
-  communicator.broadcast(bytes_of(&size), sizeof(size), 0);
-  std::string result = communicator.rank() == 0 ? text : std::string(size, '\0');
-  communicator.broadcast(bytes_of(result.data()), size, 0);
+  communicator.broadcast(bytes_of(&size), sizeof(size), root);
+  std::string result = communicator.rank() == root ? text : std::string(size, '\0');
+  communicator.broadcast(bytes_of(result.data()), size, root);
   return result;
 }
 

@@ -26,8 +26,8 @@ void run_on_all(Communicator& communicator, const std::function<void()>& action)
 // Runs `action` on rank 0 only; all ranks return together, or throw rank 0's error together.
 void run_on_root(Communicator& communicator, const std::function<void()>& action);
 
-// Rank 0's text on every rank.
-std::string broadcast_text(Communicator& communicator, const std::string& text);
+// The text of rank `root` on every rank.
+std::string broadcast_text(Communicator& communicator, const std::string& text, int root = 0);
 
 // Every rank's text, in rank order, on every rank.
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text);

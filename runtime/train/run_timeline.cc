@@ -95,9 +95,14 @@ void RunTimeline::write(const std::vector<std::string>& hosts) const {
   double start_ms = start_ms_;  // of rank 0, for all
   communicator.broadcast(reinterpret_cast<std::byte*>(&start_ms), sizeof(start_ms), 0);
   const int rank = communicator.rank();
-  const std::vector<std::string> events = gather_texts(
-      communicator,
-      timeline_.events_text(rank, hosts[static_cast<size_t>(rank)], offset.add_ms - start_ms));
+  const std::string mine =
+      timeline_.events_text(rank, hosts[static_cast<size_t>(rank)], offset.add_ms - start_ms);
+  // One after the other, since each may have some MiB: only rank 0 keeps all.
+  std::vector<std::string> events;
+  for (int r = 0; r < communicator.size(); ++r) {
+    std::string text = broadcast_text(communicator, mine, r);
+    if (rank == 0) events.push_back(std::move(text));
+  }
   run_on_root(communicator, [&] { write_timeline(parts_.run_dir / "timeline.json", events); });
 }
 

@@ -62,6 +62,8 @@ TEST(Agreement, TextsOfAnyLengthArrive) {
     EXPECT_EQ(texts[2], std::string(2000, 'c'));
     EXPECT_EQ(broadcast_text(communicator, communicator.rank() == 0 ? "decision" : "other"),
               "decision");
+    for (int root = 0; root < 3; ++root)
+      EXPECT_EQ(broadcast_text(communicator, mine, root), texts[static_cast<size_t>(root)]);
   });
 }
 
