@@ -75,7 +75,8 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
                            .decay = tensor.decay,
                            .initializer = tensor.initializer,
                            .running_momentum = tensor.running_momentum,
-                           .channels_last = tensor.channels_last};
+                           .channels_last = tensor.channels_last,
+                           .gradient_offset = offset};
     layout.parameters += elements;
     offset += (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
   }

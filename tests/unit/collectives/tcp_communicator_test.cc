@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <numeric>
+#include <random>
 
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
@@ -132,7 +134,10 @@ TEST_P(TcpCommunicatorRanks, OperationsOverlapInAnyOrder) {
         handles.push_back(
             communicator.start_all_gather(buffers.back().data(), kBytes, communicator.everyone()));
       }
-      for (const int i : {2, 0, 3, 1}) {
+      std::vector<int> order(Communicator::kMaxPending);
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), std::minstd_rand(static_cast<unsigned>(round)));
+      for (const int i : order) {
         communicator.wait(handles[static_cast<size_t>(i)]);
         for (int r = 0; r < ranks; ++r) {
           const std::byte* slot =
