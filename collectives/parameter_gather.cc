@@ -48,7 +48,7 @@ void ParameterGather::begin_more() {
 void ParameterGather::start_step(size_t place, size_t step) {
   Pending& now = pending(place);
   now.step = step;
-  if (step == 0 && observer_ != nullptr) now.start_ms = now_ms();
+  if (step == 0 && waits_.observer() != nullptr) now.start_ms = now_ms();
   if (node_ != nullptr && step + 1 == steps_.size()) {
     now.arrival = waits_.signal(NodeMemory::Event::kParameters);
     return;
@@ -76,9 +76,9 @@ void ParameterGather::finish_steps(size_t place, size_t steps) {
     const double end_ms = waits_.wait(now.arrival, ExchangeObserver::Wait::kGather, number);
     if (++now.step < steps_.size()) {
       start_step(place, now.step);
-    } else if (observer_ != nullptr) {
+    } else if (ExchangeObserver* observer = waits_.observer()) {
       const auto elements = static_cast<size_t>(buckets_[static_cast<size_t>(number)].size());
-      observer_->gathered(number, elements * memory_.element_bytes, now.start_ms, end_ms);
+      observer->gathered(number, elements * memory_.element_bytes, now.start_ms, end_ms);
     }
   }
 }

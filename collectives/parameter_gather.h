@@ -37,12 +37,10 @@ class ParameterGather {
     if (done_ < started_) communicator_.progress();
   }
   // Tells it, borrowed, from now on; null: nobody.
-  void observe(ExchangeObserver* observer) {
-    observer_ = observer;
-    waits_.observe(observer);
-  }
-  Waits& waits() { return waits_; }
-  const Waits& waits() const { return waits_; }
+  void observe(ExchangeObserver* observer) { waits_.observe(observer); }
+  // Milliseconds that the host spent waiting for other ranks since begin_step().
+  void begin_step() { waits_.clear(); }
+  double exposed_ms() const { return waits_.ms(); }
 
  private:
   struct Pending {
@@ -59,7 +57,6 @@ class ParameterGather {
   NodeMemory* node_;
   SliceMath& math_;
   Waits waits_;
-  ExchangeObserver* observer_ = nullptr;
   std::vector<Range> buckets_;
   Memory memory_;
   int ranks_, part_;  // of each bucket, this rank's

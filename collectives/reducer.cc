@@ -42,6 +42,7 @@ Reducer::Reducer(const RankCommunicators& communicators,
   LOCKSTEP_CHECK(!options_.fast_order || (groups_.size() <= 1 && node_ == nullptr));
   LOCKSTEP_CHECK(lanes_.count * ranks == options_.lanes && ranks <= kMaxRanks);
   LOCKSTEP_CHECK(sums_.data == gradients_ || ranks > 1);
+  LOCKSTEP_CHECK(options_.bucket_gaps.size() == options_.bucket_offsets.size());
   LOCKSTEP_CHECK(!sums_.packed || across_first_ || lanes_.count == 1);
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
@@ -59,7 +60,6 @@ void Reducer::begin_step() {
 }
 
 void Reducer::bucket_begins(int bucket) {
-  LOCKSTEP_CHECK(options_.bucket_gaps.size() == options_.buckets.size());
   uint64_t last = 0;  // exchange of what lay there
   size_t last_bucket = 0;
   for (size_t other = 0; other < last_exchange_.size(); ++other) {
@@ -120,7 +120,6 @@ float* Reducer::gradient_at(float* buffer, int bucket, int64_t flat) const {
 
 // Whether two buckets have memory in common.
 bool Reducer::overlap(int bucket, int other) const {
-  if (options_.bucket_offsets.empty()) return bucket == other;
   const int64_t begin = bucket_offset(bucket), other_begin = bucket_offset(other);
   return begin < other_begin + bucket_range(other).size() &&
          other_begin < begin + bucket_range(bucket).size();
@@ -166,7 +165,7 @@ void Reducer::start_exchange(int bucket) {
 }
 
 void Reducer::start_level(Exchange& exchange) {
-  if (observer_ != nullptr) exchange.start_ms = now_ms();
+  if (waits_.observer() != nullptr) exchange.start_ms = now_ms();
   if (in_memory(exchange.level)) {
     exchange.arrival = waits_.signal(NodeMemory::Event::kGradients);
     return;
@@ -186,12 +185,12 @@ void Reducer::start_level(Exchange& exchange) {
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
   const double end_ms = waits_.wait(exchange.arrival, Wait::kExchange, exchange.bucket);
-  if (observer_ != nullptr)
-    observer_->exchanged(exchange.bucket,
-                         static_cast<size_t>(exchange.range.size()) * sizeof(float),
-                         exchange.level,
-                         exchange.start_ms,
-                         end_ms);
+  if (ExchangeObserver* observer = waits_.observer())
+    observer->exchanged(exchange.bucket,
+                        static_cast<size_t>(exchange.range.size()) * sizeof(float),
+                        exchange.level,
+                        exchange.start_ms,
+                        end_ms);
   const bool in_place = in_memory(exchange.level);
   const RankGroup& group = groups_[exchange.level];
   const int me = group.index_of(communicator_.rank());
@@ -212,7 +211,7 @@ void Reducer::sum_level(Exchange& exchange) {
                         ? own_sums(exchange.bucket, exchange.lane)
                         : gradient_at(gradients_, exchange.bucket, mine.begin);
   math_.tree_sum(sources.data(), count, to, mine.size());
-  if (in_place)
+  if (in_place && !options_.bucket_offsets.empty())
     last_reading_[static_cast<size_t>(exchange.bucket)] =
         waits_.signal(NodeMemory::Event::kGradientsRead);
   exchange.range = mine;

@@ -10,7 +10,7 @@
 // the same additions in the same order whatever the number of ranks and nodes. Ranks that share
 // memory read the others' sums where they lie.
 //
-// With `packed_sums` it is the other way about: the ranks run neighbouring lanes at a time, each
+// With packed sums it is the other way about: the ranks run neighbouring lanes at a time, each
 // lane's gradients are summed across the ranks at once, and a rank's counter is of its own parts
 // alone. So nobody has a whole buffer of gradients: a bucket's memory serves others once it is
 // summed. But a rank sends its gradients once for every lane.
@@ -53,8 +53,8 @@ struct ReducerOptions {
   size_t gradient_buckets = ~size_t{0};
   // All lanes of a rank run together: each has a gradient buffer of its own.
   bool lanes_together = false;
-  // Where each bucket begins in a gradient buffer, and what of it to fill with zeros before a lane
-  // writes it; none: a buffer is flat, and nothing is to be filled.
+  // Where buckets share the memory of a gradient buffer: where each begins in it, and what of it to
+  // fill with zeros before a lane writes it. None: a buffer is flat.
   std::vector<int64_t> bucket_offsets = {};
   std::vector<std::vector<Range>> bucket_gaps = {};
   int64_t gradient_elements = 0;  // of a buffer that is not flat
@@ -74,10 +74,7 @@ class Reducer {
           float* staging);
 
   // Tells it, borrowed, from now on; null: nobody.
-  void observe(ExchangeObserver* observer) {
-    observer_ = observer;
-    waits_.observe(observer);
-  }
+  void observe(ExchangeObserver* observer) { waits_.observe(observer); }
 
   const LocalLanes& lanes() const { return lanes_; }
 
@@ -90,8 +87,8 @@ class Reducer {
   void select_lane(int local_lane) { lane_ = local_lane; }
   // Brings `bytes` of every lane to all ranks: this rank's lie in their places already.
   void gather_lanes(std::byte* all, size_t bytes);
-  // The lane under way is about to write the first gradient of `bucket`: waits for those that the
-  // bucket's memory served before.
+  // Where buckets share memory: the lane under way is about to write the first gradient of
+  // `bucket`. Waits for those that its memory served before.
   void bucket_begins(int bucket);
   // The lane under way has finished every gradient of `bucket`. Called once per bucket and lane, in
   // increasing order.
@@ -184,7 +181,6 @@ class Reducer {
   std::vector<uint64_t> last_exchange_;  // of each bucket
   std::vector<Arrival> last_reading_;    // of its gradients by the ranks of the node
   std::span<double> norms_;              // (buckets, slices of mine), in memory of allocate_host()
-  ExchangeObserver* observer_ = nullptr;
 };
 
 }  // namespace lockstep

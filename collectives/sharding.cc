@@ -17,10 +17,6 @@ int64_t padded_elements(int64_t elements, int lanes) {
   return (elements + unit - 1) / unit * unit;
 }
 
-std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements) {
-  return make_buckets(Range{0, padded}, lanes, bucket_elements);
-}
-
 int64_t bucket_length(int64_t bucket_elements, int lanes) {
   const int64_t unit = lanes * kSliceAlignment;
   return std::max<int64_t>(bucket_elements / unit, 1) * unit;

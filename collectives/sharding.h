@@ -40,10 +40,8 @@ struct Range {
 // `elements` rounded up so that it can be cut for `lanes`.
 int64_t padded_elements(int64_t elements, int lanes);
 
-// Consecutive buckets that cover [0, padded); each of about `bucket_elements`, at least one
-// alignment unit.
-std::vector<Range> make_buckets(int64_t padded, int lanes, int64_t bucket_elements);
-// The same of a part of the buffer whose ends are multiples of lanes * kSliceAlignment.
+// Consecutive buckets that cover a part of the buffer whose ends are multiples of lanes *
+// kSliceAlignment; each of about `bucket_elements`, at least one such multiple.
 std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements);
 // Elements of each bucket but the last.
 int64_t bucket_length(int64_t bucket_elements, int lanes);

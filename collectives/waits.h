@@ -46,6 +46,7 @@ class Waits {
 
   // Tells it, borrowed, from now on; null: nobody.
   void observe(ExchangeObserver* observer) { observer_ = observer; }
+  ExchangeObserver* observer() const { return observer_; }
 
   // Milliseconds that the host has waited since clear().
   double ms() const { return ms_; }

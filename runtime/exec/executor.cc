@@ -75,7 +75,7 @@ void Executor::run_ops(
   std::byte* const arena = arena_ + place * plan_.arena_bytes;
   for (size_t i = begin; i < end; ++i) {
     if (gather_ != nullptr) bring_parameters(i, tensors_[place]);
-    if (reducer != nullptr) {
+    if (reducer != nullptr && !plan_.buckets_begun_by_op.empty()) {
       for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);
     }
     implementations_[i]->run(OpCall(graph_,

@@ -21,8 +21,7 @@ std::vector<size_t> parameters_read(const Graph& graph, const Op& op) {
 // A block that is there from one op to another.
 struct Visit {
   size_t block = 0;
-  int needed_by = 0;
-  Lifetime life = {};
+  int needed_by = 0, last_op = 0;
 };
 
 // A block that is read again while no more than one other has come since stays.
@@ -44,10 +43,10 @@ std::vector<Visit> visits_of(const Graph& graph, const ParameterLayout& layout) 
       LastUse& use = last[block];
       if (use.visits == 0 || visits.size() - use.visits > kOthers) {
         use.visit = visits.size();
-        visits.push_back({block, static_cast<int>(op)});
+        visits.push_back({block, static_cast<int>(op), 0});
       }
       use.visits = visits.size();
-      visits[use.visit].life.last_op = static_cast<int>(op);
+      visits[use.visit].last_op = static_cast<int>(op);
     }
   }
   return visits;
@@ -86,14 +85,13 @@ void gather_blocks(const Graph& graph,
                    const std::vector<Range>& buckets,
                    size_t element_bytes,
                    ProgramPlan& program) {
-  std::vector<Visit> visits = visits_of(graph, layout);
+  const std::vector<Visit> visits = visits_of(graph, layout);
   std::vector<Lifetime> lives;
-  for (size_t v = 0; v < visits.size(); ++v) {
-    visits[v].life.first_op = v == 0 ? 0 : visits[v - 1].needed_by;
-    visits[v].life.bytes =
-        static_cast<size_t>(layout.blocks[visits[v].block].size()) * element_bytes;
-    lives.push_back(visits[v].life);
-  }
+  for (size_t v = 0; v < visits.size(); ++v)
+    lives.push_back(
+        {.bytes = static_cast<size_t>(layout.blocks[visits[v].block].size()) * element_bytes,
+         .first_op = v == 0 ? 0 : visits[v - 1].needed_by,  // it is on its way from then on
+         .last_op = visits[v].last_op});
   program.gathered_bytes = place_by_lifetime(lives);
   program.gathers_each_run = true;
   program.placed_before_op.resize(graph.ops.size());

@@ -1,4 +1,4 @@
-// Where a lane's gradients lie.
+// Where a lane's gradients lie when buckets share memory.
 #include <algorithm>
 
 #include "runtime/base/error.h"
@@ -64,41 +64,35 @@ std::vector<Range> gaps_of(const ParameterLayout& layout, const Range& range) {
 
 }  // namespace
 
-void lay_out_gradients(const Graph& training, bool shared, Plan& plan) {
+void share_gradient_memory(const Graph& training, Plan& plan) {
   ParameterLayout& layout = plan.layout;
   const std::vector<BlockBuckets> of_blocks = buckets_of_blocks(plan);
-  std::vector<Lifetime> lives;
-  for (const Range& block : layout.blocks)
-    lives.push_back({.bytes = static_cast<size_t>(block.size()) * sizeof(float),
-                     .offset = static_cast<size_t>(block.begin) * sizeof(float)});
-  plan.gradient_elements = layout.elements;
-  plan.bucket_gaps.resize(plan.buckets.size());
-  plan.training.buckets_begun_by_op.resize(training.ops.size());
-  if (shared) {
-    std::vector<int> ready(plan.buckets.size());
-    for (size_t op = 0; op < training.ops.size(); ++op) {
-      for (int bucket : plan.training.buckets_after_op[op])
-        ready[static_cast<size_t>(bucket)] = static_cast<int>(op);
-    }
-    for (size_t i = 0; i < lives.size(); ++i) {
-      lives[i].first_op = begun_by(training, layout, layout.blocks[i]);
-      const size_t waits_for = of_blocks[i].end - 1 + kExchangesInFlight;
-      lives[i].last_op =
-          waits_for < ready.size() ? ready[waits_for] : static_cast<int>(training.ops.size());
-      for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket) {
-        plan.bucket_gaps[bucket] = gaps_of(layout, plan.buckets[bucket]);
-        plan.training.buckets_begun_by_op[static_cast<size_t>(lives[i].first_op)].push_back(
-            static_cast<int>(bucket));
-      }
-    }
-    plan.gradient_elements = static_cast<int64_t>(place_by_lifetime(lives) / sizeof(float));
+  std::vector<int> ready(plan.buckets.size());
+  for (size_t op = 0; op < training.ops.size(); ++op) {
+    for (int bucket : plan.training.buckets_after_op[op])
+      ready[static_cast<size_t>(bucket)] = static_cast<int>(op);
   }
-  plan.bucket_offsets.resize(plan.buckets.size());
+  plan.training.buckets_begun_by_op.resize(training.ops.size());
+  std::vector<Lifetime> lives;
+  for (size_t i = 0; i < layout.blocks.size(); ++i) {
+    const int first_op = begun_by(training, layout, layout.blocks[i]);
+    const size_t waits_for = of_blocks[i].end - 1 + kExchangesInFlight;
+    lives.push_back({.bytes = static_cast<size_t>(layout.blocks[i].size()) * sizeof(float),
+                     .first_op = first_op,
+                     .last_op = waits_for < ready.size() ? ready[waits_for]
+                                                         : static_cast<int>(training.ops.size())});
+    for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket)
+      plan.training.buckets_begun_by_op[static_cast<size_t>(first_op)].push_back(
+          static_cast<int>(bucket));
+  }
+  plan.gradient_elements = static_cast<int64_t>(place_by_lifetime(lives) / sizeof(float));
   for (size_t i = 0; i < lives.size(); ++i) {
     const Range& block = layout.blocks[i];
     const auto offset = static_cast<int64_t>(lives[i].offset / sizeof(float));
-    for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket)
-      plan.bucket_offsets[bucket] = offset + plan.buckets[bucket].begin - block.begin;
+    for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket) {
+      plan.bucket_offsets.push_back(offset + plan.buckets[bucket].begin - block.begin);
+      plan.bucket_gaps.push_back(gaps_of(layout, plan.buckets[bucket]));
+    }
     for (ParameterSlot& slot : layout.slots) {
       if (overlap(slot, block)) slot.gradient_offset = offset + slot.offset - block.begin;
     }

@@ -23,11 +23,9 @@ std::vector<std::vector<int>> bucket_schedule(const Graph& training,
                                               const ParameterLayout& layout,
                                               const std::vector<Range>& buckets);
 
-// Lays out one lane's gradients (bucket_offsets, bucket_gaps, gradient_elements, the slots'
-// gradient_offset and the training program's buckets_begun_by_op). Where `shared`, a bucket's
-// memory is free for others once so many further ones as may be under way are complete; else all
-// lie as in the flat buffer. Needs the program's schedule of the buckets.
-void lay_out_gradients(const Graph& training, bool shared, Plan& plan);
+// Lays out one lane's gradients so that a bucket's memory is free for others once so many further
+// ones as may be under way are complete. Needs the program's schedule of the buckets.
+void share_gradient_memory(const Graph& training, Plan& plan);
 
 // What the training program gathers: every bucket once, to its place, before the first op that
 // reads it and before the backward pass.

@@ -9,6 +9,12 @@
 
 namespace lockstep {
 
+int64_t Plan::place_of(int rank, size_t bucket, int64_t flat) const {
+  if (zero_stage == 0) return flat;
+  const Range part = part_of(buckets[bucket], topology.part_of(rank), topology.ranks());
+  return buckets[bucket].begin / topology.ranks() + flat - part.begin;
+}
+
 size_t Plan::gradient_buckets() const {
   const auto end = std::find_if(buckets.begin(), buckets.end(), [&](const Range& bucket) {
     return bucket.begin >= layout.statistics_begin;
@@ -156,6 +162,33 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const PlanOptions& options)
   return rows;
 }
 
+// Bytes that a rank sends in a step.
+void count_traffic(Plan& plan) {
+  const auto elements = [&](const std::vector<GatherItem>& items) {
+    int64_t sum = 0;
+    for (const GatherItem& item : items)
+      sum += plan.buckets[static_cast<size_t>(item.bucket)].size();
+    return sum;
+  };
+  const LocalLanes local = plan.lanes_of(0);
+  const int sums = local.stride > 1 ? local.count : 1;  // across the ranks
+  const int gathers = plan.training.gathers_each_run ? local.count : 1;
+  // On each level a rank sends all of its part of the gradients but one part in `count`, and what
+  // is gathered comes back the same way.
+  int64_t bytes =
+      static_cast<int64_t>(sizeof(float)) *
+          (sums * plan.layout.elements + elements(plan.gradient_gathers)) +
+      static_cast<int64_t>(size_of(plan.compute)) * gathers * elements(plan.training.gathers);
+  const std::vector<RankGroup> groups = plan.topology.groups_of(0);
+  for (size_t level = 0; level < groups.size(); ++level) {
+    const RankGroup& group = groups[level];
+    const int64_t sent = bytes / group.count * (group.count - 1);
+    if (level > 0 || !plan.topology.shares_memory) plan.wire_bytes += sent;
+    plan.network_bytes = plan.topology.nodes > 1 ? sent : 0;  // of the last level
+    bytes /= group.count;
+  }
+}
+
 }  // namespace
 
 Plan make_plan(const Graph& training,
@@ -174,7 +207,8 @@ Plan make_plan(const Graph& training,
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
-  lay_out_gradients(training, plan.zero_stage >= 2, plan);
+  plan.gradient_elements = plan.layout.elements;
+  if (plan.zero_stage >= 2) share_gradient_memory(training, plan);
   if (evaluation != nullptr) plan.evaluation = plan_program(*evaluation, workspace_bytes);
   const size_t element_bytes = size_of(plan.compute);
   if (plan.zero_stage >= 3) {
@@ -191,27 +225,7 @@ Plan make_plan(const Graph& training,
 
   plan.memory = memory_rows(plan, options);
   if (options.evaluation_only) return plan;
-  // On each level a rank sends all of its part of the gradients but one part in `count`, and gets
-  // the parameters back the same way.
-  const LocalLanes local = plan.lanes_of(0);
-  const int sums = local.stride > 1 ? local.count : 1;  // across the ranks
-  const int gathers = plan.training.gathers_each_run ? local.count : 1;
-  int64_t gathered = 0, sums_gathered = 0;  // elements
-  for (const GatherItem& item : plan.gradient_gathers)
-    sums_gathered += plan.buckets[static_cast<size_t>(item.bucket)].size();
-  for (const GatherItem& item : plan.training.gathers)
-    gathered += plan.buckets[static_cast<size_t>(item.bucket)].size();
-  int64_t bytes = sums * static_cast<int64_t>(flat_bytes_of(plan, DType::kF32)) +
-                  gathers * gathered * static_cast<int64_t>(element_bytes) +
-                  sums_gathered * static_cast<int64_t>(sizeof(float));
-  const std::vector<RankGroup> groups = plan.topology.groups_of(0);
-  for (size_t level = 0; level < groups.size(); ++level) {
-    const RankGroup& group = groups[level];
-    const int64_t sent = bytes / group.count * (group.count - 1);
-    if (level > 0 || !plan.topology.shares_memory) plan.wire_bytes += sent;
-    plan.network_bytes = plan.topology.nodes > 1 ? sent : 0;  // of the last level
-    bytes /= group.count;
-  }
+  count_traffic(plan);
   return plan;
 }
 

@@ -88,25 +88,23 @@ struct MemoryRow {
 struct Plan {
   Topology topology;
   // What the ranks share out, as DeepSpeed numbers it.
-  // 0: nothing: the summed gradients are brought to all, and every rank updates all parameters.
+  // 0: nothing. The summed gradients are brought to all, and every rank updates all parameters.
   // 1: the optimizer's moments and master weights.
-  // 2: the gradients too: every lane's are summed across the ranks by themselves, a bucket at a
-  // time,
-  //    in memory that the next buckets use again, and a rank keeps its part of the sum.
-  // 3: the parameters too: each program gathers a block of them ahead of the ops that read it, in
-  //    memory that other blocks use before and after.
+  // 2: the gradients too. Every lane's are summed across the ranks by themselves, bucket by bucket
+  // in memory that the next ones use again, and a rank keeps its part of the sum. 3: the parameters
+  // too. Each program gathers a block of them ahead of the ops that read it, in memory that other
+  // blocks use before and after.
   int zero_stage = 1;
   int lanes = 1;
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;
   DType compute = DType::kF32;  // of the parameters as the ops read them
   std::vector<Range> buckets;
-  // In a gradient buffer: where each bucket begins, where nothing is written but zeros, and its
-  // length.
+  int64_t gradient_elements = 0;  // of a gradient buffer
+  // Where buckets share its memory: where each begins in it, and what of it no gradient is written
+  // to. None: they lie as in the flat buffer.
   std::vector<int64_t> bucket_offsets;
-  std::vector<std::vector<Range>>
-      bucket_gaps;  // of each bucket; none where buckets share no memory
-  int64_t gradient_elements = 0;
+  std::vector<std::vector<Range>> bucket_gaps;
   std::vector<GatherItem> gradient_gathers;  // of the sums, in stage 0
   ProgramPlan training;
   ProgramPlan evaluation;
@@ -117,6 +115,9 @@ struct Plan {
   LocalLanes lanes_of(int rank) const {
     return local_lanes(lanes, topology.ranks(), rank, zero_stage >= 2 && !lanes_together);
   }
+  // Where element `flat` of a bucket lies among those that a rank updates, one range after the
+  // other.
+  int64_t place_of(int rank, size_t bucket, int64_t flat) const;
   size_t gradient_buckets() const;  // those before the ones of running statistics
   size_t memory_bytes() const;
   size_t device_bytes() const;  // of rows that are not on the host

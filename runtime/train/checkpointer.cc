@@ -118,12 +118,13 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
       std::vector<MomentShard> shards;
       for (size_t m = 0; m < state.moments.size(); ++m) {
         MomentShard shard{state.moments[m], {}};
-        int64_t before = 0;
-        for (const Range& range : parts_.owned()) {
-          const float* const first =
-              moments.data() + optimizer_.moment_offset(m) + parts_.place_of(range, before);
-          shard.slices.push_back({range.begin, {first, static_cast<size_t>(range.size())}});
-          before += range.size();
+        const std::vector<Range> owned = parts_.owned();
+        for (size_t bucket = 0; bucket < owned.size(); ++bucket) {
+          const Range& range = owned[bucket];
+          const int64_t place = parts_.plan.place_of(communicator.rank(), bucket, range.begin);
+          shard.slices.push_back({range.begin,
+                                  {moments.data() + optimizer_.moment_offset(m) + place,
+                                   static_cast<size_t>(range.size())}});
         }
         shards.push_back(std::move(shard));
       }

@@ -19,13 +19,11 @@ LayerNorms::LayerNorms(const Plan& plan,
   });
   const int ranks = plan.topology.ranks();
   std::vector<size_t> counts(static_cast<size_t>(ranks));
-  int64_t local_begin = 0;  // of the bucket's part, among my owned elements
-  for (const Range& bucket : plan.buckets) {
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
     for (int s = 0; s < plan.lanes; ++s) {
-      const Range slice = lockstep::part_of(bucket, s, plan.lanes);
+      const Range slice = lockstep::part_of(plan.buckets[b], s, plan.lanes);
       const int part = s / (plan.lanes / ranks);
       const int rank = plan.topology.owner_of(part);
-      const Range mine = lockstep::part_of(bucket, part, ranks);
       for (size_t tensor : order) {
         const ParameterSlot& slot = slot_of(tensor);
         const int64_t begin = std::max(slice.begin, slot.offset),
@@ -33,12 +31,9 @@ LayerNorms::LayerNorms(const Plan& plan,
         if (begin >= end) continue;
         sources_.push_back({tensor, rank, counts[static_cast<size_t>(rank)]++});
         if (rank == communicator.rank())
-          owned_.push_back({begin,
-                            plan.zero_stage == 0 ? begin : local_begin + begin - mine.begin,
-                            end - begin});
+          owned_.push_back({begin, plan.place_of(rank, b, begin), end - begin});
       }
     }
-    local_begin += bucket.size() / ranks;
   }
   rank_pieces_ = *std::max_element(counts.begin(), counts.end());
   results_ = backend.host_array<double>(2 * std::max<size_t>(owned_.size(), 1));

@@ -39,10 +39,6 @@ struct RunParts {
   }
   // Those that it updates: in ZeRO stage 0 every rank updates all.
   std::vector<Range> updated() const { return plan.zero_stage == 0 ? plan.buckets : owned(); }
-  // Where an owned range begins among those that it updates, laid one after the other.
-  int64_t place_of(const Range& owned, int64_t owned_before) const {
-    return plan.zero_stage == 0 ? owned.begin : owned_before;
-  }
   // Whether this rank writes the parameters that it has: another one may do it for it.
   bool writes_parameters() const { return node == nullptr || node->index() == 0; }
   LocalLanes lanes() const { return plan.lanes_of(communicator.rank()); }

@@ -114,7 +114,7 @@ StepRecord Trainer::step() {
   for (size_t i = 0; i < lanes_.size(); ++i)
     lanes_[i] = lane_context(static_cast<int>(i), batches_[i]);
   reducer_.begin_step();
-  gather_.waits().clear();
+  gather_.begin_step();
   const double data_ms = phases_.data;
   {
     Phase phase(phases_.compute, timeline, "gradients");
@@ -164,7 +164,7 @@ void Trainer::bring_batches() {
 // What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
 // device works from a queue, what it did after the backward pass.
 double Trainer::exposed_ms() const {
-  return reducer_.exposed_ms() + gather_.waits().ms() +
+  return reducer_.exposed_ms() + gather_.exposed_ms() +
          (queued_exchange() ? parts_.backend.reduce_ms() : 0);
 }
 

@@ -111,14 +111,13 @@ WeightsHash::WeightsHash(const RunParts& parts, const RunMemory& memory)
   for (const ParameterSlot& slot : plan.layout.slots) {
     const int64_t slot_end = slot.offset + slot.elements;
     whole_.push_back({slot.offset, slot.elements, index});
-    int64_t local = 0;
-    for (const Range& range : ranges) {
-      const int64_t begin = std::max(range.begin, slot.offset), end = std::min(range.end, slot_end);
+    for (size_t bucket = 0; bucket < ranges.size(); ++bucket) {
+      const int64_t begin = std::max(ranges[bucket].begin, slot.offset),
+                    end = std::min(ranges[bucket].end, slot_end);
       if (begin < end)
-        owned_.push_back({parts.place_of(range, local) + begin - range.begin,
+        owned_.push_back({plan.place_of(parts.communicator.rank(), bucket, begin),
                           end - begin,
                           index + static_cast<uint64_t>(begin - slot.offset)});
-      local += range.size();
     }
     index += static_cast<uint64_t>(slot.elements);
   }

@@ -78,7 +78,7 @@ Outcome reduce(const Topology& topology,
                ExchangeObserver* observer = nullptr) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
-  const auto buckets = make_buckets(elements, kLanes, 1200);
+  const auto buckets = make_buckets({0, elements}, kLanes, 1200);
   Outcome outcome;
   testing::run_ranks(ranks, [&](Communicator& communicator) {
     const int local = kLanes / ranks;
@@ -165,7 +165,7 @@ Outcome reduce(const Topology& topology,
     gather.start(items);
     for (size_t i = 0; i < items.size(); ++i) gather.need(i + 1);
     if (communicator.rank() == ranks - 1)
-      outcome = {{whole, whole + elements}, totals, reducer.exposed_ms() + gather.waits().ms()};
+      outcome = {{whole, whole + elements}, totals, reducer.exposed_ms() + gather.exposed_ms()};
     run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
   });
   return outcome;
@@ -178,7 +178,7 @@ TEST(Reducer, StatisticsAreSummedButNotInTheNorm) {
     EXPECT_EQ(some.gradient, all.gradient);
     // Only the first bucket counts.
     double squares = 0;
-    const auto buckets = make_buckets(padded_elements(5000, kLanes), kLanes, 1200);
+    const auto buckets = make_buckets({0, padded_elements(5000, kLanes)}, kLanes, 1200);
     for (int64_t i = 0; i < buckets[0].end; ++i)
       squares += std::pow(static_cast<double>(all.gradient[static_cast<size_t>(i)]), 2);
     EXPECT_EQ(some.totals.squared_norm, squares) << ranks;
@@ -229,7 +229,7 @@ TEST(Reducer, SumsGoWhereTheyAreWanted) {
 // Every lane across the ranks at once, in memory that the buckets share: the same bits, with zeros
 // in the gaps.
 TEST(Reducer, PackedSumsHaveTheSameBits) {
-  const auto buckets = make_buckets(padded_elements(5000, kLanes), kLanes, 1200);
+  const auto buckets = make_buckets({0, padded_elements(5000, kLanes)}, kLanes, 1200);
   ASSERT_GT(buckets.size(), static_cast<size_t>(kPlaces));
   for (const bool fast : {false, true}) {
     const auto gradient = fast ? whole_gradient : rough_gradient;
@@ -278,7 +278,7 @@ struct Told : ExchangeObserver {
 TEST(Reducer, TellsOfEveryExchangeGatherAndWait) {
   const int64_t elements = padded_elements(5000, kLanes);
   const auto bytes = static_cast<size_t>(elements) * sizeof(float);
-  const auto buckets = static_cast<int>(make_buckets(elements, kLanes, 1200).size());
+  const auto buckets = static_cast<int>(make_buckets({0, elements}, kLanes, 1200).size());
   for (const Topology& topology : kTopologies) {
     Told told;
     const Outcome outcome =

@@ -23,7 +23,7 @@ TEST(Sharding, PaddingIsTheLeastMultiple) {
 TEST(Sharding, BucketsCoverTheBufferInOrder) {
   for (int64_t target : {int64_t{1}, int64_t{5000}, int64_t{1} << 40}) {
     const int64_t padded = padded_elements(100'000, 8);
-    const auto buckets = make_buckets(padded, 8, target);
+    const auto buckets = make_buckets({0, padded}, 8, target);
     int64_t next = 0;
     for (const Range& bucket : buckets) {
       EXPECT_EQ(bucket.begin, next);
@@ -36,7 +36,7 @@ TEST(Sharding, BucketsCoverTheBufferInOrder) {
 }
 
 TEST(Sharding, EveryRankCountOwnsWholeSlices) {
-  const auto buckets = make_buckets(padded_elements(99'999, 8), 8, 20'000);
+  const auto buckets = make_buckets({0, padded_elements(99'999, 8)}, 8, 20'000);
   for (const Range& bucket : buckets) {
     for (int ranks : {1, 2, 4, 8}) {
       const int per_rank = 8 / ranks;
@@ -51,7 +51,7 @@ TEST(Sharding, EveryRankCountOwnsWholeSlices) {
 
 TEST(Sharding, OwnedRangesOfAllRanksCoverEverythingOnce) {
   const int64_t padded = padded_elements(123'456, 16);
-  const auto buckets = make_buckets(padded, 16, 30'000);
+  const auto buckets = make_buckets({0, padded}, 16, 30'000);
   std::vector<int> owners(static_cast<size_t>(padded), 0);
   for (int rank = 0; rank < 4; ++rank) {
     for (const Range& range : owned_ranges(buckets, rank, 4)) {

@@ -48,7 +48,7 @@ TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
 TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   const ParameterLayout layout = make_layout(graph, 2);
-  const auto buckets = make_buckets(layout.elements, 2, 512);
+  const auto buckets = make_buckets({0, layout.elements}, 2, 512);
   ASSERT_GT(buckets.size(), 4u);
   const auto schedule = bucket_schedule(graph, layout, buckets);
   int next = 0;
@@ -202,7 +202,7 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
 TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   const ParameterLayout layout = make_layout(graph, 2);
-  const auto buckets = make_buckets(layout.elements, 2, 512);
+  const auto buckets = make_buckets({0, layout.elements}, 2, 512);
   ProgramPlan program;
   gather_in_place(graph, layout, buckets, 2, program);
   ASSERT_EQ(program.gathered_before_op.size(), graph.ops.size());

@@ -23,7 +23,7 @@ ParameterLayout make_layout() {
 // Two steps on every rank's ranges, as `ranks` ranks would do them one after the other.
 std::vector<float> train(const OptimizerConfig& config, int ranks) {
   const ParameterLayout layout = make_layout();
-  const auto buckets = make_buckets(layout.elements, 4, 512);
+  const auto buckets = make_buckets({0, layout.elements}, 4, 512);
   const size_t elements = static_cast<size_t>(layout.elements);
   std::vector<float> parameters(elements, 1.0f), gradients(elements);
   for (size_t i = 0; i < elements; ++i) gradients[i] = std::sin(static_cast<float>(i));
@@ -88,7 +88,7 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
                           .elements = 70,
                           .running_momentum = 0.25f});
   layout.elements += padded_elements(70, 4);
-  std::vector<Range> buckets = make_buckets(layout.statistics_begin, 4, 512);
+  std::vector<Range> buckets = make_buckets({0, layout.statistics_begin}, 4, 512);
   buckets.push_back({layout.statistics_begin, layout.elements});
   for (OptimizerConfig config : optimizers()) {
     config.decay_bias_and_norm = true;
