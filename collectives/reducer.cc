@@ -44,6 +44,7 @@ Reducer::Reducer(const RankCommunicators& communicators,
   LOCKSTEP_CHECK(sums_.data == gradients_ || ranks > 1);
   LOCKSTEP_CHECK(options_.bucket_gaps.size() == options_.bucket_offsets.size());
   LOCKSTEP_CHECK(!sums_.packed || across_first_ || lanes_.count == 1);
+  LOCKSTEP_CHECK(options_.wire == DType::kF32 || !options_.fast_order);
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
   norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(lanes_.count));
@@ -90,27 +91,33 @@ void Reducer::bucket_ready(int bucket) {
 void Reducer::merge_lanes(int bucket) {
   const Range& range = bucket_range(bucket);
   float* const first = gradient_at(gradients_, bucket, range.begin);
-  if (!options_.lanes_together) return count(first, gradient_elements_, lane_, range.size());
+  const DType wire = wire_of(bucket);
+  if (!options_.lanes_together) return count(first, gradient_elements_, lane_, range.size(), wire);
   if (lane_ + 1 < lanes_.count) return;
   for (int stride = 1; stride < lanes_.count; stride *= 2) {
     for (int lane = 0; lane < lanes_.count; lane += 2 * stride)
       merge(first + lane * gradient_elements_,
             first + (lane + stride) * gradient_elements_,
-            range.size());
+            range.size(),
+            wire);
   }
 }
 
 // A binary counter of sums, each `stride` floats after the one before: that of this lane is there.
-void Reducer::count(float* sums, int64_t stride, int lane, int64_t n) {
+void Reducer::count(float* sums, int64_t stride, int lane, int64_t n, DType wire) {
   const int top = depth_of(lane);
   const int merges = std::countr_one(static_cast<unsigned>(lane));
   for (int level = top; level > top - merges; --level)
-    merge(sums + (level - 1) * stride, sums + level * stride, n);
+    merge(sums + (level - 1) * stride, sums + level * stride, n, wire);
 }
 
-void Reducer::merge(float* into, const float* from, int64_t n) {
-  const float* sources[2] = {into, from};
-  math_.tree_sum(sources, 2, into, n);
+void Reducer::merge(float* into, const float* from, int64_t n, DType wire) {
+  const void* both[2] = {into, from};
+  math_.tree_sum({.arrays = both, .count = 2, .wire = wire}, into, n);
+}
+
+DType Reducer::wire_of(int bucket) const {
+  return static_cast<size_t>(bucket) < options_.gradient_buckets ? options_.wire : DType::kF32;
 }
 
 float* Reducer::gradient_at(float* buffer, int bucket, int64_t flat) const {
@@ -158,7 +165,8 @@ void Reducer::start_exchange(int bucket) {
   exchange = {bucket,
               lane_,
               bucket_range(bucket),
-              staging_ + static_cast<int64_t>(next_slot_) * staging_elements_};
+              reinterpret_cast<std::byte*>(staging_ +
+                                           static_cast<int64_t>(next_slot_) * staging_elements_)};
   last_exchange_[static_cast<size_t>(bucket)] = ++exchanges_;
   next_slot_ = (next_slot_ + 1) % kInFlight;
   start_level(exchange);
@@ -171,46 +179,62 @@ void Reducer::start_level(Exchange& exchange) {
     return;
   }
   const RankGroup& group = groups_[exchange.level];
-  const int64_t part = exchange.range.size() / group.count;
-  const float* send = gradient_at(gradients_, exchange.bucket, exchange.range.begin);
-  exchange.arrival.handle =
-      options_.fast_order
-          ? communicator_.start_reduce_scatter(send, exchange.received, part)
-          : communicator_.start_exchange(reinterpret_cast<const std::byte*>(send),
-                                         reinterpret_cast<std::byte*>(exchange.received),
-                                         static_cast<size_t>(part) * sizeof(float),
-                                         group);
+  const int64_t n = exchange.range.size(), part = n / group.count;
+  const float* const sums = gradient_at(gradients_, exchange.bucket, exchange.range.begin);
+  if (options_.fast_order) {
+    exchange.received = exchange.staging;
+    exchange.arrival.handle =
+        communicator_.start_reduce_scatter(sums, reinterpret_cast<float*>(exchange.received), part);
+    return;
+  }
+  const DType wire = wire_of(exchange.bucket);
+  const size_t bytes = size_of(wire);
+  if (wire != DType::kF32) {  // what is sent and what comes share the staging
+    math_.pack(sums, wire, exchange.staging, n);
+    exchange.sent = exchange.staging;
+    exchange.received = exchange.staging + static_cast<size_t>(n) * bytes;
+  } else {
+    exchange.sent = reinterpret_cast<const std::byte*>(sums);
+    exchange.received = exchange.staging;
+  }
+  exchange.arrival.handle = communicator_.start_exchange(
+      exchange.sent, exchange.received, static_cast<size_t>(part) * bytes, group);
 }
 
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
   const double end_ms = waits_.wait(exchange.arrival, Wait::kExchange, exchange.bucket);
+  const bool in_place = in_memory(exchange.level);
+  SumTerms terms = {.count = 1, .wire = wire_of(exchange.bucket)};
+  const size_t value_bytes = in_place ? sizeof(float) : size_of(terms.wire);
   if (ExchangeObserver* observer = waits_.observer())
     observer->exchanged(exchange.bucket,
-                        static_cast<size_t>(exchange.range.size()) * sizeof(float),
+                        static_cast<size_t>(exchange.range.size()) * value_bytes,
                         exchange.level,
                         exchange.start_ms,
                         end_ms);
-  const bool in_place = in_memory(exchange.level);
   const RankGroup& group = groups_[exchange.level];
   const int me = group.index_of(communicator_.rank());
   const Range mine = part_of(exchange.range, me, group.count);
-  std::array<const float*, kMaxRanks> sources;
-  int count = 1;
-  sources[0] = exchange.received;
+  const size_t part_bytes = static_cast<size_t>(mine.size()) * value_bytes;
+  std::array<const void*, kMaxRanks> arrays;
+  terms.arrays = arrays.data();
+  arrays[0] = exchange.received;
   if (!options_.fast_order) {
-    count = group.count;
-    for (int i = 0; i < count; ++i)
-      sources[static_cast<size_t>(i)] =
+    terms.count = group.count;
+    terms.travelled = terms.wire != DType::kF32 && !in_place;
+    for (int i = 0; i < terms.count; ++i) {
+      const std::byte* const from = i == me ? exchange.sent : exchange.received;
+      arrays[static_cast<size_t>(i)] =
           in_place
               ? gradient_at(reinterpret_cast<float*>(node_->piece(i)), exchange.bucket, mine.begin)
-              : exchange.received + i * mine.size();
-    sources[static_cast<size_t>(me)] = gradient_at(gradients_, exchange.bucket, mine.begin);
+              : reinterpret_cast<const void*>(from + static_cast<size_t>(i) * part_bytes);
+    }
   }
   float* const to = exchange.level + 1 == groups_.size()
                         ? own_sums(exchange.bucket, exchange.lane)
                         : gradient_at(gradients_, exchange.bucket, mine.begin);
-  math_.tree_sum(sources.data(), count, to, mine.size());
+  math_.tree_sum(terms, to, mine.size());
   if (in_place && !options_.bucket_offsets.empty())
     last_reading_[static_cast<size_t>(exchange.bucket)] =
         waits_.signal(NodeMemory::Event::kGradientsRead);
@@ -228,7 +252,11 @@ void Reducer::complete_oldest() {
   }
   if (across_first_) {
     const int64_t n = exchange.range.size();
-    count(own_sums(exchange.bucket, 0), elements_ / communicator_.size(), exchange.lane, n);
+    count(own_sums(exchange.bucket, 0),
+          elements_ / communicator_.size(),
+          exchange.lane,
+          n,
+          wire_of(exchange.bucket));
     if (exchange.lane + 1 < lanes_.count) return;
   }
   measure_norm(exchange.bucket);

@@ -14,6 +14,10 @@
 // lane's gradients are summed across the ranks at once, and a rank's counter is of its own parts
 // alone. So nobody has a whole buffer of gradients: a bucket's memory serves others once it is
 // summed. But a rank sends its gradients once for every lane.
+//
+// With a `wire` that rounds, every term of the tree is rounded wherever it is added, within a rank,
+// through shared memory or from the network, which alone makes use of it: so what is sent can be as
+// short, and the bits are still the same on any number of ranks.
 
 #include <cstdint>
 #include <span>
@@ -61,6 +65,8 @@ struct ReducerOptions {
   // Where the sums over all ranks go, with several ranks; null: into the gradients. Packed ones are
   // as many buffers as a counter of the local lanes needs.
   OwnedFloats sums = {};
+  // What gradients are rounded to before they are added; running statistics are not.
+  DType wire = DType::kF32;
 };
 
 class Reducer {
@@ -121,8 +127,10 @@ class Reducer {
     int bucket = -1;
     int lane = 0;
     Range range;  // of which this level sums one part
-    float* received = nullptr;
-    size_t level = 0;  // under way
+    std::byte* staging = nullptr;
+    size_t level = 0;                 // under way
+    const std::byte* sent = nullptr;  // by this level, of the whole range
+    std::byte* received = nullptr;    // parts of the group
     Arrival arrival = {};
     double start_ms = 0;  // of the level, while somebody observes
   };
@@ -130,8 +138,9 @@ class Reducer {
     return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
   }
   void merge_lanes(int bucket);
-  void count(float* sums, int64_t stride, int lane, int64_t n);
-  void merge(float* into, const float* from, int64_t n);
+  void count(float* sums, int64_t stride, int lane, int64_t n, DType wire);
+  void merge(float* into, const float* from, int64_t n, DType wire);
+  DType wire_of(int bucket) const;
   const Range& bucket_range(int bucket) const {
     return options_.buckets[static_cast<size_t>(bucket)];
   }

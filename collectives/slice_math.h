@@ -8,6 +8,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/shm/node_memory.h"
+#include "collectives/sum_terms.h"
 
 namespace lockstep {
 
@@ -16,9 +17,11 @@ namespace lockstep {
 class SliceMath {
  public:
   virtual ~SliceMath() = default;
-  // out = balanced binary tree sum of `count` (a power of two) sources of n floats; out may be one
-  // of the sources.
-  virtual void tree_sum(const float* const* sources, int count, float* out, int64_t n) = 0;
+  // out = the sum of terms of n numbers each; out may be one of their arrays, where they are
+  // floats.
+  virtual void tree_sum(const SumTerms& terms, float* out, int64_t n) = 0;
+  // to = n floats, rounded to `wire`: kBF16 or kF16.
+  virtual void pack(const float* from, DType wire, std::byte* to, int64_t n) = 0;
   virtual void fill_zeros(float* out, int64_t n) = 0;
   // Memory of the host stays as it is until the copy is done.
   virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;

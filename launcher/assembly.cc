@@ -158,6 +158,7 @@ Program program_for(const RunConfig& config,
     *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
   }
+  options.wire = compute_type(config.comm.wire_dtype);
   options.separate_memory = ops.separate_memory;
   if (ops.separate_memory) {
     options.library_bytes = ops.workspace_bytes;

@@ -379,6 +379,9 @@ struct CommConfig {
   // TREE: same bits on any number of ranks; FAST: the library's own order.
   Order order = Order::kTree;
   double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]
+  // What gradients, and partial sums of them, are rounded to before they are added to others, on
+  // any number of ranks alike: BF16 and FP16 halve what is sent. Additions, and the sum over all
+  // lanes, are in fp32. With FP16 the loss is scaled as with execution.precision FP16.
   Precision wire_dtype = Precision::kFp32;
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share and
@@ -408,8 +411,8 @@ struct ExecutionConfig {
   // BLOCKS: the backward pass computes a transformer block's activations again instead of keeping
   // them: less memory, a third more work, the same bits.
   Recompute recompute = Recompute::kNothing;
-  // FP16 only: the first factor of the loss, 1..2^24; halved, and the step skipped, when a gradient
-  // overflows; doubled after so many steps without.
+  // With FP16, here or in comm.wire_dtype: the first factor of the loss, 1..2^24; halved, and the
+  // step skipped, when a gradient overflows; doubled after so many steps without.
   float loss_scale = 65536;
   int64_t loss_scale_growth_steps = 2000;  // 1 or more
   bool operator==(const ExecutionConfig&) const = default;
@@ -438,5 +441,11 @@ struct RunConfig {
   OutputConfig output;
   bool operator==(const RunConfig&) const = default;
 };
+
+// Whether gradients are FP16 where they are computed or summed, so that the loss is scaled.
+inline bool has_fp16_gradients(const RunConfig& config) {
+  return config.execution.precision == Precision::kFp16 ||
+         config.comm.wire_dtype == Precision::kFp16;
+}
 
 }  // namespace lockstep

@@ -194,31 +194,31 @@ void validate_eval(const RunConfig& config) {
 }
 
 void validate_wire(const CommConfig& comm) {
-  if (comm.wire_dtype == Precision::kFp32) return;
+  if (comm.wire_dtype == Precision::kFp32 || comm.order == CommConfig::Order::kTree) return;
   refuse_value("comm.wire_dtype",
                proto::DataType_Name(static_cast<proto::DataType>(comm.wire_dtype)),
-               "FP32 (gradients travel as they are summed)");
+               "FP32 with comm.order FAST (a library would add in the type that travels)");
 }
 
-void validate_execution(const ExecutionConfig& execution, const ModelConfig& model) {
+void validate_execution(const RunConfig& config) {
   using Recompute = ExecutionConfig::Recompute;
+  const ExecutionConfig& execution = config.execution;
   if (execution.tf32 && execution.precision != Precision::kFp32) {
     refuse_value("execution.tf32", "true", "false, but with execution.precision FP32");
   }
-  if (execution.recompute != Recompute::kNothing && !std::holds_alternative<GptConfig>(model)) {
+  if (execution.recompute != Recompute::kNothing &&
+      !std::holds_alternative<GptConfig>(config.model)) {
     refuse_value("execution.recompute", "BLOCKS", "NOTHING: only model.gpt has blocks");
   }
   const ExecutionConfig defaults;
-  if (execution.precision == Precision::kFp16) return;
+  if (has_fp16_gradients(config)) return;
+  constexpr const char* kAllowed =
+      "left out, but with FP16 as execution.precision or comm.wire_dtype";
   if (execution.loss_scale != defaults.loss_scale) {
-    refuse_value("execution.loss_scale",
-                 execution.loss_scale,
-                 "left out, but with execution.precision FP16");
+    refuse_value("execution.loss_scale", execution.loss_scale, kAllowed);
   }
   if (execution.loss_scale_growth_steps != defaults.loss_scale_growth_steps) {
-    refuse_value("execution.loss_scale_growth_steps",
-                 execution.loss_scale_growth_steps,
-                 "left out, but with execution.precision FP16");
+    refuse_value("execution.loss_scale_growth_steps", execution.loss_scale_growth_steps, kAllowed);
   }
 }
 
@@ -254,7 +254,7 @@ void validate(const RunConfig& config) {
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);
   validate_eval(config);
   validate_wire(config.comm);
-  validate_execution(config.execution, config.model);
+  validate_execution(config);
 }
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 #include "runtime/cpu/launchers.h"
 #include "runtime/cpu/optimizers.h"
 #include "runtime/cpu/peak.h"
+#include "runtime/cpu/tree_sum.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -99,8 +100,11 @@ class CpuBackend final : public Backend {
 
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }
 
-  void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
-    cpu::tree_sum(sources, count, out, n);
+  void tree_sum(const SumTerms& terms, float* out, int64_t n) override {
+    cpu::tree_sum(terms, out, n);
+  }
+  void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
+    cpu::pack(from, wire, to, n);
   }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
 

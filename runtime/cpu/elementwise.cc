@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
-#include "hwy/cache_control.h"
-#include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain.h"
 
@@ -30,69 +27,6 @@ void scale_kernel(float* x, float factor, int64_t n) {
   for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
     access.store(hn::Mul(access.load(x + i), by), x + i);
   });
-}
-
-// The tree over sources [0, count), at element i. Up to eight sources are unrolled; beyond that the
-// halves recurse.
-template <int kCount, typename Access>
-HWY_INLINE Vec fixed_tree(const float* const* sources, size_t i, Access access) {
-  if constexpr (kCount == 1) {
-    return access.load(sources[0] + i);
-  } else {
-    return hn::Add(fixed_tree<kCount / 2>(sources, i, access),
-                   fixed_tree<kCount / 2>(sources + kCount / 2, i, access));
-  }
-}
-template <typename Access>
-Vec deep_tree(const float* const* sources, int count, size_t i, Access access) {
-  if (count == 8) return fixed_tree<8>(sources, i, access);
-  const Vec first = deep_tree(sources, count / 2, i, access);
-  return hn::Add(first, deep_tree(sources + count / 2, count / 2, i, access));
-}
-
-template <int kCount>
-void fixed_tree_sum(const float* const* sources, float* out, size_t begin, size_t end) {
-  for_each_vector(end - begin, [&](size_t i, auto access) HWY_ATTR {
-    access.store(fixed_tree<kCount>(sources, begin + i, access), out + begin + i);
-  });
-}
-
-// Past the caches, where `out` is aligned: a sum that is not read soon displaces nothing, and its
-// lines need not be read first.
-template <int kCount>
-void fixed_tree_stream(const float* const* sources, float* out, size_t begin, size_t end) {
-  for_each_vector(end - begin, [&](size_t i, auto access) HWY_ATTR {
-    const Vec sum = fixed_tree<kCount>(sources, begin + i, access);
-    if constexpr (std::is_same_v<decltype(access), FullVector>) {
-      hn::Stream(sum, F32(), out + begin + i);
-    } else {
-      access.store(sum, out + begin + i);
-    }
-  });
-  hwy::FlushStream();
-}
-
-void tree_stream_kernel(
-    const float* const* sources, int count, float* out, int64_t begin, int64_t end) {
-  switch (count) {
-    case 2: return fixed_tree_stream<2>(sources, out, begin, end);
-    case 4: return fixed_tree_stream<4>(sources, out, begin, end);
-    default: return fixed_tree_stream<8>(sources, out, begin, end);
-  }
-}
-
-void tree_sum_kernel(
-    const float* const* sources, int count, float* out, int64_t begin, int64_t end) {
-  switch (count) {
-    case 1: return fixed_tree_sum<1>(sources, out, begin, end);
-    case 2: return fixed_tree_sum<2>(sources, out, begin, end);
-    case 4: return fixed_tree_sum<4>(sources, out, begin, end);
-    case 8: return fixed_tree_sum<8>(sources, out, begin, end);
-    default:
-      for_each_vector(end - begin, [&](size_t i, auto access) HWY_ATTR {
-        access.store(deep_tree(sources, count, begin + i, access), out + begin + i);
-      });
-  }
 }
 
 // The squares are exact in double precision (24 + 24 bits), so only the additions round, in an
@@ -121,15 +55,10 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(add_kernel);
 HWY_EXPORT(scale_kernel);
-HWY_EXPORT(tree_sum_kernel);
-HWY_EXPORT(tree_stream_kernel);
 HWY_EXPORT(sum_of_squares_kernel);
 
 namespace {
 constexpr int64_t kSquaresBlock = 4096;
-// Floats of a sum that would fill most of the caches.
-constexpr int64_t kStreamElements = int64_t{1} << 20;
-constexpr uintptr_t kStreamAlignment = 64;  // bytes: of the widest vectors
 
 int64_t squares_blocks(int64_t n) { return (n + kSquaresBlock - 1) / kSquaresBlock; }
 }  // namespace
@@ -153,18 +82,6 @@ void scale(float* x, float factor, int64_t n) {
 void fill(float* x, float value, int64_t n) {
   parallel_for(
       n, kGrainElements, [&](int64_t begin, int64_t end) { std::fill(x + begin, x + end, value); });
-}
-
-void tree_sum(const float* const* sources, int count, float* out, int64_t n) {
-  LOCKSTEP_CHECK(count > 0 && (count & (count - 1)) == 0, "count = {}", count);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(tree_sum_kernel);
-  const auto stream = HWY_DYNAMIC_DISPATCH(tree_stream_kernel);
-  const bool elsewhere = std::find(sources, sources + count, out) == sources + count;
-  const bool streams = elsewhere && n >= kStreamElements && count > 1 && count <= 8;
-  parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
-    const bool aligned = reinterpret_cast<uintptr_t>(out + begin) % kStreamAlignment == 0;
-    (streams && aligned ? stream : kernel)(sources, count, out, begin, end);
-  });
 }
 
 size_t sum_of_squares_workspace_bytes(int64_t n) { return squares_blocks(n) * sizeof(double); }

@@ -27,13 +27,6 @@ void fill(float* x,  // (n)
           float value,
           int64_t n);
 
-// out = the sum of `count` arrays by a balanced binary tree: ((0 + 1) + (2 + 3)) + ... count is a
-// power of two. out may be one of the sources.
-void tree_sum(const float* const* sources,  // (count) pointers to (n)
-              int count,
-              float* out,  // (n)
-              int64_t n);
-
 // The sum of x^2 in double precision: 4096-element blocks, each in 16 lanes, then the blocks in
 // order.
 double sum_of_squares(const float* x,  // (n)

@@ -15,6 +15,7 @@
 #include "runtime/cuda/launchers.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/recorded_work.h"
+#include "runtime/cuda/tree_sum.h"
 #include "runtime/cuda/workspace.h"
 
 namespace lockstep::cuda {
@@ -133,8 +134,11 @@ class Gpu final : public CudaBackend {
         constants, slices, host_array<PlacedSlice>(slices.size()), *workspace_, stream());
   }
 
-  void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
-    cuda::tree_sum(sources, count, out, n, stream());
+  void tree_sum(const SumTerms& terms, float* out, int64_t n) override {
+    cuda::tree_sum(terms, out, n, stream());
+  }
+  void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
+    cuda::pack(from, wire, to, n, stream());
   }
   void fill_zeros(float* out, int64_t n) override {
     LOCKSTEP_CUDA(cudaMemsetAsync(out, 0, static_cast<size_t>(n) * sizeof(float), stream()));

@@ -50,50 +50,6 @@ struct Widen {
   }
 };
 
-template <int Count>
-struct Sources {
-  const float* at[Count];
-};
-
-// Sums sources First .. First + Count - 1.
-template <int First, int Count, int N, int All>
-__device__ __forceinline__ void sum_subtree(const Sources<All>& sources,
-                                            int64_t i,
-                                            float (&sum)[N]) {
-  if constexpr (Count == 1) {
-    load(sources.at[First] + i, sum);
-  } else {
-    float right[N];
-    sum_subtree<First, Count / 2>(sources, i, sum);
-    sum_subtree<First + Count / 2, Count / 2>(sources, i, right);
-#pragma unroll
-    for (int k = 0; k < N; ++k) sum[k] += right[k];
-  }
-}
-
-template <int Count>
-struct TreeSum {
-  Sources<Count> sources;
-  float* out;
-  template <typename Width>
-  __device__ void operator()(int64_t i, Width) const {
-    float sum[Width::value];
-    sum_subtree<0, Count>(sources, i, sum);
-    store(sum, out + i);
-  }
-};
-
-template <int Count>
-void start_tree_sum(const float* const* sources, float* out, int64_t n, Stream stream) {
-  TreeSum<Count> sum{.sources = {}, .out = out};
-  bool vectors = is_aligned(out);
-  for (int s = 0; s < Count; ++s) {
-    sum.sources.at[s] = sources[s];
-    vectors = vectors && is_aligned(sources[s]);
-  }
-  for_each_flat<4>(n, vectors, sum, stream);
-}
-
 constexpr int kSquaresThreads = 256;
 
 // Each block sums kSquaresBlock elements; a square of two floats is exact in double.
@@ -142,19 +98,6 @@ void cast(const float* from, T* to, int64_t n, Stream stream) {
 template <typename T>
 void widen(const T* from, bool accumulate, float* to, int64_t n, Stream stream) {
   for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Widen<T>{from, accumulate, to}, stream);
-}
-
-void tree_sum(const float* const* sources, int count, float* out, int64_t n, Stream stream) {
-  switch (count) {
-    case 1: return start_tree_sum<1>(sources, out, n, stream);
-    case 2: return start_tree_sum<2>(sources, out, n, stream);
-    case 4: return start_tree_sum<4>(sources, out, n, stream);
-    case 8: return start_tree_sum<8>(sources, out, n, stream);
-    case 16: return start_tree_sum<16>(sources, out, n, stream);
-    case 32: return start_tree_sum<32>(sources, out, n, stream);
-    case kMostSources: return start_tree_sum<kMostSources>(sources, out, n, stream);
-    default: LOCKSTEP_REQUIRE(false && "a power of two up to kMostSources");
-  }
 }
 
 void sums_of_squares(

@@ -31,17 +31,6 @@ void widen(const T* from,  // (n)
            int64_t n,
            Stream stream);
 
-// Arrays that tree_sum can add at once.
-inline constexpr int kMostSources = 64;
-
-// out = the sum of `count` arrays by a balanced binary tree: ((0 + 1) + (2 + 3)) + ..., the bits of
-// cpu::tree_sum. count is a power of two up to kMostSources. out may be one of the sources.
-void tree_sum(const float* const* sources,  // (count) on the host: pointers to (n)
-              int count,
-              float* out,  // (n)
-              int64_t n,
-              Stream stream);
-
 // out[i] = the sum of x^2 over the i-th of `count` slices of n elements each, in double precision,
 // in fixed blocks of kSquaresBlock elements.
 void sums_of_squares(const float* x,  // (count, n)

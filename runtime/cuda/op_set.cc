@@ -1,4 +1,5 @@
 #include "runtime/cuda/launchers.h"
+#include "runtime/cuda/tree_sum.h"
 #include "runtime/cuda/workspace.h"
 
 namespace lockstep::cuda {
@@ -92,7 +93,7 @@ const OpSet& op_set() {
                             true,
                             kWorkspaceBytes,
                             kLogitsAlignment,
-                            kMostSources,
+                            kMostTerms,
                             kMostUpdateGroups};
   return ops;
 }

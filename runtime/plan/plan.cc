@@ -138,7 +138,9 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                    : fmt::format("of {} lanes that run together, by lifetime", arenas)},
       {kStagingRow,
        static_cast<size_t>(staging) * sizeof(float),
-       "other ranks' gradients, two buckets"},
+       plan.wire == DType::kF32
+           ? "other ranks' gradients, two buckets"
+           : fmt::format("{} gradients that go and come, two buckets", written(plan.wire))},
   };
   rows.insert(rows.end(), others.begin(), others.end());
   return rows;
@@ -170,14 +172,18 @@ void count_traffic(Plan& plan) {
       sum += plan.buckets[static_cast<size_t>(item.bucket)].size();
     return sum;
   };
+  const int64_t statistics = plan.layout.elements - plan.layout.statistics_begin;
+  const auto gradient_bytes =
+      static_cast<int64_t>(size_of(plan.wire)) * plan.layout.statistics_begin +
+      static_cast<int64_t>(sizeof(float)) * statistics;
   const LocalLanes local = plan.lanes_of(0);
   const int sums = local.stride > 1 ? local.count : 1;  // across the ranks
   const int gathers = plan.training.gathers_each_run ? local.count : 1;
   // On each level a rank sends all of its part of the gradients but one part in `count`, and what
   // is gathered comes back the same way.
   int64_t bytes =
-      static_cast<int64_t>(sizeof(float)) *
-          (sums * plan.layout.elements + elements(plan.gradient_gathers)) +
+      sums * gradient_bytes +
+      static_cast<int64_t>(sizeof(float)) * elements(plan.gradient_gathers) +
       static_cast<int64_t>(size_of(plan.compute)) * gathers * elements(plan.training.gathers);
   const std::vector<RankGroup> groups = plan.topology.groups_of(0);
   for (size_t level = 0; level < groups.size(); ++level) {
@@ -199,6 +205,7 @@ Plan make_plan(const Graph& training,
   plan.topology = options.topology;
   plan.zero_stage = options.zero_stage;
   plan.lanes = options.lanes;
+  plan.wire = options.wire;
   plan.lanes_together = training.crosses_lanes();
   const auto bucket_elements =
       static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));

@@ -99,6 +99,7 @@ struct Plan {
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;
   DType compute = DType::kF32;  // of the parameters as the ops read them
+  DType wire = DType::kF32;     // of gradients on their way to other ranks
   std::vector<Range> buckets;
   int64_t gradient_elements = 0;  // of a gradient buffer
   // Where buckets share its memory: where each begins in it, and what of it no gradient is written
@@ -152,6 +153,7 @@ struct PlanOptions {
   int zero_stage = 1;  // with one rank all are the same
   int lanes = 1;
   double bucket_mib = 25;
+  DType wire = DType::kF32;
   int moments = 0;               // floats that the optimizer keeps per parameter
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;

@@ -33,10 +33,11 @@ std::string newest_intact(const std::filesystem::path& root) {
 constexpr const char* kLossScale = "loss scale";  // factor, good steps, skipped steps
 
 // Of a checkpoint that another precision wrote: as the config begins.
-LossScale::State loss_scale_of(const CheckpointState& state, const ExecutionConfig& config) {
-  LossScale::State scale = LossScale(config).state();
+LossScale::State loss_scale_of(const CheckpointState& state, const RunConfig& config) {
+  const LossScale begin(config);
+  LossScale::State scale = begin.state();
   const auto saved = state.extra.find(kLossScale);
-  if (saved == state.extra.end() || config.precision != Precision::kFp16) return scale;
+  if (saved == state.extra.end() || !begin.dynamic()) return scale;
   std::istringstream(saved->second) >> scale.value >> scale.good_steps >> scale.skipped;
   return scale;
 }
@@ -291,7 +292,7 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
                    state.best_metric,
                    state.best_step,
                    state.evals_since_best,
-                   loss_scale_of(state, parts_.config.execution)};
+                   loss_scale_of(state, parts_.config)};
   });
   return progression;
 }

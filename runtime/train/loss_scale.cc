@@ -4,10 +4,10 @@
 
 namespace lockstep {
 
-LossScale::LossScale(const ExecutionConfig& config) {
-  if (config.precision != Precision::kFp16) return;
-  state_.value = config.loss_scale;
-  growth_steps_ = config.loss_scale_growth_steps;
+LossScale::LossScale(const RunConfig& config) {
+  if (!has_fp16_gradients(config)) return;
+  state_.value = config.execution.loss_scale;
+  growth_steps_ = config.execution.loss_scale_growth_steps;
 }
 
 void LossScale::step_done(bool finite) {

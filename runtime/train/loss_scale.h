@@ -11,8 +11,8 @@ namespace lockstep {
 
 class LossScale {
  public:
-  // 1 for ever, but with FP16.
-  explicit LossScale(const ExecutionConfig& config);
+  // 1 for ever, but where gradients are FP16 when they are computed or summed.
+  explicit LossScale(const RunConfig& config);
 
   bool dynamic() const { return growth_steps_ > 0; }
   double value() const { return state_.value; }

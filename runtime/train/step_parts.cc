@@ -21,7 +21,8 @@ ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
           .bucket_offsets = plan.bucket_offsets,
           .bucket_gaps = plan.bucket_gaps,
           .gradient_elements = plan.gradient_elements,
-          .sums = {memory.gradient_sums, /*packed=*/true}};
+          .sums = {memory.gradient_sums, /*packed=*/true},
+          .wire = plan.wire};
 }
 
 ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {

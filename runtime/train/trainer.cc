@@ -74,7 +74,7 @@ Trainer::Trainer(const RunParts& parts)
                   .norms = layer_norms_.get()}),
       average_(make_average(parts, memory_, optimizer_)),
       checkpointer_(parts, memory_, optimizer_),
-      loss_scale_(parts.config.execution),
+      loss_scale_(parts.config),
       weights_hash_(parts, memory_),
       gradient_work_(parts.backend.repeated_work()),
       update_work_(parts.backend.repeated_work()),

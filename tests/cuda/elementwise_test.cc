@@ -164,22 +164,6 @@ TYPED_TEST(CudaElementwiseTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
   }
 }
 
-TEST(CudaSumTest, TreeSumHasTheBitsOfTheCpu) {
-  for (int count : {1, 2, 4, 8, 16, 32, 64}) {
-    const int64_t n = 1031;
-    std::vector<std::vector<float>> arrays(static_cast<size_t>(count), std::vector<float>(n));
-    std::vector<const float*> sources;
-    for (size_t s = 0; s < arrays.size(); ++s) {
-      test::fill_uniform(arrays[s], -1, 1, s);
-      sources.push_back(arrays[s].data());
-    }
-    Guarded<float> expected(n), sum(n);
-    cpu::tree_sum(sources.data(), count, expected.data(), n);
-    cuda::tree_sum(sources.data(), count, sum.data(), n, nullptr);
-    test::expect_same_bits(expected, sum, "tree of " + std::to_string(count));
-  }
-}
-
 TEST(CudaSumTest, SumOfSquaresMatchesDoublePrecisionInAnyOrder) {
   for (int64_t n : {1, 1024, 16384, 50001}) {
     for (int64_t offset : {0, 1}) {

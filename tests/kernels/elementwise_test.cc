@@ -1,6 +1,5 @@
-// Catches: a wrong sum at odd sizes or misaligned addresses, writes outside an array, a tree that
-// adds in another order than the one promised (the same bits on any number of ranks depend on it),
-// sums of squares that depend on threads or vector width.
+// Catches: a wrong sum at odd sizes or misaligned addresses, writes outside an array, sums of squares
+// that depend on threads or vector width.
 
 #include "runtime/cpu/elementwise.h"
 
@@ -36,65 +35,6 @@ TEST(ElementwiseTest, AddAccumulateScaleFill) {
   });
 }
 
-float tree(const std::vector<std::vector<float>>& sources, size_t first, size_t count, int64_t i) {
-  if (count == 1) return sources[first][i];
-  return tree(sources, first, count / 2, i) + tree(sources, first + count / 2, count / 2, i);
-}
-
-TEST(ElementwiseTest, TreeSumAddsInTheOrderOfTheTree) {
-  test::for_each_target([&](const std::string& target) {
-    for (int count : {1, 2, 4, 8, 16, 32}) {
-      for (int64_t n : kSizes) {
-        std::vector<std::vector<float>> sources(count, std::vector<float>(n));
-        std::vector<const float*> pointers;
-        for (int k = 0; k < count; ++k) {
-          test::fill_uniform(sources[k], -1, 1, 100 + k);
-          pointers.push_back(sources[k].data());
-        }
-        std::vector<float> expected(n);
-        for (int64_t i = 0; i < n; ++i) expected[i] = tree(sources, 0, count, i);
-        Guarded<float> out(n, 1);
-        cpu::tree_sum(pointers.data(), count, out.data(), n);
-        test::expect_same_bits(
-            expected, out, "tree_sum of " + std::to_string(count) + ", " + target);
-        // Into one of the sources.
-        cpu::tree_sum(pointers.data(), count, sources[count / 2].data(), n);
-        test::expect_same_bits(expected, sources[count / 2], "tree_sum in place");
-      }
-    }
-  });
-}
-
-// Large sums go past the caches where their memory is aligned, and end off a vector.
-TEST(ElementwiseTest, LargeTreeSums) {
-  constexpr int64_t kMost = (int64_t{1} << 20) + 77;
-  std::vector<std::vector<float>> sources(8);
-  std::vector<const float*> pointers;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    sources[i].resize(kMost);
-    for (int64_t k = 0; k < kMost; ++k)
-      sources[i][static_cast<size_t>(k)] = static_cast<float>((k * 7 + 13 * i) % 1001) / 7;
-    pointers.push_back(sources[i].data());
-  }
-  test::for_each_target([&](const std::string& target) {
-    for (const int count : {2, 4, 8}) {
-      for (const int64_t offset : {0, 3}) {
-        const int64_t n = kMost - offset;
-        std::vector<float> memory(kMost + 16, -1);
-        auto* const aligned =
-            reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
-        float* const out = aligned + offset;
-        if (out + n >= memory.data() + memory.size()) continue;
-        out[n] = -1;
-        cpu::tree_sum(pointers.data(), count, out, n);
-        for (int64_t i = 0; i < n; ++i)
-          ASSERT_EQ(out[i], tree(sources, 0, count, i)) << target << " " << count << " " << i;
-        EXPECT_EQ(out[n], -1) << target;
-      }
-    }
-  });
-}
-
 TEST(ElementwiseTest, SumOfSquares) {
   test::for_each_target([&](const std::string& target) {
     for (int64_t n : {0, 1, 15, 17, 4095, 4097, 50001}) {
@@ -124,8 +64,6 @@ TEST(ElementwiseTest, Reproducible) {
   test::expect_reproducible<float>(
       [&] {
         std::vector<float> y(x);
-        const float* sources[] = {x.data(), y.data(), x.data(), y.data()};
-        cpu::tree_sum(sources, 4, y.data(), n);
         cpu::add(y.data(), x.data(), y.data(), n);
         cpu::scale(y.data(), 1 / 3.0f, n);
         cpu::fill(y.data() + n / 2, 2, n / 2);

@@ -13,6 +13,7 @@
 
 #include "collectives/agreement.h"
 #include "collectives/parameter_gather.h"
+#include "runtime/base/half.h"
 #include "tests/reference/thread_communicator.h"
 
 namespace lockstep {
@@ -20,8 +21,13 @@ namespace {
 
 class PlainMath final : public SliceMath {
  public:
-  void tree_sum(const float* const* sources, int count, float* out, int64_t n) override {
-    for (int64_t i = 0; i < n; ++i) out[i] = sum(sources, count, i);
+  void tree_sum(const SumTerms& terms, float* out, int64_t n) override {
+    for (int64_t i = 0; i < n; ++i) out[i] = sum(terms, 0, terms.count, i);
+  }
+  void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
+    ASSERT_EQ(wire, DType::kBF16);
+    auto* const packed = reinterpret_cast<BFloat16*>(to);
+    for (int64_t i = 0; i < n; ++i) packed[i] = round_to<BFloat16>(from[i]);
   }
   void sums_of_squares(const float* x, int64_t n, int count, double* out) override {
     for (int64_t i = 0; i < n * count; ++i)
@@ -38,9 +44,15 @@ class PlainMath final : public SliceMath {
 
  private:
   std::deque<std::vector<double>> results_;
-  static float sum(const float* const* sources, int count, int64_t i) {
-    return count == 1 ? sources[0][i]
-                      : sum(sources, count / 2, i) + sum(sources + count / 2, count / 2, i);
+  static float rounded(float x, DType wire) {
+    return wire == DType::kBF16 ? to_float(round_to<BFloat16>(x)) : x;
+  }
+  static float sum(const SumTerms& terms, int first, int count, int64_t i) {
+    if (count > 1)
+      return rounded(sum(terms, first, count / 2, i), terms.wire) +
+             rounded(sum(terms, first + count / 2, count / 2, i), terms.wire);
+    return terms.travelled ? to_float(static_cast<const BFloat16*>(terms.arrays[first])[i])
+                           : static_cast<const float*>(terms.arrays[first])[i];
   }
 };
 
@@ -75,7 +87,8 @@ Outcome reduce(const Topology& topology,
                int steps = 1,
                size_t gradient_buckets = ~size_t{0},
                Sums sums_kind = Sums::kInPlace,
-               ExchangeObserver* observer = nullptr) {
+               ExchangeObserver* observer = nullptr,
+               DType wire = DType::kF32) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
   const auto buckets = make_buckets({0, elements}, kLanes, 1200);
@@ -120,7 +133,8 @@ Outcome reduce(const Topology& topology,
                      .bucket_offsets = offsets,
                      .bucket_gaps = gaps,
                      .gradient_elements = kPlaces * place,
-                     .sums = {sums_kind == Sums::kInPlace ? nullptr : sums.data(), packed}},
+                     .sums = {sums_kind == Sums::kInPlace ? nullptr : sums.data(), packed},
+                     .wire = wire},
                     gradients,
                     staging.data());
     if (observer != nullptr && communicator.rank() == ranks - 1) reducer.observe(observer);
@@ -248,6 +262,41 @@ TEST(Reducer, PackedSumsHaveTheSameBits) {
       if (norm < 0) norm = many.totals.squared_norm;
       EXPECT_EQ(many.totals.squared_norm, norm);
     }
+  }
+}
+
+// Terms of 16 bits wherever a sum is made, on all topologies and in both orders of lanes and ranks;
+// but the sums themselves, and running statistics, are not rounded.
+TEST(Reducer, RoundedTermsGiveTheSameBits) {
+  constexpr size_t kGradientBuckets = 2;
+  const auto buckets = make_buckets({0, padded_elements(5000, kLanes)}, kLanes, 1200);
+  const auto reduced = [&](const Topology& topology, Sums sums, DType wire) {
+    return reduce(topology, false, rough_gradient, 2, kGradientBuckets, sums, nullptr, wire);
+  };
+  const Outcome exact = reduced({}, Sums::kInPlace, DType::kF32),
+                alone = reduced({}, Sums::kInPlace, DType::kBF16);
+  size_t rounded = 0, fine = 0;
+  for (int64_t i = 0; i < buckets.back().end; ++i) {
+    const float sum = alone.gradient[static_cast<size_t>(i)],
+                unrounded = exact.gradient[static_cast<size_t>(i)];
+    if (i >= buckets[kGradientBuckets].begin) {
+      ASSERT_EQ(sum, unrounded) << i;
+    }
+    EXPECT_NEAR(sum, unrounded, 0.02 * 128 * 500) << i;
+    rounded += sum != unrounded;
+    fine += i < buckets[kGradientBuckets].begin && sum != to_float(round_to<BFloat16>(sum));
+  }
+  EXPECT_GT(rounded, 1000u);
+  EXPECT_GT(fine, 100u);  // a sum keeps what its last addition gives
+  for (const Topology& topology : kTopologies) {
+    SCOPED_TRACE(std::to_string(topology.nodes) + " x " + std::to_string(topology.per_node) +
+                 (topology.shares_memory ? ", shared memory" : ""));
+    const Outcome many = reduced(topology, Sums::kElsewhere, DType::kBF16);
+    EXPECT_EQ(many.gradient, alone.gradient);
+    EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
+    std::vector<float> packed = alone.gradient;
+    for (const Range& bucket : buckets) std::fill_n(packed.begin() + bucket.end - kGap, kGap, 0.0f);
+    EXPECT_EQ(reduced(topology, Sums::kPacked, DType::kBF16).gradient, packed);
   }
 }
 

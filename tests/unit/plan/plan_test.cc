@@ -94,6 +94,19 @@ TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
             static_cast<int64_t>((2 * flat + 2 * gathered) / 2 / 2));
 }
 
+// Two bytes for a gradient, four for a parameter that comes back; the memory is the same.
+TEST(Plan, CountsWhatTravelsRounded) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  PlanOptions options;
+  options.topology = {1, 4};
+  options.lanes = 8;
+  const size_t staging = make_plan(graph, nullptr, options, none).row_bytes(kStagingRow);
+  options.wire = DType::kBF16;
+  const Plan plan = make_plan(graph, nullptr, options, none);
+  EXPECT_EQ(plan.wire_bytes, plan.layout.elements * (2 + 4) / 4 * 3);
+  EXPECT_EQ(plan.row_bytes(kStagingRow), staging);
+}
+
 // Four nodes of two ranks: half of the gradients cross the node's border of a rank, and of that
 // three quarters go to other nodes; the parameters come back the same way.
 TEST(Plan, CountsWhatLeavesTheNode) {

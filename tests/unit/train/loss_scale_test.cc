@@ -7,24 +7,32 @@
 namespace lockstep {
 namespace {
 
-ExecutionConfig fp16() {
-  ExecutionConfig config;
-  config.precision = Precision::kFp16;
-  config.loss_scale = 1024;
-  config.loss_scale_growth_steps = 3;
+RunConfig fp16() {
+  RunConfig config;
+  config.execution.precision = Precision::kFp16;
+  config.execution.loss_scale = 1024;
+  config.execution.loss_scale_growth_steps = 3;
   return config;
 }
 
 TEST(LossScale, IsOneForOtherPrecisions) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    ExecutionConfig config;
-    config.precision = precision;
+    RunConfig config;
+    config.execution.precision = precision;
     LossScale scale(config);
     EXPECT_FALSE(scale.dynamic());
     for (const bool finite : {false, true, true, true}) scale.step_done(finite);
     EXPECT_EQ(scale.value(), 1);
     EXPECT_EQ(scale.state().skipped, 0);
   }
+}
+
+TEST(LossScale, IsForGradientsThatTravelAsFp16Too) {
+  RunConfig config;
+  config.comm.wire_dtype = Precision::kFp16;
+  LossScale scale(config);
+  EXPECT_TRUE(scale.dynamic());
+  EXPECT_EQ(scale.value(), 65536);
 }
 
 TEST(LossScale, GrowsAfterGoodStepsAndFallsAtOnce) {

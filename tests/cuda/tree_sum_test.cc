@@ -1,0 +1,59 @@
+// Catches: a tree that differs from the CPU's in one bit, whatever its terms are rounded to and
+// whether they have travelled; an array whose address no vector may be read from.
+
+#include "runtime/cuda/tree_sum.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+
+#include "runtime/cpu/tree_sum.h"
+#include "tests/fibers/kernel_test.h"
+
+namespace lockstep {
+namespace {
+
+using test::Guarded;
+
+TEST(CudaTreeSumTest, HasTheBitsOfTheCpu) {
+  for (const DType wire : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const int count : {1, 2, 4, 8, 16, 32, 64}) {
+      const bool rounds = wire != DType::kF32;
+      if (rounds && count == 1) continue;
+      for (const int64_t offset : {0, 1}) {
+        const int64_t n = 1031;
+        const std::string what =
+            fmt::format("{} tree of {}, offset {}", name_of(wire), count, offset);
+        std::vector<std::vector<float>> arrays(static_cast<size_t>(count), std::vector<float>(n));
+        std::deque<Guarded<uint16_t>> packed;
+        std::vector<const void*> floats, halves;
+        for (int s = 0; s < count; ++s) packed.emplace_back(n, offset);
+        for (size_t s = 0; s < arrays.size(); ++s) {
+          test::fill_uniform(arrays[s], -1, 1, s);
+          for (size_t i = 0; i < arrays[s].size(); i += 3) arrays[s][i] *= 0x1p-18f;
+          floats.push_back(arrays[s].data());
+          halves.push_back(packed[s].data());
+        }
+        Guarded<float> expected(n), sum(n, offset);
+        cpu::tree_sum({floats.data(), count, wire, false}, expected.data(), n);
+        cuda::tree_sum({floats.data(), count, wire, false}, sum.data(), n, nullptr);
+        test::expect_same_bits(expected, sum, what);
+        if (!rounds) continue;
+
+        for (size_t s = 0; s < arrays.size(); ++s) {
+          Guarded<uint16_t> wanted(n);
+          cpu::pack(arrays[s].data(), wire, reinterpret_cast<std::byte*>(wanted.data()), n);
+          cuda::pack(
+              arrays[s].data(), wire, reinterpret_cast<std::byte*>(packed[s].data()), n, nullptr);
+          for (int64_t i = 0; i < n; ++i) ASSERT_EQ(packed[s][i], wanted[i]) << what;
+        }
+        Guarded<float> travelled(n, offset);
+        cuda::tree_sum({halves.data(), count, wire, true}, travelled.data(), n, nullptr);
+        test::expect_same_bits(expected, travelled, what + ", travelled");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,200 @@
+// Catches: a tree that adds in another order than the one promised (the same bits on any number of
+// ranks depend on it), a rounding that differs from runtime/base/half.h or is forgotten on one
+// level, writes outside an array, sums that depend on threads or vector width.
+
+#include "runtime/cpu/tree_sum.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+
+#include "runtime/base/half.h"
+#include "tests/reference/kernel_test.h"
+
+namespace lockstep {
+namespace {
+
+using test::Guarded;
+
+constexpr int64_t kSizes[] = {1, 15, 17, 1003};
+constexpr DType kWires[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+float rounded(float x, DType wire) {
+  switch (wire) {
+    case DType::kBF16: return to_float(round_to<BFloat16>(x));
+    case DType::kF16: return to_float(round_to<Float16>(x));
+    default: return x;
+  }
+}
+
+float tree(const std::vector<std::vector<float>>& arrays,
+           size_t first,
+           size_t count,
+           int64_t i,
+           DType wire) {
+  if (count == 1) return arrays[first][i];
+  return rounded(tree(arrays, first, count / 2, i, wire), wire) +
+         rounded(tree(arrays, first + count / 2, count / 2, i, wire), wire);
+}
+
+// Numbers of all sizes that the 16-bit types treat differently: ties, subnormals, overflow.
+void fill_hard(std::vector<float>& x, uint32_t seed) {
+  test::fill_uniform(x, -1, 1, seed);
+  for (size_t i = 0; i < x.size(); ++i) {
+    switch (i % 8) {
+      case 0: x[i] = std::ldexp(x[i], static_cast<int>(i * 7 % 60) - 40); break;
+      case 1: x[i] = 1 + static_cast<float>(i % 64 + seed) / 512; break;
+      case 2: x[i] *= 0x1p-20f; break;
+      case 3: x[i] *= 80000; break;
+      default: break;
+    }
+  }
+}
+
+struct Arrays {
+  Arrays(int count, int64_t n) : values(static_cast<size_t>(count)) {
+    for (size_t k = 0; k < values.size(); ++k) {
+      values[k].resize(static_cast<size_t>(n));
+      fill_hard(values[k], static_cast<uint32_t>(100 + k));
+      pointers.push_back(values[k].data());
+    }
+  }
+  SumTerms terms(DType wire) const {
+    return {pointers.data(), static_cast<int>(pointers.size()), wire, false};
+  }
+  std::vector<float> expected(DType wire) const {
+    std::vector<float> sums(values[0].size());
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = tree(values, 0, values.size(), static_cast<int64_t>(i), wire);
+    return sums;
+  }
+  std::vector<std::vector<float>> values;
+  std::vector<const void*> pointers;
+};
+
+TEST(TreeSumTest, AddsInTheOrderOfTheTreeWhatIsRounded) {
+  test::for_each_target([&](const std::string& target) {
+    for (const DType wire : kWires) {
+      for (int count : {1, 2, 4, 8, 16, 32}) {
+        if (count == 1 && wire != DType::kF32) continue;
+        for (int64_t n : kSizes) {
+          Arrays arrays(count, n);
+          const std::vector<float> expected = arrays.expected(wire);
+          const std::string what = fmt::format("{} sum of {}, {}", name_of(wire), count, target);
+          Guarded<float> out(n, 1);
+          cpu::tree_sum(arrays.terms(wire), out.data(), n);
+          test::expect_same_bits(expected, out, what);
+          // Into one of the terms.
+          std::vector<float>& term = arrays.values[static_cast<size_t>(count / 2)];
+          cpu::tree_sum(arrays.terms(wire), term.data(), n);
+          test::expect_same_bits(expected, term, what + ", in place");
+        }
+      }
+    }
+  });
+}
+
+// What has travelled in 16 bits gives the bits of what lies there in float; and in two levels, the
+// bits of one.
+TEST(TreeSumTest, TravelledTermsAndLevelsGiveTheSameBits) {
+  test::for_each_target([&](const std::string& target) {
+    for (const DType wire : {DType::kBF16, DType::kF16}) {
+      for (int count : {2, 4, 8, 16}) {
+        for (int64_t n : kSizes) {
+          Arrays arrays(count, n);
+          const std::vector<float> expected = arrays.expected(wire);
+          const std::string what = fmt::format("{} sum of {}, {}", name_of(wire), count, target);
+          std::deque<Guarded<uint16_t>> packed;
+          std::vector<const void*> pointers;
+          for (int k = 0; k < count; ++k) packed.emplace_back(n, k % 2);
+          for (size_t k = 0; k < packed.size(); ++k) {
+            cpu::pack(
+                arrays.values[k].data(), wire, reinterpret_cast<std::byte*>(packed[k].data()), n);
+            for (int64_t i = 0; i < n; ++i) {
+              const float x = arrays.values[k][static_cast<size_t>(i)];
+              const uint16_t wanted =
+                  wire == DType::kBF16 ? round_to<BFloat16>(x).bits : round_to<Float16>(x).bits;
+              ASSERT_EQ(packed[k][i], wanted) << what << " " << x;
+            }
+            pointers.push_back(packed[k].data());
+          }
+          Guarded<float> out(n, 1);
+          cpu::tree_sum({pointers.data(), count, wire, true}, out.data(), n);
+          test::expect_same_bits(expected, out, what);
+
+          for (size_t k = 0; k < arrays.values.size(); k += 2)
+            cpu::tree_sum({&arrays.pointers[k], 2, wire, false}, arrays.values[k].data(), n);
+          if (count == 2) continue;
+          std::vector<const void*> pairs;
+          for (size_t k = 0; k < arrays.values.size(); k += 2) pairs.push_back(arrays.pointers[k]);
+          cpu::tree_sum({pairs.data(), count / 2, wire, false}, out.data(), n);
+          test::expect_same_bits(expected, out, what + ", in two levels");
+        }
+      }
+    }
+  });
+}
+
+TEST(TreeSumTest, WhatIsNotFiniteStaysSo) {
+  test::for_each_target([&](const std::string& target) {
+    for (const DType wire : kWires) {
+      const float values[] = {NAN, INFINITY, -INFINITY, std::bit_cast<float>(0x7f800001u)};
+      for (const float value : values) {
+        std::vector<float> x(33, 1), y(33, 2);
+        x[0] = x[32] = value;
+        const void* both[] = {x.data(), y.data()};
+        std::vector<float> out(33);
+        cpu::tree_sum({both, 2, wire, false}, out.data(), 33);
+        for (const size_t i : {size_t{0}, size_t{32}}) {
+          EXPECT_EQ(std::isnan(out[i]), std::isnan(value)) << target << name_of(wire);
+          if (std::isinf(value)) {
+            EXPECT_EQ(out[i], value) << target << name_of(wire);
+          }
+        }
+        EXPECT_EQ(out[1], 3);
+      }
+    }
+  });
+}
+
+// Large sums go past the caches where their memory is aligned, and end off a vector.
+TEST(TreeSumTest, LargeSums) {
+  constexpr int64_t kMost = (int64_t{1} << 20) + 77;
+  for (const int count : {2, 4, 8}) {
+    const Arrays arrays(count, kMost);
+    for (const DType wire : {DType::kF32, DType::kBF16}) {
+      const std::vector<float> expected = arrays.expected(wire);
+      test::for_each_target([&](const std::string& target) {
+        for (const int64_t offset : {0, 3}) {
+          const int64_t n = kMost - offset;
+          std::vector<float> memory(kMost + 32, -1);
+          float* const out = reinterpret_cast<float*>(
+                                 (reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64) +
+                             offset;
+          cpu::tree_sum(arrays.terms(wire), out, n);
+          for (int64_t i = 0; i < n; ++i)
+            ASSERT_EQ(out[i], expected[static_cast<size_t>(i)])
+                << target << " " << name_of(wire) << " " << count << " " << i;
+          EXPECT_EQ(out[n], -1) << target;
+        }
+      });
+    }
+  }
+}
+
+TEST(TreeSumTest, Reproducible) {
+  const int64_t n = 100003;
+  const Arrays arrays(4, n);
+  for (const DType wire : kWires) {
+    test::expect_reproducible<float>(
+        [&] {
+          std::vector<float> sums(n);
+          cpu::tree_sum(arrays.terms(wire), sums.data(), n);
+          return sums;
+        },
+        "tree_sum");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
