@@ -99,7 +99,8 @@ void Reducer::merge_lanes(int bucket) {
       merge(first + lane * gradient_elements_,
             first + (lane + stride) * gradient_elements_,
             range.size(),
-            wire);
+            wire,
+            2 * stride == options_.lanes);
   }
 }
 
@@ -107,13 +108,15 @@ void Reducer::merge_lanes(int bucket) {
 void Reducer::count(float* sums, int64_t stride, int lane, int64_t n, DType wire) {
   const int top = depth_of(lane);
   const int merges = std::countr_one(static_cast<unsigned>(lane));
+  // Of all lanes, where this rank has them all or has summed each across the ranks.
+  const bool all = lane + 1 == lanes_.count && (across_first_ || communicator_.size() == 1);
   for (int level = top; level > top - merges; --level)
-    merge(sums + (level - 1) * stride, sums + level * stride, n, wire);
+    merge(sums + (level - 1) * stride, sums + level * stride, n, wire, all && level == 1);
 }
 
-void Reducer::merge(float* into, const float* from, int64_t n, DType wire) {
+void Reducer::merge(float* into, const float* from, int64_t n, DType wire, bool is_sum) {
   const void* both[2] = {into, from};
-  math_.tree_sum({.arrays = both, .count = 2, .wire = wire}, into, n);
+  math_.tree_sum({.arrays = both, .count = 2, .wire = wire, .round_sum = is_sum}, into, n);
 }
 
 DType Reducer::wire_of(int bucket) const {
@@ -231,9 +234,10 @@ void Reducer::sum_level(Exchange& exchange) {
               : reinterpret_cast<const void*>(from + static_cast<size_t>(i) * part_bytes);
     }
   }
-  float* const to = exchange.level + 1 == groups_.size()
-                        ? own_sums(exchange.bucket, exchange.lane)
-                        : gradient_at(gradients_, exchange.bucket, mine.begin);
+  const bool last = exchange.level + 1 == groups_.size();
+  terms.round_sum = last && (!across_first_ || lanes_.count == 1);
+  float* const to = last ? own_sums(exchange.bucket, exchange.lane)
+                         : gradient_at(gradients_, exchange.bucket, mine.begin);
   math_.tree_sum(terms, to, mine.size());
   if (in_place && !options_.bucket_offsets.empty())
     last_reading_[static_cast<size_t>(exchange.bucket)] =

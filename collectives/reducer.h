@@ -16,8 +16,8 @@
 // summed. But a rank sends its gradients once for every lane.
 //
 // With a `wire` that rounds, every term of the tree is rounded wherever it is added, within a rank,
-// through shared memory or from the network, which alone makes use of it: so what is sent can be as
-// short, and the bits are still the same on any number of ranks.
+// through shared memory or from the network, which alone makes use of it, and so is the sum: what
+// is sent can be as short, and the bits are still the same on any number of ranks.
 
 #include <cstdint>
 #include <span>
@@ -65,7 +65,8 @@ struct ReducerOptions {
   // Where the sums over all ranks go, with several ranks; null: into the gradients. Packed ones are
   // as many buffers as a counter of the local lanes needs.
   OwnedFloats sums = {};
-  // What gradients are rounded to before they are added; running statistics are not.
+  // What gradients are rounded to before they are added, and their sums; running statistics are
+  // not.
   DType wire = DType::kF32;
 };
 
@@ -139,7 +140,7 @@ class Reducer {
   }
   void merge_lanes(int bucket);
   void count(float* sums, int64_t stride, int lane, int64_t n, DType wire);
-  void merge(float* into, const float* from, int64_t n, DType wire);
+  void merge(float* into, const float* from, int64_t n, DType wire, bool is_sum);
   DType wire_of(int bucket) const;
   const Range& bucket_range(int bucket) const {
     return options_.buckets[static_cast<size_t>(bucket)];

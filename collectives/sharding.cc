@@ -47,6 +47,16 @@ int64_t largest_bucket(const std::vector<Range>& buckets) {
   return most;
 }
 
+std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
+                                       size_t count,
+                                       size_t element_bytes) {
+  const size_t slot = static_cast<size_t>(largest_bucket(buckets)) * element_bytes;
+  std::vector<GatherItem> items;
+  for (size_t b = 0; b < count; ++b)
+    items.push_back({static_cast<int>(b), b % 2 * slot, /*turn=*/static_cast<int>(b)});
+  return items;
+}
+
 int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology) {
   const int64_t bucket = largest_bucket(buckets);
   if (topology.shares_memory) return topology.nodes == 1 ? 0 : bucket / topology.per_node;

@@ -7,6 +7,7 @@
 // never split, whatever the number of ranks, and whatever is computed slice by slice has the same
 // bits on any W.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -65,6 +66,12 @@ struct GatherItem {
   int turn = 0;
   bool operator==(const GatherItem&) const = default;
 };
+
+// The first `count` buckets one after the other through memory for two of the longest: one is on
+// its way while the other is read.
+std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
+                                       size_t count,
+                                       size_t element_bytes);
 
 // Buckets of parameters that may be on their way.
 inline constexpr int kGathersInFlight = 3;

@@ -379,9 +379,9 @@ struct CommConfig {
   // TREE: same bits on any number of ranks; FAST: the library's own order.
   Order order = Order::kTree;
   double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]
-  // What gradients, and partial sums of them, are rounded to before they are added to others, on
-  // any number of ranks alike: BF16 and FP16 halve what is sent. Additions, and the sum over all
-  // lanes, are in fp32. With FP16 the loss is scaled as with execution.precision FP16.
+  // What gradients are rounded to before they are added to those of other lanes, and every sum of
+  // them, on any number of ranks alike: BF16 and FP16 halve what of them is sent. Each addition is
+  // in fp32. With FP16 the loss is scaled as with execution.precision FP16.
   Precision wire_dtype = Precision::kFp32;
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share and

@@ -122,27 +122,27 @@ struct Terms {
   const void* const* arrays;
 
   template <typename Access>
-  HWY_INLINE Vec term(int number, size_t i, Access access) const {
+  HWY_INLINE Vec read(int number, size_t i, Access access) const {
     if constexpr (kTravelled) {
       return Wire::unpack(load_16(static_cast<const uint16_t*>(arrays[number]) + i, access));
     } else {
-      return Wire::round(access.load(static_cast<const float*>(arrays[number]) + i));
+      return access.load(static_cast<const float*>(arrays[number]) + i);
     }
   }
 };
 
 // The sum of the terms from `first` on. Up to eight are unrolled; beyond that the halves recurse.
-// What is added is rounded.
+// What is added is rounded, but for terms that are so already.
 template <int kCount, typename Wire, bool kTravelled, typename Access>
 HWY_INLINE Vec sum_of(const Terms<Wire, kTravelled>& terms, int first, size_t i, Access access) {
   if constexpr (kCount == 1) {
-    return terms.term(first, i, access);
-  } else if constexpr (kCount == 2) {
-    return hn::Add(terms.term(first, i, access), terms.term(first + 1, i, access));
+    return terms.read(first, i, access);
   } else {
     constexpr int kHalf = kCount / 2;
-    return hn::Add(Wire::round(sum_of<kHalf>(terms, first, i, access)),
-                   Wire::round(sum_of<kHalf>(terms, first + kHalf, i, access)));
+    const Vec left = sum_of<kHalf>(terms, first, i, access),
+              right = sum_of<kHalf>(terms, first + kHalf, i, access);
+    if constexpr (kHalf == 1 && kTravelled) return hn::Add(left, right);
+    return hn::Add(Wire::round(left), Wire::round(right));
   }
 }
 template <typename Wire, bool kTravelled, typename Access>
@@ -160,7 +160,8 @@ HWY_INLINE void write_sums(
   const auto first = static_cast<size_t>(begin);
   const Terms<Wire, kTravelled> from = {terms.arrays};
   for_each_vector(static_cast<size_t>(end - begin), [&](size_t i, auto access) HWY_ATTR {
-    const Vec sum = sum_at(from, first + i, access);
+    Vec sum = sum_at(from, first + i, access);
+    if (terms.round_sum) sum = Wire::round(sum);
     if constexpr (kStream && std::is_same_v<decltype(access), FullVector>) {
       hn::Stream(sum, F32(), out + first + i);
     } else {
@@ -248,7 +249,7 @@ constexpr uintptr_t kStreamAlignment = 64;  // bytes: of the widest vectors
 void tree_sum(const SumTerms& terms, float* out, int64_t n) {
   const int count = terms.count;
   LOCKSTEP_CHECK(count > 0 && (count & (count - 1)) == 0, "count = {}", count);
-  LOCKSTEP_CHECK(terms.wire == DType::kF32 ? !terms.travelled : count > 1);
+  LOCKSTEP_CHECK(terms.wire != DType::kF32 || !terms.travelled);
   const auto kernel = HWY_DYNAMIC_DISPATCH(tree_sum_kernel);
   const bool elsewhere = std::find(terms.arrays, terms.arrays + count, out) == terms.arrays + count;
   const bool large = elsewhere && n >= kStreamElements;

@@ -45,11 +45,13 @@ __device__ __forceinline__ void sum_subtree(const Terms<T, Wire, All>& terms,
 template <typename T, typename Wire, int Count>
 struct TreeSum {
   Terms<T, Wire, Count> terms;
+  bool round_sum;
   float* out;
   template <typename Width>
   __device__ void operator()(int64_t i, Width) const {
     float sum[Width::value];
     sum_subtree<0, Count>(terms, i, sum);
+    if (round_sum) round_all<Wire>(sum);
     store(sum, out + i);
   }
 };
@@ -68,7 +70,7 @@ struct Pack {
 
 template <typename T, typename Wire, int Count>
 void start(const SumTerms& terms, float* out, int64_t n, Stream stream) {
-  TreeSum<T, Wire, Count> sum{.terms = {}, .out = out};
+  TreeSum<T, Wire, Count> sum{.terms = {}, .round_sum = terms.round_sum, .out = out};
   bool vectors = is_aligned(out);
   for (int s = 0; s < Count; ++s) {
     sum.terms.at[s] = static_cast<const T*>(terms.arrays[s]);
@@ -80,6 +82,7 @@ void start(const SumTerms& terms, float* out, int64_t n, Stream stream) {
 template <typename T, typename Wire>
 void start_count(const SumTerms& terms, float* out, int64_t n, Stream stream) {
   switch (terms.count) {
+    case 1: return start<T, Wire, 1>(terms, out, n, stream);
     case 2: return start<T, Wire, 2>(terms, out, n, stream);
     case 4: return start<T, Wire, 4>(terms, out, n, stream);
     case 8: return start<T, Wire, 8>(terms, out, n, stream);
@@ -110,7 +113,6 @@ void tree_sum(const SumTerms& terms, float* out, int64_t n, Stream stream) {
     case DType::kF16: return start_rounded<Float16>(terms, out, n, stream);
     default: break;
   }
-  if (terms.count == 1) return start<float, float, 1>(terms, out, n, stream);
   start_count<float, float>(terms, out, n, stream);
 }
 

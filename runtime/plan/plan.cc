@@ -184,6 +184,7 @@ void count_traffic(Plan& plan) {
   int64_t bytes =
       sums * gradient_bytes +
       static_cast<int64_t>(sizeof(float)) * elements(plan.gradient_gathers) +
+      static_cast<int64_t>(size_of(plan.wire)) * elements(plan.rounded_gathers) +
       static_cast<int64_t>(size_of(plan.compute)) * gathers * elements(plan.training.gathers);
   const std::vector<RankGroup> groups = plan.topology.groups_of(0);
   for (size_t level = 0; level < groups.size(); ++level) {
@@ -223,7 +224,10 @@ Plan make_plan(const Graph& training,
     if (evaluation != nullptr)
       gather_blocks(*evaluation, plan.layout, plan.buckets, element_bytes, plan.evaluation);
   } else if (plan.zero_stage == 0) {
-    for (size_t b = 0; b < plan.buckets.size(); ++b)
+    const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
+    const size_t rounded = rounds ? plan.gradient_buckets() : 0;
+    plan.rounded_gathers = staged_gathers(plan.buckets, rounded, size_of(plan.wire));
+    for (size_t b = rounded; b < plan.buckets.size(); ++b)
       plan.gradient_gathers.push_back(
           {static_cast<int>(b), static_cast<size_t>(plan.buckets[b].begin) * sizeof(float)});
   } else {

@@ -106,7 +106,9 @@ struct Plan {
   // to. None: they lie as in the flat buffer.
   std::vector<int64_t> bucket_offsets;
   std::vector<std::vector<Range>> bucket_gaps;
-  std::vector<GatherItem> gradient_gathers;  // of the sums, in stage 0
+  std::vector<GatherItem> gradient_gathers;  // of the sums, in stage 0,
+  std::vector<GatherItem>
+      rounded_gathers;  // and of those that travel as `wire`, through the staging
   ProgramPlan training;
   ProgramPlan evaluation;
   std::vector<MemoryRow> memory;  // per rank

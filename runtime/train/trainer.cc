@@ -57,6 +57,12 @@ Trainer::Trainer(const RunParts& parts)
               parts.plan.topology,
               parts.plan.buckets,
               gather_memory(parts.plan, memory_)),
+      sum_gather_(
+          {parts.slices, parts.communicator},
+          parts.backend,
+          parts.plan.topology,
+          parts.plan.buckets,
+          {memory_.gradients, reinterpret_cast<std::byte*>(memory_.staging), parts.plan.wire}),
       executor_(parts.training,
                 parts.plan.training,
                 parts.plan.layout,
@@ -115,6 +121,7 @@ StepRecord Trainer::step() {
     lanes_[i] = lane_context(static_cast<int>(i), batches_[i]);
   reducer_.begin_step();
   gather_.begin_step();
+  sum_gather_.begin_step();
   const double data_ms = phases_.data;
   {
     Phase phase(phases_.compute, timeline, "gradients");
@@ -164,7 +171,7 @@ void Trainer::bring_batches() {
 // What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
 // device works from a queue, what it did after the backward pass.
 double Trainer::exposed_ms() const {
-  return reducer_.exposed_ms() + gather_.exposed_ms() +
+  return reducer_.exposed_ms() + gather_.exposed_ms() + sum_gather_.exposed_ms() +
          (queued_exchange() ? parts_.backend.reduce_ms() : 0);
 }
 
@@ -208,6 +215,7 @@ void Trainer::forward_backward() {
     gather_.start(parts_.plan.gradient_gathers);
     gather_.finish();
   }
+  if (!parts_.plan.rounded_gathers.empty()) sum_gather_.run(parts_.plan.rounded_gathers);
   parts_.backend.mark(Backend::Mark::kReduced);
 }
 
@@ -305,6 +313,7 @@ void Trainer::start(const std::string& resume) {
   timeline_ = RunTimeline::make(parts_);
   reducer_.observe(timeline_.get());
   gather_.observe(timeline_.get());
+  sum_gather_.observe(timeline_.get());
 }
 
 void Trainer::begin_weights() {

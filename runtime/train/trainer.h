@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "collectives/sum_gather.h"
 #include "runtime/data/loader.h"
 #include "runtime/exec/executor.h"
 #include "runtime/train/batch_stage.h"
@@ -89,6 +90,7 @@ class Trainer {
   RunMemory memory_;
   Reducer reducer_;
   ParameterGather gather_;
+  SumGather sum_gather_;
   Executor executor_;
   std::unique_ptr<LayerNorms> layer_norms_;
   Optimizer optimizer_;

@@ -184,6 +184,15 @@ def many_ranks(trial, name, config):
             sharded = trial.train(config, *how, "--set", f"comm.zero_stage={stage}", ranks=ranks, environment=four)
             trial.check(sharded["weights_hash"] == alone["weights_hash"],
                         f"{name}: {precision} on {ranks} ranks, ZeRO stage {stage}: the same bits", sharded["text"])
+        for wire in ("BF16", "FP16"):
+            rounds = [*how, "--set", f"comm.wire_dtype={wire}"]
+            one = trial.train(config, *rounds)
+            trial.close(alone["losses"], one["losses"], 3e-2, f"{name}: {precision}, {wire} on the wire trains alike")
+            trial.check(one["weights_hash"] != alone["weights_hash"], f"{name}: {precision}, {wire} on the wire rounds")
+            for stage, ranks in ((0, 2), (1, 2), (1, 4), (2, 4)):
+                many = trial.train(config, *rounds, "--set", f"comm.zero_stage={stage}", ranks=ranks, environment=four)
+                trial.check(many["weights_hash"] == one["weights_hash"],
+                            f"{name}: {precision}, {wire} on the wire, {ranks} ranks, ZeRO stage {stage}: the same bits", many["text"])
         shared = trial.train(config, *how, "--share-gpu", ranks=2)
         trial.check(shared["weights_hash"] == alone["weights_hash"], f"{name}: {precision}, 2 ranks share a GPU: the same bits")
     fast = trial.train(config, "--device", "cuda", "--set", "comm.order=FAST", ranks=2, environment=four)

@@ -3,8 +3,8 @@
 more than they must.
 
 several_hosts_test.py BINARY: a small GPT on hosts that are network namespaces, 2 x 1, 2 x 2 and 4 x 1 (hosts x ranks) under a real
-mpirun at 1 Gbit/s and 100 Mbit/s, over Open MPI's TCP and over Lockstep's: the weights_hash of one rank alone, and the bytes that each
-network card counted within 3% of what `lockstep plan` says. AUTO must choose Lockstep's TCP, but not on one host. Ranks that cannot
+mpirun at 1 Gbit/s and 100 Mbit/s, over Open MPI's TCP and over Lockstep's, in all ZeRO stages and with gradients of 16 bits: the weights_hash of one rank alone, and the bytes that
+each network card counted within 3% of what `lockstep plan` says. AUTO must choose Lockstep's TCP, but not on one host. Ranks that cannot
 meet must be refused where TCP is asked for, and use MPI where it is not. Skipped where such hosts cannot be made.
 """
 import json
@@ -38,20 +38,24 @@ def run(command):
         raise SystemExit(f"exit code {done.returncode} of {command}:\n{done.stdout}\n{done.stderr}")
 
 
-def train(launcher, binary, folder, name, steps, transport="AUTO", stage=1):
+def settings(comm):
+    return [word for field, value in comm.items() for word in ("--set", f"comm.{field}={value}")]
+
+
+def train(launcher, binary, folder, name, steps, **comm):
     config, result = folder / f"{steps}.textproto", folder / f"{name}.json"
     config.write_text(CONFIG.replace("STEPS", str(steps)))
-    run([*launcher, binary, "train", config, "--run-dir", folder / name, "--json", result, "--set", f"comm.transport={transport}",
-         "--set", f"comm.zero_stage={stage}"])
+    run([*launcher, binary, "train", config, "--run-dir", folder / name, "--json", result, *settings(comm)])
     return json.loads(result.read_text())
 
 
-def measure(binary, folder, rate, count, local, transport, stage):
+def measure(binary, folder, rate, count, local, comm):
     """The longer run's result, and what the busiest host sent in a step."""
     sent = {}
     for steps in (SHORT, LONG):
         with hosts.Hosts(count, rate) as made:
-            result = train(made.mpirun(local), binary, folder, f"{count}x{local}-{rate}-{transport}-{stage}-{steps}", steps, transport, stage)
+            name = "-".join(map(str, (count, local, rate, *comm.values(), steps)))
+            result = train(made.mpirun(local), binary, folder, name, steps, **comm)
             sent[steps] = [made.sent_bytes(host) for host in range(count)]
     return result, max((more - less) / (LONG - SHORT) for less, more in zip(sent[SHORT], sent[LONG]))
 
@@ -70,7 +74,7 @@ def refused(launcher, binary, folder, exit_code, *words):
 
 def transports(binary, folder, alone):
     """What AUTO chooses, and what becomes of ranks that cannot meet."""
-    on_one = train(lockstep_run.mpirun(2), binary, folder, "one-host", SHORT, "TCP")
+    on_one = train(lockstep_run.mpirun(2), binary, folder, "one-host", SHORT, transport="TCP")
     assert on_one["transport"] == "shared memory", on_one["transport"]
     with hosts.Hosts(2) as made:
         mpirun = made.mpirun(1)
@@ -97,24 +101,34 @@ def main():
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        alone = train([], binary, folder, "alone", LONG)["weights_hash"]
-        print(f"one rank alone                      {alone}")
+        alone = {}
+        for wire in ("FP32", "BF16"):
+            alone[wire] = train([], binary, folder, f"alone-{wire}", LONG, wire_dtype=wire)["weights_hash"]
+            print(f"one rank alone, {wire} on the wire: {alone[wire]}")
         every = ((2, 1), (2, 2), (4, 1))
-        for rate, transport, stage, layouts in (("1gbit", "MPI", 1, every), ("1gbit", "TCP", 1, every), ("100mbit", "TCP", 1, every),
-                                                ("1gbit", "TCP", 0, [(2, 1)]), ("1gbit", "TCP", 2, [(2, 2)]), ("1gbit", "TCP", 3, [(2, 1), (2, 2)])):
+        for rate, layouts, comm in (("1gbit", every, {"transport": "MPI"}),
+                                    ("1gbit", every, {"transport": "TCP"}),
+                                    ("100mbit", every, {"transport": "TCP"}),
+                                    ("1gbit", [(2, 1)], {"transport": "TCP", "zero_stage": 0}),
+                                    ("1gbit", [(2, 2)], {"transport": "TCP", "zero_stage": 2}),
+                                    ("1gbit", [(2, 1), (2, 2)], {"transport": "TCP", "zero_stage": 3}),
+                                    ("1gbit", every, {"transport": "TCP", "wire_dtype": "BF16"}),
+                                    ("1gbit", [(2, 1), (2, 2)], {"transport": "TCP", "wire_dtype": "BF16", "zero_stage": 0}),
+                                    ("1gbit", [(2, 2)], {"transport": "MPI", "wire_dtype": "BF16", "zero_stage": 2})):
             for count, local in layouts:
-                plan = folder / f"{count}x{local}-{stage}-plan.json"
+                plan = folder / "plan.json"
                 run([binary, "plan", folder / f"{LONG}.textproto", "--ranks", count * local, "--ranks-per-node", local, "--json", plan,
-                     "--set", f"comm.zero_stage={stage}"])
+                     *settings(comm)])
                 planned = json.loads(plan.read_text())["network_bytes_per_step_per_rank"] * local
-                result, sent = measure(binary, folder, rate, count, local, transport, stage)
+                result, sent = measure(binary, folder, rate, count, local, comm)
                 ratio, weights = sent / planned, result["weights_hash"]
-                print(f"{count} hosts x {local} ranks, {rate:8} {transport}, ZeRO stage {stage}  {weights}  {sent:,.0f} bytes a step and host sent, "
+                print(f"{count} hosts x {local} ranks, {rate:8} {comm}  {weights}  {sent:,.0f} bytes a step and host sent, "
                       f"{planned:,} planned: {ratio:.3f}", flush=True)
-                if weights != alone or not 1 <= ratio <= 1.03 or not result["transport"].endswith(transport.lower()):
+                if weights != alone[comm.get("wire_dtype", "FP32")] or not 1 <= ratio <= 1.03 or not result["transport"].endswith(
+                        comm["transport"].lower()):
                     print(f"FAILED: {result['transport']}")
                     failed = True
-        transports(binary, folder, alone)
+        transports(binary, folder, alone["FP32"])
     return 1 if failed else 0
 
 

@@ -1,5 +1,5 @@
-// Catches: a wrong sum at odd sizes or misaligned addresses, writes outside an array, sums of squares
-// that depend on threads or vector width.
+// Catches: a wrong sum at odd sizes or misaligned addresses, writes outside an array, sums of
+// squares that depend on threads or vector width.
 
 #include "runtime/cpu/elementwise.h"
 

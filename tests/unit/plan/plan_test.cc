@@ -105,6 +105,10 @@ TEST(Plan, CountsWhatTravelsRounded) {
   const Plan plan = make_plan(graph, nullptr, options, none);
   EXPECT_EQ(plan.wire_bytes, plan.layout.elements * (2 + 4) / 4 * 3);
   EXPECT_EQ(plan.row_bytes(kStagingRow), staging);
+  // In stage 0 the sums come back, in two bytes too.
+  options.zero_stage = 0;
+  EXPECT_EQ(make_plan(graph, nullptr, options, none).wire_bytes,
+            plan.layout.elements * (2 + 2) / 4 * 3);
 }
 
 // Four nodes of two ranks: half of the gradients cross the node's border of a rank, and of that
