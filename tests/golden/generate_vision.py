@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes resnet18.json, resnet18_mixup.json and resnet50.json with PyTorch: loss, gradients and running
-statistics of one training step in float64, from weights and images that a formula gives; the second with
-smoothed labels, and image i mixed with image IMAGES - 1 - i.
+"""Makes the golden files of convolutional networks with PyTorch: loss, gradients and running statistics of one
+training step in float64, from weights and images that a formula gives; resnet18_mixup with smoothed labels, and
+image i mixed with image IMAGES - 1 - i.
 
-    python3 generate_vision.py            needs torch and numpy
+    python3 generate_vision.py [NAME...]            needs torch and numpy
 
 Of each gradient its norm and some elements are kept. The float32 run beside it shows how far
 rounding alone moves them ("float32_deviation", relative to the norm of each tensor).
@@ -11,6 +11,7 @@ rounding alone moves them ("float32_deviation", relative to the norm of each ten
 import json
 import math
 import pathlib
+import sys
 
 import numpy
 import torch
@@ -21,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 IMAGES, SIDE, CLASSES = 4, 64, 10
 MEAN, STD = [0.5, 0.4375, 0.375], [0.25, 0.25, 0.3125]
 KEPT = 8  # elements of each gradient
+ZERO = 0.1  # norm below which a gradient counts as zero: of a bias before a batch norm it is
 
 
 def words(count, seed):
@@ -86,6 +88,74 @@ class Resnet(nn.Module):
         return self.fc(x.mean(dim=(2, 3)))
 
 
+def classifier(sizes):
+    """Linear layers with the names of torchvision's, which has a dropout before or after each."""
+    layers = nn.ModuleDict()
+    for (number, inputs), outputs in zip(sizes, [inputs for _, inputs in sizes[1:]] + [CLASSES]):
+        layers[str(number)] = nn.Linear(inputs, outputs)
+    return layers
+
+
+def classify(layers, x):
+    *hidden, last = layers.values()
+    for layer in hidden:
+        x = F.relu(layer(x))
+    return last(x)
+
+
+class Vgg16(nn.Module):
+
+    def __init__(self, batch_norm):
+        super().__init__()
+        layers, inputs = [], 3
+        for outputs in (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0):
+            if outputs == 0:
+                layers.append(nn.MaxPool2d(2, 2))
+                continue
+            layers.append(nn.Conv2d(inputs, outputs, 3, padding=1))
+            layers += [nn.BatchNorm2d(outputs)] if batch_norm else []
+            layers.append(nn.ReLU())
+            inputs = outputs
+        self.features = nn.Sequential(*layers)
+        self.classifier = classifier([(0, 512 * (SIDE // 32)**2), (3, 4096), (6, 4096)])
+
+    def forward(self, x):
+        return classify(self.classifier, self.features(x).flatten(1))
+
+
+class Alexnet(nn.Module):
+
+    def __init__(self, local_response_norm):
+        super().__init__()
+        self.features = nn.ModuleDict({"0": nn.Conv2d(3, 64, 11, 4, 2), "3": nn.Conv2d(64, 192, 5, padding=2),
+                                       "6": nn.Conv2d(192, 384, 3, padding=1), "8": nn.Conv2d(384, 256, 3, padding=1),
+                                       "10": nn.Conv2d(256, 256, 3, padding=1)})
+        self.norm = nn.LocalResponseNorm(5, alpha=5e-4, beta=0.75, k=2) if local_response_norm else nn.Identity()
+        self.classifier = classifier([(1, 256), (4, 4096), (6, 4096)])
+
+    def forward(self, x):
+        for number, layer in self.features.items():
+            x = F.relu(layer(x))
+            if number in ("0", "3"):
+                x = self.norm(x)
+            if number in ("0", "3", "10"):
+                x = F.max_pool2d(x, 3, 2)
+        return classify(self.classifier, x.flatten(1))
+
+
+class Lenet(nn.Module):
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 16, 5)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(16 * 13 * 13, 120), nn.Linear(120, 84), nn.Linear(84, CLASSES)
+
+    def forward(self, x):
+        x = F.avg_pool2d(torch.tanh(self.conv1(x)), 2)
+        x = F.avg_pool2d(torch.tanh(self.conv2(x)), 2).flatten(1)
+        return self.fc3(torch.tanh(self.fc2(torch.tanh(self.fc1(x)))))
+
+
 def set_weights(model):
     """Tensor number n, by name, is uniform(its elements, n + 1), scaled."""
     with torch.no_grad():
@@ -101,8 +171,8 @@ def set_weights(model):
             parameter.copy_(values)
 
 
-def run(blocks, bottleneck, mix, label_smoothing, dtype):
-    model = Resnet(blocks, bottleneck).to(torch.float64)
+def run(make, mix, label_smoothing, dtype):
+    model = make().to(torch.float64)
     set_weights(model)
     model.to(dtype)
     pixels = words(IMAGES * SIDE * SIDE * 3, 1001).reshape(IMAGES, SIDE, SIDE, 3) >> 24
@@ -120,12 +190,20 @@ def run(blocks, bottleneck, mix, label_smoothing, dtype):
 
 def main():
     torch.set_num_threads(2)
-    for name, *case in (("resnet18", [2, 2, 2, 2], False, 1, 0),
-                        ("resnet18_mixup", [2, 2, 2, 2], False, 0.6875, 0.125),
-                        ("resnet50", [3, 4, 6, 3], True, 1, 0)):
+    cases = (("resnet18", lambda: Resnet([2, 2, 2, 2], False), 1, 0),
+             ("resnet18_mixup", lambda: Resnet([2, 2, 2, 2], False), 0.6875, 0.125),
+             ("resnet50", lambda: Resnet([3, 4, 6, 3], True), 1, 0),
+             ("vgg16", lambda: Vgg16(False), 1, 0),
+             ("vgg16_norms", lambda: Vgg16(True), 1, 0.125),
+             ("alexnet", lambda: Alexnet(False), 0.6875, 0),
+             ("alexnet_norms", lambda: Alexnet(True), 1, 0),
+             ("lenet", Lenet, 1, 0))
+    for name, *case in cases:
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         loss, tensors = run(*case, torch.float64)
         loss32, tensors32 = run(*case, torch.float32)
-        deviation = max((tensors32[k] - t).norm().item() / t.norm().item()
+        deviation = max((tensors32[k] - t).norm().item() / max(t.norm().item(), ZERO)
                         for k, t in tensors.items())
         kept = {}
         for key, t in sorted(tensors.items()):

@@ -4,7 +4,7 @@ holds everything, which nothing can overlap. The hosts are network namespaces (t
 
     compare_overlap.py --lockstep build/release/launcher/lockstep [--config configs/benchmarks/gpt2_124m.textproto] [--hosts 2]
                        [--rate 1gbit] [--steps 8] [--rounds 2] [--bucket-mib 25] [--batch 2]
-                       [--mpi [MPI|TCP|AUTO]]
+                       [--mpi [MPI|TCP|AUTO]] [--set FIELD=VALUE ...]
 """
 import argparse
 import json
@@ -33,6 +33,7 @@ def main():
     parser.add_argument("--mpi", nargs="?", choices=("MPI", "TCP", "AUTO"), const="MPI",
                         help="started by mpirun, with this comm.transport; else without MPI, over Lockstep's own TCP")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="of both trainings' config")
     parser.add_argument("--bucket-mib", type=float, default=25)
     options = parser.parse_args()
     missing = hosts.available()
@@ -47,7 +48,8 @@ def main():
                     os.path.abspath(options.lockstep), "train", options.config, "--device", "cpu", "--run-dir",
                     out.with_suffix(""), "--json", out, "--max-steps", options.steps, "--set", f"comm.bucket_mib={mib}", "--set",
                     "execution.threads=1", "--set", "checkpoint.at_end=false", "--set", "checkpoint.every=0",
-                    "--set", f"train.global_batch={options.batch * options.hosts}", "--set", f"train.lanes={options.hosts}")]
+                    "--set", f"train.global_batch={options.batch * options.hosts}", "--set", f"train.lanes={options.hosts}",
+                    *(word for setting in options.set for word in ("--set", setting)))]
                 if options.mpi:
                     subprocess.run([*made.mpirun(1), *command, "--set", f"comm.transport={options.mpi}"], check=True, capture_output=True)
                 else:
