@@ -378,7 +378,7 @@ struct CommConfig {
   enum class Order { kTree, kFast };
   // TREE: same bits on any number of ranks; FAST: the library's own order.
   Order order = Order::kTree;
-  double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]
+  double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]. The same bits.
   Precision wire_dtype = Precision::kFp32;
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share and
