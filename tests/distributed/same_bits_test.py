@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Catches: weights that depend on the number of MPI ranks, on what they share out, or on an interruption.
+"""Catches: weights that depend on the number of MPI ranks, on what they share out, on the size of the buckets that they exchange, or
+on an interruption.
 
 same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
 save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. An MLP on
 augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
-such pictures, mixed, in 6 steps; every run in another ZeRO stage, 0 to 3. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps.
+such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps. Every run
+is in another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices to a single one.
 """
 import itertools
 import pathlib
@@ -21,7 +23,6 @@ CONFIGS = {
         train { global_batch: 64 lanes: 8 steps: 50 log_every: 50 hash_every: 25 }
         optimizer { adamw { weight_decay: 0.05 } clip_norm: 1 }
         schedule { kind: COSINE lr: 0.003 warmup_steps: 5 }
-        comm { bucket_mib: 0.02 }
         execution { threads: 1 }
         output { tensorboard: false }
     """,
@@ -32,7 +33,6 @@ CONFIGS = {
         eval { every: 25 }
         optimizer { adamw { beta2: 0.99 weight_decay: 0.1 } clip_norm: 1 }
         schedule { kind: COSINE lr: 0.003 warmup_steps: 5 }
-        comm { bucket_mib: 0.1 }
         execution { threads: 1 }
         output { tensorboard: false }
     """,
@@ -42,7 +42,6 @@ CONFIGS = {
         train { global_batch: 64 lanes: 8 steps: 6 log_every: 50 hash_every: 3 ema_decay: 0.9 }
         optimizer { lars { weight_decay: 0.001 trust_coefficient: 0.1 } clip_norm: 1 }
         schedule { lr: 0.05 }
-        comm { bucket_mib: 0.02 }
         execution { threads: 1 }
         output { tensorboard: false }
     """,
@@ -52,7 +51,6 @@ CONFIGS = {
         train { global_batch: 64 lanes: 8 steps: 6 log_every: 50 hash_every: 3 ema_decay: 0.9 }
         optimizer { lamb { weight_decay: 0.01 } clip_norm: 1 }
         schedule { lr: 0.05 }
-        comm { bucket_mib: 0.02 }
         execution { threads: 1 }
         output { tensorboard: false }
     """,
@@ -77,7 +75,6 @@ CONFIGS = {
         train { global_batch: 16 lanes: 8 steps: 6 log_every: 50 hash_every: 3 mixup: 0.4 }
         optimizer { sgd { momentum: 0.9 nesterov: true weight_decay: 0.001 } clip_norm: 1 }
         schedule { kind: COSINE lr: 0.05 warmup_steps: 2 }
-        comm { bucket_mib: 0.1 }
         execution { threads: 1 }
         output { tensorboard: false }
     """,
@@ -93,12 +90,14 @@ def write_pictures(path):
 
 THREADS = itertools.cycle((1, 3, 2, 4))
 STAGES = itertools.cycle((3, 2, 1, 0))  # 21 runs of each config: others from config to config
+BUCKETS_MIB = itertools.cycle((0.02, 25, 0.1, 0.035, 0.3))  # five, so that every size meets every stage
 
 
 def train(binary, config, run_dir, ranks, arguments=(), nodes=1):
-    """Trains with a number of reading threads and a ZeRO stage that differ from run to run."""
-    return lockstep_run.train(binary, config, run_dir, ranks, ["--set", f"data.decode_threads={next(THREADS)}", "--set",
-                                                               f"comm.zero_stage={next(STAGES)}", *arguments], nodes=nodes)
+    """Trains with a number of reading threads, a ZeRO stage and a size of buckets that differ from run to run."""
+    changes = (f"data.decode_threads={next(THREADS)}", f"comm.zero_stage={next(STAGES)}", f"comm.bucket_mib={next(BUCKETS_MIB)}")
+    sets = [argument for change in changes for argument in ("--set", change)]
+    return lockstep_run.train(binary, config, run_dir, ranks, [*sets, *arguments], nodes=nodes)
 
 
 def main(binary):
