@@ -6,7 +6,8 @@ same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 
 save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. An MLP on
 augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
 such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps. Every run
-is in another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices to a single one.
+is in another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices to a single one. The loss
+and the gradient's norm of every step must be equal too, to the last bit of a double.
 """
 import itertools
 import pathlib
@@ -110,7 +111,7 @@ def main(binary):
             config.write_text(text.replace("FOLDER", str(folder)))
             write_pictures(folder / "pictures.bin")
             (folder / "words.txt").write_text("".join(random.Random(2).choices("abcdefgh \n", k=20_000)))
-            runs = {}
+            runs, steps = {}, {}
             for ranks in (1, 2, 4, 8):
                 result = train(binary, config, folder / f"ranks{ranks}", ranks)
                 runs[f"{ranks} ranks"] = result["weights_hash"]
@@ -137,6 +138,13 @@ def main(binary):
                 failures += 1
             else:
                 runs["without mpirun"] = lockstep_run.json.loads((folder / "self.json").read_text())["weights_hash"]
+            # A float that the norm scales hides its last bits: these lines have all of them.
+            for run_dir in [path for path in folder.iterdir() if (path / "metrics.jsonl").exists()]:
+                for line in lockstep_run.metrics(run_dir):
+                    found = (line["loss"], line["grad_norm"])
+                    if steps.setdefault(line["step"], found) != found:
+                        print(f"{name}: FAILED: {run_dir.name}: step {line['step']} has (loss, norm) {found}, elsewhere {steps[line['step']]}")
+                        failures += 1
             if "eval {" in text:
                 for run_dir in [path for path in folder.iterdir() if (path / "metrics.jsonl").exists()]:
                     for metrics in lockstep_run.metrics(run_dir):
