@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -11,7 +12,6 @@ namespace lockstep {
 namespace {
 
 constexpr int kMaxRanks = 4096;
-constexpr size_t kTotalsHeader = 2;  // of a rank's part of the exchange: flags, busy_ms
 
 }  // namespace
 
@@ -47,9 +47,9 @@ Reducer::Reducer(const RankCommunicators& communicators,
   LOCKSTEP_CHECK(options_.wire == DType::kF32 || !options_.fast_order);
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
-  norms_ = math_.host_array<double>(options_.buckets.size() * static_cast<size_t>(lanes_.count));
-  const size_t part = kTotalsHeader + static_cast<size_t>(lanes_.count) * 4 + norms_.size();
-  exchange_.resize(part * static_cast<size_t>(ranks));
+  squares_ = math_.host_array<ExactSum>(1).data();
+  exchange_.resize(static_cast<size_t>(ranks) *
+                   (sizeof(Report) + static_cast<size_t>(lanes_.count) * sizeof(LaneStatistics)));
   last_exchange_.resize(options_.buckets.size());
   last_reading_.resize(options_.buckets.size());
 }
@@ -58,6 +58,7 @@ void Reducer::begin_step() {
   lane_ = 0;
   in_flight_count_ = 0;
   waits_.clear();
+  *squares_ = {};
 }
 
 void Reducer::bucket_begins(int bucket) {
@@ -81,7 +82,7 @@ void Reducer::bucket_ready(int bucket) {
     if (lane_ + 1 < lanes_.count) return;
   }
   if (communicator_.size() == 1) {
-    measure_norm(bucket);
+    add_squares(bucket);
   } else {
     start_exchange(bucket);
   }
@@ -263,16 +264,13 @@ void Reducer::complete_oldest() {
           wire_of(exchange.bucket));
     if (exchange.lane + 1 < lanes_.count) return;
   }
-  measure_norm(exchange.bucket);
+  add_squares(exchange.bucket);
 }
 
-// The norm is taken slice by slice, right after a bucket is summed and still in cache. The slices
-// of a rank follow each other.
-void Reducer::measure_norm(int bucket) {
-  if (static_cast<size_t>(bucket) >= options_.gradient_buckets) return;  // their norms stay zero
-  const int64_t slice = bucket_range(bucket).size() / options_.lanes;
-  double* const norms = norms_.data() + bucket * lanes_.count;
-  math_.sums_of_squares(own_sums(bucket, 0), slice, lanes_.count, norms);
+// Right after a bucket is summed and still in cache.
+void Reducer::add_squares(int bucket) {
+  if (static_cast<size_t>(bucket) >= options_.gradient_buckets) return;
+  math_.add_squares(own_sums(bucket, 0), own_part(bucket).size(), squares_);
 }
 
 void Reducer::reduce() {
@@ -289,48 +287,41 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
                                     int64_t flags,
                                     double busy_ms) {
   LOCKSTEP_CHECK(local.size() == static_cast<size_t>(lanes_.count));
-  const size_t ranks = static_cast<size_t>(communicator_.size()), lanes = local.size(),
-               buckets = options_.buckets.size();
+  const size_t ranks = static_cast<size_t>(communicator_.size()), lanes = local.size();
   const size_t part = exchange_.size() / ranks;
-  double* mine = exchange_.data() + static_cast<size_t>(communicator_.rank()) * part;
-  *mine++ = static_cast<double>(flags);
-  *mine++ = busy_ms;
-  for (const LaneStatistics& lane : local)
-    mine = std::copy(std::begin(lane.values), std::end(lane.values), mine);
-  std::copy(norms_.begin(), norms_.end(), mine);
-  if (ranks > 1) {
-    waits_.timed(Wait::kTotals, -1, [&] {
-      control_.all_gather(reinterpret_cast<std::byte*>(exchange_.data()), part * sizeof(double));
-    });
-  }
+  const auto part_of_rank = [&](size_t r) { return exchange_.data() + r * part; };
+  const Report mine = {flags, busy_ms, *squares_};
+  std::byte* const to = part_of_rank(static_cast<size_t>(communicator_.rank()));
+  std::memcpy(to, &mine, sizeof(mine));
+  std::memcpy(to + sizeof(mine), local.data(), local.size_bytes());
+  if (ranks > 1)
+    waits_.timed(Wait::kTotals, -1, [&] { control_.all_gather(exchange_.data(), part); });
 
-  // Lanes in order, then buckets in order and the slices of each in order: the same sums on any
-  // number of ranks.
   StepTotals totals;
+  ExactSum squares;
   for (size_t r = 0; r < ranks; ++r) {
-    const double* from = exchange_.data() + r * part;
-    totals.flags |= static_cast<int64_t>(from[0]);
-    if (r == 0 || from[1] > totals.slowest_ms) {
-      totals.slowest_ms = from[1];
+    Report report;
+    std::memcpy(&report, part_of_rank(r), sizeof(report));
+    totals.flags |= report.flags;
+    squares += report.squares;
+    if (r == 0 || report.busy_ms > totals.slowest_ms) {
+      totals.slowest_ms = report.busy_ms;
       totals.slowest_rank = static_cast<int>(r);
     }
-    totals.fastest_ms = r == 0 ? from[1] : std::min(totals.fastest_ms, from[1]);
+    totals.fastest_ms = r == 0 ? report.busy_ms : std::min(totals.fastest_ms, report.busy_ms);
   }
+  totals.squared_norm = squares.value();
+  // Lanes in order: the same sums on any number of ranks.
   for (size_t lane = 0; lane < lanes * ranks; ++lane) {
     const auto [r, place] = lanes_.stride == 1 ? std::pair(lane / lanes, lane % lanes)
                                                : std::pair(lane % ranks, lane / ranks);
-    const double* values = exchange_.data() + r * part + kTotalsHeader + place * 4;
-    totals.loss_sum += values[0];
-    totals.valid_count += values[1];
-    totals.correct_count += values[2];
-  }
-  for (size_t bucket = 0; bucket < buckets; ++bucket) {
-    for (int p = 0; p < options_.topology.ranks(); ++p) {
-      const auto r = static_cast<size_t>(options_.topology.owner_of(p));
-      const double* norms =
-          exchange_.data() + r * part + kTotalsHeader + lanes * 4 + bucket * lanes;
-      for (size_t slice = 0; slice < lanes; ++slice) totals.squared_norm += norms[slice];
-    }
+    LaneStatistics statistics;
+    std::memcpy(&statistics,
+                part_of_rank(r) + sizeof(Report) + place * sizeof(statistics),
+                sizeof(statistics));
+    totals.loss_sum += statistics.values[0];
+    totals.valid_count += statistics.values[1];
+    totals.correct_count += statistics.values[2];
   }
   return totals;
 }

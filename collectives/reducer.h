@@ -41,7 +41,7 @@ struct StepTotals {
   double loss_sum = 0;
   double valid_count = 0;
   double correct_count = 0;
-  double squared_norm = 0;  // of the summed gradient, before scaling
+  double squared_norm = 0;  // of the summed gradient, before scaling; see exact_sum.h
   int64_t flags = 0;        // bitwise or of the ranks' flags
   double slowest_ms = 0;    // the most that a rank was busy,
   int slowest_rank = 0;     // which one that was,
@@ -107,7 +107,7 @@ class Reducer {
   }
   // Completes the exchange; afterwards this rank's parts in sums() are of all lanes.
   void reduce();
-  // Waits for what has been queued and sums the statistics and norms of the step over all ranks.
+  // Waits for what has been queued and sums the statistics and squares of the step over all ranks.
   // `busy_ms`: milliseconds that this rank has worked, without its waits for others, since they
   // last left here together.
   StepTotals totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
@@ -157,13 +157,18 @@ class Reducer {
   void start_level(Exchange& exchange);
   void sum_level(Exchange& exchange);
   void complete_oldest();
-  void measure_norm(int bucket);
+  void add_squares(int bucket);
   bool in_memory(size_t level) const { return node_ != nullptr && level == 0; }
   using Wait = ExchangeObserver::Wait;
 
-  // One rank's part of the small exchange that ends a step: flags, how long it was busy, statistics
-  // of its lanes, norms of its slices.
-  std::vector<double> exchange_;
+  // What the ranks say to each other at the end of a step, one after the other: a Report and the
+  // statistics of each lane.
+  struct Report {
+    int64_t flags = 0;
+    double busy_ms = 0;
+    ExactSum squares;  // of its parts
+  };
+  std::vector<std::byte> exchange_;
 
   Communicator& communicator_;  // of slices
   Communicator& control_;
@@ -190,7 +195,7 @@ class Reducer {
   uint64_t exchanges_ = 0;               // started since the reducer was made
   std::vector<uint64_t> last_exchange_;  // of each bucket
   std::vector<Arrival> last_reading_;    // of its gradients by the ranks of the node
-  std::span<double> norms_;              // (buckets, slices of mine), in memory of allocate_host()
+  ExactSum* squares_;                    // of my parts in this step, in memory of allocate_host()
 };
 
 }  // namespace lockstep

@@ -5,18 +5,20 @@
 // of such multiples. A bucket is cut into `lanes` equal slices, and part p of W, which one rank
 // owns (topology.h says which), is the lanes/W consecutive slices from p * lanes / W. So a slice is
 // never split, whatever the number of ranks, and whatever is computed slice by slice has the same
-// bits on any W.
+// bits on any W. Nor is a chunk of squares ever split (exact_sum.h), whatever the buckets.
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "collectives/topology.h"
+#include "runtime/base/exact_sum.h"
 
 namespace lockstep {
 
 // Elements; 64 floats are four cache lines.
 inline constexpr int64_t kSliceAlignment = 64;
+static_assert(kSliceAlignment % kSquaresChunk == 0);
 
 // The lanes of one rank: consecutive ones or, where every lane is summed across the ranks by
 // itself, every stride-th: those that the ranks run at the same time are a subtree of the lanes'

@@ -9,6 +9,7 @@
 #include "collectives/communicator.h"
 #include "collectives/shm/node_memory.h"
 #include "collectives/sum_terms.h"
+#include "runtime/base/exact_sum.h"
 
 namespace lockstep {
 
@@ -25,9 +26,8 @@ class SliceMath {
   virtual void fill_zeros(float* out, int64_t n) = 0;
   // Memory of the host stays as it is until the copy is done.
   virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
-  // out[i], in memory of allocate_host(), = sum of squares, in a fixed order, of the i-th of
-  // `count` consecutive slices of n floats each.
-  virtual void sums_of_squares(const float* x, int64_t n, int count, double* out) = 0;
+  // *sum, in memory of allocate_host(), += the squares of n floats, in chunks from the first on.
+  virtual void add_squares(const float* x, int64_t n, ExactSum* sum) = 0;
   // Returns when everything queued so far is done.
   virtual void synchronize() = 0;
   // Memory that host and device both reach, aligned to 64 bytes, owned by the device until it is

@@ -378,7 +378,7 @@ struct CommConfig {
   enum class Order { kTree, kFast };
   // TREE: same bits on any number of ranks; FAST: the library's own order.
   Order order = Order::kTree;
-  double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]
+  double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]. The same bits.
   // What gradients are rounded to before they are added to those of other lanes, and every sum of
   // them, on any number of ranks alike: BF16 and FP16 halve what of them is sent. Each addition is
   // in fp32. With FP16 the loss is scaled as with execution.precision FP16.

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -133,22 +132,11 @@ class CpuBackend final : public Backend {
   }
   void synchronize() override {}
 
-  void sums_of_squares(const float* x, int64_t n, int count, double* out) override {
-    for (int i = 0; i < count; ++i) out[i] = sum_of_squares(x + i * n, n);
+  void add_squares(const float* x, int64_t n, ExactSum* sum) override {
+    cpu::add_squares(x, n, sum);
   }
 
  private:
-  static double sum_of_squares(const float* x, int64_t n) {
-    // In pieces, so that the block sums fit on the stack.
-    std::array<double, kSumBlocks> workspace;
-    constexpr int64_t kPiece = static_cast<int64_t>(kSumBlocks) * 4096;
-    double sum = 0;
-    for (int64_t begin = 0; begin < n; begin += kPiece)
-      sum += cpu::sum_of_squares(x + begin, std::min(kPiece, n - begin), workspace.data());
-    return sum;
-  }
-
-  static constexpr size_t kSumBlocks = 512;
   struct alignas(64) Line {
     std::byte bytes[64];
   };

@@ -1,6 +1,7 @@
 #include "runtime/cpu/elementwise.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "runtime/base/threads.h"
@@ -29,22 +30,35 @@ void scale_kernel(float* x, float factor, int64_t n) {
   });
 }
 
-// The squares are exact in double precision (24 + 24 bits), so only the additions round, in an
-// order that the 16 lanes fix.
-double sum_of_squares_kernel(const float* x, int64_t n) {
-  double lanes[kRowLanes] = {};
-  int64_t i = 0;
-  for (; i + static_cast<int64_t>(kRowLanes) <= n; i += kRowLanes) {
-    for (size_t k = 0; k < kRowLanes; ++k) {
-      const double value = x[i + k];
-      lanes[k] += value * value;
+using F64 = hn::ScalableTag<double>;
+using Doubles = hn::Vec<F64>;
+
+HWY_INLINE Doubles load_doubles(const float* x) {
+  return hn::PromoteTo(F64(), hn::LoadU(hn::Rebind<float, F64>(), x));
+}
+
+// Lane k: of the elements x[k], x[k + kDistance], ... of a chunk the sum of squares, halves added.
+template <size_t kDistance>
+HWY_INLINE Doubles folded_squares(const float* x) {
+  if constexpr (2 * kDistance == kSquaresChunk) {
+    const Doubles a = load_doubles(x), b = load_doubles(x + kDistance);
+    return hn::MulAdd(b, b, hn::Mul(a, a));
+  } else {
+    return hn::Add(folded_squares<2 * kDistance>(x), folded_squares<2 * kDistance>(x + kDistance));
+  }
+}
+
+// The sums of squares of `count` whole chunks.
+void chunk_squares_kernel(const float* x, int64_t count, double* sums) {
+  constexpr size_t kLanes = HWY_LANES(double);
+  for (int64_t i = 0; i < count; ++i) {
+    HWY_ALIGN double lanes[kLanes];
+    hn::Store(folded_squares<kLanes>(x + i * kSquaresChunk), F64(), lanes);
+    for (size_t width = kLanes / 2; width > 0; width /= 2) {
+      for (size_t k = 0; k < width; ++k) lanes[k] += lanes[k + width];
     }
+    sums[i] = lanes[0];
   }
-  for (size_t k = 0; i < n; ++i, ++k) lanes[k] += static_cast<double>(x[i]) * x[i];
-  for (size_t width = kRowLanes / 2; width > 0; width /= 2) {
-    for (size_t k = 0; k < width; ++k) lanes[k] += lanes[k + width];
-  }
-  return lanes[0];
 }
 
 }  // namespace HWY_NAMESPACE
@@ -55,12 +69,10 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(add_kernel);
 HWY_EXPORT(scale_kernel);
-HWY_EXPORT(sum_of_squares_kernel);
+HWY_EXPORT(chunk_squares_kernel);
 
 namespace {
-constexpr int64_t kSquaresBlock = 4096;
-
-int64_t squares_blocks(int64_t n) { return (n + kSquaresBlock - 1) / kSquaresBlock; }
+constexpr int64_t kChunksAtOnce = 16;  // of squares; few, so that adding them overlaps with loads
 }  // namespace
 
 void add(const float* a, const float* b, float* out, int64_t n) {
@@ -84,20 +96,29 @@ void fill(float* x, float value, int64_t n) {
       n, kGrainElements, [&](int64_t begin, int64_t end) { std::fill(x + begin, x + end, value); });
 }
 
-size_t sum_of_squares_workspace_bytes(int64_t n) { return squares_blocks(n) * sizeof(double); }
-
-double sum_of_squares(const float* x, int64_t n, double* workspace) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(sum_of_squares_kernel);
-  const int64_t blocks = squares_blocks(n);
-  parallel_for(blocks, kGrainElements / kSquaresBlock, [&](int64_t first, int64_t last) {
-    for (int64_t block = first; block < last; ++block) {
-      const int64_t begin = block * kSquaresBlock;
-      workspace[block] = kernel(x + begin, std::min(kSquaresBlock, n - begin));
+void add_squares(const float* x, int64_t n, ExactSum* sum) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(chunk_squares_kernel);
+  constexpr int64_t kGrainChunks = kGrainElements / kSquaresChunk;
+  parallel_for(n / kSquaresChunk, kGrainChunks, [&](int64_t begin, int64_t end) {
+    ExactSum mine;
+    double chunks[kChunksAtOnce];
+    for (int64_t i = begin; i < end; i += kChunksAtOnce) {
+      const int64_t count = std::min(kChunksAtOnce, end - i);
+      kernel(x + i * kSquaresChunk, count, chunks);
+      for (int64_t k = 0; k < count; ++k) mine.add(chunks[k]);
+    }
+    for (int i = 0; i < ExactSum::kWords; ++i) {
+      if (mine.words[i] != 0)
+        std::atomic_ref(sum->words[i]).fetch_add(mine.words[i], std::memory_order_relaxed);
     }
   });
-  double sum = 0;
-  for (int64_t block = 0; block < blocks; ++block) sum += workspace[block];
-  return sum;
+  if (const int64_t rest = n % kSquaresChunk; rest > 0) {
+    float last[kSquaresChunk] = {};
+    std::copy_n(x + n - rest, rest, last);
+    double chunk = 0;
+    kernel(last, 1, &chunk);
+    sum->add(chunk);
+  }
 }
 
 }  // namespace lockstep::cpu

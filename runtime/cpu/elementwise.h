@@ -1,8 +1,9 @@
 #pragma once
 // Sums and fills over flat fp32 arrays. All of them give the same bits for any number of threads.
 
-#include <cstddef>
 #include <cstdint>
+
+#include "runtime/base/exact_sum.h"
 
 namespace lockstep::cpu {
 
@@ -27,11 +28,9 @@ void fill(float* x,  // (n)
           float value,
           int64_t n);
 
-// The sum of x^2 in double precision: 4096-element blocks, each in 16 lanes, then the blocks in
-// order.
-double sum_of_squares(const float* x,  // (n)
-                      int64_t n,
-                      double* workspace);  // sum_of_squares_workspace_bytes(n)
-size_t sum_of_squares_workspace_bytes(int64_t n);
+// *sum += x^2, in chunks from the first element on: see exact_sum.h.
+void add_squares(const float* x,  // (n)
+                 int64_t n,
+                 ExactSum* sum);
 
 }  // namespace lockstep::cpu

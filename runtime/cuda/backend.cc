@@ -143,9 +143,8 @@ class Gpu final : public CudaBackend {
   void fill_zeros(float* out, int64_t n) override {
     LOCKSTEP_CUDA(cudaMemsetAsync(out, 0, static_cast<size_t>(n) * sizeof(float), stream()));
   }
-  void sums_of_squares(const float* x, int64_t n, int count, double* out) override {
-    LOCKSTEP_CHECK(sums_of_squares_workspace_bytes(n, count) <= sizeof(workspace_->squares));
-    cuda::sums_of_squares(x, n, count, workspace_->squares, out, stream());
+  void add_squares(const float* x, int64_t n, ExactSum* sum) override {
+    cuda::add_squares(x, n, workspace_->squares, sum, stream());
   }
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {

@@ -51,35 +51,90 @@ struct Widen {
 };
 
 constexpr int kSquaresThreads = 256;
+constexpr int kSquaresGroup = 4;  // threads that sum a chunk
+constexpr int kSquaresGroups = kSquaresThreads / kSquaresGroup;
+constexpr int kMergeThreads = ExactSum::kWords * kWarp;
 
-// Each block sums kSquaresBlock elements; a square of two floats is exact in double.
-template <int N>
-__global__ void __launch_bounds__(kSquaresThreads)
-    sums_of_squares_kernel(const float* slices, int64_t n, double* partials) {
-  const float* const x = slices + blockIdx.y * n;
-  const int64_t begin = blockIdx.x * kSquaresBlock;
-  const int64_t end = begin + kSquaresBlock < n ? begin + kSquaresBlock : n;
-  double sum = 0;
-  for (int64_t i = begin + threadIdx.x * 4; i < end; i += kSquaresThreads * 4) {
-    float values[4] = {};
-    if (N == 4 && i + 4 <= end) {
-      load(x + i, values);
+// The sum of squares of a chunk that begins at x, of which `count` elements are there: in each
+// thread of its group. Thread j has elements 16 i + 4 j + k; then halves are exchanged, so that
+// each thread adds what it keeps of itself and of a neighbour.
+template <bool Vectors>
+__device__ __forceinline__ double chunk_squares(const float* x, int64_t count) {
+  const int j = static_cast<int>(threadIdx.x) % kSquaresGroup;
+  float values[4][4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int first = 16 * i + 4 * j;
+    if (Vectors && first + 4 <= count) {
+      load(x + first, values[i]);
     } else {
-      for (int k = 0; k < 4 && i + k < end; ++k) values[k] = x[i + k];
+      for (int k = 0; k < 4 && first + k < count; ++k) values[i][k] = x[first + k];
     }
-    for (int k = 0; k < 4; ++k) sum += static_cast<double>(values[k]) * values[k];
   }
-  sum = block_reduce<Sum, kSquaresThreads>(sum);
-  if (threadIdx.x == 0) partials[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+  double sums[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    double squares[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) squares[i] = static_cast<double>(values[i][k]) * values[i][k];
+    sums[k] = (squares[0] + squares[2]) + (squares[1] + squares[3]);  // 32 apart, then 16
+  }
+  const bool upper = (j & 2) != 0, odd = (j & 1) != 0;
+  double pair[2];  // 8 apart; of k = 2 * upper and the one after it
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const double other = __shfl_xor_sync(kAllLanes, upper ? sums[k] : sums[k + 2], 2);
+    pair[k] = (upper ? sums[k + 2] : sums[k]) + other;
+  }
+  const double other = __shfl_xor_sync(kAllLanes, odd ? pair[0] : pair[1], 1);
+  double sum = (odd ? pair[1] : pair[0]) + other;  // 4 apart; of k = j
+  sum += __shfl_xor_sync(kAllLanes, sum, 2);       // 2 apart
+  return sum + __shfl_xor_sync(kAllLanes, sum, 1);
 }
 
+// Word by word, of `count` sums. All threads of the block must call it.
+template <int Threads>
+__device__ __forceinline__ void merge_sums(const ExactSum* sums,
+                                           int count,
+                                           bool accumulate,
+                                           ExactSum* out) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int word = static_cast<int>(threadIdx.x) / kWarp; word < ExactSum::kWords;
+       word += Threads / kWarp) {
+    uint64_t sum = 0;
+    for (int i = lane; i < count; i += kWarp) sum += sums[i].words[word];
+    sum = warp_reduce<Sum>(sum);
+    if (lane == 0) out->words[word] = (accumulate ? out->words[word] : 0) + sum;
+  }
+}
+
+// Every group adds the chunks that it takes to a sum of its own, and the block the groups'.
+template <bool Vectors>
 __global__ void __launch_bounds__(kSquaresThreads)
-    sum_doubles_kernel(const double* partials, int64_t count, double* out) {
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < count; i += kSquaresThreads)
-    sum += partials[blockIdx.x * count + i];
-  sum = block_reduce<Sum, kSquaresThreads>(sum);
-  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+    add_squares_kernel(const float* x, int64_t n, bool accumulate, ExactSum* out) {
+  __shared__ uint64_t words[kSquaresGroups * ExactSum::kWords];
+  ExactSum* const sums = reinterpret_cast<ExactSum*>(words);
+  const int group = static_cast<int>(threadIdx.x) / kSquaresGroup,
+            j = static_cast<int>(threadIdx.x) % kSquaresGroup;
+  for (int word = j; word < ExactSum::kWords; word += kSquaresGroup) sums[group].words[word] = 0;
+  __syncwarp();
+  const int64_t chunks = (n + kSquaresChunk - 1) / kSquaresChunk;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kSquaresGroups; first < chunks;
+       first += static_cast<int64_t>(gridDim.x) * kSquaresGroups) {
+    const int64_t begin = (first + group) * kSquaresChunk;
+    const ExactParts parts = exact_parts(chunk_squares<Vectors>(x + begin, n - begin));
+    // Thread by thread another word, so that nothing need be atomic.
+    const uint64_t part = j == 0 ? parts.at[0] : j == 1 ? parts.at[1] : parts.at[2];
+    if (j < 3) sums[group].words[parts.first + j] += part;
+    __syncwarp();
+  }
+  __syncthreads();
+  merge_sums<kSquaresThreads>(sums, kSquaresGroups, accumulate, out + blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_sums_kernel(const ExactSum* sums, int count, ExactSum* out) {
+  merge_sums<kMergeThreads>(sums, count, /*accumulate=*/true, out);
 }
 
 }  // namespace
@@ -100,24 +155,23 @@ void widen(const T* from, bool accumulate, float* to, int64_t n, Stream stream) 
   for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Widen<T>{from, accumulate, to}, stream);
 }
 
-void sums_of_squares(
-    const float* x, int64_t n, int count, double* workspace, double* out, Stream stream) {
-  const unsigned blocks = blocks_for(n, kSquaresBlock), slices = static_cast<unsigned>(count);
-  const Launch how{{blocks, slices, 1}, {kSquaresThreads, 1, 1}, stream};
-  if (is_aligned(x) && n % 4 == 0) {
-    launch(how, sums_of_squares_kernel<4>, x, n, workspace);
-  } else {
-    launch(how, sums_of_squares_kernel<1>, x, n, workspace);
-  }
-  launch({{slices, 1, 1}, {kSquaresThreads, 1, 1}, stream},
-         sum_doubles_kernel,
+void add_squares(const float* x, int64_t n, ExactSum* workspace, ExactSum* sum, Stream stream) {
+  if (n == 0) return;
+  const unsigned wanted = blocks_for(n, kSquaresBlock);
+  const unsigned blocks = wanted < kSquaresBlocks ? wanted : kSquaresBlocks;
+  const bool alone = blocks == 1;
+  launch({{blocks, 1, 1}, {kSquaresThreads, 1, 1}, stream},
+         is_aligned(x) ? add_squares_kernel<true> : add_squares_kernel<false>,
+         x,
+         n,
+         alone,
+         alone ? sum : workspace);
+  if (alone) return;
+  launch({{1, 1, 1}, {kMergeThreads, 1, 1}, stream},
+         merge_sums_kernel,
          workspace,
-         blocks,
-         out);
-}
-
-size_t sums_of_squares_workspace_bytes(int64_t n, int count) {
-  return blocks_for(n, kSquaresBlock) * static_cast<size_t>(count) * sizeof(double);
+         static_cast<int>(blocks),
+         sum);
 }
 
 template void add(const float*, const float*, float*, int64_t, Stream);

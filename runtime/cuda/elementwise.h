@@ -1,9 +1,9 @@
 #pragma once
 // Sums and conversions over flat arrays on the GPU. T is float, BFloat16 or Float16.
 
-#include <cstddef>
 #include <cstdint>
 
+#include "runtime/base/exact_sum.h"
 #include "runtime/cuda/stream.h"
 
 namespace lockstep::cuda {
@@ -31,15 +31,13 @@ void widen(const T* from,  // (n)
            int64_t n,
            Stream stream);
 
-// out[i] = the sum of x^2 over the i-th of `count` slices of n elements each, in double precision,
-// in fixed blocks of kSquaresBlock elements.
-void sums_of_squares(const float* x,  // (count, n)
-                     int64_t n,
-                     int count,
-                     double* workspace,  // sums_of_squares_workspace_bytes(n, count)
-                     double* out,        // (count) on the device, or pinned on the host
-                     Stream stream);
-size_t sums_of_squares_workspace_bytes(int64_t n, int count);
-inline constexpr int64_t kSquaresBlock = 16384;
+// *sum += x^2, in chunks from the first element on (exact_sum.h): the bits of cpu::add_squares.
+void add_squares(const float* x,  // (n)
+                 int64_t n,
+                 ExactSum* workspace,  // (kSquaresBlocks)
+                 ExactSum* sum,        // on the device, or pinned on the host
+                 Stream stream);
+inline constexpr int64_t kSquaresBlock = 16384;  // elements that a block should at least have
+inline constexpr unsigned kSquaresBlocks = 1024;
 
 }  // namespace lockstep::cuda

@@ -12,14 +12,12 @@
 
 namespace lockstep::cuda {
 
-// Of a bucket of 1 GiB in slices, each of which may end in a part of a block.
-inline constexpr size_t kMostSquareBlocks = (size_t{1} << 28) / kSquaresBlock + 4096;
 inline constexpr size_t kMostUpdateGroups = 8192;  // one a tensor for LARS and LAMB
 inline constexpr size_t kMostSlices = 4096;        // updated by one launch
 
 struct Workspace {
   std::byte matmul[Matmul::kWorkspaceBytes];  // first: aligned as the whole is
-  double squares[kMostSquareBlocks];
+  ExactSum squares[kSquaresBlocks];
   ContentHash hashes[kHashBlocks];
   LaneContext lane;
   PlacedSlice slices[kMostSlices];

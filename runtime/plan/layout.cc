@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Slots begin on cache lines.
-constexpr int64_t kSlotAlignment = 16;
+// Slots begin where slices may: their chunks of squares are the same ones wherever they lie.
+constexpr int64_t kSlotAlignment = kSliceAlignment;
 
 std::vector<int> last_writers(const Graph& graph) {
   std::vector<int> writer(graph.tensors.size(), -1);

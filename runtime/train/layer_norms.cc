@@ -8,60 +8,52 @@ LayerNorms::LayerNorms(const Plan& plan,
                        const std::vector<size_t>& slots,
                        Communicator& communicator,
                        Backend& backend)
-    : communicator_(communicator), backend_(backend), sums_(slots.size()) {
-  std::vector<size_t> order(slots.size());  // by place in the flat buffer
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto slot_of = [&](size_t tensor) -> const ParameterSlot& {
-    return plan.layout.slots[slots[tensor]];
-  };
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return slot_of(a).offset < slot_of(b).offset;
-  });
-  const int ranks = plan.topology.ranks();
-  std::vector<size_t> counts(static_cast<size_t>(ranks));
+    : communicator_(communicator), backend_(backend) {
+  const int rank = communicator.rank(), ranks = plan.topology.ranks();
   for (size_t b = 0; b < plan.buckets.size(); ++b) {
-    for (int s = 0; s < plan.lanes; ++s) {
-      const Range slice = lockstep::part_of(plan.buckets[b], s, plan.lanes);
-      const int part = s / (plan.lanes / ranks);
-      const int rank = plan.topology.owner_of(part);
-      for (size_t tensor : order) {
-        const ParameterSlot& slot = slot_of(tensor);
-        const int64_t begin = std::max(slice.begin, slot.offset),
-                      end = std::min(slice.end, slot.offset + slot.elements);
-        if (begin >= end) continue;
-        sources_.push_back({tensor, rank, counts[static_cast<size_t>(rank)]++});
-        if (rank == communicator.rank())
-          owned_.push_back({begin, plan.place_of(rank, b, begin), end - begin});
-      }
+    const Range part = part_of(plan.buckets[b], plan.topology.part_of(rank), ranks);
+    for (size_t tensor = 0; tensor < slots.size(); ++tensor) {
+      const ParameterSlot& slot = plan.layout.slots[slots[tensor]];
+      const int64_t begin = std::max(part.begin, slot.offset),
+                    end = std::min(part.end, slot.offset + slot.elements);
+      if (begin < end)
+        owned_.push_back({tensor, begin, plan.place_of(rank, b, begin), end - begin});
     }
   }
-  rank_pieces_ = *std::max_element(counts.begin(), counts.end());
-  results_ = backend.host_array<double>(2 * std::max<size_t>(owned_.size(), 1));
-  all_.resize(2 * rank_pieces_ * static_cast<size_t>(ranks));
+  const auto shares = static_cast<size_t>(ranks);
+  share_ = (slots.size() + shares - 1) / shares;
+  mine_ = backend.host_array<Sums>(std::max<size_t>(share_, 1) * shares);
+  received_.resize(share_ * shares);
+  totals_.resize(share_ * shares);
 }
 
-void LayerNorms::measure(size_t index, const float* parameters, const float* directions) {
-  const int64_t n = owned_[index].elements;
-  backend_.sums_of_squares(parameters, n, 1, &results_[2 * index]);
-  backend_.sums_of_squares(directions, n, 1, &results_[2 * index + 1]);
+void LayerNorms::measure(const Piece& piece, const float* parameters, const float* directions) {
+  Sums& sums = mine_[piece.tensor];
+  backend_.add_squares(parameters, piece.elements, &sums.parameters);
+  backend_.add_squares(directions, piece.elements, &sums.directions);
 }
 
 std::span<const LayerNorms::Squares> LayerNorms::sum() {
   backend_.synchronize();
-  const auto at = [&](int rank) { return 2 * rank_pieces_ * static_cast<size_t>(rank); };
-  std::copy_n(results_.begin(),
-              2 * owned_.size(),
-              all_.begin() + static_cast<ptrdiff_t>(at(communicator_.rank())));
-  if (rank_pieces_ > 0)
-    communicator_.all_gather(reinterpret_cast<std::byte*>(all_.data()),
-                             2 * rank_pieces_ * sizeof(double));
-  std::fill(sums_.begin(), sums_.end(), Squares{});
-  for (const Source& source : sources_) {
-    const double* const piece = &all_[at(source.rank) + 2 * source.index];
-    sums_[source.tensor].parameters += piece[0];
-    sums_[source.tensor].directions += piece[1];
+  if (share_ == 0) return {};
+  communicator_.wait(communicator_.start_exchange(reinterpret_cast<const std::byte*>(mine_.data()),
+                                                  reinterpret_cast<std::byte*>(received_.data()),
+                                                  share_ * sizeof(Sums),
+                                                  communicator_.everyone()));
+  const auto rank = static_cast<size_t>(communicator_.rank()),
+             ranks = static_cast<size_t>(communicator_.size());
+  for (size_t i = 0; i < share_; ++i) {
+    Sums sums = mine_[rank * share_ + i];
+    for (size_t r = 0; r < ranks; ++r) {
+      if (r == rank) continue;
+      sums.parameters += received_[r * share_ + i].parameters;
+      sums.directions += received_[r * share_ + i].directions;
+    }
+    totals_[rank * share_ + i] = {sums.parameters.value(), sums.directions.value()};
   }
-  return sums_;
+  communicator_.all_gather(reinterpret_cast<std::byte*>(totals_.data()), share_ * sizeof(Squares));
+  std::fill(mine_.begin(), mine_.end(), Sums{});
+  return totals_;
 }
 
 }  // namespace lockstep

@@ -243,11 +243,10 @@ void Optimizer::adapt() {
 // Queues what finds the norms of the weights and of what they move along.
 void Optimizer::measure() {
   if (directions_) directions_->run();
-  const std::vector<LayerNorms::Piece>& pieces = memory_.norms->owned();
-  for (size_t i = 0; i < pieces.size(); ++i)
-    memory_.norms->measure(i,
-                           memory_.weights.floats(pieces[i].flat, pieces[i].local),
-                           memory_.gradients.at(pieces[i].flat, pieces[i].local));
+  for (const LayerNorms::Piece& piece : memory_.norms->owned())
+    memory_.norms->measure(piece,
+                           memory_.weights.floats(piece.flat, piece.local),
+                           memory_.gradients.at(piece.flat, piece.local));
 }
 
 double Optimizer::trust_ratio(const LayerNorms::Squares& squares) const {

@@ -164,27 +164,46 @@ TYPED_TEST(CudaElementwiseTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
   }
 }
 
-TEST(CudaSumTest, SumOfSquaresMatchesDoublePrecisionInAnyOrder) {
-  for (int64_t n : {1, 1024, 16384, 50001}) {
+// From one block to more blocks than there are sums to keep, from the end of a chunk to its middle.
+TEST(CudaSumTest, SquaresHaveTheBitsOfTheCpuInAnyOrder) {
+  for (int64_t n : {0, 1, 64, 100, 16384, 16385, 50001}) {
     for (int64_t offset : {0, 1}) {
-      test::for_each_order([&](const std::string&) {
-        constexpr int kSlices = 3;
-        Guarded<float> x(kSlices * n, offset);
-        Guarded<double> workspace(static_cast<int64_t>(
-            cuda::sums_of_squares_workspace_bytes(n, kSlices) / sizeof(double)));
-        Guarded<double> sums(kSlices);
-        test::fill_uniform(x, -1, 1, 1);
-        cuda::sums_of_squares(x.data(), n, kSlices, workspace.data(), sums.data(), nullptr);
-        for (int s = 0; s < kSlices; ++s) {
-          double expected = 0;
-          for (int64_t i = s * n; i < (s + 1) * n; ++i)
-            expected += static_cast<double>(x[i]) * x[i];
-          EXPECT_NEAR(sums[s], expected, 1e-13 * expected * std::sqrt(static_cast<double>(n)));
+      test::for_each_order([&](const std::string& order) {
+        Guarded<float> x(n, offset);
+        test::fill_all_sizes(x, static_cast<uint64_t>(n));
+        ExactSum expected, sum;
+        std::vector<ExactSum> workspace(cuda::kSquaresBlocks);
+        for (const int64_t count : {n, n / 2}) {
+          cpu::add_squares(x.data(), count, &expected);
+          cuda::add_squares(x.data(), count, workspace.data(), &sum, nullptr);
         }
-        return test::bytes_of(sums);
+        EXPECT_EQ(sum, expected) << n << ", " << order;
+        return test::bytes_of(std::vector<ExactSum>{sum});
       });
     }
   }
+}
+
+TEST(CudaSumTest, SquaresOfManyBlocks) {
+  const int64_t n = (cuda::kSquaresBlocks + 3) * cuda::kSquaresBlock + 77;
+  std::vector<float> x(static_cast<size_t>(n));
+  test::fill_uniform(x, -1, 1, 1);
+  ExactSum expected, sum;
+  std::vector<ExactSum> workspace(cuda::kSquaresBlocks);
+  cpu::add_squares(x.data(), n, &expected);
+  cuda::add_squares(x.data(), n, workspace.data(), &sum, nullptr);
+  EXPECT_EQ(sum, expected);
+}
+
+TEST(CudaSumTest, SquaresThatAreNotFiniteShow) {
+  std::vector<float> x(200, 1);
+  ExactSum sum;
+  x[130] = -std::numeric_limits<float>::infinity();
+  cuda::add_squares(x.data(), 200, nullptr, &sum, nullptr);
+  EXPECT_EQ(sum.value(), std::numeric_limits<double>::infinity());
+  x[3] = std::numeric_limits<float>::quiet_NaN();
+  cuda::add_squares(x.data(), 200, nullptr, &sum, nullptr);
+  EXPECT_TRUE(std::isnan(sum.value()));
 }
 
 // The hash of a slice is that of the CPU, and slices add up to the whole.

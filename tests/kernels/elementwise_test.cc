@@ -1,5 +1,6 @@
 // Catches: a wrong sum at odd sizes or misaligned addresses, writes outside an array, sums of
-// squares that depend on threads or vector width.
+// squares that are in another order than the one promised, or depend on threads, vector width or on
+// how they are cut.
 
 #include "runtime/cpu/elementwise.h"
 
@@ -35,20 +36,35 @@ TEST(ElementwiseTest, AddAccumulateScaleFill) {
   });
 }
 
-TEST(ElementwiseTest, SumOfSquares) {
+// Chunk by chunk as exact_sum.h has it.
+ExactSum squares_of(const float* x, int64_t n) {
+  ExactSum sum;
+  for (int64_t begin = 0; begin < n; begin += kSquaresChunk) {
+    double squares[kSquaresChunk] = {};
+    for (int64_t i = begin; i < std::min(begin + kSquaresChunk, n); ++i)
+      squares[i - begin] = static_cast<double>(x[i]) * x[i];
+    for (int64_t width = kSquaresChunk / 2; width > 0; width /= 2) {
+      for (int64_t k = 0; k < width; ++k) squares[k] += squares[k + width];
+    }
+    sum.add(squares[0]);
+  }
+  return sum;
+}
+
+TEST(ElementwiseTest, AddSquares) {
   test::for_each_target([&](const std::string& target) {
-    for (int64_t n : {0, 1, 15, 17, 4095, 4097, 50001}) {
+    for (int64_t n : {0, 1, 63, 64, 65, 4095, 4097, 50001}) {
       Guarded<float> x(n, 1);
-      test::fill_uniform(x, -3, 3, n);
-      long double expected = 0;
-      for (float value : x) expected += static_cast<long double>(value) * value;
-      Guarded<double> workspace(cpu::sum_of_squares_workspace_bytes(n) / sizeof(double));
-      const double sum = cpu::sum_of_squares(x.data(), n, workspace.data());
-      // 256 additions in a lane and 13 block sums, each half an ulp of a partial sum no larger than
-      // the total.
-      EXPECT_TRUE(std::abs(sum - static_cast<double>(expected)) <=
-                  270 * 0x1p-53 * static_cast<double>(expected))
-          << target << " n=" << n << ": " << sum;
+      test::fill_all_sizes(x, n);
+      ExactSum expected = squares_of(x.data(), n), sum;
+      cpu::add_squares(x.data(), n, &sum);
+      EXPECT_EQ(sum, expected) << target << " n=" << n;
+      // In two calls, to a sum that holds something.
+      const int64_t cut = n / 2 / kSquaresChunk * kSquaresChunk;
+      expected += expected;
+      cpu::add_squares(x.data() + cut, n - cut, &sum);
+      cpu::add_squares(x.data(), cut, &sum);
+      EXPECT_EQ(sum, expected) << target << " n=" << n;
     }
   });
 }
@@ -57,10 +73,13 @@ TEST(ElementwiseTest, Reproducible) {
   const int64_t n = 100003;
   std::vector<float> x(n);
   test::fill_uniform(x, -3, 3, 7);
-  std::vector<double> workspace(cpu::sum_of_squares_workspace_bytes(n) / sizeof(double));
-  test::expect_reproducible<double>(
-      [&] { return std::vector<double>{cpu::sum_of_squares(x.data(), n, workspace.data())}; },
-      "sum_of_squares");
+  test::expect_reproducible<uint64_t>(
+      [&] {
+        ExactSum sum;
+        cpu::add_squares(x.data(), n, &sum);
+        return std::vector<uint64_t>(std::begin(sum.words), std::end(sum.words));
+      },
+      "add_squares");
   test::expect_reproducible<float>(
       [&] {
         std::vector<float> y(x);
@@ -75,10 +94,12 @@ TEST(ElementwiseTest, Reproducible) {
 TEST(ElementwiseTest, NanAndInfinityPassThrough) {
   std::vector<float> x(33, 1.0f);
   x[32] = std::numeric_limits<float>::quiet_NaN();
-  double workspace = 0;
-  EXPECT_TRUE(std::isnan(cpu::sum_of_squares(x.data(), 33, &workspace)));
-  x[32] = std::numeric_limits<float>::infinity();
-  EXPECT_TRUE(std::isinf(cpu::sum_of_squares(x.data(), 33, &workspace)));
+  ExactSum nan, infinite;
+  cpu::add_squares(x.data(), 33, &nan);
+  EXPECT_TRUE(std::isnan(nan.value()));
+  x[32] = -std::numeric_limits<float>::infinity();
+  cpu::add_squares(x.data(), 33, &infinite);
+  EXPECT_EQ(infinite.value(), std::numeric_limits<double>::infinity());
 }
 
 }  // namespace

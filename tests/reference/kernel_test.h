@@ -83,6 +83,14 @@ void fill_uniform(Values& values, double low, double high, uint64_t seed) {
   }
 }
 
+// The same of every size, from the smallest denormal numbers to the largest.
+template <typename Values>
+void fill_all_sizes(Values& values, uint64_t seed) {
+  fill_uniform(values, -1, 1, seed);
+  for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i)
+    values[i] = std::ldexp(values[i], static_cast<int>(i * 37 % 277) - 148);
+}
+
 template <typename Values>
 std::vector<double> to_double(const Values& values) {
   return std::vector<double>(values.begin(), values.end());

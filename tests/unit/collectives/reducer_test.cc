@@ -1,5 +1,6 @@
 // Catches: a sum whose order depends on the number of ranks, a lane or slice that is lost or
-// counted twice, and a norm or statistic that differs between ranks.
+// counted twice, a norm that depends on the buckets or keeps what a step before left, and a norm or
+// statistic that differs between ranks.
 #include "collectives/reducer.h"
 
 #include <gtest/gtest.h>
@@ -33,9 +34,13 @@ class PlainMath final : public SliceMath {
     auto* const packed = reinterpret_cast<BFloat16*>(to);
     for (int64_t i = 0; i < n; ++i) packed[i] = round_to<BFloat16>(from[i]);
   }
-  void sums_of_squares(const float* x, int64_t n, int count, double* out) override {
-    for (int64_t i = 0; i < n * count; ++i)
-      out[i / n] = (i % n == 0 ? 0 : out[i / n]) + static_cast<double>(x[i]) * x[i];
+  void add_squares(const float* x, int64_t n, ExactSum* sum) override {
+    for (int64_t begin = 0; begin < n; begin += kSquaresChunk) {
+      double chunk = 0;
+      for (int64_t i = begin; i < std::min(begin + kSquaresChunk, n); ++i)
+        chunk += static_cast<double>(x[i]) * x[i];
+      sum->add(chunk);
+    }
   }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
@@ -92,10 +97,11 @@ Outcome reduce(const Topology& topology,
                size_t gradient_buckets = ~size_t{0},
                Sums sums_kind = Sums::kInPlace,
                ExchangeObserver* observer = nullptr,
-               DType wire = DType::kF32) {
+               DType wire = DType::kF32,
+               int64_t bucket_elements = 1200) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
-  const auto buckets = make_buckets({0, elements}, kLanes, 1200);
+  const auto buckets = make_buckets({0, elements}, kLanes, bucket_elements);
   Outcome outcome;
   testing::run_ranks(ranks, [&](Communicator& communicator) {
     const int local = kLanes / ranks;
@@ -232,6 +238,26 @@ TEST(Reducer, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
     EXPECT_EQ(many.totals.loss_sum, alone.totals.loss_sum);
     EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
     EXPECT_EQ(many.totals.valid_count, alone.totals.valid_count);
+  }
+}
+
+TEST(Reducer, TheNormDoesNotDependOnTheBuckets) {
+  const Outcome alone = reduce({}, false, rough_gradient);
+  for (const Topology& topology : {Topology{}, Topology{1, 4}, Topology{2, 4, true}}) {
+    for (const int64_t bucket_elements : {1, 2000, 3000, 10'000}) {
+      const Outcome other = reduce(topology,
+                                   false,
+                                   rough_gradient,
+                                   2,
+                                   ~size_t{0},
+                                   Sums::kInPlace,
+                                   nullptr,
+                                   DType::kF32,
+                                   bucket_elements);
+      EXPECT_EQ(other.gradient, alone.gradient);
+      EXPECT_EQ(other.totals.squared_norm, alone.totals.squared_norm)
+          << topology.ranks() << " ranks, " << bucket_elements;
+    }
   }
 }
 

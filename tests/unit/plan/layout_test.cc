@@ -114,6 +114,9 @@ TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
       end = bucket.end;
     }
     EXPECT_EQ(end, layout.elements);
+    // Its chunks of squares are the same ones wherever it lies.
+    for (const ParameterSlot& slot : layout.slots)
+      EXPECT_EQ(slot.offset % kSquaresChunk, 0) << slot.name;
     end = 0;
     for (const Range& block : layout.blocks) {
       EXPECT_EQ(block.begin, end);

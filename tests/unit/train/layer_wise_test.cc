@@ -1,10 +1,11 @@
-// Catches: LARS and LAMB that are not their papers', rates that depend on how ranks and nodes cut
-// the tensors, biases and running statistics that are adapted, a resumed run with other bits, and a
-// device that has no room for all rates.
+// Catches: LARS and LAMB that are not their papers', rates that depend on how ranks, nodes and
+// buckets cut the tensors, biases and running statistics that are adapted, a resumed run with other
+// bits, and a device that has no room for all rates.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "runtime/train/optimizer.h"
 #include "tests/reference/kernel_test.h"
@@ -44,20 +45,20 @@ ParameterSlot slot(const char* name, int64_t offset, int64_t elements, bool deca
 }
 
 // Tensors longer than a slice and shorter, one of zeros, a bias, and a running statistic.
-Plan make_tensors(const Topology& topology) {
+Plan make_tensors(const Topology& topology, int64_t bucket_elements = 512) {
   Plan plan;
   plan.topology = topology;
   plan.lanes = kLanes;
   plan.layout.lanes = kLanes;
-  plan.layout.slots.push_back(slot("second", 816, 300, true));  // not in the flat order
+  plan.layout.slots.push_back(slot("second", 832, 300, true));  // not in the flat order
   plan.layout.slots.push_back(slot("weight", 0, 700, true));
   plan.layout.slots.push_back(slot("bias", 704, 100, false));
-  plan.layout.slots.push_back(slot("zeros", 1120, 90, true));
-  plan.layout.statistics_begin = padded_elements(1210, kLanes);
+  plan.layout.slots.push_back(slot("zeros", 1152, 90, true));
+  plan.layout.statistics_begin = padded_elements(1242, kLanes);
   plan.layout.elements = plan.layout.statistics_begin + padded_elements(70, kLanes);
   plan.layout.slots.push_back(slot("running_mean", plan.layout.statistics_begin, 70, false));
   plan.layout.slots.back().running_momentum = 0.25f;
-  plan.buckets = make_buckets({0, plan.layout.statistics_begin}, kLanes, 512);
+  plan.buckets = make_buckets({0, plan.layout.statistics_begin}, kLanes, bucket_elements);
   plan.buckets.push_back({plan.layout.statistics_begin, plan.layout.elements});
   return plan;
 }
@@ -86,8 +87,10 @@ std::vector<float> gradients_of(const Plan& plan, int64_t step) {
 }
 
 // kSteps steps, every rank with its parts; the parameters of all.
-std::vector<float> train(const OptimizerConfig& config, const Topology& topology) {
-  const Plan plan = make_tensors(topology);
+std::vector<float> train(const OptimizerConfig& config,
+                         const Topology& topology,
+                         int64_t bucket_elements = 512) {
+  const Plan plan = make_tensors(topology, bucket_elements);
   std::vector<float> result(static_cast<size_t>(plan.layout.elements));
   std::mutex mutex;
   testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
@@ -175,13 +178,15 @@ TEST(LayerWise, FollowsThePapers) {
   }
 }
 
-TEST(LayerWise, SameBitsHoweverRanksAndNodesCutTheTensors) {
+TEST(LayerWise, SameBitsHoweverRanksNodesAndBucketsCutTheTensors) {
   for (const OptimizerConfig& config : optimizers()) {
     const std::vector<float> alone = train(config, Topology::flat(1));
     for (const Topology& topology :
          {Topology::flat(2), Topology::flat(4), Topology{2, 2}, Topology{4, 1}})
-      EXPECT_EQ(train(config, topology), alone)
-          << optimizer_name(config) << " on " << topology.nodes << " x " << topology.per_node;
+      for (const int64_t bucket_elements : {256, 512, 4096})
+        EXPECT_EQ(train(config, topology, bucket_elements), alone)
+            << optimizer_name(config) << " on " << topology.nodes << " x " << topology.per_node
+            << " in buckets of " << bucket_elements;
   }
 }
 
@@ -232,6 +237,20 @@ TEST_P(LayerWiseTraining, SameBitsOnRanksAndNodes) {
     EXPECT_EQ(many.loss, alone.loss) << ranks << " ranks";
   }
   EXPECT_LT(*alone.loss, 1.2);  // from log(4)
+}
+
+TEST_P(LayerWiseTraining, SameBitsForAnyBuckets) {
+  testing::TemporaryFolder folder;
+  std::optional<uint64_t> hash;
+  for (const std::string mib : {"0.002", "0.004", "0.01", "25"}) {
+    std::vector<std::string> all = changes(GetParam());
+    all.push_back("comm.bucket_mib=" + mib);
+    all.push_back("train.steps=20");
+    const TrainResult run = testing::train_in(folder.path() / mib,
+                                              {testing::mlp_config(), 4, testing::whole(), all, 2});
+    EXPECT_EQ(run.weights_hash, hash.value_or(run.weights_hash)) << mib;
+    hash = run.weights_hash;
+  }
 }
 
 TEST_P(LayerWiseTraining, ResumesToTheSameBits) {
