@@ -57,7 +57,7 @@ Range part_of(const Range& bucket, int part, int parts);
 int gradient_buffers(int local_lanes, bool lanes_together = false);
 
 // Buckets whose exchange may be under way at a time, and the floats that a rank receives each in.
-inline constexpr int kExchangesInFlight = 2;
+inline constexpr int kExchangesInFlight = 4;
 int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology);
 
 // A bucket that is brought to all ranks.
