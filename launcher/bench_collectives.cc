@@ -96,7 +96,7 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   RunDevice device(session, options.common);
   const OpSet& ops = device.device().ops();
   Topology topology = find_topology(session.communicator());
-  choose_transport(session, transport_named(options.transport), topology, ops);
+  choose_transport(session, transport_named(options.transport), ops);
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
@@ -180,7 +180,7 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
   command
       ->add_option("--transport",
                    options->transport,
-                   "Between nodes, under mpirun: MPI, TCP or AUTO, as comm.transport")
+                   "What carries messages, under mpirun: MPI, TCP or AUTO, as comm.transport")
       ->check(CLI::IsMember({"AUTO", "MPI", "TCP"}))
       ->capture_default_str();
   command->footer(

@@ -142,7 +142,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   });
   RunDevice device(session, options.common);
   Topology topology = find_topology(session.communicator());
-  choose_transport(session, config.comm.transport, topology, device.device().ops());
+  choose_transport(session, config.comm.transport, device.device().ops());
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
   const std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, topology);

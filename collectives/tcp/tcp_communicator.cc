@@ -30,7 +30,7 @@ std::string name_of(int rank, const std::string& host) {
 class TcpCommunicatorImpl final : public TcpCommunicator {
  public:
   TcpCommunicatorImpl(const TcpOptions& options, Mesh mesh)
-      : rank_(options.rank), size_(options.size), timeout_s_(options.operation_timeout_s) {
+      : rank_(options.rank), size_(options.size), timeout_s_(options.limits.operation_s) {
     meeting_point_ = mesh.meeting_point;
     own_name_ = name_of(rank_, host_name());
     connections_.reserve(mesh.peers.size());

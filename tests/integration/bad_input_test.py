@@ -206,6 +206,8 @@ def the_rest(cases):
 def ranks_that_differ(cases):
     cases.apart("devices_differ", ["--device", "LOCKSTEP_DEVICE", "auto on rank 1", "cpu on rank 0, 2"], MLP,
                 ["LOCKSTEP_DEVICE=cpu"], ["LOCKSTEP_DEVICE=auto"], ["LOCKSTEP_DEVICE=cpu"])
+    cases.apart("comm_timeout", ["LOCKSTEP_COMM_TIMEOUT_S", "soon", "seconds"], MLP, ["LOCKSTEP_COMM_TIMEOUT_S=soon"], [])
+    cases.apart("rendezvous_timeout", ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S", "0", "seconds"], MLP, ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S=0"], [])
     cases.apart("device_of_one", ["rank 1: ", "--device", "tpu", "cuda"], MLP, ["LOCKSTEP_DEVICE=cpu"], ["LOCKSTEP_DEVICE=tpu"])
 
 

@@ -211,7 +211,7 @@ TEST_F(TcpFailures, RankThatLeavesEarlyIsNamed) {
 }
 
 TEST_F(TcpFailures, RankThatNeverComesToTheOperationIsNamed) {
-  for (TcpOptions& options : ranks_) options.operation_timeout_s = 0.3;
+  for (TcpOptions& options : ranks_) options.limits.operation_s = 0.3;
   const auto errors = run_tcp_ranks(ranks_, [&](Communicator& communicator) {
     std::vector<std::byte> buffer(64);
     if (communicator.rank() != 1) {
@@ -229,7 +229,7 @@ TEST_F(TcpFailures, RankThatNeverComesToTheOperationIsNamed) {
 
 // Also behind an older operation that waits for it.
 TEST_F(TcpFailures, LateRankIsNamedWhicheverOperationIsWaitedFor) {
-  for (TcpOptions& options : ranks_) options.operation_timeout_s = 0.3;
+  for (TcpOptions& options : ranks_) options.limits.operation_s = 0.3;
   const auto errors = run_tcp_ranks(ranks_, [&](Communicator& communicator) {
     std::vector<std::byte> first(64), second(64);
     if (communicator.rank() == 1) {
