@@ -155,6 +155,8 @@ def exchanges(bench):
         done = bench.run("bench", "collectives", "--sizes", "1KiB", ranks=ranks, code=2)
         assert "power of two" in done.stderr, done.stderr
     bench.run("bench", "collectives", "--sizes", "many", code=2)
+    done = bench.run("bench", "collectives", "--sizes", "8GiB", "--orders", "FAST", ranks=2, code=2)
+    assert "FAST order over MPI: less than 8GiB" in done.stderr, done.stderr
 
 
 def sends(bench):

@@ -61,7 +61,7 @@ RESTRICTED = [
             "collectives/shm/",
             "launcher/bootstrap_mpi.",
             "tests/fibers/nccl_on_host.",
-            "tests/distributed/nccl_on_host_test.",
+            "tests/distributed/nccl_on_host_test.", "tests/distributed/mpi_pieces_test.",
             "tests/peers/mpi_allreduce.",
         ],
     ),
