@@ -167,7 +167,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
   trainer->start(options.resume);
-  describe_run(session, assembly.config);
+  describe_run(session, assembly.config, device.device().description());
   const TrainResult result = trainer->run(options.max_steps);
   const std::optional<int64_t> bad_records = count_bad_records(parts);
   if (communicator.rank() == 0) print_summary(result, parts, bad_records);
