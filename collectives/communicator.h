@@ -39,7 +39,8 @@ class Communicator {
   // Starts an in-place all-gather: the slot of index i is buffer + i * bytes. Returns a handle.
   virtual int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) = 0;
   // Starts a sum over ranks, in an order that the library chooses; rank r receives the sum of send
-  // + r * elements.
+  // + r * elements. `receive` has room for the parts of all ranks, size() * elements, which may lie
+  // there meanwhile; the sum is what the first elements then are.
   virtual int start_reduce_scatter(const float* send, float* receive, int64_t elements) = 0;
   // Completes a started operation.
   virtual void wait(int handle) = 0;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <string_view>
 
 #include "collectives/agreement.h"
+#include "collectives/mpi/mpi_communicator.h"
 #include "collectives/nodes.h"
 #include "launcher/collectives_bench.h"
 #include "launcher/devices.h"
@@ -90,13 +92,30 @@ void check_fits(const MemoryLimits& limits, const OpSet& ops, size_t bytes, int 
     throw MemoryError("--sizes: the largest needs {} bytes a rank, {} are free", bytes, free);
 }
 
+// Whether any of the requests is a sum in FAST order.
+bool sums_fast(const BenchCollectivesOptions& options) {
+  const std::vector<CollectiveRequest> requests = requests_of(options);
+  return std::any_of(
+      requests.begin(), requests.end(), [](const auto& request) { return request.fast_order; });
+}
+
+// MPI counts the whole vector of such a sum.
+void check_countable(const BenchCollectivesOptions& options, int64_t most, int ranks) {
+  const int64_t elements = padded_elements(most / static_cast<int64_t>(sizeof(float)), ranks);
+  if (sums_fast(options) && elements > kMpiMostSummedElements)
+    throw ConfigError(
+        "--sizes: value is {}; allowed in FAST order over MPI: less than 8GiB (--transport TCP "
+        "does without)",
+        most);
+}
+
 ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
   const int ranks = session.communicator().size();
   init_log(options.common.log_level, session.communicator().rank(), ranks);
   RunDevice device(session, options.common);
   const OpSet& ops = device.device().ops();
   Topology topology = find_topology(session.communicator());
-  choose_transport(session, transport_named(options.transport), topology, ops);
+  choose_transport(session, transport_named(options.transport), ops);
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
@@ -106,6 +125,8 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
     if (ranks == 1 || !std::has_single_bit(static_cast<unsigned>(ranks)))
       throw ConfigError(
           "ranks: value is {}; allowed: a power of two from 2 on, as with mpirun -n 2", ranks);
+    if (std::string_view(communicator.name()) == "mpi" && !ops.separate_memory)
+      check_countable(options, most, ranks);
     check_fits(device.limits(), ops, bytes, session.local_ranks());
     set_compute_threads(std::max(1, available_cpus() / sharing));
   });
@@ -180,7 +201,7 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
   command
       ->add_option("--transport",
                    options->transport,
-                   "Between nodes, under mpirun: MPI, TCP or AUTO, as comm.transport")
+                   "What carries messages, under mpirun: MPI, TCP or AUTO, as comm.transport")
       ->check(CLI::IsMember({"AUTO", "MPI", "TCP"}))
       ->capture_default_str();
   command->footer(

@@ -59,18 +59,15 @@ class MpiSession final : public Session {
     return tcp_ ? tcp_->library() + ", started by " + version : version;
   }
   MpiNetwork mpi_network() const override { return lockstep::mpi_network(); }
-  void move_to_tcp() override {
+  void move_to_tcp(const TimeLimits& limits) override {
     TcpOptions options;
     options.rank = communicator_->rank();
     options.size = communicator_->size();
-    // mpirun --mca btl_tcp_if_include sets it too.
-    if (const char* networks = std::getenv("OMPI_MCA_btl_tcp_if_include"))
-      options.networks = networks;
+    // mpirun --mca btl_tcp_if_include sets it too. On one host no network is needed.
+    const char* const networks = std::getenv("OMPI_MCA_btl_tcp_if_include");
+    if (networks != nullptr && local_ranks_ < options.size) options.networks = networks;
     options.version = lockstep_version();
-    options.rendezvous_timeout_s = 30;  // all ranks are here already
-    run_on_all(*communicator_, [&] {
-      read_time_limits([](const char* name) { return std::getenv(name); }, options);
-    });
+    options.limits = limits;
     tcp_ = make_tcp_communicator_over(*communicator_, options);
   }
   void await_turn_to_tell(const std::string& error) override {

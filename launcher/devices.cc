@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "collectives/agreement.h"
@@ -53,10 +54,28 @@ std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe)
   return ranks;
 }
 
+// Ranks may be given different values: by LOCKSTEP_DEVICE on their hosts, or by mpirun's parts.
+void refuse_different_wishes(Communicator& communicator, const std::string& wanted) {
+  const std::vector<std::string> wishes = gather_texts(communicator, wanted);
+  std::map<std::string, std::string> ranks;  // by wish
+  for (size_t r = 0; r < wishes.size(); ++r) {
+    std::string& list = ranks[wishes[r]];
+    list += (list.empty() ? "" : ", ") + std::to_string(r);
+  }
+  if (ranks.size() == 1) return;
+  std::string text;
+  for (const auto& [wish, list] : ranks)
+    text += fmt::format("{}{} on rank {}", text.empty() ? "" : "; ", wish, list);
+  throw AgreedError(
+      ExitCode::kUsage,
+      fmt::format("--device (LOCKSTEP_DEVICE): value is {}; allowed: the same on all ranks", text));
+}
+
 }  // namespace
 
 std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options) {
   Communicator& communicator = session.communicator();
+  refuse_different_wishes(communicator, options.device);
   if (options.device == "cpu") return cpu::make_device();
   const Gpus found = find_gpus(options.device);
   const std::vector<std::string> reasons = gather_texts(communicator, found.probe.why_none);

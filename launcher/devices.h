@@ -12,7 +12,7 @@ namespace lockstep {
 
 // The device of this rank, the same kind on all ranks: with auto a GPU where every rank has one,
 // else the CPU, with a line that says why. All ranks together; throws the same error on all of them
-// (AgreedError).
+// (AgreedError), also where they were not told the same.
 std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options);
 
 // The device of a run and what is opened on it, closed in order at the end.

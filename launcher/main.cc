@@ -111,12 +111,13 @@ int main_of(int argc, char** argv) {
     complain("", error.what());
     return static_cast<int>(error.code());
   }
-  if (!usage_error.empty()) {
-    if (session->communicator().rank() == 0)
-      complain("", (usage_error + " (see lockstep --help)").c_str());
-    return static_cast<int>(ExitCode::kUsage);
-  }
-  return run_command(*session, command);
+  return run_command(*session, [&](Session& joined) {
+    // Ranks may be given different words, and environments.
+    run_on_all(joined.communicator(), [&] {
+      if (!usage_error.empty()) throw ConfigError("{} (see lockstep --help)", usage_error);
+    });
+    return command(joined);
+  });
 }
 
 }  // namespace

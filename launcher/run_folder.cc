@@ -33,9 +33,10 @@ void open_run_folder(Session& session, const RunConfig& config) {
   });
 }
 
-void describe_run(Session& session, const RunConfig& config) {
+void describe_run(Session& session, const RunConfig& config, const std::string& device) {
   Communicator& communicator = session.communicator();
-  const std::vector<std::string> hosts = gather_texts(communicator, host_name());
+  const std::vector<std::string> hosts = gather_texts(communicator, host_name()),
+                                 devices = gather_texts(communicator, device);
   run_on_root(communicator, [&] {
     const std::filesystem::path folder = config.output.run_dir;
     write_file_atomically(folder / "config.textproto", to_text(config));
@@ -43,7 +44,7 @@ void describe_run(Session& session, const RunConfig& config) {
     info.ranks = communicator.size();
     info.threads = compute_threads();
     info.hosts = hosts;
-    info.devices.assign(hosts.size(), "cpu");
+    info.devices = devices;
     if (!session.library().empty())
       info.libraries.push_back({communicator.name(), session.library()});
     info.git_revision = LOCKSTEP_GIT_REVISION;

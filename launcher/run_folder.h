@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "launcher/session.h"
 #include "runtime/config/run_config.h"
 
@@ -9,6 +11,7 @@ namespace lockstep {
 void open_run_folder(Session& session, const RunConfig& config);
 
 // Writes config.textproto and environment.json into it, once it is sure that the run goes on there.
-void describe_run(Session& session, const RunConfig& config);
+// `device`: this rank's, in words.
+void describe_run(Session& session, const RunConfig& config, const std::string& device);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/mpi/mpi_network.h"
+#include "collectives/tcp/options.h"
 #include "runtime/base/error.h"
 
 namespace lockstep {
@@ -23,10 +24,12 @@ class Session {
   virtual std::string library() const = 0;
   // What MPI has found for itself between hosts.
   virtual MpiNetwork mpi_network() const { return MpiNetwork::kUnknown; }
-  // Ranks that MPI started meet over TCP too, and communicator() is over TCP from now on; what it
-  // was before stays. All ranks together; throws the same AgreedError on all of them. Only where
-  // communicator() is MPI's.
-  virtual void move_to_tcp() { LOCKSTEP_CHECK(false, "the ranks were not started by MPI"); }
+  // Ranks that MPI started meet over TCP too, within these limits, the same on all ranks, and
+  // communicator() is over TCP from now on; what it was before stays. All ranks together; throws
+  // the same AgreedError on all of them. Only where communicator() is MPI's.
+  virtual void move_to_tcp(const TimeLimits&) {
+    LOCKSTEP_CHECK(false, "the ranks were not started by MPI");
+  }
   // After a CommError, of which ranks on other hosts learn: returns once it is for this rank to
   // tell the user. Does not return where another one does and the launcher then ends this rank.
   virtual void await_turn_to_tell(const std::string& /*error*/) {}

@@ -142,7 +142,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   });
   RunDevice device(session, options.common);
   Topology topology = find_topology(session.communicator());
-  choose_transport(session, config.comm.transport, topology, device.device().ops());
+  choose_transport(session, config.comm.transport, device.device().ops());
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
   const std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, topology);
@@ -167,7 +167,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
   trainer->start(options.resume);
-  describe_run(session, assembly.config);
+  describe_run(session, assembly.config, device.device().description());
   const TrainResult result = trainer->run(options.max_steps);
   const std::optional<int64_t> bad_records = count_bad_records(parts);
   if (communicator.rank() == 0) print_summary(result, parts, bad_records);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdlib>
 
 #include "collectives/agreement.h"
 #include "runtime/base/log.h"
@@ -29,9 +29,21 @@ bool all_have(Session& session, MpiNetwork network) {
          communicator.size();
 }
 
-void move_or_refuse(Session& session) {
+// Rank 0's for all: mpirun does not bring its environment to other hosts. Throws AgreedError where
+// a value is bad.
+TimeLimits agreed_time_limits(Communicator& communicator) {
+  TimeLimits limits;
+  limits.rendezvous_s = 30;  // all ranks are here already
+  run_on_root(communicator, [&] {
+    read_time_limits([](const char* name) { return std::getenv(name); }, limits);
+  });
+  communicator.broadcast(reinterpret_cast<std::byte*>(&limits), sizeof(limits), 0);
+  return limits;
+}
+
+void move_or_refuse(Session& session, const TimeLimits& limits) {
   try {
-    session.move_to_tcp();
+    session.move_to_tcp(limits);
   } catch (const AgreedError& error) {
     throw AgreedError(
         error.code(),
@@ -39,18 +51,18 @@ void move_or_refuse(Session& session) {
   }
 }
 
-void move_if_possible(Session& session) {
+void move_if_possible(Session& session, const TimeLimits& limits) {
   try {
-    session.move_to_tcp();
+    session.move_to_tcp(limits);
   } catch (const AgreedError& error) {
     if (session.communicator().rank() == 0)
       spdlog::warn("comm.transport: MPI carries messages, since {}; {}", error.what(), kRemedy);
   }
 }
 
-void choose(Session& session) {
+void choose(Session& session, const TimeLimits& limits) {
   if (all_have(session, MpiNetwork::kPlainTcp)) {
-    move_if_possible(session);
+    move_if_possible(session, limits);
   } else if (session.communicator().rank() == 0 && session.mpi_network() == MpiNetwork::kUnknown) {
     spdlog::info(
         "comm.transport: MPI carries messages; TCP may be faster where {} has no network but "
@@ -61,19 +73,18 @@ void choose(Session& session) {
 
 }  // namespace
 
-void choose_transport(Session& session,
-                      Transport wanted,
-                      const Topology& topology,
-                      const OpSet& ops) {
+void choose_transport(Session& session, Transport wanted, const OpSet& ops) {
   const std::string now = session.communicator().name();
   if (now == "tcp" && wanted == Transport::kMpi)
     throw AgreedError(ExitCode::kUsage,
                       "comm.transport: value is MPI; allowed where no MPI launcher started the "
                       "ranks: TCP, AUTO");
   if (now != "mpi" || wanted == Transport::kMpi || ops.separate_memory) return;
-  const bool hosts = on_several_hosts(session);
-  if (wanted == Transport::kTcp && (hosts || topology.nodes > 1)) move_or_refuse(session);
-  if (wanted == Transport::kAuto && hosts) choose(session);
+  const TimeLimits limits = agreed_time_limits(session.communicator());
+  if (wanted == Transport::kTcp && session.communicator().size() > 1)
+    move_or_refuse(session, limits);
+  else if (on_several_hosts(session))
+    choose(session, limits);
 }
 
 std::string name_of_transport(const Communicator& slices, const Topology& topology) {

@@ -32,7 +32,7 @@ int count_of(size_t count) {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator() {
+  explicit MpiCommunicator(size_t piece_bytes) : piece_bytes_(piece_bytes) {
     LOCKSTEP_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
     LOCKSTEP_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     LOCKSTEP_MPI(MPI_Comm_rank(comm_, &rank_));
@@ -54,7 +54,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
-    if (group != everyone()) {
+    if (group != everyone() || bytes > piece_bytes_) {
       const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
       return start_pairs(group, bytes, buffer, [&](int) { return mine; });
     }
@@ -71,6 +71,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
+    LOCKSTEP_CHECK(elements * size_ <= kMpiMostSummedElements);
     const int handle = take_handle();
     LOCKSTEP_MPI(MPI_Ireduce_scatter_block(send,
                                            receive,
@@ -95,9 +96,8 @@ class MpiCommunicator final : public Communicator {
   }
 
   void broadcast(std::byte* buffer, size_t bytes, int root) override {
-    constexpr size_t kPiece = size_t{1} << 30;
-    for (size_t done = 0; done < bytes; done += kPiece) {
-      const size_t piece = std::min(kPiece, bytes - done);
+    for (size_t done = 0; done < bytes; done += piece_bytes_) {
+      const size_t piece = std::min(piece_bytes_, bytes - done);
       const int handle = take_handle();
       LOCKSTEP_MPI(MPI_Ibcast(buffer + done,
                               count_of(piece),
@@ -110,26 +110,32 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
-  // Sends send_to(i) to each other index i of the group, and receives from it into slot i.
+  // Sends send_to(i) to each other index i of the group, and receives from it into slot i. Pieces
+  // between two ranks come in the order in which they are sent.
   template <typename SendTo>
   int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
     const int handle = take_handle();
     auto& requests = pending_[static_cast<size_t>(handle)];
     for_each_partner(group, rank_, [&](int from, int to) {
-      LOCKSTEP_MPI(MPI_Irecv(receive + static_cast<size_t>(from) * bytes,
-                             count_of(bytes),
-                             MPI_BYTE,
-                             group.rank_of(from),
-                             handle,
-                             comm_,
-                             &requests.emplace_back()));
-      LOCKSTEP_MPI(MPI_Isend(send_to(to),
-                             count_of(bytes),
-                             MPI_BYTE,
-                             group.rank_of(to),
-                             handle,
-                             comm_,
-                             &requests.emplace_back()));
+      std::byte* const slot = receive + static_cast<size_t>(from) * bytes;
+      const std::byte* const mine = send_to(to);
+      for (size_t done = 0; done < bytes; done += piece_bytes_) {
+        const int piece = count_of(std::min(piece_bytes_, bytes - done));
+        LOCKSTEP_MPI(MPI_Irecv(slot + done,
+                               piece,
+                               MPI_BYTE,
+                               group.rank_of(from),
+                               handle,
+                               comm_,
+                               &requests.emplace_back()));
+        LOCKSTEP_MPI(MPI_Isend(mine + done,
+                               piece,
+                               MPI_BYTE,
+                               group.rank_of(to),
+                               handle,
+                               comm_,
+                               &requests.emplace_back()));
+      }
     });
     return handle;
   }
@@ -159,13 +165,14 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  size_t piece_bytes_;
   std::array<std::vector<MPI_Request>, kMaxPending> pending_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator() {
-  return std::make_unique<MpiCommunicator>();
+std::unique_ptr<Communicator> make_mpi_communicator(size_t piece_bytes) {
+  return std::make_unique<MpiCommunicator>(piece_bytes);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "collectives/tcp/connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -47,6 +49,13 @@ void FrameQueue::push(const Frame& frame) {
   frames_[(first_ + count_++) % frames_.size()] = frame;
 }
 
+bool FrameQueue::has(int operation) const {
+  for (size_t i = 0; i < count_; ++i) {
+    if (frames_[(first_ + i) % frames_.size()].operation == operation) return true;
+  }
+  return false;
+}
+
 void FrameQueue::pop() {
   first_ = (first_ + 1) % frames_.size();
   --count_;
@@ -84,14 +93,6 @@ short Connection::wanted_events() const {
   if (!parked && !at_end_) events |= POLLIN;
   if (!sending_.empty()) events |= POLLOUT;
   return events;
-}
-
-bool Connection::waits_to_receive(int operation) {
-  return !receiving_.empty() && receiving_.front().operation == operation;
-}
-
-bool Connection::waits_to_send(int operation) {
-  return !sending_.empty() && sending_.front().operation == operation;
 }
 
 size_t Connection::progress_sending() {
@@ -209,6 +210,15 @@ void Connection::check_expected() {
 void Connection::lost(const char* why) {
   at_end_ = true;
   throw CommError("{}: lost {}: {}", own_name_, name_, why);
+}
+
+void Connection::check_host() {
+  constexpr uint32_t kSilenceMs = 180'000;  // between two repetitions lie up to 120 s
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  if (getsockopt(socket_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
+  if (info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv > kSilenceMs)
+    lost("its host does not answer");
 }
 
 void Connection::end_sending(FrameKind kind, const std::string& text) {

@@ -53,6 +53,8 @@ class FrameQueue {
   };
   bool empty() const { return count_ == 0; }
   Frame& front() { return frames_[first_]; }
+  // Whether a frame of the operation is still to be moved.
+  bool has(int operation) const;
   void push(const Frame& frame);
   void pop();
 
@@ -82,13 +84,17 @@ class Connection {
   short wanted_events() const;
   // Whether an operation that has been queued waits for the other end's bytes, or for it to take
   // ours.
-  bool waits_to_receive(int operation);
-  bool waits_to_send(int operation);
+  bool waits_to_receive(int operation) const { return receiving_.has(operation); }
+  bool waits_to_send(int operation) const { return sending_.has(operation); }
 
   // Whether the other end is there, as far as this one has read.
   // It has said that it has failed, and why: its process lives, or lived long enough for that.
   bool has_told_failure() const { return failure_bytes_ > 0 && failure_bytes_ == failure_.size(); }
   bool is_open() const { return socket_.is_open() && !at_end_; }
+
+  // Throws CommError where what has been sent is repeated, and the other end's host has answered
+  // nothing for minutes. It answers whether the rank reads or not.
+  void check_host();
 
   // Ends the stream to the other rank: in order (kGoodbye), or with kFailure or kAbort and the
   // text, which cannot be said in the middle of a frame.

@@ -129,12 +129,10 @@ bool read_ranks(const Reader& read, TcpOptions& options) {
 
 }  // namespace
 
-void read_time_limits(const Environment& environment, TcpOptions& options) {
+void read_time_limits(const Environment& environment, TimeLimits& limits) {
   const Reader read(environment);
-  options.rendezvous_timeout_s =
-      read.seconds_or("LOCKSTEP_RENDEZVOUS_TIMEOUT_S", options.rendezvous_timeout_s);
-  options.operation_timeout_s =
-      read.seconds_or("LOCKSTEP_COMM_TIMEOUT_S", options.operation_timeout_s);
+  limits.rendezvous_s = read.seconds_or("LOCKSTEP_RENDEZVOUS_TIMEOUT_S", limits.rendezvous_s);
+  limits.operation_s = read.seconds_or("LOCKSTEP_COMM_TIMEOUT_S", limits.operation_s);
 }
 
 std::optional<TcpOptions> tcp_options_from(const Environment& environment) {
@@ -143,7 +141,7 @@ std::optional<TcpOptions> tcp_options_from(const Environment& environment) {
   if (!read_ranks(read, options)) return std::nullopt;
   read_meeting_point(read, options);
   options.run = run_of(read);
-  read_time_limits(environment, options);
+  read_time_limits(environment, options.limits);
   return options;
 }
 

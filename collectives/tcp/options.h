@@ -12,6 +12,11 @@ namespace lockstep {
 // getenv, or what a test puts in its place: null for a variable that is not set.
 using Environment = std::function<const char*(const char*)>;
 
+struct TimeLimits {
+  double rendezvous_s = 300;  // LOCKSTEP_RENDEZVOUS_TIMEOUT_S
+  double operation_s = 1800;  // LOCKSTEP_COMM_TIMEOUT_S; counts from the last byte moved
+};
+
 struct TcpOptions {
   int rank = 0;
   int size = 1;
@@ -31,12 +36,11 @@ struct TcpOptions {
   std::string run;
   // Lockstep's version; all ranks must have the same.
   std::string version;
-  double rendezvous_timeout_s = 300;  // LOCKSTEP_RENDEZVOUS_TIMEOUT_S
-  double operation_timeout_s = 1800;  // LOCKSTEP_COMM_TIMEOUT_S; counts from the last byte moved
+  TimeLimits limits;
 };
 
 // Sets the time limits that the environment gives. Throws ConfigError.
-void read_time_limits(const Environment& environment, TcpOptions& options);
+void read_time_limits(const Environment& environment, TimeLimits& limits);
 
 // The options, without `version`, that these variables give; nothing where they do not speak of a
 // run of several processes:

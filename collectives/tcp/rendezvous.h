@@ -31,7 +31,7 @@ class UnreachableError : public CommError {
 };
 
 // Returns when every rank is connected to every other. `listener`: rank 0's, where it listens
-// already. Throws CommError: a rank that does not come within options.rendezvous_timeout_s, comes
+// already. Throws CommError: a rank that does not come within options.limits.rendezvous_s, comes
 // twice, has another version or another world size, or leaves; a port of rank 0 that is taken.
 // ConfigError: a rendezvous file that cannot be written.
 Mesh join_mesh(const TcpOptions& options, Socket listener = {});

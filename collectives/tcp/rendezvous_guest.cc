@@ -22,9 +22,9 @@ class Guest {
  public:
   explicit Guest(const TcpOptions& options)
       : options_(options),
-        deadline_(options.rendezvous_timeout_s),
+        deadline_(options.limits.rendezvous_s),
         // Rank 0 may have started its clock later, and says itself when it gives up.
-        last_deadline_(2 * options.rendezvous_timeout_s + kAnswerSeconds),
+        last_deadline_(2 * options.limits.rendezvous_s + kAnswerSeconds),
         listener_(listen_on(0)),
         table_(static_cast<size_t>(options.size)) {
     mesh_.peers.resize(static_cast<size_t>(options.size));
@@ -68,7 +68,7 @@ class Guest {
                                options_.rank,
                                host_name(),
                                mesh_.meeting_point,
-                               options_.rendezvous_timeout_s,
+                               options_.limits.rendezvous_s,
                                last);
       std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
     }
@@ -117,7 +117,7 @@ class Guest {
   // An address from a file is believed for as long as the file says so: the program that has it now
   // may be none that answers.
   void await_answer(const Socket& socket, uint64_t nonce) {
-    const Deadline deadline(std::min(kAnswerSeconds, options_.rendezvous_timeout_s));
+    const Deadline deadline(std::min(kAnswerSeconds, options_.limits.rendezvous_s));
     while (!has_news(socket, kLookMs)) {
       if (deadline.passed()) throw SocketError("no answer in time");
       if (!options_.file.empty()) {
@@ -158,7 +158,7 @@ class Guest {
     const std::string known = text_of(entry.address),
                       address = known.empty() ? root_address_ : known;
     try {
-      const Deadline deadline(std::min(kAnswerSeconds, options_.rendezvous_timeout_s));
+      const Deadline deadline(std::min(kAnswerSeconds, options_.limits.rendezvous_s));
       Socket socket = connect_to(address, static_cast<int>(entry.port), deadline);
       const Hello hello = hello_of(options_, nonce_, 0);
       send_all(socket, &hello, sizeof(hello), deadline);

@@ -20,7 +20,7 @@ class Root {
   Root(const TcpOptions& options, Socket listener)
       : options_(options),
         nonce_(options.meeting ? options.meeting->nonce : random_nonce()),
-        deadline_(options.rendezvous_timeout_s),
+        deadline_(options.limits.rendezvous_s),
         joined_(static_cast<size_t>(options.size)),
         missing_(options.size - 1),
         table_(static_cast<size_t>(options.size)) {
@@ -176,7 +176,7 @@ class Root {
 
   void hear_reports() {
     constexpr double kConnectSeconds = 60;  // the last rank may have come at the last moment
-    deadline_ = Deadline(std::max(kConnectSeconds, options_.rendezvous_timeout_s));
+    deadline_ = Deadline(std::max(kConnectSeconds, options_.limits.rendezvous_s));
     std::vector<int> waiting;
     for (int rank = 1; rank < options_.size; ++rank) waiting.push_back(rank);
     while (!waiting.empty()) {
@@ -250,7 +250,7 @@ class Root {
                        missing > kNamed ? ", ..." : "",
                        options_.size,
                        meeting_point_,
-                       options_.rendezvous_timeout_s);
+                       options_.limits.rendezvous_s);
   }
 
   std::string left(int rank) {

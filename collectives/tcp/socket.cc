@@ -24,15 +24,15 @@ void set_option(const Socket& socket, int level, int option, int value) {
   setsockopt(socket.descriptor(), level, option, &value, sizeof(value));
 }
 
-// Small messages leave at once; a host that is gone is noticed after two minutes, whether data is
-// on its way to it or not.
+// Small messages leave at once; a host that is gone is noticed after two minutes where nothing is
+// on its way to it. There is no TCP_USER_TIMEOUT for what is: it would also end a connection to a
+// rank that is there and does not read for so long.
 void tune(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 60);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 6);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
 Socket new_socket(int family) {

@@ -30,7 +30,7 @@ std::string name_of(int rank, const std::string& host) {
 class TcpCommunicatorImpl final : public TcpCommunicator {
  public:
   TcpCommunicatorImpl(const TcpOptions& options, Mesh mesh)
-      : rank_(options.rank), size_(options.size), timeout_s_(options.operation_timeout_s) {
+      : rank_(options.rank), size_(options.size), timeout_s_(options.limits.operation_s) {
     meeting_point_ = mesh.meeting_point;
     own_name_ = name_of(rank_, host_name());
     connections_.reserve(mesh.peers.size());
@@ -87,10 +87,9 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     operation.receive = receive;
     operation.elements = elements;
     const size_t bytes = static_cast<size_t>(elements) * sizeof(float);
-    operation.parts.resize(static_cast<size_t>(elements) * static_cast<size_t>(size_));
     queue_exchange(FrameKind::kReduceScatter,
                    reinterpret_cast<const std::byte*>(send),
-                   reinterpret_cast<std::byte*>(operation.parts.data()),
+                   reinterpret_cast<std::byte*>(receive),
                    bytes,
                    everyone(),
                    handle);
@@ -153,11 +152,11 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   struct Operation {
     bool in_use = false;
     FrameHeader header;
-    // Of a reduce-scatter: the caller's buffers, and every rank's part for this rank.
+    // Of a reduce-scatter: the caller's buffers; every other rank's part for this one comes to its
+    // place in `receive`.
     const float* send = nullptr;
     float* receive = nullptr;
     int64_t elements = 0;
-    std::vector<float> parts;
   };
 
   Connection& peer(int rank) { return connections_[static_cast<size_t>(rank)]; }
@@ -207,16 +206,13 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     return handle;
   }
 
-  // Rank by rank: an order that does not depend on who is early.
+  // Rank by rank, to where rank 0's part has come: an order that does not depend on who is early.
   void sum_parts(const Operation& operation) const {
-    const auto part = [&](int r) {
-      return r == rank_ ? operation.send + rank_ * operation.elements
-                        : operation.parts.data() + r * operation.elements;
-    };
-    std::copy_n(part(0), operation.elements, operation.receive);
+    const float* const own = operation.send + rank_ * operation.elements;
+    if (rank_ == 0) std::copy_n(own, operation.elements, operation.receive);
     for (int r = 1; r < size_; ++r) {
-      const float* from = part(r);
-      for (int64_t i = 0; i < operation.elements; ++i) operation.receive[i] += from[i];
+      const float* const part = r == rank_ ? own : operation.receive + r * operation.elements;
+      for (int64_t i = 0; i < operation.elements; ++i) operation.receive[i] += part[i];
     }
   }
 
@@ -237,6 +233,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     // Longer than a small message takes, and than the ranks of a step are apart: a process that
     // sleeps in poll() is slow to wake. The core is lent to whoever else wants it meanwhile.
     constexpr double kSpinMs = 1;
+    constexpr double kPatienceMs = 10'000;
     double last_progress = now_ms();
     while (outstanding_[static_cast<size_t>(handle)] > 0) {
       const double now = now_ms();
@@ -249,7 +246,16 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
         continue;
       }
       if (now - last_progress > timeout_s_ * 1000) fail(late(handle));
+      if (now - last_progress > kPatienceMs) check_hosts();
       wait_for_peers();
+    }
+  }
+
+  void check_hosts() {
+    try {
+      for_each_peer([&](int, int to) { peer(to).check_host(); });
+    } catch (const CommError& error) {
+      fail(error.what());
     }
   }
 

@@ -121,7 +121,7 @@ MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
     run.command.push_back(std::move(word));
   std::error_code ignored;
   std::filesystem::remove(result, ignored);  // an earlier measurement's must not pass for this one
-  const OtherWork other;
+  const OtherWork other(setup.here.numbers);
   const ProcessEnd end = run_process(run.command, log, setup.limit_s);
   if (setup.launcher.starts_here()) run.other_cpus = other.cpus();
   const std::string what = fmt::format(

@@ -91,10 +91,12 @@ Processors processors_here() {
   CPU_ZERO(&set);
   sched_getaffinity(0, sizeof(set), &set);
   Processors here{0, 0};
+  here.online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::set<std::string> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &set)) continue;
     ++here.cpus;
+    here.numbers.push_back(cpu);
     const std::string siblings = first_line_of(
         fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
     cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
@@ -169,6 +171,10 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
   if (start.oversubscribed) {
     add({"--oversubscribe", "--bind-to", "none"});
     start.binding = "none: more threads than CPUs";
+  } else if (!several && here.are_some()) {
+    // Open MPI would bind to any core of the host. Ranks inherit the mask.
+    add({"--oversubscribe", "--bind-to", "none"});
+    start.binding = fmt::format("none: within {} of the host's {} CPUs", here.cpus, here.online);
   } else if (several || local_threads <= here.cores) {
     add({"--bind-to", "core", "--map-by", slots});
     start.binding = fmt::format("each rank on {} core{} of its own", threads, plural);

@@ -23,6 +23,11 @@ Hosts read_hostfile(const std::string& path, int cpus);
 struct Processors {
   int cpus = 1;
   int cores = 1;
+  std::vector<int> numbers = {};  // of the CPUs, as the kernel has them
+  int online = 0;                 // CPUs of the host; 0: not known
+
+  // An affinity mask, as of taskset or a cpuset, keeps this process off others.
+  bool are_some() const { return cpus < online; }
 };
 Processors processors_here();
 

@@ -392,10 +392,10 @@ struct CommConfig {
   // which are then brought for every forward and backward pass of a lane. The same bits.
   int64_t zero_stage = 1;
   enum class Transport { kAuto, kMpi, kTcp };
-  // Training on CPUs: what carries messages between nodes where an MPI launcher started the ranks.
-  // MPI: the MPI library. TCP: Lockstep's own connections, which move bytes both ways at once while
-  // ranks compute. AUTO: TCP where the library is Open MPI and has nothing but TCP itself, else
-  // MPI. On one node it changes nothing. Ranks started without MPI always talk TCP: AUTO or TCP.
+  // What carries messages of CPUs, also of one host, where an MPI launcher started the ranks. MPI:
+  // the MPI library. TCP: Lockstep's own connections, which move bytes both ways at once while
+  // ranks compute. AUTO: TCP on several hosts where the library is Open MPI and has nothing but TCP
+  // itself, else MPI. Ranks started without MPI always talk TCP: AUTO or TCP.
   Transport transport = Transport::kAuto;
   bool operator==(const CommConfig&) const = default;
 };

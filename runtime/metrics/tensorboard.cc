@@ -14,6 +14,9 @@
 namespace lockstep {
 namespace {
 
+// What the name of every event file begins with.
+constexpr const char* kEvents = "events.out.tfevents.";
+
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -21,10 +24,17 @@ double wall_seconds() {
 std::filesystem::path event_path(const std::filesystem::path& folder) {
   char host[256] = "localhost";
   if (::gethostname(host, sizeof(host) - 1) != 0) std::strcpy(host, "localhost");
-  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}",
-                              static_cast<int64_t>(wall_seconds()),
-                              host,
-                              ::getpid());
+  return folder /
+         fmt::format(
+             "{}{:010}.{}.{}", kEvents, static_cast<int64_t>(wall_seconds()), host, ::getpid());
+}
+
+bool has_events(const std::filesystem::path& folder) {
+  std::error_code error;  // a folder that cannot be read is told of when the file is opened
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().starts_with(kEvents)) return true;
+  }
+  return false;
 }
 
 // TFRecord framing: length, its checksum, data, its checksum; little-endian.
@@ -46,13 +56,16 @@ void append_event(BufferedFile& file, const proto::TensorBoardEvent& event) {
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder,
                                      int64_t log_every,
                                      int64_t resume_step)
-    : path_(event_path(folder)), file_(path_), log_every_(log_every) {
+    : follows_another_(has_events(folder)),
+      path_(event_path(folder)),
+      file_(path_),
+      log_every_(log_every) {
   LOCKSTEP_CHECK(log_every >= 1);
   proto::TensorBoardEvent event;
   event.set_wall_time(wall_seconds());
   event.set_file_version("brain.Event:2");
   append_event(file_, event);
-  if (resume_step > 0) {
+  if (resume_step > 0 || follows_another_) {
     event.set_step(resume_step + 1);
     event.mutable_session_log()->set_status(1);
     append_event(file_, event);

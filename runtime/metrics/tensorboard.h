@@ -13,14 +13,16 @@ namespace lockstep {
 // time/{step,compute,comm_exposed,data_wait,optimizer}_ms and eval/{loss,accuracy}. Throws IoError.
 class TensorBoardWriter {
  public:
-  // Training scalars are written every `log_every` (>= 1) steps, evaluations always. `resume_step`
-  // > 0 tells TensorBoard to hide what an earlier process of this run wrote for later steps.
+  // Training scalars are written every `log_every` (>= 1) steps, evaluations always. Where there
+  // are event files already, TensorBoard is told to hide what they have for steps after
+  // `resume_step`.
   TensorBoardWriter(const std::filesystem::path& folder, int64_t log_every, int64_t resume_step);
   void append(const StepRecord& record);
   void flush() { file_.flush(); }
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  bool follows_another_;  // there were event files in the folder
   std::filesystem::path path_;
   BufferedFile file_;
   int64_t log_every_;

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "collectives/agreement.h"
-#include "collectives/clock_offset.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 
@@ -84,14 +85,38 @@ void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) 
   }
 }
 
+// Has rank 0 say how far the file can be trusted.
+void RunTimeline::tell(const ClockOffset& offset, const std::vector<std::string>& hosts) const {
+  struct OfRank {
+    double within_ms;
+    uint64_t dropped;
+  };
+  std::vector<OfRank> ranks(hosts.size());
+  Communicator& communicator = parts_.communicator;
+  ranks[static_cast<size_t>(communicator.rank())] = {offset.within_ms, timeline_.dropped()};
+  communicator.all_gather(reinterpret_cast<std::byte*>(ranks.data()), sizeof(OfRank));
+  if (communicator.rank() != 0) return;
+  const auto worst = [&](auto value) {
+    return static_cast<size_t>(std::ranges::max_element(ranks, {}, value) - ranks.begin());
+  };
+  const size_t clock = worst(&OfRank::within_ms), full = worst(&OfRank::dropped);
+  if (ranks.size() > 1)
+    spdlog::info("timeline: the ranks' clocks agree to within {:.3f} ms (rank {} on {})",
+                 ranks[clock].within_ms,
+                 clock,
+                 hosts[clock]);
+  if (ranks[full].dropped > 0)
+    spdlog::info("timeline: begins late: the oldest {} spans of rank {} on {} were not kept",
+                 ranks[full].dropped,
+                 full,
+                 hosts[full]);
+}
+
 // The clocks are compared now, at the end, since the newest spans are those that are kept.
 void RunTimeline::write(const std::vector<std::string>& hosts) const {
   Communicator& communicator = parts_.communicator;
   const ClockOffset offset = measure_clock_offset(communicator);
-  spdlog::debug(
-      "timeline: {:.3f} ms are added to this rank's clock, which is rank 0's to within {:.3f} ms",
-      offset.add_ms,
-      offset.within_ms);
+  tell(offset, hosts);
   double start_ms = start_ms_;  // of rank 0, for all
   communicator.broadcast(reinterpret_cast<std::byte*>(&start_ms), sizeof(start_ms), 0);
   const int rank = communicator.rank();

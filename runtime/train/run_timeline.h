@@ -3,6 +3,7 @@
 // under way meanwhile: the exchange of each bucket's gradients on each level and the gather of its
 // parameters.
 
+#include "collectives/clock_offset.h"
 #include "collectives/exchange_observer.h"
 #include "runtime/metrics/timeline.h"
 #include "runtime/train/run_parts.h"
@@ -28,11 +29,14 @@ class RunTimeline : public ExchangeObserver {
   void waited(Wait what, int bucket, double start_ms, double end_ms) override;
 
   // Brings the clocks of the ranks together and has rank 0 write the file, whose times count from
-  // the beginning of the run. All ranks together.
+  // the beginning of the run, and tell how well the clocks agree and what was not kept. All ranks
+  // together.
   // Throws AgreedError.
   void write(const std::vector<std::string>& hosts) const;
 
  private:
+  void tell(const ClockOffset& offset, const std::vector<std::string>& hosts) const;
+
   const RunParts& parts_;
   bool queued_;
   Timeline timeline_;

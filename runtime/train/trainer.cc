@@ -360,7 +360,7 @@ TrainResult Trainer::run(int64_t max_steps) {
     go_on = !next.end;
   }
   if (reporter_) reporter_->finish();
-  if (timeline_) timeline_->write(hosts_);
+  if (timeline_ && result_.loss) timeline_->write(hosts_);  // else that of the run before stays
   result_.step = progression_.step;
   if (result_.weights_hash == 0)
     result_.weights_hash = agreed_hash();  // there was no step left to do

@@ -212,6 +212,8 @@ def two_ranks(trial, name, config):
         alone = trial.train(config, *how)
         many = trial.train(config, *how, ranks=2, environment={"FAKE_GPUS": "2"})
         trial.check(many["weights_hash"] == alone["weights_hash"], f"{name}: {precision} on 2 ranks: the same bits", many["text"])
+        devices = json.loads((pathlib.Path(many["run_dir"]) / "environment.json").read_text())["devices"]
+        trial.check(len(devices) == 2 and all("stand-in" in device for device in devices), f"{name}: environment.json has {devices}")
 
 
 def commands(trial, config):

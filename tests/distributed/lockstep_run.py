@@ -20,15 +20,17 @@ def mpirun(ranks):
     return command
 
 
-def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None, nodes=1):
+def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None, nodes=1, apart=None):
     """Runs to the end and returns the CompletedProcess. ranks=0 starts it without mpirun. With several nodes the ranks are told
-    that they are on so many."""
+    that they are on so many. apart: for each rank the variables, as "NAME=VALUE", that it alone is given."""
     program = [str(binary)] + [str(a) for a in arguments]
-    command = (mpirun(ranks // nodes) if ranks > 0 else []) + program
-    if nodes > 1:
-        command = mpirun(ranks // nodes) + ["env", "LOCKSTEP_NODE=0"] + program
-        for node in range(1, nodes):
-            command += [":", "-n", str(ranks // nodes), "env", f"LOCKSTEP_NODE={node}"] + program
+    command = (mpirun(ranks) if ranks > 0 else []) + program
+    parts = [(ranks // nodes, [f"LOCKSTEP_NODE={node}"]) for node in range(nodes)] if nodes > 1 else []
+    parts = [(1, variables) for variables in apart] if apart else parts
+    if parts:
+        command = mpirun(parts[0][0]) + ["env", *parts[0][1]] + program
+        for count, variables in parts[1:]:
+            command += [":", "-n", str(count), "env", *variables] + program
     env = dict(os.environ, **(environment or {}))
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit_s, env=env,
                           cwd=cwd, stdin=subprocess.DEVNULL)

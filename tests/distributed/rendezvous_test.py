@@ -199,6 +199,27 @@ class Test:
         ranks.processes[1].send_signal(signal.SIGCONT)
         ranks.finish()
 
+    def limit_of_rank_0(self):
+        """mpirun does not bring the environment to other hosts: rank 0's limits count on all ranks, and only those."""
+        self.number += 1
+        self.run_dir = self.folder / f"run{self.number}"
+        pids = self.folder / "pids"
+        pids.mkdir()
+        program = ["sh", "-c", 'echo $$ > "$0/${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"', str(pids), str(self.binary), "train",
+                   str(self.long), "--run-dir", str(self.run_dir), "--set", "comm.transport=TCP", "--set", "comm.shared_memory=false"]
+        process = subprocess.Popen([*lockstep_run.mpirun(1), "env", "LOCKSTEP_COMM_TIMEOUT_S=2", *program, ":", "-n", "1", "env",
+                                    "LOCKSTEP_COMM_TIMEOUT_S=never", *program],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+        try:
+            self.wait_for_steps()
+            os.kill(int((pids / "0").read_text()), signal.SIGSTOP)
+            output, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.kill(int((pids / "0").read_text()), signal.SIGKILL)
+            process.kill()
+            raise SystemExit(f"rank 1 does not know rank 0's limit: {process.communicate()[0]}")
+        assert "nothing moved for 2 s in" in output and "no bytes from rank 0 on" in output, output
+
     def preempted(self):
         """USR1 to one rank stops all of them with a checkpoint."""
         ranks = self.start(by_address(4), config=self.long)
@@ -216,6 +237,7 @@ def main(binary):
         for victim in (0, 1, 3):
             test.killed(victim)
         test.stopped()
+        test.limit_of_rank_0()
         test.preempted()
     return 0
 

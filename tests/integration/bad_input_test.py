@@ -45,8 +45,8 @@ class Cases:
         self.folder = folder
         self.list = []
 
-    def add(self, name, code, words, arguments, ranks=(0, 2)):
-        self.list.append((name, code, words, [str(a) for a in arguments], ranks))
+    def add(self, name, code, words, arguments, ranks=(0, 2), apart=None):
+        self.list.append((name, code, words, [str(a) for a in arguments], ranks, apart))
 
     def file(self, name, content):
         path = self.folder / name
@@ -54,9 +54,13 @@ class Cases:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    def train(self, name, code, words, text, *arguments, ranks=(0, 2)):
+    def train(self, name, code, words, text, *arguments, ranks=(0, 2), apart=None):
         config = self.file(f"{name}/config.textproto", text)
-        self.add(name, code, words, ["train", config, "--run-dir", self.folder / name / "run", *arguments], ranks)
+        self.add(name, code, words, ["train", config, "--run-dir", self.folder / name / "run", *arguments], ranks, apart)
+
+    def apart(self, name, words, text, *environments):
+        """One rank for each environment."""
+        self.train(name, USAGE, words, text, ranks=(len(environments),), apart=environments)
 
     def set(self, name, words, override, text=MLP, code=USAGE, ranks=(0, 2)):
         self.train(name, code, words, text, "--set", override, ranks=ranks)
@@ -199,11 +203,19 @@ def the_rest(cases):
     cases.set("diverges", ["step", "lr"], "schedule.lr=1e38", code=NUMERIC)
 
 
+def ranks_that_differ(cases):
+    cases.apart("devices_differ", ["--device", "LOCKSTEP_DEVICE", "auto on rank 1", "cpu on rank 0, 2"], MLP,
+                ["LOCKSTEP_DEVICE=cpu"], ["LOCKSTEP_DEVICE=auto"], ["LOCKSTEP_DEVICE=cpu"])
+    cases.apart("comm_timeout", ["LOCKSTEP_COMM_TIMEOUT_S", "soon", "seconds"], MLP, ["LOCKSTEP_COMM_TIMEOUT_S=soon"], [])
+    cases.apart("rendezvous_timeout", ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S", "0", "seconds"], MLP, ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S=0"], [])
+    cases.apart("device_of_one", ["rank 1: ", "--device", "tpu", "cuda"], MLP, ["LOCKSTEP_DEVICE=cpu"], ["LOCKSTEP_DEVICE=tpu"])
+
+
 def check(binary, case, ranks):
     """A list of what is wrong, empty when all is well."""
-    name, code, words, arguments, _ = case
+    name, code, words, arguments, _, apart = case
     try:
-        done = lockstep_run.run(binary, arguments, ranks, limit_s=LIMIT_S)
+        done = lockstep_run.run(binary, arguments, ranks, limit_s=LIMIT_S, apart=apart)
     except lockstep_run.subprocess.TimeoutExpired:
         return [f"hangs: no end within {LIMIT_S} s"]
     problems = []
@@ -232,6 +244,7 @@ def main():
         data(cases)
         checkpoints(cases, binary)
         the_rest(cases)
+        ranks_that_differ(cases)
         failed = runs = 0
         for case in cases.list:
             if wanted and case[0] not in wanted:

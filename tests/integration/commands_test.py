@@ -147,10 +147,26 @@ def exchanges(bench):
         rows = {(row["collective"], row["order"], row["bytes"]) for row in found["timings"]}
         assert len(rows) == 2 * 2 * 2 + 2 * 2, rows
         assert all(row["p99_us"] >= row["p50_us"] > 0 for row in found["timings"]), found
+    for transport, carries in (("TCP", "tcp"), ("AUTO", "mpi"), ("MPI", "mpi")):
+        bench.run(*command, "--no-shared-memory", "--transport", transport, ranks=2)
+        found = json.loads(out.read_text())["transport"]
+        assert found == carries, f"--transport {transport}: {found}"
     for ranks in (0, 3):
         done = bench.run("bench", "collectives", "--sizes", "1KiB", ranks=ranks, code=2)
         assert "power of two" in done.stderr, done.stderr
     bench.run("bench", "collectives", "--sizes", "many", code=2)
+    done = bench.run("bench", "collectives", "--sizes", "8GiB", "--orders", "FAST", ranks=2, code=2)
+    assert "FAST order over MPI: less than 8GiB" in done.stderr, done.stderr
+
+
+def sends(bench):
+    """TCP by name carries whatever ranks of one host send, to the same bits."""
+    alone = bench.train(bench.mlp, "sends-alone")["weights_hash"]
+    tcp = ("--set", "comm.transport=TCP", "--set")
+    for number, (change, carries) in enumerate((("comm.shared_memory=false", "tcp"), ("comm.zero_stage=0", "tcp"),
+                                                ("comm.zero_stage=3", "tcp"), ("comm.zero_stage=1", "shared memory"))):
+        found = bench.train(bench.mlp, f"sends{number}", *tcp, change, ranks=2)
+        assert (found["transport"], found["weights_hash"]) == (carries, alone), (change, found)
 
 
 def generates(bench):
@@ -220,7 +236,7 @@ def logs(bench):
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
-        for part in (evaluates, predicts, averages, benches, exchanges, generates, ends, slices, refuses, diverges, logs):
+        for part in (evaluates, predicts, averages, benches, exchanges, sends, generates, ends, slices, refuses, diverges, logs):
             part(bench)
             print(part.__name__, "passed", flush=True)
 

@@ -128,6 +128,23 @@ def tells_of_other_work(bench):
             assert "other work took" in world["verdict"] and "other work took" in report["caution"], (world, done.stdout)
 
 
+def on_some_cpus(bench):
+    """Under an affinity mask ranks are not bound to CPUs that it does not have."""
+    if os.cpu_count() < 2 or not hasattr(os, "sched_setaffinity"):
+        return
+    everywhere = os.sched_getaffinity(0)
+    last = max(everywhere)
+    try:
+        os.sched_setaffinity(0, {last})
+        done = bench.run("--ranks", "1", "--mode", "strong", "--repeats", 1, "--steps", 20, "--out", bench.folder / "some")
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    report = json.loads((bench.folder / "some/scaling.json").read_text())
+    world, = report["worlds"]
+    if "Open MPI" in report["launcher"]:
+        assert world["binding"] == f"none: within 1 of the host's {os.cpu_count()} CPUs", done.stdout
+
+
 def over_several_hosts(bench):
     """Hosts that are network namespaces, named by a hostfile: what they send is told. Left out where there are none."""
     missing = hosts.available()
@@ -237,7 +254,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(folder).resolve())
-        for check in (measures, marks_oversubscription, tells_of_other_work, over_several_hosts, refuses, notices_other_weights, says_why_a_run_failed, ended_by_a_signal):
+        for check in (measures, marks_oversubscription, tells_of_other_work, on_some_cpus, over_several_hosts, refuses, notices_other_weights, says_why_a_run_failed, ended_by_a_signal):
             check(bench)
             print(f"{check.__name__}: ok", flush=True)
     return 0

@@ -20,8 +20,8 @@ inline std::vector<TcpOptions> tcp_ranks(int ranks, const std::string& file) {
     mine.size = ranks;
     mine.file = file;
     mine.version = "1.2.3";
-    mine.rendezvous_timeout_s = 60;
-    mine.operation_timeout_s = 60;
+    mine.limits.rendezvous_s = 60;
+    mine.limits.operation_s = 60;
   }
   return options;
 }

@@ -62,6 +62,7 @@ RESTRICTED = [
             "launcher/bootstrap_mpi.",
             "tests/fibers/nccl_on_host.",
             "tests/distributed/nccl_on_host_test.",
+            "tests/distributed/mpi_pieces_test.",
             "tests/peers/mpi_allreduce.",
         ],
     ),

@@ -4,6 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <mutex>
@@ -11,6 +15,7 @@
 #include <random>
 
 #include "collectives/agreement.h"
+#include "collectives/tcp/socket.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "tests/reference/tcp_ranks.h"
@@ -21,6 +26,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::run_tcp_ranks;
 using testing::tcp_ranks;
 
@@ -73,8 +79,7 @@ void check_all_gather(Communicator& communicator, size_t bytes, int round) {
 void check_reduce_scatter(Communicator& communicator, int64_t elements) {
   const int ranks = communicator.size(), me = communicator.rank();
   const auto value = [](int rank, int64_t i) { return static_cast<float>((rank + 1) * (i % 97)); };
-  std::vector<float> send(static_cast<size_t>(elements * ranks)),
-      receive(static_cast<size_t>(elements), -1.0F);
+  std::vector<float> send(static_cast<size_t>(elements * ranks)), receive(send.size(), -1.0F);
   for (size_t i = 0; i < send.size(); ++i) send[i] = value(me, static_cast<int64_t>(i));
   communicator.wait(communicator.start_reduce_scatter(send.data(), receive.data(), elements));
   int64_t wrong = 0;
@@ -206,7 +211,7 @@ TEST_F(TcpFailures, RankThatLeavesEarlyIsNamed) {
 }
 
 TEST_F(TcpFailures, RankThatNeverComesToTheOperationIsNamed) {
-  for (TcpOptions& options : ranks_) options.operation_timeout_s = 0.3;
+  for (TcpOptions& options : ranks_) options.limits.operation_s = 0.3;
   const auto errors = run_tcp_ranks(ranks_, [&](Communicator& communicator) {
     std::vector<std::byte> buffer(64);
     if (communicator.rank() != 1) {
@@ -220,6 +225,43 @@ TEST_F(TcpFailures, RankThatNeverComesToTheOperationIsNamed) {
     EXPECT_THAT(errors[static_cast<size_t>(rank)],
                 AllOf(HasSubstr("nothing moved for 0.3 s in all-gather of 16 bytes (operation 1)"),
                       HasSubstr("no bytes from rank 1 on")));
+}
+
+// Also behind an older operation that waits for it.
+TEST_F(TcpFailures, LateRankIsNamedWhicheverOperationIsWaitedFor) {
+  for (TcpOptions& options : ranks_) options.limits.operation_s = 0.3;
+  const auto errors = run_tcp_ranks(ranks_, [&](Communicator& communicator) {
+    std::vector<std::byte> first(64), second(64);
+    if (communicator.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      return;
+    }
+    communicator.start_all_gather(first.data(), 16, communicator.everyone());
+    communicator.wait(communicator.start_all_gather(second.data(), 8, communicator.everyone()));
+  });
+  for (const int rank : {0, 2, 3})
+    EXPECT_THAT(errors[static_cast<size_t>(rank)],
+                AllOf(HasSubstr("nothing moved for 0.3 s in all-gather of 8 bytes (operation 2)"),
+                      HasSubstr("no bytes from rank 1 on"),
+                      Not(HasSubstr("no bytes from rank 1 on " + host_name() + ", "))));
+}
+
+// The kernel must not end it before the operations' limit does, as TCP_USER_TIMEOUT would.
+TEST(TcpSocket, ConnectionToARankThatDoesNotReadHasNoLimitOfItsOwn) {
+  const Socket listener = listen_on(0);
+  const Socket connected = connect_to("localhost", port_of(listener), Deadline(60));
+  wait_for(listener, POLLIN, Deadline(60));
+  const Socket accepted = accept_from(listener);
+  for (const Socket* socket : {&connected, &accepted}) {
+    const auto option = [&](int level, int name) {
+      int value = -1;
+      socklen_t length = sizeof(value);
+      EXPECT_EQ(getsockopt(socket->descriptor(), level, name, &value, &length), 0);
+      return value;
+    };
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+    EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);  // but a host that is gone is noticed
+  }
 }
 
 // Who was told of a failure by the rank that told the user leaves it at that; of a rank that is

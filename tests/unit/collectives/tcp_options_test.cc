@@ -67,8 +67,8 @@ TEST(TcpOptions, RankAndWorldSize) {
   EXPECT_EQ(options->port, 29500);
   EXPECT_EQ(options->file, "");
   EXPECT_EQ(options->run, "abc.2");
-  EXPECT_EQ(options->rendezvous_timeout_s, 300);
-  EXPECT_EQ(options->operation_timeout_s, 1800);
+  EXPECT_EQ(options->limits.rendezvous_s, 300);
+  EXPECT_EQ(options->limits.operation_s, 1800);
 }
 
 TEST(TcpOptions, PortThatTorchrunsStoreHoldsIsLeftToIt) {

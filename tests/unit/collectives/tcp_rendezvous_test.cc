@@ -62,7 +62,7 @@ TEST_F(TcpRendezvous, StaleFilesAreOvercome) {
   for (const int port : {port_of(listen_on(0)), port_of(silent)}) {
     publish_meeting(file_, meeting_here(port, 12345, ""));
     auto options = tcp_ranks(3, file_);
-    for (TcpOptions& mine : options) mine.rendezvous_timeout_s = 120;
+    for (TcpOptions& mine : options) mine.limits.rendezvous_s = 120;
     EXPECT_THAT(run_tcp_ranks(options, nothing), Each(std::string()));
   }
   std::ofstream(file_) << "rubbish";
@@ -138,7 +138,7 @@ TEST(TcpMeeting, TextIsReadBack) {
 
 TEST_F(TcpRendezvous, MissingRanksAreNamed) {
   auto options = tcp_ranks(5, file_);
-  for (TcpOptions& mine : options) mine.rendezvous_timeout_s = 2;
+  for (TcpOptions& mine : options) mine.limits.rendezvous_s = 2;
   options.erase(options.begin() + 4);
   options.erase(options.begin() + 1);
   for (const std::string& error : run_tcp_ranks(options, nothing))
@@ -149,7 +149,7 @@ TEST_F(TcpRendezvous, MissingRanksAreNamed) {
 TEST_F(TcpRendezvous, MissingRank0IsNamed) {
   auto options = tcp_ranks(2, file_);
   options.erase(options.begin());
-  options[0].rendezvous_timeout_s = 0.3;
+  options[0].limits.rendezvous_s = 0.3;
   EXPECT_THAT(run_tcp_ranks(options, nothing)[0],
               HasSubstr("rank 0 did not answer at file://" + file_ + " within 0.3 s"));
 }
@@ -166,7 +166,7 @@ TEST_F(TcpRendezvous, SecondRank0EndsBoth) {
   auto options = tcp_ranks(3, file_);
   options[1].rank = 0;
   options.pop_back();
-  for (TcpOptions& mine : options) mine.rendezvous_timeout_s = 5;
+  for (TcpOptions& mine : options) mine.limits.rendezvous_s = 5;
   const auto errors = run_tcp_ranks(options, nothing);
   // The one that lost the race for the file learns it at once; the other, at the latest, when
   // nobody comes.
@@ -206,7 +206,7 @@ TEST_F(TcpRendezvous, RankOfAnotherRunIsTurnedAwayAndTheRunGoesOn) {
   }
   options[3].run = "job 2";
   // It may find the others already gone: then rank 0 does not answer.
-  options[3].rendezvous_timeout_s = 3;
+  options[3].limits.rendezvous_s = 3;
   const auto errors = run_tcp_ranks(options, nothing);
   for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(errors[rank], "");
   EXPECT_NE(errors[3], "");

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "launcher/scale/start.h"
 #include "runtime/base/time.h"
 
 namespace lockstep::scale {
@@ -14,10 +15,16 @@ namespace {
 
 TEST(ScaleOtherWork, ReadsWhatTheKernelCounts) {
   // user, nice, system, idle, iowait, irq, softirq, steal, guest
-  EXPECT_DOUBLE_EQ(busy_cpu_seconds("cpu  1000 200 300 99999 7777 40 50 60 500\ncpu0 1 2\n", 100),
-                   16.5);
-  EXPECT_LT(busy_cpu_seconds("", 100), 0);
-  EXPECT_LT(busy_cpu_seconds("intr 5 6 7 8 9 10 11 12\n", 100), 0);
+  const std::string stat =
+      "cpu  9000 200 300 99999 7777 40 50 60 500\n"
+      "cpu0 1000 200 300 99999 7777 40 50 60 500\n"
+      "cpu1 1 0 0 0 0 0 0 0 0\n"
+      "cpu12 7000 0 0 0 0 0 0 0 0\n"
+      "intr 5 6 7 8 9 10 11 12\n";
+  EXPECT_DOUBLE_EQ(busy_cpu_seconds(stat, {0}, 100), 16.5);
+  EXPECT_DOUBLE_EQ(busy_cpu_seconds(stat, {0, 1}, 100), 16.51);
+  EXPECT_LT(busy_cpu_seconds(stat, {2}, 100), 0);
+  EXPECT_LT(busy_cpu_seconds("", {0}, 100), 0);
 }
 
 pid_t start_busy_child() {
@@ -31,7 +38,7 @@ pid_t start_busy_child() {
 // A child that goes on counts as another's work, the same child as own work once it has ended: so
 // what others do on a busy machine cancels out.
 TEST(ScaleOtherWork, ChildrenThatHaveEndedAreOwnWork) {
-  const OtherWork measured;
+  const OtherWork measured(processors_here().numbers);
   const double start_ms = now_ms();
   const pid_t child = start_busy_child();
   usleep(500'000);

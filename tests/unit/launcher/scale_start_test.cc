@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -29,7 +30,7 @@ Launcher open_mpi() {
   return launcher;
 }
 
-constexpr Processors kFourCores{8, 4};  // of two hardware threads each
+const Processors kFourCores{8, 4};  // of two hardware threads each
 
 TEST(ScaleStart, CoresWhereTheyAreEnough) {
   const WorldStart start = start_of(open_mpi(), kFourCores, 2, 2);
@@ -57,6 +58,35 @@ TEST(ScaleStart, UnboundAndMarkedBeyondTheCpus) {
   EXPECT_THAT(start.command,
               ElementsAre("mpirun", "-n", "8", "--oversubscribe", "--bind-to", "none"));
   EXPECT_TRUE(start.oversubscribed);
+}
+
+// Open MPI binds to cores that the mask of this process does not have.
+TEST(ScaleStart, UnboundWithinSomeCpusOfTheHost) {
+  Processors some = kFourCores;
+  some.online = 16;
+  const WorldStart start = start_of(open_mpi(), some, 2, 2);
+  EXPECT_THAT(start.command,
+              ElementsAre("mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none"));
+  EXPECT_EQ(start.binding, "none: within 8 of the host's 16 CPUs");
+  EXPECT_FALSE(start.oversubscribed);
+  some.online = 8;
+  EXPECT_THAT(start_of(open_mpi(), some, 2, 2).command, ::testing::Contains("core"));
+}
+
+TEST(ScaleStart, ProcessorsAreThoseOfTheMask) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  int last = -1;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &before)) last = cpu;
+  CPU_ZERO(&one);
+  CPU_SET(last, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  const Processors here = processors_here();
+  sched_setaffinity(0, sizeof(before), &before);
+  EXPECT_EQ(here.cpus, 1);
+  EXPECT_THAT(here.numbers, ElementsAre(last));
+  EXPECT_EQ(here.are_some(), sysconf(_SC_NPROCESSORS_ONLN) > 1);
 }
 
 TEST(ScaleStart, FlagsOfTheUserStay) {

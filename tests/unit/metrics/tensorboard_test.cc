@@ -3,6 +3,7 @@
 #include "runtime/metrics/tensorboard.h"
 
 #include <cstring>
+#include <fstream>
 
 #include "runtime/metrics/crc32c.h"
 #include "tests/unit/metrics/metrics_fixture.h"
@@ -65,6 +66,18 @@ TEST(TensorBoard, ResumedFilesSaySo) {
   const TemporaryFolder folder;
   const TensorBoardWriter writer(folder.path(), 1, 7);
   EXPECT_EQ(records_of(writer.path()).size(), 2u);
+}
+
+// Of a run without a checkpoint that starts anew in its folder.
+TEST(TensorBoard, FilesOfARunBeforeAreHiddenFromTheFirstStepOn) {
+  const TemporaryFolder folder;
+  const fs::path before = folder.path() / "events.out.tfevents.0000000001.host.1";
+  std::ofstream(before) << "of the run before";
+  const TensorBoardWriter writer(folder.path(), 1, 0);
+  const std::vector<std::string> records = records_of(writer.path());
+  ASSERT_EQ(records.size(), 2u);
+  const std::string step_1 = "\x10\x01", session_log_start = "\x3a\x02\x08\x01";
+  EXPECT_THAT(records[1], ::testing::EndsWith(step_1 + session_log_start));
 }
 
 }  // namespace

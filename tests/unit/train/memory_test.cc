@@ -1,11 +1,13 @@
 // Catches: memory that the plan does not know of, and an allocation inside a training step.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <new>
 
 #include "tests/reference/runs.h"
+#include "tests/reference/tcp_ranks.h"
 
 namespace {
 
@@ -111,6 +113,30 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
       expect_planned();
     });
   }
+}
+
+// Nor does a sum in FAST order, whatever its size: what comes from other ranks lies in the caller's
+// memory.
+TEST(MemoryOverTcp, SumsAllocateNothing) {
+  constexpr int kRanks = 3;
+  constexpr int64_t kElements = 10'000;
+  const TemporaryFolder folder;
+  std::array<int64_t, kRanks> allocated{};
+  const auto errors = testing::run_tcp_ranks(
+      testing::tcp_ranks(kRanks, folder.path() / "meeting"), [&](TcpCommunicator& communicator) {
+        std::vector<float> send(kRanks * kElements, 1), receive(send.size());
+        std::array<std::byte, kRanks> meet{};
+        communicator.all_gather(meet.data(), 1);
+        const int64_t before = g_allocations;
+        communicator.wait(
+            communicator.start_reduce_scatter(send.data(), receive.data(), kElements));
+        communicator.all_gather(meet.data(), 1);
+        allocated[static_cast<size_t>(communicator.rank())] = g_allocations - before;
+        communicator.all_gather(meet.data(), 1);
+        EXPECT_EQ(receive[kElements - 1], kRanks);
+      });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+  for (const int64_t count : allocated) EXPECT_EQ(count, 0);
 }
 
 constexpr const char* kNames[] = {"mlp", "gpt", "lamb"};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Starts the program of nccl_on_host_test.cc on 1 to 5 ranks under mpirun.
+"""Starts a program of this folder on 1 to 5 ranks under mpirun; it says what it catches.
 
-nccl_on_host_test.py BINARY PROGRAM
+on_ranks_test.py BINARY PROGRAM
 """
 import sys
 
