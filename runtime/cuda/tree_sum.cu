@@ -76,7 +76,9 @@ void start(const SumTerms& terms, float* out, int64_t n, Stream stream) {
     sum.terms.at[s] = static_cast<const T*>(terms.arrays[s]);
     vectors = vectors && is_aligned(sum.terms.at[s]);
   }
-  for_each_flat<4>(n, vectors, sum, stream);
+  // The compiler spills registers where it loads so many short vectors.
+  constexpr int kWidth = Count == kMostTerms && sizeof(T) == 2 ? 1 : 4;
+  for_each_flat<kWidth>(n, vectors, sum, stream);
 }
 
 template <typename T, typename Wire>

@@ -139,8 +139,10 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
       {kStagingRow,
        static_cast<size_t>(staging) * sizeof(float),
        plan.wire == DType::kF32
-           ? "other ranks' gradients, two buckets"
-           : fmt::format("{} gradients that go and come, two buckets", written(plan.wire))},
+           ? fmt::format("other ranks' gradients, {} buckets", kExchangesInFlight)
+           : fmt::format("{} gradients that go and come, {} buckets",
+                         written(plan.wire),
+                         kExchangesInFlight)},
   };
   rows.insert(rows.end(), others.begin(), others.end());
   return rows;

@@ -30,7 +30,8 @@ TEST(ScaleOtherWork, ReadsWhatTheKernelCounts) {
 pid_t start_busy_child() {
   const pid_t child = fork();
   if (child == 0)
-    for (volatile int i = 0;; i = i + 1) {
+    for (volatile int i = 0;;) {
+      i = i + 1;
     }
   return child;
 }

@@ -30,7 +30,8 @@ TEST(Plan, RowsFollowRanksAndLanes) {
   EXPECT_EQ(one.row_bytes(kMomentsRow), 2 * flat);
   EXPECT_EQ(four.row_bytes(kMomentsRow), flat / 2);
   EXPECT_EQ(one.row_bytes(kStagingRow), 0u);
-  EXPECT_EQ(four.row_bytes(kStagingRow), 2 * 4 * static_cast<size_t>(largest_bucket(four.buckets)));
+  EXPECT_EQ(four.row_bytes(kStagingRow),
+            kExchangesInFlight * 4 * static_cast<size_t>(largest_bucket(four.buckets)));
   EXPECT_EQ(one.wire_bytes, 0);
   EXPECT_EQ(four.wire_bytes, static_cast<int64_t>(2 * flat / 4 * 3));
   size_t sum = 0;
