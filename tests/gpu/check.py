@@ -186,11 +186,22 @@ def parity(machine, report):
                          worst(gpu, lines) if lines else last_line(done))
 
 
+def rounded_bits(machine, report, name, text, how):
+    """Gradients of 16 bits: the same bits on 1 and 2 ranks, also where their sums are gathered."""
+    for wire in ("BF16", "FP16"):
+        rounds = [*how, "--set", f"comm.wire_dtype={wire}"]
+        first = hash_of(*machine.train(text, *rounds)[::2])
+        for stage in (0, 1, 2):
+            got = hash_of(*machine.train(text, *rounds, "--share-gpu", "--set", f"comm.zero_stage={stage}", ranks=2, limit_s=200)[::2])
+            report.check("bits", f"{name}, {wire} on the wire: 2 ranks, ZeRO stage {stage}: the same weights", got == first, f"{got}, {first}")
+
+
 def bits(machine, report):
     """The same bits from run to run, replayed or queued anew, resumed, recomputed, on 1, 2 and 4 ranks, whatever they share out."""
     runs = [("a second run", [], 1), ("eager steps", ["--eager"], 1), ("2 ranks", ["--share-gpu"], 2),
             ("4 ranks", ["--share-gpu"], 4),
-            *((f"2 ranks, ZeRO stage {stage}", ["--share-gpu", "--set", f"comm.zero_stage={stage}"], 2) for stage in (0, 2, 3))]
+            *((f"2 ranks, ZeRO stage {stage}", ["--share-gpu", "--set", f"comm.zero_stage={stage}"], 2) for stage in (0, 2, 3)),
+            ("2 ranks, smaller buckets", ["--share-gpu", "--set", "comm.bucket_mib=0.05"], 2)]
     blocks = ("recomputed blocks", ["--set", "execution.recompute=BLOCKS"], 1)
     for name, text, variants in (("GPT", GPT, [*runs, blocks]), ("ResNet-20", RESNET, runs),
                                  ("GPT with LAMB", LAMB, runs[1:3])):
@@ -200,6 +211,8 @@ def bits(machine, report):
             for what, arguments, ranks in variants:
                 got = hash_of(*machine.train(text, *how, *arguments, ranks=ranks, limit_s=200)[::2])
                 report.check("bits", f"{name}, {precision}: {what}: the same weights", got == first, f"{got}, {first}")
+            if name == "GPT":
+                rounded_bits(machine, report, f"{name}, {precision}", text, how)
             half = machine.config(text)
             for step in (["--max-steps", "6" if machine.small else "50"], ["--resume", "auto"]):
                 done = machine.lockstep("train", half, "--device", "cuda", *how, "--run-dir", half.with_suffix(""), "--json",
