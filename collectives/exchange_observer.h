@@ -10,7 +10,7 @@ namespace lockstep {
 // waited for.
 class ExchangeObserver {
  public:
-  enum class Wait { kExchange, kGather, kLanes, kTotals };
+  enum class Wait { kExchange, kGather, kLanes, kTotals, kNorms };
 
   virtual ~ExchangeObserver() = default;
   // Of `bytes` of a bucket's gradients, on one level of the topology.
@@ -19,7 +19,7 @@ class ExchangeObserver {
   // Of what the ranks own of a bucket, all parts: parameters, or in ZeRO stage 0 sums.
   virtual void gathered(int bucket, size_t bytes, double start_ms, double end_ms) = 0;
   // The rank stood still. `bucket` is -1 where it waited for none. All waits of a step add up to
-  // what reducer and gather say that they waited.
+  // what those who waited say.
   virtual void waited(Wait what, int bucket, double start_ms, double end_ms) = 0;
 };
 

@@ -8,7 +8,7 @@ LayerNorms::LayerNorms(const Plan& plan,
                        const std::vector<size_t>& slots,
                        Communicator& communicator,
                        Backend& backend)
-    : communicator_(communicator), backend_(backend) {
+    : communicator_(communicator), waits_(communicator, nullptr), backend_(backend) {
   const int rank = communicator.rank(), ranks = plan.topology.ranks();
   for (size_t b = 0; b < plan.buckets.size(); ++b) {
     const Range part = part_of(plan.buckets[b], plan.topology.part_of(rank), ranks);
@@ -36,10 +36,13 @@ void LayerNorms::measure(const Piece& piece, const float* parameters, const floa
 std::span<const LayerNorms::Squares> LayerNorms::sum() {
   backend_.synchronize();
   if (share_ == 0) return {};
-  communicator_.wait(communicator_.start_exchange(reinterpret_cast<const std::byte*>(mine_.data()),
-                                                  reinterpret_cast<std::byte*>(received_.data()),
-                                                  share_ * sizeof(Sums),
-                                                  communicator_.everyone()));
+  using Wait = ExchangeObserver::Wait;
+  const Arrival sums_of_others = {
+      .handle = communicator_.start_exchange(reinterpret_cast<const std::byte*>(mine_.data()),
+                                             reinterpret_cast<std::byte*>(received_.data()),
+                                             share_ * sizeof(Sums),
+                                             communicator_.everyone())};
+  waits_.wait(sums_of_others, Wait::kNorms, -1);
   const auto rank = static_cast<size_t>(communicator_.rank()),
              ranks = static_cast<size_t>(communicator_.size());
   for (size_t i = 0; i < share_; ++i) {
@@ -51,7 +54,10 @@ std::span<const LayerNorms::Squares> LayerNorms::sum() {
     }
     totals_[rank * share_ + i] = {sums.parameters.value(), sums.directions.value()};
   }
-  communicator_.all_gather(reinterpret_cast<std::byte*>(totals_.data()), share_ * sizeof(Squares));
+  waits_.timed(Wait::kNorms, -1, [&] {
+    communicator_.all_gather(reinterpret_cast<std::byte*>(totals_.data()),
+                             share_ * sizeof(Squares));
+  });
   std::fill(mine_.begin(), mine_.end(), Sums{});
   return totals_;
 }

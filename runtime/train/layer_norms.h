@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "collectives/waits.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
 
@@ -40,11 +41,18 @@ class LayerNorms {
   // anew. All ranks together.
   std::span<const Squares> sum();
 
+  // Tells it, borrowed, from now on; null: nobody.
+  void observe(ExchangeObserver* observer) { waits_.observe(observer); }
+  // Milliseconds that the host spent waiting for other ranks since begin_step().
+  void begin_step() { waits_.clear(); }
+  double exposed_ms() const { return waits_.ms(); }
+
  private:
   struct Sums {
     ExactSum parameters, directions;
   };
   Communicator& communicator_;
+  Waits waits_;
   Backend& backend_;
   std::vector<Piece> owned_;
   // Every rank adds up the sums of a share of the tensors for all. The tensors are padded to shares

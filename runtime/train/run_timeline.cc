@@ -76,12 +76,13 @@ void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) 
   const auto record = [&](const char* name) {
     timeline_.record(name, "wait", Track::kSteps, start_ms, end_ms);
   };
-  if (queued_ && what != Wait::kTotals) return;
+  if (queued_ && what != Wait::kTotals && what != Wait::kNorms) return;
   switch (what) {
     case Wait::kExchange: record(Name("wait for gradients of bucket {}", bucket).text()); break;
     case Wait::kGather: record(Name("wait for parameters of bucket {}", bucket).text()); break;
     case Wait::kLanes: record("wait for all lanes"); break;
     case Wait::kTotals: record("wait for all ranks"); break;
+    case Wait::kNorms: record("wait for norms of layers"); break;
   }
 }
 

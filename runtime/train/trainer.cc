@@ -136,8 +136,7 @@ StepRecord Trainer::step() {
   if (update.finite) {
     Phase phase(phases_.optimizer, timeline, "update my slice");
     optimizer_.prepare(update.lr, update.gradient_scale, update.number);
-    optimizer_.adapt();
-    if (layer_norms_) together_ms_ = now_ms();
+    adapt();
     update_work_->run([this] {
       optimizer_.update();
       if (average_) average_->update();
@@ -151,6 +150,16 @@ StepRecord Trainer::step() {
   return make_record(totals, update);
 }
 // -------------------------------------------------------------------------------------------------
+
+// Brings the ranks together where they need norms of whole tensors.
+void Trainer::adapt() {
+  if (!layer_norms_) return;
+  layer_norms_->begin_step();
+  optimizer_.adapt();
+  together_ms_ = now_ms();
+  phases_.exchange += layer_norms_->exposed_ms();
+  phases_.optimizer -= layer_norms_->exposed_ms();
+}
 
 // Ends the exchange. A rank that worked less than the slowest one would have waited as much less
 // for it, whatever else it waited for.
@@ -314,6 +323,7 @@ void Trainer::start(const std::string& resume) {
   reducer_.observe(timeline_.get());
   gather_.observe(timeline_.get());
   sum_gather_.observe(timeline_.get());
+  if (layer_norms_) layer_norms_->observe(timeline_.get());
 }
 
 void Trainer::begin_weights() {

@@ -58,6 +58,7 @@ class Trainer {
   void run_lanes_together();
   double exposed_ms() const;
   bool queued_exchange() const;
+  void adapt();
   StepTotals exchange_totals();
   LaneContext lane_context(int local_lane, const LaneBatch& batch) const;
   // How the summed gradient becomes a step.

@@ -132,6 +132,12 @@ def main():
         lockstep_run.train(binary, config, folder / "two", 2)
         check(folder / "two", 2, buckets, ["in the node"])
         print(f"2 ranks: {buckets} buckets in each of {STEPS} steps")
+        lamb = folder / "lamb.textproto"
+        lamb.write_text(config.read_text().replace("adamw", "lamb"))
+        lockstep_run.train(binary, lamb, folder / "lamb", 2)
+        for rank, of_rank in check(folder / "lamb", 2, buckets, ["in the node"]).items():
+            norms = [name for _, name, *_ in of_rank if name == "wait for norms of layers"]
+            assert len(norms) == 2 * STEPS, f"rank {rank}: {norms}"
         lockstep_run.train(binary, config, folder / "nodes", 4, nodes=2)
         check(folder / "nodes", 4, buckets, ["in the node", "between nodes"])
         print("2 nodes x 2 ranks: on both levels")
