@@ -205,40 +205,49 @@ void Reducer::start_level(Exchange& exchange) {
       exchange.sent, exchange.received, static_cast<size_t>(part) * bytes, group);
 }
 
+// What the group has of `mine`, in the order of its ranks, in `arrays`.
+SumTerms Reducer::terms_of(const Exchange& exchange, const Range& mine, const void** arrays) const {
+  if (options_.fast_order) {
+    arrays[0] = exchange.received;  // summed
+    return {.arrays = arrays};
+  }
+  const RankGroup& group = groups_[exchange.level];
+  const DType wire = wire_of(exchange.bucket);
+  SumTerms terms = {.arrays = arrays, .count = group.count, .wire = wire};
+  if (in_memory(exchange.level)) {
+    for (int i = 0; i < group.count; ++i)
+      arrays[i] =
+          gradient_at(reinterpret_cast<float*>(node_->piece(i)), exchange.bucket, mine.begin);
+    return terms;
+  }
+  const int me = group.index_of(communicator_.rank());
+  const size_t part_bytes = static_cast<size_t>(mine.size()) * size_of(wire);
+  for (int i = 0; i < group.count; ++i)
+    arrays[i] = (i == me ? exchange.sent : exchange.received) + static_cast<size_t>(i) * part_bytes;
+  terms.travelled = wire != DType::kF32;
+  return terms;
+}
+
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
   const double end_ms = waits_.wait(exchange.arrival, Wait::kExchange, exchange.bucket);
   const bool in_place = in_memory(exchange.level);
-  SumTerms terms = {.count = 1, .wire = wire_of(exchange.bucket)};
-  const size_t value_bytes = in_place ? sizeof(float) : size_of(terms.wire);
-  if (ExchangeObserver* observer = waits_.observer())
+  if (ExchangeObserver* observer = waits_.observer()) {
+    const size_t value_bytes = in_place ? sizeof(float) : size_of(wire_of(exchange.bucket));
     observer->exchanged(exchange.bucket,
                         static_cast<size_t>(exchange.range.size()) * value_bytes,
                         exchange.level,
                         exchange.start_ms,
                         end_ms);
-  const RankGroup& group = groups_[exchange.level];
-  const int me = group.index_of(communicator_.rank());
-  const Range mine = part_of(exchange.range, me, group.count);
-  const size_t part_bytes = static_cast<size_t>(mine.size()) * value_bytes;
-  std::array<const void*, kMaxRanks> arrays;
-  terms.arrays = arrays.data();
-  arrays[0] = exchange.received;
-  if (!options_.fast_order) {
-    terms.count = group.count;
-    terms.travelled = terms.wire != DType::kF32 && !in_place;
-    for (int i = 0; i < terms.count; ++i) {
-      const std::byte* const from = i == me ? exchange.sent : exchange.received;
-      arrays[static_cast<size_t>(i)] =
-          in_place
-              ? gradient_at(reinterpret_cast<float*>(node_->piece(i)), exchange.bucket, mine.begin)
-              : reinterpret_cast<const void*>(from + static_cast<size_t>(i) * part_bytes);
-    }
   }
+  const RankGroup& group = groups_[exchange.level];
+  const Range mine = part_of(exchange.range, group.index_of(communicator_.rank()), group.count);
   const bool last = exchange.level + 1 == groups_.size();
-  terms.round_sum = last && (!across_first_ || lanes_.count == 1);
   float* const to = last ? own_sums(exchange.bucket, exchange.lane)
                          : gradient_at(gradients_, exchange.bucket, mine.begin);
+  std::array<const void*, kMaxRanks> arrays;
+  SumTerms terms = terms_of(exchange, mine, arrays.data());
+  terms.round_sum = last && (!across_first_ || lanes_.count == 1);
   math_.tree_sum(terms, to, mine.size());
   if (in_place && !options_.bucket_offsets.empty())
     last_reading_[static_cast<size_t>(exchange.bucket)] =

@@ -155,6 +155,7 @@ class Reducer {
   bool overlap(int bucket, int other) const;
   void start_exchange(int bucket);
   void start_level(Exchange& exchange);
+  SumTerms terms_of(const Exchange& exchange, const Range& mine, const void** arrays) const;
   void sum_level(Exchange& exchange);
   void complete_oldest();
   void add_squares(int bucket);

@@ -17,7 +17,7 @@ class SumGather {
   struct Memory {
     float* sums = nullptr;  // flat
     std::byte* staging = nullptr;
-    DType wire = DType::kBF16;  // or kF16
+    DType wire = DType::kBF16;  // or kF16; else nothing may be run
   };
 
   SumGather(const RankCommunicators& communicators,
