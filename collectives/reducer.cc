@@ -45,6 +45,11 @@ Reducer::Reducer(const RankCommunicators& communicators,
   LOCKSTEP_CHECK(options_.bucket_gaps.size() == options_.bucket_offsets.size());
   LOCKSTEP_CHECK(!sums_.packed || across_first_ || lanes_.count == 1);
   LOCKSTEP_CHECK(options_.wire == DType::kF32 || !options_.fast_order);
+  if (options_.residuals != nullptr) {
+    LOCKSTEP_CHECK(options_.wire == DType::kBF16 && !across_first_ && !sums_.packed);
+    residuals_.emplace(
+        options_.lanes, options_.residual_groups, options_.topology, control_.rank(), elements_);
+  }
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
   squares_ = math_.host_array<ExactSum>(1).data();
@@ -92,32 +97,51 @@ void Reducer::bucket_ready(int bucket) {
 void Reducer::merge_lanes(int bucket) {
   const Range& range = bucket_range(bucket);
   float* const first = gradient_at(gradients_, bucket, range.begin);
-  const DType wire = wire_of(bucket);
-  if (!options_.lanes_together) return count(first, gradient_elements_, lane_, range.size(), wire);
+  round_lane(bucket, lane_, first + depth_of(lane_) * gradient_elements_, range.size());
+  if (!options_.lanes_together)
+    return count(bucket, first, gradient_elements_, lane_, range.size());
   if (lane_ + 1 < lanes_.count) return;
   for (int stride = 1; stride < lanes_.count; stride *= 2) {
     for (int lane = 0; lane < lanes_.count; lane += 2 * stride)
-      merge(first + lane * gradient_elements_,
+      merge(bucket,
+            {lane, 2 * stride},
+            first + lane * gradient_elements_,
             first + (lane + stride) * gradient_elements_,
-            range.size(),
-            wire,
-            2 * stride == options_.lanes);
+            range.size());
   }
 }
 
 // A binary counter of sums, each `stride` floats after the one before: that of this lane is there.
-void Reducer::count(float* sums, int64_t stride, int lane, int64_t n, DType wire) {
+void Reducer::count(int bucket, float* sums, int64_t stride, int lane, int64_t n) {
   const int top = depth_of(lane);
   const int merges = std::countr_one(static_cast<unsigned>(lane));
-  // Of all lanes, where this rank has them all or has summed each across the ranks.
-  const bool all = lane + 1 == lanes_.count && (across_first_ || communicator_.size() == 1);
-  for (int level = top; level > top - merges; --level)
-    merge(sums + (level - 1) * stride, sums + level * stride, n, wire, all && level == 1);
+  for (int merged = 1; merged <= merges; ++merged) {
+    float* const from = sums + (top + 1 - merged) * stride;
+    merge(bucket, {lane + 1 - (1 << merged), 1 << merged}, from - stride, from, n);
+  }
 }
 
-void Reducer::merge(float* into, const float* from, int64_t n, DType wire, bool is_sum) {
+// Makes a sum of the rank's own lanes, of two halves.
+void Reducer::merge(int bucket, const LaneSum& local, float* into, const float* from, int64_t n) {
   const void* both[2] = {into, from};
-  math_.tree_sum({.arrays = both, .count = 2, .wire = wire, .round_sum = is_sum}, into, n);
+  SumTerms terms = {.arrays = both, .count = 2, .wire = wire_of(bucket)};
+  // Of all lanes, where this rank has them all or has summed each across the ranks.
+  terms.round_sum = local.count == lanes_.count && (across_first_ || communicator_.size() == 1);
+  if (keeps_residuals(bucket)) {
+    terms.residuals = residuals_->of_lanes(options_.residuals, local, bucket_range(bucket).begin);
+    if (!terms.residuals) terms.wire = DType::kF32;
+  }
+  math_.tree_sum(terms, into, n);
+}
+
+// What a lane has computed, where it is a group by itself.
+void Reducer::round_lane(int bucket, int lane, float* gradients, int64_t n) {
+  if (!keeps_residuals(bucket)) return;
+  const Residuals residuals =
+      residuals_->of_lanes(options_.residuals, {lane, 1}, bucket_range(bucket).begin);
+  if (!residuals) return;
+  const void* const only = gradients;
+  math_.tree_sum({.arrays = &only, .wire = wire_of(bucket), .residuals = residuals}, gradients, n);
 }
 
 DType Reducer::wire_of(int bucket) const {
@@ -248,6 +272,9 @@ void Reducer::sum_level(Exchange& exchange) {
   std::array<const void*, kMaxRanks> arrays;
   SumTerms terms = terms_of(exchange, mine, arrays.data());
   terms.round_sum = last && (!across_first_ || lanes_.count == 1);
+  if (keeps_residuals(exchange.bucket))
+    terms.residuals = residuals_->of_level(
+        options_.residuals, exchange.level, bucket_range(exchange.bucket).begin);
   math_.tree_sum(terms, to, mine.size());
   if (in_place && !options_.bucket_offsets.empty())
     last_reading_[static_cast<size_t>(exchange.bucket)] =
@@ -265,12 +292,11 @@ void Reducer::complete_oldest() {
     sum_level(exchange);
   }
   if (across_first_) {
-    const int64_t n = exchange.range.size();
-    count(own_sums(exchange.bucket, 0),
+    count(exchange.bucket,
+          own_sums(exchange.bucket, 0),
           elements_ / communicator_.size(),
           exchange.lane,
-          n,
-          wire_of(exchange.bucket));
+          exchange.range.size());
     if (exchange.lane + 1 < lanes_.count) return;
   }
   add_squares(exchange.bucket);

@@ -17,13 +17,17 @@
 //
 // With a `wire` that rounds, every term of the tree is rounded wherever it is added, within a rank,
 // through shared memory or from the network, which alone makes use of it, and so is the sum: what
-// is sent can be as short, and the bits are still the same on any number of ranks.
+// is sent can be as short, and the bits are still the same on any number of ranks. With residuals,
+// what rounding takes from a sum is added to the same sum of the next step: over the steps nothing
+// is lost (error feedback). residual_layout.h says which sums are rounded then.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "collectives/exchange_observer.h"
+#include "collectives/residual_layout.h"
 #include "collectives/sharding.h"
 #include "collectives/slice_math.h"
 #include "collectives/topology.h"
@@ -68,6 +72,9 @@ struct ReducerOptions {
   // What gradients are rounded to before they are added, and their sums; running statistics are
   // not.
   DType wire = DType::kF32;
+  // With BF16: residuals, as many as ResidualLayout says, of so many groups of lanes. Borrowed.
+  int residual_groups = 0;
+  uint16_t* residuals = nullptr;
 };
 
 class Reducer {
@@ -139,9 +146,13 @@ class Reducer {
     return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
   }
   void merge_lanes(int bucket);
-  void count(float* sums, int64_t stride, int lane, int64_t n, DType wire);
-  void merge(float* into, const float* from, int64_t n, DType wire, bool is_sum);
+  void count(int bucket, float* sums, int64_t stride, int lane, int64_t n);
+  void merge(int bucket, const LaneSum& local, float* into, const float* from, int64_t n);
+  void round_lane(int bucket, int lane, float* gradients, int64_t n);
   DType wire_of(int bucket) const;
+  bool keeps_residuals(int bucket) const {
+    return residuals_ && static_cast<size_t>(bucket) < options_.gradient_buckets;
+  }
   const Range& bucket_range(int bucket) const {
     return options_.buckets[static_cast<size_t>(bucket)];
   }
@@ -180,6 +191,7 @@ class Reducer {
   float* gradients_;
   OwnedFloats sums_;
   bool across_first_;  // lanes are summed across ranks one by one, then counted
+  std::optional<ResidualLayout> residuals_;
   float* staging_;
   int64_t elements_;           // of all buckets
   int64_t gradient_elements_;  // of a gradient buffer

@@ -159,6 +159,7 @@ Program program_for(const RunConfig& config,
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
   }
   options.wire = compute_type(config.comm.wire_dtype);
+  if (purpose == AssemblyPurpose::kTrain) options.residual_groups = residual_groups(config);
   options.separate_memory = ops.separate_memory;
   if (ops.separate_memory) {
     options.library_bytes = ops.workspace_bytes;

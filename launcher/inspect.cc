@@ -29,22 +29,25 @@ void print_state(const CheckpointState& state, bool tensors) {
   int64_t parameters = 0, statistics = 0;
   for (const NamedSlice& slice : state.layout)
     (is_running_statistic(slice.name) ? statistics : parameters) += slice.shape.elements();
-  const auto moments = std::count_if(state.moments.begin(),
-                                     state.moments.end(),
-                                     [](const auto& name) { return name != kAverageArray; });
-  const bool average = moments < static_cast<ptrdiff_t>(state.moments.size());
+  const auto count = [&](auto is) {
+    return std::count_if(state.moments.begin(), state.moments.end(), is);
+  };
+  const auto moments = count(is_moment);
+  const bool average = count([](const auto& name) { return name == kAverageArray; }) > 0;
+  const auto residuals = count([](const auto& name) { return name.starts_with(kResidualPrefix); });
   fmt::print("  step {}, {} samples, weights_hash {}\n",
              state.step,
              state.samples,
              hash_text_of(state.weights_hash));
-  fmt::print("  {} parameters{} in {} tensors; optimizer {} with {} moment{}{}\n",
+  fmt::print("  {} parameters{} in {} tensors; optimizer {} with {} moment{}{}{}\n",
              parameters,
              statistics > 0 ? fmt::format(" and {} running statistics", statistics) : "",
              state.layout.size(),
              state.optimizer,
              moments,
              moments == 1 ? "" : "s",
-             average ? "; with the average of the weights" : "");
+             average ? "; with the average of the weights" : "",
+             residuals > 0 ? fmt::format("; with the residuals of {} sums", residuals) : "");
   fmt::print("  written by Lockstep {} on {} rank{}, {} lanes, global batch {}, seed {}\n",
              state.lockstep_version,
              state.ranks,

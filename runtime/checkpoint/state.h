@@ -51,6 +51,12 @@ constexpr char kStateFile[] = "state.textproto";
 constexpr char kModelFile[] = "model.safetensors";
 // The average of the weights, which lies among the moments.
 constexpr char kAverageArray[] = "ema";
+// So begin the names of the arrays that error feedback keeps, which lie there too.
+constexpr char kResidualPrefix[] = "residual_";
+// Whether an array among the moments is one.
+inline bool is_moment(const std::string& array) {
+  return array != kAverageArray && !array.starts_with(kResidualPrefix);
+}
 
 struct CheckpointState {
   int64_t format = kCheckpointFormat;

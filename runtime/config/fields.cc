@@ -322,6 +322,8 @@ void visit_fields(FieldVisitor& v, CommConfig& c) {
   v.field("order", c.order);
   v.field("bucket_mib", c.bucket_mib, RealLimit{0, 1024, /*low_open=*/true});
   v.field("wire_dtype", c.wire_dtype);
+  v.field("error_feedback", c.error_feedback);
+  v.field("residual_groups", c.residual_groups, IntegerLimit{0, 4096});
   v.field("shared_memory", c.shared_memory);
   v.field("zero_stage", c.zero_stage, IntegerLimit{0, 3});
   v.field("transport", c.transport);

@@ -41,7 +41,14 @@ RunConfig load_config(const std::filesystem::path& path,
 
 void validate_for_ranks(const RunConfig& config, int ranks) {
   const int64_t lanes = config.train.lanes;
-  if (ranks >= 1 && lanes % ranks == 0) return;
+  if (ranks >= 1 && lanes % ranks == 0) {
+    const int64_t groups = config.comm.residual_groups;
+    if (groups == 0 || groups >= ranks) return;
+    throw ConfigError(
+        "comm.residual_groups: value is {}; allowed: at least the number of ranks, which is {}",
+        groups,
+        ranks);
+  }
   std::vector<std::string> allowed;
   for (int64_t divisor = 1; divisor <= lanes; divisor *= 2) {
     allowed.push_back(std::to_string(divisor));

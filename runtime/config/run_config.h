@@ -383,6 +383,13 @@ struct CommConfig {
   // them, on any number of ranks alike: BF16 and FP16 halve what of them is sent. Each addition is
   // in fp32. With FP16 the loss is scaled as with execution.precision FP16.
   Precision wire_dtype = Precision::kFp32;
+  // With wire_dtype BF16 and ZeRO stage 0 or 1: what rounding takes from a sum of gradients is
+  // kept, and added to the same sum of the next step.
+  bool error_feedback = false;
+  // Lanes are summed exactly in so many groups of neighbouring ones, and rounded from there on;
+  // what rounding takes is kept for each group and each sum of groups. A power of two from the
+  // number of ranks to train.lanes, which 0 stands for. Other groups, other bits.
+  int64_t residual_groups = 0;
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share and
   // in ZeRO stages 0 and 3.
@@ -446,6 +453,13 @@ struct RunConfig {
 inline bool has_fp16_gradients(const RunConfig& config) {
   return config.execution.precision == Precision::kFp16 ||
          config.comm.wire_dtype == Precision::kFp16;
+}
+
+// Groups of lanes whose sums leave residuals; 0: none do.
+inline int residual_groups(const RunConfig& config) {
+  if (!config.comm.error_feedback) return 0;
+  const int64_t groups = config.comm.residual_groups;
+  return static_cast<int>(groups > 0 ? groups : config.train.lanes);
 }
 
 }  // namespace lockstep

@@ -200,6 +200,36 @@ void validate_wire(const CommConfig& comm) {
                "FP32 with comm.order FAST (a library would add in the type that travels)");
 }
 
+void validate_residuals(const RunConfig& config) {
+  const CommConfig& comm = config.comm;
+  if (!comm.error_feedback) {
+    if (comm.residual_groups == 0) return;
+    refuse_value(
+        "comm.residual_groups", comm.residual_groups, "left out, but with comm.error_feedback");
+  }
+  if (comm.wire_dtype != Precision::kBf16) {
+    refuse_value("comm.error_feedback", "true", "false, or true with comm.wire_dtype BF16");
+  }
+  if (comm.zero_stage > 1) {
+    refuse_value("comm.error_feedback",
+                 "true",
+                 fmt::format("false, or true with comm.zero_stage 0 or 1, which is {} (what is "
+                             "kept is as large as the gradients)",
+                             comm.zero_stage));
+  }
+  if (has_fp16_gradients(config)) {
+    refuse_value("comm.error_feedback",
+                 "true",
+                 "false with execution.precision FP16 (its loss scale changes between steps)");
+  }
+  const int64_t groups = comm.residual_groups, lanes = config.train.lanes;
+  if (groups != 0 && (!std::has_single_bit(static_cast<uint64_t>(groups)) || groups > lanes)) {
+    refuse_value("comm.residual_groups",
+                 groups,
+                 fmt::format("a power of two up to train.lanes, which is {}", lanes));
+  }
+}
+
 void validate_execution(const RunConfig& config) {
   using Recompute = ExecutionConfig::Recompute;
   const ExecutionConfig& execution = config.execution;
@@ -254,6 +284,7 @@ void validate(const RunConfig& config) {
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);
   validate_eval(config);
   validate_wire(config.comm);
+  validate_residuals(config);
   validate_execution(config);
 }
 

@@ -131,25 +131,55 @@ struct Terms {
   }
 };
 
+// How two sums of `half` terms each become one: what is added is rounded, but for terms that are so
+// already.
+template <typename Wire, bool kTravelled>
+struct RoundedJoin {
+  template <typename Access>
+  HWY_INLINE Vec operator()(Vec left, Vec right, int, int half, size_t, Access) const {
+    if (kTravelled && half == 1) return hn::Add(left, right);
+    return hn::Add(Wire::round(left), Wire::round(right));
+  }
+};
+
+// The same with residuals, of the join's number.
+struct KeepingJoin {
+  Residuals residuals;
+
+  template <typename Access>
+  HWY_INLINE Vec round(Vec sum, int join, size_t i, Access access) const {
+    uint16_t* const kept = residuals.of(join) + i;
+    const Vec wanted = hn::Add(sum, AsBF16::unpack(load_16(kept, access)));
+    const Vec rounded = AsBF16::round(wanted);
+    const Vec rest = AsBF16::round(hn::Sub(wanted, rounded));
+    const auto finite = less(magnitude(rest), 0x7f800000);
+    store_16(AsBF16::pack(float_of(hn::IfThenElseZero(finite, bits_of(rest)))), kept, access);
+    return rounded;
+  }
+  template <typename Access>
+  HWY_INLINE Vec operator()(Vec left, Vec right, int join, int, size_t i, Access access) const {
+    return round(hn::Add(left, right), join, i, access);
+  }
+};
+
 // The sum of the terms from `first` on. Up to eight are unrolled; beyond that the halves recurse.
-// What is added is rounded, but for terms that are so already.
-template <int kCount, typename Wire, bool kTravelled, typename Access>
-HWY_INLINE Vec sum_of(const Terms<Wire, kTravelled>& terms, int first, size_t i, Access access) {
+template <int kCount, typename Terms, typename Join, typename Access>
+HWY_INLINE Vec sum_of(const Terms& terms, const Join& join, int first, size_t i, Access access) {
   if constexpr (kCount == 1) {
     return terms.read(first, i, access);
   } else {
     constexpr int kHalf = kCount / 2;
-    const Vec left = sum_of<kHalf>(terms, first, i, access),
-              right = sum_of<kHalf>(terms, first + kHalf, i, access);
-    if constexpr (kHalf == 1 && kTravelled) return hn::Add(left, right);
-    return hn::Add(Wire::round(left), Wire::round(right));
+    const int middle = first + kHalf;
+    const Vec left = sum_of<kHalf>(terms, join, first, i, access);
+    return join(left, sum_of<kHalf>(terms, join, middle, i, access), middle, kHalf, i, access);
   }
 }
-template <typename Wire, bool kTravelled, typename Access>
-Vec deep_sum(const Terms<Wire, kTravelled>& terms, int first, int count, size_t i, Access access) {
-  if (count == 8) return sum_of<8>(terms, first, i, access);
-  const Vec left = Wire::round(deep_sum(terms, first, count / 2, i, access));
-  return hn::Add(left, Wire::round(deep_sum(terms, first + count / 2, count / 2, i, access)));
+template <typename Terms, typename Join, typename Access>
+Vec deep_sum(const Terms& terms, const Join& join, int first, int count, size_t i, Access access) {
+  if (count == 8) return sum_of<8>(terms, join, first, i, access);
+  const int half = count / 2, middle = first + half;
+  const Vec left = deep_sum(terms, join, first, half, i, access);
+  return join(left, deep_sum(terms, join, middle, half, i, access), middle, half, i, access);
 }
 
 // kStream: past the caches, where `out` is aligned. A sum that is not read soon displaces nothing,
@@ -175,7 +205,7 @@ template <typename Wire, bool kTravelled, bool kStream, int kCount>
 void sum_count(const SumTerms& terms, float* out, int64_t begin, int64_t end) {
   write_sums<Wire, kTravelled, kStream>(
       terms, out, begin, end, [](const auto& from, size_t i, auto access) HWY_ATTR {
-        return sum_of<kCount>(from, 0, i, access);
+        return sum_of<kCount>(from, RoundedJoin<Wire, kTravelled>(), 0, i, access);
       });
 }
 
@@ -183,7 +213,7 @@ template <typename Wire, bool kTravelled>
 void sum_deep(const SumTerms& terms, float* out, int64_t begin, int64_t end) {
   write_sums<Wire, kTravelled, false>(
       terms, out, begin, end, [&](const auto& from, size_t i, auto access) HWY_ATTR {
-        return deep_sum(from, 0, terms.count, i, access);
+        return deep_sum(from, RoundedJoin<Wire, kTravelled>(), 0, terms.count, i, access);
       });
 }
 
@@ -206,8 +236,33 @@ void sum_typed(const SumTerms& terms, float* out, int64_t begin, int64_t end, bo
   }
 }
 
+template <bool kTravelled>
+void sum_keeping(const SumTerms& terms, float* out, int64_t begin, int64_t end) {
+  const KeepingJoin join = {terms.residuals};
+  const auto write = [&](const auto& sum_at) HWY_ATTR {
+    write_sums<AsBF16, kTravelled, false>(terms, out, begin, end, sum_at);
+  };
+  switch (terms.count) {
+    case 1:
+      return write([&](const auto& from, size_t i, auto access)
+                       HWY_ATTR { return join.round(from.read(0, i, access), 1, i, access); });
+    case 2:
+      return write([&](const auto& from, size_t i, auto access)
+                       HWY_ATTR { return sum_of<2>(from, join, 0, i, access); });
+    case 4:
+      return write([&](const auto& from, size_t i, auto access)
+                       HWY_ATTR { return sum_of<4>(from, join, 0, i, access); });
+    default:
+      write([&](const auto& from, size_t i, auto access)
+                HWY_ATTR { return deep_sum(from, join, 0, terms.count, i, access); });
+  }
+}
+
 void tree_sum_kernel(const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
   const bool travelled = terms.travelled;
+  if (terms.residuals)
+    return travelled ? sum_keeping<true>(terms, out, begin, end)
+                     : sum_keeping<false>(terms, out, begin, end);
   switch (terms.wire) {
     case DType::kBF16:
       return travelled ? sum_typed<AsBF16, true>(terms, out, begin, end, stream)
@@ -250,6 +305,7 @@ void tree_sum(const SumTerms& terms, float* out, int64_t n) {
   const int count = terms.count;
   LOCKSTEP_CHECK(count > 0 && (count & (count - 1)) == 0, "count = {}", count);
   LOCKSTEP_CHECK(terms.wire != DType::kF32 || !terms.travelled);
+  LOCKSTEP_CHECK(terms.wire == DType::kBF16 || !terms.residuals);
   const auto kernel = HWY_DYNAMIC_DISPATCH(tree_sum_kernel);
   const bool elsewhere = std::find(terms.arrays, terms.arrays + count, out) == terms.arrays + count;
   const bool large = elsewhere && n >= kStreamElements;

@@ -56,6 +56,39 @@ struct TreeSum {
   }
 };
 
+// Sums terms First .. First + Count - 1, at element i, where every sum, or the only term, takes up
+// its residual.
+template <int First, int Count, typename T, int All>
+__device__ __forceinline__ float keeping_sum(const Terms<T, BFloat16, All>& terms,
+                                             const Residuals& residuals,
+                                             int64_t i) {
+  float wanted;
+  if constexpr (Count == 1) {
+    wanted = to_float(terms.at[First][i]);
+    if constexpr (All > 1) return wanted;
+  } else {
+    wanted = keeping_sum<First, Count / 2>(terms, residuals, i);
+    wanted += keeping_sum<First + Count / 2, Count / 2>(terms, residuals, i);
+  }
+  auto* const kept = reinterpret_cast<BFloat16*>(residuals.of(All > 1 ? First + Count / 2 : 1)) + i;
+  wanted += to_float(*kept);
+  const float rounded = to_float(round_to<BFloat16>(wanted));
+  const BFloat16 rest = round_to<BFloat16>(wanted - rounded);
+  *kept = fabsf(to_float(rest)) < INFINITY ? rest : round_to<BFloat16>(0.0f);
+  return rounded;
+}
+
+template <typename T, int Count>
+struct KeepingSum {
+  Terms<T, BFloat16, Count> terms;
+  Residuals residuals;
+  float* out;
+  template <typename Width>
+  __device__ void operator()(int64_t i, Width) const {
+    out[i] = keeping_sum<0, Count>(terms, residuals, i);
+  }
+};
+
 template <typename Wire>
 struct Pack {
   const float* from;
@@ -68,8 +101,18 @@ struct Pack {
   }
 };
 
+template <typename T, int Count>
+void start_keeping(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+  KeepingSum<T, Count> sum{.terms = {}, .residuals = terms.residuals, .out = out};
+  for (int s = 0; s < Count; ++s) sum.terms.at[s] = static_cast<const T*>(terms.arrays[s]);
+  for_each_flat<1>(n, true, sum, stream);
+}
+
 template <typename T, typename Wire, int Count>
 void start(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+  if constexpr (std::is_same_v<Wire, BFloat16>) {
+    if (terms.residuals) return start_keeping<T, Count>(terms, out, n, stream);
+  }
   TreeSum<T, Wire, Count> sum{.terms = {}, .round_sum = terms.round_sum, .out = out};
   bool vectors = is_aligned(out);
   for (int s = 0; s < Count; ++s) {
@@ -110,6 +153,7 @@ void start_pack(const float* from, std::byte* to, int64_t n, Stream stream) {
 }  // namespace
 
 void tree_sum(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+  LOCKSTEP_REQUIRE(terms.wire == DType::kBF16 || !terms.residuals);
   switch (terms.wire) {
     case DType::kBF16: return start_rounded<BFloat16>(terms, out, n, stream);
     case DType::kF16: return start_rounded<Float16>(terms, out, n, stream);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collectives/residual_layout.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/layout.h"
 
@@ -92,6 +93,19 @@ std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
           {kArenaRow, plan.evaluation.arena_bytes, "of one lane, by lifetime"}};
 }
 
+MemoryRow residuals_row(const Plan& plan) {
+  const ResidualLayout layout(plan.lanes,
+                              plan.residual_groups,
+                              plan.topology,
+                              /*rank=*/0,  // all have as many
+                              plan.layout.elements);
+  return {kResidualsRow,
+          static_cast<size_t>(layout.elements()) * sizeof(uint16_t),
+          fmt::format("bf16, of the sums over {} group{} of lanes",
+                      plan.residual_groups,
+                      plan.residual_groups == 1 ? "" : "s")};
+}
+
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.topology.ranks();
   const bool packed_sums = plan.zero_stage >= 2;
@@ -145,6 +159,7 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                          kExchangesInFlight)},
   };
   rows.insert(rows.end(), others.begin(), others.end());
+  if (plan.residual_groups > 0) rows.push_back(residuals_row(plan));
   return rows;
 }
 
@@ -209,6 +224,7 @@ Plan make_plan(const Graph& training,
   plan.zero_stage = options.zero_stage;
   plan.lanes = options.lanes;
   plan.wire = options.wire;
+  plan.residual_groups = options.residual_groups;
   plan.lanes_together = training.crosses_lanes();
   const auto bucket_elements =
       static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));

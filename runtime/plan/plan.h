@@ -100,6 +100,7 @@ struct Plan {
   ParameterLayout layout;
   DType compute = DType::kF32;  // of the parameters as the ops read them
   DType wire = DType::kF32;     // of gradients on their way to other ranks
+  int residual_groups = 0;      // of lanes, whose sums leave residuals; 0: none do
   std::vector<Range> buckets;
   int64_t gradient_elements = 0;  // of a gradient buffer
   // Where buckets share its memory: where each begins in it, and what of it no gradient is written
@@ -141,6 +142,7 @@ inline constexpr const char* kGradientSumsRow = "summed gradients";
 inline constexpr const char* kMomentsRow = "optimizer moments";
 inline constexpr const char* kArenaRow = "activations and workspace";
 inline constexpr const char* kStagingRow = "exchange staging";
+inline constexpr const char* kResidualsRow = "residuals of rounding";
 inline constexpr const char* kTrainBatchesRow = "training batches";
 inline constexpr const char* kEvalBatchesRow = "evaluation batches";
 inline constexpr const char* kDeviceBatchesRow = "batches on the device";
@@ -156,6 +158,7 @@ struct PlanOptions {
   int lanes = 1;
   double bucket_mib = 25;
   DType wire = DType::kF32;
+  int residual_groups = 0;
   int moments = 0;               // floats that the optimizer keeps per parameter
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;

@@ -63,6 +63,7 @@ Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optim
     : parts_(parts),
       memory_(memory),
       optimizer_(optimizer),
+      residuals_(parts, memory),
       root_(parts.run_dir / "checkpoints"),
       slices_(named_slices(parts.plan.layout)) {}
 
@@ -87,6 +88,7 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.config_hash = hash_text(to_text(config));
   state.optimizer = optimizer_name(config.optimizer);
   state.moments = kept_arrays(config);
+  for (const std::string& name : residuals_.names()) state.moments.push_back(name);
   state.flat_elements = parts_.plan.layout.elements;
   state.layout = slices_;
   state.extra = sample_order(parts_);
@@ -116,9 +118,11 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
       if (state.moments.empty()) return;
       HostCopy moments = host_moments();
       moments.read();
-      std::vector<MomentShard> shards;
-      for (size_t m = 0; m < state.moments.size(); ++m) {
-        MomentShard shard{state.moments[m], {}};
+      ResidualStore::Copy residuals = residuals_.read();
+      std::vector<MomentShard> shards = std::move(residuals.shards);
+      const std::vector<std::string> kept = kept_arrays(parts_.config);
+      for (size_t m = 0; m < kept.size(); ++m) {
+        MomentShard shard{kept[m], {}};
         const std::vector<Range> owned = parts_.owned();
         for (size_t bucket = 0; bucket < owned.size(); ++bucket) {
           const Range& range = owned[bucket];
@@ -218,9 +222,9 @@ void Checkpointer::check_compatible(const CheckpointState& state,
   if (state.step > config.train.steps)
     throw CheckpointError(
         "{}: is of step {}; train.steps is only {}", where, state.step, config.train.steps);
-  // An average may come and go.
+  // An average and residuals may come and go.
   std::vector<std::string> moments = state.moments;
-  std::erase(moments, kAverageArray);
+  std::erase_if(moments, [](const std::string& name) { return !is_moment(name); });
   if (state.optimizer != optimizer_name(config.optimizer) ||
       moments != moment_names(config.optimizer))
     throw CheckpointError(
@@ -281,6 +285,7 @@ Progression Checkpointer::restore(const std::filesystem::path& folder) {
   run_on_all(parts_.communicator, [&] {
     HostWeights& weights = *whole;
     restore_moments(state, folder, weights.data());
+    residuals_.restore(state, folder, slices_);
     const uint64_t hash = hash_parameters(parts_.plan.layout, weights.data());
     if (hash != state.weights_hash)
       throw CheckpointError("{}: the weights hash to {:016x}, the state says {:016x}",

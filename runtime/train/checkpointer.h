@@ -7,6 +7,7 @@
 #include "runtime/exec/host_copy.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/train/residual_store.h"
 #include "runtime/train/run_parts.h"
 
 namespace lockstep {
@@ -48,6 +49,7 @@ class Checkpointer {
   const RunParts& parts_;
   const RunMemory& memory_;
   Optimizer& optimizer_;
+  ResidualStore residuals_;
   std::filesystem::path root_;
   std::vector<NamedSlice> slices_;
 };

@@ -71,6 +71,7 @@ struct RunMemory {
   float* moments = nullptr;  // per moment, the ranges that this rank updates, one after the other
   std::byte* arena = nullptr;
   float* staging = nullptr;
+  std::byte* residuals = nullptr;  // see ResidualLayout; null without error feedback
   std::span<std::byte> train_batches, eval_batches;  // on the host
   std::byte* device_batches = nullptr;               // null where the device reads host memory
 };

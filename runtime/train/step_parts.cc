@@ -22,7 +22,9 @@ ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
           .bucket_gaps = plan.bucket_gaps,
           .gradient_elements = plan.gradient_elements,
           .sums = {memory.gradient_sums, /*packed=*/true},
-          .wire = plan.wire};
+          .wire = plan.wire,
+          .residual_groups = plan.residual_groups,
+          .residuals = reinterpret_cast<uint16_t*>(memory.residuals)};
 }
 
 ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {

@@ -7,6 +7,7 @@
 
 #include <deque>
 
+#include "runtime/base/half.h"
 #include "runtime/cpu/tree_sum.h"
 #include "tests/fibers/kernel_test.h"
 
@@ -52,6 +53,46 @@ TEST(CudaTreeSumTest, HasTheBitsOfTheCpu) {
         Guarded<float> travelled(n, offset);
         cuda::tree_sum({halves.data(), count, wire, true, true}, travelled.data(), n, nullptr);
         test::expect_same_bits(expected, travelled, what + ", travelled");
+      }
+    }
+  }
+}
+
+TEST(CudaTreeSumTest, KeepsTheResidualsOfTheCpu) {
+  for (const int count : {1, 2, 4, 8, 16, 32, 64}) {
+    const int64_t n = 1031, joins = std::max(count - 1, 1);
+    std::vector<std::vector<float>> arrays(static_cast<size_t>(count), std::vector<float>(n));
+    std::deque<Guarded<uint16_t>> packed;
+    Guarded<uint16_t> wanted_kept(n * joins), kept(n * joins), travelled_kept(n * joins);
+    for (int64_t i = 0; i < n * joins; ++i) wanted_kept[i] = kept[i] = travelled_kept[i] = 0;
+    for (int s = 0; s < count; ++s) packed.emplace_back(n);
+    for (int step = 0; step < 3; ++step) {
+      const std::string what = fmt::format("tree of {}, step {}", count, step);
+      std::vector<const void*> floats, halves;
+      for (size_t s = 0; s < arrays.size(); ++s) {
+        test::fill_uniform(arrays[s], -1, 1, 100 * static_cast<uint32_t>(step) + s);
+        cpu::pack(
+            arrays[s].data(), DType::kBF16, reinterpret_cast<std::byte*>(packed[s].data()), n);
+        for (size_t i = 0; i < arrays[s].size(); ++i)
+          arrays[s][i] = to_float(BFloat16{packed[s][static_cast<int64_t>(i)]});
+        floats.push_back(arrays[s].data());
+        halves.push_back(packed[s].data());
+      }
+      SumTerms terms = {.arrays = floats.data(), .count = count, .wire = DType::kBF16};
+      Guarded<float> expected(n), sum(n), travelled(n, 1);
+      terms.residuals = {wanted_kept.data(), n};
+      cpu::tree_sum(terms, expected.data(), n);
+      terms.residuals = {kept.data(), n};
+      cuda::tree_sum(terms, sum.data(), n, nullptr);
+      terms.residuals = {travelled_kept.data(), n};
+      terms.arrays = halves.data();
+      terms.travelled = true;
+      cuda::tree_sum(terms, travelled.data(), n, nullptr);
+      test::expect_same_bits(expected, sum, what);
+      test::expect_same_bits(expected, travelled, what + ", travelled");
+      for (int64_t i = 0; i < n * joins; ++i) {
+        ASSERT_EQ(kept[i], wanted_kept[i]) << what << ", " << i;
+        ASSERT_EQ(travelled_kept[i], wanted_kept[i]) << what << ", " << i;
       }
     }
   }

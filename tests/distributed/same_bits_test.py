@@ -7,8 +7,8 @@ save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 node
 augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
 such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps. Every run
 is in another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices to a single one. The loss
-and the gradient's norm of every step must be equal too, to the last bit of a double. Three of the configs round gradients to 16 bits
-before they are summed.
+and the gradient's norm of every step must be equal too, to the last bit of a double. Four of the configs round gradients to 16 bits
+before they are summed, one of them with error feedback, in stages 0 and 1.
 """
 import itertools
 import pathlib
@@ -58,6 +58,16 @@ CONFIGS = {
         execution { threads: 1 }
         output { tensorboard: false }
     """,
+    "feedback": """
+        model { mlp { hidden: [96, 64] } }
+        data { synthetic { samples: 3000 features: 60 classes: 10 } }
+        train { global_batch: 64 lanes: 16 steps: 12 log_every: 50 hash_every: 6 }
+        optimizer { adamw { weight_decay: 0.05 } clip_norm: 1 }
+        schedule { lr: 0.003 }
+        comm { wire_dtype: BF16 error_feedback: true residual_groups: 8 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """,
     "pictures": """
         model { mlp { hidden: [64] } }
         data {
@@ -84,7 +94,7 @@ CONFIGS = {
         output { tensorboard: false }
     """,
 }
-HALVES = {"lars": 3, "lamb": 3, "resnet": 3}  # steps to the interruption; 25 elsewhere
+HALVES = {"lars": 3, "lamb": 3, "feedback": 6, "resnet": 3}  # steps to the interruption; 25 elsewhere
 
 
 def write_pictures(path):
@@ -95,12 +105,14 @@ def write_pictures(path):
 
 THREADS = itertools.cycle((1, 3, 2, 4))
 STAGES = itertools.cycle((3, 2, 1, 0))  # 21 runs of each config: others from config to config
+WITH_RESIDUALS = itertools.cycle((1, 0))
 BUCKETS_MIB = itertools.cycle((0.02, 25, 0.1, 0.035, 0.3))  # five, so that every size meets every stage
 
 
 def train(binary, config, run_dir, ranks, arguments=(), nodes=1):
     """Trains with a number of reading threads, a ZeRO stage and a size of buckets that differ from run to run."""
-    changes = (f"data.decode_threads={next(THREADS)}", f"comm.zero_stage={next(STAGES)}", f"comm.bucket_mib={next(BUCKETS_MIB)}")
+    stage = next(WITH_RESIDUALS if "error_feedback" in config.read_text() else STAGES)
+    changes = (f"data.decode_threads={next(THREADS)}", f"comm.zero_stage={stage}", f"comm.bucket_mib={next(BUCKETS_MIB)}")
     sets = [argument for change in changes for argument in ("--set", change)]
     return lockstep_run.train(binary, config, run_dir, ranks, [*sets, *arguments], nodes=nodes)
 

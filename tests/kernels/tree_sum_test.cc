@@ -162,6 +162,82 @@ TEST(TreeSumTest, WhatIsNotFiniteStaysSo) {
   });
 }
 
+// The sum of terms [first, first + count) of element i; every one made takes up its residual.
+float keeping_tree(const std::vector<std::vector<float>>& arrays,
+                   std::vector<std::vector<uint16_t>>& kept,
+                   size_t first,
+                   size_t count,
+                   size_t i) {
+  const size_t half = count / 2;
+  float wanted = 0;
+  if (count == 1) {
+    wanted = rounded(arrays[first][i], DType::kBF16);
+    if (arrays.size() > 1) return wanted;
+  } else {
+    wanted = keeping_tree(arrays, kept, first, half, i) +
+             keeping_tree(arrays, kept, first + half, half, i);
+  }
+  uint16_t& residual = kept[count == 1 ? 0 : first + half - 1][i];
+  wanted += to_float(BFloat16{residual});
+  const float sum = rounded(wanted, DType::kBF16);
+  const float rest = rounded(wanted - sum, DType::kBF16);
+  residual = std::isfinite(rest) ? round_to<BFloat16>(rest).bits : 0;
+  return sum;
+}
+
+// Step after step, of terms in float and of what has travelled.
+TEST(TreeSumTest, ResidualsReturnInTheNextSum) {
+  test::for_each_target([&](const std::string& target) {
+    for (const int count : {1, 2, 4, 8, 16, 32}) {
+      for (const int64_t n : kSizes) {
+        const std::string what = fmt::format("sum of {}, {}", count, target);
+        Arrays arrays(count, n);
+        const size_t joins = static_cast<size_t>(std::max(count - 1, 1)),
+                     size = static_cast<size_t>(n);
+        std::vector<std::vector<uint16_t>> expected(joins, std::vector<uint16_t>(size));
+        Guarded<uint16_t> kept(n * static_cast<int64_t>(joins)), other(kept.size());
+        for (int64_t i = 0; i < kept.size(); ++i) kept[i] = other[i] = 0;
+        for (int step = 0; step < 3; ++step) {
+          std::deque<Guarded<uint16_t>> packed;
+          std::vector<const void*> halves;
+          for (size_t k = 0; k < arrays.values.size(); ++k) {
+            std::vector<float>& values = arrays.values[k];
+            fill_hard(values, static_cast<uint32_t>(1000 * step) + static_cast<uint32_t>(k));
+            for (float& x : values) x = rounded(x, DType::kBF16);
+            if (step == 1) values[0] = k == 0 ? INFINITY : 1;
+            halves.push_back(packed.emplace_back(n, 1).data());
+            cpu::pack(
+                values.data(), DType::kBF16, reinterpret_cast<std::byte*>(packed.back().data()), n);
+          }
+          SumTerms terms = arrays.terms(DType::kBF16);
+          terms.residuals = {kept.data(), n};
+          Guarded<float> out(n, 1), travelled(n);
+          cpu::tree_sum(terms, out.data(), n);
+          cpu::tree_sum({.arrays = halves.data(),
+                         .count = count,
+                         .wire = DType::kBF16,
+                         .travelled = true,
+                         .residuals = {other.data(), n}},
+                        travelled.data(),
+                        n);
+          std::vector<float> wanted(size);
+          for (size_t i = 0; i < size; ++i)
+            wanted[i] = keeping_tree(arrays.values, expected, 0, arrays.values.size(), i);
+          test::expect_same_bits(wanted, out, what);
+          test::expect_same_bits(wanted, travelled, what + ", travelled");
+          for (size_t join = 0; join < joins; ++join) {
+            for (size_t i = 0; i < size; ++i) {
+              const auto at = static_cast<int64_t>(join * size + i);
+              ASSERT_EQ(kept[at], expected[join][i]) << what << ", join " << join << ", " << i;
+              ASSERT_EQ(other[at], expected[join][i]) << what << ", join " << join << ", " << i;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
 // Large sums go past the caches where their memory is aligned, and end off a vector.
 TEST(TreeSumTest, LargeSums) {
   constexpr int64_t kMost = (int64_t{1} << 20) + 77;

@@ -158,6 +158,13 @@ TEST(ValidateForRanks, LanesAreSharedEvenly) {
   }
 }
 
+TEST(ValidateForRanks, ResidualsAreOfGroupsThatARankHasWhole) {
+  const RunConfig config = parse_good(
+      kMlpText, {"comm.wire_dtype=BF16", "comm.error_feedback=true", "comm.residual_groups=2"});
+  for (const int ranks : {1, 2}) EXPECT_NO_THROW(validate_for_ranks(config, ranks)) << ranks;
+  EXPECT_THROW(validate_for_ranks(config, 4), ConfigError);
+}
+
 class LoadConfig : public testing::Test {
  protected:
   LoadConfig() {

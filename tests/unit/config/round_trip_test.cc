@@ -360,6 +360,7 @@ TEST(RoundTrip, TextShowsDefaults) {
                    "decay_steps: 0\n",
                    "keep_last: 2\n",
                    "wire_dtype: FP32\n",
+                   "error_feedback: false\n",
                    "transport: AUTO\n",
                    "precision: FP32\n",
                    "run_dir: \"\"\n",
@@ -381,6 +382,7 @@ TEST(RoundTrip, ConfigsThatDifferAreNotEqual) {
                              "checkpoint.keep_last=3",
                              "comm.order=FAST",
                              "comm.transport=MPI",
+                             "comm.wire_dtype=BF16",
                              "execution.threads=1",
                              "output.timeline=true"}) {
     EXPECT_FALSE(parse_good(kMlpText, {change}) == config) << change;

@@ -112,6 +112,24 @@ TEST(Plan, CountsWhatTravelsRounded) {
             plan.layout.elements * (2 + 2) / 4 * 3);
 }
 
+// A rank with four of eight lanes: what rounding takes of four lanes, of three sums of them, and of
+// half of the sum over two ranks; with two groups, of its own and of that half.
+TEST(Plan, CountsResiduals) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  PlanOptions options;
+  options.lanes = 8;
+  options.topology = {1, 2};
+  options.wire = DType::kBF16;
+  const auto halves = [&](int groups) {
+    options.residual_groups = groups;
+    const Plan plan = make_plan(graph, nullptr, options, none);
+    return plan.row_bytes(kResidualsRow) / static_cast<size_t>(plan.layout.elements);
+  };
+  EXPECT_EQ(halves(0), 0u);
+  EXPECT_EQ(halves(8), 2u * 7 + 1);
+  EXPECT_EQ(halves(2), 2u + 1);
+}
+
 // Four nodes of two ranks: half of the gradients cross the node's border of a rank, and of that
 // three quarters go to other nodes; the parameters come back the same way.
 TEST(Plan, CountsWhatLeavesTheNode) {
