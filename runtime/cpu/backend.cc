@@ -14,6 +14,7 @@
 #include "runtime/cpu/content_hash.h"
 #include "runtime/cpu/elementwise.h"
 #include "runtime/cpu/launchers.h"
+#include "runtime/cpu/low_rank.h"
 #include "runtime/cpu/optimizers.h"
 #include "runtime/cpu/peak.h"
 #include "runtime/cpu/tree_sum.h"
@@ -104,6 +105,30 @@ class CpuBackend final : public Backend {
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     cpu::pack(from, wire, to, n);
+  }
+  void low_rank_left(const float* matrix,
+                     const float* right,
+                     const LowRankShape& shape,
+                     float* left) override {
+    cpu::low_rank_left(matrix, right, shape, left);
+  }
+  void low_rank_right(const float* matrix,
+                      const float* left,
+                      const LowRankShape& shape,
+                      float* right) override {
+    cpu::low_rank_right(matrix, left, shape, right);
+  }
+  void orthonormalize(float* left, int64_t rows, int rank) override {
+    cpu::orthonormalize(left, rows, rank);
+  }
+  void low_rank_product(const float* left,
+                        const float* right,
+                        const LowRankShape& shape,
+                        float* matrix) override {
+    cpu::low_rank_product(left, right, shape, matrix);
+  }
+  void low_rank_subtract(float* matrix, const float* product, float factor, int64_t n) override {
+    cpu::low_rank_subtract(matrix, product, factor, n);
   }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
 

@@ -13,6 +13,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat_update.h"
 #include "runtime/cuda/launchers.h"
+#include "runtime/cuda/low_rank.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/recorded_work.h"
 #include "runtime/cuda/tree_sum.h"
@@ -139,6 +140,30 @@ class Gpu final : public CudaBackend {
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     cuda::pack(from, wire, to, n, stream());
+  }
+  void low_rank_left(const float* matrix,
+                     const float* right,
+                     const LowRankShape& shape,
+                     float* left) override {
+    cuda::low_rank_left(matrix, right, shape, left, stream());
+  }
+  void low_rank_right(const float* matrix,
+                      const float* left,
+                      const LowRankShape& shape,
+                      float* right) override {
+    cuda::low_rank_right(matrix, left, shape, right, stream());
+  }
+  void orthonormalize(float* left, int64_t rows, int rank) override {
+    cuda::orthonormalize(left, rows, rank, stream());
+  }
+  void low_rank_product(const float* left,
+                        const float* right,
+                        const LowRankShape& shape,
+                        float* matrix) override {
+    cuda::low_rank_product(left, right, shape, matrix, stream());
+  }
+  void low_rank_subtract(float* matrix, const float* product, float factor, int64_t n) override {
+    cuda::low_rank_subtract(matrix, product, factor, n, stream());
   }
   void fill_zeros(float* out, int64_t n) override {
     LOCKSTEP_CUDA(cudaMemsetAsync(out, 0, static_cast<size_t>(n) * sizeof(float), stream()));

@@ -32,8 +32,8 @@ MAY_INCLUDE = {
         "collectives/sharding.h",
     ],
     # The backends see nothing of the configuration but what graph/activation.h passes on.
-    "runtime/cpu": ["runtime/exec", "runtime/graph", "collectives/sum_terms.h"],
-    "runtime/cuda": ["runtime/exec", "runtime/graph", "collectives/sum_terms.h"],
+    "runtime/cpu": ["runtime/exec", "runtime/graph", "collectives/low_rank.h", "collectives/sum_terms.h"],
+    "runtime/cuda": ["runtime/exec", "runtime/graph", "collectives/low_rank.h", "collectives/sum_terms.h"],
     "runtime/data": ["runtime/config"],
     "runtime/metrics": ["runtime/config"],
     "runtime/checkpoint": ["runtime/graph", "collectives/sharding.h"],

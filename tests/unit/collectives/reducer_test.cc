@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -16,6 +17,7 @@
 #include "collectives/parameter_gather.h"
 #include "collectives/sum_gather.h"
 #include "runtime/base/half.h"
+#include "tests/reference/low_rank.h"
 #include "tests/reference/thread_communicator.h"
 
 namespace lockstep {
@@ -43,6 +45,39 @@ class PlainMath final : public SliceMath {
       sum->add(chunk);
     }
   }
+  void low_rank_left(const float* matrix,
+                     const float* right,
+                     const LowRankShape& shape,
+                     float* left) override {
+    assign(left,
+           test::low_rank_left(doubles(matrix, shape.rows * shape.columns),
+                               doubles(right, shape.columns * shape.rank),
+                               shape));
+  }
+  void low_rank_right(const float* matrix,
+                      const float* left,
+                      const LowRankShape& shape,
+                      float* right) override {
+    assign(right,
+           test::low_rank_right(doubles(matrix, shape.rows * shape.columns),
+                                doubles(left, shape.rows * shape.rank),
+                                shape));
+  }
+  void orthonormalize(float* left, int64_t rows, int rank) override {
+    assign(left, test::orthonormal(doubles(left, rows * rank), rank));
+  }
+  void low_rank_product(const float* left,
+                        const float* right,
+                        const LowRankShape& shape,
+                        float* matrix) override {
+    assign(matrix,
+           test::low_rank_product(doubles(left, shape.rows * shape.rank),
+                                  doubles(right, shape.columns * shape.rank),
+                                  shape));
+  }
+  void low_rank_subtract(float* matrix, const float* product, float factor, int64_t n) override {
+    for (int64_t i = 0; i < n; ++i) matrix[i] -= factor * product[i];
+  }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     std::memcpy(to, from, bytes);
@@ -54,6 +89,10 @@ class PlainMath final : public SliceMath {
 
  private:
   std::deque<std::vector<double>> results_;
+  static std::vector<double> doubles(const float* x, int64_t n) { return {x, x + n}; }
+  static void assign(float* to, const std::vector<double>& from) {
+    std::transform(from.begin(), from.end(), to, [](double x) { return static_cast<float>(x); });
+  }
   static float rounded(float x, DType wire) {
     return wire == DType::kBF16 ? to_float(round_to<BFloat16>(x)) : x;
   }

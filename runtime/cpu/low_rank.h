@@ -1,0 +1,41 @@
+#pragma once
+// The products of PowerSGD and the orthonormal columns that it needs: see collectives/low_rank.h.
+// The same bits for any number of threads. Products read or write the matrix once.
+
+#include <cstdint>
+
+#include "collectives/low_rank.h"
+
+namespace lockstep::cpu {
+
+// left = matrix * right
+void low_rank_left(const float* matrix,  // (rows, columns)
+                   const float* right,   // (columns, rank)
+                   const LowRankShape& shape,
+                   float* left);  // (rows, rank)
+
+// right = matrix^T * left
+void low_rank_right(const float* matrix,  // (rows, columns)
+                    const float* left,    // (rows, rank)
+                    const LowRankShape& shape,
+                    float* right);  // (columns, rank)
+
+// Makes the columns orthonormal, in order, by modified Gram-Schmidt. Those that are next to nothing
+// then become zeros. NaN and infinity become NaN, there and in the columns after.
+void orthonormalize(float* left,  // (rows, rank)
+                    int64_t rows,
+                    int rank);
+
+// matrix = left * right^T
+void low_rank_product(const float* left,   // (rows, rank)
+                      const float* right,  // (columns, rank)
+                      const LowRankShape& shape,
+                      float* matrix);  // (rows, columns)
+
+// matrix -= factor * product, with one rounding.
+void low_rank_subtract(float* matrix,         // (n)
+                       const float* product,  // (n)
+                       float factor,
+                       int64_t n);
+
+}  // namespace lockstep::cpu

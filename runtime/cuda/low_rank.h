@@ -1,0 +1,48 @@
+#pragma once
+// The products of PowerSGD and the orthonormal columns that it needs: see collectives/low_rank.h.
+// The same bits every time: the shape alone fixes the order of the sums. None needs scratch memory.
+
+#include <cstdint>
+
+#include "collectives/low_rank.h"
+#include "runtime/cuda/stream.h"
+
+namespace lockstep::cuda {
+
+// left = matrix * right. Up to rank 8 the matrix is read once, beyond that again, from the caches,
+// for each 8 columns.
+void low_rank_left(const float* matrix,  // (rows, columns)
+                   const float* right,   // (columns, rank)
+                   const LowRankShape& shape,
+                   float* left,  // (rows, rank)
+                   Stream stream);
+
+// right = matrix^T * left, in the same way.
+void low_rank_right(const float* matrix,  // (rows, columns)
+                    const float* left,    // (rows, rank)
+                    const LowRankShape& shape,
+                    float* right,  // (columns, rank)
+                    Stream stream);
+
+// Makes the columns orthonormal, in order, by modified Gram-Schmidt. Those that are next to nothing
+// then become zeros. NaN and infinity become NaN, there and in the columns after.
+void orthonormalize(float* left,  // (rows, rank)
+                    int64_t rows,
+                    int rank,
+                    Stream stream);
+
+// matrix = left * right^T
+void low_rank_product(const float* left,   // (rows, rank)
+                      const float* right,  // (columns, rank)
+                      const LowRankShape& shape,
+                      float* matrix,  // (rows, columns)
+                      Stream stream);
+
+// matrix -= factor * product
+void low_rank_subtract(float* matrix,         // (n)
+                       const float* product,  // (n)
+                       float factor,
+                       int64_t n,
+                       Stream stream);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,69 @@
+// Catches: a row, column or term that is lost or counted twice at the borders of blocks, strips and
+// groups of ranks; a missing barrier; an address that no vector may be read from; columns that are
+// not orthonormal, or noise where one depends on others; NaN that is lost.
+
+#include "runtime/cuda/low_rank.h"
+
+#include "tests/fibers/kernel_test.h"
+#include "tests/reference/low_rank_checks.h"
+
+namespace lockstep {
+namespace {
+
+using Shape = LowRankShape;
+
+const test::LowRankMath kMath = {
+    [](const float* m, const float* r, const Shape& s, float* l) {
+      cuda::low_rank_left(m, r, s, l, nullptr);
+    },
+    [](const float* m, const float* l, const Shape& s, float* r) {
+      cuda::low_rank_right(m, l, s, r, nullptr);
+    },
+    [](const float* l, const float* r, const Shape& s, float* m) {
+      cuda::low_rank_product(l, r, s, m, nullptr);
+    },
+    [](float* l, int64_t rows, int rank) { cuda::orthonormalize(l, rows, rank, nullptr); },
+    [](float* m, const float* p, float factor, int64_t n) {
+      cuda::low_rank_subtract(m, p, factor, n, nullptr);
+    }};
+
+TEST(CudaLowRankTest, Products) {
+  for (const int rank : test::kLowRanks) {
+    for (const Shape shape : {Shape{1, 1, rank},
+                              Shape{3, 2, rank},
+                              Shape{1, 300, rank},
+                              Shape{70, 1, rank},
+                              Shape{17, 129, rank},
+                              Shape{67, 33, rank},
+                              Shape{600, 12, rank},
+                              // Strips of 16 and of 32 columns.
+                              Shape{37, 1030, rank},
+                              Shape{5, 4101, rank}}) {
+      for (const int64_t offset : {0, 1}) {
+        if (offset > 0 && shape.columns > 300) continue;
+        test::for_each_order([&](const std::string& order) {
+          return test::bytes_of(test::check_products(kMath, shape, offset, order));
+        });
+      }
+    }
+  }
+}
+
+TEST(CudaLowRankTest, OrthonormalColumns) {
+  for (const int rank : test::kLowRanks) {
+    for (const int64_t rows : {1, 3, 33, 64, 257, 1500}) {
+      test::for_each_order([&](const std::string& order) {
+        return test::bytes_of(test::check_orthonormal(kMath, rows, rank, rows % 2, order));
+      });
+    }
+  }
+}
+
+TEST(CudaLowRankTest, DependentColumnsBecomeZeros) {
+  test::check_dependent_columns(kMath, "on the host");
+}
+
+TEST(CudaLowRankTest, WhatIsNotFiniteStaysSo) { test::check_not_finite(kMath, "on the host"); }
+
+}  // namespace
+}  // namespace lockstep
