@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "runtime/base/host_device.h"
+#include "runtime/base/rng.h"
 
 namespace lockstep {
 
@@ -16,6 +17,12 @@ struct LowRankShape {
   int64_t columns = 0;
   int rank = 0;  // 1 to kMaxLowRank
 };
+
+// Element i of a factor that begins without knowledge, in [-1, 1).
+LOCKSTEP_HD float low_rank_noise(int64_t i) {
+  const RngStream stream = {.purpose = kRngLowRank};
+  return 2 * uniform_from_word(philox_word(stream, static_cast<uint64_t>(i))) - 1;
+}
 
 // Whether a column is next to nothing once its parts along the columns before it are taken off:
 // by the squares of its norm, of what is left and of what was taken off. Of what is left by

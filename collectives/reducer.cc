@@ -34,6 +34,7 @@ Reducer::Reducer(const RankCommunicators& communicators,
       gradient_elements_(options_.bucket_offsets.empty() ? elements_ : options_.gradient_elements),
       staging_elements_(staging_elements(options_.buckets, options_.topology)),
       lanes_(local_lanes(options_.lanes, control_.size(), control_.rank(), across_first_)),
+      counted_(options_.group_sums != nullptr ? options_.group_sums->group_lanes() : lanes_.count),
       part_(options_.topology.part_of(control_.rank())),
       groups_(options_.topology.groups_of(control_.rank())) {
   const int ranks = control_.size();
@@ -45,6 +46,8 @@ Reducer::Reducer(const RankCommunicators& communicators,
   LOCKSTEP_CHECK(options_.bucket_gaps.size() == options_.bucket_offsets.size());
   LOCKSTEP_CHECK(!sums_.packed || across_first_ || lanes_.count == 1);
   LOCKSTEP_CHECK(options_.wire == DType::kF32 || !options_.fast_order);
+  LOCKSTEP_CHECK(options_.group_sums == nullptr ||
+                 (options_.bucket_offsets.empty() && sums_.data == gradients_));
   if (options_.residuals != nullptr) {
     LOCKSTEP_CHECK(options_.wire == DType::kBF16 && !across_first_ && !sums_.packed);
     residuals_.emplace(
@@ -84,6 +87,7 @@ void Reducer::bucket_begins(int bucket) {
 void Reducer::bucket_ready(int bucket) {
   if (!across_first_) {
     merge_lanes(bucket);
+    if (options_.group_sums != nullptr) return give_group(bucket);
     if (lane_ + 1 < lanes_.count) return;
   }
   if (communicator_.size() == 1) {
@@ -101,7 +105,7 @@ void Reducer::merge_lanes(int bucket) {
   if (!options_.lanes_together)
     return count(bucket, first, gradient_elements_, lane_, range.size());
   if (lane_ + 1 < lanes_.count) return;
-  for (int stride = 1; stride < lanes_.count; stride *= 2) {
+  for (int stride = 1; stride < counted_; stride *= 2) {
     for (int lane = 0; lane < lanes_.count; lane += 2 * stride)
       merge(bucket,
             {lane, 2 * stride},
@@ -114,7 +118,7 @@ void Reducer::merge_lanes(int bucket) {
 // A binary counter of sums, each `stride` floats after the one before: that of this lane is there.
 void Reducer::count(int bucket, float* sums, int64_t stride, int lane, int64_t n) {
   const int top = depth_of(lane);
-  const int merges = std::countr_one(static_cast<unsigned>(lane));
+  const int merges = std::countr_one(static_cast<unsigned>(lane % counted_));
   for (int merged = 1; merged <= merges; ++merged) {
     float* const from = sums + (top + 1 - merged) * stride;
     merge(bucket, {lane + 1 - (1 << merged), 1 << merged}, from - stride, from, n);
@@ -132,6 +136,17 @@ void Reducer::merge(int bucket, const LaneSum& local, float* into, const float* 
     if (!terms.residuals) terms.wire = DType::kF32;
   }
   math_.tree_sum(terms, into, n);
+}
+
+// The groups that this lane completes.
+void Reducer::give_group(int bucket) {
+  if ((lane_ + 1) % counted_ != 0) return;
+  const Range& range = bucket_range(bucket);
+  const float* const sums = gradient_at(gradients_, bucket, range.begin);
+  if (!options_.lanes_together) return options_.group_sums->add(lane_ / counted_, range, sums);
+  if (lane_ + 1 < lanes_.count) return;
+  for (int lane = 0; lane < lanes_.count; lane += counted_)
+    options_.group_sums->add(lane / counted_, range, sums + lane * gradient_elements_);
 }
 
 // What a lane has computed, where it is a group by itself.
@@ -311,6 +326,9 @@ void Reducer::add_squares(int bucket) {
 void Reducer::reduce() {
   while (in_flight_count_ > 0) complete_oldest();
   LOCKSTEP_CHECK(lane_ == lanes_.count);
+  if (options_.group_sums == nullptr) return;
+  options_.group_sums->finish(gradients_);
+  for (size_t b = 0; b < options_.buckets.size(); ++b) add_squares(static_cast<int>(b));
 }
 
 StepTotals Reducer::totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms) {

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "collectives/exchange_observer.h"
+#include "collectives/group_sums.h"
 #include "collectives/residual_layout.h"
 #include "collectives/sharding.h"
 #include "collectives/slice_math.h"
@@ -75,6 +76,9 @@ struct ReducerOptions {
   // With BF16: residuals, as many as ResidualLayout says, of so many groups of lanes. Borrowed.
   int residual_groups = 0;
   uint16_t* residuals = nullptr;
+  // Takes the place of the exchange; then the gradients are flat, and all ranks have all sums.
+  // Borrowed.
+  GroupSums* group_sums = nullptr;
 };
 
 class Reducer {
@@ -143,11 +147,13 @@ class Reducer {
     double start_ms = 0;  // of the level, while somebody observes
   };
   int depth_of(int lane) const {
-    return options_.lanes_together ? lane : __builtin_popcount(static_cast<unsigned>(lane));
+    return options_.lanes_together ? lane
+                                   : __builtin_popcount(static_cast<unsigned>(lane % counted_));
   }
   void merge_lanes(int bucket);
   void count(int bucket, float* sums, int64_t stride, int lane, int64_t n);
   void merge(int bucket, const LaneSum& local, float* into, const float* from, int64_t n);
+  void give_group(int bucket);
   void round_lane(int bucket, int lane, float* gradients, int64_t n);
   DType wire_of(int bucket) const;
   bool keeps_residuals(int bucket) const {
@@ -197,6 +203,7 @@ class Reducer {
   int64_t gradient_elements_;  // of a gradient buffer
   int64_t staging_elements_;   // of one exchange
   LocalLanes lanes_;
+  int counted_;                    // of these, in a binary counter
   int part_;                       // of each bucket, this rank's
   std::vector<RankGroup> groups_;  // by level
   int lane_ = 0;

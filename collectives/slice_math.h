@@ -35,6 +35,8 @@ class SliceMath {
                               const float* left,
                               const LowRankShape& shape,
                               float* right) = 0;
+  // Columns of right (columns, rank) that are zeros become noise, the same everywhere.
+  virtual void fill_zero_columns(float* right, int64_t columns, int rank) = 0;
   // Makes the columns of left (rows, rank) orthonormal, in order. One of which next to nothing is
   // left without its parts along those before it becomes zeros; what is not finite, NaN.
   virtual void orthonormalize(float* left, int64_t rows, int rank) = 0;

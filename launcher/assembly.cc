@@ -159,7 +159,10 @@ Program program_for(const RunConfig& config,
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
   }
   options.wire = compute_type(config.comm.wire_dtype);
-  if (purpose == AssemblyPurpose::kTrain) options.residual_groups = residual_groups(config);
+  if (purpose == AssemblyPurpose::kTrain) {
+    options.residual_groups = residual_groups(config);
+    options.low_rank = static_cast<int>(config.comm.power_sgd_rank);
+  }
   options.separate_memory = ops.separate_memory;
   if (ops.separate_memory) {
     options.library_bytes = ops.workspace_bytes;

@@ -324,6 +324,7 @@ void visit_fields(FieldVisitor& v, CommConfig& c) {
   v.field("wire_dtype", c.wire_dtype);
   v.field("error_feedback", c.error_feedback);
   v.field("residual_groups", c.residual_groups, IntegerLimit{0, 4096});
+  v.field("power_sgd_rank", c.power_sgd_rank, IntegerLimit{0, 32});
   v.field("shared_memory", c.shared_memory);
   v.field("zero_stage", c.zero_stage, IntegerLimit{0, 3});
   v.field("transport", c.transport);

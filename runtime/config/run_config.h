@@ -386,10 +386,15 @@ struct CommConfig {
   // With wire_dtype BF16 and ZeRO stage 0 or 1: what rounding takes from a sum of gradients is
   // kept, and added to the same sum of the next step.
   bool error_feedback = false;
-  // Lanes are summed exactly in so many groups of neighbouring ones, and rounded from there on;
-  // what rounding takes is kept for each group and each sum of groups. A power of two from the
-  // number of ranks to train.lanes, which 0 stands for. Other groups, other bits.
+  // With error_feedback or power_sgd_rank: lanes are summed exactly in so many groups of
+  // neighbouring ones; what compression takes is kept for each group and, where sums are rounded,
+  // each sum of groups. A power of two from the number of ranks to train.lanes, which 0 stands for.
+  // Other groups, other bits.
   int64_t residual_groups = 0;
+  // Above 0, in ZeRO stage 0: gradients that are matrices travel as two factors with so many
+  // columns (PowerSGD), where these are not half as long; what they lack is kept for the next step.
+  // For slow networks: the weights are other ones.
+  int64_t power_sgd_rank = 0;
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
   // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share and
   // in ZeRO stages 0 and 3.
@@ -457,7 +462,7 @@ inline bool has_fp16_gradients(const RunConfig& config) {
 
 // Groups of lanes whose sums leave residuals; 0: none do.
 inline int residual_groups(const RunConfig& config) {
-  if (!config.comm.error_feedback) return 0;
+  if (!config.comm.error_feedback && config.comm.power_sgd_rank == 0) return 0;
   const int64_t groups = config.comm.residual_groups;
   return static_cast<int>(groups > 0 ? groups : config.train.lanes);
 }

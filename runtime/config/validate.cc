@@ -200,13 +200,26 @@ void validate_wire(const CommConfig& comm) {
                "FP32 with comm.order FAST (a library would add in the type that travels)");
 }
 
-void validate_residuals(const RunConfig& config) {
+void validate_power_sgd(const RunConfig& config) {
   const CommConfig& comm = config.comm;
-  if (!comm.error_feedback) {
-    if (comm.residual_groups == 0) return;
-    refuse_value(
-        "comm.residual_groups", comm.residual_groups, "left out, but with comm.error_feedback");
+  const auto refuse = [&](const std::string& with) {
+    refuse_value("comm.power_sgd_rank", comm.power_sgd_rank, "0, or above it only with " + with);
+  };
+  if (comm.power_sgd_rank == 0) return;
+  if (comm.zero_stage != 0) {
+    refuse(fmt::format("comm.zero_stage 0, which is {} (parameters would travel whole)",
+                       comm.zero_stage));
   }
+  if (comm.order != CommConfig::Order::kTree) refuse("comm.order TREE");
+  if (comm.wire_dtype != Precision::kFp32) refuse("comm.wire_dtype FP32");
+  if (has_fp16_gradients(config)) {
+    refuse("execution.precision FP32 or BF16 (the loss scale of FP16 changes between steps)");
+  }
+}
+
+void validate_error_feedback(const RunConfig& config) {
+  const CommConfig& comm = config.comm;
+  if (!comm.error_feedback) return;
   if (comm.wire_dtype != Precision::kBf16) {
     refuse_value("comm.error_feedback", "true", "false, or true with comm.wire_dtype BF16");
   }
@@ -222,6 +235,15 @@ void validate_residuals(const RunConfig& config) {
                  "true",
                  "false with execution.precision FP16 (its loss scale changes between steps)");
   }
+}
+
+void validate_residual_groups(const RunConfig& config) {
+  if (config.comm.residual_groups != 0 && residual_groups(config) == 0) {
+    refuse_value("comm.residual_groups",
+                 config.comm.residual_groups,
+                 "left out, but with comm.error_feedback or comm.power_sgd_rank");
+  }
+  const CommConfig& comm = config.comm;
   const int64_t groups = comm.residual_groups, lanes = config.train.lanes;
   if (groups != 0 && (!std::has_single_bit(static_cast<uint64_t>(groups)) || groups > lanes)) {
     refuse_value("comm.residual_groups",
@@ -284,7 +306,9 @@ void validate(const RunConfig& config) {
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);
   validate_eval(config);
   validate_wire(config.comm);
-  validate_residuals(config);
+  validate_error_feedback(config);
+  validate_power_sgd(config);
+  validate_residual_groups(config);
   validate_execution(config);
 }
 

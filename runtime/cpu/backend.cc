@@ -118,6 +118,9 @@ class CpuBackend final : public Backend {
                       float* right) override {
     cpu::low_rank_right(matrix, left, shape, right);
   }
+  void fill_zero_columns(float* right, int64_t columns, int rank) override {
+    cpu::fill_zero_columns(right, columns, rank);
+  }
   void orthonormalize(float* left, int64_t rows, int rank) override {
     cpu::orthonormalize(left, rows, rank);
   }

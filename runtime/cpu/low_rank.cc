@@ -378,6 +378,16 @@ void low_rank_subtract(float* matrix, const float* product, float factor, int64_
   });
 }
 
+void fill_zero_columns(float* right, int64_t columns, int rank) {
+  check_rank(rank);
+  for (int k = 0; k < rank; ++k) {
+    int64_t zeros = k;  // the first element of the column that is none
+    while (zeros < columns * rank && right[zeros] == 0) zeros += rank;
+    if (zeros < columns * rank) continue;
+    for (int64_t i = k; i < columns * rank; i += rank) right[i] = low_rank_noise(i);
+  }
+}
+
 // One pass over the rows for each column: it takes one pivot off and finds the products of the
 // next.
 void orthonormalize(float* left, int64_t rows, int rank) {

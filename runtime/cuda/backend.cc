@@ -153,6 +153,9 @@ class Gpu final : public CudaBackend {
                       float* right) override {
     cuda::low_rank_right(matrix, left, shape, right, stream());
   }
+  void fill_zero_columns(float* right, int64_t columns, int rank) override {
+    cuda::fill_zero_columns(right, columns, rank, stream());
+  }
   void orthonormalize(float* left, int64_t rows, int rank) override {
     cuda::orthonormalize(left, rows, rank, stream());
   }

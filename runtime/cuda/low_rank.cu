@@ -298,6 +298,25 @@ __global__ void __launch_bounds__(kOrthoThreads)
   }
 }
 
+// ---- A factor to begin with ----
+
+constexpr int kFillThreads = 256;
+
+// One block.
+__global__ void __launch_bounds__(kFillThreads)
+    fill_zero_columns_kernel(float* right, int64_t n, int rank) {
+  __shared__ int filled[kMaxLowRank];
+  if (threadIdx.x < kMaxLowRank) filled[threadIdx.x] = 0;
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < n; i += kFillThreads) {
+    if (right[i] != 0) filled[i % rank] = 1;
+  }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < n; i += kFillThreads) {
+    if (filled[i % rank] == 0) right[i] = low_rank_noise(i);
+  }
+}
+
 }  // namespace
 
 void low_rank_left(const float* matrix,
@@ -336,6 +355,15 @@ void low_rank_right(const float* matrix,
            groups,
            right);
   });
+}
+
+void fill_zero_columns(float* right, int64_t columns, int rank, Stream stream) {
+  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxLowRank);
+  launch({{1, 1, 1}, {kFillThreads, 1, 1}, stream},
+         fill_zero_columns_kernel,
+         right,
+         columns * rank,
+         rank);
 }
 
 void orthonormalize(float* left, int64_t rows, int rank, Stream stream) {

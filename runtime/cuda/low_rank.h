@@ -24,6 +24,12 @@ void low_rank_right(const float* matrix,  // (rows, columns)
                     float* right,  // (columns, rank)
                     Stream stream);
 
+// Columns that are zeros become low_rank_noise().
+void fill_zero_columns(float* right,  // (columns, rank)
+                       int64_t columns,
+                       int rank,
+                       Stream stream);
+
 // Makes the columns orthonormal, in order, by modified Gram-Schmidt. Those that are next to nothing
 // then become zeros. NaN and infinity become NaN, there and in the columns after.
 void orthonormalize(float* left,  // (rows, rank)

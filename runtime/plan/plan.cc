@@ -93,23 +93,38 @@ std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
           {kArenaRow, plan.evaluation.arena_bytes, "of one lane, by lifetime"}};
 }
 
-MemoryRow residuals_row(const Plan& plan) {
+// What compression of the gradients keeps.
+std::vector<MemoryRow> compression_rows(const Plan& plan) {
+  if (plan.residual_groups == 0) return {};
+  const int local_groups = plan.residual_groups / plan.topology.ranks();
+  if (plan.low_rank)
+    return {
+        {kResidualsRow,
+         flat_bytes_of(plan, DType::kF32) * static_cast<size_t>(local_groups),
+         fmt::format("fp32, of {} group{} of lanes on this rank",
+                     local_groups,
+                     local_groups == 1 ? "" : "s")},
+        {kFactorsRow,
+         static_cast<size_t>(plan.low_rank->factor_elements(plan.topology)) * sizeof(float),
+         fmt::format("of {} matrices, and what travels as it is", plan.low_rank->matrices.size())}};
   const ResidualLayout layout(plan.lanes,
                               plan.residual_groups,
                               plan.topology,
                               /*rank=*/0,  // all have as many
                               plan.layout.elements);
-  return {kResidualsRow,
-          static_cast<size_t>(layout.elements()) * sizeof(uint16_t),
-          fmt::format("bf16, of the sums over {} group{} of lanes",
-                      plan.residual_groups,
-                      plan.residual_groups == 1 ? "" : "s")};
+  return {{kResidualsRow,
+           static_cast<size_t>(layout.elements()) * sizeof(uint16_t),
+           fmt::format("bf16, of the sums over {} group{} of lanes",
+                       plan.residual_groups,
+                       plan.residual_groups == 1 ? "" : "s")}};
 }
 
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.topology.ranks();
   const bool packed_sums = plan.zero_stage >= 2;
-  const int sums = gradient_buffers(local_lanes, plan.lanes_together);
+  const int counted = plan.low_rank ? options.lanes / plan.residual_groups : local_lanes;
+  const int sums =
+      gradient_buffers(plan.lanes_together ? local_lanes : counted, plan.lanes_together);
   const int buffers = packed_sums ? 1 : sums;
   const size_t gradient_bytes = static_cast<size_t>(plan.gradient_elements) * sizeof(float);
   const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
@@ -117,7 +132,8 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                ranks = static_cast<size_t>(options.topology.ranks()),
                updaters = plan.zero_stage == 0 ? 1 : ranks;
   const std::string share = updaters == 1 ? "" : fmt::format(", 1/{} of them on this rank", ranks);
-  const int64_t staging = kExchangesInFlight * staging_elements(plan.buckets, options.topology);
+  const int64_t staging =
+      plan.low_rank ? 0 : kExchangesInFlight * staging_elements(plan.buckets, options.topology);
   std::vector<MemoryRow> rows = {parameters_row(plan)};
   if (plan.zero_stage >= 3)
     rows.push_back({kGatheredRow,
@@ -159,7 +175,8 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                          kExchangesInFlight)},
   };
   rows.insert(rows.end(), others.begin(), others.end());
-  if (plan.residual_groups > 0) rows.push_back(residuals_row(plan));
+  const std::vector<MemoryRow> kept = compression_rows(plan);
+  rows.insert(rows.end(), kept.begin(), kept.end());
   return rows;
 }
 
@@ -181,6 +198,12 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const PlanOptions& options)
   return rows;
 }
 
+// Of both sums that take the place of one of gradients.
+int64_t factors_sent(const Plan& plan) {
+  return plan.low_rank->lefts(plan.topology).padded() +
+         plan.low_rank->rights(plan.topology).padded();
+}
+
 // Bytes that a rank sends in a step.
 void count_traffic(Plan& plan) {
   const auto elements = [&](const std::vector<GatherItem>& items) {
@@ -191,15 +214,16 @@ void count_traffic(Plan& plan) {
   };
   const int64_t statistics = plan.layout.elements - plan.layout.statistics_begin;
   const auto gradient_bytes =
-      static_cast<int64_t>(size_of(plan.wire)) * plan.layout.statistics_begin +
-      static_cast<int64_t>(sizeof(float)) * statistics;
+      plan.low_rank ? static_cast<int64_t>(sizeof(float)) * factors_sent(plan)
+                    : static_cast<int64_t>(size_of(plan.wire)) * plan.layout.statistics_begin +
+                          static_cast<int64_t>(sizeof(float)) * statistics;
   const LocalLanes local = plan.lanes_of(0);
   const int sums = local.stride > 1 ? local.count : 1;  // across the ranks
   const int gathers = plan.training.gathers_each_run ? local.count : 1;
   // On each level a rank sends all of its part of the gradients but one part in `count`, and what
   // is gathered comes back the same way.
   int64_t bytes =
-      sums * gradient_bytes +
+      sums * gradient_bytes + (plan.low_rank ? gradient_bytes : 0) +
       static_cast<int64_t>(sizeof(float)) * elements(plan.gradient_gathers) +
       static_cast<int64_t>(size_of(plan.wire)) * elements(plan.rounded_gathers) +
       static_cast<int64_t>(size_of(plan.compute)) * gathers * elements(plan.training.gathers);
@@ -211,6 +235,20 @@ void count_traffic(Plan& plan) {
     plan.network_bytes = plan.topology.nodes > 1 ? sent : 0;  // of the last level
     bytes /= group.count;
   }
+}
+
+// What is a matrix, its first extent the rows, but running statistics.
+std::vector<FlatMatrix> matrices_of(const ParameterLayout& layout) {
+  std::vector<FlatMatrix> matrices;
+  for (const ParameterSlot& slot : layout.slots) {
+    if (slot.shape.rank() < 2 || slot.running_momentum > 0) continue;
+    const int64_t rows = slot.shape[0];
+    matrices.push_back({slot.offset, rows, slot.elements / rows});
+  }
+  std::sort(matrices.begin(), matrices.end(), [](const FlatMatrix& a, const FlatMatrix& b) {
+    return a.offset < b.offset;
+  });
+  return matrices;
 }
 
 }  // namespace
@@ -230,6 +268,9 @@ Plan make_plan(const Graph& training,
       static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));
   plan.layout = make_layout(training, options.lanes, bucket_elements);
   plan.buckets = cut_buckets(plan.layout, bucket_elements);
+  if (options.low_rank > 0)
+    plan.low_rank = low_rank_layout(
+        matrices_of(plan.layout), plan.layout.elements, options.low_rank, options.residual_groups);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
@@ -241,14 +282,14 @@ Plan make_plan(const Graph& training,
     gather_blocks(training, plan.layout, plan.buckets, element_bytes, plan.training);
     if (evaluation != nullptr)
       gather_blocks(*evaluation, plan.layout, plan.buckets, element_bytes, plan.evaluation);
-  } else if (plan.zero_stage == 0) {
+  } else if (plan.zero_stage == 0 && !plan.low_rank) {
     const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
     const size_t rounded = rounds ? plan.gradient_buckets() : 0;
     plan.rounded_gathers = staged_gathers(plan.buckets, rounded, size_of(plan.wire));
     for (size_t b = rounded; b < plan.buckets.size(); ++b)
       plan.gradient_gathers.push_back(
           {static_cast<int>(b), static_cast<size_t>(plan.buckets[b].begin) * sizeof(float)});
-  } else {
+  } else if (plan.zero_stage > 0) {
     gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
   }
 

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "collectives/low_rank_layout.h"
 #include "collectives/sharding.h"
 #include "collectives/topology.h"
 #include "runtime/graph/graph.h"
@@ -98,9 +100,11 @@ struct Plan {
   int lanes = 1;
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;
-  DType compute = DType::kF32;  // of the parameters as the ops read them
-  DType wire = DType::kF32;     // of gradients on their way to other ranks
-  int residual_groups = 0;      // of lanes, whose sums leave residuals; 0: none do
+  DType compute = DType::kF32;            // of the parameters as the ops read them
+  DType wire = DType::kF32;               // of gradients on their way to other ranks
+  int residual_groups = 0;                // of lanes, whose sums leave residuals; 0: none do
+  std::optional<LowRankLayout> low_rank;  // of gradients that travel as factors; then the reducer
+                                          // exchanges nothing itself
   std::vector<Range> buckets;
   int64_t gradient_elements = 0;  // of a gradient buffer
   // Where buckets share its memory: where each begins in it, and what of it no gradient is written
@@ -142,7 +146,8 @@ inline constexpr const char* kGradientSumsRow = "summed gradients";
 inline constexpr const char* kMomentsRow = "optimizer moments";
 inline constexpr const char* kArenaRow = "activations and workspace";
 inline constexpr const char* kStagingRow = "exchange staging";
-inline constexpr const char* kResidualsRow = "residuals of rounding";
+inline constexpr const char* kResidualsRow = "residuals of gradients";
+inline constexpr const char* kFactorsRow = "factors of gradients";
 inline constexpr const char* kTrainBatchesRow = "training batches";
 inline constexpr const char* kEvalBatchesRow = "evaluation batches";
 inline constexpr const char* kDeviceBatchesRow = "batches on the device";
@@ -159,6 +164,7 @@ struct PlanOptions {
   double bucket_mib = 25;
   DType wire = DType::kF32;
   int residual_groups = 0;
+  int low_rank = 0;              // of gradients that travel as factors; 0: none do
   int moments = 0;               // floats that the optimizer keeps per parameter
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;

@@ -1,6 +1,8 @@
 #pragma once
-// What rounding has taken from the sums of gradients, as a checkpoint holds it: an array of the
-// flat buffer for each sum of lanes that is rounded, whoever has which part of it.
+// What compression of the gradients keeps from step to step, as a checkpoint holds it: arrays of
+// the flat buffer, whoever has which part of them. One for what each sum of lanes has left out so
+// far and, where gradients travel as factors, one with the right factors: each where its matrix
+// begins.
 
 #include <filesystem>
 #include <string>
@@ -15,7 +17,7 @@ namespace lockstep {
 
 class ResidualStore {
  public:
-  // Of a run with error feedback, else of nothing. Both borrowed.
+  // Of a run that compresses gradients, else of nothing. Both borrowed.
   ResidualStore(const RunParts& parts, const RunMemory& memory);
 
   // The arrays' names, the same on every rank.
@@ -23,8 +25,9 @@ class ResidualStore {
 
   // A rank's part of every array, as floats on the host.
   struct Copy {
-    std::vector<float> values;
-    std::vector<MomentShard> shards;  // of `values`
+    std::vector<float> residuals;
+    std::vector<float> rights;        // flat
+    std::vector<MomentShard> shards;  // of both
   };
   // Once everything queued is done.
   Copy read() const;
@@ -38,11 +41,17 @@ class ResidualStore {
   // Calls body(place among the rank's residuals, range of the flat buffer) for each part.
   template <typename Body>
   void each_part(const ResidualLayout::Kept& kept, Body body) const;
+  // Those of the rank's memory, as floats.
+  std::vector<float> read_residuals() const;
+  void write_residuals(const std::vector<float>& values) const;
+  std::vector<float> read_rights() const;
+  void write_rights(const std::vector<float>& flat) const;
+  int64_t residuals() const;  // that the rank has
 
   const RunParts& parts_;
-  std::byte* residuals_;  // of the device
+  const RunMemory& memory_;
   int groups_;
-  ResidualLayout layout_;
+  std::vector<ResidualLayout::Kept> kept_;
 };
 
 }  // namespace lockstep

@@ -29,6 +29,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   memory.arena = take(kArenaRow);
   memory.staging = take_floats(kStagingRow);
   memory.residuals = take(kResidualsRow);
+  memory.factors = take_floats(kFactorsRow);
   memory.train_batches = take_host(kTrainBatchesRow);
   memory.eval_batches = take_host(kEvalBatchesRow);
   memory.device_batches = take(kDeviceBatchesRow);

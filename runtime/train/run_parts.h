@@ -71,7 +71,10 @@ struct RunMemory {
   float* moments = nullptr;  // per moment, the ranges that this rank updates, one after the other
   std::byte* arena = nullptr;
   float* staging = nullptr;
-  std::byte* residuals = nullptr;  // see ResidualLayout; null without error feedback
+  // Of compressed gradients, else null: see ResidualLayout or, where they travel as factors,
+  // LowRankSum.
+  std::byte* residuals = nullptr;
+  float* factors = nullptr;
   std::span<std::byte> train_batches, eval_batches;  // on the host
   std::byte* device_batches = nullptr;               // null where the device reads host memory
 };

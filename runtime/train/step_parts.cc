@@ -10,8 +10,21 @@ std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts) {
                                       parts.backend);
 }
 
-ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
+std::unique_ptr<LowRankSum> make_low_rank_sum(const RunParts& parts, const RunMemory& memory) {
   const Plan& plan = parts.plan;
+  if (!plan.low_rank) return nullptr;
+  return std::make_unique<LowRankSum>(
+      RankCommunicators{parts.slices, parts.communicator},
+      parts.backend,
+      LowRankSum::Options{*plan.low_rank, plan.lanes, plan.topology, plan.layout.elements},
+      LowRankSum::Memory{reinterpret_cast<float*>(memory.residuals), memory.factors});
+}
+
+ReducerOptions reducer_options(const RunParts& parts,
+                               const RunMemory& memory,
+                               GroupSums* group_sums) {
+  const Plan& plan = parts.plan;
+  const bool rounds = group_sums == nullptr && plan.residual_groups > 0;
   return {.lanes = plan.lanes,
           .fast_order = parts.config.comm.order == CommConfig::Order::kFast,
           .buckets = plan.buckets,
@@ -23,8 +36,9 @@ ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
           .gradient_elements = plan.gradient_elements,
           .sums = {memory.gradient_sums, /*packed=*/true},
           .wire = plan.wire,
-          .residual_groups = plan.residual_groups,
-          .residuals = reinterpret_cast<uint16_t*>(memory.residuals)};
+          .residual_groups = rounds ? plan.residual_groups : 0,
+          .residuals = rounds ? reinterpret_cast<uint16_t*>(memory.residuals) : nullptr,
+          .group_sums = group_sums};
 }
 
 ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {

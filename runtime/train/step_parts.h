@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "collectives/low_rank_sum.h"
 #include "collectives/parameter_gather.h"
 #include "collectives/reducer.h"
 #include "runtime/train/layer_norms.h"
@@ -15,7 +16,13 @@ namespace lockstep {
 // Null where no optimizer asks for them.
 std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts);
 
-ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory);
+// Null where gradients travel whole.
+std::unique_ptr<LowRankSum> make_low_rank_sum(const RunParts& parts, const RunMemory& memory);
+
+// `group_sums`: borrowed; null where the reducer exchanges the gradients.
+ReducerOptions reducer_options(const RunParts& parts,
+                               const RunMemory& memory,
+                               GroupSums* group_sums);
 
 // Of parameters or, where every rank updates all of them, of summed gradients.
 ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory);

@@ -47,9 +47,10 @@ double clip_factor(double norm, double limit) {
 Trainer::Trainer(const RunParts& parts)
     : parts_(parts),
       memory_(allocate_run(parts.backend, parts.plan, parts.node)),
+      low_rank_sum_(make_low_rank_sum(parts, memory_)),
       reducer_({parts.slices, parts.communicator, parts.node},
                parts.backend,
-               reducer_options(parts, memory_),
+               reducer_options(parts, memory_, low_rank_sum_.get()),
                memory_.gradients,
                memory_.staging),
       gather_({parts.slices, parts.communicator, parts.node},
@@ -181,6 +182,7 @@ void Trainer::bring_batches() {
 // device works from a queue, what it did after the backward pass.
 double Trainer::exposed_ms() const {
   return reducer_.exposed_ms() + gather_.exposed_ms() + sum_gather_.exposed_ms() +
+         (low_rank_sum_ ? low_rank_sum_->exposed_ms() : 0) +
          (queued_exchange() ? parts_.backend.reduce_ms() : 0);
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "collectives/low_rank_sum.h"
 #include "collectives/sum_gather.h"
 #include "runtime/data/loader.h"
 #include "runtime/exec/executor.h"
@@ -89,6 +90,7 @@ class Trainer {
 
   const RunParts& parts_;
   RunMemory memory_;
+  std::unique_ptr<LowRankSum> low_rank_sum_;  // null without
   Reducer reducer_;
   ParameterGather gather_;
   SumGather sum_gather_;

@@ -25,6 +25,9 @@ const test::LowRankMath kMath = {
     [](float* l, int64_t rows, int rank) { cuda::orthonormalize(l, rows, rank, nullptr); },
     [](float* m, const float* p, float factor, int64_t n) {
       cuda::low_rank_subtract(m, p, factor, n, nullptr);
+    },
+    [](float* r, int64_t columns, int rank) {
+      cuda::fill_zero_columns(r, columns, rank, nullptr);
     }};
 
 TEST(CudaLowRankTest, Products) {
@@ -62,6 +65,8 @@ TEST(CudaLowRankTest, OrthonormalColumns) {
 TEST(CudaLowRankTest, DependentColumnsBecomeZeros) {
   test::check_dependent_columns(kMath, "on the host");
 }
+
+TEST(CudaLowRankTest, ZeroColumnsBecomeNoise) { test::check_zero_columns(kMath, "on the host"); }
 
 TEST(CudaLowRankTest, WhatIsNotFiniteStaysSo) { test::check_not_finite(kMath, "on the host"); }
 

@@ -8,7 +8,7 @@ augmented pictures that several threads read, with another number of threads for
 such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps. Every run
 is in another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices to a single one. The loss
 and the gradient's norm of every step must be equal too, to the last bit of a double. Four of the configs round gradients to 16 bits
-before they are summed, one of them with error feedback, in stages 0 and 1.
+before they are summed, one of them with error feedback, in stages 0 and 1. A GPT whose gradients travel as factors, in stage 0.
 """
 import itertools
 import pathlib
@@ -68,6 +68,16 @@ CONFIGS = {
         execution { threads: 1 }
         output { tensorboard: false }
     """,
+    "factors": """
+        model { gpt { layers: 2 heads: 2 width: 32 context: 16 } }
+        data { text { train: "FOLDER/words.txt" } }
+        train { global_batch: 16 lanes: 16 steps: 12 log_every: 50 hash_every: 6 ema_decay: 0.9 }
+        optimizer { adamw { weight_decay: 0.05 } clip_norm: 1 }
+        schedule { lr: 0.003 }
+        comm { power_sgd_rank: 2 residual_groups: 8 zero_stage: 0 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """,
     "pictures": """
         model { mlp { hidden: [64] } }
         data {
@@ -94,7 +104,7 @@ CONFIGS = {
         output { tensorboard: false }
     """,
 }
-HALVES = {"lars": 3, "lamb": 3, "feedback": 6, "resnet": 3}  # steps to the interruption; 25 elsewhere
+HALVES = {"lars": 3, "lamb": 3, "feedback": 6, "factors": 6, "resnet": 3}  # steps to the interruption; 25 elsewhere
 
 
 def write_pictures(path):
@@ -105,13 +115,13 @@ def write_pictures(path):
 
 THREADS = itertools.cycle((1, 3, 2, 4))
 STAGES = itertools.cycle((3, 2, 1, 0))  # 21 runs of each config: others from config to config
-WITH_RESIDUALS = itertools.cycle((1, 0))
+COMPRESSED = {"feedback": itertools.cycle((1, 0)), "factors": itertools.cycle((0,))}
 BUCKETS_MIB = itertools.cycle((0.02, 25, 0.1, 0.035, 0.3))  # five, so that every size meets every stage
 
 
-def train(binary, config, run_dir, ranks, arguments=(), nodes=1):
+def train(binary, name, config, run_dir, ranks, arguments=(), nodes=1):
     """Trains with a number of reading threads, a ZeRO stage and a size of buckets that differ from run to run."""
-    stage = next(WITH_RESIDUALS if "error_feedback" in config.read_text() else STAGES)
+    stage = next(COMPRESSED.get(name, STAGES))
     changes = (f"data.decode_threads={next(THREADS)}", f"comm.zero_stage={stage}", f"comm.bucket_mib={next(BUCKETS_MIB)}")
     sets = [argument for change in changes for argument in ("--set", change)]
     return lockstep_run.train(binary, config, run_dir, ranks, [*sets, *arguments], nodes=nodes)
@@ -129,23 +139,23 @@ def main(binary):
             (folder / "words.txt").write_text("".join(random.Random(2).choices("abcdefgh \n", k=20_000)))
             runs, steps = {}, {}
             for ranks in (1, 2, 4, 8):
-                result = train(binary, config, folder / f"ranks{ranks}", ranks)
+                result = train(binary, name, config, folder / f"ranks{ranks}", ranks)
                 runs[f"{ranks} ranks"] = result["weights_hash"]
                 middle = [m["weights_hash"] for m in lockstep_run.metrics(folder / f"ranks{ranks}") if m["step"] == half_steps]
                 runs[f"{ranks} ranks, middle"] = "middle " + middle[0]
             for before, after in ((1, 2), (2, 4), (8, 1), (4, 8)):
                 run_dir = folder / f"resumed{before}to{after}"
-                half = train(binary, config, run_dir, before, ["--max-steps", str(half_steps)])
+                half = train(binary, name, config, run_dir, before, ["--max-steps", str(half_steps)])
                 runs[f"{before} ranks, stopped in the middle"] = "middle " + half["weights_hash"]
-                whole = train(binary, config, run_dir, after, ["--resume", "auto"])
+                whole = train(binary, name, config, run_dir, after, ["--resume", "auto"])
                 runs[f"half on {before} ranks, half on {after}"] = whole["weights_hash"]
             for ranks, nodes in ((4, 2), (8, 2), (8, 4)):
                 label, run_dir = f"{nodes} nodes of {ranks // nodes}", folder / f"nodes{nodes}x{ranks // nodes}"
-                half = train(binary, config, run_dir, ranks, ["--max-steps", str(half_steps)], nodes)
+                half = train(binary, name, config, run_dir, ranks, ["--max-steps", str(half_steps)], nodes)
                 runs[f"{label}, stopped in the middle"] = "middle " + half["weights_hash"]
-                whole = train(binary, config, run_dir, 2, ["--resume", "auto"])
+                whole = train(binary, name, config, run_dir, 2, ["--resume", "auto"])
                 runs[f"half on {label}, half on 2 ranks"] = whole["weights_hash"]
-                runs[label] = train(binary, config, folder / f"whole{nodes}x{ranks // nodes}", ranks, ["--set", "comm.zero_stage=1"],
+                runs[label] = train(binary, name, config, folder / f"whole{nodes}x{ranks // nodes}", ranks, ["--set", f"comm.zero_stage={0 if name == 'factors' else 1}"],
                                     nodes)["weights_hash"]
             without = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "self", "--json",
                                                 folder / "self.json"], ranks=0)

@@ -13,7 +13,8 @@ const test::LowRankMath kMath = {cpu::low_rank_left,
                                  cpu::low_rank_right,
                                  cpu::low_rank_product,
                                  cpu::orthonormalize,
-                                 cpu::low_rank_subtract};
+                                 cpu::low_rank_subtract,
+                                 cpu::fill_zero_columns};
 
 TEST(LowRankTest, ProductsOfAllSmallShapes) {
   test::for_each_target([](const std::string& target) {
@@ -49,6 +50,8 @@ TEST(LowRankTest, DependentColumnsBecomeZeros) {
   test::for_each_target(
       [](const std::string& target) { test::check_dependent_columns(kMath, target); });
 }
+
+TEST(LowRankTest, ZeroColumnsBecomeNoise) { test::check_zero_columns(kMath, "on the CPU"); }
 
 TEST(LowRankTest, WhatIsNotFiniteStaysSo) {
   test::for_each_target([](const std::string& target) { test::check_not_finite(kMath, target); });

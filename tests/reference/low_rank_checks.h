@@ -20,6 +20,7 @@ struct LowRankMath {
   Product left, right, product;
   std::function<void(float* left, int64_t rows, int rank)> orthonormalize;
   std::function<void(float* matrix, const float* product, float factor, int64_t n)> subtract;
+  std::function<void(float* right, int64_t columns, int rank)> fill_zero_columns;
 };
 
 inline constexpr int kLowRanks[] = {1, 2, 3, 4, 5, 8, 13, 32};
@@ -175,6 +176,29 @@ inline void check_dependent_columns(const LowRankMath& math, const std::string& 
   std::fill(zeros.begin(), zeros.end(), 0.0f);
   math.orthonormalize(zeros.data(), kRows, kRank);
   for (const float x : zeros) ASSERT_EQ(x, 0) << what;
+}
+
+// Zeros, and nothing else, become noise, with none of it zero all along.
+inline void check_zero_columns(const LowRankMath& math, const std::string& what) {
+  for (const int rank : {1, 3, 4, 32}) {
+    for (const int64_t columns : {1, 7, 300}) {
+      Guarded<float> right(columns * rank);
+      fill_uniform(right, 1, 2, 5);
+      for (int64_t i = 0; i < right.size(); ++i) {
+        if (i % rank == rank / 2 || i % rank == 0) right[i] = 0;
+        if (i % rank == 1 && i / rank + 1 < columns) right[i] = 0;
+      }
+      const std::vector<float> before = right.copy();
+      math.fill_zero_columns(right.data(), columns, rank);
+      for (int64_t i = 0; i < right.size(); ++i) {
+        const bool zeros = i % rank == rank / 2 || i % rank == 0;
+        ASSERT_EQ(right[i], zeros ? low_rank_noise(i) : before[static_cast<size_t>(i)])
+            << what << ", rank " << rank << ", element " << i;
+        EXPECT_LE(std::abs(low_rank_noise(i)), 1);
+      }
+    }
+  }
+  EXPECT_NE(low_rank_noise(0), low_rank_noise(1));
 }
 
 // NaN and infinity show in all that is computed of them, and nowhere else.

@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "models": ["runtime/graph", "runtime/config"],
     "collectives": [],
     "collectives/nccl": ["collectives", "runtime/cuda/stream.h"],
-    "runtime/plan": ["runtime/graph", "runtime/config", "collectives/residual_layout.h", "collectives/sharding.h", "collectives/topology.h"],
+    "runtime/plan": ["runtime/graph", "runtime/config", "collectives/low_rank_layout.h", "collectives/residual_layout.h", "collectives/sharding.h", "collectives/topology.h"],
     "runtime/exec": [
         "runtime/plan",
         "runtime/graph",

@@ -17,108 +17,11 @@
 #include "collectives/parameter_gather.h"
 #include "collectives/sum_gather.h"
 #include "runtime/base/half.h"
-#include "tests/reference/low_rank.h"
+#include "tests/reference/plain_math.h"
 #include "tests/reference/thread_communicator.h"
 
 namespace lockstep {
 namespace {
-
-class PlainMath final : public SliceMath {
- public:
-  void tree_sum(const SumTerms& terms, float* out, int64_t n) override {
-    for (int64_t i = 0; i < n; ++i) {
-      out[i] =
-          terms.residuals ? keeping_sum(terms, 0, terms.count, i) : sum(terms, 0, terms.count, i);
-      if (terms.round_sum) out[i] = rounded(out[i], terms.wire);
-    }
-  }
-  void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
-    ASSERT_EQ(wire, DType::kBF16);
-    auto* const packed = reinterpret_cast<BFloat16*>(to);
-    for (int64_t i = 0; i < n; ++i) packed[i] = round_to<BFloat16>(from[i]);
-  }
-  void add_squares(const float* x, int64_t n, ExactSum* sum) override {
-    for (int64_t begin = 0; begin < n; begin += kSquaresChunk) {
-      double chunk = 0;
-      for (int64_t i = begin; i < std::min(begin + kSquaresChunk, n); ++i)
-        chunk += static_cast<double>(x[i]) * x[i];
-      sum->add(chunk);
-    }
-  }
-  void low_rank_left(const float* matrix,
-                     const float* right,
-                     const LowRankShape& shape,
-                     float* left) override {
-    assign(left,
-           test::low_rank_left(doubles(matrix, shape.rows * shape.columns),
-                               doubles(right, shape.columns * shape.rank),
-                               shape));
-  }
-  void low_rank_right(const float* matrix,
-                      const float* left,
-                      const LowRankShape& shape,
-                      float* right) override {
-    assign(right,
-           test::low_rank_right(doubles(matrix, shape.rows * shape.columns),
-                                doubles(left, shape.rows * shape.rank),
-                                shape));
-  }
-  void orthonormalize(float* left, int64_t rows, int rank) override {
-    assign(left, test::orthonormal(doubles(left, rows * rank), rank));
-  }
-  void low_rank_product(const float* left,
-                        const float* right,
-                        const LowRankShape& shape,
-                        float* matrix) override {
-    assign(matrix,
-           test::low_rank_product(doubles(left, shape.rows * shape.rank),
-                                  doubles(right, shape.columns * shape.rank),
-                                  shape));
-  }
-  void low_rank_subtract(float* matrix, const float* product, float factor, int64_t n) override {
-    for (int64_t i = 0; i < n; ++i) matrix[i] -= factor * product[i];
-  }
-  void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
-  void copy(const std::byte* from, std::byte* to, size_t bytes) override {
-    std::memcpy(to, from, bytes);
-  }
-  std::byte* allocate_host(size_t bytes) override {
-    return reinterpret_cast<std::byte*>(results_.emplace_back(bytes / sizeof(double)).data());
-  }
-  void synchronize() override {}
-
- private:
-  std::deque<std::vector<double>> results_;
-  static std::vector<double> doubles(const float* x, int64_t n) { return {x, x + n}; }
-  static void assign(float* to, const std::vector<double>& from) {
-    std::transform(from.begin(), from.end(), to, [](double x) { return static_cast<float>(x); });
-  }
-  static float rounded(float x, DType wire) {
-    return wire == DType::kBF16 ? to_float(round_to<BFloat16>(x)) : x;
-  }
-  static float sum(const SumTerms& terms, int first, int count, int64_t i) {
-    if (count > 1)
-      return rounded(sum(terms, first, count / 2, i), terms.wire) +
-             rounded(sum(terms, first + count / 2, count / 2, i), terms.wire);
-    return read(terms, first, i);
-  }
-  static float keeping_sum(const SumTerms& terms, int first, int count, int64_t i) {
-    if (count == 1 && terms.count > 1) return read(terms, first, i);
-    const int middle = first + count / 2;
-    const float exact = count == 1 ? read(terms, first, i)
-                                   : keeping_sum(terms, first, count / 2, i) +
-                                         keeping_sum(terms, middle, count / 2, i);
-    uint16_t& kept = terms.residuals.of(count == 1 ? 1 : middle)[i];
-    const float wanted = exact + to_float(BFloat16{kept});
-    const float sum = to_float(round_to<BFloat16>(wanted));
-    kept = round_to<BFloat16>(wanted - sum).bits;
-    return sum;
-  }
-  static float read(const SumTerms& terms, int number, int64_t i) {
-    return terms.travelled ? to_float(static_cast<const BFloat16*>(terms.arrays[number])[i])
-                           : static_cast<const float*>(terms.arrays[number])[i];
-  }
-};
 
 constexpr int kLanes = 8;
 
@@ -192,7 +95,7 @@ Outcome reduce(const Topology& topology,
           ResidualLayout(kLanes, residual_groups, topology, communicator.rank(), elements)
               .elements()));
     std::vector<double> of_all_steps(own_whole.size());
-    PlainMath math;
+    test::PlainMath math;
     // An order of need that is not that of the buckets.
     std::vector<int> order(buckets.size());
     std::iota(order.rbegin(), order.rend(), 0);
@@ -455,7 +358,7 @@ TEST(SumGather, BringsTheSumsOfAllRanks) {
         }
         const std::vector<float> own = sums;
         std::vector<BFloat16> staging(static_cast<size_t>(2 * largest_bucket(buckets)));
-        PlainMath math;
+        test::PlainMath math;
         SumGather gather({communicator, communicator},
                          math,
                          topology,

@@ -130,6 +130,29 @@ TEST(Plan, CountsResiduals) {
   EXPECT_EQ(halves(2), 2u + 1);
 }
 
+// Two sums of factors and of what is no matrix travel, there and back, in place of the gradients.
+TEST(Plan, CountsFactors) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  PlanOptions options;
+  options.lanes = 8;
+  options.topology = {1, 4};
+  options.zero_stage = 0;
+  const Plan whole = make_plan(graph, nullptr, options, none);
+  options.residual_groups = 8;
+  options.low_rank = 1;
+  const Plan plan = make_plan(graph, nullptr, options, none);
+  ASSERT_TRUE(plan.low_rank);
+  EXPECT_GT(plan.low_rank->matrices.size(), 0u);
+  const int64_t factors = padded_elements(plan.low_rank->left_elements, 8) +
+                          padded_elements(plan.low_rank->right_elements, 8);
+  EXPECT_EQ(plan.wire_bytes, 2 * factors * 4 / 4 * 3);
+  EXPECT_LT(plan.wire_bytes, whole.wire_bytes / 2);
+  EXPECT_EQ(plan.row_bytes(kStagingRow), 0u);
+  EXPECT_EQ(plan.row_bytes(kResidualsRow), static_cast<size_t>(2 * plan.layout.elements * 4));
+  // Groups of one lane need no binary counter.
+  EXPECT_EQ(plan.row_bytes(kGradientsRow), whole.row_bytes(kGradientsRow) / 2);
+}
+
 // Four nodes of two ranks: half of the gradients cross the node's border of a rank, and of that
 // three quarters go to other nodes; the parameters come back the same way.
 TEST(Plan, CountsWhatLeavesTheNode) {

@@ -1,0 +1,67 @@
+#pragma once
+// PowerSGD (Vogels et al., 2019): sums of gradients that travel as thin matrices.
+//
+// The gradient of a group of lanes, with what the steps before have left out of it (its residual),
+// is a matrix M. All ranks have the right factor R of the step before. They sum left = M R over the
+// groups, make its columns orthonormal, and sum right = M^T left. The gradient is then left
+// right^T, and what it lacks of M stays with the group. Two sums of thin matrices travel in place
+// of one of whole ones; vectors and small matrices travel with the first, as they are.
+//
+// Sums are those of the tree over the groups. So the bits are the same on any number of ranks, up
+// to one for each group.
+
+#include <vector>
+
+#include "collectives/group_sums.h"
+#include "collectives/low_rank_layout.h"
+#include "collectives/whole_sum.h"
+
+namespace lockstep {
+
+class LowRankSum final : public GroupSums {
+ public:
+  struct Options {
+    LowRankLayout layout;
+    int lanes = 1;
+    Topology topology;  // shares no memory
+    int64_t flat_elements = 0;
+  };
+  // Both zeros at first, borrowed: a flat buffer for each of this rank's groups, and
+  // layout.factor_elements().
+  struct Memory {
+    float* residuals = nullptr;
+    float* factors = nullptr;
+  };
+  LowRankSum(const RankCommunicators& communicators,
+             SliceMath& math,
+             Options options,
+             const Memory& memory);
+
+  int group_lanes() const override { return options_.lanes / options_.layout.groups; }
+  void add(int group, const Range& range, const float* sums) override;
+  void finish(float* sums) override;
+
+  // All right factors, of layout.right_elements; they and the residuals are what a step leaves to
+  // the next.
+  float* rights() const { return rights_.sum(); }
+  // Milliseconds that the host spent waiting for other ranks in the last finish().
+  double exposed_ms() const { return lefts_.exposed_ms() + rights_.exposed_ms(); }
+
+ private:
+  using Matrix = LowRankLayout::Matrix;
+  void sum_lefts();
+  void sum_rights();
+  float* residuals(int group) const { return memory_.residuals + group * options_.flat_elements; }
+  // Calls body(range of the flat buffer, place among the lefts) for what travels as it is.
+  template <typename Body>
+  void each_exact(Body body) const;
+  void copy(const float* from, float* to, int64_t n);
+
+  SliceMath& math_;
+  Options options_;
+  Memory memory_;
+  int groups_;  // of this rank
+  WholeSum lefts_, rights_;
+};
+
+}  // namespace lockstep

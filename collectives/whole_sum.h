@@ -1,0 +1,40 @@
+#pragma once
+// The sum over all lanes of small buffers of floats, in the order of the lanes' tree, on every
+// rank.
+
+#include <vector>
+
+#include "collectives/parameter_gather.h"
+#include "collectives/reducer.h"
+#include "collectives/whole_sum_layout.h"
+
+namespace lockstep {
+
+class WholeSum {
+ public:
+  // `memory`: memory_elements() floats, borrowed; zeros at first.
+  WholeSum(const RankCommunicators& communicators,
+           SliceMath& math,
+           const WholeSumLayout& layout,
+           float* memory);
+
+  void begin();
+  // Where this rank's next lane writes its floats, and that it has.
+  float* next() { return reducer_.lane_gradients(); }
+  void written();
+  // Brings the sum to all. All ranks together.
+  void finish();
+  // Until the next step's first next(); zeros before the first one's.
+  float* sum() const { return memory_; }
+  // Milliseconds that the host spent waiting for other ranks since begin().
+  double exposed_ms() const { return reducer_.exposed_ms() + gather_.exposed_ms(); }
+
+ private:
+  float* memory_;
+  std::vector<Range> buckets_;
+  std::vector<GatherItem> items_;
+  Reducer reducer_;
+  ParameterGather gather_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+#include "collectives/whole_sum_layout.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+int64_t WholeSumLayout::padded() const {
+  return padded_elements(std::max<int64_t>(elements, 1), lanes);
+}
+
+std::vector<Range> WholeSumLayout::buckets() const {
+  constexpr int64_t kBucketElements = int64_t{1} << 20;
+  return make_buckets({0, padded()}, lanes, kBucketElements);
+}
+
+int64_t WholeSumLayout::buffer_elements() const {
+  return gradient_buffers(lanes / topology.ranks()) * padded();
+}
+
+int64_t WholeSumLayout::memory_elements() const {
+  return buffer_elements() + kExchangesInFlight * staging_elements(buckets(), topology);
+}
+
+}  // namespace lockstep
