@@ -71,6 +71,7 @@ class OneBucket {
                   .fast_order = request.fast_order,
                   .buckets = {{0, elements}},
                   .topology = topology,
+                  .exchanged_elements = elements,
                   .gradient_buckets = request.wire == DType::kF32 ? size_t{0} : size_t{1},
                   .sums = {sums},
                   .wire = request.wire},
@@ -140,8 +141,7 @@ int64_t elements_of(const CollectiveRequest& request, int ranks) {
 }
 
 size_t collective_bench_bytes(int64_t elements) {
-  const int64_t staging = kExchangesInFlight * elements;
-  return static_cast<size_t>((elements + staging) * kFloat) + 2 * kDeviceAlignment;
+  return static_cast<size_t>(2 * elements * kFloat) + 2 * kDeviceAlignment;
 }
 
 CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
@@ -156,7 +156,7 @@ CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
     return reinterpret_cast<float*>(
         backend.allocate(static_cast<size_t>(std::max<int64_t>(elements, 1) * kFloat), what));
   };
-  staging_ = take(kExchangesInFlight * most_elements_, "what comes from others");
+  staging_ = take(most_elements_, "what comes from others");
   if (communicators.node == nullptr) {
     vector_ = sums_ = take(most_elements_, "the vector");
     return;

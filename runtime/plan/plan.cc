@@ -103,7 +103,7 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                ranks = static_cast<size_t>(options.topology.ranks()),
                updaters = plan.zero_stage == 0 ? 1 : ranks;
   const std::string share = updaters == 1 ? "" : fmt::format(", 1/{} of them on this rank", ranks);
-  const int64_t staging = kExchangesInFlight * staging_elements(plan.buckets, options.topology);
+  const int64_t staging = staging_elements(plan.exchanged_elements, options.topology);
   std::vector<MemoryRow> rows = {parameters_row(plan)};
   if (plan.zero_stage >= 3)
     rows.push_back({kGatheredRow,
@@ -139,10 +139,9 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
       {kStagingRow,
        static_cast<size_t>(staging) * sizeof(float),
        plan.wire == DType::kF32
-           ? fmt::format("other ranks' gradients, {} buckets", kExchangesInFlight)
-           : fmt::format("{} gradients that go and come, {} buckets",
-                         written(plan.wire),
-                         kExchangesInFlight)},
+           ? "other ranks' gradients, of the buckets under way"
+           : fmt::format("{} gradients that go and come, of the buckets under way",
+                         written(plan.wire))},
   };
   rows.insert(rows.end(), others.begin(), others.end());
   return rows;
@@ -214,6 +213,7 @@ Plan make_plan(const Graph& training,
       static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));
   plan.layout = make_layout(training, options.lanes, bucket_elements);
   plan.buckets = cut_buckets(plan.layout, bucket_elements);
+  plan.exchanged_elements = exchanged_elements(plan.buckets, /*saves_memory=*/plan.zero_stage >= 2);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
@@ -228,7 +228,12 @@ Plan make_plan(const Graph& training,
   } else if (plan.zero_stage == 0) {
     const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
     const size_t rounded = rounds ? plan.gradient_buckets() : 0;
-    plan.rounded_gathers = staged_gathers(plan.buckets, rounded, size_of(plan.wire));
+    plan.rounded_gathers = staged_gathers(
+        plan.buckets,
+        rounded,
+        size_of(plan.wire),
+        static_cast<size_t>(staging_elements(plan.exchanged_elements, plan.topology)) *
+            sizeof(float));
     for (size_t b = rounded; b < plan.buckets.size(); ++b)
       plan.gradient_gathers.push_back(
           {static_cast<int>(b), static_cast<size_t>(plan.buckets[b].begin) * sizeof(float)});

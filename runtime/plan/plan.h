@@ -101,6 +101,8 @@ struct Plan {
   DType compute = DType::kF32;  // of the parameters as the ops read them
   DType wire = DType::kF32;     // of gradients on their way to other ranks
   std::vector<Range> buckets;
+  // Buckets of so many elements together may be on their way to be summed.
+  int64_t exchanged_elements = 0;
   int64_t gradient_elements = 0;  // of a gradient buffer
   // Where buckets share its memory: where each begins in it, and what of it no gradient is written
   // to. None: they lie as in the flat buffer.

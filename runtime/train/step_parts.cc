@@ -16,6 +16,7 @@ ReducerOptions reducer_options(const RunParts& parts, const RunMemory& memory) {
           .fast_order = parts.config.comm.order == CommConfig::Order::kFast,
           .buckets = plan.buckets,
           .topology = plan.topology,
+          .exchanged_elements = plan.exchanged_elements,
           .gradient_buckets = plan.gradient_buckets(),
           .lanes_together = plan.lanes_together,
           .bucket_offsets = plan.bucket_offsets,
