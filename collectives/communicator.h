@@ -16,7 +16,7 @@ class Communicator {
  public:
   // Operations that may be started and not yet waited for: exchanges of gradients, gathers of
   // parameters, and what the lanes of a step say to each other meanwhile.
-  static constexpr int kMaxPending = 8;
+  static constexpr int kMaxPending = 64;
 
   virtual ~Communicator() = default;
   virtual int rank() const = 0;

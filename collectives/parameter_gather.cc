@@ -26,7 +26,10 @@ ParameterGather::ParameterGather(const RankCommunicators& communicators,
                  (memory.gathered == node_->common() && memory.owned == nullptr));
   // Within a node all buckets are there at once.
   const bool only_signals = node_ != nullptr && steps_.size() == 1;
-  pending_.resize(only_signals ? buckets_.size() : kGathersInFlight);
+  pending_.resize(only_signals ? buckets_.size() : kMostGathersInFlight);
+  most_elements_ =
+      only_signals ? buckets_.back().end
+                   : kGathersInFlight * std::max(largest_bucket(buckets_), kUsualBucketElements);
 }
 
 void ParameterGather::start(std::span<const GatherItem> items) {
@@ -34,15 +37,36 @@ void ParameterGather::start(std::span<const GatherItem> items) {
   items_ = items;
   last_turn_ = 0;
   started_ = done_ = 0;
+  elements_ = 0;
   if (ranks_ == 1) started_ = done_ = items.size();
   begin_more();
 }
 
+bool ParameterGather::may_begin(const GatherItem& item) const {
+  return item.turn <= last_turn_ && started_ < done_ + pending_.size() &&
+         elements_ + elements_of(item) <= most_elements_;
+}
+
 // Keeps as many under way as may be.
 void ParameterGather::begin_more() {
-  while (started_ < items_.size() && started_ < done_ + pending_.size() &&
-         items_[started_].turn <= last_turn_)
+  while (started_ < items_.size() && may_begin(items_[started_])) {
+    elements_ += elements_of(items_[started_]);
     start_step(started_++, 0);
+  }
+}
+
+// In its place among the gathered ones.
+void ParameterGather::fill_own_part(const GatherItem& item) {
+  const Range& bucket = buckets_[static_cast<size_t>(item.bucket)];
+  const Range mine = part_of(bucket, part_, ranks_);
+  const auto bytes_of = [&](int64_t elements) {
+    return static_cast<size_t>(elements) * memory_.element_bytes;
+  };
+  std::byte* const to = memory_.gathered + item.offset + bytes_of(mine.begin - bucket.begin);
+  if (memory_.floats != nullptr)
+    math_.pack(memory_.floats + mine.begin, memory_.wire, to, mine.size());
+  if (memory_.owned != nullptr)
+    math_.copy(memory_.owned + bytes_of(bucket.begin / ranks_), to, bytes_of(mine.size()));
 }
 
 void ParameterGather::start_step(size_t place, size_t step) {
@@ -54,13 +78,9 @@ void ParameterGather::start_step(size_t place, size_t step) {
     return;
   }
   const GatherItem& item = items_[place];
-  const Range& bucket = buckets_[static_cast<size_t>(item.bucket)];
+  if (step == 0) fill_own_part(item);
   std::byte* const to = memory_.gathered + item.offset;
-  const auto part = static_cast<size_t>(bucket.size() / ranks_) * memory_.element_bytes;
-  if (step == 0 && memory_.owned != nullptr)
-    math_.copy(memory_.owned + static_cast<size_t>(bucket.begin / ranks_) * memory_.element_bytes,
-               to + static_cast<size_t>(part_) * part,
-               part);
+  const auto part = static_cast<size_t>(elements_of(item) / ranks_) * memory_.element_bytes;
   const GatherStep& gather = steps_[step];
   now.arrival.handle =
       communicator_.start_all_gather(to + static_cast<size_t>(gather.first_part) * part,
@@ -77,7 +97,7 @@ void ParameterGather::finish_steps(size_t place, size_t steps) {
     if (++now.step < steps_.size()) {
       start_step(place, now.step);
     } else if (ExchangeObserver* observer = waits_.observer()) {
-      const auto elements = static_cast<size_t>(buckets_[static_cast<size_t>(number)].size());
+      const auto elements = static_cast<size_t>(elements_of(items_[place]));
       observer->gathered(number, elements * memory_.element_bytes, now.start_ms, end_ms);
     }
   }
@@ -91,7 +111,8 @@ void ParameterGather::need(size_t count) {
     // The next item's last step goes on while the ops that need this one run.
     for (size_t next = done_; next < std::min(done_ + 2, started_); ++next)
       finish_steps(next, steps_.size() - 1);
-    finish_steps(done_++, steps_.size());
+    finish_steps(done_, steps_.size());
+    elements_ -= elements_of(items_[done_++]);
     begin_more();
   }
 }

@@ -10,14 +10,19 @@
 #include "collectives/slice_math.h"
 #include "collectives/topology.h"
 #include "collectives/waits.h"
+#include "runtime/base/dtype.h"
 
 namespace lockstep {
 
 class ParameterGather {
  public:
   struct Memory {
-    std::byte* gathered = nullptr;     // where the ranks share memory, the node's common()
-    const std::byte* owned = nullptr;  // this rank's parts one after the other; null: in gathered
+    std::byte* gathered = nullptr;  // where the ranks share memory, the node's common()
+    // Where this rank's parts are copied from: one after the other; null: they are in gathered.
+    const std::byte* owned = nullptr;
+    // Or rounded from, to `wire`, kBF16 or kF16: flat.
+    const float* floats = nullptr;
+    DType wire = DType::kBF16;
     size_t element_bytes = sizeof(float);
   };
   // All borrowed.
@@ -48,7 +53,12 @@ class ParameterGather {
     Arrival arrival = {};
     double start_ms = 0;  // of the first step, while somebody observes
   };
+  int64_t elements_of(const GatherItem& item) const {
+    return buckets_[static_cast<size_t>(item.bucket)].size();
+  }
+  bool may_begin(const GatherItem& item) const;
   void begin_more();
+  void fill_own_part(const GatherItem& item);
   void start_step(size_t place, size_t step);
   void finish_steps(size_t place, size_t steps);
   Pending& pending(size_t place) { return pending_[place % pending_.size()]; }
@@ -63,8 +73,9 @@ class ParameterGather {
   std::vector<GatherStep> steps_;
   std::span<const GatherItem> items_;
   size_t started_ = 0, done_ = 0;
-  int last_turn_ = 0;             // that may begin
-  std::vector<Pending> pending_;  // a ring of as many as may be under way
+  int64_t most_elements_, elements_ = 0;  // that may be under way, and are
+  int last_turn_ = 0;                     // that may begin
+  std::vector<Pending> pending_;          // a ring of as many as may be under way
 };
 
 }  // namespace lockstep

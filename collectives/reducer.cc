@@ -13,6 +13,9 @@ namespace {
 
 constexpr int kMaxRanks = 4096;
 
+// And what the lanes of a step say to each other meanwhile.
+static_assert(kMostExchangesInFlight + kMostGathersInFlight < Communicator::kMaxPending);
+
 }  // namespace
 
 Reducer::Reducer(const RankCommunicators& communicators,
@@ -32,11 +35,11 @@ Reducer::Reducer(const RankCommunicators& communicators,
       staging_(staging),
       elements_(options_.buckets.back().end),
       gradient_elements_(options_.bucket_offsets.empty() ? elements_ : options_.gradient_elements),
-      staging_elements_(staging_elements(options_.buckets, options_.topology)),
       lanes_(local_lanes(options_.lanes, control_.size(), control_.rank(), across_first_)),
       counted_(options_.group_sums != nullptr ? options_.group_sums->group_lanes() : lanes_.count),
       part_(options_.topology.part_of(control_.rank())),
-      groups_(options_.topology.groups_of(control_.rank())) {
+      groups_(options_.topology.groups_of(control_.rank())),
+      ring_(options_.exchanged_elements, kMostExchangesInFlight) {
   const int ranks = control_.size();
   LOCKSTEP_CHECK(options_.topology.ranks() == ranks);
   LOCKSTEP_CHECK(options_.topology.shares_memory == (node_ != nullptr));
@@ -64,7 +67,7 @@ Reducer::Reducer(const RankCommunicators& communicators,
 
 void Reducer::begin_step() {
   lane_ = 0;
-  in_flight_count_ = 0;
+  ring_.clear();
   waits_.clear();
   *squares_ = {};
 }
@@ -77,7 +80,7 @@ void Reducer::bucket_begins(int bucket) {
     last = last_exchange_[other];
     last_bucket = other;
   }
-  while (exchanges_ - in_flight_count_ < last) complete_oldest();
+  while (exchanges_ - in_flight() < last) complete_oldest();
   if (node_ != nullptr && last > 0)
     waits_.wait(last_reading_[last_bucket], Wait::kExchange, static_cast<int>(last_bucket));
   for (const Range& gap : options_.bucket_gaps[static_cast<size_t>(bucket)])
@@ -195,24 +198,22 @@ void Reducer::gather_lanes(std::byte* all, size_t bytes) {
 }
 
 void Reducer::start_exchange(int bucket) {
-  if (in_flight_count_ == kInFlight) complete_oldest();
+  const Range& range = bucket_range(bucket);
+  std::optional<int64_t> place = ring_.take(range.size());
+  for (; !place; place = ring_.take(range.size())) complete_oldest();
   // Those under way are a bucket's time further: what they wait for should be there.
-  for (size_t i = 0; i < in_flight_count_; ++i) {
-    Exchange& earlier = in_flight_[i];
+  const uint64_t number = exchanges_++;
+  for (uint64_t i = number + 1 - in_flight(); i < number; ++i) {
+    Exchange& earlier = exchange_of(i);
     if (earlier.level + 1 == groups_.size()) continue;
     sum_level(earlier);
     ++earlier.level;
     start_level(earlier);
   }
-  Exchange& exchange = in_flight_[in_flight_count_++];
-  exchange = {bucket,
-              lane_,
-              bucket_range(bucket),
-              reinterpret_cast<std::byte*>(staging_ +
-                                           static_cast<int64_t>(next_slot_) * staging_elements_)};
-  last_exchange_[static_cast<size_t>(bucket)] = ++exchanges_;
-  next_slot_ = (next_slot_ + 1) % kInFlight;
-  start_level(exchange);
+  float* const staging = staging_ + staging_elements(*place, options_.topology);
+  exchange_of(number) = {bucket, lane_, range, reinterpret_cast<std::byte*>(staging)};
+  last_exchange_[static_cast<size_t>(bucket)] = exchanges_;
+  start_level(exchange_of(number));
 }
 
 void Reducer::start_level(Exchange& exchange) {
@@ -298,9 +299,7 @@ void Reducer::sum_level(Exchange& exchange) {
 }
 
 void Reducer::complete_oldest() {
-  Exchange exchange = in_flight_[0];
-  std::move(in_flight_ + 1, in_flight_ + in_flight_count_, in_flight_);
-  --in_flight_count_;
+  Exchange& exchange = exchange_of(exchanges_ - in_flight());
   sum_level(exchange);
   while (++exchange.level < groups_.size()) {
     start_level(exchange);
@@ -312,9 +311,9 @@ void Reducer::complete_oldest() {
           elements_ / communicator_.size(),
           exchange.lane,
           exchange.range.size());
-    if (exchange.lane + 1 < lanes_.count) return;
   }
-  add_squares(exchange.bucket);
+  if (!across_first_ || exchange.lane + 1 == lanes_.count) add_squares(exchange.bucket);
+  ring_.give_back();
 }
 
 // Right after a bucket is summed and still in cache.
@@ -324,7 +323,7 @@ void Reducer::add_squares(int bucket) {
 }
 
 void Reducer::reduce() {
-  while (in_flight_count_ > 0) complete_oldest();
+  while (in_flight() > 0) complete_oldest();
   LOCKSTEP_CHECK(lane_ == lanes_.count);
   if (options_.group_sums == nullptr) return;
   options_.group_sums->finish(gradients_);

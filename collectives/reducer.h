@@ -21,6 +21,7 @@
 // what rounding takes from a sum is added to the same sum of the next step: over the steps nothing
 // is lost (error feedback). residual_layout.h says which sums are rounded then.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -29,6 +30,7 @@
 #include "collectives/exchange_observer.h"
 #include "collectives/group_sums.h"
 #include "collectives/residual_layout.h"
+#include "collectives/ring.h"
 #include "collectives/sharding.h"
 #include "collectives/slice_math.h"
 #include "collectives/topology.h"
@@ -58,6 +60,8 @@ struct ReducerOptions {
   bool fast_order = false;  // let the library choose the order across ranks; the topology is flat
   std::vector<Range> buckets;
   Topology topology;  // of all ranks
+  // Buckets of so many elements together may be under way at a time: exchanged_elements().
+  int64_t exchanged_elements = 0;
   // So many buckets hold gradients; those after them are summed alike, but are no part of the norm.
   size_t gradient_buckets = ~size_t{0};
   // All lanes of a rank run together: each has a gradient buffer of its own.
@@ -84,7 +88,7 @@ struct ReducerOptions {
 class Reducer {
  public:
   // `gradients`: gradient_buffers(), or with packed sums one for all lanes that run at a time;
-  // `staging`: staging_elements() floats for each of kExchangesInFlight. Both borrowed.
+  // `staging`: staging_elements() floats for what may be under way. Both borrowed.
   Reducer(const RankCommunicators& communicators,
           SliceMath& math,
           ReducerOptions options,
@@ -114,7 +118,7 @@ class Reducer {
   void end_lane() { ++lane_; }
   // Between ops: moves the exchanges under way.
   void progress() {
-    if (in_flight_count_ > 0) communicator_.progress();
+    if (in_flight() > 0) communicator_.progress();
   }
   // Completes the exchange; afterwards this rank's parts in sums() are of all lanes.
   void reduce();
@@ -170,6 +174,11 @@ class Reducer {
   Range own_part(int bucket) const;
   float* own_sums(int bucket, int lane) const;
   bool overlap(int bucket, int other) const;
+  size_t in_flight() const { return ring_.parts(); }
+  // The exchange of that number, counted as exchanges_ does, which is under way.
+  Exchange& exchange_of(uint64_t number) {
+    return exchanges_under_way_[number % exchanges_under_way_.size()];
+  }
   void start_exchange(int bucket);
   void start_level(Exchange& exchange);
   SumTerms terms_of(const Exchange& exchange, const Range& mine, const void** arrays) const;
@@ -201,17 +210,14 @@ class Reducer {
   float* staging_;
   int64_t elements_;           // of all buckets
   int64_t gradient_elements_;  // of a gradient buffer
-  int64_t staging_elements_;   // of one exchange
   LocalLanes lanes_;
   int counted_;                    // of these, in a binary counter
   int part_;                       // of each bucket, this rank's
   std::vector<RankGroup> groups_;  // by level
   int lane_ = 0;
 
-  static constexpr size_t kInFlight = kExchangesInFlight;
-  Exchange in_flight_[kInFlight];  // a queue: oldest first
-  size_t in_flight_count_ = 0;
-  size_t next_slot_ = 0;                 // of staging_
+  Ring ring_;  // what the exchanges under way take of exchanged_elements, oldest first
+  std::array<Exchange, kMostExchangesInFlight> exchanges_under_way_;
   uint64_t exchanges_ = 0;               // started since the reducer was made
   std::vector<uint64_t> last_exchange_;  // of each bucket
   std::vector<Arrival> last_reading_;    // of its gradients by the ranks of the node

@@ -49,18 +49,36 @@ int64_t largest_bucket(const std::vector<Range>& buckets) {
 
 std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
                                        size_t count,
-                                       size_t element_bytes) {
-  const size_t slot = static_cast<size_t>(largest_bucket(buckets)) * element_bytes;
+                                       size_t element_bytes,
+                                       size_t memory_bytes) {
+  const size_t half = memory_bytes / 2;
   std::vector<GatherItem> items;
-  for (size_t b = 0; b < count; ++b)
-    items.push_back({static_cast<int>(b), b % 2 * slot, /*turn=*/static_cast<int>(b)});
+  int turn = 0;
+  size_t taken = 0;  // of this turn's half
+  for (size_t b = 0; b < count; ++b) {
+    const size_t bytes = static_cast<size_t>(buckets[b].size()) * element_bytes;
+    LOCKSTEP_CHECK(bytes <= half);
+    if (taken + bytes > half) {
+      ++turn;
+      taken = 0;
+    }
+    items.push_back({static_cast<int>(b), static_cast<size_t>(turn % 2) * half + taken, turn});
+    taken += bytes;
+  }
   return items;
 }
 
-int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology) {
-  const int64_t bucket = largest_bucket(buckets);
-  if (topology.shares_memory) return topology.nodes == 1 ? 0 : bucket / topology.per_node;
-  return topology.ranks() == 1 ? 0 : bucket;
+int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory) {
+  const int64_t largest = largest_bucket(buckets),
+                bucket = saves_memory ? largest : std::max(largest, kUsualBucketElements);
+  int64_t all = 0;
+  for (const Range& b : buckets) all += b.size();
+  return std::min({kExchangesInFlight * bucket, kMostExchangesInFlight * largest, all});
+}
+
+int64_t staging_elements(int64_t elements, const Topology& topology) {
+  if (topology.shares_memory) return topology.nodes == 1 ? 0 : elements / topology.per_node;
+  return topology.ranks() == 1 ? 0 : elements;
 }
 
 std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts) {

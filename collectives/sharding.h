@@ -56,9 +56,17 @@ Range part_of(const Range& bucket, int part, int parts);
 // one after the other or all at once.
 int gradient_buffers(int local_lanes, bool lanes_together = false);
 
-// Buckets whose exchange may be under way at a time, and the floats that a rank receives each in.
+// Buckets of the largest size whose exchange may be under way at a time, and of any size: the
+// communicator keeps something of each.
 inline constexpr int kExchangesInFlight = 4;
-int64_t staging_elements(const std::vector<Range>& buckets, const Topology& topology);
+inline constexpr int kMostExchangesInFlight = 48;
+// Of buckets: 25 MiB of floats. Of smaller ones as much is under way as of these, where memory is
+// not to be saved.
+inline constexpr int64_t kUsualBucketElements = int64_t{25} << 18;
+// How many elements buckets have together whose exchange may be under way at a time.
+int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory);
+// Floats that a rank receives so many elements of buckets in.
+int64_t staging_elements(int64_t elements, const Topology& topology);
 
 // A bucket that is brought to all ranks.
 struct GatherItem {
@@ -69,14 +77,17 @@ struct GatherItem {
   bool operator==(const GatherItem&) const = default;
 };
 
-// The first `count` buckets one after the other through memory for two of the longest: one is on
-// its way while the other is read.
+// The first `count` buckets one after the other through `memory_bytes`, two of the longest or more:
+// as many as half of it takes are on their way while those in the other half are read.
 std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
                                        size_t count,
-                                       size_t element_bytes);
+                                       size_t element_bytes,
+                                       size_t memory_bytes);
 
-// Buckets of parameters that may be on their way.
+// Buckets of parameters that may be on their way: so many of the largest or of the usual size, and
+// of any size.
 inline constexpr int kGathersInFlight = 3;
+inline constexpr int kMostGathersInFlight = 12;
 
 // Length of the longest bucket.
 int64_t largest_bucket(const std::vector<Range>& buckets);

@@ -10,35 +10,21 @@ SumGather::SumGather(const RankCommunicators& communicators,
     : math_(math),
       buckets_(buckets),
       memory_(memory),
-      ranks_(topology.ranks()),
-      part_(topology.part_of(communicators.control.rank())),
       gather_(communicators,
               math,
               topology,
               buckets,
-              {.gathered = memory.staging, .element_bytes = size_of(memory.wire)}) {}
+              {.gathered = memory.staging,
+               .floats = memory.sums,
+               .wire = memory.wire,
+               .element_bytes = size_of(memory.wire)}) {}
 
 void SumGather::run(std::span<const GatherItem> items) {
-  for (size_t i = 0; i <= items.size(); ++i) {
-    if (i < items.size()) pack(items[i]);
-    if (i == 0) {
-      gather_.start(items);
-    } else {
-      gather_.need(i);  // and begins the next
-      unpack(items[i - 1]);
-    }
+  gather_.start(items);
+  for (size_t i = 0; i < items.size(); ++i) {
+    gather_.need(i + 1);  // and begins those of the next turn
+    unpack(items[i]);
   }
-}
-
-// This rank's part, in its place in the staging.
-void SumGather::pack(const GatherItem& item) {
-  const Range& bucket = buckets_[static_cast<size_t>(item.bucket)];
-  const Range mine = part_of(bucket, part_, ranks_);
-  std::byte* const slot = memory_.staging + item.offset;
-  math_.pack(memory_.sums + mine.begin,
-             memory_.wire,
-             slot + static_cast<size_t>(mine.begin - bucket.begin) * size_of(memory_.wire),
-             mine.size());
 }
 
 void SumGather::unpack(const GatherItem& item) {

@@ -36,13 +36,11 @@ class SumGather {
   double exposed_ms() const { return gather_.exposed_ms(); }
 
  private:
-  void pack(const GatherItem& item);
   void unpack(const GatherItem& item);
 
   SliceMath& math_;
   std::vector<Range> buckets_;
   Memory memory_;
-  int ranks_, part_;  // of each bucket, this rank's
   ParameterGather gather_;
 };
 

@@ -13,12 +13,16 @@ std::vector<Range> WholeSumLayout::buckets() const {
   return make_buckets({0, padded()}, lanes, kBucketElements);
 }
 
+int64_t WholeSumLayout::exchanged() const {
+  return exchanged_elements(buckets(), /*saves_memory=*/true);
+}
+
 int64_t WholeSumLayout::buffer_elements() const {
   return gradient_buffers(lanes / topology.ranks()) * padded();
 }
 
 int64_t WholeSumLayout::memory_elements() const {
-  return buffer_elements() + kExchangesInFlight * staging_elements(buckets(), topology);
+  return buffer_elements() + staging_elements(exchanged(), topology);
 }
 
 }  // namespace lockstep

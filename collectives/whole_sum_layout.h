@@ -17,6 +17,8 @@ struct WholeSumLayout {
   // Of a buffer with its padding.
   int64_t padded() const;
   std::vector<Range> buckets() const;
+  // See ReducerOptions.
+  int64_t exchanged() const;
   // Floats of the buffers in which a rank's lanes are summed, and with what is under way.
   int64_t buffer_elements() const;
   int64_t memory_elements() const;

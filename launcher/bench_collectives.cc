@@ -26,6 +26,7 @@ struct BenchCollectivesOptions {
   std::vector<std::string> collectives = {
       "all_reduce", "reduce_scatter", "all_gather", "broadcast"};
   std::vector<std::string> orders = {"TREE"};
+  std::string wire = "FP32";
   int repeats = 20;
   bool no_shared_memory = false;
   std::string transport = "AUTO";
@@ -34,6 +35,20 @@ struct BenchCollectivesOptions {
 CommConfig::Transport transport_named(const std::string& name) {
   if (name == "MPI") return CommConfig::Transport::kMpi;
   return name == "TCP" ? CommConfig::Transport::kTcp : CommConfig::Transport::kAuto;
+}
+
+DType wire_named(const std::string& name) {
+  if (name == "BF16") return DType::kBF16;
+  return name == "FP16" ? DType::kF16 : DType::kF32;
+}
+
+// As configs and options call it.
+const char* written(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16: return "BF16";
+    case DType::kF16: return "FP16";
+    default: return "FP32";
+  }
 }
 
 Collective collective_named(const std::string& name) {
@@ -53,7 +68,10 @@ std::vector<CollectiveRequest> requests_of(const BenchCollectivesOptions& option
         collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
     for (size_t order = 0; order < (sums ? options.orders.size() : 1); ++order) {
       for (const int64_t bytes : options.sizes)
-        requests.push_back({collective, sums && options.orders[order] == "FAST", bytes});
+        requests.push_back({collective,
+                            sums && options.orders[order] == "FAST",
+                            bytes,
+                            sums ? wire_named(options.wire) : DType::kF32});
     }
   }
   return requests;
@@ -66,6 +84,7 @@ const char* order_of(const CollectiveRequest& request) {
 nlohmann::ordered_json to_json(const CollectiveTiming& timing) {
   return {{"collective", name_of(timing.request.collective)},
           {"order", order_of(timing.request)},
+          {"dtype", written(timing.request.wire)},
           {"bytes", timing.bytes},
           {"p50_us", timing.p50_us},
           {"p99_us", timing.p99_us},
@@ -74,9 +93,10 @@ nlohmann::ordered_json to_json(const CollectiveTiming& timing) {
 }
 
 void print_row(const CollectiveTiming& timing) {
-  fmt::print("{:16}{:>6}{:>12}{:>12.1f}{:>12.1f}{:>10.2f}{:>10.2f}\n",
+  fmt::print("{:16}{:>6}{:>6}{:>12}{:>12.1f}{:>12.1f}{:>10.2f}{:>10.2f}\n",
              name_of(timing.request.collective),
              order_of(timing.request),
+             written(timing.request.wire),
              timing.bytes,
              timing.p50_us,
              timing.p99_us,
@@ -93,20 +113,24 @@ void check_fits(const MemoryLimits& limits, const OpSet& ops, size_t bytes, int 
 }
 
 // Whether any of the requests is a sum in FAST order.
-bool sums_fast(const BenchCollectivesOptions& options) {
-  const std::vector<CollectiveRequest> requests = requests_of(options);
+bool sums_fast(const std::vector<CollectiveRequest>& requests) {
   return std::any_of(
       requests.begin(), requests.end(), [](const auto& request) { return request.fast_order; });
 }
 
+// A library that chooses the order of a sum adds floats.
+void check_wire(const BenchCollectivesOptions& options) {
+  if (options.wire != "FP32" && sums_fast(requests_of(options)))
+    throw ConfigError("--wire: value is {}; allowed with --orders FAST: FP32", options.wire);
+}
+
 // MPI counts the whole vector of such a sum.
-void check_countable(const BenchCollectivesOptions& options, int64_t most, int ranks) {
-  const int64_t elements = padded_elements(most / static_cast<int64_t>(sizeof(float)), ranks);
-  if (sums_fast(options) && elements > kMpiMostSummedElements)
+void check_countable(const BenchCollectivesOptions& options, int64_t most_elements) {
+  if (sums_fast(requests_of(options)) && most_elements > kMpiMostSummedElements)
     throw ConfigError(
         "--sizes: value is {}; allowed in FAST order over MPI: less than 8GiB (--transport TCP "
         "does without)",
-        most);
+        *std::max_element(options.sizes.begin(), options.sizes.end()));
 }
 
 ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
@@ -118,26 +142,31 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   choose_transport(session, transport_named(options.transport), ops);
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
-  const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
-  const size_t bytes = collective_bench_bytes(most, ranks) + ops.workspace_bytes;
+  const std::vector<CollectiveRequest> requests = requests_of(options);
+  int64_t most_elements = 0;
+  for (const CollectiveRequest& request : requests)
+    most_elements = std::max(most_elements, elements_of(request, ranks));
+  const size_t bytes = collective_bench_bytes(most_elements) + ops.workspace_bytes;
   run_on_all(communicator, [&] {
     check_result_path("--json", options.common.json);
+    check_wire(options);
     if (ranks == 1 || !std::has_single_bit(static_cast<unsigned>(ranks)))
       throw ConfigError(
           "ranks: value is {}; allowed: a power of two from 2 on, as with mpirun -n 2", ranks);
     if (std::string_view(communicator.name()) == "mpi" && !ops.separate_memory)
-      check_countable(options, most, ranks);
+      check_countable(options, most_elements);
     check_fits(device.limits(), ops, bytes, session.local_ranks());
     set_compute_threads(std::max(1, available_cpus() / sharing));
   });
   device.open({});
   run_on_all(communicator, [&] { device.backend().reserve(bytes); });
-  const std::unique_ptr<NodeMemory> node = ops.separate_memory || options.no_shared_memory
-                                               ? nullptr
-                                               : NodeMemory::join(communicator, topology);
+  // In shared memory nothing travels, and nothing could be shorter.
+  const bool sends = options.no_shared_memory || options.wire != "FP32";
+  const std::unique_ptr<NodeMemory> node =
+      ops.separate_memory || sends ? nullptr : NodeMemory::join(communicator, topology);
   topology.shares_memory = node != nullptr;
   CollectiveBench bench(
-      {device.slices(), communicator, node.get()}, device.backend(), topology, most);
+      {device.slices(), communicator, node.get()}, device.backend(), topology, most_elements);
   const bool speaks = communicator.rank() == 0;
   const std::string transport = name_of_transport(device.slices(), topology);
   const std::string carriers = fmt::format("{} ranks on {} node(s), {}, vectors over {}",
@@ -146,10 +175,11 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
                                            device.device().description(),
                                            transport);
   if (speaks)
-    fmt::print("{}\n{:16}{:>6}{:>12}{:>12}{:>12}{:>10}{:>10}\n",
+    fmt::print("{}\n{:16}{:>6}{:>6}{:>12}{:>12}{:>12}{:>10}{:>10}\n",
                carriers,
                "collective",
                "order",
+               "dtype",
                "bytes",
                "p50 us",
                "p99 us",
@@ -162,7 +192,7 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   json["transport"] = transport;
   json["library"] = session.library();
   json["repeats"] = options.repeats;
-  for (const CollectiveRequest& request : requests_of(options)) {
+  for (const CollectiveRequest& request : requests) {
     const CollectiveTiming timing = bench.time(request, options.repeats);
     if (speaks) print_row(timing);
     json["timings"].push_back(to_json(timing));
@@ -182,7 +212,7 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
   command
       ->add_option("--sizes",
                    options->sizes,
-                   "Bytes of the vector, such as 4KiB,1MiB; up to 64MiB unless told")
+                   "Bytes of the vector as it travels, such as 4KiB,1MiB; up to 64MiB unless told")
       ->delimiter(',')
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(int64_t{4}, int64_t{64} << 30));
@@ -192,6 +222,13 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
   command->add_option("--orders", options->orders, "Orders of the sums; TREE unless told")
       ->delimiter(',')
       ->check(CLI::IsMember({"TREE", "FAST"}));
+  command
+      ->add_option("--wire",
+                   options->wire,
+                   "What sums in TREE order are rounded to and travel as: FP32, BF16 or FP16, as "
+                   "comm.wire_dtype; in 16 bits everything is sent, as with --no-shared-memory")
+      ->check(CLI::IsMember({"FP32", "BF16", "FP16"}))
+      ->capture_default_str();
   command->add_option("--repeats", options->repeats, "Measurements of each")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
@@ -215,9 +252,13 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
       "reduce_scatter or an all_gather, all of it in a broadcast. A training step does a "
       "reduce_scatter under its backward pass and an all_gather under the next forward pass. Sums "
       "are "
-      "of floats, whatever execution.precision; gathers and broadcasts move bytes, so parameters "
-      "in "
-      "BF16 or FP16 take what --sizes of half as many bytes do.");
+      "of floats, whatever execution.precision; with --wire BF16 or FP16 the terms and the sums "
+      "are rounded to it, and a vector of as many bytes has twice as many of them: bytes, algbw "
+      "and "
+      "busbw count what travels, the times have the conversions and, as in a step, the squares for "
+      "the norm. An all_reduce is then that of ZeRO stage 0. Gathers and broadcasts move bytes, so "
+      "parameters in BF16 or FP16 take what --sizes of half as many bytes do; the column dtype (in "
+      "--json too) is FP32 there.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return bench_collectives(session, *options); };
   });

@@ -6,6 +6,7 @@
 
 #include "collectives/agreement.h"
 #include "collectives/parameter_gather.h"
+#include "collectives/sum_gather.h"
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 #include "runtime/plan/plan.h"
@@ -14,10 +15,6 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-
-int64_t elements_for(int64_t bytes, int ranks) {
-  return padded_elements(std::max<int64_t>((bytes + kFloat - 1) / kFloat, 1), ranks);
-}
 
 // Share of the vector that each rank must send at the least.
 double sent_share(Collective collective, int ranks) {
@@ -29,12 +26,29 @@ double sent_share(Collective collective, int ranks) {
   }
 }
 
-// Element i of rank r's vector: sums over any number of ranks stay below 2^24, where floats are
-// exact.
-float value_of(int64_t i, int rank) { return static_cast<float>(i % 1021 + rank); }
-float sum_of(int64_t i, int ranks) {
-  return static_cast<float>(ranks * (i % 1021) + int64_t{ranks} * (ranks - 1) / 2);
-}
+// Numbers whose sums over the ranks are exact. Floats are so below 2^24, in any order. What travels
+// in 16 bits has eight significant ones (BF16): there neighbouring ranks differ from a small number
+// by as much in opposite directions, so that every subtree of ranks adds up to a power of two times
+// it. Divided by the number of ranks, it is the sum.
+class Numbers {
+ public:
+  Numbers(DType wire, int ranks) : wire_(wire), ranks_(ranks) {}
+  // Element i of a rank's vector.
+  float term(int64_t i, int rank) const {
+    if (wire_ == DType::kF32) return static_cast<float>(i % 1021 + rank);
+    const int apart = 1 + rank / 2 % 127;
+    return (sum(i) + static_cast<float>(rank % 2 == 0 ? apart : -apart)) /
+           static_cast<float>(ranks_);
+  }
+  float sum(int64_t i) const {
+    if (wire_ != DType::kF32) return static_cast<float>(i % 127);
+    return static_cast<float>(ranks_ * (i % 1021) + int64_t{ranks_} * (ranks_ - 1) / 2);
+  }
+
+ private:
+  DType wire_;
+  int ranks_;
+};
 
 // The reducer of a training step whose only bucket is the vector, with one lane a rank.
 class OneBucket {
@@ -43,7 +57,7 @@ class OneBucket {
   OneBucket(const RankCommunicators& communicators,
             Backend& backend,
             const Topology& topology,
-            bool fast_order,
+            const CollectiveRequest& request,
             int64_t elements,
             float* vector,
             float* sums,
@@ -54,18 +68,28 @@ class OneBucket {
         reducer_(communicators,
                  backend,
                  {.lanes = topology.ranks(),
-                  .fast_order = fast_order,
+                  .fast_order = request.fast_order,
                   .buckets = {{0, elements}},
                   .topology = topology,
-                  .gradient_buckets = 0,
-                  .sums = {sums}},
+                  .exchanged_elements = elements,
+                  .gradient_buckets = request.wire == DType::kF32 ? size_t{0} : size_t{1},
+                  .sums = {sums},
+                  .wire = request.wire},
                  vector,
                  staging),
         gather_(communicators,
                 backend,
                 topology,
                 {{0, elements}},
-                {.gathered = reinterpret_cast<std::byte*>(gathered)}) {}
+                {.gathered = reinterpret_cast<std::byte*>(gathered)}) {
+    if (request.wire == DType::kF32) return;
+    sum_gather_.emplace(
+        communicators,
+        backend,
+        topology,
+        std::vector<Range>{{0, elements}},
+        SumGather::Memory{sums, reinterpret_cast<std::byte*>(staging), request.wire});
+  }
 
   // The part that this rank sums.
   const Range& mine() const { return mine_; }
@@ -77,19 +101,20 @@ class OneBucket {
     reducer_.reduce();
   }
   void all_gather() {
-    static constexpr GatherItem kWhole[] = {{.bucket = 0}};
     gather_.start(kWhole);
     gather_.finish();
   }
   void all_reduce() {
     reduce_scatter();
-    all_gather();
+    sum_gather_ ? sum_gather_->run(kWhole) : all_gather();
   }
 
  private:
+  static constexpr GatherItem kWhole[] = {{.bucket = 0}};
   Range mine_;
   Reducer reducer_;
   ParameterGather gather_;
+  std::optional<SumGather> sum_gather_;  // where sums travel in 16 bits
 };
 
 double percentile(std::vector<double> values, double share) {
@@ -110,25 +135,28 @@ const char* name_of(Collective collective) {
   return "broadcast";
 }
 
-size_t collective_bench_bytes(int64_t bytes, int ranks) {
-  const int64_t elements = elements_for(bytes, ranks);
-  const int64_t staging = kExchangesInFlight * elements;
-  return static_cast<size_t>((elements + staging) * kFloat) + 2 * kDeviceAlignment;
+int64_t elements_of(const CollectiveRequest& request, int ranks) {
+  const auto size = static_cast<int64_t>(size_of(request.wire));
+  return padded_elements(std::max<int64_t>((request.bytes + size - 1) / size, 1), ranks);
+}
+
+size_t collective_bench_bytes(int64_t elements) {
+  return static_cast<size_t>(2 * elements * kFloat) + 2 * kDeviceAlignment;
 }
 
 CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
                                  Backend& backend,
                                  const Topology& topology,
-                                 int64_t most_bytes)
+                                 int64_t most_elements)
     : communicators_(communicators),
       backend_(backend),
       topology_(topology),
-      most_elements_(elements_for(most_bytes, topology.ranks())) {
+      most_elements_(most_elements) {
   const auto take = [&](int64_t elements, const char* what) {
     return reinterpret_cast<float*>(
         backend.allocate(static_cast<size_t>(std::max<int64_t>(elements, 1) * kFloat), what));
   };
-  staging_ = take(kExchangesInFlight * most_elements_, "what comes from others");
+  staging_ = take(most_elements_, "what comes from others");
   if (communicators.node == nullptr) {
     vector_ = sums_ = take(most_elements_, "the vector");
     return;
@@ -141,14 +169,15 @@ CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
 
 CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int repeats) {
   const int ranks = topology_.ranks();
-  const int64_t elements = elements_for(request.bytes, ranks);
+  const int64_t elements = elements_of(request, ranks);
   LOCKSTEP_CHECK(elements <= most_elements_);
+  LOCKSTEP_CHECK(request.wire == DType::kF32 || communicators_.node == nullptr);
   const bool in_place = request.fast_order || communicators_.node == nullptr;
   Communicator& slices = communicators_.slices;
   OneBucket bucket({slices, communicators_.control, in_place ? nullptr : communicators_.node},
                    backend_,
                    request.fast_order ? Topology::flat(ranks) : topology_,
-                   request.fast_order,
+                   request,
                    elements,
                    vector_,
                    in_place || request.collective != Collective::kAllReduce ? vector_ : sums_,
@@ -183,7 +212,7 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
   const std::vector<double> times = repeat(run, refill, repeats);
   CollectiveTiming timing;
   timing.request = request;
-  timing.bytes = elements * kFloat;
+  timing.bytes = elements * static_cast<int64_t>(size_of(request.wire));
   timing.p50_us = percentile(times, 0.5);
   timing.p99_us = percentile(times, 0.99);
   timing.algbw = static_cast<double>(timing.bytes) / timing.p50_us / 1e3;
@@ -199,11 +228,12 @@ void CollectiveBench::verify(const CollectiveRequest& request,
                              const Run& run) {
   const int ranks = topology_.ranks(), rank = communicators_.control.rank();
   const bool gathers = request.collective == Collective::kAllGather;
+  const Numbers numbers(request.wire, ranks);
   // Nothing that an earlier operation left can pass for a result.
   std::fill(buffers.sums.data() + mine.begin, buffers.sums.data() + mine.end, -1.0f);
   for (int64_t i = buffers.written.begin; i < buffers.written.end; ++i) {
     const bool own = i >= mine.begin && i < mine.end;
-    buffers.input.data()[i] = !gathers ? value_of(i, rank) : own ? sum_of(i, ranks) : -1;
+    buffers.input.data()[i] = !gathers ? numbers.term(i, rank) : own ? numbers.sum(i) : -1;
   }
   buffers.input.write();
   run_on_all(communicators_.control, [] {});
@@ -216,11 +246,11 @@ void CollectiveBench::verify(const CollectiveRequest& request,
   // No rank goes on while another still reads.
   run_on_all(communicators_.control, [&] {
     for (int64_t i = found.begin; i < found.end; ++i) {
-      const float wanted = sums ? sum_of(i, ranks) : value_of(i, 0);
+      const float wanted = sums ? numbers.sum(i) : numbers.term(i, 0);
       if (output.data()[i] == wanted) continue;
-      throw NumericError("{} of {} bytes: element {} is {}, not {}",
+      throw NumericError("{} of {} floats: element {} is {}, not {}",
                          name_of(request.collective),
-                         elements * kFloat,
+                         elements,
                          i,
                          output.data()[i],
                          wanted);

@@ -21,29 +21,35 @@ struct CollectiveRequest {
   Collective collective = Collective::kAllReduce;
   bool fast_order = false;  // of sums: as the library likes, instead of the fixed tree
   int64_t bytes = 0;        // of the vector; rounded up to what the ranks can share evenly
+  // Of sums in the tree's order between ranks that share no memory: what terms and sums are rounded
+  // to and travel as. The bytes are those of the vector in this type.
+  DType wire = DType::kF32;
 };
 
 // Microseconds are of the slowest rank, repetition by repetition.
 struct CollectiveTiming {
   CollectiveRequest request;
-  int64_t bytes = 0;  // of the vector
+  int64_t bytes = 0;  // of the vector as it travels
   double p50_us = 0, p99_us = 0;
   double algbw = 0;  // GB/s: bytes / p50
   double busbw = 0;  // GB/s: algbw times the share of the bytes that must leave each rank
 };
 
-// The device memory that time_collective() takes for vectors of up to so many bytes.
-size_t collective_bench_bytes(int64_t bytes, int ranks);
+// The floats of the request's vector.
+int64_t elements_of(const CollectiveRequest& request, int ranks);
+
+// The device memory that a CollectiveBench takes for vectors of up to so many floats.
+size_t collective_bench_bytes(int64_t elements);
 
 // What all timings share.
 class CollectiveBench {
  public:
-  // Takes memory for vectors of up to `most_bytes` from what the backend has reserved or, where the
-  // topology shares memory, from the node's. Ranks: a power of two.
+  // Takes memory for vectors of up to `most_elements` floats from what the backend has reserved or,
+  // where the topology shares memory, from the node's. Ranks: a power of two.
   CollectiveBench(const RankCommunicators& communicators,
                   Backend& backend,
                   const Topology& topology,
-                  int64_t most_bytes);
+                  int64_t most_elements);
   // Runs the operation once on numbers whose sum is exact in any order and checks every element
   // that this rank then has, then `repeats` times by the clock. All ranks together. Throws
   // NumericError where an element is wrong.

@@ -378,7 +378,10 @@ struct CommConfig {
   enum class Order { kTree, kFast };
   // TREE: same bits on any number of ranks; FAST: the library's own order.
   Order order = Order::kTree;
-  double bucket_mib = 25;  // gradients exchanged at a time, MiB; (0, 1024]. The same bits.
+  // Gradients exchanged at a time, MiB; (0, 1024]. The same bits. Up to four buckets are under way,
+  // or in ZeRO stages 0 and 1 up to 48 smaller ones that together have up to 100 MiB: what a rank
+  // receives them in is as large.
+  double bucket_mib = 25;
   // What gradients are rounded to before they are added to those of other lanes, and every sum of
   // them, on any number of ranks alike: BF16 and FP16 halve what of them is sent. Each addition is
   // in fp32. With FP16 the loss is scaled as with execution.precision FP16.

@@ -132,8 +132,7 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                ranks = static_cast<size_t>(options.topology.ranks()),
                updaters = plan.zero_stage == 0 ? 1 : ranks;
   const std::string share = updaters == 1 ? "" : fmt::format(", 1/{} of them on this rank", ranks);
-  const int64_t staging =
-      plan.low_rank ? 0 : kExchangesInFlight * staging_elements(plan.buckets, options.topology);
+  const int64_t staging = staging_elements(plan.exchanged_elements, options.topology);
   std::vector<MemoryRow> rows = {parameters_row(plan)};
   if (plan.zero_stage >= 3)
     rows.push_back({kGatheredRow,
@@ -169,10 +168,9 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
       {kStagingRow,
        static_cast<size_t>(staging) * sizeof(float),
        plan.wire == DType::kF32
-           ? fmt::format("other ranks' gradients, {} buckets", kExchangesInFlight)
-           : fmt::format("{} gradients that go and come, {} buckets",
-                         written(plan.wire),
-                         kExchangesInFlight)},
+           ? "other ranks' gradients, of the buckets under way"
+           : fmt::format("{} gradients that go and come, of the buckets under way",
+                         written(plan.wire))},
   };
   rows.insert(rows.end(), others.begin(), others.end());
   const std::vector<MemoryRow> kept = compression_rows(plan);
@@ -271,6 +269,9 @@ Plan make_plan(const Graph& training,
   if (options.low_rank > 0)
     plan.low_rank = low_rank_layout(
         matrices_of(plan.layout), plan.layout.elements, options.low_rank, options.residual_groups);
+  if (!plan.low_rank)
+    plan.exchanged_elements =
+        exchanged_elements(plan.buckets, /*saves_memory=*/plan.zero_stage >= 2);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
@@ -285,7 +286,12 @@ Plan make_plan(const Graph& training,
   } else if (plan.zero_stage == 0 && !plan.low_rank) {
     const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
     const size_t rounded = rounds ? plan.gradient_buckets() : 0;
-    plan.rounded_gathers = staged_gathers(plan.buckets, rounded, size_of(plan.wire));
+    plan.rounded_gathers = staged_gathers(
+        plan.buckets,
+        rounded,
+        size_of(plan.wire),
+        static_cast<size_t>(staging_elements(plan.exchanged_elements, plan.topology)) *
+            sizeof(float));
     for (size_t b = rounded; b < plan.buckets.size(); ++b)
       plan.gradient_gathers.push_back(
           {static_cast<int>(b), static_cast<size_t>(plan.buckets[b].begin) * sizeof(float)});

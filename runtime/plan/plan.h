@@ -106,6 +106,8 @@ struct Plan {
   std::optional<LowRankLayout> low_rank;  // of gradients that travel as factors; then the reducer
                                           // exchanges nothing itself
   std::vector<Range> buckets;
+  // Buckets of so many elements together may be on their way to be summed.
+  int64_t exchanged_elements = 0;
   int64_t gradient_elements = 0;  // of a gradient buffer
   // Where buckets share its memory: where each begins in it, and what of it no gradient is written
   // to. None: they lie as in the flat buffer.

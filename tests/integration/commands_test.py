@@ -151,6 +151,22 @@ def exchanges(bench):
         bench.run(*command, "--no-shared-memory", "--transport", transport, ranks=2)
         found = json.loads(out.read_text())["transport"]
         assert found == carries, f"--transport {transport}: {found}"
+    for wire in ("BF16", "FP16"):
+        for ranks, nodes in ((2, 1), (4, 2)):
+            rounded = ("bench", "collectives", "--sizes", "6,100KiB", "--wire", wire, "--repeats", 3, "--json", out)
+            done = lockstep_run.run(bench.binary, rounded, ranks, nodes=nodes)
+            assert done.returncode == 0, (wire, ranks, nodes, done.stderr)
+            found = json.loads(out.read_text())
+            assert found["transport"] == "mpi", found
+            for row in found["timings"]:
+                sums = row["collective"] in ("all_reduce", "reduce_scatter")
+                assert row["dtype"] == (wire if sums else "FP32"), row
+            # Vectors are padded to 64 numbers a rank.
+            least = {row["collective"]: row["bytes"] for row in reversed(found["timings"])}
+            assert least["all_reduce"] == 64 * ranks * 2 and least["all_gather"] == 64 * ranks * 4, least
+        done = bench.run("bench", "collectives", "--wire", wire, "--orders", "TREE,FAST", ranks=2, code=2)
+        assert f"--wire: value is {wire}; allowed with --orders FAST: FP32" in done.stderr, done.stderr
+    bench.run("bench", "collectives", "--wire", "FP8", code=2)
     for ranks in (0, 3):
         done = bench.run("bench", "collectives", "--sizes", "1KiB", ranks=ranks, code=2)
         assert "power of two" in done.stderr, done.stderr

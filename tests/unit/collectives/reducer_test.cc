@@ -58,6 +58,7 @@ Outcome reduce(const Topology& topology,
                ExchangeObserver* observer = nullptr,
                DType wire = DType::kF32,
                int64_t bucket_elements = 1200,
+               int64_t most_under_way = 0,
                int residual_groups = 0) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
@@ -79,8 +80,9 @@ Outcome reduce(const Topology& topology,
       whole = reinterpret_cast<float*>(node->common());
       std::fill_n(gradients, buffers, NAN);
     }
-    std::vector<float> staging(
-        static_cast<size_t>(kExchangesInFlight * staging_elements(buckets, topology)), NAN);
+    const int64_t under_way =
+        most_under_way > 0 ? most_under_way : exchanged_elements(buckets, packed);
+    std::vector<float> staging(static_cast<size_t>(staging_elements(under_way, topology)), NAN);
     std::vector<float> sums(
         own_whole.size() * (packed ? static_cast<size_t>(gradient_buffers(local)) : 1), NAN);
     std::vector<int64_t> offsets;
@@ -105,6 +107,7 @@ Outcome reduce(const Topology& topology,
                      .fast_order = fast,
                      .buckets = buckets,
                      .topology = topology,
+                     .exchanged_elements = under_way,
                      .gradient_buckets = gradient_buckets,
                      .bucket_offsets = offsets,
                      .bucket_gaps = gaps,
@@ -238,6 +241,28 @@ TEST(Reducer, TheNormDoesNotDependOnTheBuckets) {
   }
 }
 
+// Catches an exchange whose staging another one uses meanwhile.
+TEST(Reducer, WhatMayBeUnderWayChangesNoBits) {
+  constexpr int64_t kBucketElements = 1536;  // the last one is shorter
+  const Outcome alone = reduce({}, false, rough_gradient);
+  for (const Topology& topology : kTopologies) {
+    for (const int64_t under_way : {kBucketElements, 2 * kBucketElements, kBucketElements + 640}) {
+      const Outcome many = reduce(topology,
+                                  false,
+                                  rough_gradient,
+                                  2,
+                                  ~size_t{0},
+                                  Sums::kInPlace,
+                                  nullptr,
+                                  DType::kF32,
+                                  kBucketElements,
+                                  under_way);
+      EXPECT_EQ(many.gradient, alone.gradient) << under_way;
+      EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm) << under_way;
+    }
+  }
+}
+
 TEST(Reducer, SumsGoWhereTheyAreWanted) {
   const Outcome alone = reduce({}, false, rough_gradient);
   for (const Topology& topology : kTopologies) {
@@ -317,6 +342,7 @@ TEST(Reducer, ResidualsReturnWhatRoundingTakes) {
                   nullptr,
                   wire,
                   1200,
+                  /*most_under_way=*/0,
                   groups);
   };
   const Outcome exact = reduced({}, 0, DType::kF32, 1);
@@ -341,14 +367,18 @@ TEST(Reducer, ResidualsReturnWhatRoundingTakes) {
   }
 }
 
-// Through memory for two buckets, whatever their number.
+// Through memory for two buckets or more, whatever their number.
 TEST(SumGather, BringsTheSumsOfAllRanks) {
   const auto buckets = make_buckets({0, padded_elements(5000, kLanes)}, kLanes, 1200);
   const auto elements = static_cast<size_t>(buckets.back().end);
   const auto sum_of = [](size_t i) { return 0.5f * static_cast<float>(i % 251) - 7; };
   for (const Topology& topology : kTopologies) {
     if (topology.shares_memory) continue;
-    for (const size_t count : {size_t{1}, buckets.size() - 1, buckets.size()}) {
+    for (const auto& [count, places] : {std::pair(size_t{1}, int64_t{2}),
+                                        {buckets.size() - 1, 2},
+                                        {buckets.size(), 2},
+                                        {buckets.size(), 4},
+                                        {buckets.size(), 5}}) {
       testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
         std::vector<float> sums(elements, NAN);
         for (const Range& mine :
@@ -357,14 +387,15 @@ TEST(SumGather, BringsTheSumsOfAllRanks) {
             sums[i] = sum_of(i);
         }
         const std::vector<float> own = sums;
-        std::vector<BFloat16> staging(static_cast<size_t>(2 * largest_bucket(buckets)));
+        std::vector<BFloat16> staging(static_cast<size_t>(places * largest_bucket(buckets)));
         test::PlainMath math;
         SumGather gather({communicator, communicator},
                          math,
                          topology,
                          buckets,
                          {sums.data(), reinterpret_cast<std::byte*>(staging.data()), DType::kBF16});
-        const auto items = staged_gathers(buckets, count, sizeof(BFloat16));
+        const auto items =
+            staged_gathers(buckets, count, sizeof(BFloat16), staging.size() * sizeof(BFloat16));
         for (int step = 0; step < 2; ++step) gather.run(items);
         for (size_t i = 0; i < elements; ++i) {
           const bool brought = static_cast<int64_t>(i) < buckets[count - 1].end;

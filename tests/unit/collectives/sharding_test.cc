@@ -35,6 +35,32 @@ TEST(Sharding, BucketsCoverTheBufferInOrder) {
   }
 }
 
+// As much is under way of small buckets as of usual ones, but where memory is to be saved; never
+// more than there is, nor more than 48 buckets.
+TEST(Sharding, WhatMayBeUnderWayIsCountedInElements) {
+  constexpr int64_t kMi = 1 << 20;
+  const auto of = [](int64_t bucket, int64_t count, bool saves_memory) {
+    return exchanged_elements(make_buckets({0, bucket * count}, 1, bucket), saves_memory);
+  };
+  EXPECT_EQ(of(kUsualBucketElements, 10, false), 4 * kUsualBucketElements);
+  EXPECT_EQ(of(2 * kUsualBucketElements, 10, false), 8 * kUsualBucketElements);
+  EXPECT_EQ(of(kMi, 100, false), 4 * kUsualBucketElements);
+  EXPECT_EQ(of(kMi, 100, true), 4 * kMi);
+  EXPECT_EQ(of(kMi, 10, false), 10 * kMi);
+  EXPECT_EQ(of(kMi, 3, true), 3 * kMi);
+  EXPECT_EQ(of(kMi / 16, 1000, false), 48 * kMi / 16);
+}
+
+// The buckets of a turn fill one half of the memory, and those of the next the other.
+TEST(Sharding, StagedGathersTakeTurns) {
+  const std::vector<Range> buckets = {{0, 400}, {400, 500}, {500, 900}, {900, 1000}, {1000, 1100}};
+  const std::vector<GatherItem> in_pairs = {
+      {0, 0, 0}, {1, 800, 0}, {2, 1024, 1}, {3, 1824, 1}, {4, 0, 2}};
+  EXPECT_EQ(staged_gathers(buckets, 5, 2, 2048), in_pairs);
+  const std::vector<GatherItem> one_by_one = {{0, 0, 0}, {1, 800, 1}, {2, 0, 2}};
+  EXPECT_EQ(staged_gathers(buckets, 3, 2, 1600), one_by_one);
+}
+
 TEST(Sharding, EveryRankCountOwnsWholeSlices) {
   const auto buckets = make_buckets({0, padded_elements(99'999, 8)}, 8, 20'000);
   for (const Range& bucket : buckets) {

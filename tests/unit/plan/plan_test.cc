@@ -31,7 +31,7 @@ TEST(Plan, RowsFollowRanksAndLanes) {
   EXPECT_EQ(four.row_bytes(kMomentsRow), flat / 2);
   EXPECT_EQ(one.row_bytes(kStagingRow), 0u);
   EXPECT_EQ(four.row_bytes(kStagingRow),
-            kExchangesInFlight * 4 * static_cast<size_t>(largest_bucket(four.buckets)));
+            4 * static_cast<size_t>(exchanged_elements(four.buckets, false)));
   EXPECT_EQ(one.wire_bytes, 0);
   EXPECT_EQ(four.wire_bytes, static_cast<int64_t>(2 * flat / 4 * 3));
   size_t sum = 0;
