@@ -1,6 +1,6 @@
 #pragma once
-// The products of PowerSGD and the orthonormal columns that it needs: see collectives/low_rank.h.
-// The same bits for any number of threads. Products read or write the matrix once.
+// The products of PowerSGD: see collectives/low_rank.h. The same bits for any number of threads;
+// the matrix is read or written once.
 
 #include <cstdint>
 
@@ -19,12 +19,6 @@ void low_rank_right(const float* matrix,  // (rows, columns)
                     const float* left,    // (rows, rank)
                     const LowRankShape& shape,
                     float* right);  // (columns, rank)
-
-// Makes the columns orthonormal, in order, by modified Gram-Schmidt. Those that are next to nothing
-// then become zeros. NaN and infinity become NaN, there and in the columns after.
-void orthonormalize(float* left,  // (rows, rank)
-                    int64_t rows,
-                    int rank);
 
 // matrix = left * right^T
 void low_rank_product(const float* left,   // (rows, rank)

@@ -1,6 +1,6 @@
 #pragma once
-// The products of PowerSGD and the orthonormal columns that it needs: see collectives/low_rank.h.
-// The same bits every time: the shape alone fixes the order of the sums. None needs scratch memory.
+// The products of PowerSGD: see collectives/low_rank.h. The same bits every time, as the shape
+// alone fixes the order of the sums. None needs scratch memory.
 
 #include <cstdint>
 
@@ -22,13 +22,6 @@ void low_rank_right(const float* matrix,  // (rows, columns)
                     const float* left,    // (rows, rank)
                     const LowRankShape& shape,
                     float* right,  // (columns, rank)
-                    Stream stream);
-
-// Makes the columns orthonormal, in order, by modified Gram-Schmidt. Those that are next to nothing
-// then become zeros. NaN and infinity become NaN, there and in the columns after.
-void orthonormalize(float* left,  // (rows, rank)
-                    int64_t rows,
-                    int rank,
                     Stream stream);
 
 // matrix = left * right^T
