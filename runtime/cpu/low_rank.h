@@ -14,7 +14,7 @@ void low_rank_left(const float* matrix,  // (rows, columns)
                    const LowRankShape& shape,
                    float* left);  // (rows, rank)
 
-// right = matrix^T * left
+// right = matrix^T * left. Takes 640 KiB of the caller's stack.
 void low_rank_right(const float* matrix,  // (rows, columns)
                     const float* left,    // (rows, rank)
                     const LowRankShape& shape,
