@@ -16,6 +16,7 @@
 #include "runtime/cpu/launchers.h"
 #include "runtime/cpu/low_rank.h"
 #include "runtime/cpu/optimizers.h"
+#include "runtime/cpu/orthonormalize.h"
 #include "runtime/cpu/peak.h"
 #include "runtime/cpu/tree_sum.h"
 

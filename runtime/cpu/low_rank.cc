@@ -1,12 +1,13 @@
 #include "runtime/cpu/low_rank.h"
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain.h"
+#include "runtime/cpu/row_parts.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/low_rank.cc"
@@ -18,12 +19,48 @@
 #define LOCKSTEP_RUNTIME_CPU_LOW_RANK_CC
 namespace lockstep::cpu {
 
-// What is done with one column, the pivot, once its products with itself and the columns after it
-// are known.
-struct Elimination {
-  int pivot = -1;                    // -1: none yet
-  double scale = 0;                  // to norm 1
-  double factors[kMaxLowRank] = {};  // of the pivot in each column after it
+// What goes along the columns of the matrix goes along rows here: of a thin factor (columns, rank)
+// as many rows as fit, turned. It lies on the stack and stays in the second cache. The shape alone
+// fixes how the columns are divided. 4608 of rank 4 fit: a matrix read in two pieces takes half as
+// long again.
+struct Panel {
+  static constexpr int64_t kElements = 20480;
+  static constexpr int64_t kPadding = 16;  // the widest vectors
+  alignas(64) float at[kElements];         // (rank, stride)
+  int rank;
+  int64_t width;
+  // More than the width: powers of two would compete for the same lines of the cache.
+  int64_t stride;
+
+  // As many of so many columns as fit, but about as many each time.
+  static int64_t columns_at_once(int64_t columns, int rank) {
+    const int64_t most = (kElements / rank - kPadding) / kPadding * kPadding;
+    const int64_t times = std::max<int64_t>(1, (columns + most - 1) / most);
+    return padded((columns + times - 1) / times);
+  }
+  static int64_t padded(int64_t columns) { return (columns + kPadding - 1) / kPadding * kPadding; }
+  void take(int of_rank, int64_t columns) {
+    rank = of_rank;
+    width = columns;
+    stride = padded(columns) + kPadding;
+  }
+  float* row(int k) { return at + k * stride; }
+  const float* row(int k) const { return at + k * stride; }
+
+  void load(const float* factor) {  // (width, rank)
+    for (int64_t c = 0; c < width; ++c) {
+      for (int k = 0; k < rank; ++k) row(k)[c] = factor[c * rank + k];
+    }
+  }
+  void store(float* factor) const {  // (width, rank)
+    for (int64_t c = 0; c < width; ++c) {
+      for (int k = 0; k < rank; ++k) factor[c * rank + k] = row(k)[c];
+    }
+  }
+  void clear() { std::fill_n(at, rank * stride, 0.0f); }
+  void add(const Panel& other) {
+    for (int64_t i = 0; i < rank * stride; ++i) at[i] += other.at[i];
+  }
 };
 
 }  // namespace lockstep::cpu
@@ -33,56 +70,36 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// ---- Products ----
-// What goes over the columns of the matrix is turned first: of up to kPanel numbers of `right` at a
-// time a panel (rank, width) of long rows lies on the stack, within the second cache. The shape
-// alone fixes the panels, and the groups of rows that sums are taken over.
-
-constexpr int64_t kPanel = 16384;
-
-// A row of the panel is wider than what it holds: powers of two would compete for the same lines.
-constexpr int64_t kPadding = kRowLanes;
-
-int64_t most_columns(int rank) { return (kPanel / rank - kPadding) / 16 * 16; }
-
-struct Panel {
-  alignas(64) float at[kPanel];
-  int64_t width = 0, stride = 0;
-
-  void take(int64_t columns) {
-    width = columns;
-    stride = (columns + kPadding - 1) / kPadding * kPadding + kPadding;
-  }
-  float* row(int k) { return at + k * stride; }
-  const float* row(int k) const { return at + k * stride; }
-
-  // = rows first, first + 1, ... of `right`, turned.
-  void load(const float* right, int rank, int64_t first, int64_t columns) {
-    take(columns);
-    for (int64_t c = 0; c < columns; ++c) {
-      for (int k = 0; k < rank; ++k) row(k)[c] = right[(first + c) * rank + k];
-    }
-  }
-};
-
-// Calls body(first, count) for the columns of a factor, as many at once as registers hold; `count`
-// is a constant.
-template <int kMost, typename Body>
+// Calls body(first, count) for the columns of a thin factor, at most four at once, as many as
+// registers hold; `count` is a constant.
+template <typename Body>
 HWY_INLINE void for_each_group(int rank, Body&& body) {
   int first = 0;
-  for (; first + kMost <= rank; first += kMost) body(first, std::integral_constant<int, kMost>{});
-  if constexpr (kMost == 8) {
-    if (rank - first >= 4) {
-      body(first, std::integral_constant<int, 4>{});
-      first += 4;
-    }
-  }
+  for (; first + 4 <= rank; first += 4) body(first, std::integral_constant<int, 4>{});
   switch (rank - first) {
     case 1: return body(first, std::integral_constant<int, 1>{});
     case 2: return body(first, std::integral_constant<int, 2>{});
     case 3: return body(first, std::integral_constant<int, 3>{});
     default: return;
   }
+}
+
+// The sum of a vector's lanes by the tree of RowSum, without a way through memory.
+template <typename D>
+HWY_INLINE float fold([[maybe_unused]] D d, hn::Vec<D> v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(d) > 1) {
+    const hn::Half<D> half;
+    return fold(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+#endif
+  return hn::GetLane(v);
+}
+HWY_INLINE float fold(Vec (&parts)[kParts]) {
+  for (size_t width = kParts / 2; width > 0; width /= 2) {
+    for (size_t k = 0; k < width; ++k) parts[k] = hn::Add(parts[k], parts[k + width]);
+  }
+  return fold(F32(), parts[0]);
 }
 
 // `left` = or += kRows rows of the matrix by kCount columns of the panel.
@@ -94,22 +111,33 @@ HWY_INLINE void left_tile(const float* matrix,  // (kRows, columns)
                           bool add,
                           float* left,  // (kRows, rank)
                           int rank) {
-  RowSum sums[kRows][kCount];
+  const float* factors[kCount];
+  for (int k = 0; k < kCount; ++k) factors[k] = panel.row(first + k);
+  Vec sums[kRows][kCount][kParts];
+  for (auto& of_row : sums) {
+    for (auto& sum : of_row) std::fill_n(sum, kParts, hn::Zero(F32()));
+  }
   for_each_row_vector(panel.width, [&](size_t i, auto part, auto access) HWY_ATTR {
     Vec m[kRows];
 #pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) m[row] = access.load(matrix + row * columns + i);
+    for (int row = 0; row < kRows; ++row) {
+      m[row] = access.load(matrix + row * columns + i);
+      if (first == 0) hwy::Prefetch(matrix + (row + kRows) * columns + i);
+    }
 #pragma GCC unroll 8
     for (int k = 0; k < kCount; ++k) {
-      const Vec r = access.load(panel.row(first + k) + i);
+      const Vec r = access.load(factors[k] + i);
 #pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row) sums[row][k].add_product(part, m[row], r);
+      for (int row = 0; row < kRows; ++row) {
+        Vec& sum = sums[row][k][part];
+        sum = hn::MulAdd(m[row], r, sum);
+      }
     }
   });
   for (int row = 0; row < kRows; ++row) {
     for (int k = 0; k < kCount; ++k) {
       float& out = left[row * rank + first + k];
-      const float total = sums[row][k].total();
+      const float total = fold(sums[row][k]);
       out = add ? out + total : total;
     }
   }
@@ -124,13 +152,15 @@ void left_kernel(const float* matrix,
                  float* left,
                  int64_t begin,
                  int64_t end) {
-  const int64_t columns = shape.columns, most = most_columns(shape.rank);
+  const int64_t columns = shape.columns;
+  const int64_t most = Panel::columns_at_once(columns, shape.rank);
   const int rank = shape.rank;
   Panel panel;
   for (int64_t first = 0; first < columns; first += most) {
-    panel.load(right, rank, first, std::min(most, columns - first));
+    panel.take(rank, std::min(most, columns - first));
+    panel.load(right + first * rank);
     const auto rows = [&](int64_t row, auto count) HWY_ATTR {
-      for_each_group<4>(rank, [&](int k, auto ranks) HWY_ATTR {
+      for_each_group(rank, [&](int k, auto ranks) HWY_ATTR {
         left_tile<count, ranks>(
             matrix + row * columns + first, columns, panel, k, first > 0, left + row * rank, rank);
       });
@@ -142,8 +172,8 @@ void left_kernel(const float* matrix,
   }
 }
 
-constexpr int64_t kRightRows = 8;    // added up in registers before they meet the sums in memory
-constexpr int64_t kPanelRows = 512;  // added up in a panel before they meet the result
+constexpr int kRightRows = kParts == 1 ? 4 : 2;  // whose part of `left` stays in registers
+constexpr int64_t kPanelRows = 512;  // added up before they meet the sums of those before
 
 // sums += kRows rows of the matrix, each by its own numbers of `left`.
 template <int kRows, int kCount>
@@ -153,53 +183,53 @@ HWY_INLINE void right_rows(const float* matrix,  // (kRows, columns)
                            int rank,
                            int first,
                            Panel& sums) {
+  float* to[kCount];
+  for (int k = 0; k < kCount; ++k) to[k] = sums.row(first + k);
+  Vec factors[kRows][kCount];
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kCount; ++k) factors[row][k] = set(left[row * rank + first + k]);
+  }
   for_each_vector(sums.width, [&](size_t i, auto access) HWY_ATTR {
     Vec sum[kCount];
 #pragma GCC unroll 8
-    for (int k = 0; k < kCount; ++k) sum[k] = hn::Load(F32(), sums.row(first + k) + i);
+    for (int k = 0; k < kCount; ++k) sum[k] = hn::Load(F32(), to[k] + i);
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
       const Vec m = access.load(matrix + row * columns + i);
+      if (first == 0) hwy::Prefetch(matrix + (row + kRows) * columns + i);
 #pragma GCC unroll 8
-      for (int k = 0; k < kCount; ++k)
-        sum[k] = hn::MulAdd(m, set(left[row * rank + first + k]), sum[k]);
+      for (int k = 0; k < kCount; ++k) sum[k] = hn::MulAdd(m, factors[row][k], sum[k]);
     }
 #pragma GCC unroll 8
-    for (int k = 0; k < kCount; ++k) hn::Store(sum[k], F32(), sums.row(first + k) + i);
+    for (int k = 0; k < kCount; ++k) hn::Store(sum[k], F32(), to[k] + i);
   });
 }
 
-// Columns [begin, end) of the matrix.
-void right_kernel(const float* matrix,
-                  const float* left,
-                  const LowRankShape& shape,
-                  float* right,
-                  int64_t begin,
-                  int64_t end) {
-  const int64_t columns = shape.columns, most = most_columns(shape.rank);
-  const int rank = shape.rank;
-  Panel sums;
-  for (int64_t first = begin; first < end; first += most) {
-    sums.take(std::min(most, end - first));
-    float* const out = right + first * rank;
-    std::fill_n(out, sums.width * rank, 0.0f);
-    for (int64_t panel_row = 0; panel_row < shape.rows; panel_row += kPanelRows) {
-      std::fill_n(sums.at, rank * sums.stride, 0.0f);
-      const auto rows = [&](int64_t row, auto count) HWY_ATTR {
-        for_each_group<8>(rank, [&](int k, auto ranks) HWY_ATTR {
-          right_rows<count, ranks>(
-              matrix + row * columns + first, columns, left + row * rank, rank, k, sums);
-        });
-      };
-      const int64_t panel_end = std::min(panel_row + kPanelRows, shape.rows);
-      int64_t row = panel_row;
-      for (; row + kRightRows <= panel_end; row += kRightRows)
-        rows(row, std::integral_constant<int, kRightRows>{});
-      for (; row < panel_end; ++row) rows(row, std::integral_constant<int, 1>{});
-      for (int64_t c = 0; c < sums.width; ++c) {
-        for (int k = 0; k < rank; ++k) out[c * rank + k] += sums.row(k)[c];
-      }
-    }
+// total = the sums over `rows` rows, of the columns that it has room for.
+void right_kernel(const float* matrix,  // (rows, columns)
+                  const float* left,    // (rows, rank)
+                  int64_t rows,
+                  int64_t columns,
+                  Panel& total) {
+  const int rank = total.rank;
+  Panel rest;
+  rest.take(rank, total.width);
+  for (int64_t begin = 0; begin == 0 || begin < rows; begin += kPanelRows) {
+    Panel& sums = begin == 0 ? total : rest;
+    sums.clear();
+    const auto add = [&](int64_t row, auto count) HWY_ATTR {
+      for_each_group(rank, [&](int k, auto ranks) HWY_ATTR {
+        right_rows<count, ranks>(matrix + row * columns, columns, left + row * rank, rank, k, sums);
+      });
+    };
+    const int64_t end = std::min(begin + kPanelRows, rows);
+    int64_t row = begin;
+    for (; row + kRightRows <= end; row += kRightRows)
+      add(row, std::integral_constant<int, kRightRows>{});
+    for (; row < end; ++row) add(row, std::integral_constant<int, 1>{});
+    if (begin > 0) total.add(rest);
   }
 }
 
@@ -207,12 +237,16 @@ void right_kernel(const float* matrix,
 template <int kCount>
 HWY_INLINE void product_row(const float* left, const Panel& panel, int first, float* matrix) {
   Vec factors[kCount];
-  for (int k = 0; k < kCount; ++k) factors[k] = set(left[first + k]);
+  const float* across[kCount];
+  for (int k = 0; k < kCount; ++k) {
+    factors[k] = set(left[first + k]);
+    across[k] = panel.row(first + k);
+  }
   for_each_vector(panel.width, [&](size_t i, auto access) HWY_ATTR {
     Vec sum = first > 0 ? access.load(matrix + i) : hn::Zero(F32());
 #pragma GCC unroll 8
     for (int k = 0; k < kCount; ++k)
-      sum = hn::MulAdd(factors[k], hn::Load(F32(), panel.row(first + k) + i), sum);
+      sum = hn::MulAdd(factors[k], hn::Load(F32(), across[k] + i), sum);
     access.store(sum, matrix + i);
   });
 }
@@ -223,12 +257,14 @@ void product_kernel(const float* left,
                     float* matrix,
                     int64_t begin,
                     int64_t end) {
-  const int64_t columns = shape.columns, most = most_columns(shape.rank);
+  const int64_t columns = shape.columns;
+  const int64_t most = Panel::columns_at_once(columns, shape.rank);
   Panel panel;
   for (int64_t first = 0; first < columns; first += most) {
-    panel.load(right, shape.rank, first, std::min(most, columns - first));
+    panel.take(shape.rank, std::min(most, columns - first));
+    panel.load(right + first * shape.rank);
     for (int64_t row = begin; row < end; ++row) {
-      for_each_group<8>(shape.rank, [&](int k, auto ranks) HWY_ATTR {
+      for_each_group(shape.rank, [&](int k, auto ranks) HWY_ATTR {
         product_row<ranks>(left + row * shape.rank, panel, k, matrix + row * columns + first);
       });
     }
@@ -242,77 +278,6 @@ void subtract_kernel(float* matrix, const float* product, float factor, int64_t 
   });
 }
 
-// ---- Orthonormal columns ----
-
-using F64 = hn::ScalableTag<double>;
-using Doubles = hn::Vec<F64>;
-using HalfF32 = hn::Rebind<float, F64>;
-constexpr int kWideLanes = HWY_LANES(double);
-
-// The first `count` floats of a row, at most a vector of doubles.
-HWY_INLINE Doubles load_wide(const float* from, int count) {
-  if constexpr (kWideLanes > 1) {
-    if (count < kWideLanes)
-      return hn::PromoteTo(F64(), hn::MaskedLoad(hn::FirstN(HalfF32(), count), HalfF32(), from));
-  }
-  return hn::PromoteTo(F64(), hn::LoadU(HalfF32(), from));
-}
-HWY_INLINE void store_wide(Doubles v, float* to, int count) {
-  const auto narrow = hn::DemoteTo(HalfF32(), v);
-  if constexpr (kWideLanes > 1) {
-    if (count < kWideLanes)
-      return hn::BlendedStore(narrow, hn::FirstN(HalfF32(), count), HalfF32(), to);
-  }
-  hn::StoreU(narrow, HalfF32(), to);
-}
-
-// Takes the pivot off the columns after it and scales it to norm 1. dots = the products of what
-// becomes the next pivot with itself and with each column after it, over these rows. kVectors: at
-// least of what a row holds after the pivot.
-template <int kVectors>
-HWY_INLINE void eliminate(
-    float* left, int rank, const Elimination& step, int64_t begin, int64_t end, double* dots) {
-  const int after = step.pivot + 1, count = rank - after;
-  const int vectors = (count + kWideLanes - 1) / kWideLanes;
-  Doubles sums[kVectors], factors[kVectors];
-  for (int k = 0; k < kVectors; ++k) {
-    sums[k] = hn::Zero(F64());
-    factors[k] = k < vectors ? hn::LoadU(F64(), step.factors + k * kWideLanes) : sums[k];
-  }
-  for (int64_t row = begin; row < end; ++row) {
-    float* const columns = left + row * rank + after;
-    Doubles pivot = hn::Zero(F64());
-    if (step.pivot >= 0) {
-      pivot = hn::Set(F64(), columns[-1]);
-      columns[-1] = static_cast<float>(columns[-1] * step.scale);
-    }
-    Doubles next = hn::Zero(F64());
-    for (int k = 0; k < kVectors; ++k) {
-      if (k >= vectors) break;
-      const int first = k * kWideLanes;
-      Doubles v = load_wide(columns + first, count - first);
-      if (step.pivot >= 0) {
-        v = hn::NegMulAdd(factors[k], pivot, v);
-        store_wide(v, columns + first, count - first);
-        v = hn::PromoteTo(F64(), hn::DemoteTo(HalfF32(), v));
-      }
-      if (k == 0) next = hn::Set(F64(), hn::GetLane(v));
-      sums[k] = hn::MulAdd(next, v, sums[k]);
-    }
-  }
-  for (int k = 0; k < vectors; ++k) hn::StoreU(sums[k], F64(), dots + k * kWideLanes);
-}
-
-void eliminate_kernel(float* left,  // (rows, rank)
-                      int rank,
-                      const Elimination& step,
-                      int64_t begin,
-                      int64_t end,
-                      double* dots) {  // (kMaxLowRank)
-  if (rank <= kWideLanes) return eliminate<1>(left, rank, step, begin, end, dots);
-  eliminate<kMaxLowRank / kWideLanes>(left, rank, step, begin, end, dots);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -323,15 +288,8 @@ HWY_EXPORT(left_kernel);
 HWY_EXPORT(right_kernel);
 HWY_EXPORT(product_kernel);
 HWY_EXPORT(subtract_kernel);
-HWY_EXPORT(eliminate_kernel);
 
 namespace {
-
-constexpr int64_t kStrip = 64;  // columns that one thread should at least have: four lines
-
-// Rows that are summed one by one; what the parts come to is then added in their order.
-constexpr int64_t kMostParts = 64;
-constexpr int64_t kLeastPartRows = 256;
 
 void check_rank(int rank) { LOCKSTEP_CHECK(rank >= 1 && rank <= kMaxLowRank, "rank = {}", rank); }
 
@@ -354,10 +312,27 @@ void low_rank_right(const float* matrix,
                     float* right) {
   check_rank(shape.rank);
   const auto kernel = HWY_DYNAMIC_DISPATCH(right_kernel);
-  const int64_t strips = (shape.columns + kStrip - 1) / kStrip;
-  parallel_for(strips, grain_rows(shape.rows * kStrip), [&](int64_t begin, int64_t end) {
-    kernel(matrix, left, shape, right, begin * kStrip, std::min(end * kStrip, shape.columns));
-  });
+  constexpr int64_t kMostParts = 8, kLeastRows = 128;
+  const RowParts parts(shape.rows, kMostParts, kLeastRows);
+  const int64_t columns = shape.columns;
+  const int64_t most = Panel::columns_at_once(columns, shape.rank);
+  Panel sums[kMostParts];
+  for (int64_t first = 0; first < columns; first += most) {
+    for (Panel& of_part : sums) of_part.take(shape.rank, std::min(most, columns - first));
+    parallel_for(
+        parts.count, grain_rows(parts.rows_each * columns), [&](int64_t begin, int64_t end) {
+          for (int64_t part = begin; part < end; ++part) {
+            const int64_t row = part * parts.rows_each;
+            kernel(matrix + row * columns + first,
+                   left + row * shape.rank,
+                   std::min(parts.rows_each, shape.rows - row),
+                   columns,
+                   sums[part]);
+          }
+        });
+    for (int64_t part = 1; part < parts.count; ++part) sums[0].add(sums[part]);
+    sums[0].store(right + first * shape.rank);
+  }
 }
 
 void low_rank_product(const float* left,
@@ -385,39 +360,6 @@ void fill_zero_columns(float* right, int64_t columns, int rank) {
     while (zeros < columns * rank && right[zeros] == 0) zeros += rank;
     if (zeros < columns * rank) continue;
     for (int64_t i = k; i < columns * rank; i += rank) right[i] = low_rank_noise(i);
-  }
-}
-
-// One pass over the rows for each column: it takes one pivot off and finds the products of the
-// next.
-void orthonormalize(float* left, int64_t rows, int rank) {
-  check_rank(rank);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(eliminate_kernel);
-  const int64_t part_rows = std::max(kLeastPartRows, (rows + kMostParts - 1) / kMostParts);
-  const int64_t parts = (rows + part_rows - 1) / part_rows;
-  double partial[kMostParts][kMaxLowRank];
-  double taken[kMaxLowRank] = {};  // squares of what was taken off each column
-  Elimination step;
-  for (; step.pivot < rank; ++step.pivot) {
-    parallel_for(parts, grain_rows(part_rows * rank), [&](int64_t begin, int64_t end) {
-      for (int64_t part = begin; part < end; ++part) {
-        const int64_t first = part * part_rows;
-        kernel(left, rank, step, first, std::min(first + part_rows, rows), partial[part]);
-      }
-    });
-    const int next = step.pivot + 1;
-    if (next == rank) return;
-    double dots[kMaxLowRank] = {};
-    for (int64_t part = 0; part < parts; ++part) {
-      for (int k = 0; k < rank - next; ++k) dots[k] += partial[part][k];
-    }
-    const bool nothing = is_next_to_nothing(dots[0], taken[next]);
-    step.scale = nothing ? 0 : 1 / std::sqrt(dots[0]);
-    for (int k = 1; k < rank - next; ++k) {
-      const double factor = nothing ? 0 : dots[k] / dots[0];
-      step.factors[k - 1] = factor;
-      taken[next + k] += factor * dots[k];
-    }
   }
 }
 

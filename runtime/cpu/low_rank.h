@@ -1,6 +1,6 @@
 #pragma once
-// The products of PowerSGD and the orthonormal columns that it needs: see collectives/low_rank.h.
-// The same bits for any number of threads. Products read or write the matrix once.
+// The products of PowerSGD: see collectives/low_rank.h. The same bits for any number of threads;
+// the matrix is read or written once.
 
 #include <cstdint>
 
@@ -14,7 +14,7 @@ void low_rank_left(const float* matrix,  // (rows, columns)
                    const LowRankShape& shape,
                    float* left);  // (rows, rank)
 
-// right = matrix^T * left
+// right = matrix^T * left. Takes 640 KiB of the caller's stack.
 void low_rank_right(const float* matrix,  // (rows, columns)
                     const float* left,    // (rows, rank)
                     const LowRankShape& shape,
@@ -24,12 +24,6 @@ void low_rank_right(const float* matrix,  // (rows, columns)
 void fill_zero_columns(float* right,  // (columns, rank)
                        int64_t columns,
                        int rank);
-
-// Makes the columns orthonormal, in order, by modified Gram-Schmidt. Those that are next to nothing
-// then become zeros. NaN and infinity become NaN, there and in the columns after.
-void orthonormalize(float* left,  // (rows, rank)
-                    int64_t rows,
-                    int rank);
 
 // matrix = left * right^T
 void low_rank_product(const float* left,   // (rows, rank)

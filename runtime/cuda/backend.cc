@@ -15,6 +15,7 @@
 #include "runtime/cuda/launchers.h"
 #include "runtime/cuda/low_rank.h"
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/orthonormalize.h"
 #include "runtime/cuda/recorded_work.h"
 #include "runtime/cuda/tree_sum.h"
 #include "runtime/cuda/workspace.h"

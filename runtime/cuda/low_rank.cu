@@ -1,7 +1,5 @@
 #include "runtime/cuda/low_rank.h"
 
-#include <cmath>
-
 #include "runtime/base/check.h"
 #include "runtime/cuda/flat.h"
 
@@ -122,6 +120,7 @@ __global__ void __launch_bounds__(kLeftThreads) low_rank_left_kernel(const float
 // ---- right = matrix^T * left ----
 
 constexpr int kRightThreads = 512;
+constexpr int kRightAtOnce = 8;  // rows that a thread loads before it goes on with the first
 
 // Columns of a block: as many as warps read well, but few enough for blocks to fill a GPU. The
 // shape alone decides, as the order of the sums depends on it.
@@ -130,6 +129,27 @@ int strip_width(int64_t columns) {
   int width = kWarp;
   while (width > 8 && columns < kBlocks * width) width /= 2;
   return width;
+}
+
+// sums += rows `row`, row + step, ... of one column of the matrix, each by those of `left`.
+template <int AtOnce, typename G, int N>
+__device__ __forceinline__ void add_rows(const float* column,
+                                         const float* left,
+                                         int64_t columns,
+                                         int64_t row,
+                                         int64_t step,
+                                         const G& group,
+                                         float (&sums)[N]) {
+  float m[AtOnce];
+#pragma unroll
+  for (int i = 0; i < AtOnce; ++i) m[i] = column[(row + i * step) * columns];
+#pragma unroll
+  for (int i = 0; i < AtOnce; ++i) {
+    float factors[N];
+    group.load_row(left, row + i * step, factors);
+#pragma unroll
+    for (int k = 0; k < N; ++k) sums[k] += m[i] * factors[k];
+  }
 }
 
 // Each block a strip of columns, `width` threads side by side and the others below one another;
@@ -150,14 +170,12 @@ __global__ void __launch_bounds__(kRightThreads) low_rank_right_kernel(const flo
   const bool inside = column < shape.columns;
   float sums[kCount] = {};
   if (inside) {
-#pragma unroll 4
-    for (int64_t row = threadIdx.x / width; row < shape.rows; row += kRightThreads / width) {
-      float factors[kCount];
-      group.load_row(left, row, factors);
-      const float m = matrix[row * shape.columns + column];
-#pragma unroll
-      for (int k = 0; k < kCount; ++k) sums[k] += m * factors[k];
-    }
+    const int64_t step = kRightThreads / width;
+    int64_t row = threadIdx.x / width;
+    for (; row + (kRightAtOnce - 1) * step < shape.rows; row += kRightAtOnce * step)
+      add_rows<kRightAtOnce>(matrix + column, left, shape.columns, row, step, group, sums);
+    for (; row < shape.rows; row += step)
+      add_rows<1>(matrix + column, left, shape.columns, row, step, group, sums);
   }
   for (int distance = kWarp / 2; distance >= width; distance /= 2) {
 #pragma unroll
@@ -229,91 +247,27 @@ struct Subtract {
   }
 };
 
-// ---- Orthonormal columns ----
-
-constexpr int kOrthoThreads = 1024;
-constexpr int kOrthoAtOnce = 4;  // rows that a thread loads before it goes on with the first
-
-// One block. `width`, a power of two, threads stand side by side along the columns, thread l of
-// them in charge of column l; the others below one another. One pass over the rows for each column:
-// it takes one pivot off the columns after it and finds the products of the next.
-__global__ void __launch_bounds__(kOrthoThreads)
-    orthonormalize_kernel(float* left, int64_t rows, int rank, int width) {
-  constexpr int kWarps = kOrthoThreads / kWarp;
-  __shared__ double parts[kWarps][kWarp];
-  __shared__ double dots[kWarp];
-  const int column = threadIdx.x % width, lane = threadIdx.x % kWarp;
-  const int row_lane = lane - column;  // of the first thread of this row
-  const int64_t step = kOrthoThreads / width;
-  const bool inside = column < rank;
-  double factor = 0;  // of the pivot in this column; in the pivot itself, what scales it
-  double taken = 0;   // squares of what was taken off this column
-  for (int pivot = -1; pivot < rank; ++pivot) {
-    const int next = pivot + 1;
-    double dot = 0;
-    // All threads of a warp go through as many rows.
-    for (int64_t base = 0; base < rows; base += step * kOrthoAtOnce) {
-      double values[kOrthoAtOnce];
-      const int64_t first = base + threadIdx.x / width;
-#pragma unroll
-      for (int i = 0; i < kOrthoAtOnce; ++i) {
-        const int64_t row = first + i * step;
-        values[i] = inside && row < rows ? left[row * rank + column] : 0.0f;
-      }
-#pragma unroll
-      for (int i = 0; i < kOrthoAtOnce; ++i) {
-        const int64_t row = first + i * step;
-        if (pivot >= 0) {
-          const double of_pivot = __shfl_sync(kAllLanes, values[i], row_lane + pivot);
-          float stored = static_cast<float>(values[i]);
-          if (column == pivot) stored = static_cast<float>(values[i] * factor);
-          if (column > pivot) stored = static_cast<float>(values[i] - factor * of_pivot);
-          if (inside && row < rows && column >= pivot) left[row * rank + column] = stored;
-          values[i] = stored;
-        }
-        if (next < rank) dot += values[i] * __shfl_sync(kAllLanes, values[i], row_lane + next);
-      }
-    }
-    if (next == rank) return;
-    for (int distance = kWarp / 2; distance >= width; distance /= 2)
-      dot += __shfl_xor_sync(kAllLanes, dot, distance);
-    parts[threadIdx.x / kWarp][lane] = dot;
-    __syncthreads();
-    if (threadIdx.x < static_cast<unsigned>(width)) {
-      double sum = 0;
-      for (int warp = 0; warp < kWarps; ++warp) sum += parts[warp][threadIdx.x];
-      dots[threadIdx.x] = sum;
-    }
-    __syncthreads();
-    const double squares = dots[next];
-    // What was taken off the next pivot is known to the threads in charge of it.
-    const double taken_next = __shfl_sync(kAllLanes, taken, row_lane + next);
-    const bool nothing = is_next_to_nothing(squares, taken_next);
-    if (column == next) {
-      factor = nothing ? 0 : 1 / sqrt(squares);
-    } else {
-      factor = nothing ? 0 : dots[column] / squares;
-      taken += factor * dots[column];
-    }
-  }
-}
-
 // ---- A factor to begin with ----
 
 constexpr int kFillThreads = 256;
 
 // One block.
 __global__ void __launch_bounds__(kFillThreads)
-    fill_zero_columns_kernel(float* right, int64_t n, int rank) {
-  __shared__ int filled[kMaxLowRank];
-  if (threadIdx.x < kMaxLowRank) filled[threadIdx.x] = 0;
-  __syncthreads();
-  for (int64_t i = threadIdx.x; i < n; i += kFillThreads) {
-    if (right[i] != 0) filled[i % rank] = 1;
+    fill_zero_columns_kernel(float* right, int64_t columns, int rank) {
+  static_assert(kMaxLowRank <= 32);
+  __shared__ unsigned of_threads[kFillThreads];
+  unsigned seen = 0;  // bit k: column k is not all zeros
+  for (int64_t row = threadIdx.x; row < columns; row += kFillThreads) {
+    for (int k = 0; k < rank; ++k) seen |= (right[row * rank + k] != 0 ? 1u : 0u) << k;
   }
+  of_threads[threadIdx.x] = seen;
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < n; i += kFillThreads) {
-    if (filled[i % rank] == 0) right[i] = low_rank_noise(i);
+  unsigned filled = 0;
+  for (int thread = 0; thread < kFillThreads; ++thread) filled |= of_threads[thread];
+  for (int64_t row = threadIdx.x; row < columns; row += kFillThreads) {
+    for (int k = 0; k < rank; ++k) {
+      if ((filled >> k & 1) == 0) right[row * rank + k] = low_rank_noise(row * rank + k);
+    }
   }
 }
 
@@ -359,19 +313,7 @@ void low_rank_right(const float* matrix,
 
 void fill_zero_columns(float* right, int64_t columns, int rank, Stream stream) {
   LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxLowRank);
-  launch({{1, 1, 1}, {kFillThreads, 1, 1}, stream},
-         fill_zero_columns_kernel,
-         right,
-         columns * rank,
-         rank);
-}
-
-void orthonormalize(float* left, int64_t rows, int rank, Stream stream) {
-  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxLowRank);
-  int width = 1;
-  while (width < rank) width *= 2;
-  launch(
-      {{1, 1, 1}, {kOrthoThreads, 1, 1}, stream}, orthonormalize_kernel, left, rows, rank, width);
+  launch({{1, 1, 1}, {kFillThreads, 1, 1}, stream}, fill_zero_columns_kernel, right, columns, rank);
 }
 
 void low_rank_product(const float* left,

@@ -1,6 +1,6 @@
 #pragma once
-// The products of PowerSGD and the orthonormal columns that it needs: see collectives/low_rank.h.
-// The same bits every time: the shape alone fixes the order of the sums. None needs scratch memory.
+// The products of PowerSGD: see collectives/low_rank.h. The same bits every time, as the shape
+// alone fixes the order of the sums. None needs scratch memory.
 
 #include <cstdint>
 
@@ -29,13 +29,6 @@ void fill_zero_columns(float* right,  // (columns, rank)
                        int64_t columns,
                        int rank,
                        Stream stream);
-
-// Makes the columns orthonormal, in order, by modified Gram-Schmidt. Those that are next to nothing
-// then become zeros. NaN and infinity become NaN, there and in the columns after.
-void orthonormalize(float* left,  // (rows, rank)
-                    int64_t rows,
-                    int rank,
-                    Stream stream);
 
 // matrix = left * right^T
 void low_rank_product(const float* left,   // (rows, rank)

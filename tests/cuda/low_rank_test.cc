@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/low_rank.h"
 
+#include "runtime/cuda/orthonormalize.h"
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/low_rank_checks.h"
 

@@ -4,6 +4,7 @@
 
 #include "runtime/cpu/low_rank.h"
 
+#include "runtime/cpu/orthonormalize.h"
 #include "tests/reference/low_rank_checks.h"
 
 namespace lockstep {
@@ -32,6 +33,7 @@ TEST(LowRankTest, ProductsOfSeveralPanels) {
   test::for_each_target([](const std::string& target) {
     for (const int rank : test::kLowRanks) {
       test::check_products(kMath, {1061, 21, rank}, 0, target);
+      test::check_products(kMath, {4501, 18, rank}, 0, target);
       test::check_products(kMath, {6, 33000 / rank + 5, rank}, 0, target);
     }
   });
