@@ -193,6 +193,18 @@ def many_ranks(trial, name, config):
                 many = trial.train(config, *rounds, "--set", f"comm.zero_stage={stage}", ranks=ranks, environment=four)
                 trial.check(many["weights_hash"] == one["weights_hash"],
                             f"{name}: {precision}, {wire} on the wire, {ranks} ranks, ZeRO stage {stage}: the same bits", many["text"])
+        for compression in ({"wire_dtype": "BF16", "error_feedback": "true"}, {"power_sgd_rank": 2, "zero_stage": 0}):
+            compressed = [*how, *(word for key, value in compression.items() for word in ("--set", f"comm.{key}={value}"))]
+            one = trial.train(config, *compressed)
+            trial.check(one["weights_hash"] != alone["weights_hash"], f"{name}: {precision}, {compression} changes the sums")
+            if "wire_dtype" in compression:
+                trial.close(alone["losses"], one["losses"], 3e-2, f"{name}: {precision}, {compression} trains alike")
+            for ranks in (2, 4):
+                run_dir = trial.folder / f"{name}-{precision}-{'-'.join(compression)}-{ranks}"
+                trial.train(config, *compressed, "--max-steps", "4", run_dir=run_dir, ranks=ranks, environment=four)
+                many = trial.train(config, *compressed, "--resume", "auto", run_dir=run_dir, ranks=6 - ranks, environment=four)
+                trial.check(many["weights_hash"] == one["weights_hash"],
+                            f"{name}: {precision}, {compression}, {ranks} ranks, resumed on {6 - ranks}: the same bits", many["text"])
         shared = trial.train(config, *how, "--share-gpu", ranks=2)
         trial.check(shared["weights_hash"] == alone["weights_hash"], f"{name}: {precision}, 2 ranks share a GPU: the same bits")
     fast = trial.train(config, "--device", "cuda", "--set", "comm.order=FAST", ranks=2, environment=four)

@@ -92,6 +92,11 @@ def transports(binary, folder, alone):
         assert (chosen["transport"], chosen["weights_hash"]) == ("mpi", alone), chosen
 
 
+def sums_of(comm):
+    """What of the settings changes the bits of the sums."""
+    return comm.get("wire_dtype", "FP32"), "error_feedback" in comm, comm.get("power_sgd_rank", 0)
+
+
 def main():
     binary = os.path.abspath(sys.argv[1])
     missing = hosts.available()
@@ -102,9 +107,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         alone = {}
-        for wire in ("FP32", "BF16"):
-            alone[wire] = train([], binary, folder, f"alone-{wire}", LONG, wire_dtype=wire)["weights_hash"]
-            print(f"one rank alone, {wire} on the wire: {alone[wire]}")
+        for comm in ({"wire_dtype": "FP32"}, {"wire_dtype": "BF16"}, {"wire_dtype": "BF16", "error_feedback": "true"},
+                     {"power_sgd_rank": 4, "zero_stage": 0}):
+            sums = sums_of(comm)
+            alone[sums] = train([], binary, folder, f"alone{len(alone)}", LONG, **comm)["weights_hash"]
+            print(f"one rank alone, {comm}: {alone[sums]}")
         every = ((2, 1), (2, 2), (4, 1))
         for rate, layouts, comm in (("1gbit", every, {"transport": "MPI"}),
                                     ("1gbit", every, {"transport": "TCP"}),
@@ -114,7 +121,9 @@ def main():
                                     ("1gbit", [(2, 1), (2, 2)], {"transport": "TCP", "zero_stage": 3}),
                                     ("1gbit", every, {"transport": "TCP", "wire_dtype": "BF16"}),
                                     ("1gbit", [(2, 1), (2, 2)], {"transport": "TCP", "wire_dtype": "BF16", "zero_stage": 0}),
-                                    ("1gbit", [(2, 2)], {"transport": "MPI", "wire_dtype": "BF16", "zero_stage": 2})):
+                                    ("1gbit", [(2, 2)], {"transport": "MPI", "wire_dtype": "BF16", "zero_stage": 2}),
+                                    ("1gbit", [(2, 2)], {"transport": "TCP", "wire_dtype": "BF16", "error_feedback": "true"}),
+                                    ("100mbit", [(2, 1), (2, 2)], {"transport": "TCP", "power_sgd_rank": 4, "zero_stage": 0})):
             for count, local in layouts:
                 plan = folder / "plan.json"
                 run([binary, "plan", folder / f"{LONG}.textproto", "--ranks", count * local, "--ranks-per-node", local, "--json", plan,
@@ -124,11 +133,11 @@ def main():
                 ratio, weights = sent / planned, result["weights_hash"]
                 print(f"{count} hosts x {local} ranks, {rate:8} {comm}  {weights}  {sent:,.0f} bytes a step and host sent, "
                       f"{planned:,} planned: {ratio:.3f}", flush=True)
-                if weights != alone[comm.get("wire_dtype", "FP32")] or not 1 <= ratio <= 1.03 or not result["transport"].endswith(
+                if weights != alone[sums_of(comm)] or not 1 <= ratio <= 1.03 or not result["transport"].endswith(
                         comm["transport"].lower()):
                     print(f"FAILED: {result['transport']}")
                     failed = True
-        transports(binary, folder, alone["FP32"])
+        transports(binary, folder, alone[sums_of({})])
     return 1 if failed else 0
 
 
