@@ -84,8 +84,10 @@ wait $!; code=$?; echo $code > "$at.code"; exit $code
         return (self.folder / f"{rank}.code").stat().st_mtime - (self.folder / f"{rank}.pid").stat().st_mtime
 
     def code(self, rank):
+        """None where mpirun ended the shell before it had written one."""
         path = self.folder / f"{rank}.code"
-        return int(path.read_text()) if path.exists() else None
+        text = path.read_text() if path.exists() else ""
+        return int(text) if text else None
 
 
 def shared_memory_left(before):
