@@ -359,6 +359,7 @@ TEST(RoundTrip, TextShowsDefaults) {
                    "lr: 0.001\n",
                    "decay_steps: 0\n",
                    "keep_last: 2\n",
+                   "tune_buckets: false\n",
                    "wire_dtype: FP32\n",
                    "transport: AUTO\n",
                    "precision: FP32\n",
@@ -381,6 +382,7 @@ TEST(RoundTrip, ConfigsThatDifferAreNotEqual) {
                              "checkpoint.keep_last=3",
                              "comm.order=FAST",
                              "comm.transport=MPI",
+                             "comm.tune_buckets=true",
                              "execution.threads=1",
                              "output.timeline=true"}) {
     EXPECT_FALSE(parse_good(kMlpText, {change}) == config) << change;
