@@ -276,6 +276,18 @@ Assembly assemble(RunConfig config,
   return assembly;
 }
 
+void plan_again(Assembly& assembly, double bucket_mib) {
+  assembly.config.comm.bucket_mib = bucket_mib;
+  const Topology topology = assembly.plan.topology;
+  static_cast<Program&>(assembly) = program_for(assembly.config,
+                                                assembly.io,
+                                                assembly.data,
+                                                *assembly.ops,
+                                                assembly.config.train.global_batch,
+                                                topology,
+                                                assembly.purpose);
+}
+
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;

@@ -52,6 +52,9 @@ Assembly assemble(RunConfig config,
                   AssemblyPurpose purpose,
                   const OpSet& ops);
 
+// Plans a training again, with buckets of another size.
+void plan_again(Assembly& assembly, double bucket_mib);
+
 // Memory that a run can have.
 struct MemoryLimits {
   size_t host_bytes = 0;    // of a host, for all of its ranks

@@ -124,7 +124,13 @@ const OpSet& ops_to_plan_for(const CommonOptions& options) {
 RunDevice::RunDevice(Session& session, const CommonOptions& options)
     : session_(session), options_(options), device_(choose_device(session, options)) {}
 
-RunDevice::~RunDevice() { device_->disconnect(); }
+RunDevice::~RunDevice() { close(); }
+
+void RunDevice::close() {
+  device_->disconnect();
+  slices_ = nullptr;
+  backend_.reset();
+}
 
 MemoryLimits RunDevice::limits() const {
   return {available_memory_bytes(), device_->free_bytes(), device_->description()};

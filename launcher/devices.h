@@ -28,6 +28,8 @@ class RunDevice {
   MemoryLimits limits() const;
   // Takes the device and joins the communicator of slices. All ranks together.
   void open(const RunConfig& config);
+  // Lets go of both, and of all their memory; it may be opened again.
+  void close();
   Backend& backend() { return *backend_; }
   Communicator& slices() { return *slices_; }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "collectives/agreement.h"
+#include "launcher/bucket_record.h"
 #include "launcher/commands.h"
 #include "launcher/results.h"
 #include "runtime/base/file.h"
@@ -64,6 +65,13 @@ void print_state(const CheckpointState& state, bool tensors) {
     fmt::print("    {:<44}{}\n", slice.name, to_string(slice.shape));
 }
 
+void print_buckets(const BucketRecord& record) {
+  fmt::print("  comm.tune_buckets chose comm.bucket_mib {:g} on {} ranks{}\n",
+             record.bucket_mib,
+             record.ranks,
+             record.trials.empty() ? "" : ": ms a step with " + to_text(record.trials));
+}
+
 ExitCode inspect(Session& session, const InspectOptions& options) {
   run_on_root(session.communicator(), [&] {
     const std::filesystem::path folder = resolve_checkpoint(options.folder);
@@ -71,6 +79,9 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
     std::fflush(stdout);
     const CheckpointState state = read_state(folder);
     print_state(state, options.tensors);
+    // RUN_DIR/checkpoints/step-...
+    const auto buckets = read_bucket_record(absolute(folder).parent_path().parent_path());
+    if (buckets) print_buckets(*buckets);
     const std::vector<std::string> problems = verify(folder);
     for (const std::string& problem : problems) fmt::print("  PROBLEM {}\n", problem);
     if (problems.empty()) fmt::print("  verified: every checksum holds\n");
@@ -80,6 +91,7 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
       json["folder"] = folder.string();
       json["step"] = state.step;
       json["weights_hash"] = hash_text_of(state.weights_hash);
+      if (buckets) json["tuned_bucket_mib"] = buckets->bucket_mib;
       json["problems"] = problems;
       write_file_atomically(options.json, json.dump(2) + "\n");
     }

@@ -4,10 +4,12 @@
 #include <cstdio>
 
 #include "collectives/agreement.h"
+#include "launcher/bucket_record.h"
 #include "launcher/devices.h"
 #include "launcher/gpu_models.h"
 #include "launcher/host_memory.h"
 #include "launcher/results.h"
+#include "launcher/tune_buckets.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
@@ -65,6 +67,7 @@ nlohmann::ordered_json to_json(const Assembly& assembly, int local, double step_
   // Without a level of nodes the plan does not tell which of its ranks are on other ones.
   if (assembly.plan.topology.nodes > 1 || local == assembly.plan.topology.ranks())
     json["network_bytes_per_step_per_rank"] = assembly.plan.network_bytes;
+  json["bucket_mib"] = assembly.config.comm.bucket_mib;
   json["buckets"] = assembly.plan.buckets.size();
   json["steps"] = assembly.config.train.steps;
   return json;
@@ -124,6 +127,26 @@ Topology nodes_of(int ranks, int per_node) {
   return topology;
 }
 
+// With comm.tune_buckets, for several ranks: the size that the run folder has on record counts, and
+// the reader is told which one the plan is for.
+std::string take_recorded_buckets(RunConfig& config) {
+  const std::filesystem::path run_dir = config.output.run_dir;
+  const std::optional<BucketRecord> record = read_bucket_record(run_dir);
+  if (record) {
+    config.comm.bucket_mib = record->bucket_mib;
+    return fmt::format("comm.bucket_mib is {:g}, which comm.tune_buckets chose: {}",
+                       record->bucket_mib,
+                       bucket_record_path(run_dir).string());
+  }
+  std::string sizes;
+  for (const double size : bucket_candidates(config.comm.bucket_mib))
+    sizes += fmt::format("{}{:g}", sizes.empty() ? "" : ", ", size);
+  return fmt::format(
+      "this is with comm.bucket_mib {:g}; comm.tune_buckets will choose one of {} for the run",
+      config.comm.bucket_mib,
+      sizes);
+}
+
 // Plans on this rank for as many ranks as the options say, or else for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
   RunConfig config = read_config(options.common);
@@ -139,12 +162,15 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (local > ranks)
     throw ConfigError(
         "--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
+  const std::string about_buckets =
+      config.comm.tune_buckets && ranks > 1 ? take_recorded_buckets(config) + "\n" : "";
   set_compute_threads(choose_threads(config, local));
   const Assembly assembly = assemble(
       std::move(config), nodes_of(ranks, local), AssemblyPurpose::kTrain, ops_to_plan_for(device));
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
   print_plan(assembly, local, step_flops);
+  fmt::print("{}", about_buckets);
   if (options.activations) print_placements(assembly);
   std::fflush(stdout);
   if (!options.common.json.empty())

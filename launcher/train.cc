@@ -11,6 +11,7 @@
 #include "launcher/results.h"
 #include "launcher/run_folder.h"
 #include "launcher/transport.h"
+#include "launcher/tune_buckets.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
@@ -34,8 +35,9 @@ nlohmann::ordered_json to_json(const RankTimes& times) {
 }
 
 // What a step exchanges.
-nlohmann::ordered_json exchange_json(const Plan& plan) {
+nlohmann::ordered_json exchange_json(const Plan& plan, double bucket_mib) {
   nlohmann::ordered_json json;
+  json["bucket_mib"] = bucket_mib;
   json["buckets"] = plan.buckets.size();
   json["largest_bucket_bytes"] = largest_bucket(plan.buckets) * static_cast<int64_t>(sizeof(float));
   json["shares_memory"] = plan.topology.shares_memory;
@@ -63,7 +65,7 @@ nlohmann::ordered_json to_json(const TrainResult& result,
   json["weights_hash"] = hash_text_of(result.weights_hash);
   json["train_seconds"] = result.train_seconds;
   for (const RankTimes& times : result.rank_times) json["ranks"].push_back(to_json(times));
-  json["exchange"] = exchange_json(parts.plan);
+  json["exchange"] = exchange_json(parts.plan, parts.config.comm.bucket_mib);
   json["preempted"] = result.preempted;
   json["early_stopped"] = result.early_stopped;
   if (bad_records) json["bad_records"] = *bad_records;
@@ -148,13 +150,21 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   const std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, topology);
   topology.shares_memory = node != nullptr;
   Assembly assembly;
+  const auto assemble_run = [&] {
+    assembly = {};
+    assembly = assemble(config, topology, AssemblyPurpose::kTrain, device.device().ops());
+    check_memory(assembly, session.local_ranks(), device.limits());
+  };
   run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(config, sharing));
-    assembly =
-        assemble(std::move(config), topology, AssemblyPurpose::kTrain, device.device().ops());
-    check_memory(assembly, session.local_ranks(), device.limits());
+    assemble_run();
   });
   open_run_folder(session, assembly.config);
+  if (config.comm.tune_buckets) {
+    config.comm.bucket_mib =
+        choose_bucket_mib({session, device, topology, options.resume}, assembly);
+    run_on_all(communicator, assemble_run);
+  }
   device.open(assembly.config);
   describe(assembly, device, session);
   const bool shares_memory = assembly.plan.topology.shares_memory;
@@ -198,7 +208,10 @@ void add_train_command(CLI::App& app, Command& selected) {
       "SIGUSR1, SIGTERM and SIGINT: finish the step (and an evaluation under way), write a\n"
       "checkpoint and end with exit code 75. Under mpirun send SIGUSR1 to mpirun, which passes it\n"
       "on; on SIGTERM and Ctrl-C mpirun kills the ranks itself after a few seconds, and its exit\n"
-      "code is its own.");
+      "code is its own.\n"
+      "With comm.tune_buckets: true a run of several ranks that starts anew first times some "
+      "steps\n"
+      "with each of several sizes of buckets, and keeps to the fastest.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return train(session, *options); };
   });

@@ -382,6 +382,10 @@ struct CommConfig {
   // or in ZeRO stages 0 and 1 up to 48 smaller ones that together have up to 100 MiB: what a rank
   // receives them in is as large.
   double bucket_mib = 25;
+  // true: a run of several ranks that starts anew first trains a few steps with each of some sizes,
+  // bucket_mib among them, and keeps to the fastest; a resumed one keeps to that. The trials leave
+  // nothing but RUN_DIR/buckets.json.
+  bool tune_buckets = false;
   // What gradients are rounded to before they are added to those of other lanes, and every sum of
   // them, on any number of ranks alike: BF16 and FP16 halve what of them is sent. Each addition is
   // in fp32. With FP16 the loss is scaled as with execution.precision FP16.

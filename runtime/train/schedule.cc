@@ -38,4 +38,9 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
   return lr;
 }
 
+double clip_factor(double norm, double limit) {
+  constexpr double kEpsilon = 1e-6;  // as elsewhere, so that losses can be compared
+  return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
+}
+
 }  // namespace lockstep

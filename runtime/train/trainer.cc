@@ -36,12 +36,6 @@ struct Phase {
       : timer(sum_ms), span(timeline, name, "step") {}
 };
 
-// Scale that makes the clipped global norm at most `limit`; 1 without a limit.
-double clip_factor(double norm, double limit) {
-  constexpr double kEpsilon = 1e-6;  // as elsewhere, so that losses can be compared
-  return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunParts& parts)
@@ -380,6 +374,17 @@ TrainResult Trainer::run(int64_t max_steps) {
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
   return result_;
+}
+
+std::vector<double> Trainer::time_steps(int64_t steps) {
+  std::vector<double> times;
+  together_ms_ = now_ms();
+  while (static_cast<int64_t>(times.size()) < steps && !stop_agreed_) {
+    step_start_ms_ = now_ms();
+    times.push_back(step().step_ms);
+  }
+  parts_.backend.synchronize();
+  return times;
 }
 
 Trainer::Next Trainer::decide(StepRecord& record, bool last) {

@@ -48,6 +48,9 @@ class Trainer {
   // Trains to the end of the run or, where max_steps is not negative, to that step, counted from
   // the beginning of the run.
   TrainResult run(int64_t max_steps = -1);
+  // Instead: trains so many steps, or fewer where the ranks are asked to stop, and nothing else.
+  // Milliseconds of each.
+  std::vector<double> time_steps(int64_t steps);
 
  private:
   void begin_weights();

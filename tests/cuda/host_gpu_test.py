@@ -207,6 +207,11 @@ def many_ranks(trial, name, config):
                             f"{name}: {precision}, {compression}, {ranks} ranks, resumed on {6 - ranks}: the same bits", many["text"])
         shared = trial.train(config, *how, "--share-gpu", ranks=2)
         trial.check(shared["weights_hash"] == alone["weights_hash"], f"{name}: {precision}, 2 ranks share a GPU: the same bits")
+    tuned = trial.train(config, *how, "--set", "comm.tune_buckets=true", ranks=2, environment=four)
+    record = pathlib.Path(tuned.get("run_dir", "")) / "buckets.json"
+    tried = json.loads(record.read_text())["trials"] if record.exists() else []
+    trial.check(tuned["weights_hash"] == alone["weights_hash"] and len(tried) > 1,
+                f"{name}: {precision}, the GPU is taken for {len(tried)} sizes of buckets and then the run: the same bits", tuned["text"])
     fast = trial.train(config, "--device", "cuda", "--set", "comm.order=FAST", ranks=2, environment=four)
     trial.close(alone["losses"], fast["losses"], 3e-2, f"{name}: order FAST trains alike")
     half = trial.folder / f"{name}-ranks"

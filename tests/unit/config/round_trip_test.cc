@@ -359,6 +359,7 @@ TEST(RoundTrip, TextShowsDefaults) {
                    "lr: 0.001\n",
                    "decay_steps: 0\n",
                    "keep_last: 2\n",
+                   "tune_buckets: false\n",
                    "wire_dtype: FP32\n",
                    "error_feedback: false\n",
                    "transport: AUTO\n",
@@ -383,6 +384,7 @@ TEST(RoundTrip, ConfigsThatDifferAreNotEqual) {
                              "comm.order=FAST",
                              "comm.transport=MPI",
                              "comm.wire_dtype=BF16",
+                             "comm.tune_buckets=true",
                              "execution.threads=1",
                              "output.timeline=true"}) {
     EXPECT_FALSE(parse_good(kMlpText, {change}) == config) << change;

@@ -1,0 +1,61 @@
+#include "launcher/bucket_record.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+
+namespace lockstep {
+
+std::string to_text(const std::vector<BucketTrial>& trials) {
+  std::string text;
+  for (const BucketTrial& trial : trials)
+    text += fmt::format("{}{:g} MiB {:.4g} ({} bucket{})",
+                        text.empty() ? "" : ", ",
+                        trial.bucket_mib,
+                        trial.step_ms,
+                        trial.buckets,
+                        trial.buckets == 1 ? "" : "s");
+  return text;
+}
+
+std::filesystem::path bucket_record_path(const std::filesystem::path& run_dir) {
+  return run_dir / "buckets.json";
+}
+
+void write_bucket_record(const std::filesystem::path& run_dir, const BucketRecord& record) {
+  nlohmann::ordered_json json = {{"bucket_mib", record.bucket_mib}, {"ranks", record.ranks}};
+  json["trials"] = nlohmann::ordered_json::array();
+  for (const BucketTrial& trial : record.trials)
+    json["trials"].push_back(
+        {{"bucket_mib", trial.bucket_mib}, {"buckets", trial.buckets}, {"step_ms", trial.step_ms}});
+  write_file_atomically(bucket_record_path(run_dir), json.dump(2) + "\n");
+}
+
+std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_dir) {
+  constexpr size_t kMostBytes = 1 << 20;
+  constexpr double kMostMib = 1024;  // as of comm.bucket_mib
+  const std::filesystem::path path = bucket_record_path(run_dir);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  BucketRecord record;
+  try {
+    const auto json = nlohmann::json::parse(read_file(path, kMostBytes));
+    record.bucket_mib = json.at("bucket_mib");
+    record.ranks = json.at("ranks");
+    for (const auto& trial : json.at("trials"))
+      record.trials.push_back({trial.at("bucket_mib"), trial.at("buckets"), trial.at("step_ms")});
+  } catch (const nlohmann::json::exception&) {
+    record.bucket_mib = 0;
+  }
+  if (!(record.bucket_mib > 0 && record.bucket_mib <= kMostMib))
+    throw CheckpointError(
+        "{}: is not what a run with comm.tune_buckets writes; remove it, and comm.bucket_mib "
+        "counts",
+        path.string());
+  return record;
+}
+
+}  // namespace lockstep
