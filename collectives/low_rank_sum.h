@@ -41,6 +41,11 @@ class LowRankSum final : public GroupSums {
   void add(int group, const Range& range, const float* sums) override;
   void finish(float* sums) override;
 
+  // Tells it, borrowed, from now on of both sums; null: nobody.
+  void observe(ExchangeObserver* observer) {
+    lefts_.observe(observer);
+    rights_.observe(observer);
+  }
   // All right factors, of layout.right_elements; they and the residuals are what a step leaves to
   // the next.
   float* rights() const { return rights_.sum(); }

@@ -26,6 +26,11 @@ WholeSum::WholeSum(const RankCommunicators& communicators,
     items_.push_back({static_cast<int>(b), static_cast<size_t>(buckets_[b].begin) * sizeof(float)});
 }
 
+void WholeSum::observe(ExchangeObserver* observer) {
+  reducer_.observe(observer);
+  gather_.observe(observer);
+}
+
 void WholeSum::begin() {
   reducer_.begin_step();
   gather_.begin_step();

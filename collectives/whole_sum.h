@@ -18,6 +18,9 @@ class WholeSum {
            const WholeSumLayout& layout,
            float* memory);
 
+  // Tells it, borrowed, from now on; null: nobody. Buckets are those of the buffers.
+  void observe(ExchangeObserver* observer);
+
   void begin();
   // Where this rank's next lane writes its floats, and that it has.
   float* next() { return reducer_.lane_gradients(); }

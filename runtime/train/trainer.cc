@@ -319,6 +319,7 @@ void Trainer::start(const std::string& resume) {
   reducer_.observe(timeline_.get());
   gather_.observe(timeline_.get());
   sum_gather_.observe(timeline_.get());
+  if (low_rank_sum_) low_rank_sum_->observe(timeline_.get());
   if (layer_norms_) layer_norms_->observe(timeline_.get());
 }
 

@@ -46,7 +46,6 @@ def spans_of(run_dir):
 def check(run_dir, ranks, buckets, levels):
     spans = spans_of(run_dir)
     assert set(spans) == set(range(ranks)), spans.keys()
-    waited = {}
     for rank, of_rank in spans.items():
         steps = {name: (start, end) for category, name, start, end in of_rank if name.startswith("step ")}
         assert list(steps) == [f"step {number}" for number in range(1, STEPS + 1)], steps
@@ -59,14 +58,31 @@ def check(run_dir, ranks, buckets, levels):
             assert exchanges.total() == buckets * len(levels), exchanges
             gathers = [what for category, what, *_ in inside if category == "gather"]
             assert len(gathers) == buckets == len(set(gathers)), f"rank {rank}, {name}: {gathers}"
-            waited[rank, name] = sum(to - since for category, _, since, to in inside if category == "wait")
         # None that is cut in two by the end of a step.
         crossing = [span for span in of_rank for begin, end in steps.values() if span[2] < end < span[3]]
         assert not crossing, crossing
-    for line in lockstep_run.metrics(run_dir):
-        found, told = waited[0, f"step {line['step']}"], 1000 * line["comm_exposed_ms"]
-        assert abs(found - told) <= ROUNDING_US, f"step {line['step']}: waits of {found} us, comm_exposed_ms says {told} us"
+    waits_add_up(run_dir, spans)
     return spans
+
+
+def waits_add_up(run_dir, spans):
+    """To what the metrics of rank 0 say."""
+    steps = {name: (start, end) for _, name, start, end in spans[0] if name.startswith("step ")}
+    waited = {name: sum(to - since for category, _, since, to in spans[0] if category == "wait" and begin <= since and to <= end)
+              for name, (begin, end) in steps.items()}
+    for line in lockstep_run.metrics(run_dir):
+        found, told = waited[f"step {line['step']}"], 1000 * line["comm_exposed_ms"]
+        assert abs(found - told) <= ROUNDING_US, f"step {line['step']}: waits of {found} us, comm_exposed_ms says {told} us"
+
+
+def factors(binary, config, run_dir):
+    """Two sums of factors in place of the buckets, each exchanged and gathered once a step."""
+    lockstep_run.train(binary, config, run_dir, 2, ["--set", "comm.power_sgd_rank=1", "--set", "comm.zero_stage=0"])
+    spans = spans_of(run_dir)
+    waits_add_up(run_dir, spans)
+    for category in ("exchange", "gather"):
+        found = [name for kind, name, *_ in spans[0] if kind == category]
+        assert len(found) == 2 * STEPS and all(name.startswith("bucket 0, ") for name in found), found
 
 
 def ends_together(spans):
@@ -141,6 +157,7 @@ def main():
         lockstep_run.train(binary, config, folder / "nodes", 4, nodes=2)
         check(folder / "nodes", 4, buckets, ["in the node", "between nodes"])
         print("2 nodes x 2 ranks: on both levels")
+        factors(binary, config, folder / "factors")
         nothing_left_to_do(binary, config, folder / "again")
         more_than_is_kept(binary, config, folder / "long")
         within = with_a_clock_ahead(binary, config, folder / "ahead")

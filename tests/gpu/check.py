@@ -187,13 +187,18 @@ def parity(machine, report):
 
 
 def rounded_bits(machine, report, name, text, how):
-    """Gradients of 16 bits: the same bits on 1 and 2 ranks, also where their sums are gathered."""
+    """Gradients of 16 bits, with error feedback too, and as factors: the same bits on 1 and 2 ranks, also where sums are gathered."""
     for wire in ("BF16", "FP16"):
         rounds = [*how, "--set", f"comm.wire_dtype={wire}"]
         first = hash_of(*machine.train(text, *rounds)[::2])
         for stage in (0, 1, 2):
             got = hash_of(*machine.train(text, *rounds, "--share-gpu", "--set", f"comm.zero_stage={stage}", ranks=2, limit_s=200)[::2])
             report.check("bits", f"{name}, {wire} on the wire: 2 ranks, ZeRO stage {stage}: the same weights", got == first, f"{got}, {first}")
+    for compression in (("wire_dtype=BF16", "error_feedback=true"), ("zero_stage=0", "power_sgd_rank=2")):
+        compressed = [*how, *(word for setting in compression for word in ("--set", f"comm.{setting}"))]
+        first = hash_of(*machine.train(text, *compressed)[::2])
+        got = hash_of(*machine.train(text, *compressed, "--share-gpu", ranks=2, limit_s=200)[::2])
+        report.check("bits", f"{name}, {', '.join(compression)}: 2 ranks: the same weights", got == first, f"{got}, {first}")
 
 
 def bits(machine, report):
