@@ -48,7 +48,7 @@ void print_state(const CheckpointState& state, bool tensors) {
              moments,
              moments == 1 ? "" : "s",
              average ? "; with the average of the weights" : "",
-             residuals > 0 ? fmt::format("; with the residuals of {} sums", residuals) : "");
+             residuals > 0 ? fmt::format("; with {} arrays of compressed gradients", residuals) : "");
   fmt::print("  written by Lockstep {} on {} rank{}, {} lanes, global batch {}, seed {}\n",
              state.lockstep_version,
              state.ranks,
