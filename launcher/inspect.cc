@@ -40,15 +40,16 @@ void print_state(const CheckpointState& state, bool tensors) {
              state.step,
              state.samples,
              hash_text_of(state.weights_hash));
-  fmt::print("  {} parameters{} in {} tensors; optimizer {} with {} moment{}{}{}\n",
-             parameters,
-             statistics > 0 ? fmt::format(" and {} running statistics", statistics) : "",
-             state.layout.size(),
-             state.optimizer,
-             moments,
-             moments == 1 ? "" : "s",
-             average ? "; with the average of the weights" : "",
-             residuals > 0 ? fmt::format("; with {} arrays of compressed gradients", residuals) : "");
+  fmt::print(
+      "  {} parameters{} in {} tensors; optimizer {} with {} moment{}{}{}\n",
+      parameters,
+      statistics > 0 ? fmt::format(" and {} running statistics", statistics) : "",
+      state.layout.size(),
+      state.optimizer,
+      moments,
+      moments == 1 ? "" : "s",
+      average ? "; with the average of the weights" : "",
+      residuals > 0 ? fmt::format("; with {} arrays of compressed gradients", residuals) : "");
   fmt::print("  written by Lockstep {} on {} rank{}, {} lanes, global batch {}, seed {}\n",
              state.lockstep_version,
              state.ranks,
