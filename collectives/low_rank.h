@@ -27,7 +27,7 @@ LOCKSTEP_HD float low_rank_noise(int64_t i) {
 // Whether a column is next to nothing once its parts along the columns before it are taken off:
 // by the squares of its norm, of what is left and of what was taken off. Of what is left by
 // cancellation, one part in ten thousand, the last two digits or so of a float are still its own.
-// Never where either is NaN or infinite.
+// Never where the first is NaN or infinite.
 LOCKSTEP_HD bool is_next_to_nothing(double left_squares, double taken_squares) {
   constexpr double kLeast = 1e-8;  // 1e-4, squared
   return left_squares == 0 || left_squares < kLeast * (left_squares + taken_squares);

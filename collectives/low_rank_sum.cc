@@ -18,6 +18,11 @@ LowRankSum::LowRankSum(const RankCommunicators& communicators,
               options_.layout.rights(options_.topology),
               memory.factors + options_.layout.rights_at(options_.topology)) {}
 
+void LowRankSum::begin_step() {
+  lefts_.begin_step();
+  rights_.begin_step();
+}
+
 void LowRankSum::add(int group, const Range& range, const float* sums) {
   float* const residual = residuals(group) + range.begin;
   const void* both[2] = {residual, sums};
@@ -46,7 +51,6 @@ void LowRankSum::finish(float* sums) {
 void LowRankSum::sum_lefts() {
   for (const Matrix& matrix : options_.layout.matrices)
     math_.fill_zero_columns(rights() + matrix.right, matrix.shape.columns, matrix.shape.rank);
-  lefts_.begin();
   for (int group = 0; group < groups_; ++group) {
     float* const lefts = lefts_.next();
     for (const Matrix& matrix : options_.layout.matrices)
@@ -65,7 +69,6 @@ void LowRankSum::sum_lefts() {
 }
 
 void LowRankSum::sum_rights() {
-  rights_.begin();
   for (int group = 0; group < groups_; ++group) {
     float* const rights = rights_.next();
     for (const Matrix& matrix : options_.layout.matrices)

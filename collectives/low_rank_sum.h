@@ -49,7 +49,8 @@ class LowRankSum final : public GroupSums {
   // All right factors, of layout.right_elements; they and the residuals are what a step leaves to
   // the next.
   float* rights() const { return rights_.sum(); }
-  // Milliseconds that the host spent waiting for other ranks in the last finish().
+  void begin_step();
+  // Milliseconds that the host spent waiting for other ranks since begin_step().
   double exposed_ms() const { return lefts_.exposed_ms() + rights_.exposed_ms(); }
 
  private:

@@ -318,7 +318,7 @@ void Reducer::complete_oldest() {
 
 // Right after a bucket is summed and still in cache.
 void Reducer::add_squares(int bucket) {
-  if (static_cast<size_t>(bucket) >= options_.gradient_buckets) return;
+  if (!options_.norm || static_cast<size_t>(bucket) >= options_.gradient_buckets) return;
   math_.add_squares(own_sums(bucket, 0), own_part(bucket).size(), squares_);
 }
 

@@ -18,8 +18,8 @@
 // With a `wire` that rounds, every term of the tree is rounded wherever it is added, within a rank,
 // through shared memory or from the network, which alone makes use of it, and so is the sum: what
 // is sent can be as short, and the bits are still the same on any number of ranks. With residuals,
-// what rounding takes from a sum is added to the same sum of the next step: over the steps nothing
-// is lost (error feedback). residual_layout.h says which sums are rounded then.
+// what rounding takes from a sum is added to the same sum of the next step: over the steps
+// next to nothing is lost (error feedback). residual_layout.h says which sums are rounded then.
 
 #include <array>
 #include <cstdint>
@@ -64,6 +64,7 @@ struct ReducerOptions {
   int64_t exchanged_elements = 0;
   // So many buckets hold gradients; those after them are summed alike, but are no part of the norm.
   size_t gradient_buckets = ~size_t{0};
+  bool norm = true;  // else nobody asks for squared_norm
   // All lanes of a rank run together: each has a gradient buffer of its own.
   bool lanes_together = false;
   // Where buckets share the memory of a gradient buffer: where each begins in it, and what of it to

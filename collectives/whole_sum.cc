@@ -14,7 +14,7 @@ WholeSum::WholeSum(const RankCommunicators& communicators,
                 .buckets = buckets_,
                 .topology = layout.topology,
                 .exchanged_elements = layout.exchanged(),
-                .gradient_buckets = 0},
+                .norm = false},
                memory,
                memory + layout.buffer_elements()),
       gather_({communicators.slices, communicators.control},
@@ -31,7 +31,7 @@ void WholeSum::observe(ExchangeObserver* observer) {
   gather_.observe(observer);
 }
 
-void WholeSum::begin() {
+void WholeSum::begin_step() {
   reducer_.begin_step();
   gather_.begin_step();
 }

@@ -21,7 +21,8 @@ class WholeSum {
   // Tells it, borrowed, from now on; null: nobody. Buckets are those of the buffers.
   void observe(ExchangeObserver* observer);
 
-  void begin();
+  // Nothing is waited for yet.
+  void begin_step();
   // Where this rank's next lane writes its floats, and that it has.
   float* next() { return reducer_.lane_gradients(); }
   void written();
@@ -29,7 +30,7 @@ class WholeSum {
   void finish();
   // Until the next step's first next(); zeros before the first one's.
   float* sum() const { return memory_; }
-  // Milliseconds that the host spent waiting for other ranks since begin().
+  // Milliseconds that the host spent waiting for other ranks since begin_step().
   double exposed_ms() const { return reducer_.exposed_ms() + gather_.exposed_ms(); }
 
  private:

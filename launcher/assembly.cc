@@ -219,6 +219,7 @@ Assembly assemble(RunConfig config,
                   AssemblyPurpose purpose,
                   const OpSet& ops) {
   const int ranks = placed.ranks();
+  if (purpose != AssemblyPurpose::kTrain) config.comm.residual_groups = 0;  // nothing is summed
   validate_for_ranks(config, ranks);
   check_supported(config, ops);
   // A library that chooses the order knows the nodes itself.

@@ -34,6 +34,12 @@ void write_bucket_record(const std::filesystem::path& run_dir, const BucketRecor
   write_file_atomically(bucket_record_path(run_dir), json.dump(2) + "\n");
 }
 
+void remove_bucket_record(const std::filesystem::path& run_dir) {
+  std::error_code code;
+  std::filesystem::remove(bucket_record_path(run_dir), code);
+  if (code) throw IoError("remove", bucket_record_path(run_dir).string(), code.value());
+}
+
 std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_dir) {
   constexpr size_t kMostBytes = 1 << 20;
   constexpr double kMostMib = 1024;  // as of comm.bucket_mib

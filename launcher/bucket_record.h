@@ -30,6 +30,9 @@ std::filesystem::path bucket_record_path(const std::filesystem::path& run_dir);
 // Throws IoError.
 void write_bucket_record(const std::filesystem::path& run_dir, const BucketRecord& record);
 
+// Leaves none. Throws IoError.
+void remove_bucket_record(const std::filesystem::path& run_dir);
+
 // Nothing where there is no such file. Throws CheckpointError where it is not one of these,
 // IoError.
 std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_dir);

@@ -72,7 +72,7 @@ class OneBucket {
                   .buckets = {{0, elements}},
                   .topology = topology,
                   .exchanged_elements = elements,
-                  .gradient_buckets = request.wire == DType::kF32 ? size_t{0} : size_t{1},
+                  .norm = false,
                   .sums = {sums},
                   .wire = request.wire},
                  vector,

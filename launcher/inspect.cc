@@ -73,6 +73,17 @@ void print_buckets(const BucketRecord& record) {
              record.trials.empty() ? "" : ": ms a step with " + to_text(record.trials));
 }
 
+// What the run of a checkpoint, RUN_DIR/checkpoints/step-..., has on record.
+std::optional<BucketRecord> buckets_beside(const std::filesystem::path& checkpoint,
+                                           std::vector<std::string>& problems) {
+  try {
+    return read_bucket_record(canonical(checkpoint).parent_path().parent_path());
+  } catch (const Error& error) {
+    problems.push_back(error.what());
+    return std::nullopt;
+  }
+}
+
 ExitCode inspect(Session& session, const InspectOptions& options) {
   run_on_root(session.communicator(), [&] {
     const std::filesystem::path folder = resolve_checkpoint(options.folder);
@@ -80,10 +91,9 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
     std::fflush(stdout);
     const CheckpointState state = read_state(folder);
     print_state(state, options.tensors);
-    // RUN_DIR/checkpoints/step-...
-    const auto buckets = read_bucket_record(absolute(folder).parent_path().parent_path());
+    std::vector<std::string> problems = verify(folder);
+    const auto buckets = buckets_beside(folder, problems);
     if (buckets) print_buckets(*buckets);
-    const std::vector<std::string> problems = verify(folder);
     for (const std::string& problem : problems) fmt::print("  PROBLEM {}\n", problem);
     if (problems.empty()) fmt::print("  verified: every checksum holds\n");
     std::fflush(stdout);

@@ -153,17 +153,27 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   const auto assemble_run = [&] {
     assembly = {};
     assembly = assemble(config, topology, AssemblyPurpose::kTrain, device.device().ops());
-    check_memory(assembly, session.local_ranks(), device.limits());
   };
+  const auto check_fit = [&] { check_memory(assembly, session.local_ranks(), device.limits()); };
   run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(config, sharing));
     assemble_run();
+    check_fit();
   });
   open_run_folder(session, assembly.config);
   if (config.comm.tune_buckets) {
-    config.comm.bucket_mib =
+    const BucketChoice choice =
         choose_bucket_mib({session, device, topology, options.resume}, assembly);
-    run_on_all(communicator, assemble_run);
+    const bool other = choice.bucket_mib != config.comm.bucket_mib;
+    config.comm.bucket_mib = choice.bucket_mib;
+    run_on_all(communicator, [&] {
+      if (choice.tried) {
+        assemble_run();  // it has fitted
+      } else if (other) {
+        plan_again(assembly, choice.bucket_mib);
+        check_fit();
+      }
+    });
   }
   device.open(assembly.config);
   describe(assembly, device, session);

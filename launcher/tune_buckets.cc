@@ -36,30 +36,53 @@ bool plan_for(const RunStart& start, Assembly& assembly, double bucket_mib) {
   return true;
 }
 
-// Milliseconds of a step of the run as it is planned, from the first one on; nothing where the
-// ranks are asked to stop meanwhile.
-std::optional<double> time_steps(const RunStart& start, const Assembly& assembly) {
+// Of the run as it is planned, from the first one on, by step; fewer where the ranks are asked to
+// stop meanwhile. Throws AgreedError where there is no memory.
+std::vector<double> train_steps(const RunStart& start,
+                                const Assembly& assembly,
+                                int64_t steps,
+                                std::unique_ptr<NodeMemory>& node) {
   Communicator& communicator = start.session.communicator();
-  const bool shares_memory = assembly.plan.topology.shares_memory;
-  const std::unique_ptr<NodeMemory> node =
-      shares_memory ? NodeMemory::join(communicator, start.topology) : nullptr;
-  if (shares_memory) allocate_shared(*node, assembly.plan);
+  if (assembly.plan.topology.shares_memory) {
+    node = NodeMemory::join(communicator, start.topology);
+    if (node == nullptr) throw AgreedError(ExitCode::kMemory, "no memory to share");
+    allocate_shared(*node, assembly.plan);
+  }
   start.device.open(assembly.config);
-  std::vector<double> times;
+  const RunParts parts =
+      parts_of(assembly, communicator, start.device.slices(), start.device.backend(), node.get());
+  std::unique_ptr<Trainer> trainer;
+  run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
+  trainer->start("none");
+  std::vector<double> times = trainer->time_steps(steps);
+  run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
+  return times;
+}
+
+struct Timing {
+  bool fits = true;               // into memory
+  std::optional<double> step_ms;  // nothing where the ranks are asked to stop meanwhile
+};
+
+Timing time_steps(const RunStart& start, const Assembly& assembly) {
   const int64_t steps = std::min(kWarmSteps + kTimedSteps, assembly.config.train.steps);
-  {
-    const RunParts parts =
-        parts_of(assembly, communicator, start.device.slices(), start.device.backend(), node.get());
-    std::unique_ptr<Trainer> trainer;
-    run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
-    trainer->start("none");
-    times = trainer->time_steps(steps);
-    run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
+  std::unique_ptr<NodeMemory> node;
+  std::vector<double> times;
+  Timing timing;
+  try {
+    times = train_steps(start, assembly, steps, node);
+  } catch (const AgreedError& error) {
+    if (error.code() != ExitCode::kMemory) throw;
+    timing.fits = false;
   }
   start.device.close();
-  if (static_cast<int64_t>(times.size()) < steps) return std::nullopt;
+  node.reset();
+  // What a rank still has counts as taken for the others.
+  run_on_all(start.session.communicator(), [] {});
+  if (static_cast<int64_t>(times.size()) < steps) return timing;
   times.erase(times.begin(), times.begin() + std::min(kWarmSteps, steps - 1));
-  return median(times);
+  timing.step_ms = median(times);
+  return timing;
 }
 
 // The trials of all candidates that give other buckets than those before; nothing where the ranks
@@ -73,21 +96,27 @@ std::optional<std::vector<BucketTrial>> try_sizes(const RunStart& start, Assembl
     const std::vector<Range>& buckets = assembly.plan.buckets;
     if (std::find(tried.begin(), tried.end(), buckets) != tried.end()) continue;
     tried.push_back(buckets);
-    const std::optional<double> step_ms = time_steps(start, assembly);
-    if (!step_ms) return std::nullopt;
-    trials.push_back({bucket_mib, buckets.size(), *step_ms});
+    const Timing timing = time_steps(start, assembly);
+    if (!timing.fits) continue;
+    if (!timing.step_ms) return std::nullopt;
+    trials.push_back({bucket_mib, buckets.size(), *timing.step_ms});
   }
   return trials;
 }
 
-bool starts_anew(const RunStart& start, const Assembly& assembly) {
+// Whether the run's folder has checkpoints; where it has none, it has no record either from here
+// on: that would be of another run.
+bool has_checkpoints(const RunStart& start, const Assembly& assembly) {
   std::string checkpoints;
   run_on_root(start.session.communicator(), [&] {
     const std::filesystem::path folder = assembly.config.output.run_dir;
-    if (!list_checkpoints(folder / "checkpoints").empty()) checkpoints = "some";
+    if (!list_checkpoints(folder / "checkpoints").empty()) {
+      checkpoints = "some";
+    } else if (start.resume == "none" || start.resume == "auto") {
+      remove_bucket_record(folder);
+    }
   });
-  return broadcast_text(start.session.communicator(), checkpoints).empty() &&
-         (start.resume == "none" || start.resume == "auto");
+  return !broadcast_text(start.session.communicator(), checkpoints).empty();
 }
 
 // Rank 0's choice; `own` is the config's.
@@ -144,18 +173,19 @@ std::vector<double> bucket_candidates(double own) {
   return sizes;
 }
 
-double choose_bucket_mib(const RunStart& start, Assembly& assembly) {
+BucketChoice choose_bucket_mib(const RunStart& start, Assembly& assembly) {
   Communicator& communicator = start.session.communicator();
-  double bucket_mib = assembly.config.comm.bucket_mib;
+  const double own = assembly.config.comm.bucket_mib;
+  const bool begun = has_checkpoints(start, assembly);
   if (communicator.size() == 1) {
-    spdlog::info("comm.tune_buckets: one rank exchanges nothing, comm.bucket_mib stays {:g}",
-                 bucket_mib);
-    return bucket_mib;
+    spdlog::info("comm.tune_buckets: one rank exchanges nothing, comm.bucket_mib stays {:g}", own);
+    return {own};
   }
-  bucket_mib = starts_anew(start, assembly) ? tune(start, assembly, bucket_mib)
-                                            : recorded(start, assembly, bucket_mib);
+  if (begun && start.resume == "none") return {own};  // which is refused
+  const bool anew = !begun && (start.resume == "none" || start.resume == "auto");
+  double bucket_mib = anew ? tune(start, assembly, own) : recorded(start, assembly, own);
   communicator.broadcast(reinterpret_cast<std::byte*>(&bucket_mib), sizeof(bucket_mib), 0);
-  return bucket_mib;
+  return {bucket_mib, anew};
 }
 
 }  // namespace lockstep

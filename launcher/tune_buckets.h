@@ -22,12 +22,16 @@ struct RunStart {
   std::string resume;        // as train's --resume
 };
 
-// comm.bucket_mib for the run of `assembly`, whose folder is open, the same on all ranks. A run
-// that starts anew trains some steps with each size that gives other buckets and fits into memory,
-// as a run of its own that leaves nothing, and rank 0 records the fastest, unless the ranks are
-// asked to stop meanwhile; `assembly` is planned for another size then, its data has been read. A
-// run that is resumed takes what its folder has on record. Rank 0 logs the choice. All ranks
-// together; throws AgreedError.
-double choose_bucket_mib(const RunStart& start, Assembly& assembly);
+struct BucketChoice {
+  double bucket_mib = 0;
+  bool tried = false;  // `assembly` is planned for another size, and its data has been read
+};
+
+// comm.bucket_mib for the run of `assembly`, which fits into memory and whose folder is open, the
+// same on all ranks. A run that starts anew trains some steps with each size that gives other
+// buckets and fits into memory, as a run of its own that leaves nothing, and rank 0 records the
+// fastest, unless the ranks are asked to stop meanwhile. A run that is resumed takes what its
+// folder has on record. Rank 0 logs the choice. All ranks together; throws AgreedError.
+BucketChoice choose_bucket_mib(const RunStart& start, Assembly& assembly);
 
 }  // namespace lockstep

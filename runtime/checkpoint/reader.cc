@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kStateLimitBytes = size_t{1} << 30;
-
 // Elements [begin, begin + elements) of the stored moment go to out.
 struct Copy {
   int64_t begin = 0, elements = 0;
@@ -61,7 +59,7 @@ void read_slice(const NamedSlice& slice, float* flat, Read&& read) {
 
 CheckpointState read_state(const fs::path& folder) {
   const fs::path path = folder / kStateFile;
-  return parse_state(read_file(path, kStateLimitBytes), path.string());
+  return parse_state(read_file(path, kMostStateBytes), path.string());
 }
 
 void read_model(const fs::path& folder,

@@ -48,10 +48,11 @@ FileRecord parse_file_record(const std::string& bytes);
 constexpr int64_t kCheckpointFormat = 1;
 constexpr int64_t kMaxCheckpointRanks = 99'999;  // five digits in file names
 constexpr char kStateFile[] = "state.textproto";
+constexpr size_t kMostStateBytes = size_t{1} << 30;  // of that file
 constexpr char kModelFile[] = "model.safetensors";
 // The average of the weights, which lies among the moments.
 constexpr char kAverageArray[] = "ema";
-// So begin the names of the arrays that error feedback keeps, which lie there too.
+// So begin the names of the arrays that compression of the gradients keeps, which lie there too.
 constexpr char kResidualPrefix[] = "residual_";
 // Whether an array among the moments is one.
 inline bool is_moment(const std::string& array) {

@@ -134,8 +134,16 @@ fs::path CheckpointWriter::commit(const CheckpointState& state) const {
           record.size);
     }
   }
+  const std::string text = to_text(state);
+  if (text.size() > kMostStateBytes) {
+    throw CheckpointError("{}: {} has {} bytes, with {} allowed: larger buckets make fewer pieces",
+                          temporary_.string(),
+                          kStateFile,
+                          text.size(),
+                          kMostStateBytes);
+  }
   FileWriter writer(temporary_ / kStateFile);
-  writer.write(to_text(state));
+  writer.write(text);
   writer.finish();
   sync_folder(temporary_);
   publish_checkpoint(temporary_, final_);

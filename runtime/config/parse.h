@@ -24,7 +24,8 @@ RunConfig parse_config(const std::string& text,
 // The same for a file; one that cannot be read is a ConfigError too.
 RunConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 
-// Checks that need the number of ranks: lanes can be shared evenly by them.
+// Checks that need the number of ranks: lanes can be shared evenly by them, and their groups with
+// residuals too.
 void validate_for_ranks(const RunConfig& config, int ranks);
 
 // The resolved config as text that parse_config maps to an equal RunConfig, floats included. Every

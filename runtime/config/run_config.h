@@ -378,8 +378,8 @@ struct CommConfig {
   enum class Order { kTree, kFast };
   // TREE: same bits on any number of ranks; FAST: the library's own order.
   Order order = Order::kTree;
-  // Gradients exchanged at a time, MiB; (0, 1024]. The same bits. Up to four buckets are under way,
-  // or in ZeRO stages 0 and 1 up to 48 smaller ones that together have up to 100 MiB: what a rank
+  // Gradients exchanged at a time, MiB; (0, 1024]. The same bits. As many are under way as
+  // four of the largest have, or in ZeRO stages 0 and 1 up to 100 MiB, and up to 48: what a rank
   // receives them in is as large.
   double bucket_mib = 25;
   // true: a run of several ranks that starts anew first trains a few steps with each of some sizes,

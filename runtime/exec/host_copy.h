@@ -6,19 +6,20 @@
 
 namespace lockstep {
 
-// Floats of the backend as the host sees them: the same memory where it can, else a copy.
-class HostCopy {
+// Numbers of the backend as the host sees them: the same memory where it can, else a copy.
+template <typename T>
+class HostCopyOf {
  public:
-  // `device`: n floats of the backend's memory, borrowed.
-  HostCopy(Backend& backend, float* device, int64_t n)
+  // `device`: n numbers of the backend's memory, borrowed.
+  HostCopyOf(Backend& backend, T* device, int64_t n)
       : backend_(backend),
         device_(device),
         n_(n),
         copy_(backend.ops().separate_memory ? static_cast<size_t>(n) : 0) {}
 
-  float* data() { return copy_.empty() ? device_ : copy_.data(); }
+  T* data() { return copy_.empty() ? device_ : copy_.data(); }
   // Brings what the device has, once everything queued is done.
-  float* read() {
+  T* read() {
     if (!copy_.empty()) backend_.copy(bytes(device_), bytes(copy_.data()), size());
     backend_.synchronize();
     return data();
@@ -31,13 +32,14 @@ class HostCopy {
   }
 
  private:
-  static std::byte* bytes(float* x) { return reinterpret_cast<std::byte*>(x); }
-  size_t size() const { return static_cast<size_t>(n_) * sizeof(float); }
+  static std::byte* bytes(T* x) { return reinterpret_cast<std::byte*>(x); }
+  size_t size() const { return static_cast<size_t>(n_) * sizeof(T); }
 
   Backend& backend_;
-  float* device_;
+  T* device_;
   int64_t n_;
-  std::vector<float> copy_;
+  std::vector<T> copy_;
 };
+using HostCopy = HostCopyOf<float>;
 
 }  // namespace lockstep

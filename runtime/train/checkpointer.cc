@@ -236,6 +236,18 @@ void Checkpointer::check_compatible(const CheckpointState& state,
         moments.size(),
         optimizer_name(config.optimizer),
         moment_names(config.optimizer).size());
+  const std::vector<std::string> kept = residuals_.names();
+  const auto dropped =
+      std::count_if(state.moments.begin(), state.moments.end(), [&](const auto& n) {
+        return n.starts_with(kResidualPrefix) &&
+               std::find(kept.begin(), kept.end(), n) == kept.end();
+      });
+  if (dropped > 0 && parts_.communicator.rank() == 0)
+    spdlog::warn(
+        "{}: {} of its arrays of compressed gradients are of other lanes, groups or factors than "
+        "this run's: what they keep is lost, and training goes on with other bits",
+        where,
+        dropped);
   if (state.lanes != parts_.plan.lanes && parts_.communicator.rank() == 0)
     spdlog::warn(
         "{}: written with {} lanes, now {}: training goes on, with other bits than without the "

@@ -9,30 +9,12 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kRightsArray = "residual_rights";
-static_assert(std::string_view(kRightsArray).starts_with(kResidualPrefix));
-
 std::string name_of(const LaneSum& sum) {
   return fmt::format("{}{}_{}", kResidualPrefix, sum.first, sum.count);
 }
 
 bool has(const CheckpointState& state, const std::string& name) {
   return std::find(state.moments.begin(), state.moments.end(), name) != state.moments.end();
-}
-
-template <typename T>
-std::vector<T> read_from(Backend& backend, const std::byte* device, size_t n) {
-  std::vector<T> values(n);
-  backend.copy(device, reinterpret_cast<std::byte*>(values.data()), n * sizeof(T));
-  backend.synchronize();
-  return values;
-}
-
-template <typename T>
-void write_to(Backend& backend, const std::vector<T>& values, std::byte* device) {
-  backend.copy(
-      reinterpret_cast<const std::byte*>(values.data()), device, values.size() * sizeof(T));
-  backend.synchronize();
 }
 
 }  // namespace
@@ -56,7 +38,7 @@ std::vector<std::string> ResidualStore::names() const {
   for (const LaneSum& sum : rounded_sums(parts_.plan.lanes, groups_)) {
     if (!factors || sum.count == parts_.plan.lanes / groups_) names.push_back(name_of(sum));
   }
-  if (factors) names.push_back(kRightsArray);
+  if (factors) names.push_back(rights_name());
   return names;
 }
 
@@ -72,54 +54,61 @@ int64_t ResidualStore::residuals() const {
   return last.offset + parts_.plan.layout.elements / last.parts;
 }
 
-std::vector<float> ResidualStore::read_residuals() const {
-  const auto n = static_cast<size_t>(residuals());
-  if (parts_.plan.low_rank) return read_from<float>(parts_.backend, memory_.residuals, n);
-  const auto rounded = read_from<BFloat16>(parts_.backend, memory_.residuals, n);
-  std::vector<float> values(n);
-  std::transform(
-      rounded.begin(), rounded.end(), values.begin(), [](BFloat16 x) { return to_float(x); });
-  return values;
+HostCopy ResidualStore::factored() const {
+  return HostCopy(parts_.backend, reinterpret_cast<float*>(memory_.residuals), residuals());
 }
 
-void ResidualStore::write_residuals(const std::vector<float>& values) const {
-  if (parts_.plan.low_rank) return write_to(parts_.backend, values, memory_.residuals);
-  std::vector<BFloat16> rounded(values.size());
-  std::transform(values.begin(), values.end(), rounded.begin(), round_to<BFloat16>);
-  write_to(parts_.backend, rounded, memory_.residuals);
+HostCopyOf<BFloat16> ResidualStore::rounded() const {
+  return {parts_.backend, reinterpret_cast<BFloat16*>(memory_.residuals), residuals()};
+}
+
+HostCopy ResidualStore::rights() const {
+  const LowRankLayout& layout = *parts_.plan.low_rank;
+  return HostCopy(parts_.backend,
+                  memory_.factors + layout.rights_at(parts_.plan.topology),
+                  layout.right_elements);
+}
+
+// Of another rank, they would be of no use.
+std::string ResidualStore::rights_name() const {
+  return fmt::format("{}rights_{}", kResidualPrefix, parts_.config.comm.power_sgd_rank);
+}
+
+std::span<const float> ResidualStore::read_residuals(Copy& copy) const {
+  const auto n = static_cast<size_t>(residuals());
+  if (parts_.plan.low_rank) return {copy.residuals.emplace(factored()).read(), n};
+  HostCopyOf<BFloat16> from = rounded();
+  copy.values.resize(n);
+  std::transform(
+      from.read(), from.data() + n, copy.values.begin(), [](BFloat16 x) { return to_float(x); });
+  return copy.values;
 }
 
 // Every right factor at the beginning of its matrix, which is longer.
-std::vector<float> ResidualStore::read_rights() const {
-  const LowRankLayout& layout = *parts_.plan.low_rank;
+std::vector<float> ResidualStore::flat_rights() const {
   std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.elements));
-  const auto rights = read_from<float>(
-      parts_.backend,
-      reinterpret_cast<const std::byte*>(memory_.factors + layout.rights_at(parts_.plan.topology)),
-      static_cast<size_t>(layout.right_elements));
-  for (const LowRankLayout::Matrix& matrix : layout.matrices)
-    std::copy_n(rights.begin() + matrix.right,
+  HostCopy from = rights();
+  from.read();
+  for (const LowRankLayout::Matrix& matrix : parts_.plan.low_rank->matrices)
+    std::copy_n(from.data() + matrix.right,
                 matrix.shape.columns * matrix.shape.rank,
                 flat.begin() + matrix.offset);
   return flat;
 }
 
 void ResidualStore::write_rights(const std::vector<float>& flat) const {
-  const LowRankLayout& layout = *parts_.plan.low_rank;
-  std::vector<float> rights(static_cast<size_t>(layout.right_elements));
-  for (const LowRankLayout::Matrix& matrix : layout.matrices)
+  HostCopy to = rights();
+  for (const LowRankLayout::Matrix& matrix : parts_.plan.low_rank->matrices)
     std::copy_n(flat.begin() + matrix.offset,
                 matrix.shape.columns * matrix.shape.rank,
-                rights.begin() + matrix.right);
-  write_to(parts_.backend,
-           rights,
-           reinterpret_cast<std::byte*>(memory_.factors + layout.rights_at(parts_.plan.topology)));
+                to.data() + matrix.right);
+  to.write();
 }
 
 ResidualStore::Copy ResidualStore::read() const {
   Copy copy;
   if (groups_ == 0) return copy;
-  copy.residuals = read_residuals();
+  const std::span<const float> residuals = read_residuals(copy);
   for (const std::string& name : names()) copy.shards.push_back({name, {}});
   for (const ResidualLayout::Kept& kept : kept_) {
     const auto shard = std::find_if(copy.shards.begin(), copy.shards.end(), [&](const auto& s) {
@@ -127,12 +116,11 @@ ResidualStore::Copy ResidualStore::read() const {
     });
     each_part(kept, [&](size_t place, const Range& range) {
       shard->slices.push_back(
-          {range.begin,
-           std::span(copy.residuals).subspan(place, static_cast<size_t>(range.size()))});
+          {range.begin, residuals.subspan(place, static_cast<size_t>(range.size()))});
     });
   }
   if (!parts_.plan.low_rank) return copy;
-  copy.rights = read_rights();  // which all ranks have
+  copy.rights = flat_rights();  // which all ranks have
   for (const Range& range : parts_.owned())
     copy.shards.back().slices.push_back(
         {range.begin,
@@ -145,21 +133,36 @@ void ResidualStore::restore(const CheckpointState& state,
                             const std::filesystem::path& folder,
                             const std::vector<NamedSlice>& slices) const {
   if (groups_ == 0) return;
-  std::vector<float> values(static_cast<size_t>(residuals()));
+  const auto n = static_cast<size_t>(residuals());
+  if (!parts_.plan.low_rank) {
+    std::vector<float> values(n);
+    read_arrays(state, folder, slices, values);
+    HostCopyOf<BFloat16> to = rounded();
+    std::transform(values.begin(), values.end(), to.data(), round_to<BFloat16>);
+    return to.write();
+  }
+  HostCopy to = factored();
+  std::fill_n(to.data(), n, 0.0f);
+  read_arrays(state, folder, slices, {to.data(), n});
+  to.write();
+  if (!has(state, rights_name())) return;
+  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.elements));
+  read_optimizer(folder, state, slices, rights_name(), {{0, flat}});
+  write_rights(flat);
+}
+
+void ResidualStore::read_arrays(const CheckpointState& state,
+                                const std::filesystem::path& folder,
+                                const std::vector<NamedSlice>& slices,
+                                std::span<float> residuals) const {
   for (const ResidualLayout::Kept& kept : kept_) {
     if (!has(state, name_of(kept.sum))) continue;
     std::vector<MomentTarget> targets;
     each_part(kept, [&](size_t place, const Range& range) {
-      targets.push_back(
-          {range.begin, std::span(values).subspan(place, static_cast<size_t>(range.size()))});
+      targets.push_back({range.begin, residuals.subspan(place, static_cast<size_t>(range.size()))});
     });
     read_optimizer(folder, state, slices, name_of(kept.sum), targets);
   }
-  write_residuals(values);
-  if (!parts_.plan.low_rank || !has(state, kRightsArray)) return;
-  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.elements));
-  read_optimizer(folder, state, slices, kRightsArray, {{0, flat}});
-  write_rights(flat);
 }
 
 }  // namespace lockstep

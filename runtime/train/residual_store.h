@@ -5,12 +5,16 @@
 // begins.
 
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "collectives/residual_layout.h"
+#include "runtime/base/half.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/exec/host_copy.h"
 #include "runtime/train/run_parts.h"
 
 namespace lockstep {
@@ -25,9 +29,10 @@ class ResidualStore {
 
   // A rank's part of every array, as floats on the host.
   struct Copy {
-    std::vector<float> residuals;
-    std::vector<float> rights;        // flat
-    std::vector<MomentShard> shards;  // of both
+    std::optional<HostCopy> residuals;  // where they are floats,
+    std::vector<float> values;          // else these
+    std::vector<float> rights;          // flat
+    std::vector<MomentShard> shards;    // of all
   };
   // Once everything queued is done.
   Copy read() const;
@@ -41,12 +46,18 @@ class ResidualStore {
   // Calls body(place among the rank's residuals, range of the flat buffer) for each part.
   template <typename Body>
   void each_part(const ResidualLayout::Kept& kept, Body body) const;
-  // Those of the rank's memory, as floats.
-  std::vector<float> read_residuals() const;
-  void write_residuals(const std::vector<float>& values) const;
-  std::vector<float> read_rights() const;
+  int64_t residuals() const;             // that the rank has
+  HostCopy factored() const;             // as floats,
+  HostCopyOf<BFloat16> rounded() const;  // and where sums are rounded
+  HostCopy rights() const;
+  std::span<const float> read_residuals(Copy& copy) const;
+  std::vector<float> flat_rights() const;
   void write_rights(const std::vector<float>& flat) const;
-  int64_t residuals() const;  // that the rank has
+  std::string rights_name() const;
+  void read_arrays(const CheckpointState& state,
+                   const std::filesystem::path& folder,
+                   const std::vector<NamedSlice>& slices,
+                   std::span<float> residuals) const;
 
   const RunParts& parts_;
   const RunMemory& memory_;

@@ -49,6 +49,10 @@ ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory)
           .element_bytes = size_of(plan.compute)};
 }
 
+SumGather::Memory sum_gather_memory(const Plan& plan, const RunMemory& memory) {
+  return {memory.gradients, reinterpret_cast<std::byte*>(memory.staging), plan.wire};
+}
+
 FlatWeights weights_of(const RunParts& parts, const RunMemory& memory) {
   return {memory.parameters, parts.plan.compute, memory.masters, parts.plan.zero_stage >= 3};
 }

@@ -6,6 +6,7 @@
 #include "collectives/low_rank_sum.h"
 #include "collectives/parameter_gather.h"
 #include "collectives/reducer.h"
+#include "collectives/sum_gather.h"
 #include "runtime/train/layer_norms.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/run_parts.h"
@@ -26,6 +27,9 @@ ReducerOptions reducer_options(const RunParts& parts,
 
 // Of parameters or, where every rank updates all of them, of summed gradients.
 ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory);
+
+// Of sums in 16 bits.
+SumGather::Memory sum_gather_memory(const Plan& plan, const RunMemory& memory);
 
 FlatWeights weights_of(const RunParts& parts, const RunMemory& memory);
 

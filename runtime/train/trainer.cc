@@ -52,12 +52,11 @@ Trainer::Trainer(const RunParts& parts)
               parts.plan.topology,
               parts.plan.buckets,
               gather_memory(parts.plan, memory_)),
-      sum_gather_(
-          {parts.slices, parts.communicator},
-          parts.backend,
-          parts.plan.topology,
-          parts.plan.buckets,
-          {memory_.gradients, reinterpret_cast<std::byte*>(memory_.staging), parts.plan.wire}),
+      sum_gather_({parts.slices, parts.communicator},
+                  parts.backend,
+                  parts.plan.topology,
+                  parts.plan.buckets,
+                  sum_gather_memory(parts.plan, memory_)),
       executor_(parts.training,
                 parts.plan.training,
                 parts.plan.layout,
@@ -117,6 +116,7 @@ StepRecord Trainer::step() {
   reducer_.begin_step();
   gather_.begin_step();
   sum_gather_.begin_step();
+  if (low_rank_sum_) low_rank_sum_->begin_step();
   const double data_ms = phases_.data;
   {
     Phase phase(phases_.compute, timeline, "gradients");

@@ -102,6 +102,10 @@ def resumed_runs_keep_the_size(trial):
     (run_dir / "buckets.json").write_text('{"bucket_mib": 2000, "ranks": 2, "trials": []}')
     _, _, text = trial.train(*TUNED, "--resume", "auto", run_dir=run_dir, code=4)
     assert "buckets.json: is not what a run with comm.tune_buckets writes" in text, text
+    done = lockstep_run.run(trial.binary, ["inspect", str(next((run_dir / "checkpoints").glob("step-*"))) + "/"], 0)
+    assert done.returncode == 4 and done.stdout.count("PROBLEM") == 1, done.stdout  # the checkpoint itself is whole
+    _, _, text = trial.train(*TUNED, "--resume", "none", run_dir=run_dir, code=4)
+    assert "already has checkpoints" in text and "buckets.json" not in text, text
     (run_dir / "buckets.json").unlink()
     _, resumed, text = trial.train(*TUNED, "--resume", "auto", run_dir=run_dir)
     assert "no other size on record" in text and resumed["exchange"]["bucket_mib"] == 25, text
@@ -111,7 +115,10 @@ def resumed_runs_keep_the_size(trial):
 def few_steps_and_one_rank(trial):
     run_dir, _, text = trial.train(*TUNED, "--set", "train.steps=1", "--set", "eval.every=0")
     assert len(record_of(run_dir)["trials"]) == 3, text
-    run_dir, _, text = trial.train(*TUNED, ranks=0)
+    run_dir = trial.folder / "of-another-run"
+    run_dir.mkdir()
+    (run_dir / "buckets.json").write_text(json.dumps({"bucket_mib": 7, "ranks": 2, "trials": []}))
+    _, _, text = trial.train(*TUNED, ranks=0, run_dir=run_dir)
     assert "one rank exchanges nothing, comm.bucket_mib stays 25" in text, text
     assert not (run_dir / "buckets.json").exists(), text
 

@@ -68,6 +68,7 @@ Outcome reduce(const Topology& topology, Gradient gradient, int steps, int64_t b
                     nullptr);
     for (int step = 0; step < steps; ++step) {
       reducer.begin_step();
+      sum.begin_step();
       for (int i = 0; i < local; ++i) {
         float* const out = reducer.lane_gradients();
         for (int64_t k = 0; k < kElements; ++k) out[k] = gradient(step, reducer.lanes()[i], k);
