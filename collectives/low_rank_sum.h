@@ -46,15 +46,14 @@ class LowRankSum final : public GroupSums {
     lefts_.observe(observer);
     rights_.observe(observer);
   }
-  // All right factors, of layout.right_elements; they and the residuals are what a step leaves to
-  // the next.
-  float* rights() const { return rights_.sum(); }
   void begin_step();
   // Milliseconds that the host spent waiting for other ranks since begin_step().
   double exposed_ms() const { return lefts_.exposed_ms() + rights_.exposed_ms(); }
 
  private:
   using Matrix = LowRankLayout::Matrix;
+  // All right factors: they and the residuals are what a step leaves to the next.
+  float* rights() const { return rights_.sum(); }
   void sum_lefts();
   void sum_rights();
   float* residuals(int group) const { return memory_.residuals + group * options_.flat_elements; }

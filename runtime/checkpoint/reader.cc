@@ -117,7 +117,7 @@ void read_optimizer(const fs::path& folder,
                     const std::vector<NamedSlice>& slices,
                     const std::string& moment,
                     const std::vector<MomentTarget>& targets) {
-  if (std::find(state.moments.begin(), state.moments.end(), moment) == state.moments.end()) {
+  if (!has_array(state, moment)) {
     throw CheckpointError(
         "{}: has no optimizer moment {}: it was written by optimizer {} with moments: {}",
         folder.string(),
@@ -188,7 +188,7 @@ void read_average(const fs::path& folder,
                   const CheckpointState& state,
                   const std::vector<NamedSlice>& slices,
                   std::span<float> flat) {
-  if (std::find(state.moments.begin(), state.moments.end(), kAverageArray) == state.moments.end())
+  if (!has_array(state, kAverageArray))
     throw CheckpointError(
         "{}: has no average of the weights: it was written without train.ema_decay",
         folder.string());

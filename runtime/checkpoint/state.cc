@@ -3,6 +3,7 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include "runtime/checkpoint/checksum.h"
 #include "runtime/checkpoint/state.pb.h"
 
@@ -108,6 +109,10 @@ FileRecord parse_file_record(const std::string& bytes) {
   proto::CheckpointFile message;
   if (!message.ParseFromString(bytes)) throw CheckpointError("a rank's file record is malformed");
   return file_record(message, "a rank's file record");
+}
+
+bool has_array(const CheckpointState& state, const std::string& name) {
+  return std::find(state.moments.begin(), state.moments.end(), name) != state.moments.end();
 }
 
 uint64_t hash_text(const std::string& text) { return checksum_of(text.data(), text.size()); }

@@ -83,6 +83,9 @@ struct CheckpointState {
   std::vector<FileRecord> files;
 };
 
+// Whether there is an array of that name among the moments.
+bool has_array(const CheckpointState& state, const std::string& name);
+
 // state.textproto; its last line is a checksum of all that stands before it.
 std::string to_text(const CheckpointState& state);
 // Throws CheckpointError naming `origin` if a single bit differs from what to_text made, or the

@@ -264,7 +264,7 @@ void Checkpointer::restore_moments(const CheckpointState& state,
   HostCopy moments = host_moments();
   const std::vector<std::string> names = kept_arrays(parts_.config);
   for (size_t m = 0; m < names.size(); ++m) {
-    if (std::find(state.moments.begin(), state.moments.end(), names[m]) == state.moments.end()) {
+    if (!has_array(state, names[m])) {
       for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
         const Range& range = optimizer_.owned()[r];
         std::copy_n(

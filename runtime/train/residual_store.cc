@@ -13,10 +13,6 @@ std::string name_of(const LaneSum& sum) {
   return fmt::format("{}{}_{}", kResidualPrefix, sum.first, sum.count);
 }
 
-bool has(const CheckpointState& state, const std::string& name) {
-  return std::find(state.moments.begin(), state.moments.end(), name) != state.moments.end();
-}
-
 }  // namespace
 
 ResidualStore::ResidualStore(const RunParts& parts, const RunMemory& memory)
@@ -145,7 +141,7 @@ void ResidualStore::restore(const CheckpointState& state,
   std::fill_n(to.data(), n, 0.0f);
   read_arrays(state, folder, slices, {to.data(), n});
   to.write();
-  if (!has(state, rights_name())) return;
+  if (!has_array(state, rights_name())) return;
   std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.elements));
   read_optimizer(folder, state, slices, rights_name(), {{0, flat}});
   write_rights(flat);
@@ -156,7 +152,7 @@ void ResidualStore::read_arrays(const CheckpointState& state,
                                 const std::vector<NamedSlice>& slices,
                                 std::span<float> residuals) const {
   for (const ResidualLayout::Kept& kept : kept_) {
-    if (!has(state, name_of(kept.sum))) continue;
+    if (!has_array(state, name_of(kept.sum))) continue;
     std::vector<MomentTarget> targets;
     each_part(kept, [&](size_t place, const Range& range) {
       targets.push_back({range.begin, residuals.subspan(place, static_cast<size_t>(range.size()))});

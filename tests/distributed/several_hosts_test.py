@@ -113,6 +113,7 @@ def main():
             sums = sums_of(comm)
             alone[sums] = train([], binary, folder, f"alone{len(alone)}", LONG, **comm)["weights_hash"]
             print(f"one rank alone, {comm}: {alone[sums]}")
+        assert len(set(alone.values())) == len(alone), "settings that change nothing"
         every = ((2, 1), (2, 2), (4, 1))
         for rate, layouts, comm in (("1gbit", every, {"transport": "MPI"}),
                                     ("1gbit", every, {"transport": "TCP"}),
