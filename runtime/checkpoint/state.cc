@@ -4,6 +4,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+
 #include "runtime/checkpoint/checksum.h"
 #include "runtime/checkpoint/state.pb.h"
 
