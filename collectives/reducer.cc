@@ -48,6 +48,9 @@ Reducer::Reducer(const RankCommunicators& communicators,
   LOCKSTEP_CHECK(sums_.data == gradients_ || ranks > 1);
   LOCKSTEP_CHECK(options_.bucket_gaps.size() == options_.bucket_offsets.size());
   LOCKSTEP_CHECK(!sums_.packed || across_first_ || lanes_.count == 1);
+  LOCKSTEP_CHECK(!options_.sums_everywhere ||
+                 (node_ != nullptr && groups_.size() == 1 && sums_.data == gradients_ &&
+                  options_.bucket_offsets.empty()));
   LOCKSTEP_CHECK(options_.wire == DType::kF32 || !options_.fast_order);
   LOCKSTEP_CHECK(options_.group_sums == nullptr ||
                  (options_.bucket_offsets.empty() && sums_.data == gradients_));
@@ -268,6 +271,18 @@ SumTerms Reducer::terms_of(const Exchange& exchange, const Range& mine, const vo
   return terms;
 }
 
+// Where the others of the node want the sum of `mine`, in `copies`. Returns how many they are.
+int Reducer::copies_of(const Exchange& exchange, const Range& mine, float** copies) const {
+  if (!options_.sums_everywhere) return 0;
+  int count = 0;
+  for (int i = 0; i < node_->count(); ++i) {
+    if (i == node_->index()) continue;
+    copies[count++] =
+        gradient_at(reinterpret_cast<float*>(node_->piece(i)), exchange.bucket, mine.begin);
+  }
+  return count;
+}
+
 // Leaves the sum over the group in this rank's part of the range, which becomes the range.
 void Reducer::sum_level(Exchange& exchange) {
   const double end_ms = waits_.wait(exchange.arrival, Wait::kExchange, exchange.bucket);
@@ -286,13 +301,16 @@ void Reducer::sum_level(Exchange& exchange) {
   float* const to = last ? own_sums(exchange.bucket, exchange.lane)
                          : gradient_at(gradients_, exchange.bucket, mine.begin);
   std::array<const void*, kMaxRanks> arrays;
+  std::array<float*, kMaxRanks> copies;
   SumTerms terms = terms_of(exchange, mine, arrays.data());
   terms.round_sum = last && (!across_first_ || lanes_.count == 1);
   if (keeps_residuals(exchange.bucket))
     terms.residuals = residuals_->of_level(
         options_.residuals, exchange.level, bucket_range(exchange.bucket).begin);
+  terms.copies = copies.data();
+  terms.copy_count = copies_of(exchange, mine, copies.data());
   math_.tree_sum(terms, to, mine.size());
-  if (in_place && !options_.bucket_offsets.empty())
+  if (in_place && (options_.sums_everywhere || !options_.bucket_offsets.empty()))
     last_reading_[static_cast<size_t>(exchange.bucket)] =
         waits_.signal(NodeMemory::Event::kGradientsRead);
   exchange.range = mine;
@@ -325,6 +343,8 @@ void Reducer::add_squares(int bucket) {
 void Reducer::reduce() {
   while (in_flight() > 0) complete_oldest();
   LOCKSTEP_CHECK(lane_ == lanes_.count);
+  if (options_.sums_everywhere)  // the others' parts
+    waits_.wait(last_reading_.back(), Wait::kExchange, static_cast<int>(last_reading_.size()) - 1);
   if (options_.group_sums == nullptr) return;
   options_.group_sums->finish(gradients_);
   for (size_t b = 0; b < options_.buckets.size(); ++b) add_squares(static_cast<int>(b));

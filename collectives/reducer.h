@@ -75,6 +75,9 @@ struct ReducerOptions {
   // Where the sums over all ranks go, with several ranks; null: into the gradients. Packed ones are
   // as many buffers as a counter of the local lanes needs.
   OwnedFloats sums = {};
+  // Every rank writes its sums into the gradients of all: where all share memory and none has sums
+  // elsewhere. After reduce() all have the whole sum.
+  bool sums_everywhere = false;
   // What gradients are rounded to before they are added, and their sums; running statistics are
   // not.
   DType wire = DType::kF32;
@@ -121,7 +124,8 @@ class Reducer {
   void progress() {
     if (in_flight() > 0) communicator_.progress();
   }
-  // Completes the exchange; afterwards this rank's parts in sums() are of all lanes.
+  // Completes the exchange; afterwards this rank's parts in sums() are of all lanes, and all parts
+  // with sums_everywhere.
   void reduce();
   // Waits for what has been queued and sums the statistics and squares of the step over all ranks.
   // `busy_ms`: milliseconds that this rank has worked, without its waits for others, since they
@@ -183,6 +187,7 @@ class Reducer {
   void start_exchange(int bucket);
   void start_level(Exchange& exchange);
   SumTerms terms_of(const Exchange& exchange, const Range& mine, const void** arrays) const;
+  int copies_of(const Exchange& exchange, const Range& mine, float** copies) const;
   void sum_level(Exchange& exchange);
   void complete_oldest();
   void add_squares(int bucket);

@@ -32,6 +32,9 @@ struct SumTerms {
   // With them, `wire` is kBF16, terms are added as they are, and every sum of two, or the only
   // term, takes up its residual and is rounded. One that is not finite leaves a residual of 0.
   Residuals residuals = {};
+  // Further arrays that receive the sum, on CPUs alone; each may be one of `arrays`.
+  float* const* copies = nullptr;  // (copy_count)
+  int copy_count = 0;
 };
 
 }  // namespace lockstep

@@ -178,6 +178,13 @@ Program program_for(const RunConfig& config,
   return program;
 }
 
+// In ZeRO stage 0 the ranks of a node would have sums in common, but not what comes from others.
+bool may_share_memory(const RunConfig& config, const Topology& topology) {
+  if (!config.comm.shared_memory || topology.per_node == 1) return false;
+  if (config.comm.zero_stage == 0) return topology.nodes == 1 && config.comm.power_sgd_rank == 0;
+  return config.comm.zero_stage < 3;
+}
+
 }  // namespace
 
 RunConfig read_config(const CommonOptions& options) {
@@ -225,10 +232,8 @@ Assembly assemble(RunConfig config,
   // A library that chooses the order knows the nodes itself.
   const bool fast = config.comm.order == CommConfig::Order::kFast;
   Topology topology = fast ? Topology::flat(ranks) : placed;
-  topology.shares_memory = topology.shares_memory && topology.per_node > 1 &&
-                           config.comm.shared_memory && !ops.separate_memory &&
-                           config.comm.zero_stage != 0 && config.comm.zero_stage < 3 &&
-                           purpose == AssemblyPurpose::kTrain;
+  topology.shares_memory = topology.shares_memory && may_share_memory(config, topology) &&
+                           !ops.separate_memory && purpose == AssemblyPurpose::kTrain;
   for (const RankGroup& group : placed.groups_of(0)) {
     if (fast || group.count <= ops.most_tree_ranks) continue;
     throw ConfigError(

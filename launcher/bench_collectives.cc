@@ -242,9 +242,10 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
       ->check(CLI::IsMember({"AUTO", "MPI", "TCP"}))
       ->capture_default_str();
   command->footer(
-      "The vectors are of floats, and every rank has a whole one; ranks of a node that share "
-      "memory "
-      "gather into one that they have together, as they do the parameters of a training. Each "
+      "The vectors are of floats, and every rank has a whole one; an all_reduce leaves the sum in "
+      "all of them, but where ranks that share memory lie on several nodes: these gather into one "
+      "that the ranks of a node have together, as they do in an all_gather and the parameters of a "
+      "training. Each "
       "result is checked, element "
       "by element, on numbers whose sums are exact. Each time every rank writes its vector anew "
       "first; times are of the slowest rank. algbw is bytes / p50 in GB/s; busbw counts only what "

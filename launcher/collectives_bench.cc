@@ -54,6 +54,7 @@ class Numbers {
 class OneBucket {
  public:
   // Where the sums go, and the vector whose parts the ranks gather: both may be `vector` itself.
+  // With `sums_everywhere` the sums go into the vectors of all ranks.
   OneBucket(const RankCommunicators& communicators,
             Backend& backend,
             const Topology& topology,
@@ -62,8 +63,10 @@ class OneBucket {
             float* vector,
             float* sums,
             float* gathered,
+            bool sums_everywhere,
             float* staging)
-      : mine_(part_of(
+      : sums_everywhere_(sums_everywhere),
+        mine_(part_of(
             {0, elements}, topology.part_of(communicators.control.rank()), topology.ranks())),
         reducer_(communicators,
                  backend,
@@ -74,6 +77,7 @@ class OneBucket {
                   .exchanged_elements = elements,
                   .norm = false,
                   .sums = {sums},
+                  .sums_everywhere = sums_everywhere,
                   .wire = request.wire},
                  vector,
                  staging),
@@ -106,11 +110,13 @@ class OneBucket {
   }
   void all_reduce() {
     reduce_scatter();
+    if (sums_everywhere_) return;
     sum_gather_ ? sum_gather_->run(kWhole) : all_gather();
   }
 
  private:
   static constexpr GatherItem kWhole[] = {{.bucket = 0}};
+  bool sums_everywhere_;  // after a reduce_scatter there is nothing to gather
   Range mine_;
   Reducer reducer_;
   ParameterGather gather_;
@@ -173,6 +179,8 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
   LOCKSTEP_CHECK(elements <= most_elements_);
   LOCKSTEP_CHECK(request.wire == DType::kF32 || communicators_.node == nullptr);
   const bool in_place = request.fast_order || communicators_.node == nullptr;
+  const bool all_reduce = request.collective == Collective::kAllReduce;
+  const bool everywhere = !in_place && all_reduce && topology_.nodes == 1;
   Communicator& slices = communicators_.slices;
   OneBucket bucket({slices, communicators_.control, in_place ? nullptr : communicators_.node},
                    backend_,
@@ -180,8 +188,9 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
                    request,
                    elements,
                    vector_,
-                   in_place || request.collective != Collective::kAllReduce ? vector_ : sums_,
+                   in_place || everywhere || !all_reduce ? vector_ : sums_,
                    in_place ? vector_ : sums_,
+                   everywhere,
                    staging_);
   const auto run = [&] {
     switch (request.collective) {
@@ -197,7 +206,7 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
   };
   HostCopy vector(backend_, vector_, elements);
   std::optional<HostCopy> common;
-  if (!in_place) common.emplace(backend_, sums_, elements);
+  if (!in_place && !everywhere) common.emplace(backend_, sums_, elements);
   const bool gathers = request.collective == Collective::kAllGather;
   HostCopy& sums = common ? *common : vector;
   // What this rank may write before it runs.

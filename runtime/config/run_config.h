@@ -403,8 +403,9 @@ struct CommConfig {
   // For slow networks: the weights are other ones.
   int64_t power_sgd_rank = 0;
   // On CPUs and in TREE order: the ranks of a node sum each other's gradients where they lie and
-  // keep one copy of the parameters. false: every rank has a copy, as where nodes cannot share and
-  // in ZeRO stages 0 and 3.
+  // keep one copy of the parameters, or in ZeRO stage 0, where all are on one node, write the sums
+  // to each other. false: all that is sent, as where nodes cannot share, in stage 3, and in stage 0
+  // with power_sgd_rank.
   bool shared_memory = true;
   // What the ranks share out: 0, nothing; 1, the optimizer's moments and the master weights; 2, the
   // gradients too, at the price of sending them for every lane of a rank; 3, the parameters too,

@@ -189,6 +189,8 @@ HWY_INLINE void write_sums(
     const SumTerms& terms, float* out, int64_t begin, int64_t end, const Sum& sum_at) {
   const auto first = static_cast<size_t>(begin);
   const Terms<Wire, kTravelled> from = {terms.arrays};
+  const int copies = terms.copy_count;
+  float* const copy = copies > 0 ? terms.copies[0] : nullptr;
   for_each_vector(static_cast<size_t>(end - begin), [&](size_t i, auto access) HWY_ATTR {
     Vec sum = sum_at(from, first + i, access);
     if (terms.round_sum) sum = Wire::round(sum);
@@ -197,6 +199,8 @@ HWY_INLINE void write_sums(
     } else {
       access.store(sum, out + first + i);
     }
+    if (copy != nullptr) access.store(sum, copy + first + i);
+    for (int c = 1; c < copies; ++c) access.store(sum, terms.copies[c] + first + i);
   });
   if constexpr (kStream) hwy::FlushStream();
 }
@@ -308,7 +312,7 @@ void tree_sum(const SumTerms& terms, float* out, int64_t n) {
   LOCKSTEP_CHECK(terms.wire == DType::kBF16 || !terms.residuals);
   const auto kernel = HWY_DYNAMIC_DISPATCH(tree_sum_kernel);
   const bool elsewhere = std::find(terms.arrays, terms.arrays + count, out) == terms.arrays + count;
-  const bool large = elsewhere && n >= kStreamElements;
+  const bool large = elsewhere && terms.copy_count == 0 && n >= kStreamElements;
   parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
     const bool aligned = reinterpret_cast<uintptr_t>(out + begin) % kStreamAlignment == 0;
     kernel(terms, out, begin, end, large && aligned);

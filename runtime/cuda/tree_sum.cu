@@ -154,6 +154,7 @@ void start_pack(const float* from, std::byte* to, int64_t n, Stream stream) {
 
 void tree_sum(const SumTerms& terms, float* out, int64_t n, Stream stream) {
   LOCKSTEP_REQUIRE(terms.wire == DType::kBF16 || !terms.residuals);
+  LOCKSTEP_REQUIRE(terms.copy_count == 0);
   switch (terms.wire) {
     case DType::kBF16: return start_rounded<BFloat16>(terms, out, n, stream);
     case DType::kF16: return start_rounded<Float16>(terms, out, n, stream);

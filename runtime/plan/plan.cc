@@ -72,7 +72,7 @@ MemoryRow parameters_row(const Plan& plan) {
     row.bytes /= static_cast<size_t>(plan.topology.ranks());
     row.note += fmt::format(", 1/{} of them on this rank", plan.topology.ranks());
   }
-  if (plan.topology.shares_memory) {
+  if (plan.shares_parameters()) {
     row.sharers = plan.topology.per_node;
     row.note += fmt::format(", one copy for the {} ranks of a node", row.sharers);
   }
@@ -283,7 +283,7 @@ Plan make_plan(const Graph& training,
     gather_blocks(training, plan.layout, plan.buckets, element_bytes, plan.training);
     if (evaluation != nullptr)
       gather_blocks(*evaluation, plan.layout, plan.buckets, element_bytes, plan.evaluation);
-  } else if (plan.zero_stage == 0 && !plan.low_rank) {
+  } else if (plan.zero_stage == 0 && !plan.low_rank && !plan.sums_everywhere()) {
     const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
     const size_t rounded = rounds ? plan.gradient_buckets() : 0;
     plan.rounded_gathers = staged_gathers(

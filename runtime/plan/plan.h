@@ -113,15 +113,19 @@ struct Plan {
   // to. None: they lie as in the flat buffer.
   std::vector<int64_t> bucket_offsets;
   std::vector<std::vector<Range>> bucket_gaps;
-  std::vector<GatherItem> gradient_gathers;  // of the sums, in stage 0,
-  std::vector<GatherItem>
-      rounded_gathers;  // and of those that travel as `wire`, through the staging
+  // Of the sums, in stage 0 unless sums_everywhere(), and of those that travel as `wire`, through
+  // the staging.
+  std::vector<GatherItem> gradient_gathers, rounded_gathers;
   ProgramPlan training;
   ProgramPlan evaluation;
   std::vector<MemoryRow> memory;  // per rank
   int64_t wire_bytes = 0;         // sent by one rank in a step; shared memory sends nothing
   int64_t network_bytes = 0;      // of these, to other nodes
 
+  // The ranks of a node have one copy of the parameters together.
+  bool shares_parameters() const { return topology.shares_memory && zero_stage > 0; }
+  // Ranks that share memory write their sums into each other's gradients.
+  bool sums_everywhere() const { return topology.shares_memory && zero_stage == 0; }
   LocalLanes lanes_of(int rank) const {
     return local_lanes(lanes, topology.ranks(), rank, zero_stage >= 2 && !lanes_together);
   }

@@ -5,7 +5,8 @@
 namespace lockstep {
 
 void allocate_shared(NodeMemory& node, const Plan& plan) {
-  node.allocate(plan.row_bytes(kGradientsRow), plan.row_bytes(kParametersRow));
+  node.allocate(plan.row_bytes(kGradientsRow),
+                plan.shares_parameters() ? plan.row_bytes(kParametersRow) : 0);
 }
 
 RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* node) {
@@ -19,7 +20,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   const auto take_floats = [&](const char* row) { return reinterpret_cast<float*>(take(row)); };
   backend.reserve(plan.device_bytes());
   RunMemory memory;
-  memory.parameters = node != nullptr ? node->common() : take(kParametersRow);
+  memory.parameters = plan.shares_parameters() ? node->common() : take(kParametersRow);
   memory.gathered = plan.zero_stage >= 3 ? take(kGatheredRow) : memory.parameters;
   memory.masters = take_floats(kMastersRow);
   memory.gradients =

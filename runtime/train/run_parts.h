@@ -21,7 +21,7 @@ struct RunParts {
   const RunConfig& config;     // resolved: steps set, model outputs set
   Communicator& communicator;  // of decisions and small numbers, on the host
   Communicator& slices;        // of gradients and parameters, where the backend has them
-  NodeMemory* node;            // has the gradients and parameters; null where ranks share none
+  NodeMemory* node;  // has what the plan says that ranks share; null where that is nothing
   Backend& backend;
   const Graph& training;
   const Graph* evaluation;  // null without evaluation data
@@ -40,7 +40,7 @@ struct RunParts {
   // Those that it updates: in ZeRO stage 0 every rank updates all.
   std::vector<Range> updated() const { return plan.zero_stage == 0 ? plan.buckets : owned(); }
   // Whether this rank writes the parameters that it has: another one may do it for it.
-  bool writes_parameters() const { return node == nullptr || node->index() == 0; }
+  bool writes_parameters() const { return !plan.shares_parameters() || node->index() == 0; }
   LocalLanes lanes() const { return plan.lanes_of(communicator.rank()); }
   int local_lanes() const { return lanes().count; }
   // Whether the loss counts correct predictions: a regression has none.

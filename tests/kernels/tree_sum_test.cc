@@ -89,10 +89,21 @@ TEST(TreeSumTest, AddsInTheOrderOfTheTreeWhatIsRounded) {
           test::expect_same_bits(rounded_sums, out, what + ", rounded");
           cpu::tree_sum(arrays.terms(wire), out.data(), n);
           test::expect_same_bits(expected, out, what);
-          // Into one of the terms.
+          // Into one of the terms, and copies over the others and elsewhere.
           std::vector<float>& term = arrays.values[static_cast<size_t>(count / 2)];
           cpu::tree_sum(arrays.terms(wire), term.data(), n);
           test::expect_same_bits(expected, term, what + ", in place");
+          Arrays terms(count, n);
+          Guarded<float> copy(n, 1);
+          std::vector<float*> copies = {copy.data()};
+          for (size_t k = 1; k < terms.values.size(); ++k) copies.push_back(terms.values[k].data());
+          SumTerms copied = terms.terms(wire);
+          copied.copies = copies.data();
+          copied.copy_count = static_cast<int>(copies.size());
+          cpu::tree_sum(copied, terms.values[0].data(), n);
+          test::expect_same_bits(expected, copy, what + ", copied");
+          for (const std::vector<float>& sums : terms.values)
+            test::expect_same_bits(expected, sums, what + ", over all terms");
         }
       }
     }

@@ -20,6 +20,7 @@ class PlainMath final : public SliceMath {
       out[i] =
           terms.residuals ? keeping_sum(terms, 0, terms.count, i) : sum(terms, 0, terms.count, i);
       if (terms.round_sum) out[i] = rounded(out[i], terms.wire);
+      for (int c = 0; c < terms.copy_count; ++c) terms.copies[c][i] = out[i];
     }
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {

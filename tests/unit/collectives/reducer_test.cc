@@ -43,7 +43,7 @@ struct Outcome {
   std::vector<double> of_all_steps = {};  // of one rank, summed
 };
 
-enum class Sums { kInPlace, kElsewhere, kPacked };
+enum class Sums { kInPlace, kElsewhere, kPacked, kEverywhere };
 
 // Three places for the buckets, which take them in turns; each ends in a gap.
 constexpr int kPlaces = 3;
@@ -67,6 +67,7 @@ Outcome reduce(const Topology& topology,
   testing::run_ranks(ranks, [&](Communicator& communicator) {
     const int local = kLanes / ranks;
     const bool packed = sums_kind == Sums::kPacked;
+    const bool elsewhere = packed || sums_kind == Sums::kElsewhere;
     const int64_t place = largest_bucket(buckets);
     const auto buffers =
         static_cast<size_t>(packed ? kPlaces * place : gradient_buffers(local) * elements);
@@ -112,7 +113,8 @@ Outcome reduce(const Topology& topology,
                      .bucket_offsets = offsets,
                      .bucket_gaps = gaps,
                      .gradient_elements = kPlaces * place,
-                     .sums = {sums_kind == Sums::kInPlace ? nullptr : sums.data(), packed},
+                     .sums = {elsewhere ? sums.data() : nullptr, packed},
+                     .sums_everywhere = sums_kind == Sums::kEverywhere,
                      .wire = wire,
                      .residual_groups = residual_groups,
                      .residuals = residual_groups > 0 ? residuals.data() : nullptr},
@@ -141,6 +143,12 @@ Outcome reduce(const Topology& topology,
           statistics, communicator.rank() == ranks - 1 ? 4 : 1, 10 + communicator.rank());
       for (size_t i = 0; ranks == 1 && i < of_all_steps.size(); ++i)
         of_all_steps[i] += static_cast<double>(reducer.sums().data[i]);
+    }
+    if (sums_kind == Sums::kEverywhere) {
+      if (communicator.rank() == ranks - 1)
+        outcome = {{gradients, gradients + elements}, totals, reducer.exposed_ms()};
+      run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
+      return;
     }
     // Only what this rank owns, so that all else must come from the others.
     int64_t owned = 0;
@@ -269,6 +277,20 @@ TEST(Reducer, SumsGoWhereTheyAreWanted) {
     const Outcome many = reduce(topology, false, rough_gradient, 2, ~size_t{0}, Sums::kElsewhere);
     EXPECT_EQ(many.gradient, alone.gradient);
     EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
+  }
+}
+
+TEST(Reducer, RanksOfANodeWriteTheirSumsToEachOther) {
+  for (const DType wire : {DType::kF32, DType::kBF16}) {
+    const auto reduced = [&](const Topology& topology, Sums sums) {
+      return reduce(topology, false, rough_gradient, 3, 2, sums, nullptr, wire);
+    };
+    const Outcome alone = reduced({}, Sums::kInPlace);
+    for (const int ranks : {2, 4, 8}) {
+      const Outcome many = reduced({1, ranks, /*shares_memory=*/true}, Sums::kEverywhere);
+      EXPECT_EQ(many.gradient, alone.gradient) << ranks;
+      EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm) << ranks;
+    }
   }
 }
 

@@ -112,6 +112,25 @@ TEST(Plan, CountsWhatTravelsRounded) {
             plan.layout.elements * (2 + 2) / 4 * 3);
 }
 
+// In stage 0 too ranks that share memory send nothing; each has its own parameters.
+TEST(Plan, SumsGoEverywhereInSharedMemory) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  PlanOptions options;
+  options.topology = {1, 4};
+  options.lanes = 8;
+  options.zero_stage = 0;
+  const Plan sent = make_plan(graph, nullptr, options, none);
+  EXPECT_FALSE(sent.sums_everywhere());
+  EXPECT_EQ(sent.gradient_gathers.size(), sent.buckets.size());
+  options.topology.shares_memory = true;
+  const Plan plan = make_plan(graph, nullptr, options, none);
+  EXPECT_TRUE(plan.sums_everywhere());
+  EXPECT_EQ(plan.gradient_gathers.size(), 0u);
+  EXPECT_EQ(plan.wire_bytes, 0);
+  EXPECT_EQ(plan.host_bytes(4), 4 * plan.memory_bytes());
+  EXPECT_EQ(plan.row_bytes(kStagingRow), 0u);
+}
+
 // A rank with four of eight lanes: what rounding takes of four lanes, of three sums of them, and of
 // half of the sum over two ranks; with two groups, of its own and of that half.
 TEST(Plan, CountsResiduals) {

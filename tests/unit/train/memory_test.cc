@@ -88,14 +88,20 @@ TEST_P(MemoryTest, StepsAllocateNothing) {
 }
 
 TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
-  for (const Topology& topology : {Topology::flat(1),
-                                   Topology::flat(2),
-                                   Topology::flat(4),
-                                   Topology{1, 4, /*shares_memory=*/true},
-                                   Topology{2, 2, /*shares_memory=*/true}}) {
+  struct Case {
+    Topology topology;
+    std::vector<std::string> overrides = {};
+  };
+  for (const auto& [topology, overrides] :
+       {Case{Topology::flat(1)},
+        Case{Topology::flat(2)},
+        Case{Topology::flat(4)},
+        Case{{1, 4, /*shares_memory=*/true}},
+        Case{{2, 2, /*shares_memory=*/true}},
+        Case{{1, 4, /*shares_memory=*/true}, {"comm.zero_stage=0"}}}) {
     TemporaryFolder folder;
     testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
-      RunConfig config = parse_config(GetParam(), "test", {});
+      RunConfig config = parse_config(GetParam(), "test", overrides);
       config.output.run_dir = folder.path();
       const std::unique_ptr<Backend> backend = cpu::make_backend();
       const Assembly assembly =
