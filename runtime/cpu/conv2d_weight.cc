@@ -14,6 +14,7 @@
 // connects: both operands are read where they lie, through a list of these pairs. A tile of d_w
 // passes over a block of pixels that stays in the cache, and then makes room for the next tile.
 //
+// For a kernel of one pixel that skips some, those it reads are copied, and a product does the rest.
 // By strips (conv2d_strips.h), the rows of the product are the columns of the kernel times the
 // channels, and its columns are the outputs: d_w is computed transposed, and copied in the end.
 
@@ -48,6 +49,15 @@ struct WeightTiles {
 };
 
 constexpr int64_t kPairBytes = 16;
+
+// A kernel of one tap that skips pixels: without those it skips, it is a linear layer.
+inline bool skips_pixels(const Conv2dShape& s) {
+  return s.kernel_h == 1 && s.kernel_w == 1 && s.pad_h == 0 && s.pad_w == 0 && s.groups == 1;
+}
+// Floats of the pixels that it reads.
+inline int64_t read_floats(const Conv2dShape& s) {
+  return round_up(s.out_pixels() * s.channels, 16);
+}
 
 // Scratch for strips: the product, and for each worker a strip and a list of pairs.
 struct WeightStripsScratch {
@@ -280,10 +290,40 @@ namespace lockstep::cpu {
 HWY_EXPORT(backward_weight);
 HWY_EXPORT(backward_weight_strips);
 
+namespace {
+
+void backward_weight_skipping(const Conv2dShape& s,
+                              const float* d_y,
+                              const float* x,
+                              float* d_w,
+                              bool accumulate,
+                              float* workspace) {
+  const int64_t across = s.out_width(), rows = s.batch * s.out_height();
+  parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t image = row / s.out_height(), h = row % s.out_height() * s.stride_h;
+      const float* from = x + (image * s.height + h) * s.width * s.channels;
+      float* to = workspace + row * across * s.channels;
+      for (int64_t j = 0; j < across; ++j) {
+        std::memcpy(to, from, static_cast<size_t>(s.channels) * sizeof(float));
+        from += s.stride_w * s.channels;
+        to += s.channels;
+      }
+    }
+  });
+  linear_backward_weight(
+      linear_shape(s), d_y, workspace, d_w, accumulate, workspace + read_floats(s));
+}
+
+}  // namespace
+
 int64_t conv2d_weight_workspace_bytes(const Conv2dShape& s, int threads) {
   if (is_depthwise(s)) return depthwise_workspace_bytes(s);
   if (uses_strips(s)) return WeightStripsScratch(Strips(s)).bytes(threads);
   if (uses_winograd(s)) return WinogradWeightScratch(s, threads).bytes();
+  if (skips_pixels(s))
+    return read_floats(s) * static_cast<int64_t>(sizeof(float)) +
+           linear_workspace_bytes(linear_shape(s), threads);
   return threads * weight_block_pixels(s.group_outputs()) * kPairBytes;
 }
 
@@ -299,6 +339,9 @@ void conv2d_backward_weight(const Conv2dShape& s,
   }
   if (is_depthwise(s)) return depthwise_backward_weight(s, d_y, x, d_w, accumulate, workspace);
   if (uses_winograd(s)) return winograd_backward_weight(s, d_y, x, d_w, accumulate, workspace);
+  if (skips_pixels(s)) {
+    return backward_weight_skipping(s, d_y, x, d_w, accumulate, static_cast<float*>(workspace));
+  }
   char* const scratch = static_cast<char*>(workspace);
   if (uses_strips(s)) {
     return HWY_DYNAMIC_DISPATCH(backward_weight_strips)(s, d_y, x, d_w, accumulate, scratch);

@@ -40,11 +40,15 @@ struct Result {
 };
 
 // Whether rows of a are packed. It costs about as much as a pass over them by the tiles, and is not
-// needed where they can be read as they lie: unless they are so many pages apart that all of a
-// tile's rows compete for the same cache lines.
+// needed where they can be read as they lie: unless they are so far apart that what a tile reads
+// competes for the same cache lines.
 HWY_INLINE bool packs_rows(GemmOperand a, size_t columns) {
-  return a.transposed ? columns > 2 * kPanel : a.stride % 1024 == 0 && columns > kPanel;
+  if (a.transposed) return columns > (a.stride < 256 ? 2 : 1) * kPanel;
+  return a.stride % 1024 == 0 && columns > kPanel;
 }
+
+// Rows of a that are packed at a time, while those after them are fetched.
+HWY_INLINE size_t packed_rows(GemmOperand a) { return a.transposed ? 4 * kTileRows : kTileRows; }
 
 // c(rows, columns) (+)= a(rows, depth) b(depth, columns), depth <= kDepthBlock. `packed_a` has room
 // for rows * depth floats and one vector; it is used if packs_rows(). Each panel passes by all rows
@@ -58,6 +62,7 @@ HWY_INLINE void multiply_block(size_t rows,
                                bool accumulate,
                                float* packed_a) {
   const bool pack_a = packs_rows(a, columns);
+  const size_t rows_together = packed_rows(a);
   for (size_t j = 0; j < columns; j += kPanel) {
     const size_t panel_columns = std::min(columns - j, kPanel);
     const size_t vectors = ceil_div(panel_columns, kVecLanes);
@@ -104,12 +109,14 @@ HWY_INLINE void multiply_block(size_t rows,
       const size_t tile_rows = std::min(rows - i, kTileRows);
       const bool one = (j == 0 && pack_a) || pack_b || !whole;
       tiles.tiles = one ? 1 : (rows - i) / tile_rows;
-      if (j == 0 && pack_a) {
-        pack_rows(a.at(i, 0), tile_rows, depth, packed_a + i * depth);
-        if (i + tile_rows < rows) {
-          Prefetcher(a.at(i + tile_rows, 0), std::min(rows - i - tile_rows, kTileRows), depth, 1)
-              .run();
-        }
+      if (j == 0 && pack_a && i % rows_together == 0) {
+        const size_t some = std::min(rows - i, rows_together), after = i + some;
+        pack_rows(a.at(i, 0), some, depth, packed_a + i * depth);
+        next_rows = after == rows ? Prefetcher()
+                                  : Prefetcher(a.at(after, 0),
+                                               std::min(rows - after, rows_together),
+                                               depth,
+                                               rows_together / kTileRows);
       }
       tiles.a = pack_a ? packed_a + i * depth : a.at(i, 0).data;
       tiles.a_stride = pack_a ? tile_rows : a.stride;

@@ -96,15 +96,11 @@ HWY_INLINE void pack_transposed(
 
 // Packs a tile of A, `rows` <= kTileRows, depth-major: to[k * rows + i] = element (i, k). May write
 // kVecLanes elements past the end of `to`.
-HWY_INLINE void pack_rows(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to) {
+HWY_INLINE void pack_tile(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to) {
   if (a.transposed) {
     for (size_t k = 0; k < depth; ++k) {
       const float* from = a.data + k * a.stride;
-      if (rows == kTileRows) {
-        std::memcpy(to + k * kTileRows, from, kTileRows * sizeof(float));
-      } else {
-        for (size_t i = 0; i < rows; ++i) to[k * rows + i] = from[i];
-      }
+      for (size_t i = 0; i < rows; ++i) to[k * rows + i] = from[i];
     }
     return;
   }
@@ -112,6 +108,23 @@ HWY_INLINE void pack_rows(GemmOperand a, size_t rows, size_t depth, float* HWY_R
     pack_transposed(
         a.data + i * a.stride, a.stride, std::min(rows - i, kVecLanes), depth, to + i, rows);
   }
+}
+
+// Packs tiles of A, one after the other. What lies depth-major already is read row by row for all of
+// them: a row of one tile is less than a cache line, and the next one may be a page away.
+HWY_INLINE void pack_rows(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to) {
+  size_t i = 0;
+  if (a.transposed) {
+    const size_t whole = rows / kTileRows * kTileRows;
+    for (size_t k = 0; k < depth; ++k) {
+      const float* const from = a.data + k * a.stride;
+      for (i = 0; i < whole; i += kTileRows)
+        std::memcpy(to + i * depth + k * kTileRows, from + i, kTileRows * sizeof(float));
+    }
+    i = whole;
+  }
+  for (; i < rows; i += kTileRows)
+    pack_tile(a.at(i, 0), std::min(rows - i, kTileRows), depth, to + i * depth);
 }
 
 // Packs the columns [0, columns) of B, columns <= kPanel, as one panel: row k is at to + k * width,

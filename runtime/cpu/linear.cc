@@ -12,7 +12,8 @@
 // is packed once, so that the large w streams through once. A strip of y^T stays in the cache until
 // its sums are complete; it is then transposed into y with bias and activation. A few rows of x
 // (generating text) would leave most lanes of a vector empty: they are multiplied the other way
-// round, with w packed panel by panel.
+// round, with w packed panel by panel. So are many rows that nothing is done to afterwards: w is
+// the smaller operand then.
 
 #ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
 #define LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
@@ -260,12 +261,24 @@ int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
   const WorkerGrid grid = arrange_workers(threads, n, m);
   const int64_t forward =
       grid.workers() * ForwardScratch(shape, grid).floats() * static_cast<int64_t>(sizeof(float));
-  return std::max(
-      {forward, gemm_workspace_bytes(m, k, n, threads), gemm_workspace_bytes(n, k, m, threads)});
+  return std::max({forward,
+                   gemm_workspace_bytes(m, n, k, threads),
+                   gemm_workspace_bytes(m, k, n, threads),
+                   gemm_workspace_bytes(n, k, m, threads)});
 }
 
 void linear_forward(const LinearForward& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  const auto [m, k, n] = op.shape;
+  if (m >= n && op.pre == nullptr && op.epilogue.empty())
+    return gemm({.rows = m,
+                 .columns = n,
+                 .depth = k,
+                 .a = {op.x, k},
+                 .b = {op.w, k, /*transposed=*/true},
+                 .c = op.y,
+                 .c_stride = n},
+                workspace);
   HWY_DYNAMIC_DISPATCH(linear_forward_kernel)(op, static_cast<float*>(workspace));
 }
 

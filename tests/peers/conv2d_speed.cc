@@ -101,6 +101,8 @@ constexpr Layer kLayers[] = {{"cifar stem 3x3x3->64", square(64, 32, 3, 64, 3, 1
                              {"imagenet 56x56 1x1 256->64", square(8, 56, 256, 64, 1, 1)},
                              {"imagenet 56x56 128 /2", square(8, 56, 128, 128, 3, 2)},
                              {"imagenet 56x56 1x1 256->512 /2", square(8, 56, 256, 512, 1, 2)},
+                             {"imagenet 14x14 1x1 1024->2048 /2", square(8, 14, 1024, 2048, 1, 2)},
+                             {"imagenet 14x14 1x1 1024->256", square(8, 14, 1024, 256, 1, 1)},
                              {"imagenet 28x28 128", square(8, 28, 128, 128, 3, 1)},
                              {"imagenet 28x28 1x1 512->128", square(8, 28, 512, 128, 1, 1)},
                              {"imagenet 14x14 256", square(8, 14, 256, 256, 3, 1)},
