@@ -18,10 +18,14 @@
 
 namespace lockstep::cpu {
 
-constexpr int64_t kEntries = 16;          // of a transformed tile
-constexpr int64_t kTileBlock = 48;        // tiles transformed and multiplied at a time
-constexpr int64_t kWeightTileBlock = 96;  // the same for the gradient of the weights
-constexpr int64_t kWeightChunk = 36;      // channels whose weights are transformed at a time
+constexpr int64_t kEntries = 16;      // of a transformed tile
+constexpr int64_t kTileBlock = 48;    // tiles transformed and multiplied at a time
+constexpr int64_t kWeightChunk = 36;  // channels whose weights are transformed at a time
+// Tiles at a time for the gradient of the weights: as many as a second-level cache has room for
+// their transformed gradients.
+constexpr int64_t weight_tile_block(int64_t outputs) {
+  return std::clamp<int64_t>(12288 / outputs / kRowUnit * kRowUnit, 48, 96);
+}
 // Floats between the entries of a tile, or of weights, beyond their size, which is often a multiple
 // of a page: all entries would compete for the same cache lines.
 constexpr int64_t kEntryGap = 16;
@@ -98,9 +102,10 @@ struct WinogradWeightScratch {
   WinogradWeightScratch(const Conv2dShape& s, int threads)
       : grid(arrange_workers(threads, s.outputs, s.channels)),
         gradient_stride(round_up(grid.most_rows(s.outputs), 16) + 16),
-        gradients_entry(kWeightTileBlock * gradient_stride + kEntryGap),
-        pixels_entry(kWeightTileBlock * kMaxPanel + kEntryGap),
-        few_tiles(WinogradTiles(s).count <= kWeightTileBlock),
+        block(weight_tile_block(s.outputs)),
+        gradients_entry(block * gradient_stride + kEntryGap),
+        pixels_entry(block * kMaxPanel + kEntryGap),
+        few_tiles(WinogradTiles(s).count <= block),
         products(few_tiles ? 0 : panels_floats(s.outputs, s.channels)),
         few_products(few_tiles ? panels_floats(kFewTilesOutputs, kMaxPanel) : 0),
         worker(kEntries * (gradients_entry + pixels_entry) + few_products) {}
@@ -113,6 +118,7 @@ struct WinogradWeightScratch {
 
   WorkerGrid grid;          // over outputs x channels
   int64_t gradient_stride;  // between the transformed gradients of two tiles
+  int64_t block;            // tiles transformed and multiplied at a time
   int64_t gradients_entry;  // between the entries of transformed gradients
   int64_t pixels_entry;     // between the entries of a panel of transformed pixels
   bool few_tiles;           // one block, whose products are complete at once

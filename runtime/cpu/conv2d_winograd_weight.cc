@@ -185,8 +185,8 @@ HWY_NOINLINE void backward_weight_rectangle(const Conv2dShape& s,
                         static_cast<size_t>(width)};
   };
   // At least one block, which sets the products to zero where there are no outputs at all.
-  for (int64_t begin = 0; begin == 0 || begin < count; begin += kWeightTileBlock) {
-    const Range range{begin, std::min(count, begin + kWeightTileBlock)};
+  for (int64_t begin = 0; begin == 0 || begin < count; begin += sizes.block) {
+    const Range range{begin, std::min(count, begin + sizes.block)};
     transform_block_gradients(g, d_y, strides, sizes, range, outputs, gradients);
     for (int64_t c = channels.begin; c < channels.end; c += kPanel) {
       const int64_t columns = std::min<int64_t>(channels.end - c, kPanel);
