@@ -20,7 +20,7 @@ struct GemmScratch {
     const int64_t depth_chunk = std::min(depth, kDepthChunk);
     const int64_t depth_block = DepthBlocks(depth_chunk).length;
     packed_a = packed_rows_floats(grid.most_rows(rows), depth_block);
-    packed_b = grid.most_rows(rows) > block_rows(depth_block)
+    packed_b = grid.most_rows(rows) > block_rows(depth_block, grid.most_columns(columns))
                    ? std::min(grid.most_columns(columns), kColumnChunk) * depth_chunk
                    : kMaxPanel * depth_block;
   }
@@ -48,7 +48,7 @@ HWY_NOINLINE void multiply_rectangle(
     const int64_t chunk_columns = std::min(columns.end - j, kColumnChunk);
     for (int64_t chunk = 0; chunk < p.depth; chunk += kDepthChunk) {
       const DepthBlocks blocks(std::min(p.depth - chunk, kDepthChunk));
-      const int64_t step = block_rows(blocks.length);
+      const int64_t step = block_rows(blocks.length, columns.size());
       const bool keep = rows.size() > step;
       for (int64_t i = rows.begin; i < rows.end; i += step) {
         const int64_t some_rows = std::min(rows.end - i, step);

@@ -50,6 +50,14 @@ struct DepthBlocks {
 constexpr int64_t block_rows(int64_t depth_block) {
   return kBlockFloats / depth_block / kRowUnit * kRowUnit;
 }
+// The same where all of so many columns are computed of these rows before the next ones: the panels
+// write a part of each row, and what they have written should stay in the cache. But enough rows to
+// pay for the panels.
+constexpr int64_t block_rows(int64_t depth_block, int64_t columns) {
+  constexpr int64_t kLeastRows = 252;
+  const int64_t result = kBlockFloats / std::max<int64_t>(1, columns) / kRowUnit * kRowUnit;
+  return std::min(block_rows(depth_block), std::max(kLeastRows, result));
+}
 
 // Scratch for the packed rows, in floats, with room for a vector that is stored past their end.
 constexpr int64_t packed_rows_floats(int64_t rows, int64_t depth_block) {
