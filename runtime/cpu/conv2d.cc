@@ -162,17 +162,20 @@ int64_t gather_bytes(const Conv2dShape& s, const Gather& g, int threads) {
 
 }  // namespace
 
-int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
+int64_t conv2d_forward_workspace_bytes(const Conv2dShape& s, int threads) {
   if (s.is_linear()) return linear_workspace_bytes(linear_shape(s), threads);
-  int64_t bytes = conv2d_weight_workspace_bytes(s, threads);
-  if (is_depthwise(s)) return std::max(bytes, depthwise_workspace_bytes(s));
-  if (uses_strips(s)) {
-    bytes = std::max(bytes, threads * forward_strips_bytes(Strips(s)));
-  } else {
-    Conv2dForward op{};
-    op.shape = s;
-    bytes = std::max(bytes, gather_bytes(s, forward_gather(op), threads));
-  }
+  if (is_depthwise(s)) return depthwise_workspace_bytes(s);
+  if (uses_strips(s)) return threads * forward_strips_bytes(Strips(s));
+  Conv2dForward op{};
+  op.shape = s;
+  return gather_bytes(s, forward_gather(op), threads);
+}
+
+int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
+  int64_t bytes = conv2d_forward_workspace_bytes(s, threads);
+  if (s.is_linear()) return bytes;
+  bytes = std::max(bytes, conv2d_weight_workspace_bytes(s, threads));
+  if (is_depthwise(s)) return bytes;
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
     bytes = std::max(bytes,
                      gather_bytes(s, backward_gather(s, nullptr, nullptr, nullptr, h, w), threads));

@@ -20,6 +20,8 @@ namespace lockstep::cpu {
 // every machine. `workspace` must be aligned to 64 bytes and hold as much for compute_threads();
 // its contents are lost. Nothing else is allocated.
 int64_t conv2d_workspace_bytes(const Conv2dShape& shape, int threads);
+// For conv2d_forward() alone.
+int64_t conv2d_forward_workspace_bytes(const Conv2dShape& shape, int threads);
 
 struct Conv2dForward {
   Conv2dShape shape;

@@ -42,8 +42,9 @@ size_t conv2d_workspace(const Graph& graph, const Op& op) {
       forward ? op.as<Conv2dAttributes>() : op.as<Conv2dBackwardAttributes>().forward;
   const Shape &x = graph.shape(op.inputs[forward ? 0 : 1]),
               &weight = graph.shape(op.inputs[forward ? 1 : 2]);
-  return static_cast<size_t>(
-      conv2d_workspace_bytes(conv2d_shape(x, weight, attributes), compute_threads()));
+  const Conv2dShape shape = conv2d_shape(x, weight, attributes);
+  return static_cast<size_t>((forward ? conv2d_forward_workspace_bytes
+                                      : conv2d_workspace_bytes)(shape, compute_threads()));
 }
 
 void run_conv2d(const OpCall& call) {
@@ -58,7 +59,8 @@ void run_conv2d(const OpCall& call) {
 
 // The convolution's own, and behind it the norm's scale.
 size_t norm_scale_offset(const Conv2dShape& shape) {
-  return static_cast<size_t>(conv2d_workspace_bytes(shape, compute_threads()) + 63) / 64 * 64;
+  return static_cast<size_t>(conv2d_forward_workspace_bytes(shape, compute_threads()) + 63) / 64 *
+         64;
 }
 
 size_t conv2d_batch_norm_workspace(const Graph& graph, const Op& op) {

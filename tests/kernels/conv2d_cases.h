@@ -82,6 +82,8 @@ inline const std::vector<Conv2dShape>& shapes() {
       square(3, 7, 33, 64, 1),
       square(2, 9, 64, 33, 1, 2),
       square(1, 8, 16, 5, 1, 3, 1),
+      shape(2, 9, 7, 20, 35, 1, 1, 2, 3),
+      square(3, 12, 40, 70, 1, 2),
       square(2, 8, 3, 33, 3, 1, 1),
       square(1, 37, 3, 16, 3, 1, 1),
       square(2, 9, 1, 5, 3, 2, 1),
@@ -163,7 +165,7 @@ struct Inputs {
 inline std::vector<float> forward(const Conv2dShape& s, Inputs& in, const Epilogue& epilogue) {
   Guarded<float> y(in.d_y.size(), 3);
   std::fill(y.begin(), y.end(), NAN);
-  Guarded<unsigned char> workspace(conv2d_workspace_bytes(s, compute_threads()));
+  Guarded<unsigned char> workspace(conv2d_forward_workspace_bytes(s, compute_threads()));
   conv2d_forward(
       {.shape = s, .x = in.x.data(), .w = in.w.data(), .epilogue = epilogue, .y = y.data()},
       workspace.data());

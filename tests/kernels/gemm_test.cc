@@ -152,6 +152,7 @@ TEST(Gemm, BlockBordersAreExact) {
   expect_exact({255, 34, 768}, false, 0, 2);  // more than a block of rows: panels are kept
   expect_exact({255, 40, 1540}, true, 2, 2);  // and the depth has several blocks and chunks
   expect_exact({210, 230, 41}, false, 2, 2);  // many panels
+  expect_exact({340, 600, 20}, false, 1, 0);  // fewer rows at a time, as they are wide
 }
 
 TEST(Gemm, ChunksOfColumnsWithKeptPanelsAreExact) {

@@ -132,13 +132,14 @@ TEST(Linear, ForwardIsOneChainOfFusedMultiplyAdds) {
   if (!test::cpu_has(HWY_AVX2)) GTEST_SKIP() << "this CPU has no fused multiply-add";
   for (const LinearShape& s : kShapes) {
     Inputs in(s);
-    std::vector<float> expected(s.rows * s.outputs);
+    std::vector<float> sums(s.rows * s.outputs), expected(s.rows * s.outputs);
     for (int64_t m = 0; m < s.rows; ++m) {
       for (int64_t n = 0; n < s.outputs; ++n) {
         float sum = 0;
         for (int64_t k = 0; k < s.inputs; ++k) {
           sum = std::fma(in.x[m * s.inputs + k], in.w[n * s.inputs + k], sum);
         }
+        sums[m * s.outputs + n] = sum;
         expected[m * s.outputs + n] = sum + in.bias[n];
       }
     }
@@ -148,6 +149,8 @@ TEST(Linear, ForwardIsOneChainOfFusedMultiplyAdds) {
       const Outputs actual = forward(s, in, true, Activation::kNone, true);
       test::expect_same_bits(actual.pre, expected, "pre of " + describe(s));
       test::expect_same_bits(actual.y, expected, "y of " + describe(s));
+      test::expect_same_bits(
+          forward(s, in, false, Activation::kNone, false).y, sums, "sums of " + describe(s));
     }
   }
 }
