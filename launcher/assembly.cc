@@ -114,6 +114,16 @@ void check_supported(const ModelConfig& model, const Graph& graph, const OpSet& 
 }
 
 // Builds the graphs for a global batch and plans them.
+// The same on any number of ranks. Where the memory for gradients has buckets, or on GPUs, whose
+// networks the cost model does not know: the usual size.
+double bucket_mib_of(const CommConfig& comm, const Graph& training, const OpSet& ops) {
+  constexpr double kMiB = 1024.0 * 1024;
+  if (comm.bucket_mib > 0) return comm.bucket_mib;
+  if (ops.separate_memory || comm.zero_stage >= 2)
+    return static_cast<double>(kUsualBucketElements) * sizeof(float) / kMiB;
+  return usual_bucket_mib(training, compute_type(comm.wire_dtype));
+}
+
 Program program_for(const RunConfig& config,
                     const ModelIo& io,
                     const OpenedData& data,
@@ -146,7 +156,8 @@ Program program_for(const RunConfig& config,
                            ? static_cast<int>(config.comm.zero_stage)
                            : 1;
   options.lanes = lanes;
-  options.bucket_mib = config.comm.bucket_mib;
+  options.wire = compute_type(config.comm.wire_dtype);
+  program.bucket_mib = options.bucket_mib = bucket_mib_of(config.comm, program.training, ops);
   options.moments = static_cast<int>(kept_arrays(config).size());
   options.evaluation_only = purpose != AssemblyPurpose::kTrain;
   const BatchGeometry geometry = {lane_batch, lanes, 0, lanes / ranks};  // sizes alone count
@@ -158,7 +169,6 @@ Program program_for(const RunConfig& config,
     *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
   }
-  options.wire = compute_type(config.comm.wire_dtype);
   if (purpose == AssemblyPurpose::kTrain) {
     options.residual_groups = residual_groups(config);
     options.low_rank = static_cast<int>(config.comm.power_sgd_rank);
@@ -275,6 +285,7 @@ Assembly assemble(RunConfig config,
                                                 assembly.config.train.global_batch,
                                                 topology,
                                                 purpose);
+  assembly.config.comm.bucket_mib = assembly.bucket_mib;
   if (training) {
     check_supported(assembly.config.comm, assembly.plan);
     check_supported(assembly.config.optimizer, assembly.plan.layout, ops);

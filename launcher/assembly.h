@@ -22,11 +22,12 @@ struct Program {
   std::optional<Graph> evaluation;  // ends in the loss or, to predict, in the network's output
   Plan plan;
   int64_t train_ring_batches = 0, eval_ring_batches = 0;
+  double bucket_mib = 0;  // of the plan
 };
 
 struct Assembly : Program {
   AssemblyPurpose purpose = AssemblyPurpose::kTrain;
-  RunConfig config;  // resolved: steps, model outputs, folders
+  RunConfig config;  // resolved: steps, model outputs, folders, buckets
   OpenedData data;
   ModelIo io;
   const OpSet* ops = nullptr;

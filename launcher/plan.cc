@@ -127,22 +127,20 @@ Topology nodes_of(int ranks, int per_node) {
   return topology;
 }
 
-// With comm.tune_buckets, for several ranks: the size that the run folder has on record counts, and
-// the reader is told which one the plan is for.
-std::string take_recorded_buckets(RunConfig& config) {
-  const std::filesystem::path run_dir = config.output.run_dir;
-  const std::optional<BucketRecord> record = read_bucket_record(run_dir);
-  if (record) {
-    config.comm.bucket_mib = record->bucket_mib;
-    return fmt::format("comm.bucket_mib is {:g}, which comm.tune_buckets chose: {}",
-                       record->bucket_mib,
-                       bucket_record_path(run_dir).string());
+// With comm.tune_buckets, for several ranks: which size the plan is for, the one that the run
+// folder has on record or else the config's.
+void print_tuned_buckets(const RunConfig& config, bool recorded) {
+  if (recorded) {
+    fmt::print("comm.bucket_mib is {:g}, which comm.tune_buckets chose: {}\n",
+               config.comm.bucket_mib,
+               bucket_record_path(config.output.run_dir).string());
+    return;
   }
   std::string sizes;
   for (const double size : bucket_candidates(config.comm.bucket_mib))
     sizes += fmt::format("{}{:g}", sizes.empty() ? "" : ", ", size);
-  return fmt::format(
-      "this is with comm.bucket_mib {:g}; comm.tune_buckets will choose one of {} for the run",
+  fmt::print(
+      "this is with comm.bucket_mib {:g}; comm.tune_buckets will choose one of {} for the run\n",
       config.comm.bucket_mib,
       sizes);
 }
@@ -162,15 +160,16 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (local > ranks)
     throw ConfigError(
         "--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
-  const std::string about_buckets =
-      config.comm.tune_buckets && ranks > 1 ? take_recorded_buckets(config) + "\n" : "";
+  const bool tunes = config.comm.tune_buckets && ranks > 1;
+  const auto record = tunes ? read_bucket_record(config.output.run_dir) : std::nullopt;
+  if (record) config.comm.bucket_mib = record->bucket_mib;
   set_compute_threads(choose_threads(config, local));
   const Assembly assembly = assemble(
       std::move(config), nodes_of(ranks, local), AssemblyPurpose::kTrain, ops_to_plan_for(device));
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
   print_plan(assembly, local, step_flops);
-  fmt::print("{}", about_buckets);
+  if (tunes) print_tuned_buckets(assembly.config, record.has_value());
   if (options.activations) print_placements(assembly);
   std::fflush(stdout);
   if (!options.common.json.empty())

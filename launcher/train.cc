@@ -164,7 +164,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   if (config.comm.tune_buckets) {
     const BucketChoice choice =
         choose_bucket_mib({session, device, topology, options.resume}, assembly);
-    const bool other = choice.bucket_mib != config.comm.bucket_mib;
+    const bool other = choice.bucket_mib != assembly.config.comm.bucket_mib;
     config.comm.bucket_mib = choice.bucket_mib;
     run_on_all(communicator, [&] {
       if (choice.tried) {

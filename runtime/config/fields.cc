@@ -320,7 +320,7 @@ void visit_fields(FieldVisitor& v, CheckpointConfig& c) {
 
 void visit_fields(FieldVisitor& v, CommConfig& c) {
   v.field("order", c.order);
-  v.field("bucket_mib", c.bucket_mib, RealLimit{0, 1024, /*low_open=*/true});
+  v.field("bucket_mib", c.bucket_mib, RealLimit{0, 1024});
   v.field("tune_buckets", c.tune_buckets);
   v.field("wire_dtype", c.wire_dtype);
   v.field("error_feedback", c.error_feedback);

@@ -378,10 +378,11 @@ struct CommConfig {
   enum class Order { kTree, kFast };
   // TREE: same bits on any number of ranks; FAST: the library's own order.
   Order order = Order::kTree;
-  // Gradients exchanged at a time, MiB; (0, 1024]. The same bits. As many are under way as
-  // four of the largest have, or in ZeRO stages 0 and 1 up to 100 MiB, and up to 48: what a rank
-  // receives them in is as large.
-  double bucket_mib = 25;
+  // Gradients exchanged at a time, MiB; [0, 1024]. 0: on CPUs in ZeRO stages 0 and 1 what a cost
+  // model chooses by the size of the model (usual_bucket_mib() in runtime/plan), else 25. The same
+  // bits. As many are under way as four of the largest have, or in ZeRO stages 0 and 1 up to 100
+  // MiB, and up to 48: what a rank receives them in is as large.
+  double bucket_mib = 0;
   // true: a run of several ranks that starts anew first trains a few steps with each of some sizes,
   // bucket_mib among them, and keeps to the fastest; a resumed one keeps to that. The trials leave
   // nothing but RUN_DIR/buckets.json.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "collectives/residual_layout.h"
 #include "runtime/base/error.h"
@@ -250,6 +251,17 @@ std::vector<FlatMatrix> matrices_of(const ParameterLayout& layout) {
 }
 
 }  // namespace
+
+double usual_bucket_mib(const Graph& training, DType wire) {
+  constexpr double kCost = 128.0 * 1024, kMiB = 1024.0 * 1024;
+  double elements = 0;
+  for (const TensorId parameter : training.parameters)
+    elements += static_cast<double>(training.shape(parameter).elements());
+  const auto element_bytes = static_cast<double>(size_of(wire));
+  const double mib =
+      std::sqrt(elements * element_bytes * kCost) / element_bytes * sizeof(float) / kMiB;
+  return std::clamp(std::round(10 * mib) / 10, 0.1, 1024.0);
+}
 
 Plan make_plan(const Graph& training,
                const Graph* evaluation,

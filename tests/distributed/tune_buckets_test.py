@@ -21,6 +21,7 @@ CONFIG = """
     optimizer { adamw {} }
     schedule { kind: COSINE lr: 0.003 }
     eval { every: 6 }
+    comm { bucket_mib: 25 }
     execution { threads: 1 }
     output { tensorboard: false }
 """
@@ -54,6 +55,9 @@ def trials_leave_the_run_alone(trial):
     """The same weights and evaluation, wherever and however the trials run, and nothing else in the folder."""
     plain_dir, plain, _ = trial.train()
     wanted = (plain["weights_hash"], plain["eval_loss"])
+    _, usual, _ = trial.train("--set", "comm.bucket_mib=0")
+    assert usual["exchange"]["bucket_mib"] == 0.7 and usual["exchange"]["buckets"] > plain["exchange"]["buckets"], usual
+    assert (usual["weights_hash"], usual["eval_loss"]) == wanted, (usual, plain)
     for ranks, nodes, how in ((2, 1, []), (4, 2, []), (2, 1, ["comm.shared_memory=false"]), (2, 1, ["comm.zero_stage=0"]),
                               (2, 1, ["comm.zero_stage=2"]), (2, 1, ["comm.zero_stage=3"]),
                               (2, 1, ["comm.transport=TCP", "comm.shared_memory=false"]), (2, 1, ["output.timeline=true"])):

@@ -179,9 +179,10 @@ def sends(bench):
     """TCP by name carries whatever ranks of one host send, to the same bits."""
     alone = bench.train(bench.mlp, "sends-alone")["weights_hash"]
     tcp = ("--set", "comm.transport=TCP", "--set")
-    for number, (change, carries) in enumerate((("comm.shared_memory=false", "tcp"), ("comm.zero_stage=0", "tcp"),
-                                                ("comm.zero_stage=3", "tcp"), ("comm.zero_stage=1", "shared memory"))):
-        found = bench.train(bench.mlp, f"sends{number}", *tcp, change, ranks=2)
+    changes = (("comm.shared_memory=false", "tcp"), ("comm.zero_stage=3", "tcp"), ("comm.zero_stage=1", "shared memory"),
+               ("comm.zero_stage=0", "shared memory"), ("comm.zero_stage=0 comm.shared_memory=false", "tcp"))
+    for number, (change, carries) in enumerate(changes):
+        found = bench.train(bench.mlp, f"sends{number}", *tcp, *" --set ".join(change.split()).split(), ranks=2)
         assert (found["transport"], found["weights_hash"]) == (carries, alone), (change, found)
 
 

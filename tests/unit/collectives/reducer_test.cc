@@ -145,8 +145,7 @@ Outcome reduce(const Topology& topology,
         of_all_steps[i] += static_cast<double>(reducer.sums().data[i]);
     }
     if (sums_kind == Sums::kEverywhere) {
-      if (communicator.rank() == ranks - 1)
-        outcome = {{gradients, gradients + elements}, totals, reducer.exposed_ms()};
+      if (communicator.rank() == ranks - 1) outcome = {{gradients, gradients + elements}, totals};
       run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
       return;
     }
@@ -287,7 +286,7 @@ TEST(Reducer, RanksOfANodeWriteTheirSumsToEachOther) {
     };
     const Outcome alone = reduced({}, Sums::kInPlace);
     for (const int ranks : {2, 4, 8}) {
-      const Outcome many = reduced({1, ranks, /*shares_memory=*/true}, Sums::kEverywhere);
+      const Outcome many = reduced({1, ranks, true}, Sums::kEverywhere);
       EXPECT_EQ(many.gradient, alone.gradient) << ranks;
       EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm) << ranks;
     }

@@ -10,8 +10,8 @@ class CommRefusal : public testing::TestWithParam<BadCase> {};
 TEST_P(CommRefusal, NamesFieldValueAndAllowed) { expect_refused(GetParam()); }
 
 const BadCase kCases[] = {
-    {"bucket_zero", kMlpText, {"comm.bucket_mib=0"}, "comm.bucket_mib", "0", "(0, 1024]"},
-    {"bucket_large", kMlpText, {"comm.bucket_mib=1025"}, "comm.bucket_mib", "1025", "(0, 1024]"},
+    {"bucket_negative", kMlpText, {"comm.bucket_mib=-1"}, "comm.bucket_mib", "-1", "[0, 1024]"},
+    {"bucket_large", kMlpText, {"comm.bucket_mib=1025"}, "comm.bucket_mib", "1025", "[0, 1024]"},
     {"wire",
      kMlpText,
      {"comm.wire_dtype=bf16", "comm.order=FAST"},

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/reference/models.h"
 
 namespace lockstep {
@@ -110,6 +112,24 @@ TEST(Plan, CountsWhatTravelsRounded) {
   options.zero_stage = 0;
   EXPECT_EQ(make_plan(graph, nullptr, options, none).wire_bytes,
             plan.layout.elements * (2 + 2) / 4 * 3);
+}
+
+// The square root of the gradients and of 128 KiB.
+TEST(Plan, BucketsGrowWithTheRootOfTheModel) {
+  const auto graph_of = [](int64_t width) {
+    GptConfig config = testing::small_gpt();
+    config.width = width;
+    return build_model(config, {}, 2, Purpose::kTraining);
+  };
+  const Graph small = graph_of(64), large = graph_of(1024);
+  double elements = 0;
+  for (const TensorId parameter : large.parameters)
+    elements += static_cast<double>(large.shape(parameter).elements());
+  const double mib = usual_bucket_mib(large, DType::kF32);
+  EXPECT_NEAR(mib, std::sqrt(elements * 4 / 8) / 1024, 0.06);
+  EXPECT_NEAR(usual_bucket_mib(large, DType::kBF16), mib * std::sqrt(2), 0.1);
+  EXPECT_LT(usual_bucket_mib(small, DType::kF32), mib);
+  EXPECT_GE(usual_bucket_mib(small, DType::kF32), 0.1);
 }
 
 // In stage 0 too ranks that share memory send nothing; each has its own parameters.
