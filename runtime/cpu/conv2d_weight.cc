@@ -14,9 +14,9 @@
 // connects: both operands are read where they lie, through a list of these pairs. A tile of d_w
 // passes over a block of pixels that stays in the cache, and then makes room for the next tile.
 //
-// For a kernel of one pixel that skips some, those it reads are copied, and a product does the rest.
-// By strips (conv2d_strips.h), the rows of the product are the columns of the kernel times the
-// channels, and its columns are the outputs: d_w is computed transposed, and copied in the end.
+// For a kernel of one pixel that skips some, those it reads are copied, and a product does the
+// rest. By strips (conv2d_strips.h), the rows of the product are the columns of the kernel times
+// the channels, and its columns are the outputs: d_w is computed transposed, and copied in the end.
 
 #ifndef LOCKSTEP_RUNTIME_CPU_CONV2D_WEIGHT_BLOCKS
 #define LOCKSTEP_RUNTIME_CPU_CONV2D_WEIGHT_BLOCKS

@@ -110,8 +110,8 @@ HWY_INLINE void pack_tile(GemmOperand a, size_t rows, size_t depth, float* HWY_R
   }
 }
 
-// Packs tiles of A, one after the other. What lies depth-major already is read row by row for all of
-// them: a row of one tile is less than a cache line, and the next one may be a page away.
+// Packs tiles of A, one after the other. What lies depth-major already is read row by row for all
+// of them: a row of one tile is less than a cache line, and the next one may be a page away.
 HWY_INLINE void pack_rows(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to) {
   size_t i = 0;
   if (a.transposed) {

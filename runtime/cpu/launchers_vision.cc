@@ -43,8 +43,8 @@ size_t conv2d_workspace(const Graph& graph, const Op& op) {
   const Shape &x = graph.shape(op.inputs[forward ? 0 : 1]),
               &weight = graph.shape(op.inputs[forward ? 1 : 2]);
   const Conv2dShape shape = conv2d_shape(x, weight, attributes);
-  return static_cast<size_t>((forward ? conv2d_forward_workspace_bytes
-                                      : conv2d_workspace_bytes)(shape, compute_threads()));
+  return static_cast<size_t>((forward ? conv2d_forward_workspace_bytes : conv2d_workspace_bytes)(
+      shape, compute_threads()));
 }
 
 void run_conv2d(const OpCall& call) {
