@@ -310,9 +310,11 @@ void Reducer::sum_level(Exchange& exchange) {
   terms.copies = copies.data();
   terms.copy_count = copies_of(exchange, mine, copies.data());
   math_.tree_sum(terms, to, mine.size());
-  if (in_place && (options_.sums_everywhere || !options_.bucket_offsets.empty()))
-    last_reading_[static_cast<size_t>(exchange.bucket)] =
-        waits_.signal(NodeMemory::Event::kGradientsRead);
+  // Sums that are written to others are waited for all at once.
+  const size_t bucket = static_cast<size_t>(exchange.bucket);
+  if (in_place && (options_.sums_everywhere ? bucket + 1 == options_.buckets.size()
+                                            : !options_.bucket_offsets.empty()))
+    last_reading_[bucket] = waits_.signal(NodeMemory::Event::kGradientsRead);
   exchange.range = mine;
 }
 

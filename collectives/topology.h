@@ -44,8 +44,8 @@ struct GatherStep {
 struct Topology {
   int nodes = 1;
   int per_node = 1;  // node n has the ranks [n * per_node, (n + 1) * per_node)
-  // The ranks of a node read each other's gradients in place, and one copy of the parameters or of
-  // the sums: see shm/node_memory.h.
+  // The ranks of a node read each other's gradients in place, and have one copy of the parameters
+  // or, in ZeRO stage 0, write the sums to each other: see shm/node_memory.h.
   bool shares_memory = false;
 
   // One level: every rank exchanges with every other.

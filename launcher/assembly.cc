@@ -113,7 +113,6 @@ void check_supported(const ModelConfig& model, const Graph& graph, const OpSet& 
   }
 }
 
-// Builds the graphs for a global batch and plans them.
 // The same on any number of ranks. Where the memory for gradients has buckets, or on GPUs, whose
 // networks the cost model does not know: the usual size.
 double bucket_mib_of(const CommConfig& comm, const Graph& training, const OpSet& ops) {
@@ -124,6 +123,7 @@ double bucket_mib_of(const CommConfig& comm, const Graph& training, const OpSet&
   return usual_bucket_mib(training, compute_type(comm.wire_dtype));
 }
 
+// Builds the graphs for a global batch and plans them.
 Program program_for(const RunConfig& config,
                     const ModelIo& io,
                     const OpenedData& data,

@@ -16,7 +16,8 @@ enum class Collective { kReduceScatter, kAllGather, kAllReduce, kBroadcast };
 const char* name_of(Collective collective);
 
 // One operation on a vector of floats that every rank has whole. Where ranks share memory, what is
-// gathered lies in one vector that all of a node have together.
+// gathered lies in one vector that all of a node have together; an all-reduce on one node leaves
+// the sum in every rank's own.
 struct CollectiveRequest {
   Collective collective = Collective::kAllReduce;
   bool fast_order = false;  // of sums: as the library likes, instead of the fixed tree
@@ -59,7 +60,7 @@ class CollectiveBench {
   // The host's view of them.
   struct Buffers {
     HostCopy& vector;
-    HostCopy& sums;   // gathered; the vector itself where ranks share no memory
+    HostCopy& sums;   // gathered; the vector itself where no other one is used
     HostCopy& input;  // the one that this rank writes before the operation runs,
     Range written;    // and how much of it
   };

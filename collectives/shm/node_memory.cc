@@ -172,7 +172,7 @@ void NodeMemory::look_after(int index, Event event, double waited_ms) const {
     fail(fmt::format("nothing moved for {:g} s in shared memory; waiting for the {} of {}",
                      limit_s,
                      event == Event::kGradients       ? "gradients"
-                     : event == Event::kGradientsRead ? "reading of gradients"
+                     : event == Event::kGradientsRead ? "use of gradients"
                                                       : "parameters",
                      peer));
 }

@@ -102,7 +102,7 @@ struct WinogradWeightScratch {
   WinogradWeightScratch(const Conv2dShape& s, int threads)
       : grid(arrange_workers(threads, s.outputs, s.channels)),
         gradient_stride(round_up(grid.most_rows(s.outputs), 16) + 16),
-        block(weight_tile_block(s.outputs)),
+        block(weight_tile_block(grid.most_rows(s.outputs))),
         gradients_entry(block * gradient_stride + kEntryGap),
         pixels_entry(block * kMaxPanel + kEntryGap),
         few_tiles(WinogradTiles(s).count <= block),

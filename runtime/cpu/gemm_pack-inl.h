@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-static_assert(kTileRows <= kVecLanes || kVecLanes == 1);  // pack_rows stores one vector a step
+static_assert(kTileRows <= kVecLanes || kVecLanes == 1);  // pack_tile stores one vector a step
 
 #if HWY_TARGET != HWY_SCALAR
 // Rows of a matrix: row i begins at rows(i).

@@ -274,6 +274,7 @@ Plan make_plan(const Graph& training,
   plan.wire = options.wire;
   plan.residual_groups = options.residual_groups;
   plan.lanes_together = training.crosses_lanes();
+  LOCKSTEP_CHECK(!plan.sums_everywhere() || (plan.topology.nodes == 1 && options.low_rank == 0));
   const auto bucket_elements =
       static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));
   plan.layout = make_layout(training, options.lanes, bucket_elements);

@@ -181,13 +181,13 @@ struct PlanOptions {
   size_t library_bytes = 0;       // OpSet::workspace_bytes
 };
 
-// `training` must be differentiated; `evaluation` may be null.
 // The size of buckets, in MiB of floats, that exposes least of an exchange: of G bytes that travel
 // in buckets of b, the last one's b / bandwidth and the G / b times that one costs more than its
 // bytes. That is least at b = sqrt(G * cost * bandwidth), where cost * bandwidth is about 128 KiB
 // on networks and in shared memory alike: a faster one also answers sooner. To a tenth.
 double usual_bucket_mib(const Graph& training, DType wire);
 
+// `training` must be differentiated; `evaluation` may be null.
 Plan make_plan(const Graph& training,
                const Graph* evaluation,
                const PlanOptions& options,

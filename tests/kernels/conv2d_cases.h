@@ -73,8 +73,8 @@ inline Conv2dShape square(int64_t batch,
 
 // Few and many channels, each kind of kernel, strides with and without pixels that no output sees,
 // and sizes around the blocks: a panel (32 outputs), a tile (12 pixels), a depth block (768), a
-// block of pixels (768 and more), a strip (1152), Winograd's blocks (48 and 96 tiles, 36 and 144
-// channels).
+// block of pixels (768 and more), a strip (1152), Winograd's blocks (48 to 96 tiles, by the
+// outputs; 36 and 144 channels).
 inline const std::vector<Conv2dShape>& shapes() {
   static const std::vector<Conv2dShape> all = {
       square(1, 1, 1, 1, 1),
@@ -110,6 +110,8 @@ inline const std::vector<Conv2dShape>& shapes() {
       shape(2, 17, 24, 34, 40, 3, 3, 1, 1, 1, 1),
       square(5, 5, 150, 40, 3, 1, 1),
       square(1, 12, 40, 150, 3, 1, 1),
+      square(1, 14, 32, 256, 3, 1, 1),
+      square(2, 13, 33, 160, 3, 1, 1),
       square(3, 29, 4, 6, 3, 2, 1),
       square(1, 41, 20, 33, 5, 1, 2),
       square(1, 9, 16, 33, 5, 1, 2),

@@ -168,7 +168,8 @@ TEST(Gemm, ThreadsDoNotChangeBits) {
                     Size{3, 200, 40},
                     Size{50, 300, 100},
                     Size{150, 90, 400},
-                    Size{400, 20, 50}}) {
+                    Size{400, 20, 50},
+                    Size{700, 1500, 20}}) {
     const Case product(size, true, 1, 1);
     for (int threads : {1, 2, 3}) {
       test::ScopedThreads scope(threads);

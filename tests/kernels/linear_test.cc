@@ -163,6 +163,8 @@ TEST(Linear, ForwardIsReproducible) {
           [&] { return forward(s, in, true, activation, false).y; },
           describe(s) + " activation " + std::to_string(static_cast<int>(activation)));
     }
+    test::expect_reproducible<float>(
+        [&] { return forward(s, in, false, Activation::kNone, false).y; }, describe(s) + " sums");
   }
 }
 

@@ -145,6 +145,10 @@ Outcome reduce(const Topology& topology,
         of_all_steps[i] += static_cast<double>(reducer.sums().data[i]);
     }
     if (sums_kind == Sums::kEverywhere) {
+      for (int rank = 0; rank < ranks; ++rank) {  // the same in all
+        const float* const sums = reinterpret_cast<float*>(node->piece(rank));
+        EXPECT_EQ(std::memcmp(sums, gradients, own_whole.size() * sizeof(float)), 0) << rank;
+      }
       if (communicator.rank() == ranks - 1) outcome = {{gradients, gradients + elements}, totals};
       run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
       return;
@@ -280,9 +284,10 @@ TEST(Reducer, SumsGoWhereTheyAreWanted) {
 }
 
 TEST(Reducer, RanksOfANodeWriteTheirSumsToEachOther) {
-  for (const DType wire : {DType::kF32, DType::kBF16}) {
-    const auto reduced = [&](const Topology& topology, Sums sums) {
-      return reduce(topology, false, rough_gradient, 3, 2, sums, nullptr, wire);
+  for (const auto& [wire, groups] :
+       {std::pair(DType::kF32, 0), std::pair(DType::kBF16, 0), std::pair(DType::kBF16, 8)}) {
+    const auto reduced = [&, wire = wire, groups = groups](const Topology& topology, Sums sums) {
+      return reduce(topology, false, rough_gradient, 3, 2, sums, nullptr, wire, 1200, 0, groups);
     };
     const Outcome alone = reduced({}, Sums::kInPlace);
     for (const int ranks : {2, 4, 8}) {
