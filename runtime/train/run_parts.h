@@ -41,6 +41,7 @@ struct RunParts {
   std::vector<Range> updated() const { return plan.zero_stage == 0 ? plan.buckets : owned(); }
   // Whether this rank writes the parameters that it has: another one may do it for it.
   bool writes_parameters() const { return !plan.shares_parameters() || node->index() == 0; }
+  NodeMemory* parameters_node() const { return plan.shares_parameters() ? node : nullptr; }
   LocalLanes lanes() const { return plan.lanes_of(communicator.rank()); }
   int local_lanes() const { return lanes().count; }
   // Whether the loss counts correct predictions: a regression has none.
