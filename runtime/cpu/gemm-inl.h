@@ -48,7 +48,9 @@ HWY_INLINE bool packs_rows(GemmOperand a, size_t columns) {
 }
 
 // Rows of a that are packed at a time, while those after them are fetched.
-HWY_INLINE size_t packed_rows(GemmOperand a) { return a.transposed ? 4 * kTileRows : kTileRows; }
+HWY_INLINE size_t rows_packed_together(GemmOperand a) {
+  return a.transposed ? 4 * kTileRows : kTileRows;
+}
 
 // c(rows, columns) (+)= a(rows, depth) b(depth, columns), depth <= kDepthBlock. `packed_a` has room
 // for rows * depth floats and one vector; it is used if packs_rows(). Each panel passes by all rows
@@ -62,7 +64,7 @@ HWY_INLINE void multiply_block(size_t rows,
                                bool accumulate,
                                float* packed_a) {
   const bool pack_a = packs_rows(a, columns);
-  const size_t rows_together = packed_rows(a);
+  const size_t rows_together = rows_packed_together(a);
   for (size_t j = 0; j < columns; j += kPanel) {
     const size_t panel_columns = std::min(columns - j, kPanel);
     const size_t vectors = ceil_div(panel_columns, kVecLanes);

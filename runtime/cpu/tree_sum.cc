@@ -190,6 +190,7 @@ HWY_INLINE void write_sums(
   const auto first = static_cast<size_t>(begin);
   const Terms<Wire, kTravelled> from = {terms.arrays};
   const int copies = terms.copy_count;
+  // The only one of two ranks stays in a register: the loop is as fast as memory.
   float* const copy = copies > 0 ? terms.copies[0] : nullptr;
   for_each_vector(static_cast<size_t>(end - begin), [&](size_t i, auto access) HWY_ATTR {
     Vec sum = sum_at(from, first + i, access);
