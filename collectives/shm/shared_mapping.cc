@@ -15,13 +15,27 @@
 namespace lockstep {
 namespace {
 
-// On huge pages where the kernel gives them to shared memory, which it does not unless told
-// (/sys/kernel/mm/transparent_hugepage/shmem_enabled).
-std::byte* map(int descriptor, size_t bytes) {
-  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (address == MAP_FAILED) return nullptr;
-  ::madvise(address, bytes, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(address);
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, of Linux 6.1, which older headers do not name
+
+// Takes a file's pages now: a page that cannot be had later on would end the process by a signal.
+// The error's number, or 0.
+int take_pages(int descriptor, size_t offset, size_t bytes) {
+  int error = EINTR;  // as a signal may make it
+  while (error == EINTR)
+    error = ::posix_fallocate(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  return error;
+}
+
+// Asks for huge pages outright, before there are small ones: shared memory is not given them by
+// itself unless the machine is set up so (/sys/kernel/mm/transparent_hugepage/shmem_enabled).
+// Where they cannot be had, it stays on small ones.
+void take_huge_pages(int descriptor, std::byte* data, size_t bytes) {
+  for (size_t begin = 0; begin + kHugePage <= bytes; begin += kHugePage) {
+    // The kernel makes a huge page only of one that has begun.
+    if (take_pages(descriptor, begin, 1) != 0) return;
+    if (::madvise(data + begin, kHugePage, kCollapse) != 0) return;
+  }
 }
 
 // Numbers of processes and descriptors mean other ones in another container.
@@ -36,19 +50,20 @@ bool is_file(int descriptor, const SharedMapping::Source& source) {
 SharedMapping::SharedMapping(size_t bytes, const char* what) : bytes_(bytes) {
   if (bytes == 0) return;
   descriptor_ = ::memfd_create("lockstep", MFD_CLOEXEC);
-  // Takes the pages now: a page that cannot be had later on would end the process by a signal.
-  int error = descriptor_ < 0 ? errno : EINTR;  // as a signal may make it
-  while (descriptor_ >= 0 && error == EINTR)
-    error = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
-  if (error == 0) data_ = map(descriptor_, bytes);
-  if (data_ == nullptr) {
-    close_descriptor();
-    throw MemoryError("cannot allocate {} bytes of shared memory for {}: {}",
-                      bytes,
-                      what,
-                      std::strerror(error != 0 ? error : ENOMEM));
+  int error = 0;
+  if (descriptor_ < 0 || ::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) {
+    error = errno;
+  } else if (!map(descriptor_)) {
+    error = ENOMEM;
+  } else {
+    take_huge_pages(descriptor_, data_, bytes);
+    error = take_pages(descriptor_, 0, bytes);
   }
-  mapped_ = true;
+  if (error == 0) return;
+  unmap();
+  close_descriptor();
+  throw MemoryError(
+      "cannot allocate {} bytes of shared memory for {}: {}", bytes, what, std::strerror(error));
 }
 
 SharedMapping::SharedMapping(const Source& source) : bytes_(source.bytes) {
@@ -61,24 +76,45 @@ SharedMapping::SharedMapping(const Source& source) : bytes_(source.bytes) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) throw MemoryError("cannot open {}: {}", path, std::strerror(errno));
   const bool same = is_file(descriptor, source);
-  if (same) data_ = map(descriptor, bytes_);
+  const bool mapped = same && map(descriptor);
   ::close(descriptor);
-  if (data_ == nullptr)
+  if (!mapped)
     throw MemoryError("cannot map {}: {}", path, same ? "no memory" : "it is another file");
-  mapped_ = true;
+}
+
+// From an address at which a huge page may begin, so that those of the file are mapped whole.
+// False: there is no room.
+bool SharedMapping::map(int descriptor) {
+  reserved_ = ::mmap(nullptr, bytes_ + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (reserved_ == MAP_FAILED) reserved_ = nullptr;
+  if (reserved_ == nullptr) return false;
+  const auto begin = reinterpret_cast<uintptr_t>(reserved_);
+  void* const aligned = reinterpret_cast<void*>((begin + kHugePage - 1) / kHugePage * kHugePage);
+  constexpr int kFlags = MAP_SHARED | MAP_FIXED;
+  if (::mmap(aligned, bytes_, PROT_READ | PROT_WRITE, kFlags, descriptor, 0) == MAP_FAILED) {
+    unmap();
+    return false;
+  }
+  data_ = static_cast<std::byte*>(aligned);
+  return true;
+}
+
+void SharedMapping::unmap() {
+  if (reserved_ != nullptr) ::munmap(reserved_, bytes_ + kHugePage);
+  reserved_ = nullptr;
 }
 
 SharedMapping& SharedMapping::operator=(SharedMapping&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
-  std::swap(mapped_, other.mapped_);
+  std::swap(reserved_, other.reserved_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
 SharedMapping::~SharedMapping() {
   close_descriptor();
-  if (mapped_) ::munmap(data_, bytes_);
+  unmap();
 }
 
 SharedMapping::Source SharedMapping::source() const {

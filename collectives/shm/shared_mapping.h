@@ -23,7 +23,8 @@ class SharedMapping {
 
   // Nothing.
   SharedMapping() = default;
-  // New memory, aligned to a page, zeroed and really there. Throws MemoryError, which names `what`.
+  // New memory, zeroed and really there, on huge pages of 2 MiB where the kernel has them (from
+  // Linux 6.1 on). Throws MemoryError, which names `what`.
   SharedMapping(size_t bytes, const char* what);
   // What another process has made and still holds open. Throws MemoryError. Memory of this process
   // itself is not mapped again, and stays its maker's.
@@ -40,9 +41,12 @@ class SharedMapping {
   void close_descriptor();
 
  private:
+  bool map(int descriptor);
+  void unmap();
+
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
-  bool mapped_ = false;  // by this object
+  void* reserved_ = nullptr;  // addresses that this object has mapped, data_ among them
   int descriptor_ = -1;
 };
 

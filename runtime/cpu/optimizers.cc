@@ -1,5 +1,7 @@
 #include "runtime/cpu/optimizers.h"
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain.h"
@@ -85,21 +87,45 @@ HWY_EXPORT(exchange_kernel);
 
 namespace {
 
-// Calls the kernel for parts of the slice, whose arrays these are.
+// Takes the cache lines for writing.
+void prefetch_for_writing(const float* begin, const float* end) {
+  constexpr int64_t kLine = 16;
+  for (; begin < end; begin += kLine) __builtin_prefetch(begin, 1, 3);
+}
+
+// Calls the kernel for parts of the slice, whose arrays these are. `written` is that of them which
+// may be memory that the other ranks of a node have read, as they read the parameters. A store to a
+// line that is in another core's cache takes a trip there, and stores wait for each other; so each
+// block is taken for writing under the block before it, many trips at a time.
 template <typename Kernel, typename Constants, typename... Arrays>
-void run(Kernel kernel, const Constants& constants, int64_t elements, Arrays*... arrays) {
+void run(Kernel kernel,
+         const Constants& constants,
+         int64_t elements,
+         const float* written,
+         Arrays*... arrays) {
+  constexpr int64_t kBlock = 256;
   parallel_for(elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(constants, arrays + begin..., end - begin);
+    for (int64_t block = begin; block < end; block += kBlock) {
+      const int64_t next = std::min(block + kBlock, end);
+      prefetch_for_writing(written + next, written + std::min(next + kBlock, end));
+      kernel(constants, arrays + block..., next - block);
+    }
   });
 }
 
 void update(const SgdConstants& constants, const OptimizerSlice& s) {
   if (s.first_moment == nullptr) {
-    run(HWY_DYNAMIC_DISPATCH(sgd_kernel), constants, s.elements, s.gradients, s.parameters);
+    run(HWY_DYNAMIC_DISPATCH(sgd_kernel),
+        constants,
+        s.elements,
+        s.parameters,
+        s.gradients,
+        s.parameters);
   } else {
     run(HWY_DYNAMIC_DISPATCH(sgd_momentum_kernel),
         constants,
         s.elements,
+        s.parameters,
         s.gradients,
         s.parameters,
         s.first_moment);
@@ -111,6 +137,7 @@ void update(const AdamConstants& constants, const OptimizerSlice& s) {
   run(HWY_DYNAMIC_DISPATCH(adam_kernel),
       constants,
       s.elements,
+      s.parameters,
       s.gradients,
       s.parameters,
       s.first_moment,
@@ -122,6 +149,7 @@ void update(const LambConstants& constants, const OptimizerSlice& s) {
   run(HWY_DYNAMIC_DISPATCH(lamb_kernel),
       constants,
       s.elements,
+      s.gradients,
       s.parameters,
       s.gradients,
       s.first_moment,
@@ -132,12 +160,18 @@ void update(const MovingAverageConstants& constants, const OptimizerSlice& s) {
   run(HWY_DYNAMIC_DISPATCH(moving_average_kernel),
       constants,
       s.elements,
+      s.parameters,
       s.gradients,
       s.parameters);
 }
 
 void update(const ExchangeConstants& constants, const OptimizerSlice& s) {
-  run(HWY_DYNAMIC_DISPATCH(exchange_kernel), constants, s.elements, s.gradients, s.parameters);
+  run(HWY_DYNAMIC_DISPATCH(exchange_kernel),
+      constants,
+      s.elements,
+      s.parameters,
+      s.gradients,
+      s.parameters);
 }
 
 }  // namespace

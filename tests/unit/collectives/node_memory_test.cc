@@ -1,10 +1,12 @@
 // Catches: a wait that returns before what it waits for was written, or never; memory that is
-// another rank's or is not zeroed; a rank that waits for one that has ended; ranks that cannot
-// share memory and do not all know it.
+// another rank's, is not zeroed or is not all there; a rank that waits for one that has ended;
+// ranks that cannot share memory and do not all know it.
 #include "collectives/shm/node_memory.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,13 +73,39 @@ TEST(NodeMemory, NothingToShareWithOneRankANode) {
   });
 }
 
+TEST(SharedMapping, IsZeroAtFirstFromWhereHugePagesBegin) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  for (const size_t bytes : {size_t{1}, kHugePage, 3 * kHugePage + 12345}) {
+    const SharedMapping memory(bytes, "a test");
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % kHugePage, 0u);
+    const auto zeros = std::count(memory.data(), memory.data() + bytes, std::byte{0});
+    EXPECT_EQ(static_cast<size_t>(zeros), bytes);
+    // Nobody could map more than the file has.
+    struct stat status = {};
+    ASSERT_EQ(::fstat(static_cast<int>(memory.source().descriptor), &status), 0);
+    EXPECT_EQ(static_cast<size_t>(status.st_size), bytes);
+    EXPECT_GE(static_cast<size_t>(status.st_blocks) * 512, bytes) << "not all of it is there";
+  }
+}
+
+TEST(SharedMapping, SaysHowMuchItCouldNotHave) {
+  try {
+    SharedMapping(size_t{1} << 52, "a test");
+    FAIL() << "it is there";
+  } catch (const MemoryError& error) {
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("4503599627370496 bytes of shared memory for a"));
+  }
+}
+
 TEST(SharedMapping, IsTheOtherProcessesMemory) {
+  constexpr size_t kBytes = (size_t{5} << 20) + 4096;  // two huge pages and small ones
   int pipes[2];
   ASSERT_EQ(::pipe(pipes), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const SharedMapping memory(4096, "a test");
-    memory.data()[7] = std::byte{42};
+    const SharedMapping memory(kBytes, "a test");
+    memory.data()[7] = memory.data()[kBytes - 1] = std::byte{42};
     const SharedMapping::Source source = memory.source();
     if (::write(pipes[1], &source, sizeof(source)) != sizeof(source)) ::_exit(1);
     ::pause();
@@ -87,6 +115,7 @@ TEST(SharedMapping, IsTheOtherProcessesMemory) {
   {
     const SharedMapping memory(source);
     EXPECT_EQ(memory.data()[7], std::byte{42});
+    EXPECT_EQ(memory.data()[kBytes - 1], std::byte{42});
   }
   // A process of another container has the same number, and other files.
   SharedMapping::Source other = source;
