@@ -31,11 +31,12 @@ int take_pages(int descriptor, size_t offset, size_t bytes) {
 // itself unless the machine is set up so (/sys/kernel/mm/transparent_hugepage/shmem_enabled).
 // Where they cannot be had, it stays on small ones.
 void take_huge_pages(int descriptor, std::byte* data, size_t bytes) {
-  for (size_t begin = 0; begin + kHugePage <= bytes; begin += kHugePage) {
-    // The kernel makes a huge page only of one that has begun.
+  // The kernel makes a huge page only of one that has begun.
+  const size_t whole = bytes / kHugePage * kHugePage;
+  for (size_t begin = 0; begin < whole; begin += kHugePage) {
     if (take_pages(descriptor, begin, 1) != 0) return;
-    if (::madvise(data + begin, kHugePage, kCollapse) != 0) return;
   }
+  if (whole > 0) ::madvise(data, whole, kCollapse);
 }
 
 // Numbers of processes and descriptors mean other ones in another container.

@@ -45,29 +45,31 @@ class Prefetcher {
       : row_(operand.data),
         stride_(operand.stride),
         rows_left_(operand.transposed ? columns : rows),
-        width_(operand.transposed ? rows : columns) {
-    lines_ = ceil_div(rows_left_ * (ceil_div(width_, kLine) + 1), calls);
+        last_((operand.transposed ? rows : columns) - 1) {
+    // A row that does not begin with a line may end one line later.
+    const bool aligned = reinterpret_cast<uintptr_t>(row_) % 64 == 0 && stride_ % kLine == 0;
+    row_lines_ = last_ / kLine + (aligned ? 1 : 2);
+    lines_ = ceil_div(rows_left_ * row_lines_, calls);
   }
 
   HWY_INLINE void run() {
-    for (size_t n = 0; n < lines_ && rows_left_ > 0; ++n) {
-      // A row that does not begin with a line ends one line later: the last step is its last
-      // element.
-      __builtin_prefetch(row_ + std::min(column_, width_ - 1), 0, 2);
-      column_ += kLine;
-      if (column_ >= width_ + kLine) {
-        column_ = 0;
-        row_ += stride_;
-        --rows_left_;
-      }
+    for (size_t left = lines_; left > 0 && rows_left_ > 0;) {
+      const size_t end = std::min(row_lines_, line_ + left);
+      left -= end - line_;
+      for (; line_ < end; ++line_) __builtin_prefetch(row_ + std::min(line_ * kLine, last_), 0, 2);
+      if (line_ < row_lines_) return;
+      line_ = 0;
+      row_ += stride_;
+      --rows_left_;
     }
   }
 
  private:
   static constexpr size_t kLine = 16;  // floats
   const float* row_ = nullptr;
-  size_t stride_ = 0, rows_left_ = 0, width_ = 0;
-  size_t column_ = 0;
+  size_t stride_ = 0, rows_left_ = 0;
+  size_t last_ = 0;  // element of a row
+  size_t row_lines_ = 0, line_ = 0;
   size_t lines_ = 0;  // in a call
 };
 
