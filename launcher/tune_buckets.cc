@@ -17,6 +17,10 @@ namespace {
 constexpr int64_t kWarmSteps = 2;
 constexpr int64_t kTimedSteps = 5;
 
+int64_t steps_of_trial(const RunConfig& config) {
+  return std::min(kWarmSteps + kTimedSteps, config.train.steps);
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -65,7 +69,7 @@ struct Timing {
 };
 
 Timing time_steps(const RunStart& start, const Assembly& assembly) {
-  const int64_t steps = std::min(kWarmSteps + kTimedSteps, assembly.config.train.steps);
+  const int64_t steps = steps_of_trial(assembly.config);
   std::unique_ptr<NodeMemory> node;
   std::vector<double> times;
   Timing timing;
@@ -122,6 +126,8 @@ bool has_checkpoints(const RunStart& start, const Assembly& assembly) {
 // Rank 0's choice; `own` is the config's.
 double tune(const RunStart& start, Assembly& assembly, double own) {
   const double start_ms = now_ms();
+  spdlog::info("comm.tune_buckets: trying sizes of buckets, {} steps of the run with each",
+               steps_of_trial(assembly.config));
   const auto trials = try_sizes(start, assembly);
   if (!trials || trials->empty()) {
     spdlog::info("comm.tune_buckets: {}, comm.bucket_mib stays {:g}",

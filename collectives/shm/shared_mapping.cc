@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 namespace lockstep {
 namespace {
@@ -27,16 +28,19 @@ int take_pages(int descriptor, size_t offset, size_t bytes) {
   return error;
 }
 
-// Asks for huge pages outright, before there are small ones: shared memory is not given them by
-// itself unless the machine is set up so (/sys/kernel/mm/transparent_hugepage/shmem_enabled).
+// Asks for huge pages outright, before there are other small ones: shared memory is not given them
+// by itself unless the machine is set up so (/sys/kernel/mm/transparent_hugepage/shmem_enabled).
 // Where they cannot be had, it stays on small ones.
 void take_huge_pages(int descriptor, std::byte* data, size_t bytes) {
-  // The kernel makes a huge page only of one that has begun.
   const size_t whole = bytes / kHugePage * kHugePage;
+  if (whole == 0) return;
+  // The kernel makes a huge page only of one that has begun.
   for (size_t begin = 0; begin < whole; begin += kHugePage) {
     if (take_pages(descriptor, begin, 1) != 0) return;
   }
-  if (whole > 0) ::madvise(data, whole, kCollapse);
+  if (::madvise(data, whole, kCollapse) != 0)
+    spdlog::debug(
+        "shared memory of {} bytes is not all on huge pages: {}", bytes, std::strerror(errno));
 }
 
 // Numbers of processes and descriptors mean other ones in another container.

@@ -23,8 +23,9 @@ class SharedMapping {
 
   // Nothing.
   SharedMapping() = default;
-  // New memory, zeroed and really there, on huge pages of 2 MiB where the kernel has them (from
-  // Linux 6.1 on). Throws MemoryError, which names `what`.
+  // New memory, zeroed and really there, from an address divisible by 2 MiB on; its whole pieces of
+  // 2 MiB are huge pages where the kernel gives them (from Linux 6.1 on). Throws MemoryError, which
+  // names `what`.
   SharedMapping(size_t bytes, const char* what);
   // What another process has made and still holds open. Throws MemoryError. Memory of this process
   // itself is not mapped again, and stays its maker's.
@@ -46,7 +47,7 @@ class SharedMapping {
 
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
-  void* reserved_ = nullptr;  // addresses that this object has mapped, data_ among them
+  void* reserved_ = nullptr;  // bytes_ and a huge page of addresses, if mapped here; data_ is in it
   int descriptor_ = -1;
 };
 

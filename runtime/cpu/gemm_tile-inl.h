@@ -40,14 +40,15 @@ static_assert(kRowUnit % kTileRows == 0 && kMaxPanel % kPanel == 0);
 class Prefetcher {
  public:
   Prefetcher() = default;
-  // The part (rows, columns) of an operand, spread over so many calls of run().
+  // The part (rows, columns) of an operand, spread over so many calls of run(). None of them is 0.
   HWY_INLINE Prefetcher(GemmOperand operand, size_t rows, size_t columns, size_t calls)
       : row_(operand.data),
         stride_(operand.stride),
         rows_left_(operand.transposed ? columns : rows),
         last_((operand.transposed ? rows : columns) - 1) {
     // A row that does not begin with a line may end one line later.
-    const bool aligned = reinterpret_cast<uintptr_t>(row_) % 64 == 0 && stride_ % kLine == 0;
+    const bool aligned =
+        reinterpret_cast<uintptr_t>(row_) % (kLine * sizeof(float)) == 0 && stride_ % kLine == 0;
     row_lines_ = last_ / kLine + (aligned ? 1 : 2);
     lines_ = ceil_div(rows_left_ * row_lines_, calls);
   }
@@ -68,7 +69,7 @@ class Prefetcher {
   static constexpr size_t kLine = 16;  // floats
   const float* row_ = nullptr;
   size_t stride_ = 0, rows_left_ = 0;
-  size_t last_ = 0;  // element of a row
+  size_t last_ = 0;  // index of a row's last element
   size_t row_lines_ = 0, line_ = 0;
   size_t lines_ = 0;  // in a call
 };

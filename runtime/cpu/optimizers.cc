@@ -87,27 +87,28 @@ HWY_EXPORT(exchange_kernel);
 
 namespace {
 
-// Takes the cache lines for writing.
-void prefetch_for_writing(const float* begin, const float* end) {
-  constexpr int64_t kLine = 16;
-  for (; begin < end; begin += kLine) __builtin_prefetch(begin, 1, 3);
+// Takes the cache lines of n floats for writing.
+void prefetch_for_writing(const float* from, int64_t n) {
+  constexpr int64_t kLine = 16;  // floats
+  for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(from + i, 1, 3);
 }
 
-// Calls the kernel for parts of the slice, whose arrays these are. `written` is that of them which
-// may be memory that the other ranks of a node have read, as they read the parameters. A store to a
-// line that is in another core's cache takes a trip there, and stores wait for each other; so each
-// block is taken for writing under the block before it, many trips at a time.
+// Calls the kernel for parts of the slice, whose arrays these are. `written` is the one of them
+// that is written and may be memory that other ranks of the node have read, as they read parameters
+// that they share. A store to a line that is in another core's cache takes a trip there, and stores
+// wait for each other; so every block but the first is taken for writing under the block before it,
+// many trips at a time.
 template <typename Kernel, typename Constants, typename... Arrays>
 void run(Kernel kernel,
          const Constants& constants,
          int64_t elements,
          const float* written,
          Arrays*... arrays) {
-  constexpr int64_t kBlock = 256;
+  constexpr int64_t kBlock = 256;  // floats: as many lines as a core can wait for at a time
   parallel_for(elements, kGrainElements, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; block += kBlock) {
       const int64_t next = std::min(block + kBlock, end);
-      prefetch_for_writing(written + next, written + std::min(next + kBlock, end));
+      prefetch_for_writing(written + next, std::min(kBlock, end - next));
       kernel(constants, arrays + block..., next - block);
     }
   });

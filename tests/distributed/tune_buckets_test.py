@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Catches: sizes of buckets that are tried on the run's own weights, data or place in it; a choice that is not kept, that a resumed
-run makes anew, or that some ranks do not hear of; a trial that leaves something behind.
+run makes anew, or that some ranks do not hear of; a trial that leaves something behind; a request to stop meanwhile that is not heard.
 
 tune_buckets_test.py BINARY: comm.tune_buckets in every ZeRO stage, over shared memory, MPI and TCP, from MPI's launcher and without,
 stopped and resumed on other numbers of ranks.
@@ -8,6 +8,7 @@ stopped and resumed on other numbers of ranks.
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,30 @@ def resumed_runs_keep_the_size(trial):
     assert not (run_dir / "buckets.json").exists(), text
 
 
+def stopped_meanwhile(trial):
+    """The run ends with a checkpoint of its own, leaves no choice behind, and goes on to the same weights."""
+    slow = ("--set", "train.steps=8", "--set", "eval.every=0")
+    wanted = trial.train(*slow)[1]["weights_hash"]
+    run_dir = trial.folder / "stopped"
+    process = subprocess.Popen([*lockstep_run.mpirun(2), str(trial.binary), "train", str(trial.config), "--run-dir", str(run_dir),
+                                *TUNED, *slow], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               stdin=subprocess.DEVNULL)
+    try:
+        text = ""
+        while "comm.tune_buckets: trying" not in text:
+            line = process.stdout.readline()
+            assert line, text
+            text += line
+        process.send_signal(signal.SIGUSR1)
+        text += process.communicate(timeout=lockstep_run.LIMIT_S)[0]
+    finally:
+        process.kill()
+    assert process.returncode == 75 and "stopped before all sizes were tried" in text, (process.returncode, text)
+    assert not (run_dir / "buckets.json").exists(), text
+    _, resumed, text = trial.train(*TUNED, *slow, "--resume", "auto", run_dir=run_dir)
+    assert resumed["weights_hash"] == wanted, (resumed, wanted, text)
+
+
 def few_steps_and_one_rank(trial):
     run_dir, _, text = trial.train(*TUNED, "--set", "train.steps=1", "--set", "eval.every=0")
     assert len(record_of(run_dir)["trials"]) == 3, text
@@ -155,7 +180,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as temporary:
         trial = Trial(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(temporary))
-        for check in (trials_leave_the_run_alone, resumed_runs_keep_the_size, few_steps_and_one_rank, without_mpi):
+        for check in (trials_leave_the_run_alone, resumed_runs_keep_the_size, stopped_meanwhile, few_steps_and_one_rank, without_mpi):
             check(trial)
             print(f"ok    {check.__name__}")
     return 0

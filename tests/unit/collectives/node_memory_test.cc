@@ -1,16 +1,19 @@
 // Catches: a wait that returns before what it waits for was written, or never; memory that is
-// another rank's, is not zeroed or is not all there; a rank that waits for one that has ended;
-// ranks that cannot share memory and do not all know it.
+// another rank's, is not zeroed, is not all there or lies on small pages; a rank that waits for one
+// that has ended; ranks that cannot share memory and do not all know it.
 #include "collectives/shm/node_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "collectives/agreement.h"
 #include "tests/reference/thread_communicator.h"
@@ -73,24 +76,61 @@ TEST(NodeMemory, NothingToShareWithOneRankANode) {
   });
 }
 
-TEST(SharedMapping, IsZeroAtFirstFromWhereHugePagesBegin) {
-  constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugePage = size_t{2} << 20;
+
+TEST(SharedMapping, IsThereAndZeroFromWhereHugePagesBegin) {
   for (const size_t bytes : {size_t{1}, kHugePage, 3 * kHugePage + 12345}) {
     const SharedMapping memory(bytes, "a test");
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % kHugePage, 0u);
-    const auto zeros = std::count(memory.data(), memory.data() + bytes, std::byte{0});
-    EXPECT_EQ(static_cast<size_t>(zeros), bytes);
-    // Nobody could map more than the file has.
+    // Before anything is read, which would bring pages that are missing.
     struct stat status = {};
     ASSERT_EQ(::fstat(static_cast<int>(memory.source().descriptor), &status), 0);
     EXPECT_EQ(static_cast<size_t>(status.st_size), bytes);
     EXPECT_GE(static_cast<size_t>(status.st_blocks) * 512, bytes) << "not all of it is there";
+    const auto zeros = std::count(memory.data(), memory.data() + bytes, std::byte{0});
+    EXPECT_EQ(static_cast<size_t>(zeros), bytes);
   }
+}
+
+// Bytes on huge pages of the mapping that begins at this address, as the kernel counts them.
+size_t huge_page_bytes(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  const std::string begin = fmt::format("{:x}-", reinterpret_cast<uintptr_t>(address));
+  const std::string field = "ShmemPmdMapped:";
+  bool found = false;
+  for (std::string line; std::getline(maps, line);) {
+    found = found || line.starts_with(begin);
+    if (found && line.starts_with(field)) return std::stoul(line.substr(field.size())) * 1024;
+  }
+  return 0;
+}
+
+// Whether this kernel makes huge pages of shared memory where it is asked to.
+bool kernel_has_huge_pages() {
+  const int file = ::memfd_create("probe", MFD_CLOEXEC);
+  constexpr size_t kRoom = 2 * kHugePage;
+  void* const room = ::mmap(nullptr, kRoom, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const size_t begin = kHugePage - reinterpret_cast<uintptr_t>(room) % kHugePage;
+  void* const page = static_cast<std::byte*>(room) + begin % kHugePage;
+  bool has = ::ftruncate(file, kHugePage) == 0;
+  has = has &&
+        ::mmap(page, kHugePage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == page;
+  if (has) *static_cast<volatile char*>(page) = 0;
+  has = has && ::madvise(page, kHugePage, 25 /* MADV_COLLAPSE */) == 0;
+  ::munmap(room, kRoom);
+  ::close(file);
+  return has;
+}
+
+TEST(SharedMapping, LiesOnHugePages) {
+  if (!kernel_has_huge_pages()) GTEST_SKIP() << "the kernel gives shared memory no huge pages";
+  const SharedMapping memory(3 * kHugePage + 12345, "a test");
+  EXPECT_EQ(huge_page_bytes(memory.data()), 3 * kHugePage);
 }
 
 TEST(SharedMapping, SaysHowMuchItCouldNotHave) {
   try {
-    SharedMapping(size_t{1} << 52, "a test");
+    SharedMapping(size_t{1} << 52, "a test");  // more than there are addresses
     FAIL() << "it is there";
   } catch (const MemoryError& error) {
     EXPECT_THAT(error.what(),
@@ -99,7 +139,7 @@ TEST(SharedMapping, SaysHowMuchItCouldNotHave) {
 }
 
 TEST(SharedMapping, IsTheOtherProcessesMemory) {
-  constexpr size_t kBytes = (size_t{5} << 20) + 4096;  // two huge pages and small ones
+  constexpr size_t kBytes = 2 * kHugePage + 4096;
   int pipes[2];
   ASSERT_EQ(::pipe(pipes), 0);
   const pid_t child = ::fork();
