@@ -12,6 +12,7 @@
 #include "collectives/tcp/tcp_communicator.h"
 #include "launcher/bootstrap.h"
 #include "launcher/mpi_environment.h"
+#include "launcher/mpi_segments.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/stop_signal.h"
 
@@ -32,6 +33,7 @@ class MpiSession final : public Session {
  public:
   MpiSession() {
     prepare_mpi_environment();
+    prepare_mpi_segments();
     // The loader's thread never calls MPI.
     int provided = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);

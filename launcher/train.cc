@@ -120,13 +120,18 @@ void describe(const Assembly& assembly, RunDevice& device, Session& session) {
                assembly.plan.lanes,
                static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
   const Topology& topology = assembly.plan.topology;
+  const bool tree = assembly.config.comm.order == CommConfig::Order::kTree;
+  if (ranks > 1 && topology.nodes == 1)
+    spdlog::info("between the ranks: {}{}",
+                 name_of_transport(device.slices(), topology),
+                 tree ? "" : "; comm.order FAST sends everything, in no fixed order of sums");
   if (topology.nodes > 1)
     spdlog::info("{} nodes of {} rank{}: sums are made within nodes, then between them, over {}",
                  topology.nodes,
                  topology.per_node,
                  topology.per_node == 1 ? "" : "s",
                  name_of_transport(device.slices(), topology));
-  else if (session.local_ranks() < ranks && assembly.config.comm.order == CommConfig::Order::kTree)
+  else if (session.local_ranks() < ranks && tree)
     spdlog::warn(
         "the nodes do not have equally many ranks that follow each other: sums are made in one "
         "step, which sends more over the network; mpirun --map-by core or srun "

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <climits>
 #include <ctime>
+#include <string>
 #include <utility>
 
 #include "collectives/agreement.h"
@@ -51,6 +52,12 @@ int descriptor_of_process(int64_t process) {
   return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0));
 }
 
+void say_not_shared(const Communicator& communicator, const std::string& why) {
+  if (communicator.rank() == 0)
+    spdlog::warn("the ranks of a node send each other messages, as they cannot share memory: {}",
+                 why);
+}
+
 }  // namespace
 
 std::unique_ptr<NodeMemory> NodeMemory::join(Communicator& communicator, const Topology& topology) {
@@ -58,7 +65,11 @@ std::unique_ptr<NodeMemory> NodeMemory::join(Communicator& communicator, const T
   const std::vector<std::string> hosts = gather_texts(communicator, host_identity());
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     // Two hosts can be called one node.
-    if (hosts[rank] != hosts[rank - rank % static_cast<size_t>(topology.per_node)]) return nullptr;
+    const size_t first = rank - rank % static_cast<size_t>(topology.per_node);
+    if (hosts[rank] == hosts[first]) continue;
+    say_not_shared(communicator,
+                   fmt::format("ranks {} and {} are on hosts of their own", first, rank));
+    return nullptr;
   }
   const std::string& mine = hosts[static_cast<size_t>(communicator.rank())];
   std::unique_ptr<NodeMemory> memory(
@@ -67,7 +78,7 @@ std::unique_ptr<NodeMemory> NodeMemory::join(Communicator& communicator, const T
   try {
     memory->signals_ = memory->exchange(kEvents * sizeof(Signal), "signals");
   } catch (const AgreedError& error) {
-    spdlog::debug("{}", error.what());
+    say_not_shared(communicator, error.what());
     return nullptr;
   }
   return memory;

@@ -48,7 +48,13 @@ size_t Plan::host_bytes(int ranks) const {
     if (!row.on_host || row.name == kDatasetRow) continue;
     total += row.bytes * static_cast<size_t>((ranks + row.sharers - 1) / row.sharers);
   }
-  return total;
+  return total + weights_copy_bytes() * static_cast<size_t>(ranks);
+}
+
+size_t Plan::weights_copy_bytes() const {
+  const bool fp32 = compute == DType::kF32;
+  if (fp32 && zero_stage < 3 && device_bytes() == 0) return 0;
+  return static_cast<size_t>(layout.elements) * (sizeof(float) + (fp32 ? 0 : size_of(compute)));
 }
 
 namespace {
@@ -335,6 +341,10 @@ std::string memory_table(const Plan& plan) {
   }
   const size_t host = plan.memory_bytes() - plan.device_bytes();
   total(plan.device_bytes() > 0 ? "total on the host" : "total", host);
+  if (plan.weights_copy_bytes() > 0)
+    row({"for a while on the host",
+         plan.weights_copy_bytes(),
+         "a copy of the weights, while they are begun, saved or read"});
   return text;
 }
 

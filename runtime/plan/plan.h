@@ -135,7 +135,11 @@ struct Plan {
   size_t gradient_buckets() const;  // those before the ones of running statistics
   size_t memory_bytes() const;
   size_t device_bytes() const;  // of rows that are not on the host
-  // What `ranks` ranks of one host take of its memory, without the data set.
+  // What a rank takes of its host's memory for a while on top of its rows, while weights are begun,
+  // saved or read: a whole copy of them in fp32, and one in the type of 16 bits that it computes in,
+  // where they do not lie there as a whole.
+  size_t weights_copy_bytes() const;
+  // What `ranks` ranks of one host take of its memory at most, without the data set.
   size_t host_bytes(int ranks) const;
   size_t row_bytes(const std::string& name) const;  // 0 where there is no such row
 };

@@ -4,11 +4,13 @@ does not get the same weights; several lines, or none, about one rank that is go
 
 killed_rank_test.py BINARY: SIGKILL to one of two ranks under mpirun, which share memory, at moments spread over a whole run: before
 the ranks know each other, while memory is taken, in steps and checkpoints, at the end. Each time the same command then goes on to the
-weights of a run that nobody disturbed. Where network namespaces can be made, also to ranks on two hosts that talk Lockstep's TCP.
+weights of a run that nobody disturbed. SIGKILL to mpirun and all ranks: the next start removes what Open MPI has left. Where network namespaces can be made, also to ranks on two hosts that talk Lockstep's TCP.
 """
+import mmap
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -90,17 +92,24 @@ wait $!; code=$?; echo $code > "$at.code"; exit $code
         return int(text) if text else None
 
 
+def maps_of_all():
+    """What all processes that this one may look into have mapped."""
+    texts = []
+    for maps in pathlib.Path("/proc").glob("[0-9]*/maps"):
+        try:
+            texts.append(maps.read_text())
+        except OSError:  # it has ended
+            pass
+    return "".join(texts)
+
+
 def shared_memory_left(before):
     """Files in /dev/shm that are new and that no process has."""
     deadline = time.monotonic() + 3
     while True:
         left = set(os.listdir("/dev/shm")) - before
-        for maps in pathlib.Path("/proc").glob("[0-9]*/maps") if left else ():
-            try:
-                text = maps.read_text()
-            except OSError:  # it has ended
-                continue
-            left = {name for name in left if f"/dev/shm/{name}" not in text}
+        text = maps_of_all() if left else ""
+        left = {name for name in left if f"/dev/shm/{name}" not in text}
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.1)
@@ -173,8 +182,45 @@ def on_two_hosts(binary, folder):
             assert set(codes.values()) <= {PEER, None}, f"{codes}; None: mpirun was quicker"
 
 
+def after_a_killed_launcher(binary, folder):
+    """What Open MPI leaves in /dev/shm when mpirun itself is killed is gone after the next start, what others have is not."""
+    config = folder / "short.textproto"
+    config.write_text(CONFIG.replace("STEPS", "100000"))
+    run = Run(lockstep_run.mpirun(2), binary, config, folder / "launcher", folder / "of-launcher")
+    metrics = folder / "launcher" / "metrics.jsonl"
+    while not (metrics.exists() and metrics.stat().st_size > 0):
+        assert run.process.poll() is None, run.process.communicate()[0]
+        time.sleep(0.05)
+    segments = pathlib.Path("/dev/shm")
+    mine = f"vader_segment.{socket.gethostname().split('.')[0]}.{os.geteuid()}."
+    run.process.kill()
+    for rank in range(2):
+        run.kill(rank)
+    run.process.communicate()
+    deadline = time.monotonic() + END_S
+    while any(f"{segments}/{path.name}" in maps_of_all() for path in segments.glob(mine + "*")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    mapped, fresh = segments / (mine + "test.mapped"), segments / (mine + "test.fresh")
+    try:
+        for path in (mapped, fresh):
+            path.write_bytes(bytes(4096))
+        for path in set(segments.glob(mine + "*")) - {fresh}:
+            os.utime(path, (0, 0))  # as if the runs had been long ago
+        old = set(segments.glob(mine + "*")) - {fresh, mapped}
+        with open(mapped, "r+b") as file, mmap.mmap(file.fileno(), 4096):
+            lockstep_run.train(binary, config, folder / "next", 2, ["--max-steps", "5"])
+            assert mapped.exists() and fresh.exists(), "took what a process has, or may be about to have"
+        left = {path.name for path in old if path.exists()}
+        assert not left, f"left in /dev/shm after the next start: {left}"
+    finally:
+        for path in (mapped, fresh):
+            path.unlink(missing_ok=True)
+    print(f"ok    after a killed mpirun the next start removed {len(old)} segments")
+
+
 def main(binary):
     with tempfile.TemporaryDirectory(prefix="lockstep-killed-") as folder:
+        after_a_killed_launcher(binary, pathlib.Path(folder))
         on_one_host(binary, pathlib.Path(folder))
         on_two_hosts(binary, pathlib.Path(folder))
     return 0

@@ -151,6 +151,29 @@ TEST(Plan, SumsGoEverywhereInSharedMemory) {
   EXPECT_EQ(plan.row_bytes(kStagingRow), 0u);
 }
 
+// Weights that do not lie on the host as a whole in fp32 are copied there while they are begun.
+TEST(Plan, CountsTheCopyOfTheWeights) {
+  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const auto copied = [&](int stage, DType compute, bool separate_memory = false) {
+    PlanOptions options;
+    options.topology = {1, 2};
+    options.lanes = 2;
+    options.zero_stage = stage;
+    options.separate_memory = separate_memory;
+    Plan plan = make_plan(graph, nullptr, options, none);
+    plan.compute = compute;
+    const size_t rows = plan.memory_bytes() - plan.device_bytes();
+    EXPECT_EQ(plan.host_bytes(2), 2 * (rows + plan.weights_copy_bytes()));
+    const bool told = memory_table(plan).find("for a while on the host") != std::string::npos;
+    EXPECT_EQ(told, plan.weights_copy_bytes() > 0);
+    return plan.weights_copy_bytes() / static_cast<size_t>(plan.layout.elements);
+  };
+  EXPECT_EQ(copied(1, DType::kF32), 0u);
+  EXPECT_EQ(copied(3, DType::kF32), 4u);
+  EXPECT_EQ(copied(1, DType::kBF16), 6u);
+  EXPECT_EQ(copied(1, DType::kF32, /*separate_memory=*/true), 4u);
+}
+
 // A rank with four of eight lanes: what rounding takes of four lanes, of three sums of them, and of
 // half of the sum over two ranks; with two groups, of its own and of that half.
 TEST(Plan, CountsResiduals) {

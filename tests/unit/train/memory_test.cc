@@ -98,7 +98,10 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
         Case{Topology::flat(4)},
         Case{{1, 4, /*shares_memory=*/true}},
         Case{{2, 2, /*shares_memory=*/true}},
-        Case{{1, 4, /*shares_memory=*/true}, {"comm.zero_stage=0"}}}) {
+        Case{{1, 4, /*shares_memory=*/true}, {"comm.zero_stage=0"}},
+        Case{Topology::flat(4), {"comm.zero_stage=2"}},
+        Case{{1, 4, /*shares_memory=*/true}, {"comm.zero_stage=2"}},
+        Case{Topology::flat(4), {"comm.zero_stage=3"}}}) {
     TemporaryFolder folder;
     testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
       RunConfig config = parse_config(GetParam(), "test", overrides);
