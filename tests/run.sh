@@ -7,10 +7,11 @@ cd "$root"
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX]
+usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...]
   --preset   how to build (CMakePresets.json); release unless told
   --label    only the tests with this label, such as unit
   --filter   only the tests whose name matches this regular expression
+  --target   build only this, such as collectives_test; may be given many times
 What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of the files and,
 where clang-format 14 is installed, the format.
@@ -19,9 +20,10 @@ TEXT
 
 preset=release
 selection=()
+targets=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    --preset | --label | --filter)
+    --preset | --label | --filter | --target)
       if [ $# -lt 2 ]; then
         echo "tests: $1 needs a value" >&2
         exit 2
@@ -30,6 +32,7 @@ while [ $# -gt 0 ]; do
         --preset) preset="$2" ;;
         --label) selection+=(-L "$2") ;;
         --filter) selection+=(-R "$2") ;;
+        --target) targets+=(--target "$2") ;;
       esac
       shift 2
       ;;
@@ -96,7 +99,7 @@ fi
 
 step "Build: preset $preset, in $folder, $jobs jobs"
 start=$SECONDS
-if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON && cmake --build "$folder" -j "$jobs"; }; then
+if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON && cmake --build "$folder" -j "$jobs" "${targets[@]}"; }; then
   fail "the build"
   finish
 fi
