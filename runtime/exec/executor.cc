@@ -1,6 +1,7 @@
 #include "runtime/exec/executor.h"
 
 #include "runtime/base/error.h"
+#include "runtime/base/time.h"
 
 namespace lockstep {
 
@@ -67,6 +68,15 @@ void Executor::bring_parameters(size_t op, Tensors& tensors) {
     tensors[static_cast<size_t>(graph_.parameters[placed.parameter])] = parameters_ + placed.offset;
 }
 
+// Runs an op and tells who listens.
+template <typename F>
+void Executor::told(size_t op, F run) const {
+  if (observer_ == nullptr) return run();
+  const double start_ms = now_ms();
+  run();
+  observer_->ran(op, start_ms, now_ms());
+}
+
 // Ops [begin, end) of the lane at `place`.
 void Executor::run_ops(
     size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer) {
@@ -78,12 +88,14 @@ void Executor::run_ops(
     if (reducer != nullptr && !plan_.buckets_begun_by_op.empty()) {
       for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);
     }
-    implementations_[i]->run(OpCall(graph_,
-                                    graph_.ops[i],
-                                    tensors_[place].data(),
-                                    arena + plan_.workspace_offsets[i],
-                                    lane,
-                                    device));
+    told(i, [&] {
+      implementations_[i]->run(OpCall(graph_,
+                                      graph_.ops[i],
+                                      tensors_[place].data(),
+                                      arena + plan_.workspace_offsets[i],
+                                      lane,
+                                      device));
+    });
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
     reducer->progress();
@@ -123,7 +135,7 @@ void Executor::run_together(std::span<const LaneRun> lanes, Reducer& reducer) {
     each_lane([&](size_t place, const LaneRun& lane) {
       run_ops(begin, end, place, *lane.lane, &reducer);
     });
-    if (part < gathers_.size()) gather_lanes(graph_.ops[end], reducer);
+    if (part < gathers_.size()) told(end, [&] { gather_lanes(graph_.ops[end], reducer); });
     begin = end + 1;
   }
   const auto id = static_cast<size_t>(graph_.result);

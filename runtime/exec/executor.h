@@ -8,6 +8,7 @@
 #include "collectives/parameter_gather.h"
 #include "collectives/reducer.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/op_observer.h"
 #include "runtime/plan/plan.h"
 
 namespace lockstep {
@@ -55,10 +56,15 @@ class Executor {
   };
   void run_together(std::span<const LaneRun> lanes, Reducer& reducer);
 
+  // Tells it, borrowed, of each op from now on; null: nobody.
+  void observe(OpObserver* observer) { observer_ = observer; }
+
  private:
   using Tensors = std::vector<std::byte*>;  // by TensorId
   void bind(Tensors& tensors, const std::byte* input, const std::byte* target, float* gradients);
   void run_ops(size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer);
+  template <typename F>
+  void told(size_t op, F run) const;
   void begin_run();
   void bring_parameters(size_t op, Tensors& tensors);
   void gather_lanes(const Op& op, Reducer& reducer);
@@ -69,6 +75,7 @@ class Executor {
   ParameterGather* gather_;
   std::byte* parameters_;
   std::byte* arena_;
+  OpObserver* observer_ = nullptr;
   std::vector<const Implementation*> implementations_;  // by op
   std::vector<Tensors> tensors_;                        // of each lane that runs together, or one
   std::vector<size_t> gathers_;                         // ops that gather from the lanes

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -13,12 +14,13 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kTracks = 4;
+constexpr size_t kTracks = 5;
 constexpr int kRowsOfTrack = 1000;  // numbers of rows, so that those of a track are together
 
 const char* title_of(Track track) {
   switch (track) {
-    case Track::kSteps: return "steps";
+    case Track::kSteps:
+    case Track::kOps: return "steps";
     case Track::kDevice: return "device";
     case Track::kExchanges: return "exchanges of gradients";
     case Track::kGathers: return "gathers of parameters";
@@ -39,11 +41,21 @@ std::string name_line(const char* what, int rank, int row, const std::string& na
                      json_text(name.c_str()));
 }
 
+// Of a span that begins a meeting; empty where not all of the group have told of it.
+std::string arguments(const MeetingGroup& group, const RankMeeting* meeting, double arrived_ms) {
+  if (group.ranks < 2 || meeting == nullptr || meeting->ranks != group.ranks) return "";
+  return fmt::format(R"(,"args":{{"arrived_ms":{:.6f},"last":{},"behind_ms":{:.6f}}})",
+                     arrived_ms - meeting->first_ms,
+                     meeting->last_rank,
+                     meeting->last_ms - meeting->first_ms);
+}
+
 // Puts spans that come in order of their start on rows.
 class Rows {
  public:
   // The first row of the track whose last span has ended.
   int row_for(Track track, double start_ms, double end_ms) {
+    if (track == Track::kOps) track = Track::kSteps;
     std::vector<double>& ends = ends_of(track);
     size_t row = 0;
     const bool nested = track == Track::kSteps || track == Track::kDevice;
@@ -77,7 +89,15 @@ class Rows {
 
 }  // namespace
 
-Timeline::Timeline(size_t capacity) : events_(capacity) { LOCKSTEP_CHECK(capacity >= 1); }
+struct Timeline::Kept {
+  Event event;
+  uint64_t key = 0;  // of its meeting
+};
+
+Timeline::Timeline(size_t capacity)
+    : ops_{std::vector<Event>(capacity)}, others_{std::vector<Event>(capacity)} {
+  LOCKSTEP_CHECK(capacity >= 1);
+}
 
 Timeline::Span::Span(Timeline* timeline, const char* name, const char* category, Track track)
     : timeline_(timeline), name_(name), category_(category), track_(track) {
@@ -88,51 +108,85 @@ Timeline::Span::~Span() {
   if (timeline_ != nullptr) timeline_->record(name_, category_, track_, start_ms_, now_ms());
 }
 
-void Timeline::record(
-    const char* name, const char* category, Track track, double start_ms, double end_ms) {
+void Timeline::record(const char* name,
+                      const char* category,
+                      Track track,
+                      double start_ms,
+                      double end_ms,
+                      MeetingGroup group) {
   const std::lock_guard lock(mutex_);
-  Event& event = events_[recorded_++ % events_.size()];
+  Ring& ring = track == Track::kOps ? ops_ : others_;
+  Event& event = ring.events[ring.recorded++ % ring.events.size()];
   event.start_ms = start_ms;
   event.end_ms = end_ms;
   event.category = category;
   event.track = track;
+  event.group = group;
   const size_t length = std::min(std::strlen(name), sizeof(event.name) - 1);
   std::memcpy(event.name, name, length);
   event.name[length] = '\0';
 }
 
-uint64_t Timeline::dropped() const {
+uint64_t Timeline::dropped(const Ring& ring) const {
   const std::lock_guard lock(mutex_);
-  return recorded_ > events_.size() ? recorded_ - events_.size() : 0;
+  return ring.recorded > ring.events.size() ? ring.recorded - ring.events.size() : 0;
 }
 
-std::string Timeline::events_text(int rank, const std::string& host, double add_ms) const {
-  std::vector<Event> events;
+// In order of start. Meetings of one name and group are told apart by how many came after them: how
+// many came before, a rank has forgotten that keeps only the newest.
+std::vector<Timeline::Kept> Timeline::kept() const {
+  std::vector<Kept> kept;
   {
     const std::lock_guard lock(mutex_);
-    events.assign(
-        events_.begin(),
-        events_.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(recorded_, events_.size())));
+    for (const Ring* ring : {&others_, &ops_}) {
+      const auto count = std::min<uint64_t>(ring->recorded, ring->events.size());
+      for (uint64_t i = 0; i < count; ++i) kept.push_back({ring->events[i]});
+    }
   }
   // The longer first where two begin together: the outer span.
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+  std::stable_sort(kept.begin(), kept.end(), [](const Kept& x, const Kept& y) {
+    const Event &a = x.event, &b = y.event;
     return a.start_ms != b.start_ms ? a.start_ms < b.start_ms : a.end_ms > b.end_ms;
   });
+  std::unordered_map<std::string, int> newer;
+  for (auto it = kept.rbegin(); it != kept.rend(); ++it) {
+    const Event& event = it->event;
+    if (event.group.ranks == 0) continue;
+    const std::string which =
+        fmt::format("{} {} {}", static_cast<int>(event.track), event.group.number, event.name);
+    it->key = std::hash<std::string>{}(fmt::format("{} {}", newer[which]++, which));
+  }
+  return kept;
+}
+
+std::vector<MeetingArrival> Timeline::arrivals(double add_ms) const {
+  std::vector<MeetingArrival> arrivals;
+  for (const Kept& kept : kept()) {
+    if (kept.event.group.ranks > 0) arrivals.push_back({kept.key, kept.event.start_ms + add_ms});
+  }
+  return arrivals;
+}
+
+std::string Timeline::events_text(int rank,
+                                  const std::string& host,
+                                  double add_ms,
+                                  const Meetings& meetings) const {
   Rows rows;
   std::string spans;
   // In whole nanoseconds, so that what lies within another span stays there.
   const auto ns_of = [&](double ms) { return std::llround(1e6 * (ms + add_ms)); };
-  for (const Event& event : events) {
+  for (const auto& [event, key] : kept()) {
     const int64_t start_ns = ns_of(event.start_ms), end_ns = ns_of(event.end_ms);
-    spans +=
-        fmt::format(R"({{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}},)"
-                    "\n",
-                    json_text(event.name),
-                    json_text(event.category),
-                    rank,
-                    rows.row_for(event.track, event.start_ms, event.end_ms),
-                    static_cast<double>(start_ns) / 1e3,
-                    static_cast<double>(std::max<int64_t>(0, end_ns - start_ns)) / 1e3);
+    spans += fmt::format(
+        R"({{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}{}}},)"
+        "\n",
+        json_text(event.name),
+        json_text(event.category),
+        rank,
+        rows.row_for(event.track, event.start_ms, event.end_ms),
+        static_cast<double>(start_ns) / 1e3,
+        static_cast<double>(std::max<int64_t>(0, end_ns - start_ns)) / 1e3,
+        arguments(event.group, meetings.find(key), event.start_ms + add_ms));
   }
   return name_line("process_name", rank, 0, fmt::format("rank {} on {}", rank, host)) +
          rows.names(rank) + spans;

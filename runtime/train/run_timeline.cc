@@ -7,11 +7,12 @@
 #include "collectives/agreement.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/graph/schema.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kSpans = 65536;
+constexpr size_t kSpans = 65536;  // ops, and as many others: 6.5 MiB each
 
 // A name for a span, without memory of its own.
 class Name {
@@ -43,8 +44,14 @@ std::unique_ptr<RunTimeline> RunTimeline::make(const RunParts& parts) {
 RunTimeline::RunTimeline(const RunParts& parts)
     : parts_(parts),
       queued_(parts.backend.ops().separate_memory),
+      groups_(parts.plan.topology.groups_of(parts.communicator.rank())),
       timeline_(kSpans),
-      start_ms_(now_ms()) {}
+      start_ms_(now_ms()) {
+  for (const Op& op : parts.training.ops) {
+    const char* const kind = schema_of(op.kind).name;
+    op_names_.push_back(op.name == kind ? op.name : fmt::format("{} {}", kind, op.name));
+  }
+}
 
 void RunTimeline::step_done(int64_t step, double start_ms) {
   timeline_.record(Name("step {}", step).text(), "step", Track::kSteps, start_ms, now_ms());
@@ -63,26 +70,35 @@ void RunTimeline::exchanged(
                   bucket,
                   mebibytes(bytes),
                   title_of_level(parts_.plan.topology, level));
-  timeline_.record(name.text(), "exchange", Track::kExchanges, start_ms, end_ms);
+  const RankGroup& group = groups_[level];
+  timeline_.record(
+      name.text(), "exchange", Track::kExchanges, start_ms, end_ms, {group.first, group.count});
 }
 
 void RunTimeline::gathered(int bucket, size_t bytes, double start_ms, double end_ms) {
   if (queued_) return;
   const Name name("bucket {}, {:.3g} MiB", bucket, mebibytes(bytes));
-  timeline_.record(name.text(), "gather", Track::kGathers, start_ms, end_ms);
+  timeline_.record(
+      name.text(), "gather", Track::kGathers, start_ms, end_ms, {0, parts_.communicator.size()});
+}
+
+void RunTimeline::ran(size_t op, double start_ms, double end_ms) {
+  if (queued_) return;
+  timeline_.record(op_names_[op].c_str(), "op", Track::kOps, start_ms, end_ms);
 }
 
 void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) {
-  const auto record = [&](const char* name) {
-    timeline_.record(name, "wait", Track::kSteps, start_ms, end_ms);
+  const auto record = [&](const char* name, MeetingGroup group = {}) {
+    timeline_.record(name, "wait", Track::kSteps, start_ms, end_ms, group);
   };
+  const MeetingGroup all = {0, parts_.communicator.size()};
   if (queued_ && what != Wait::kTotals && what != Wait::kNorms) return;
   switch (what) {
     case Wait::kExchange: record(Name("wait for gradients of bucket {}", bucket).text()); break;
     case Wait::kGather: record(Name("wait for parameters of bucket {}", bucket).text()); break;
-    case Wait::kLanes: record("wait for all lanes"); break;
-    case Wait::kTotals: record("wait for all ranks"); break;
-    case Wait::kNorms: record("wait for norms of layers"); break;
+    case Wait::kLanes: record("wait for all lanes", all); break;
+    case Wait::kTotals: record("wait for all ranks", all); break;
+    case Wait::kNorms: record("wait for norms of layers", all); break;
   }
 }
 
@@ -90,27 +106,51 @@ void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) 
 void RunTimeline::tell(const ClockOffset& offset, const std::vector<std::string>& hosts) const {
   struct OfRank {
     double within_ms;
-    uint64_t dropped;
+    uint64_t dropped, dropped_ops;
   };
   std::vector<OfRank> ranks(hosts.size());
   Communicator& communicator = parts_.communicator;
-  ranks[static_cast<size_t>(communicator.rank())] = {offset.within_ms, timeline_.dropped()};
+  ranks[static_cast<size_t>(communicator.rank())] = {
+      offset.within_ms, timeline_.dropped(), timeline_.dropped_ops()};
   communicator.all_gather(reinterpret_cast<std::byte*>(ranks.data()), sizeof(OfRank));
   if (communicator.rank() != 0) return;
   const auto worst = [&](auto value) {
     return static_cast<size_t>(std::ranges::max_element(ranks, {}, value) - ranks.begin());
   };
-  const size_t clock = worst(&OfRank::within_ms), full = worst(&OfRank::dropped);
+  const size_t clock = worst(&OfRank::within_ms);
   if (ranks.size() > 1)
     spdlog::info("timeline: the ranks' clocks agree to within {:.3f} ms (rank {} on {})",
                  ranks[clock].within_ms,
                  clock,
                  hosts[clock]);
-  if (ranks[full].dropped > 0)
-    spdlog::info("timeline: begins late: the oldest {} spans of rank {} on {} were not kept",
-                 ranks[full].dropped,
-                 full,
-                 hosts[full]);
+  const auto tell_dropped = [&](uint64_t OfRank::*count, const char* what) {
+    const size_t full = worst(count);
+    if (ranks[full].*count > 0)
+      spdlog::info("timeline: begins late: the oldest {} {} of rank {} on {} were not kept",
+                   ranks[full].*count,
+                   what,
+                   full,
+                   hosts[full]);
+  };
+  tell_dropped(&OfRank::dropped, "spans");
+  tell_dropped(&OfRank::dropped_ops, "ops");
+}
+
+// What this rank's spans need to know of the others': one rank after the other tells when it came.
+Meetings RunTimeline::meetings(double add_ms) const {
+  Communicator& communicator = parts_.communicator;
+  const std::vector<MeetingArrival> mine = timeline_.arrivals(add_ms);
+  Meetings meetings(mine);
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    uint64_t count = mine.size();
+    communicator.broadcast(reinterpret_cast<std::byte*>(&count), sizeof(count), rank);
+    std::vector<MeetingArrival> arrivals = mine;
+    arrivals.resize(count);
+    communicator.broadcast(
+        reinterpret_cast<std::byte*>(arrivals.data()), count * sizeof(MeetingArrival), rank);
+    meetings.add(rank, arrivals);
+  }
+  return meetings;
 }
 
 // The clocks are compared now, at the end, since the newest spans are those that are kept.
@@ -121,8 +161,9 @@ void RunTimeline::write(const std::vector<std::string>& hosts) const {
   double start_ms = start_ms_;  // of rank 0, for all
   communicator.broadcast(reinterpret_cast<std::byte*>(&start_ms), sizeof(start_ms), 0);
   const int rank = communicator.rank();
+  const double add_ms = offset.add_ms - start_ms;
   const std::string mine =
-      timeline_.events_text(rank, hosts[static_cast<size_t>(rank)], offset.add_ms - start_ms);
+      timeline_.events_text(rank, hosts[static_cast<size_t>(rank)], add_ms, meetings(add_ms));
   // One after the other, since each may have some MiB: only rank 0 keeps all.
   std::vector<std::string> events;
   for (int r = 0; r < communicator.size(); ++r) {

@@ -316,11 +316,10 @@ void Trainer::start(const std::string& resume) {
   loader_ = std::make_unique<Loader>(*parts_.data.train, loader, memory_.train_batches);
   hosts_ = gather_texts(parts_.communicator, host_name());
   timeline_ = RunTimeline::make(parts_);
-  reducer_.observe(timeline_.get());
-  gather_.observe(timeline_.get());
-  sum_gather_.observe(timeline_.get());
-  if (low_rank_sum_) low_rank_sum_->observe(timeline_.get());
-  if (layer_norms_) layer_norms_->observe(timeline_.get());
+  const auto observe = [&](auto&... tellers) { (tellers.observe(timeline_.get()), ...); };
+  observe(reducer_, gather_, sum_gather_, executor_);
+  if (low_rank_sum_) observe(*low_rank_sum_);
+  if (layer_norms_) observe(*layer_norms_);
 }
 
 void Trainer::begin_weights() {
