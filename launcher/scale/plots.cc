@@ -60,7 +60,7 @@ std::string on_ranks(const Report& report, const std::string& title) {
       "set xtics ({})\n"
       "set key left top\n"
       "set yrange [0:*]\n",
-      report.name,
+      heading_of(report),
       title,
       tics);
 }
@@ -126,7 +126,7 @@ Plot lost_time(const Report& report) {
                                  "set boxwidth 0.6\n"
                                  "set xzeroaxis lt -1\n"
                                  "set key outside right top\n",
-                                 report.name),
+                                 heading_of(report)),
                      plot)};
 }
 

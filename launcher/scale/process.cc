@@ -14,7 +14,6 @@
 #include <sstream>
 #include <thread>
 
-#include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/time.h"
 
@@ -95,7 +94,18 @@ int wait_for(pid_t child, double limit_s, bool& out_of_time) {
   }
 }
 
+const char* name_of(int signal) {
+  switch (signal) {
+    case SIGINT: return "SIGINT";
+    case SIGTERM: return "SIGTERM";
+    default: return "SIGHUP";
+  }
+}
+
 }  // namespace
+
+Interrupted::Interrupted(int signal)
+    : Error(ExitCode::kPeer, fmt::format("interrupted by {}", name_of(signal))), signal_(signal) {}
 
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return may_run(name) ? name : "";
@@ -128,7 +138,7 @@ ProcessEnd run_process(const std::vector<std::string>& command,
     setpgid(child, child);  // here too: whichever comes first
     end.exit_code = wait_for(child, limit_s, end.out_of_time);
   }
-  if (g_signal != 0) raise(g_signal);  // its own effect is back: this process ends as it was told
+  if (g_signal != 0) throw Interrupted(g_signal);
   return end;
 }
 

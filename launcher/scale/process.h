@@ -5,7 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.h"
+
 namespace lockstep::scale {
+
+// A signal asked this process to end while a child ran. Who catches it last raises the signal,
+// whose own effect is back.
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(int signal);
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
 
 // How a child ended.
 struct ProcessEnd {
@@ -19,7 +32,7 @@ std::string find_program(const std::string& name);
 
 // Starts `command` in `folder`, its words as they are, waits for its end and returns that. What it
 // prints goes to `log`, its standard input is empty. After `limit_s` seconds it is ended. SIGINT,
-// SIGTERM or SIGHUP meanwhile ends it with all that it started, and then this process. Throws
+// SIGTERM or SIGHUP meanwhile ends it with all that it started. Throws Interrupted then, and
 // IoError.
 ProcessEnd run_process(const std::vector<std::string>& command,
                        const std::filesystem::path& log,

@@ -50,6 +50,9 @@ ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   row.oversubscribed = runs[0]->oversubscribed;
   row.repeats = runs.size();
   row.exchange = runs[0]->exchange;
+  row.counted_s = counted_s(fastest_rank(*runs[0]));
+  for (const MeasuredRun* run : runs)
+    row.counted_s = std::min(row.counted_s, counted_s(fastest_rank(*run)));
   for (const MeasuredRun* run : runs)
     row.other_cpus += run->other_cpus / static_cast<double>(runs.size());
   std::set<std::string> hosts;

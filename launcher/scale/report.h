@@ -56,6 +56,7 @@ struct ScaleRow {
   std::string binding;
   bool oversubscribed = false;
   size_t repeats = 0;
+  double counted_s = 0;  // what the shortest of them measured
   int hosts = 1;
   ExchangeSizes exchange;
   double other_cpus = 0;  // mean of the repeats

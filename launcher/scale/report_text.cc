@@ -33,6 +33,7 @@ Json to_json(const ScaleRow& row) {
   json["host_sends_bytes"] = row.exchange.host_sends_bytes;
   json["other_work_cpus"] = row.other_cpus;
   json["repeats"] = row.repeats;
+  json["counted_s"] = row.counted_s;
   json["samples_per_s"] = row.samples_per_s;
   json["ideal_samples_per_s"] = row.ideal_samples_per_s;
   json["efficiency"] = row.efficiency;
@@ -71,6 +72,19 @@ Json to_json(const MeasuredRun& run) {
   return json;
 }
 
+constexpr const char* kLegend = R"(
+## What the words mean
+
+- **batch**: samples of a step over all ranks, and **a rank** on each; **fastest..slowest**: step times of the runs whose median is `step ms`.
+- **ideal**: the smallest size's samples/s times the growth in ranks, or its step, in strong scaling divided by that growth; **efficiency**: samples/s by ideal.
+- **exposed communication**: waits for what other ranks send that computing does not hide; **stragglers**: those that a rank causes which works longer.
+- **data wait**: for the next batch.
+- **optimizer and gather**: the update of the weights, and bringing what other ranks have updated.
+- **launch and host gaps**: what is left of a step, between these parts.
+- **slower compute (contention)**: what forward and backward take beyond ideal, as ranks share memory, caches and clock.
+- **(gain)**: less than in the ideal step; it makes up for losses elsewhere.
+)";
+
 // A word as a shell takes it.
 std::string quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
@@ -99,6 +113,13 @@ std::string plain(const Json& value) {
   std::string text;
   for (const Json& item : value) text += (text.empty() ? "" : ", ") + plain(item);
   return text;
+}
+
+// A '|' would begin the next cell.
+std::string in_a_cell(const std::string& text) {
+  std::string cell;
+  for (const char c : text) cell += c == '|' ? "\\|" : std::string(1, c);
+  return cell;
 }
 
 // "0.512 (58%)"; a share of the loss only where there is one.
@@ -178,6 +199,10 @@ std::string as_rate(double per_second) {
   return fmt::format("{:.{}f}", per_second, per_second < 100 ? 2 : per_second < 1000 ? 1 : 0);
 }
 
+std::string heading_of(const Report& report) {
+  return report.name + (report.incomplete.empty() ? "" : " (incomplete)");
+}
+
 std::string weights_that_differ(const Report& report) {
   for (const ModeReport& mode : report.modes)
     if (!mode.hashes.equal) return mode.hashes.statement;
@@ -187,6 +212,7 @@ std::string weights_that_differ(const Report& report) {
 Json to_json(const Report& report) {
   Json json;
   json["name"] = report.name;
+  if (!report.incomplete.empty()) json["incomplete"] = report.incomplete;
   for (const Fact& fact : report.facts) json[fact.key] = fact.value;
   if (!report.caution.empty()) json["caution"] = report.caution;
   for (const ModeReport& mode : report.modes) {
@@ -205,7 +231,7 @@ std::string to_csv(const Report& report) {
       "mode,ranks,global_batch,lanes,repeats,oversubscribed,samples_per_s,ideal_samples_per_s,"
       "efficiency,step_ms,step_ms_fastest,step_ms_slowest,ideal_step_ms,lost_ms";
   for (const Part part : kAllParts) text += fmt::format(",lost_{}_ms", key_of(part));
-  text += "\n";
+  text += ",report\n";
   for (const ModeReport& mode : report.modes)
     for (const ScaleRow& row : mode.rows) {
       text += fmt::format("{},{},{},{},{},{}",
@@ -225,17 +251,21 @@ std::string to_csv(const Report& report) {
                                   row.lost_ms})
         text += fmt::format(",{}", figure);
       for (const double part : row.lost) text += fmt::format(",{}", part);
-      text += "\n";
+      text += report.incomplete.empty() ? ",complete\n" : ",incomplete\n";
     }
   return text;
 }
 
 std::string to_markdown(const Report& report) {
-  std::string text = fmt::format("# Scaling of {}\n\n| | |\n| --- | --- |\n", report.name);
+  std::string text = fmt::format("# Scaling of {}\n", heading_of(report));
+  if (!report.incomplete.empty()) text += "\n**Incomplete**: " + report.incomplete + "\n";
+  text += "\n| | |\n| --- | --- |\n";
   for (const Fact& fact : report.facts)
-    text += fmt::format("| {} | {} |\n", fact.title, plain(fact.value));
+    text += fmt::format(
+        "| {} | {} |\n", fact.title, in_a_cell(fact.text.empty() ? plain(fact.value) : fact.text));
   if (!report.caution.empty()) text += "\n" + report.caution + "\n";
   for (const ModeReport& mode : report.modes) text += mode_text(mode);
+  text += kLegend;
   text += "\n## Commands\n\n```sh\n";
   for (const MeasuredRun& run : report.runs)
     if (run.repeat == 1) text += shell_line(run.command) + "\n";

@@ -15,6 +15,7 @@ struct Fact {
   std::string key;    // in JSON
   std::string title;  // in Markdown
   nlohmann::ordered_json value;
+  std::string text = {};  // in Markdown, in place of the value; may be empty
 };
 
 struct ModeReport {
@@ -26,10 +27,14 @@ struct ModeReport {
 struct Report {
   std::string name;  // of the config
   std::vector<Fact> facts;
-  std::string caution;  // a sentence on what makes the figures doubtful; may be empty
+  std::string incomplete;  // what of it is missing, and why; empty of a whole one
+  std::string caution;     // sentences on what makes the figures doubtful; may be empty
   std::vector<ModeReport> modes;
   std::vector<MeasuredRun> runs;  // in the order in which they ran
 };
+
+// The config's name, and whether the report is incomplete.
+std::string heading_of(const Report& report);
 
 // "weights differ: ..." of the first mode where they do; empty where none does.
 std::string weights_that_differ(const Report& report);

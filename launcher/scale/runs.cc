@@ -55,6 +55,15 @@ std::vector<std::string> training_command(const RunSetup& setup,
   return words;
 }
 
+// What an earlier run of that name has left. What is no folder is left to `train`, which refuses
+// it.
+void remove_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(std::filesystem::symlink_status(folder, error))) return;
+  std::filesystem::remove_all(folder, error);
+  if (error) throw IoError("remove folder", folder, error.value());
+}
+
 // The exit code to end with when a run ended with `code`, which may be its launcher's.
 ExitCode exit_code_for(int code) {
   for (const ExitCode known : {ExitCode::kUsage,
@@ -121,6 +130,7 @@ MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
     run.command.push_back(std::move(word));
   std::error_code ignored;
   std::filesystem::remove(result, ignored);  // an earlier measurement's must not pass for this one
+  remove_folder(run_dir);
   const OtherWork other(setup.here.numbers);
   const ProcessEnd end = run_process(run.command, log, setup.limit_s);
   if (setup.launcher.starts_here()) run.other_cpus = other.cpus();

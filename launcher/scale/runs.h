@@ -46,6 +46,13 @@ struct ExchangeSizes {
   int64_t host_sends_bytes = 0;      // over the network; 0: nothing, or not known
 };
 
+// What a run measured: the time of the steps that count, s; and how much of it is enough to tell a
+// slow rank from chance.
+constexpr double kEnough_s = 2;
+inline double counted_s(const RankTimes& times) {
+  return static_cast<double>(times.steps) * times.step_ms / 1000;
+}
+
 struct MeasuredRun {
   World world;
   int repeat = 0;
@@ -69,8 +76,9 @@ void read_result(const nlohmann::ordered_json& result, MeasuredRun& run);
 // last lines.
 std::string why_failed(const std::string& log);
 
-// Runs a world to the end. Throws an Error with the run's exit code, where it is one of ours, and
-// why it failed.
+// Runs a world to the end, in a folder of its own that is removed first: an earlier run's
+// checkpoints would be in the way. Throws Interrupted; an Error with the run's exit code, where it
+// is one of ours, and why it failed.
 MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat);
 
 }  // namespace lockstep::scale

@@ -2,19 +2,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <functional>
+#include <sstream>
 
 #include "collectives/agreement.h"
 #include "launcher/assembly.h"
 #include "launcher/devices.h"
+#include "launcher/scale/cautions.h"
+#include "launcher/scale/facts.h"
 #include "launcher/scale/plots.h"
-#include "launcher/scale/report_text.h"
-#include "launcher/scale/runs.h"
+#include "launcher/scale/process.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
-#include "runtime/metrics/environment.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +29,7 @@ using scale::World;
 
 struct ScaleCommandOptions {
   CommonOptions common;
-  std::vector<int> ranks;
+  std::string ranks;
   std::string mode = "both";
   int repeats = 3;
   int64_t steps = 60;
@@ -40,21 +45,38 @@ std::vector<Mode> modes_of(const std::string& text) {
   return {Mode::kStrong, Mode::kWeak};
 }
 
-void check_ranks(const std::vector<int>& ranks) {
-  for (size_t i = 1; i < ranks.size(); ++i)
-    if (ranks[i] <= ranks[i - 1])
+// The numbers of --ranks.
+std::vector<int> ranks_of(const std::string& text) {
+  constexpr int kMostRanks = 4096;  // as train.lanes
+  std::vector<int> ranks;
+  std::istringstream words(text + ",");
+  for (std::string word; std::getline(words, word, ',');) {
+    int number = 0;
+    const char* end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, number);
+    if (error != std::errc() || stop != end || number < 1 || number > kMostRanks)
+      throw ConfigError(
+          "--ranks: value is '{}'; allowed: whole numbers from 1 to {} that increase, with commas "
+          "between them, such as 1,2,4",
+          text,
+          kMostRanks);
+    if (!ranks.empty() && number <= ranks.back())
       throw ConfigError("--ranks: {} follows {}; allowed: numbers that increase, such as 1,2,4",
-                        ranks[i],
-                        ranks[i - 1]);
+                        number,
+                        ranks.back());
+    ranks.push_back(number);
+  }
+  return ranks;
 }
 
 // The worlds of one mode, each with a batch and lanes that the config's limits allow.
 std::vector<World> worlds_of(const ScaleCommandOptions& options,
+                             const std::vector<int>& all_ranks,
                              const RunConfig& config,
                              Mode mode) {
-  const int smallest = options.ranks[0];
+  const int smallest = all_ranks[0];
   std::vector<World> worlds;
-  for (const int ranks : options.ranks) {
+  for (const int ranks : all_ranks) {
     if (mode == Mode::kWeak && ranks % smallest != 0)
       throw ConfigError("--ranks: value is {}; allowed in weak scaling: multiples of {}, the first",
                         ranks,
@@ -84,91 +106,20 @@ std::vector<std::string> training_arguments(const CommonOptions& options,
   return words;
 }
 
-const char* name_of(Precision precision) {
-  switch (precision) {
-    case Precision::kBf16: return "BF16";
-    case Precision::kFp16: return "FP16";
-    case Precision::kFp32: break;
-  }
-  return "FP32";
-}
+// What there is to know of the runs before the first one.
+struct Beforehand {
+  std::vector<scale::Fact> facts;
+  std::string device;        // "cpu", "cuda"
+  int64_t config_steps = 0;  // of the config's whole training
+};
 
-// What a busy machine does to the figures; empty on an idle one. `load_before`: of this host, told
-// where the runs do not say what other work took.
-std::string caution_for(const scale::RunSetup& setup,
-                        const std::vector<scale::MeasuredRun>& runs,
-                        double load_before) {
-  constexpr double kIdle = 0.1, kIdleLoad = 0.2;  // of the CPUs; a load fades away slowly
-  double taken = 0;
-  for (const scale::MeasuredRun& run : runs)
-    taken += run.other_cpus / static_cast<double>(runs.size());
-  const bool measured = setup.launcher.starts_here();
-  const int cpus = setup.here.cpus;
-  if (measured ? taken <= kIdle * cpus : load_before <= kIdleLoad * cpus) return "";
-  const std::string what =
-      measured
-          ? fmt::format(
-                "during the runs other work took {:.1f} of this host's {} CPUs on "
-                "average",
-                taken,
-                cpus)
-          : fmt::format(
-                "before the runs this host had a load of {:.1f} on {} CPUs", load_before, cpus);
-  return "Caution: " + what +
-         ". What it takes shows as slower compute, stragglers and exposed communication.";
-}
-
-// What the config says of every run, and the kind of device. Opens the data, so that what it lacks
-// is told before the first run.
-std::vector<scale::Fact> facts_before(const ScaleCommandOptions& options, std::string& device) {
-  const RunConfig config = read_config(options.common);
-  const Assembly assembly = assemble(config,
-                                     Topology::flat(options.ranks[0]),
-                                     AssemblyPurpose::kTrain,
-                                     ops_to_plan_for(options.common));
-  device = assembly.ops->separate_memory ? "cuda" : "cpu";
-  MemoryLimits limits;
-  limits.device = device;
-  if (device == "cuda") gpu_here(limits);  // its name
-  const bool tree = config.comm.order == CommConfig::Order::kTree;
-  return {{"config", "config", options.common.config},
-          {"parameters", "parameters", assembly.plan.layout.parameters},
-          {"data", "data", assembly.data.summary.description},
-          {"precision", "precision", name_of(config.execution.precision)},
-          {"order", "order of sums over ranks", tree ? "TREE" : "FAST"},
-          {"device", "device", limits.device}};
-}
-
-// What the runs found out about the machine; the last one is of a largest world.
-std::vector<scale::Fact> facts_after(const ScaleCommandOptions& options,
-                                     const scale::RunSetup& setup,
-                                     const std::vector<scale::MeasuredRun>& runs) {
-  const nlohmann::ordered_json& environment = runs.back().environment;
-  std::vector<std::string> hosts;
-  for (const RankTimes& rank : runs.back().ranks)
-    if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
-  const scale::ExchangeSizes& exchange = runs.back().exchange;
-  const double largest_mib = static_cast<double>(exchange.largest_bucket_bytes) / (1 << 20);
-  std::vector<scale::Fact> facts{
-      {"gradient_buckets",
-       "buckets of gradients",
-       fmt::format("{} of up to {:.3g} MiB", exchange.buckets, largest_mib)},
-      {"threads", "threads a rank", setup.threads},
-      {"steps", "steps of a run that count", runs.back().ranks[0].steps},
-      {"repeats", "runs of each world size", options.repeats},
-      {"launcher", "launcher", setup.launcher.version},
-      {"lockstep_version", "Lockstep", lockstep_version()},
-      {"hosts", "hosts", hosts},
-      {"cpus", "CPUs of this host", setup.here.cpus},
-      {"cores", "cores of this host", setup.here.cores},
-      {"date", "date", runs.front().environment.value("start_time", "")}};
-  for (const auto& [key, title] : {std::pair("cpu_model", "CPU"),
-                                   std::pair("git_revision", "revision"),
-                                   std::pair("libraries", "messages by")})
-    if (environment.contains(key)) facts.push_back({key, title, environment[key]});
-  if (!runs.back().transport.empty())
-    facts.push_back({"transport", "between ranks", runs.back().transport});
-  return facts;
+// Opens the data, so that what it lacks is told before the first run.
+Beforehand look_ahead(const ScaleCommandOptions& options, const RunConfig& config, int smallest) {
+  const Assembly assembly = assemble(
+      config, Topology::flat(smallest), AssemblyPurpose::kTrain, ops_to_plan_for(options.common));
+  return {scale::facts_of_config(options.common, config, assembly),
+          assembly.ops->separate_memory ? "cuda" : "cpu",
+          assembly.config.train.steps};
 }
 
 void print_progress(const scale::MeasuredRun& run, int repeats) {
@@ -187,21 +138,22 @@ void print_progress(const scale::MeasuredRun& run, int repeats) {
 }
 
 // Each world once, then each a second time, and so on: what slows the machine for a while does not
-// slow one size alone.
-std::vector<scale::MeasuredRun> measure(const ScaleCommandOptions& options,
-                                        const scale::RunSetup& setup,
-                                        const std::vector<World>& worlds) {
-  std::vector<scale::MeasuredRun> runs;
+// slow one size alone. Hands each run to `take`.
+void measure(const ScaleCommandOptions& options,
+             const scale::RunSetup& setup,
+             const std::vector<World>& worlds,
+             const std::function<void(scale::MeasuredRun)>& take) {
   for (int repeat = 1; repeat <= options.repeats; ++repeat)
     for (const World& world : worlds) {
-      runs.push_back(scale::run_world(setup, world, repeat));
-      print_progress(runs.back(), options.repeats);
+      scale::MeasuredRun run = scale::run_world(setup, world, repeat);
+      print_progress(run, options.repeats);
+      take(std::move(run));
     }
-  return runs;
 }
 
 scale::RunSetup make_setup(const ScaleCommandOptions& options,
                            const RunConfig& config,
+                           int most_ranks,
                            const std::string& device,
                            const std::filesystem::path& folder) {
   scale::RunSetup setup;
@@ -211,7 +163,7 @@ scale::RunSetup make_setup(const ScaleCommandOptions& options,
   if (error) throw IoError("create folder", folder, error.value());
   setup.here = scale::processors_here();
   setup.launcher = scale::find_launcher(options.mpirun, options.hostfile, setup.here, folder);
-  const int most_ranks = options.ranks.back(), slots = setup.launcher.hosts.total_slots;
+  const int slots = setup.launcher.hosts.total_slots;
   if (slots > 0 && most_ranks > slots)
     throw ConfigError("--ranks: value is {}; allowed with the slots of {}: up to {}",
                       most_ranks,
@@ -241,7 +193,7 @@ void write_report(const scale::Report& report, const std::filesystem::path& fold
   std::fflush(stdout);
 }
 
-// An earlier report must not pass for one of this measurement, should that fail.
+// An earlier report must not pass for one of this measurement.
 void remove_report(const std::filesystem::path& folder) {
   std::error_code none;
   for (const char* name : {"scaling.json", "scaling.csv", "scaling.md"})
@@ -252,36 +204,86 @@ void remove_report(const std::filesystem::path& folder) {
   }
 }
 
+// What the runs of each mode say.
+std::vector<scale::ModeReport> reports_of(const std::vector<Mode>& modes,
+                                          const std::vector<scale::MeasuredRun>& all_runs,
+                                          bool tree) {
+  std::vector<scale::ModeReport> reports;
+  for (const Mode mode : modes) {
+    std::vector<scale::MeasuredRun> runs;
+    for (const scale::MeasuredRun& run : all_runs)
+      if (run.world.mode == mode) runs.push_back(run);
+    // Runs begin with the smallest world: where there is one, others can be held against it.
+    if (!runs.empty())
+      reports.push_back({mode, scale::make_rows(runs), scale::check_hashes(runs, tree)});
+  }
+  return reports;
+}
+
+// Both, where there are both.
+std::string joined(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() ? a + b : a + " " + b;
+}
+
+// Runs all worlds; their runs, and what is missing of them, come into `report`. Returns the error
+// or signal that ended the measurement early, where there is something to report all the same; else
+// throws it. An earlier report is removed as soon as there is a new one to write.
+std::exception_ptr run_all(scale::Report& report,
+                           const ScaleCommandOptions& options,
+                           const scale::RunSetup& setup,
+                           const std::vector<World>& worlds,
+                           const std::filesystem::path& folder) {
+  try {
+    measure(options, setup, worlds, [&](scale::MeasuredRun run) {
+      if (report.runs.empty()) remove_report(folder);
+      report.runs.push_back(std::move(run));
+    });
+  } catch (const Error& error) {
+    if (report.runs.empty()) throw;
+    report.incomplete = scale::what_is_missing(report.runs, worlds, options.repeats, error.what());
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// Writes what was measured before `ended_by`, and throws that.
+[[noreturn]] void end_incomplete(const scale::Report& report,
+                                 const std::filesystem::path& folder,
+                                 const std::exception_ptr& ended_by) {
+  try {
+    write_report(report, folder);
+  } catch (const Error& error) {
+    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+  }
+  std::rethrow_exception(ended_by);
+}
+
 ExitCode scale_alone(const ScaleCommandOptions& options) {
-  check_ranks(options.ranks);
+  const std::vector<int> ranks = ranks_of(options.ranks);
   const RunConfig config = read_config(options.common);
   const std::vector<Mode> modes = modes_of(options.mode);
   std::vector<World> worlds;
   for (const Mode mode : modes) {
-    const std::vector<World> of_mode = worlds_of(options, config, mode);
+    const std::vector<World> of_mode = worlds_of(options, ranks, config, mode);
     worlds.insert(worlds.end(), of_mode.begin(), of_mode.end());
   }
+  const Beforehand before = look_ahead(options, config, ranks[0]);
   scale::Report report;
   report.name = config.name;
-  std::string device;
-  report.facts = facts_before(options, device);
+  report.facts = before.facts;
   const std::filesystem::path folder =
       options.out.empty() ? "runs/" + config.name + "-scaling" : options.out;
-  const scale::RunSetup setup = make_setup(options, config, device, folder / "runs");
+  const scale::RunSetup setup =
+      make_setup(options, config, ranks.back(), before.device, folder / "runs");
   double load_before = 0;
   getloadavg(&load_before, 1);
-  remove_report(folder);
-  report.runs = measure(options, setup, worlds);
-  report.caution = caution_for(setup, report.runs, load_before);
-  for (scale::Fact& fact : facts_after(options, setup, report.runs))
+  const std::exception_ptr ended_by = run_all(report, options, setup, worlds, folder);
+  report.caution = joined(scale::caution_of_load(setup, report.runs, load_before),
+                          scale::caution_of_length(report.runs, before.config_steps));
+  for (scale::Fact& fact : scale::facts_of_runs(setup, options.repeats, report.runs))
     report.facts.push_back(std::move(fact));
-  const bool tree = config.comm.order == CommConfig::Order::kTree;
-  for (const Mode mode : modes) {
-    std::vector<scale::MeasuredRun> runs;
-    for (const scale::MeasuredRun& run : report.runs)
-      if (run.world.mode == mode) runs.push_back(run);
-    report.modes.push_back({mode, scale::make_rows(runs), scale::check_hashes(runs, tree)});
-  }
+  report.modes = reports_of(modes, report.runs, config.comm.order == CommConfig::Order::kTree);
+  if (ended_by != nullptr) end_incomplete(report, folder, ended_by);
   write_report(report, folder);
   const std::string difference = weights_that_differ(report);
   if (!difference.empty())
@@ -299,16 +301,18 @@ ExitCode scale_command(Session& session, const ScaleCommandOptions& options) {
                                   ranks,
                                   ranks == 1 ? "" : "s"));
   init_log("info", 0, 1);
-  return scale_alone(options);
+  try {
+    return scale_alone(options);
+  } catch (const scale::Interrupted& interrupted) {
+    std::raise(interrupted.signal());  // this process ends as it was told
+    throw;
+  }
 }
 
 void add_options(CLI::App& command, ScaleCommandOptions& options) {
   command.add_option("CONFIG", options.common.config, "Config file in protobuf text format")
       ->required();
   command.add_option("--ranks", options.ranks, "World sizes, increasing, with commas: 1,2,4,8")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(at_least(1))
       ->required();
   command
       .add_option("--mode",
@@ -360,7 +364,8 @@ void add_scale_command(CLI::App& app, Command& selected) {
       "Writes scaling.md, scaling.csv, scaling.json and, with gnuplot, pictures of throughput,\n"
       "efficiency and lost time; logs and results of the runs are in runs/ beside them.\n"
       "Exit code 7: in TREE order the weights were not the same on all world sizes. Where a run\n"
-      "fails the command ends with the run's exit code.");
+      "fails the command ends with the run's exit code, or on Ctrl-C by it; the report is then of\n"
+      "the runs before, and says that it is incomplete.");
   command->callback([options, &selected] {
     selected = [options](Session& session) { return scale_command(session, *options); };
   });

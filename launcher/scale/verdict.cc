@@ -24,17 +24,23 @@ const char* doing(Part part) {
 }
 
 // Whom the others wait for.
-std::string slow_rank(const std::optional<Straggler>& straggler) {
+std::string slow_rank(const ScaleRow& row) {
+  const std::optional<Straggler>& straggler = row.straggler;
   if (!straggler || !straggler->always) return "now one rank is late and now another";
-  return fmt::format("rank {} on {} works {:.3g} ms longer a step, mostly in {}",
-                     straggler->rank,
-                     straggler->host,
-                     straggler->excess_ms,
-                     doing(straggler->in));
+  std::string text = fmt::format("rank {} on {} works {:.3g} ms longer a step, mostly in {}",
+                                 straggler->rank,
+                                 straggler->host,
+                                 straggler->excess_ms,
+                                 doing(straggler->in));
+  if (row.counted_s < kEnough_s)
+    text += fmt::format(", which in only {:.2g} s may be chance", row.counted_s);
+  return text;
 }
 
-std::string slow_rank_and_remedy(const std::optional<Straggler>& straggler) {
-  const std::string who = slow_rank(straggler);
+std::string slow_rank_and_remedy(const ScaleRow& row) {
+  const std::string who = slow_rank(row);
+  const std::optional<Straggler>& straggler = row.straggler;
+  if (row.counted_s < kEnough_s) return who + ": more --steps tell";
   if (straggler && straggler->always && straggler->in == Part::kDataWait)
     return who + ": see how fast its host reads, and what else uses its disk and CPUs";
   return who + ": see what else runs there, and how threads are bound";
@@ -66,7 +72,7 @@ std::string exchange_advice(const ScaleRow& row) {
 std::string advice_for(Part part, const ScaleRow& row) {
   switch (part) {
     case Part::kExchange: return exchange_advice(row);
-    case Part::kStragglers: return slow_rank_and_remedy(row.straggler);
+    case Part::kStragglers: return slow_rank_and_remedy(row);
     case Part::kDataWait: return kSoonerData;
     case Part::kOptimizer: return "a larger batch a rank makes it a smaller part of a step";
     case Part::kGaps: return "a larger batch a rank makes steps longer, and these weigh less";
@@ -142,7 +148,7 @@ std::string verdict_of(const ScaleRow& row, bool smallest) {
   text += ": " + advice_for(most, row);
   if (row.straggler && most != Part::kStragglers &&
       at(row.lost, Part::kStragglers) > kWorthAdding * altogether)
-    text += "; " + slow_rank(row.straggler);
+    text += "; " + slow_rank(row);
   return text + about_buckets(most, row) + about_other_work(row);
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Catches: a `lockstep scale` that does not end with a whole report, whose parts do not add up, that runs another thing than it
-reports, that goes on where it must refuse, or that leaves ranks behind when it is ended.
+reports, that goes on where it must refuse, that leaves ranks behind when it is ended, that loses what it has measured when a later
+run fails, or passes it for a whole report, and that trips over what it left itself.
 
 scale_test.py BINARY
 """
@@ -69,6 +70,9 @@ def measures(bench):
     report = json.loads((out / "scaling.json").read_text())
     assert report["name"] == "tiny_scale" and report["device"] == "cpu" and report["order"] == "TREE", report
     assert report["parameters"] == 16 * 32 + 32 + 32 * 4 + 4, report["parameters"]
+    assert (report["zero_stage"], report["wire_dtype"], report["set"]) == (1, "FP32", []), report
+    assert "incomplete" not in report and "incomplete" not in done.stdout, done.stdout
+    assert "the steps that count took only" in report["caution"] and report["caution"] in done.stdout, report["caution"]
     worlds = {(world["mode"], world["ranks"]): world for world in report["worlds"]}
     assert set(worlds) == {("strong", 1), ("strong", 2), ("weak", 1), ("weak", 2)}, worlds.keys()
     for (mode, ranks), world in worlds.items():
@@ -105,7 +109,8 @@ def marks_oversubscription(bench):
     done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 4, "--out", bench.folder / "over",
                      "--set", f"execution.threads={cpus}")
     report = json.loads((bench.folder / "over/scaling.json").read_text())
-    assert report["threads"] == cpus, report
+    assert report["threads"] == cpus and report["set"] == [f"execution.threads={cpus}"], report
+    assert f"| --set | `execution.threads={cpus}` |" in done.stdout, done.stdout
     if cpus > 1:
         assert [world["oversubscribed"] for world in report["worlds"]] == [False, True], report["worlds"]
         assert "more threads than CPUs: shows that it works, not how it scales" in done.stdout, done.stdout
@@ -173,7 +178,8 @@ def refuses(bench):
     bench.refuses("increase", "--ranks", "2,1")
     bench.refuses("increase", "--ranks", "1,1")
     bench.refuses("--ranks", "--ranks", "0,1")
-    bench.refuses("--ranks", "--ranks", "1,x")
+    for wrong in ("1,x", "1,,2", "1,", "", "1, 2", "99999999999", "4097"):
+        bench.refuses(f"--ranks: value is '{wrong}'; allowed: whole numbers from 1 to 4096", "--ranks", wrong)
     bench.refuses("3 in strong scaling: train.lanes", "--ranks", "1,3")
     bench.refuses("3 in weak scaling: train.lanes", "--ranks", "1,3", "--mode", "weak")
     bench.refuses("multiples of 2", "--ranks", "2,3", "--mode", "weak")
@@ -207,22 +213,61 @@ def notices_other_weights(bench):
 
 
 def says_why_a_run_failed(bench):
-    """A run that fails ends all, with its own words and exit code."""
+    """A run that fails ends all, with its own words and exit code. What was measured before it is reported, as incomplete."""
     blocked = bench.folder / "blocked/runs"
     blocked.mkdir(parents=True)
+    out = blocked.parent
+    (blocked / "strong-1-1").write_text("not a folder")
     (blocked / "strong-2-1").write_text("not a folder")
-    done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 4, "--out", blocked.parent, code=4)
+    (out / "scaling.md").write_text("of another day")
+    arguments = ["--ranks", "1,2", "--repeats", 1, "--steps", 4, "--out", out]
+    bench.run(*arguments, code=4)
+    assert [path.name for path in out.glob("scaling.*")] == ["scaling.md"] and (out / "scaling.md").read_text() == "of another day"
+    (blocked / "strong-1-1").unlink()
+    done = bench.run(*arguments, code=4)
     assert "strong run of 2 ranks failed with exit code 4" in done.stderr, done.stderr
     assert "strong-2-1" in done.stderr.split("exit code 4:")[1], done.stderr
+    reason = is_incomplete(out)
+    assert "strong run of 2 ranks failed with exit code 4" in reason, reason
+    assert "strong on 1 rank: 1, strong on 2 ranks: 0, weak on 1 rank: 0, weak on 2 ranks: 0" in reason, reason
     bench.run("--ranks", "1", "--mode", "strong", "--steps", 100000, "--limit", 1, "--out", bench.folder / "late",
               "--set", "model.mlp.hidden=2000,2000,2000", code=6)
 
 
+def is_incomplete(out):
+    """A report of one rank's strong run alone, which says that it is not the whole. Returns what it says."""
+    report = json.loads((out / "scaling.json").read_text())
+    assert [(world["mode"], world["ranks"]) for world in report["worlds"]] == [("strong", 1)] and len(report["runs"]) == 1, report
+    text = (out / "scaling.md").read_text()
+    assert text.startswith(f"# Scaling of tiny_scale (incomplete)\n\n**Incomplete**: {report['incomplete']}\n"), text
+    row, = csv.DictReader((out / "scaling.csv").open())
+    assert row["report"] == "incomplete", row
+    assert "(incomplete)" in (out / "throughput.gp").read_text()
+    return report["incomplete"]
+
+
 def ended_by_a_signal(bench):
-    """TERM ends the ranks too."""
-    command = [str(bench.binary), "scale", str(bench.config), "--ranks", "2", "--steps", "100000", "--out", "signalled",
-               "--set", "model.mlp.hidden=2000,2000,2000", *bench.flags]
-    started = subprocess.Popen(command, cwd=bench.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """TERM and INT end the ranks too; what was measured before is reported. The same command can be given again."""
+    out = bench.folder / "signalled"
+    arguments = ["--ranks", "1,2", "--mode", "strong", "--repeats", "1", "--steps", "400", "--out", str(out),
+                 "--set", "model.mlp.hidden=500,500,500", "--set", "train.global_batch=512"]
+    for number, in_run in ((signal.SIGTERM, "strong-1-1"), (signal.SIGINT, "strong-2-1")):
+        end_by(bench, number, arguments, out / "runs" / in_run)
+        assert list((out / "runs" / in_run).glob("checkpoints/*")), "no checkpoint: the ranks were not ended as they should be"
+        if in_run == "strong-1-1":
+            assert not list(out.glob("scaling.*")), "a report of nothing"
+    assert is_incomplete(out).endswith("interrupted by SIGINT")
+    bench.run(*arguments)
+    assert "incomplete" not in (out / "scaling.md").read_text()
+
+
+def end_by(bench, number, arguments, run_folder):
+    """Starts the command and signals it while it trains in that folder."""
+    command = [str(bench.binary), "scale", str(bench.config), *arguments, *bench.flags]
+    shutil.rmtree(run_folder, ignore_errors=True)
+    # A shell's background jobs ignore INT, and so would what they start.
+    started = subprocess.Popen(command, cwd=bench.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     mark = str(bench.folder / "tiny.textproto")
 
     def ranks():
@@ -237,11 +282,12 @@ def ended_by_a_signal(bench):
         return found
 
     limit = time.time() + 60
-    while len(ranks()) < 2 and time.time() < limit and started.poll() is None:
-        time.sleep(0.1)
+    metrics = run_folder / "metrics.jsonl"
+    while not (metrics.exists() and metrics.stat().st_size) and time.time() < limit and started.poll() is None:
+        time.sleep(0.02)
     assert ranks(), "no rank has started"
-    started.send_signal(signal.SIGTERM)
-    assert started.wait(60) == -signal.SIGTERM, started.returncode
+    started.send_signal(number)
+    assert started.wait(60) == -number, started.returncode
     limit = time.time() + 30
     while ranks() and time.time() < limit:
         time.sleep(0.1)

@@ -1,9 +1,12 @@
 // Catches: lost time whose parts do not add up to it, a loss that is taken for a gain, a slow rank
-// that goes unnamed or is named without cause, weights that differ and pass for equal, and tables
-// whose figures stand in the wrong column.
+// that goes unnamed or is named without cause, or as if it were certain after a moment, weights
+// that differ and pass for equal, a report that does not say what is missing, and tables whose
+// figures stand in the wrong column.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/scale/cautions.h"
 #include "launcher/scale/plots.h"
 
 namespace lockstep::scale {
@@ -11,12 +14,13 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // Times of one rank; what is left of the step are gaps.
 RankTimes times(int rank, double step, double compute, double exposed, double straggler) {
   return {.rank = rank,
           .host = rank == 0 ? "ada" : "bob",
-          .steps = 50,
+          .steps = 200,
           .step_ms = step,
           .compute_ms = compute,
           .data_wait_ms = 1,
@@ -144,6 +148,39 @@ TEST(ScaleReport, NamesTheSlowRankAndInWhatItIsSlow) {
   EXPECT_THAT(row.verdict,
               HasSubstr("rank 1 on bob works 8.5 ms longer a step, mostly in waiting for data: see "
                         "how fast its host reads"));
+}
+
+TEST(ScaleReport, AfterAMomentASlowRankMayBeChance) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  EXPECT_THAT(make_rows(runs)[1].verdict, Not(HasSubstr("chance")));  // 200 steps of 25 ms
+  runs.push_back(runs[1]);
+  for (RankTimes& rank : runs[2].ranks) rank.steps = 20;  // one of the two is too short
+  EXPECT_DOUBLE_EQ(make_rows(runs)[1].counted_s, 0.5);
+  EXPECT_THAT(make_rows(runs)[1].verdict,
+              HasSubstr("computing, which in only 0.5 s may be chance"));
+  runs[1].ranks[0].straggler_ms = runs[2].ranks[0].straggler_ms = 2.9;  // now most is lost to it
+  EXPECT_THAT(make_rows(runs)[1].verdict, HasSubstr("may be chance: more --steps tell"));
+  EXPECT_THAT(make_rows(runs)[1].verdict, Not(HasSubstr("see what else runs there")));
+}
+
+TEST(ScaleReport, ShortRunsAreCautionedAgainst) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  EXPECT_EQ(caution_of_length(runs, 100000), "");
+  for (RankTimes& rank : runs[1].ranks) rank.steps = 79;  // of 25 ms: 1.975 s
+  // 120 steps of 25 ms are 3 s; 10 more do not count.
+  EXPECT_THAT(caution_of_length(runs, 100000),
+              HasSubstr("took only 1.98 s in a strong run of 2 ranks"));
+  EXPECT_THAT(caution_of_length(runs, 100000), HasSubstr("--steps 130 would give about 3 s."));
+  EXPECT_THAT(caution_of_length(runs, 100), HasSubstr("training ends at step 100."));
+  for (RankTimes& rank : runs[1].ranks) rank.step_ms = 0.037;
+  EXPECT_THAT(caution_of_length(runs, 100000), HasSubstr("--steps 82000 would"));
+}
+
+TEST(ScaleReport, WhatIsMissingIsCounted) {
+  const std::vector<MeasuredRun> runs = strong_runs();
+  EXPECT_EQ(what_is_missing(runs, {runs[0].world, runs[1].world, {Mode::kWeak, 1}}, 3, "a fire"),
+            "runs made, of 3 of each size: strong on 1 rank: 1, strong on 2 ranks: 1, weak on 1 "
+            "rank: 0. What ended the measurement: a fire");
 }
 
 TEST(ScaleReport, NamesNoRankWhereTheyTakeTurns) {
@@ -274,6 +311,35 @@ TEST(ScaleReportText, CautionIsToldWhereThereIsOne) {
   report.caution = "Caution: busy.";
   EXPECT_THAT(to_markdown(report), HasSubstr("\nCaution: busy.\n"));
   EXPECT_EQ(to_json(report).at("caution"), "Caution: busy.");
+}
+
+TEST(ScaleReportText, AnIncompleteReportSaysSoEverywhere) {
+  Report report = report_of(strong_runs());
+  EXPECT_THAT(to_markdown(report), Not(HasSubstr("ncomplete")));
+  EXPECT_FALSE(to_json(report).contains("incomplete"));
+  EXPECT_THAT(to_csv(report), Not(HasSubstr("incomplete")));
+  report.incomplete = "a fire";
+  EXPECT_THAT(to_markdown(report),
+              StartsWith("# Scaling of tiny (incomplete)\n\n**Incomplete**: a fire\n"));
+  EXPECT_EQ(to_json(report).at("incomplete"), "a fire");
+  EXPECT_THAT(to_csv(report), HasSubstr(",-1,incomplete\n"));
+  EXPECT_THAT(make_plots(report)[0].script, HasSubstr("tiny (incomplete): throughput"));
+}
+
+TEST(ScaleReportText, AFactsTextStaysInItsCell) {
+  Report report = report_of(strong_runs());
+  report.facts = {{"set", "--set", {"a=1,2", "b=|"}, "`a=1,2` `b=|`"}};
+  EXPECT_THAT(to_markdown(report), HasSubstr("| --set | `a=1,2` `b=\\|` |\n"));
+  EXPECT_EQ(to_json(report).at("set").at(0), "a=1,2");
+}
+
+// A reader must find every heading of the tables explained.
+TEST(ScaleReportText, WordsAreExplained) {
+  const std::string text = to_markdown(report_of(strong_runs()));
+  for (const Part part : kAllParts)
+    EXPECT_THAT(text, HasSubstr(fmt::format("**{}**: ", title_of(part))));
+  for (const char* word : {"batch", "a rank", "ideal", "efficiency", "fastest..slowest", "(gain)"})
+    EXPECT_THAT(text, HasSubstr(fmt::format("**{}**", word)));
 }
 
 TEST(ScaleReportText, Csv) {

@@ -1,11 +1,12 @@
 // Catches: ranks that share cores though there are enough, worlds that are too large for the
-// machine and do not say so, a hostfile that is misread, and a child process that outlives its
-// time.
+// machine and do not say so, a hostfile that is misread, a child process that outlives its time,
+// and a signal that is lost.
 #include "launcher/scale/start.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -171,6 +172,22 @@ TEST(ScaleProcess, EndsAllThatAChildStartedWhenItsTimeIsOver) {
   const double limit_ms = now_ms() + 5000;
   while (lives(pid) && now_ms() < limit_ms) usleep(10000);
   EXPECT_FALSE(lives(pid));
+}
+
+TEST(ScaleProcess, ASignalEndsTheChildAndIsHandedOn) {
+  const TemporaryFolder folder;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    signal(number, SIG_DFL);  // an ignored one would stay so
+    try {
+      run_process({"sh", "-c", "kill -$1 $PPID; exec sleep 100", "sh", std::to_string(number)},
+                  folder.path() / "log",
+                  60);
+      ADD_FAILURE() << "signal " << number << " was lost";
+    } catch (const Interrupted& interrupted) {
+      EXPECT_EQ(interrupted.signal(), number);
+      EXPECT_THAT(interrupted.what(), HasSubstr("interrupted by SIG"));
+    }
+  }
 }
 
 }  // namespace

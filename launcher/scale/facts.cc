@@ -1,0 +1,100 @@
+#include "launcher/scale/facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/devices.h"
+#include "runtime/metrics/environment.h"
+
+namespace lockstep::scale {
+namespace {
+
+const char* name_of(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16: return "BF16";
+    case Precision::kFp16: return "FP16";
+    case Precision::kFp32: break;
+  }
+  return "FP32";
+}
+
+// The overrides as a list; for a reader each as code, since their values may have commas.
+Fact fact_of_overrides(const std::vector<std::string>& overrides) {
+  Fact fact{"set", "--set", nlohmann::ordered_json::array()};
+  for (const std::string& text : overrides) {
+    fact.value.push_back(text);
+    fact.text += fmt::format("{}`{}`", fact.text.empty() ? "" : " ", text);
+  }
+  if (overrides.empty()) fact.text = "none";
+  return fact;
+}
+
+std::vector<Fact> facts_of_exchange(const CommConfig& comm) {
+  const bool tree = comm.order == CommConfig::Order::kTree;
+  std::vector<Fact> facts{{"order", "order of sums over ranks", tree ? "TREE" : "FAST"},
+                          {"zero_stage", "ZeRO stage", comm.zero_stage},
+                          {"wire_dtype", "gradients sent as", name_of(comm.wire_dtype)}};
+  if (comm.error_feedback) facts.push_back({"error_feedback", "error feedback", true});
+  if (comm.power_sgd_rank > 0)
+    facts.push_back({"power_sgd_rank", "PowerSGD rank", comm.power_sgd_rank});
+  if (comm.bucket_mib > 0)
+    facts.push_back({"bucket_mib", "comm.bucket_mib, as configured", comm.bucket_mib});
+  if (comm.tune_buckets) facts.push_back({"tune_buckets", "comm.tune_buckets", true});
+  return facts;
+}
+
+}  // namespace
+
+std::vector<Fact> facts_of_config(const CommonOptions& options,
+                                  const RunConfig& config,
+                                  const Assembly& assembly) {
+  MemoryLimits limits;
+  limits.device = assembly.ops->separate_memory ? "cuda" : "cpu";
+  if (assembly.ops->separate_memory) gpu_here(limits);  // its name
+  std::vector<Fact> facts{{"config", "config", options.config},
+                          {"parameters", "parameters", assembly.plan.layout.parameters},
+                          {"data", "data", assembly.data.summary.description},
+                          {"precision", "precision", name_of(config.execution.precision)}};
+  for (Fact& fact : facts_of_exchange(config.comm)) facts.push_back(std::move(fact));
+  facts.push_back(fact_of_overrides(options.set));
+  facts.push_back({"device", "device", limits.device});
+  return facts;
+}
+
+std::vector<Fact> facts_of_runs(const RunSetup& setup,
+                                int repeats,
+                                const std::vector<MeasuredRun>& runs) {
+  // The last one of a largest world.
+  const MeasuredRun& largest =
+      *std::max_element(runs.rbegin(), runs.rend(), [](const MeasuredRun& a, const MeasuredRun& b) {
+        return a.world.ranks < b.world.ranks;
+      });
+  const nlohmann::ordered_json& environment = largest.environment;
+  std::vector<std::string> hosts;
+  for (const RankTimes& rank : largest.ranks)
+    if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
+  const ExchangeSizes& exchange = largest.exchange;
+  const double largest_mib = static_cast<double>(exchange.largest_bucket_bytes) / (1 << 20);
+  std::vector<Fact> facts{{"gradient_buckets",
+                           "buckets of gradients",
+                           fmt::format("{} of up to {:.3g} MiB", exchange.buckets, largest_mib)},
+                          {"threads", "threads a rank", setup.threads},
+                          {"steps", "steps of a run that count", largest.ranks[0].steps},
+                          {"repeats", "runs of each world size", repeats},
+                          {"launcher", "launcher", setup.launcher.version},
+                          {"lockstep_version", "Lockstep", lockstep_version()},
+                          {"hosts", "hosts", hosts},
+                          {"cpus", "CPUs of this host", setup.here.cpus},
+                          {"cores", "cores of this host", setup.here.cores},
+                          {"date", "date", runs.front().environment.value("start_time", "")}};
+  for (const auto& [key, title] : {std::pair("cpu_model", "CPU"),
+                                   std::pair("git_revision", "revision"),
+                                   std::pair("libraries", "messages by")})
+    if (environment.contains(key)) facts.push_back({key, title, environment[key]});
+  if (!largest.transport.empty())
+    facts.push_back({"transport", "between ranks", largest.transport});
+  return facts;
+}
+
+}  // namespace lockstep::scale
