@@ -136,8 +136,8 @@ struct Plan {
   size_t memory_bytes() const;
   size_t device_bytes() const;  // of rows that are not on the host
   // What a rank takes of its host's memory for a while on top of its rows, while weights are begun,
-  // saved or read: a whole copy of them in fp32, and one in the type of 16 bits that it computes in,
-  // where they do not lie there as a whole.
+  // saved or read: a whole copy of them in fp32, and one in the type of 16 bits that it computes
+  // in, where they do not lie there as a whole.
   size_t weights_copy_bytes() const;
   // What `ranks` ranks of one host take of its memory at most, without the data set.
   size_t host_bytes(int ranks) const;
