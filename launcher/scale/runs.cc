@@ -12,7 +12,7 @@ namespace lockstep::scale {
 namespace {
 
 constexpr size_t kLogLimit = size_t{64} << 20;
-constexpr size_t kTailLines = 6;
+constexpr size_t kTailLines = 12;
 
 // Settings of every run: nothing but its steps is to take time.
 constexpr const char* kQuiet[] = {"checkpoint.every=0",

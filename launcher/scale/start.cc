@@ -11,6 +11,7 @@
 
 #include "launcher/scale/process.h"
 #include "runtime/base/error.h"
+#include "runtime/base/host.h"
 
 namespace lockstep::scale {
 namespace {
@@ -62,12 +63,19 @@ bool names_hosts(const std::vector<std::string>& words) {
   });
 }
 
+bool is_this_host(const std::string& name) {
+  const std::string here = host_name();
+  return name == "localhost" || name == "127.0.0.1" || name == here ||
+         name == here.substr(0, here.find('.'));
+}
+
 }  // namespace
 
 Hosts read_hostfile(const std::string& path, int cpus) {
   std::ifstream file(path);
   if (!file) throw ConfigError("--hostfile: cannot read '{}'; allowed: a file of hosts", path);
-  Hosts hosts{0, 0, 0};
+  Hosts hosts;
+  hosts.count = 0;
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> words = words_of(line.substr(0, line.find('#')));
     if (words.empty()) continue;
@@ -80,6 +88,7 @@ Hosts read_hostfile(const std::string& path, int cpus) {
     ++hosts.count;
     hosts.most_slots = std::max(hosts.most_slots, slots);
     hosts.total_slots += slots;
+    if (is_this_host(words[0])) hosts.here_slots += slots;
   }
   if (hosts.count == 0)
     throw ConfigError("--hostfile: {} names no host; allowed: lines HOST slots=N", path);
@@ -155,9 +164,11 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
     start.command.insert(start.command.end(), words);
   };
   add({"-n", std::to_string(ranks)});
-  const int local_threads = ranks_per_host(launcher, ranks) * threads;
   const bool several = launcher.on_several_hosts();
-  start.oversubscribed = !several && local_threads > here.cpus;
+  const int local =
+      several ? std::min(ranks, launcher.hosts.here_slots) : ranks_per_host(launcher, ranks);
+  const int local_threads = local * threads;
+  start.oversubscribed = local_threads > here.cpus;
   if (launcher.kind == Launcher::Kind::kSrun) {
     add({"--cpus-per-task", std::to_string(threads)});
     start.binding = "as srun does it";

@@ -12,6 +12,7 @@ struct Hosts {
   int count = 1;
   int most_slots = 0;   // of one host; 0: as many as there are ranks
   int total_slots = 0;  // of all; 0: not known
+  int here_slots = 0;   // of this host where a hostfile names it; 0: it does not
   bool named = false;   // by the words of --mpirun: how many they are is not known
 };
 
@@ -41,7 +42,10 @@ struct Launcher {
 
   // Whether all ranks are children of the launcher on this host.
   bool starts_here() const { return kind == Kind::kOpenMpi && !on_several_hosts(); }
-  bool on_several_hosts() const { return hosts.count > 1 || hosts.named || !hostfile.empty(); }
+  bool on_several_hosts() const {
+    const bool elsewhere = !hostfile.empty() && hosts.here_slots == 0;
+    return hosts.count > 1 || hosts.named || elsewhere;
+  }
 };
 
 // Chooses: the words of --mpirun if given; srun within an allocation of Slurm and without

@@ -129,6 +129,15 @@ TEST(ScaleStart, Hostfile) {
       ElementsAre(
           "mpirun", "-n", "12", "--hostfile", path, "--bind-to", "core", "--map-by", "slot:PE=1"));
   EXPECT_THROW(read_hostfile((folder.path() / "none").string(), 4), ConfigError);
+  // Of this host the CPUs are known, whether it is alone in the file or not.
+  for (const char* text : {"localhost slots=4\n", "ada slots=4\nlocalhost slots=4\n"}) {
+    folder.write("hosts", text);
+    launcher.hosts = read_hostfile(path, 2);
+    EXPECT_FALSE(start_of(launcher, {2, 2}, 2, 1).oversubscribed) << text;
+    const WorldStart crowded = start_of(launcher, {2, 2}, 4, 1);
+    EXPECT_TRUE(crowded.oversubscribed) << text;
+    EXPECT_THAT(crowded.command, ::testing::IsSupersetOf({"--oversubscribe", "--bind-to", "none"}));
+  }
   folder.write("hosts", "ada slots=0\n");
   EXPECT_THROW(read_hostfile(path, 4), ConfigError);
   folder.write("hosts", "# nobody\n");
