@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "launcher/scale/process.h"
 #include "runtime/base/file.h"
 
@@ -32,20 +34,42 @@ std::string script_for(const std::string& name,
       plot);
 }
 
-// One block of data a mode: ranks, rate, ideal rate, efficiency in percent.
+// One block of data a mode: ranks, rate, ideal rate, efficiency in percent, whether there were more
+// threads than CPUs.
 std::string rates_data(const Report& report) {
   std::string text;
   for (const ModeReport& mode : report.modes) {
     text += fmt::format("${} << END\n", name_of(mode.mode));
     for (const ScaleRow& row : mode.rows)
-      text += fmt::format("{} {} {} {}\n",
+      text += fmt::format("{} {} {} {} {}\n",
                           row.world.ranks,
                           row.samples_per_s,
                           row.ideal_samples_per_s,
-                          100 * row.efficiency);
+                          100 * row.efficiency,
+                          row.oversubscribed ? 1 : 0);
     text += "END\n";
   }
   return text;
+}
+
+bool oversubscribed(const ModeReport& mode) {
+  return std::any_of(
+      mode.rows.begin(), mode.rows.end(), [](const ScaleRow& row) { return row.oversubscribed; });
+}
+
+// Rings around the points that show how ranks share CPUs and not how they scale; `column`: of the
+// data. To follow other plots.
+std::string rings(const Report& report, int column) {
+  std::string plot;
+  for (const ModeReport& mode : report.modes) {
+    if (!oversubscribed(mode)) continue;
+    plot +=
+        fmt::format(", ${} using 1:($5 == 1 ? ${} : NaN) with points pt 6 ps 2 lw 2 lc 'red' {}",
+                    name_of(mode.mode),
+                    column,
+                    plot.empty() ? "title 'more threads than CPUs'" : "notitle");
+  }
+  return plot;
 }
 
 std::string on_ranks(const Report& report, const std::string& title) {
@@ -81,7 +105,7 @@ Plot throughput(const Report& report) {
           script_for("throughput",
                      rates_data(report),
                      on_ranks(report, "throughput") + "set ylabel 'samples/s'\n",
-                     plot)};
+                     plot + rings(report, 2))};
 }
 
 Plot efficiency(const Report& report) {
@@ -97,16 +121,18 @@ Plot efficiency(const Report& report) {
                      rates_data(report),
                      on_ranks(report, "efficiency") +
                          "set ylabel '% of ideal'\nset key left bottom\nset yrange [0:110<*]\n",
-                     plot)};
+                     plot + rings(report, 4))};
 }
 
-// One bar a world size; gains hang below zero.
+// One bar a world size; gains hang below zero. A star: more threads than CPUs.
 Plot lost_time(const Report& report) {
+  const bool any = std::any_of(report.modes.begin(), report.modes.end(), oversubscribed);
   std::string data = "$lost << END\n", plot;
   for (const ModeReport& mode : report.modes)
     for (const ScaleRow& row : mode.rows) {
       // Of quotation marks in data gnuplot knows the double ones alone.
-      data += fmt::format("\"{} {}\"", name_of(mode.mode), row.world.ranks);
+      data += fmt::format(
+          "\"{} {}{}\"", name_of(mode.mode), row.world.ranks, row.oversubscribed ? "*" : "");
       for (const double part : row.lost) data += fmt::format(" {}", part);
       data += "\n";
     }
@@ -121,12 +147,15 @@ Plot lost_time(const Report& report) {
                      data + "END\n",
                      fmt::format("set title '{}: time beyond the ideal step'\n"
                                  "set ylabel 'ms a step'\n"
+                                 "set xlabel '{}'\n"
+                                 "set xtics rotate by -30\n"
                                  "set style data histograms\n"
                                  "set style histogram rowstacked\n"
                                  "set boxwidth 0.6\n"
                                  "set xzeroaxis lt -1\n"
-                                 "set key outside right top\n",
-                                 heading_of(report)),
+                                 "set key below\n",
+                                 heading_of(report),
+                                 any ? "ranks; *: more threads than CPUs" : "ranks"),
                      plot)};
 }
 

@@ -372,12 +372,26 @@ TEST(ScalePlots, DataAndColumns) {
   const std::vector<Plot> plots = make_plots(report_of(strong_runs()));
   ASSERT_EQ(plots.size(), 3u);
   EXPECT_EQ(plots[0].name, "throughput");
-  EXPECT_THAT(plots[0].script, HasSubstr("$strong << END\n1 1600 1600 100\n2 2560 3200 80\nEND\n"));
+  EXPECT_THAT(plots[0].script,
+              HasSubstr("$strong << END\n1 1600 1600 100 0\n2 2560 3200 80 0\nEND\n"));
   EXPECT_THAT(plots[1].script, HasSubstr("$strong using 1:4"));
   EXPECT_EQ(plots[2].name, "lost_time");
   EXPECT_THAT(plots[2].script, HasSubstr("\n\"strong 2\" 3 1 0.5 1 0.5 -1\n"));
   EXPECT_THAT(plots[2].script, HasSubstr("$lost using 2:xtic(1) title 'exposed communication', "));
   EXPECT_THAT(plots[2].script, HasSubstr("$lost using 7 title 'slower compute (contention)'\n"));
+}
+
+TEST(ScalePlots, MoreThreadsThanCpusIsMarked) {
+  std::vector<MeasuredRun> runs = strong_runs();
+  for (const Plot& plot : make_plots(report_of(runs)))
+    EXPECT_THAT(plot.script, Not(HasSubstr("more threads than CPUs"))) << plot.name;
+  runs[1].oversubscribed = true;
+  for (const Plot& plot : make_plots(report_of(runs)))
+    EXPECT_THAT(plot.script, HasSubstr("more threads than CPUs")) << plot.name;
+  const std::vector<Plot> plots = make_plots(report_of(runs));
+  EXPECT_THAT(plots[0].script, HasSubstr("\n2 2560 3200 80 1\n"));
+  EXPECT_THAT(plots[1].script, HasSubstr("1:($5 == 1 ? $4 : NaN)"));
+  EXPECT_THAT(plots[2].script, HasSubstr("\"strong 2*\""));
 }
 
 TEST(ScaleRuns, ReadsWhatTrainWrites) {
