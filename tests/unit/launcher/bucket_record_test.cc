@@ -8,18 +8,15 @@
 
 #include "launcher/tune_buckets.h"
 #include "runtime/base/error.h"
+#include "tests/reference/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
 class BucketRecordTest : public ::testing::Test {
  protected:
-  BucketRecordTest() : folder_(std::filesystem::path(::testing::TempDir()) / "bucket_record") {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~BucketRecordTest() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(BucketRecordTest, ReadsWhatItWrote) {
