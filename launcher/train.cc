@@ -152,7 +152,10 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   choose_transport(session, config.comm.transport, device.device().ops());
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
-  const std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, topology);
+  const bool wants_node_memory =
+      config.comm.shared_memory && !device.device().ops().separate_memory;
+  const std::unique_ptr<NodeMemory> node =
+      wants_node_memory ? NodeMemory::join(communicator, topology) : nullptr;
   topology.shares_memory = node != nullptr;
   Assembly assembly;
   const auto assemble_run = [&] {
