@@ -49,8 +49,13 @@ size_t ring_bytes(const Dataset& dataset,
 // A device that computes in fp32 alone, or that has no way to run an op, says so before anything is
 // planned.
 void check_supported(const RunConfig& config, const OpSet& ops) {
-  if (ops.separate_memory) return;
   const ExecutionConfig& execution = config.execution;
+  if (ops.separate_memory) {
+    if (execution.bf16x3)
+      throw ConfigError("execution.bf16x3: value is true; allowed on {}: false (but tf32)",
+                        ops.device);
+    return;
+  }
   if (execution.precision != Precision::kFp32)
     throw ConfigError(
         "execution.precision: value is {}; allowed on {}: FP32 (a GPU has BF16 and FP16)",
@@ -139,6 +144,7 @@ Program program_for(const RunConfig& config,
     options.compute = compute_type(config.execution.precision);
     options.logits_alignment = ops.logits_alignment;
     options.lanes = lanes;
+    options.bf16x3 = config.execution.bf16x3;
     options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
     Graph graph = build_model(config.model, io, lane_batch, options);
     check_supported(config.model, graph, ops);

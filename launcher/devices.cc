@@ -71,6 +71,22 @@ void refuse_different_wishes(Communicator& communicator, const std::string& want
       fmt::format("--device (LOCKSTEP_DEVICE): value is {}; allowed: the same on all ranks", text));
 }
 
+// Ranks whose processor would take long for what was asked for to be fast.
+void warn_of_slow_products(Communicator& communicator) {
+  const std::vector<std::string> ranks =
+      gather_texts(communicator, cpu::has_bf16_unit() ? "" : "without");
+  const auto without = std::count(ranks.begin(), ranks.end(), "without");
+  if (without == 0 || communicator.rank() != 0) return;
+  const auto first = std::find(ranks.begin(), ranks.end(), "without") - ranks.begin();
+  spdlog::warn(
+      "execution.bf16x3: {} of {} ranks, the first is rank {}, cannot use AMX (lscpu shows "
+      "amx_bf16 "
+      "where a processor has it): the same weights, but several times slower than with false",
+      without,
+      ranks.size(),
+      first);
+}
+
 }  // namespace
 
 std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options) {
@@ -144,6 +160,7 @@ void RunDevice::open(const RunConfig& config) {
                                       /*record_repeated_work=*/!options_.eager});
   });
   slices_ = &device_->connect(communicator, *backend_);
+  if (config.execution.bf16x3) warn_of_slow_products(communicator);
 }
 
 }  // namespace lockstep

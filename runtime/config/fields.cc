@@ -336,6 +336,7 @@ void visit_fields(FieldVisitor& v, ExecutionConfig& c) {
   v.field("precision", c.precision);
   v.field("prefetch_batches", c.prefetch_batches, IntegerLimit{0, 1024});
   v.field("tf32", c.tf32);
+  v.field("bf16x3", c.bf16x3);
   v.field("recompute", c.recompute);
   v.field("loss_scale", c.loss_scale, RealLimit{1, 16777216});
   v.field("loss_scale_growth_steps", c.loss_scale_growth_steps, IntegerLimit{1, kMostSteps});

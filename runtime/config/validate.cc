@@ -258,6 +258,9 @@ void validate_execution(const RunConfig& config) {
   if (execution.tf32 && execution.precision != Precision::kFp32) {
     refuse_value("execution.tf32", "true", "false, but with execution.precision FP32");
   }
+  if (execution.bf16x3 && execution.precision != Precision::kFp32) {
+    refuse_value("execution.bf16x3", "true", "false, but with execution.precision FP32");
+  }
   if (execution.recompute != Recompute::kNothing &&
       !std::holds_alternative<GptConfig>(config.model)) {
     refuse_value("execution.recompute", "BLOCKS", "NOTHING: only model.gpt has blocks");

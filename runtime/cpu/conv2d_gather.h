@@ -104,6 +104,51 @@ struct Gather {
   int64_t pixels() const { return images * h.pixels * w.pixels; }
 };
 
+// The convolution of group 0.
+inline Gather forward_gather(const Conv2dForward& op) {
+  const Conv2dShape& s = op.shape;
+  const int64_t depth = s.group_channels();
+  return {.images = s.batch,
+          .h = forward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
+          .w = forward_axis(s.width, s.kernel_w, s.stride_w, s.pad_w, s.dilation_w),
+          .a = op.x,
+          .a_strides = pixel_strides(s.height, s.width, s.channels),
+          .depth = depth,
+          .weights = op.w,
+          .kernel_w = s.kernel_w,
+          .tap_stride = depth,
+          .weight_stride = s.kernel_h * s.kernel_w * depth,
+          .transposed = true,
+          .columns = s.group_outputs(),
+          .c = op.y,
+          .c_strides = pixel_strides(s.out_height(), s.out_width(), s.outputs),
+          .epilogue = op.epilogue};
+}
+
+// The gradient of the input of group 0, for one phase of each axis.
+inline Gather backward_gather(const Conv2dShape& s,
+                              const float* d_y,
+                              const float* w,
+                              float* d_x,
+                              const GatherAxis& axis_h,
+                              const GatherAxis& axis_w) {
+  const int64_t columns = s.group_channels();
+  return {.images = s.batch,
+          .h = axis_h,
+          .w = axis_w,
+          .a = d_y,
+          .a_strides = pixel_strides(s.out_height(), s.out_width(), s.outputs),
+          .depth = s.group_outputs(),
+          .weights = w,
+          .kernel_w = s.kernel_w,
+          .tap_stride = columns,
+          .weight_stride = s.kernel_h * s.kernel_w * columns,
+          .transposed = false,
+          .columns = columns,
+          .c = d_x,
+          .c_strides = pixel_strides(s.height, s.width, s.channels)};
+}
+
 // The depth, taps x channels, is walked through in blocks that a packed panel of weights has room
 // for: some whole taps, or a part of the channels of one.
 struct TapBlocks {

@@ -1,6 +1,7 @@
 #include "runtime/cpu/device.h"
 
 #include "runtime/cpu/backend.h"
+#include "runtime/cpu/bf16x3.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -19,5 +20,7 @@ class Cpu final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> make_device() { return std::make_unique<Cpu>(); }
+
+bool has_bf16_unit() { return amx_bf16x3_kernels() != nullptr; }
 
 }  // namespace lockstep::cpu

@@ -35,4 +35,15 @@ struct Epilogue {
   }
 };
 
+// Makes results of the sums in some rows and columns of y, in place; `stride`: elements between
+// rows of y, of the residual and of `pre`, which receives the sums with their bias, or is null.
+void finish_block(const Epilogue& epilogue,
+                  int64_t row_begin,
+                  int64_t row_end,
+                  int64_t column_begin,
+                  int64_t column_end,
+                  int64_t stride,
+                  float* pre,
+                  float* y);
+
 }  // namespace lockstep::cpu

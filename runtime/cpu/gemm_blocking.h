@@ -70,8 +70,8 @@ struct WorkerGrid {
   int64_t rows, columns;
   constexpr int64_t workers() const { return rows * columns; }
   // The rows and columns of the largest rectangle, where the result has so many.
-  constexpr int64_t most_rows(int64_t all) const {
-    return ceil_div(ceil_div(all, kRowUnit), rows) * kRowUnit;
+  constexpr int64_t most_rows(int64_t all, int64_t unit = kRowUnit) const {
+    return ceil_div(ceil_div(all, unit), rows) * unit;
   }
   constexpr int64_t most_columns(int64_t all) const {
     return ceil_div(ceil_div(all, kMaxPanel), columns) * kMaxPanel;
@@ -80,13 +80,17 @@ struct WorkerGrid {
 
 // The arrangement with the least work for the worker that has most: its elements, and its share of
 // the packing, which is worth about 8 elements for each row and column.
-constexpr WorkerGrid arrange_workers(int64_t threads, int64_t rows, int64_t columns) {
+constexpr WorkerGrid arrange_workers(int64_t threads,
+                                     int64_t rows,
+                                     int64_t columns,
+                                     int64_t row_unit = kRowUnit) {
   WorkerGrid best{};
   int64_t best_work = -1;
   for (int64_t across = 1; across <= threads; ++across) {
     if (threads % across != 0) continue;
     const WorkerGrid grid{threads / across, across};
-    const int64_t most_rows = grid.most_rows(rows), most_columns = grid.most_columns(columns);
+    const int64_t most_rows = grid.most_rows(rows, row_unit),
+                  most_columns = grid.most_columns(columns);
     const int64_t work = most_rows * most_columns + 8 * (most_rows + most_columns);
     if (best_work < 0 || work < best_work) {
       best = grid;

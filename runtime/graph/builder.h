@@ -19,12 +19,14 @@ struct GraphOptions {
   int logits_alignment = 1;     // bytes: rows of logits are padded to multiples of it
   bool recompute = false;       // blocks are computed again in the backward pass
   int lanes = 1;                // of the run
+  bool bf16x3 = false;          // products of floats, where the device has them: see Graph
 };
 
 class GraphBuilder {
  public:
   explicit GraphBuilder(const GraphOptions& options) : options_(options) {
     graph_.purpose = options.purpose;
+    graph_.bf16x3 = options.bf16x3;
   }
 
   TensorId input(const std::string& name, Shape shape, DType dtype);

@@ -121,6 +121,7 @@ struct RecomputedBlock {
 
 struct Graph {
   Purpose purpose = Purpose::kTraining;
+  bool bf16x3 = false;  // linear layers and convolutions multiply floats as three bfloat16 numbers
   std::vector<Tensor> tensors;
   std::vector<Op> ops;
   size_t forward_ops = 0;                   // ops[0, forward_ops) are the forward pass

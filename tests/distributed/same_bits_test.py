@@ -8,7 +8,8 @@ augmented pictures that several threads read, with another number of threads for
 such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps. Every run
 is in another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices to a single one. The loss
 and the gradient's norm of every step must be equal too, to the last bit of a double. Four of the configs round gradients to 16 bits
-before they are summed, one of them with error feedback, in stages 0 and 1. A GPT whose gradients travel as factors, in stage 0.
+before they are summed, one of them with error feedback, in stages 0 and 1; two multiply floats as three bfloat16 numbers. A GPT
+whose gradients travel as factors, in stage 0.
 """
 import itertools
 import pathlib
@@ -55,7 +56,7 @@ CONFIGS = {
         optimizer { lamb { weight_decay: 0.01 } clip_norm: 1 }
         schedule { lr: 0.05 }
         comm { wire_dtype: FP16 }
-        execution { threads: 1 }
+        execution { threads: 1 bf16x3: true }
         output { tensorboard: false }
     """,
     "feedback": """
@@ -100,7 +101,7 @@ CONFIGS = {
         optimizer { sgd { momentum: 0.9 nesterov: true weight_decay: 0.001 } clip_norm: 1 }
         schedule { kind: COSINE lr: 0.05 warmup_steps: 2 }
         comm { wire_dtype: BF16 }
-        execution { threads: 1 }
+        execution { threads: 1 bf16x3: true }
         output { tensorboard: false }
     """,
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole runs against PyTorch: repeats the runs of tests/golden and compares every step.
 
-    golden_test.py LOCKSTEP [--golden DIR] [--ranks 1,2] [--mpirun COMMAND] [CASE ...]
+    golden_test.py LOCKSTEP [--golden DIR] [--ranks 1,2] [--set FIELD=VALUE] [--mpirun COMMAND] [CASE ...]
 
 Catches what op tests cannot: a wrong update rule, schedule, clipping, weight decay of the wrong
 tensors, sample order, initial weights that are not loaded, a loss averaged over the wrong count.
@@ -78,6 +78,7 @@ def worst_weight(tensors, expected):
 
 def train(args, ranks, config, run_dir):
     command = [args.lockstep, "train", config.name, "--run-dir", str(run_dir), "--device", args.device]
+    command += [argument for field in args.set for argument in ("--set", field)]
     if ranks > 1:
         command = shlex.split(args.mpirun) + ["-n", str(ranks)] + command
     # For CI machines: mpirun refuses root, and more ranks than cores, unless told.
@@ -131,6 +132,7 @@ def main():
     parser.add_argument("--golden", type=pathlib.Path, default=default_folder)
     parser.add_argument("--ranks", default="1", help="numbers of ranks to run on, such as 1,2")
     parser.add_argument("--device", default="cpu", help="as `lockstep train` takes it")
+    parser.add_argument("--set", action="append", default=[], help="path.to.field=value, for all runs")
     parser.add_argument("--mpirun", default="mpirun", help="command that starts several ranks")
     args = parser.parse_intermixed_args()
     args.lockstep = str(pathlib.Path(args.lockstep).resolve())

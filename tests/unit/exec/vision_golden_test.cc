@@ -77,11 +77,14 @@ struct Golden {
   float mix = 1;
 };
 
-void compare(const Golden& of) {
+void compare(const Golden& of, bool bf16x3) {
+  SCOPED_TRACE(bf16x3 ? "bf16x3" : "floats");
   std::ifstream file(std::string(LOCKSTEP_GOLDEN) + "/" + of.name + ".json");
   const nlohmann::json golden = nlohmann::json::parse(file);
   const ModelConfig model = resolve_model(of.model, image_io());
-  const Graph graph = build_model(model, image_io(), kImages, Purpose::kTraining);
+  GraphOptions options(Purpose::kTraining);
+  options.bf16x3 = bf16x3;
+  const Graph graph = build_model(model, image_io(), kImages, options);
   const ParameterLayout layout = make_layout(graph, 1);
   const auto backend = cpu::make_backend();
   const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
@@ -141,6 +144,10 @@ void compare(const Golden& of) {
     ++compared;
   }
   EXPECT_EQ(compared, tensors.size());
+}
+
+void compare(const Golden& of) {
+  for (bool bf16x3 : {false, true}) compare(of, bf16x3);
 }
 
 TEST(VisionGolden, Resnet18) { compare({"resnet18", ResnetConfig{.depth = 18}}); }
