@@ -133,12 +133,15 @@ void pack_depth(const float* const* rows, int64_t columns, uint16_t* to) {
 
 void split_tiles(const Bf16x3Kernels::Split* tiles, int64_t count, bool of_b) {
   for (const auto& tile : std::span(tiles, static_cast<size_t>(count))) {
-    const auto element = [&](int64_t edge, int64_t k) {
-      const auto [row, at] = of_b ? std::pair(k, edge) : std::pair(edge, k);
-      return tile.rows[row] == nullptr || at >= tile.count ? 0.0f
-                                                           : tile.rows[row][tile.offset + at];
-    };
-    pack_tile(element, of_b, tile.to);
+    uint16_t* to = tile.to;
+    for (int64_t begin = 0; begin < tile.count; begin += kTileDepth, to += tile.stride) {
+      const auto element = [&](int64_t edge, int64_t k) {
+        const auto [row, at] = of_b ? std::pair(k, edge) : std::pair(edge, begin + k);
+        const bool there = tile.rows[row] != nullptr && at < tile.count;
+        return there ? tile.rows[row][tile.offset + at] : 0.0f;
+      };
+      pack_tile(element, of_b, to);
+    }
   }
 }
 

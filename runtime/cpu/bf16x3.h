@@ -67,12 +67,14 @@ class RowFetcher {
 // to 64 bytes. A tile of A, 16 rows x 32 of the depth, is [part][row][depth]; a tile of B, 32 of
 // the depth x 16 columns, is [part][depth / 2][column][depth % 2].
 struct Bf16x3Kernels {
-  // A tile to be split: 32 elements of each of 16 rows (of A), or 16 of each of 32 (of B).
+  // Tiles to be split: of A from 16 rows, one for each 32 elements of them, or one of B from 16
+  // elements of each of 32 rows.
   struct Split {
     const float* const* rows;  // those that are null are zeros
-    int64_t offset;            // elements before the tile's first one in each row
-    int64_t count;             // elements of a row that there are; zeros behind them
+    int64_t offset;            // elements before the first one in each row
+    int64_t count;             // elements of a row, above 0; zeros behind them
     uint16_t* to;
+    int64_t stride;  // elements from one tile to the next
   };
 
   const char* name;
@@ -105,9 +107,9 @@ struct Bf16x3Kernels {
     int64_t c_stride;
     bool accumulate;                // c += a b, else c = a b
     RowFetcher* fetcher = nullptr;  // run with each chunk of a pair of row tiles
-    // Tiles that are split meanwhile, in this order, while the matrix unit is busy: `next_steps`
-    // sixteenths of a tile with each chunk of a pair of row tiles, and at the end what is left. So
-    // tiles of A may be among them which later row tiles need.
+    // Tiles that are split meanwhile, in this order and row by row, while the matrix unit is busy:
+    // `next_steps` sixteenths of a tile with each chunk of a pair of row tiles, and at the end what
+    // is left. So tiles of A may be among them which later row tiles need.
     const Split* next = nullptr;
     int64_t next_count = 0;
     int64_t next_steps = 0;

@@ -137,10 +137,17 @@ LOCKSTEP_AMX void pack_rows_as_columns(const float* const* rows,
                                        int64_t depth,
                                        uint16_t* to,
                                        int64_t stride) {
+  constexpr int64_t kAhead = 4 * kTileDepth;
   alignas(64) uint16_t tile[kSplitElems];
   const float* some[kTileEdge];
   for (int64_t k = 0; k < depth; k += kTileDepth, to += stride) {
-    for (int64_t i = 0; i < kTileEdge; ++i) some[i] = rows[i] == nullptr ? nullptr : rows[i] + k;
+    for (int64_t i = 0; i < kTileEdge; ++i) {
+      some[i] = rows[i] == nullptr ? nullptr : rows[i] + k;
+      // The rows are far apart, and so little is read of each at a time that the processor does
+      // not see what comes next.
+      __builtin_prefetch(rows[i] + k + kAhead, 0, 3);
+      __builtin_prefetch(rows[i] + k + kAhead + 16, 0, 3);
+    }
     pack_rows(some, depth - k < kTileDepth ? depth - k : kTileDepth, tile, kSplitElems);
     transpose_parts(tile, to);
   }
@@ -157,47 +164,59 @@ class Splitter {
  public:
   LOCKSTEP_AMX_INLINE Splitter(const Bf16x3Kernels::Split* tiles, int64_t count, bool of_b)
       : next_(tiles),
-        left_(count * kTileEdge),
+        end_(tiles + count),
         of_b_(of_b),
-        order_(of_b ? in_turns() : one_after_the_other()) {}
+        order_(of_b ? in_turns() : one_after_the_other()) {
+    load_row();
+  }
 
   LOCKSTEP_AMX_INLINE void run(int64_t steps) {
-    if (left_ < steps) steps = left_;
-    left_ -= steps;
-    for (; steps > 0; --steps) {
-      if (step_ == 0) begin();
-      const float* const* const rows = next_->rows;
-      const float* first = rows[of_b_ ? 2 * step_ : step_];
-      const float* second = of_b_ ? rows[2 * step_ + 1] : first;
-      first = first == nullptr ? kZeros : first + next_->offset;
-      second = second == nullptr ? kZeros : second + next_->offset + (of_b_ ? 0 : 16);
-      store_parts(split(_mm512_maskz_loadu_ps(first_mask_, first)),
-                  split(_mm512_maskz_loadu_ps(second_mask_, second)),
-                  order_,
-                  next_->to + step_ * kTileDepth);
-      if (++step_ == kTileEdge) {
-        step_ = 0;
-        ++next_;
-      }
-    }
+    for (; steps > 0 && next_ != end_; --steps) step();
   }
-  LOCKSTEP_AMX_INLINE void finish() { run(left_); }
+  LOCKSTEP_AMX_INLINE void finish() {
+    while (next_ != end_) step();
+  }
 
  private:
-  LOCKSTEP_AMX_INLINE static __mmask16 mask(int64_t count) {
-    return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
-  }
-  LOCKSTEP_AMX_INLINE void begin() {
-    first_mask_ = mask(next_->count);
-    second_mask_ = of_b_ ? first_mask_ : mask(next_->count - 16);
+  LOCKSTEP_AMX_INLINE void step() {
+    const int64_t left = next_->count - k_;
+    __m512 first, second;
+    if (left >= kTileDepth && first_ != nullptr && second_ != nullptr) {
+      first = _mm512_loadu_ps(first_ + k_);
+      second = _mm512_loadu_ps(second_ + k_);
+    } else {
+      first = load(first_ == nullptr ? nullptr : first_ + k_, left);
+      second = load(second_ == nullptr ? nullptr : second_ + k_, of_b_ ? left : left - 16);
+    }
+    store_parts(split(first), split(second), order_, to_);
+    to_ += next_->stride;
+    k_ += kTileDepth;
+    if (k_ < next_->count) return;
+    k_ = 0;
+    if (++row_ == kTileEdge) {
+      row_ = 0;
+      ++next_;
+    }
+    load_row();
   }
 
-  alignas(64) static constexpr float kZeros[16] = {};
-  const Bf16x3Kernels::Split* next_;
-  int64_t left_, step_ = 0;
+  LOCKSTEP_AMX_INLINE void load_row() {
+    if (next_ == end_) return;
+    const auto at = [this](const float* row, int64_t more) __attribute__((always_inline)) {
+      return row == nullptr ? row : row + next_->offset + more;
+    };
+    const float* const* const rows = next_->rows;
+    first_ = at(rows[of_b_ ? 2 * row_ : row_], 0);
+    second_ = of_b_ ? at(rows[2 * row_ + 1], 0) : at(rows[row_], 16);
+    to_ = next_->to + row_ * kTileDepth;
+  }
+
+  const Bf16x3Kernels::Split *next_, *end_;
+  int64_t row_ = 0, k_ = 0;  // of the next step
+  const float *first_ = nullptr, *second_ = nullptr;
+  uint16_t* to_ = nullptr;
   bool of_b_;
   __m512i order_;
-  __mmask16 first_mask_ = 0, second_mask_ = 0;
 };
 
 LOCKSTEP_AMX void split_rows(const Bf16x3Kernels::Split* tiles, int64_t count) {

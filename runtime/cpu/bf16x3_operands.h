@@ -26,19 +26,16 @@ struct RowPointers {
 struct DenseA {
   bool as_rows() const { return !a.transposed; }
 
-  const float** list(Range rows,
-                     Range chunks,
-                     const float** pointers,
-                     Bf16x3Kernels::Split* tiles,
-                     int64_t step,
-                     uint16_t* to) const {
+  int64_t list(Range rows,
+               Range chunks,
+               const float** pointers,
+               Bf16x3Kernels::Split* tiles,
+               uint16_t* to) const {
     for (int64_t i = 0; i < kTileEdge; ++i)
       pointers[i] = i < rows.size() ? a.at(rows.begin + i, 0).data : nullptr;
-    for (int64_t k = chunks.begin; k < chunks.end; ++k, tiles += step, to += kSplitElems) {
-      const int64_t begin = k * kTileDepth;
-      *tiles = {pointers, begin, std::min(kTileDepth, depth - begin), to};
-    }
-    return pointers + kTileEdge;
+    const Range k = chunk_depth(chunks, depth);
+    *tiles = {pointers, k.begin, k.size(), to, kSplitElems};
+    return 1;
   }
 
   void pack(const Bf16x3Kernels& kernels, Range rows, Range chunks, uint16_t* to) const {
@@ -71,7 +68,7 @@ struct DenseB {
         pointers[i] = row < depth ? b.at(row, 0).data : nullptr;
       }
       for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kSplitElems)
-        tiles[count++] = {pointers, j, std::min(kTileEdge, columns.end - j), to};
+        tiles[count++] = {pointers, j, std::min(kTileEdge, columns.end - j), to, 0};
     }
     return count;
   }

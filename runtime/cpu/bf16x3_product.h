@@ -81,7 +81,7 @@ struct SplitJobs {
 // Tiles that are split while others are multiplied.
 struct SplitAhead {
   std::span<const Bf16x3Kernels::Split> tiles;
-  bool of_b = false;
+  int64_t of_pair = 0;  // entries of A for each pair of row tiles; 0: they are of B
 };
 
 // Multiplies the tiles of a panel and a block of rows, and puts those sums that do not fill tiles,
@@ -99,12 +99,13 @@ void multiply_panel(const Bf16x3Kernels& kernels,
   // The tiles to split while pairs [begin, end) are multiplied.
   const auto set_next = [&](int64_t begin, int64_t end) {
     const auto count = static_cast<int64_t>(ahead.tiles.size());
-    const int64_t of_pair = ahead.of_b ? ceil_div(count, pairs) : 2 * tiles.chunks;
+    const bool of_b = ahead.of_pair == 0;
+    const int64_t of_pair = of_b ? ceil_div(count, pairs) : ahead.of_pair;
     const int64_t first = std::min(count, begin * of_pair), last = std::min(count, end * of_pair);
     tiles.next = ahead.tiles.data() + first;
     tiles.next_count = last - first;
-    tiles.next_steps = ceil_div(of_pair * kTileEdge, tiles.chunks);
-    tiles.next_of_b = ahead.of_b;
+    tiles.next_steps = of_b ? ceil_div(of_pair * kTileEdge, tiles.chunks) : 2 * kTileEdge;
+    tiles.next_of_b = of_b;
   };
   const int64_t whole = direct ? rows.size() / kSplitRowUnit : 0;  // pairs
   const uint16_t* const a = tiles.a;
@@ -133,8 +134,7 @@ void multiply_panel(const Bf16x3Kernels& kernels,
   }
 }
 
-// Splits a block of A, or its first pair of row tiles, and lists the others: by pairs, and in each
-// by chunks.
+// Splits a block of A, or its first pair of row tiles, and lists the others, pair by pair.
 template <typename A>
 SplitAhead split_block(const A& a,
                        const Bf16x3Kernels& kernels,
@@ -155,34 +155,24 @@ SplitAhead split_block(const A& a,
     }
     return {};
   }
-  const float** pointers = jobs.rows;
-  int64_t count = 0;
-  for (int64_t i = rows.begin; i < rows.end; i += kSplitRowUnit) {
-    const Range pair{i, std::min(rows.end, i + kSplitRowUnit)};
-    const int64_t tiles = ceil_div(pair.size(), kTileEdge);
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const Range some{i + tile * kTileEdge, std::min(pair.end, i + (tile + 1) * kTileEdge)};
-      pointers = a.list(some,
-                        chunks,
-                        pointers,
-                        jobs.tiles + count + tile,
-                        tiles,
-                        to + (some.begin - rows.begin) / kTileEdge * stride);
-    }
-    count += tiles * chunks.size();
+  int64_t count = 0, of_tile = 0;
+  for (int64_t i = rows.begin; i < rows.end; i += kTileEdge, count += of_tile) {
+    of_tile = a.list(Range{i, std::min(rows.end, i + kTileEdge)},
+                     chunks,
+                     jobs.rows + count * kTileEdge,
+                     jobs.tiles + count,
+                     to + (i - rows.begin) / kTileEdge * stride);
   }
-  const int64_t first = std::min(count, 2 * chunks.size());
-  kernels.split_rows(jobs.tiles, rows.size() > kTileEdge ? first : chunks.size());
-  if (count <= first) return {};
-  return {{jobs.tiles + first, static_cast<size_t>(count - first)}, /*of_b=*/false};
+  const int64_t first = std::min(count, 2 * of_tile);
+  kernels.split_rows(jobs.tiles, first);
+  return {{jobs.tiles + first, static_cast<size_t>(count - first)}, 2 * of_tile};
 }
 
 // c = a b, or c += a b, for `rows` x `columns`, over a depth of `chunks` > 0.
 //   a.as_rows(): whether rows of A lie in memory as rows;
-//   if so, a.list(rows, chunks, pointers, tiles, step, to): lists the tile of up to 16 rows for
-//   each
-//     chunk in tiles[0], tiles[step], ..., to be split to `to` one behind the other, with pointers
-//     to its rows, and returns where the next pointers may be put;
+//   if so, a.list(rows, chunks, pointers, tiles, to): lists the tiles of up to 16 rows, as many
+//     entries for all such rows, to be split to `to`, with 16 pointers for each entry, and returns
+//     how many entries;
 //   else a.pack(kernels, rows, chunks, to): splits them;
 //   b.pack(kernels, columns, chunks, to, stride): splits up to 16 columns; a tile of B for each
 //     chunk, `stride` elements from one to the next;
@@ -254,7 +244,7 @@ void multiply_rectangle(const A& a,
             if (!ready && ahead.tiles.empty() && b.as_rows() && panel + 1 < panels) {
               const int64_t count =
                   b.list(panel_columns(panel + 1), some, of_b.rows, of_b.tiles, place(panel + 1));
-              ahead = {{of_b.tiles, static_cast<size_t>(count)}, /*of_b=*/true};
+              ahead = {{of_b.tiles, static_cast<size_t>(count)}};
               ready = true;
             }
             multiply_panel(kernels,

@@ -7,6 +7,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/conv2d_bf16x3_operands.h"
 #include "runtime/cpu/conv2d_parts.h"
+#include "runtime/cpu/conv2d_winograd.h"
 #include "runtime/cpu/linear_bf16x3.h"
 
 namespace lockstep::cpu::bf16x3 {
@@ -40,6 +41,8 @@ int64_t weight_chunks(const Conv2dShape& s) { return ceil_div(s.out_pixels(), kT
 }  // namespace
 
 bool supports(const Conv2dShape& s) {
+  // With so few channels Winograd's transforms save more than the tiles.
+  if (uses_winograd(s) && std::max(s.channels, s.outputs) <= 64) return false;
   return s.group_channels() >= 32 && s.group_channels() % kTileEdge == 0 && s.group_outputs() >= 32;
 }
 

@@ -10,7 +10,8 @@
 
 namespace lockstep::cpu::bf16x3 {
 
-// Whether a convolution has so many channels that the tiles are worth it.
+// Whether a convolution has so many channels that the tiles are worth it. Depends on nothing but
+// the kernel and the channels.
 bool supports(const Conv2dShape& shape);
 
 // For a shape that is supported.

@@ -40,12 +40,11 @@ struct GatherA {
   bool as_rows() const { return true; }
   void pack(const Bf16x3Kernels&, Range, Range, uint16_t*) const {}
 
-  const float** list(Range rows,
-                     Range chunks,
-                     const float** pointers,
-                     Bf16x3Kernels::Split* tiles,
-                     int64_t step,
-                     uint16_t* to) const {
+  int64_t list(Range rows,
+               Range chunks,
+               const float** pointers,
+               Bf16x3Kernels::Split* tiles,
+               uint16_t* to) const {
     const TapChunks depth(g);
     int64_t h[kTileEdge], w[kTileEdge];
     const float* image[kTileEdge];
@@ -55,25 +54,25 @@ struct GatherA {
       w[i] = g.w.source_first + pixel.j * g.w.source_step;
       image[i] = g.a + pixel.image * g.a_strides.image;
     }
-    int64_t listed = -1;
-    for (int64_t k = chunks.begin; k < chunks.end; ++k, tiles += step, to += kSplitElems) {
-      const int64_t tap = depth.tap(k);
-      if (tap != listed) {
-        if (listed >= 0) pointers += kTileEdge;
-        listed = tap;
-        const int64_t down = tap / g.w.taps * g.h.source_tap_step;
-        const int64_t across = tap % g.w.taps * g.w.source_tap_step;
-        for (int64_t i = 0; i < kTileEdge; ++i) {
-          pointers[i] = nullptr;
-          if (i >= rows.size()) continue;
-          const int64_t y = h[i] + down, x = w[i] + across;
-          if (y < 0 || y >= g.h.source_extent || x < 0 || x >= g.w.source_extent) continue;
-          pointers[i] = image[i] + y * g.a_strides.row + x * g.a_strides.pixel;
-        }
+    int64_t count = 0;
+    for (int64_t k = chunks.begin; k < chunks.end; ++count, pointers += kTileEdge) {
+      const int64_t tap = depth.tap(k), end = std::min(chunks.end, (tap + 1) * depth.in_tap);
+      const int64_t down = tap / g.w.taps * g.h.source_tap_step;
+      const int64_t across = tap % g.w.taps * g.w.source_tap_step;
+      for (int64_t i = 0; i < kTileEdge; ++i) {
+        pointers[i] = nullptr;
+        if (i >= rows.size()) continue;
+        const int64_t y = h[i] + down, x = w[i] + across;
+        if (y < 0 || y >= g.h.source_extent || x < 0 || x >= g.w.source_extent) continue;
+        pointers[i] = image[i] + y * g.a_strides.row + x * g.a_strides.pixel;
       }
-      *tiles = {pointers, depth.channel(k), depth.channels(k), to};
+      const int64_t first = depth.channel(k);
+      const int64_t last = depth.channel(end - 1) + depth.channels(end - 1);
+      tiles[count] = {
+          pointers, first, last - first, to + (k - chunks.begin) * kSplitElems, kSplitElems};
+      k = end;
     }
-    return pointers + kTileEdge;
+    return count;
   }
 
   const Gather& g;
@@ -122,7 +121,7 @@ struct GatherB {
       for (int64_t i = 0; i < kTileDepth; ++i)
         pointers[i] = i < depth.channels(k) ? first + i * g.weight_stride : nullptr;
       for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kSplitElems)
-        tiles[count++] = {pointers, j, std::min(kTileEdge, columns.end - j), to};
+        tiles[count++] = {pointers, j, std::min(kTileEdge, columns.end - j), to, 0};
     }
     return count;
   }
@@ -225,7 +224,7 @@ struct TapPixelsB {
           listed = tap;
           list_pixels(tap, k, pointers);
         }
-        tiles[count++] = {pointers, j % channels, kTileEdge, to};
+        tiles[count++] = {pointers, j % channels, kTileEdge, to, 0};
       }
       pointers += kTileDepth;
     }

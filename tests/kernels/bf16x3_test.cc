@@ -94,14 +94,14 @@ void for_each_packing(const Body& body) {
   }
 }
 
+// In one entry, or in two of which the first has one tile.
 std::vector<Bf16x3Kernels::Split> list_tiles(const Rows& rows,
                                              int64_t length,
                                              uint16_t* to,
                                              int64_t stride) {
-  std::vector<Bf16x3Kernels::Split> tiles;
-  for (int64_t k = 0; k < length; k += kTileDepth, to += stride)
-    tiles.push_back({rows.pointers(), k, std::min(kTileDepth, length - k), to});
-  return tiles;
+  if (length <= kTileDepth || length % 2 == 0) return {{rows.pointers(), 0, length, to, stride}};
+  return {{rows.pointers(), 0, kTileDepth, to, stride},
+          {rows.pointers(), kTileDepth, length - kTileDepth, to + stride, stride}};
 }
 
 // Splits the tiles while zeros are multiplied.
@@ -141,7 +141,9 @@ std::vector<uint16_t> packed(
     case Packing::kDepthAsRows:
       kernels.pack_depth_as_rows(rows.pointers(), length, to.data());
       break;
-    case Packing::kListedRows: kernels.split_rows(tiles.data(), count); break;
+    case Packing::kListedRows:
+      kernels.split_rows(tiles.data(), static_cast<int64_t>(tiles.size()));
+      break;
     // Slower than the products, as fast, or faster.
     case Packing::kRowsMeanwhile:
     case Packing::kDepthMeanwhile: split_meanwhile(kernels, tiles, length % 30, of_b(way)); break;

@@ -28,7 +28,7 @@ const std::vector<Conv2dShape>& supported_shapes() {
       square(2, 9, 48, 40, 1, 2),
       square(1, 8, 64, 64, 1, 3, 1),
       shape(2, 9, 7, 80, 35, 1, 1, 2, 3),
-      square(1, 9, 32, 32, 3, 1, 1),
+      square(1, 9, 32, 96, 3, 1, 1),
       square(2, 10, 48, 64, 3, 2, 1),
       square(1, 11, 112, 70, 3, 3, 1),
       square(1, 11, 32, 36, 3, 1, 2, 2),
@@ -36,15 +36,15 @@ const std::vector<Conv2dShape>& supported_shapes() {
       square(2, 4, 528, 34, 3, 1, 1),
       square(1, 4, 32, 600, 3, 1, 1),
       square(1, 24, 128, 40, 3, 1, 1),
-      square(1, 3, 32, 32, 3, 1, 4),
-      shape(2, 17, 24, 32, 40, 3, 3, 1, 1, 1, 1),
+      square(1, 3, 32, 80, 3, 1, 4),
+      shape(2, 17, 24, 32, 70, 3, 3, 1, 1, 1, 1),
       shape(1, 6, 9, 32, 32, 1, 5, 1, 1, 0, 2),
       shape(1, 9, 6, 32, 33, 4, 1, 2, 1, 1, 0),
       shape(1, 9, 14, 48, 32, 3, 2, 2, 3, 1, 0, 1, 2),
       square(1, 9, 64, 33, 5, 2, 2),
       square(2, 7, 96, 96, 3, 1, 1, 1, 2),
       square(1, 40, 32, 32, 1),
-      square(1, 2, 32, 32, 3, 1, 0),  // no outputs
+      square(1, 2, 32, 65, 3, 1, 0),  // no outputs
       square(1, 3, 48, 32, 1, 1, 2),  // some outputs see padding alone
   };
   return all;
@@ -81,9 +81,11 @@ Gradients backward(const Conv2dShape& s, Inputs& in, bool accumulate) {
 }
 
 TEST(Conv2dBf16x3, TakesWhatFillsTiles) {
-  EXPECT_TRUE(bf16x3::supports(square(1, 8, 32, 32, 3, 1, 1)));
+  EXPECT_TRUE(bf16x3::supports(square(1, 8, 32, 32, 3, 2, 1)));
+  EXPECT_TRUE(bf16x3::supports(square(1, 8, 128, 128, 3, 1, 1)));
   EXPECT_TRUE(bf16x3::supports(square(1, 8, 64, 64, 3, 1, 1, 1, 2)));
   EXPECT_FALSE(bf16x3::supports(square(1, 8, 3, 64, 7, 2, 3)));
+  EXPECT_FALSE(bf16x3::supports(square(1, 8, 64, 64, 3, 1, 1)));
   EXPECT_FALSE(bf16x3::supports(square(1, 8, 40, 64, 3, 1, 1)));
   EXPECT_FALSE(bf16x3::supports(square(1, 8, 64, 64, 3, 1, 1, 1, 64)));
   for (const Conv2dShape& s : supported_shapes()) EXPECT_TRUE(bf16x3::supports(s)) << describe(s);

@@ -4,7 +4,7 @@
     compare_pytorch.py --lockstep build/release/launcher/lockstep
                        --fma-peak build/release/tests/peers/fma_peak --python VENV/bin/python
                        [--cases mlp,table,gpt2_124m] [--layouts 1x1,1x2,2x1]
-                       [--seconds 10] [--repeats 5] [--json FILE] [--markdown FILE]
+                       [--seconds 10] [--repeats 5] [--set FIELD=VALUE] [--json FILE] [--markdown FILE]
 
 A layout RxT is R ranks of T threads, each thread with a core of its own. Work per rank is fixed, so
 the global batch grows with the ranks. Both sides take turns (A B A B ...); what counts is the
@@ -178,6 +178,7 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--lanes-per-rank", type=int, default=1, help="Lockstep's train.lanes")
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="of Lockstep's config")
     parser.add_argument("--variants", default=";".join(trainers.VARIANTS),
                         help="set-ups of PyTorch to choose from, separated by semicolons")
     parser.add_argument("--least-calm", type=float, default=0.93,
@@ -202,7 +203,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-peers-") as name:
         folder, sides = pathlib.Path(name), []
         if args.lockstep:
-            sides.append(trainers.Lockstep(args.lockstep, args.mpirun, args.lanes_per_rank,
+            sides.append(trainers.Lockstep(args.lockstep, args.mpirun, args.lanes_per_rank, args.set,
                                            args.seconds, folder))
         if version:
             sides.append(trainers.PyTorch(args.python, args.variants, args.seconds, folder))

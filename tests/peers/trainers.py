@@ -32,9 +32,10 @@ VARIANTS = {  # of PyTorch: name: (environment, options of torch_train.py)
 class Lockstep:
     name = "Lockstep"
 
-    def __init__(self, binary, mpirun, lanes_per_rank, seconds, folder):
+    def __init__(self, binary, mpirun, lanes_per_rank, fields, seconds, folder):
         self._binary, self._mpirun = binary, shlex.split(mpirun)
         self._lanes_per_rank, self._seconds = lanes_per_rank, seconds
+        self._fields = [argument for field in fields for argument in ("--set", field)]
         self._folder, self._runs = folder, 0
 
     def prepare(self, case, ranks, threads):
@@ -74,7 +75,7 @@ class Lockstep:
         run_dir = self._folder / f"lockstep-{self._runs}"
         config = self._folder / f"lockstep-{self._runs}.textproto"
         config.write_text(case.config(ranks, ranks * self._lanes_per_rank, threads, steps))
-        command = [self._binary, "train", str(config), "--run-dir", str(run_dir), "--device", "cpu"]
+        command = [self._binary, "train", str(config), "--run-dir", str(run_dir), "--device", "cpu", *self._fields]
         if ranks == 1:
             command = measure.pinned(measure.allowed_cpus()[:threads], command)
         else:
