@@ -52,8 +52,9 @@ void check_supported(const RunConfig& config, const OpSet& ops) {
   const ExecutionConfig& execution = config.execution;
   if (ops.separate_memory) {
     if (execution.bf16x3)
-      throw ConfigError("execution.bf16x3: value is true; allowed on {}: false (but tf32)",
-                        ops.device);
+      throw ConfigError(
+          "execution.bf16x3: value is true; allowed on {}: false (execution.tf32 is for GPUs)",
+          ops.device);
     return;
   }
   if (execution.precision != Precision::kFp32)

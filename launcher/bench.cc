@@ -81,7 +81,8 @@ void bench_ops(const BenchOptions& options, Device& device) {
   const BackendRequest request = {assembly.config.execution.tf32,
                                   compute_type(assembly.config.execution.precision),
                                   /*record_repeated_work=*/!options.common.eager};
-  const Ceilings ceilings = measure_ceilings(device, request, options.repeats);
+  const Ceilings ceilings =
+      measure_ceilings(device, request, assembly.config.execution.bf16x3, options.repeats);
   std::vector<OpTiming> timings = time_ops(assembly.training, device, request, options.repeats);
   std::sort(timings.begin(), timings.end(), [](const OpTiming& a, const OpTiming& b) {
     return a.us * a.count > b.us * b.count;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "collectives/agreement.h"
 #include "launcher/cuda/load.h"
@@ -79,9 +80,10 @@ void warn_of_slow_products(Communicator& communicator) {
   if (without == 0 || communicator.rank() != 0) return;
   const auto first = std::find(ranks.begin(), ranks.end(), "without") - ranks.begin();
   spdlog::warn(
-      "execution.bf16x3: {} of {} ranks, the first is rank {}, cannot use AMX (lscpu shows "
-      "amx_bf16 "
-      "where a processor has it): the same weights, but several times slower than with false",
+      "execution.bf16x3: {} of {} ranks, the first is rank {}, cannot use AMX: the same weights, "
+      "but "
+      "several times slower than with false (a processor that has it shows amx_bf16 in lscpu; then "
+      "the kernel, 5.16 or newer, or the container must allow arch_prctl)",
       without,
       ranks.size(),
       first);
@@ -160,7 +162,7 @@ void RunDevice::open(const RunConfig& config) {
                                       /*record_repeated_work=*/!options_.eager});
   });
   slices_ = &device_->connect(communicator, *backend_);
-  if (config.execution.bf16x3) warn_of_slow_products(communicator);
+  if (config.execution.bf16x3 && !std::exchange(warned_, true)) warn_of_slow_products(communicator);
 }
 
 }  // namespace lockstep

@@ -39,6 +39,7 @@ class RunDevice {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Backend> backend_;
   Communicator* slices_ = nullptr;
+  bool warned_ = false;  // of what a device lacks
 };
 
 // Fills in the device's part from the first GPU of this process; false where there is none.

@@ -96,7 +96,7 @@ std::vector<OpTiming> time_ops(const Graph& graph,
   return timings;
 }
 
-Ceilings measure_ceilings(Device& device, const BackendRequest& request, int repeats) {
+Ceilings measure_ceilings(Device& device, const BackendRequest& request, bool bf16x3, int repeats) {
   const bool gpu = device.ops().separate_memory;
   Ceilings ceilings;
   {
@@ -111,6 +111,7 @@ Ceilings measure_ceilings(Device& device, const BackendRequest& request, int rep
   const int64_t size = gpu ? 8192 : 1024;
   GraphOptions options(Purpose::kInference);
   options.compute = request.compute;
+  options.bf16x3 = bf16x3;
   MlpConfig one_layer;
   one_layer.outputs = size;
   one_layer.loss = Loss::kMeanSquaredError;

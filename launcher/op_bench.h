@@ -28,6 +28,6 @@ std::vector<OpTiming> time_ops(const Graph& graph,
                                Device& device,
                                const BackendRequest& request,
                                int repeats);
-Ceilings measure_ceilings(Device& device, const BackendRequest& request, int repeats);
+Ceilings measure_ceilings(Device& device, const BackendRequest& request, bool bf16x3, int repeats);
 
 }  // namespace lockstep

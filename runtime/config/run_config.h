@@ -428,8 +428,8 @@ struct ExecutionConfig {
   Precision precision = Precision::kFp32;
   int64_t prefetch_batches = 0;  // batches the loader keeps ready; 0: chosen by size; 1..1024
   bool tf32 = false;  // FP32 on a GPU: products round their inputs to 10 bits of mantissa
-  // FP32 on CPUs: linear layers and convolutions multiply each float as the sum of three bfloat16
-  // numbers: as accurate, other bits, and faster on processors with AMX.
+  // FP32 on CPUs: linear layers, and convolutions of enough channels, multiply each float as the
+  // sum of three bfloat16 numbers: as accurate, other bits, and faster on processors with AMX.
   bool bf16x3 = false;
   enum class Recompute { kNothing, kBlocks };
   // BLOCKS: the backward pass computes a transformer block's activations again instead of keeping

@@ -60,6 +60,9 @@ void multiply_rows(const Bf16x3Kernels::Tiles& t) {
   }
 }
 
+// Whether this is AVX-512.
+bool is_wide() { return HWY_TARGET <= HWY_AVX3; }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -67,6 +70,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::cpu {
 HWY_EXPORT(multiply_rows);
+HWY_EXPORT(is_wide);
 
 namespace {
 
@@ -113,13 +117,12 @@ void pack_tile(const Element& element, bool of_b, uint16_t* to) {
   }
 }
 
-template <bool kOfB>
-void pack_rows(const float* const* rows, int64_t depth, uint16_t* to, int64_t stride) {
+void pack_rows_as_columns(const float* const* rows, int64_t depth, uint16_t* to, int64_t stride) {
   for (int64_t begin = 0; begin < depth; begin += kTileDepth, to += stride) {
     const auto element = [&](int64_t i, int64_t k) {
       return rows[i] == nullptr || begin + k >= depth ? 0.0f : rows[i][begin + k];
     };
-    pack_tile(element, kOfB, to);
+    pack_tile(element, /*of_b=*/true, to);
   }
 }
 
@@ -160,8 +163,7 @@ void multiply(const Bf16x3Kernels::Tiles& tiles) {
 const Bf16x3Kernels& portable_bf16x3_kernels() {
   static constexpr Bf16x3Kernels kKernels = {"no matrix unit",
                                              split_rows,
-                                             pack_rows</*kOfB=*/false>,
-                                             pack_rows</*kOfB=*/true>,
+                                             pack_rows_as_columns,
                                              pack_depth</*kOfB=*/true>,
                                              pack_depth</*kOfB=*/false>,
                                              multiply};
@@ -171,8 +173,7 @@ const Bf16x3Kernels& portable_bf16x3_kernels() {
 const Bf16x3Kernels& bf16x3_kernels() {
   const Bf16x3Kernels* const amx = amx_bf16x3_kernels();
   // Tests leave instruction sets out.
-  const bool wide = (hwy::SupportedTargets() & HWY_AVX3) != 0;
-  return amx != nullptr && wide ? *amx : portable_bf16x3_kernels();
+  return amx != nullptr && HWY_DYNAMIC_DISPATCH(is_wide)() ? *amx : portable_bf16x3_kernels();
 }
 
 }  // namespace lockstep::cpu

@@ -18,8 +18,9 @@
 // without it, several times slower than products of floats. (Without fused multiply-adds, products
 // below 2^-126 are taken for zero before they are added. Other processors do not flush.)
 //
-// What differs from products of floats: the order of the sums; parts below 2^-126, so that floats
-// below 2^-110 lose bits; and factors that are infinite or from 3.396e38 on, whose sums are NaN.
+// What differs from products of floats: the order of the sums; parts and products of parts below
+// 2^-126, so that floats, and products, below 2^-103 lose bits; factors that are infinite or from
+// 3.396e38 on, whose sums are NaN; and products that overflow, whose sums may be.
 
 #include <cstdint>
 
@@ -82,11 +83,9 @@ struct Bf16x3Kernels {
   // Splits tiles of A as they are listed.
   void (*split_rows)(const Split* tiles, int64_t count);
 
-  // Splits `depth` elements of each of 16 rows, of which those that are null are zeros, into tiles
-  // of A, one for each chunk, or of B whose columns these rows are. `stride`: elements from one
-  // tile to the next.
-  void (*pack_rows)(const float* const* rows, int64_t depth, uint16_t* to, int64_t stride);
-  void (*pack_rows_as_columns)(const float* const* rows,
+  // Splits `depth` elements of each of 16 columns, of which those that are null are zeros, into
+  // tiles of B, one for each chunk. `stride`: elements from one tile to the next.
+  void (*pack_rows_as_columns)(const float* const* columns,
                                int64_t depth,
                                uint16_t* to,
                                int64_t stride);

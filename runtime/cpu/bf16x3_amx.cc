@@ -145,8 +145,10 @@ LOCKSTEP_AMX void pack_rows_as_columns(const float* const* rows,
       some[i] = rows[i] == nullptr ? nullptr : rows[i] + k;
       // The rows are far apart, and so little is read of each at a time that the processor does
       // not see what comes next.
-      __builtin_prefetch(rows[i] + k + kAhead, 0, 3);
-      __builtin_prefetch(rows[i] + k + kAhead + 16, 0, 3);
+      // What is there may belong to the caller's next chunk, or to nobody.
+      const uintptr_t ahead = reinterpret_cast<uintptr_t>(rows[i]) + (k + kAhead) * sizeof(float);
+      __builtin_prefetch(reinterpret_cast<const void*>(ahead), 0, 3);
+      __builtin_prefetch(reinterpret_cast<const void*>(ahead + 64), 0, 3);
     }
     pack_rows(some, depth - k < kTileDepth ? depth - k : kTileDepth, tile, kSplitElems);
     transpose_parts(tile, to);
@@ -318,8 +320,8 @@ LOCKSTEP_AMX_INLINE void multiply_columns(const Bf16x3Kernels::Tiles& t) {
 }
 
 LOCKSTEP_AMX void multiply(const Bf16x3Kernels::Tiles& t) {
-  const TileConfig config;
-  _tile_loadconfig(&config);
+  static constexpr TileConfig kConfig;
+  _tile_loadconfig(&kConfig);
   if (t.column_tiles == 2) {
     multiply_columns<2>(t);
   } else {
@@ -357,7 +359,7 @@ bool usable() {
 
 const Bf16x3Kernels* amx_bf16x3_kernels() {
   static constexpr Bf16x3Kernels kKernels = {
-      "AMX", split_rows, pack_rows, pack_rows_as_columns, pack_depth, pack_depth_as_rows, multiply};
+      "AMX", split_rows, pack_rows_as_columns, pack_depth, pack_depth_as_rows, multiply};
   static const bool kUsable = usable();
   return kUsable ? &kKernels : nullptr;
 }

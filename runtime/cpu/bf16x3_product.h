@@ -143,17 +143,19 @@ SplitAhead split_block(const A& a,
                        uint16_t* to,
                        SplitJobs& jobs) {
   const int64_t stride = chunks.size() * kSplitElems;
-  if (!a.as_rows()) {
-    // One chunk after the other: its rows are read once, as they lie.
-    for (int64_t k = chunks.begin; k < chunks.end; ++k) {
-      for (int64_t i = rows.begin; i < rows.end; i += kTileEdge) {
-        a.pack(kernels,
-               Range{i, std::min(rows.end, i + kTileEdge)},
-               Range{k, k + 1},
-               to + (i - rows.begin) / kTileEdge * stride + (k - chunks.begin) * kSplitElems);
+  if constexpr (requires { a.pack(kernels, rows, chunks, to); }) {
+    if (!a.as_rows()) {
+      // One chunk after the other: its rows are read once, as they lie.
+      for (int64_t k = chunks.begin; k < chunks.end; ++k) {
+        for (int64_t i = rows.begin; i < rows.end; i += kTileEdge) {
+          a.pack(kernels,
+                 Range{i, std::min(rows.end, i + kTileEdge)},
+                 Range{k, k + 1},
+                 to + (i - rows.begin) / kTileEdge * stride + (k - chunks.begin) * kSplitElems);
+        }
       }
+      return {};
     }
-    return {};
   }
   int64_t count = 0, of_tile = 0;
   for (int64_t i = rows.begin; i < rows.end; i += kTileEdge, count += of_tile) {
@@ -173,7 +175,7 @@ SplitAhead split_block(const A& a,
 //   if so, a.list(rows, chunks, pointers, tiles, to): lists the tiles of up to 16 rows, as many
 //     entries for all such rows, to be split to `to`, with 16 pointers for each entry, and returns
 //     how many entries;
-//   else a.pack(kernels, rows, chunks, to): splits them;
+//   else a.pack(kernels, rows, chunks, to), which A need not have if it never happens: splits them;
 //   b.pack(kernels, columns, chunks, to, stride): splits up to 16 columns; a tile of B for each
 //     chunk, `stride` elements from one to the next;
 //   b.as_rows(): whether rows of B, of the depth, lie in memory as rows; if so, b.list(columns,

@@ -10,8 +10,8 @@
 
 namespace lockstep::cpu::bf16x3 {
 
-// Whether a convolution has so many channels that the tiles are worth it. Depends on nothing but
-// the kernel and the channels.
+// Whether a convolution has so many channels that the tiles are worth it. Depends on
+// neither the batch nor the size of images.
 bool supports(const Conv2dShape& shape);
 
 // For a shape that is supported.

@@ -38,7 +38,6 @@ struct GatherPixel {
 // Rows are pixels, which are read where the image has them.
 struct GatherA {
   bool as_rows() const { return true; }
-  void pack(const Bf16x3Kernels&, Range, Range, uint16_t*) const {}
 
   int64_t list(Range rows,
                Range chunks,
@@ -187,10 +186,9 @@ struct TapPixelsB {
       const int64_t h = row % height * s.stride_h + down;
       if (h >= 0 && h < s.height) {
         const float* pixel = x + ((row / height * s.height + h) * s.width + across) * s.channels;
-        const float** const out = to + (p - begin) - j;
         const int64_t step = s.stride_w * s.channels;
         for (int64_t n = std::max(j, first); n < std::min(stop, last); ++n)
-          out[n] = pixel + n * step;
+          to[p - begin + n - j] = pixel + n * step;
       }
       p += stop - j;
     }

@@ -14,14 +14,15 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve independent chains hide the latency of the multiply-add on every core of today; start
-// values keep the numbers normal.
+// Twelve independent chains hide the latency of the multiply-add on every core of today. Each
+// begins elsewhere: the compiler would make one of equal ones. All numbers stay normal.
 double fma_chains(int iterations, float start) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const V half = hn::Set(d, 0.5f);
-  V a = hn::Set(d, start), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a,
-    m = a;
+  V a = hn::Set(d, start), b = hn::Add(a, half), c = hn::Add(b, half), e = hn::Add(c, half);
+  V f = hn::Add(e, half), g = hn::Add(f, half), h = hn::Add(g, half), i = hn::Add(h, half);
+  V j = hn::Add(i, half), k = hn::Add(j, half), l = hn::Add(k, half), m = hn::Add(l, half);
   for (int n = 0; n < iterations; ++n) {
     a = hn::MulAdd(a, half, half);
     b = hn::MulAdd(b, half, half);

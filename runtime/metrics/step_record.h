@@ -26,11 +26,11 @@ struct StepRecord {
   double straggler_ms = 0;     // of that, waits for ranks that worked longer
   double data_wait_ms = 0;
   double optimizer_ms = 0;
-  double samples_per_s = 0;   // over all ranks
-  double tokens_per_s = -1;   // over all ranks; negative: not a language model, left out
-  double mfu = -1;            // model FLOPs utilisation, 0..1; negative: peak unknown, left out
-  double loss_scale = 0;      // of FP16; 0: none, left out
-  int64_t skipped_steps = 0;  // of FP16: steps whose gradient overflowed, so far
+  double samples_per_s = 0;            // over all ranks
+  double tokens_per_s = -1;            // over all ranks; negative: not a language model, left out
+  double mfu = -1;                     // model FLOPs utilisation; negative: peak unknown, left out
+  double loss_scale = 0;               // of FP16; 0: none, left out
+  int64_t skipped_steps = 0;           // of FP16: steps whose gradient overflowed, so far
   std::optional<SlowestRank> slowest;  // left out where ranks hardly differ
   std::optional<uint64_t> weights_hash;
   std::optional<double> eval_loss;

@@ -65,7 +65,6 @@ class Rows {
 
 // The ways to fill tiles.
 enum class Packing {
-  kRows,
   kRowsAsColumns,
   kDepth,
   kDepthAsRows,
@@ -133,7 +132,6 @@ std::vector<uint16_t> packed(
   Guarded<uint16_t> to((count - 1) * stride + kSplitElems);
   const auto tiles = list_tiles(rows, length, to.data(), stride);
   switch (way) {
-    case Packing::kRows: kernels.pack_rows(rows.pointers(), length, to.data(), stride); break;
     case Packing::kRowsAsColumns:
       kernels.pack_rows_as_columns(rows.pointers(), length, to.data(), stride);
       break;
@@ -197,7 +195,8 @@ TEST(Bf16x3Split, PartsAddUpToTheFloat) {
     }
     const float* rows[kTileEdge] = {row.data()};
     Guarded<uint16_t> tiles(128 * kSplitElems);
-    kernels->pack_rows(rows, depth, tiles.data(), kSplitElems);
+    const Bf16x3Kernels::Split all = {rows, 0, depth, tiles.data(), kSplitElems};
+    kernels->split_rows(&all, 1);
     for (int64_t k = 0; k < depth; ++k) {
       double sum = 0;
       for (int64_t part = 0; part < kTileParts; ++part) {
@@ -337,8 +336,8 @@ TEST(Bf16x3Multiply, SplitsTheTilesThatLaterRowTilesNeed) {
     for (int64_t tile = 0; tile < row_tiles; ++tile) {
       rows.emplace_back(kTileEdge, depth, 1u << tile, Sizes::kUniform);
       uint16_t* const to = a.data() + tile * stride;
-      if (tile < 2) kernels->pack_rows(rows[tile].pointers(), depth, to, kSplitElems);
       const auto tiles = list_tiles(rows[tile], depth, to, kSplitElems);
+      if (tile < 2) kernels->split_rows(tiles.data(), static_cast<int64_t>(tiles.size()));
       if (tile >= 2) next.insert(next.end(), tiles.begin(), tiles.end());
     }
     Bf16x3Kernels::Tiles tiles = {.row_tiles = row_tiles,

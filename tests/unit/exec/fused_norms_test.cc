@@ -65,10 +65,13 @@ Outcome run(const Graph& graph, const ParameterLayout& layout) {
   return {logits, plan.flops, plan.arena_bytes};
 }
 
-void compare(const ModelConfig& model, int64_t side) {
+void compare(const ModelConfig& model, int64_t side, bool bf16x3) {
+  SCOPED_TRACE(bf16x3 ? "bf16x3" : "floats");
   ModelIo io = testing::small_image_io();
   io.height = io.width = side;
-  const Graph apart = build_model(resolve_model(model, io), io, kImages, Purpose::kInference);
+  GraphOptions options(Purpose::kInference);
+  options.bf16x3 = bf16x3;
+  const Graph apart = build_model(resolve_model(model, io), io, kImages, options);
   Graph fused = apart;
   const std::unique_ptr<Backend> backend = cpu::make_backend();
   fuse_batch_norms(fused,
@@ -86,6 +89,10 @@ void compare(const ModelConfig& model, int64_t side) {
   EXPECT_EQ(actual.flops, expected.flops);
   // But for a norm's scale, of at most 2048 channels, in a convolution's workspace.
   EXPECT_LE(actual.arena_bytes, expected.arena_bytes + 2048 * sizeof(float));
+}
+
+void compare(const ModelConfig& model, int64_t side) {
+  for (bool bf16x3 : {false, true}) compare(model, side, bf16x3);
 }
 
 ResnetConfig resnet(int64_t depth) {
