@@ -23,40 +23,61 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// sum += even + odd, of one row of A and a tile of B, both of one part.
-HWY_INLINE void add_row_product(const uint16_t* a, const uint16_t* b, float* sum) {
+constexpr size_t kRowsTogether = 4;
+
+// sum += even + odd, of a tile of A, as floats, and one of B, both of one part.
+HWY_INLINE void add_tile_product(const float* a, const uint16_t* b, float* sum) {
   const hn::CappedTag<float, kTileEdge> d;
   const hn::RebindToUnsigned<decltype(d)> bits;
   const auto upper = hn::Set(bits, 0xffff0000u);
   for (size_t column = 0; column < kTileEdge; column += hn::Lanes(d)) {
-    auto even = hn::Zero(d), odd = hn::Zero(d);
-    for (size_t k = 0; k < kTileDepth; k += 2) {
-      const auto pair =
-          hn::LoadU(bits, reinterpret_cast<const uint32_t*>(b + k * kTileEdge) + column);
-      const auto a_even = hn::Set(d, std::bit_cast<float>(uint32_t{a[k]} << 16));
-      const auto a_odd = hn::Set(d, std::bit_cast<float>(uint32_t{a[k + 1]} << 16));
-      even = hn::MulAdd(a_even, hn::BitCast(d, hn::ShiftLeft<16>(pair)), even);
-      odd = hn::MulAdd(a_odd, hn::BitCast(d, hn::And(pair, upper)), odd);
+    for (size_t row = 0; row < kTileEdge; row += kRowsTogether) {
+      hn::Vec<decltype(d)> even[kRowsTogether], odd[kRowsTogether];
+      HWY_UNROLL(4)
+      for (size_t i = 0; i < kRowsTogether; ++i) even[i] = odd[i] = hn::Zero(d);
+      for (size_t k = 0; k < kTileDepth; k += 2) {
+        const auto pair =
+            hn::LoadU(bits, reinterpret_cast<const uint32_t*>(b + k * kTileEdge) + column);
+        const auto b_even = hn::BitCast(d, hn::ShiftLeft<16>(pair));
+        const auto b_odd = hn::BitCast(d, hn::And(pair, upper));
+        HWY_UNROLL(4)
+        for (size_t i = 0; i < kRowsTogether; ++i) {
+          const float* const at = a + (row + i) * kTileDepth + k;
+          even[i] = hn::MulAdd(hn::Set(d, at[0]), b_even, even[i]);
+          odd[i] = hn::MulAdd(hn::Set(d, at[1]), b_odd, odd[i]);
+        }
+      }
+      HWY_UNROLL(4)
+      for (size_t i = 0; i < kRowsTogether; ++i) {
+        float* const to = sum + (row + i) * kTileEdge + column;
+        hn::StoreU(hn::Add(hn::LoadU(d, to), hn::Add(even[i], odd[i])), d, to);
+      }
     }
-    hn::StoreU(hn::Add(hn::LoadU(d, sum + column), hn::Add(even, odd)), d, sum + column);
   }
 }
 
-void multiply_rows(const Bf16x3Kernels::Tiles& t) {
+// The products of a row tile with a column tile.
+HWY_NOINLINE void multiply_tile(const Bf16x3Kernels::Tiles& t, int64_t row_tile, int64_t column) {
   constexpr struct { int64_t a, b; } kPairs[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
-  for (int64_t row = 0; row < t.row_tiles * kTileEdge; ++row) {
-    const uint16_t* const a = t.a + row / kTileEdge * t.a_stride + row % kTileEdge * kTileDepth;
-    for (int64_t column = 0; column < t.column_tiles; ++column) {
-      float* const c = t.c + row * t.c_stride + column * kTileEdge;
-      float sum[kTileEdge] = {};
-      if (t.accumulate) std::copy_n(c, kTileEdge, sum);
-      for (int64_t chunk = 0; chunk < t.chunks; ++chunk) {
-        const uint16_t* const b = t.b + (chunk * t.column_tiles + column) * kSplitElems;
-        for (const auto [i, j] : kPairs)
-          add_row_product(a + chunk * kSplitElems + i * kPartElems, b + j * kPartElems, sum);
-      }
-      std::copy_n(sum, kTileEdge, c);
-    }
+  float* const c = t.c + row_tile * kTileEdge * t.c_stride + column * kTileEdge;
+  alignas(64) float sum[kTileEdge * kTileEdge] = {};
+  for (int64_t i = 0; i < kTileEdge && t.accumulate; ++i)
+    std::copy_n(c + i * t.c_stride, kTileEdge, sum + i * kTileEdge);
+  const uint16_t* a = t.a + row_tile * t.a_stride;
+  for (int64_t chunk = 0; chunk < t.chunks; ++chunk, a += kSplitElems) {
+    const uint16_t* const b = t.b + (chunk * t.column_tiles + column) * kSplitElems;
+    alignas(64) float parts[kSplitElems];
+    for (int64_t i = 0; i < kSplitElems; ++i) parts[i] = std::bit_cast<float>(uint32_t{a[i]} << 16);
+    for (const auto [i, j] : kPairs)
+      add_tile_product(parts + i * kPartElems, b + j * kPartElems, sum);
+  }
+  for (int64_t i = 0; i < kTileEdge; ++i)
+    std::copy_n(sum + i * kTileEdge, kTileEdge, c + i * t.c_stride);
+}
+
+void multiply_tiles(const Bf16x3Kernels::Tiles& t) {
+  for (int64_t row_tile = 0; row_tile < t.row_tiles; ++row_tile) {
+    for (int64_t column = 0; column < t.column_tiles; ++column) multiply_tile(t, row_tile, column);
   }
 }
 
@@ -69,7 +90,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lockstep::cpu {
-HWY_EXPORT(multiply_rows);
+HWY_EXPORT(multiply_tiles);
 HWY_EXPORT(is_wide);
 
 namespace {
@@ -155,7 +176,7 @@ void split_rows(const Bf16x3Kernels::Split* tiles, int64_t count) {
 void multiply(const Bf16x3Kernels::Tiles& tiles) {
   split_tiles(tiles.next, tiles.next_count, tiles.next_of_b);
   [[maybe_unused]] const FlushToZero flush;
-  HWY_DYNAMIC_DISPATCH(multiply_rows)(tiles);
+  HWY_DYNAMIC_DISPATCH(multiply_tiles)(tiles);
 }
 
 }  // namespace
