@@ -38,6 +38,20 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def listening_store():
+    """A socket that listens as torchrun's store does. The next port, at which rank 0 will listen, is free."""
+    while True:
+        store = socket.socket()
+        try:
+            store.bind(("127.0.0.1", 0))
+            with socket.socket() as probe:
+                probe.bind(("", store.getsockname()[1] + 1))
+            store.listen()
+            return store
+        except (OSError, OverflowError):
+            store.close()
+
+
 class Ranks:
     """Processes of one run; `environments` has what each is given."""
 
@@ -137,9 +151,7 @@ class Test:
             print(f"{name:20} {got}")
             assert got == expected, f"{name}: weights {got}, under mpirun {expected}"
         assert not (self.folder / "meeting").exists(), "the rendezvous file is still there"
-        with socket.socket() as store:
-            store.bind(("127.0.0.1", 0))
-            store.listen()
+        with listening_store() as store:
             got = self.hash_of(as_torchrun(2, store.getsockname()[1]))
         assert got == expected, f"as torchrun: weights {got}, under mpirun {expected}"
 
