@@ -18,6 +18,7 @@
 #include "runtime/cpu/conv2d_pack-inl.h"
 #include "runtime/cpu/conv2d_winograd-inl.h"
 #include "runtime/cpu/epilogue-inl.h"
+#include "runtime/cpu/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {

@@ -14,6 +14,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "runtime/cpu/conv2d_winograd-inl.h"
+#include "runtime/cpu/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {

@@ -1,6 +1,6 @@
-// Products of blocks that fit into the cache, compiled once per instruction set (include it only
-// from a .cc file that Highway's foreach_target.h includes repeatedly). The tile kernel is in
-// gemm_tile-inl.h, packing in gemm_pack-inl.h.
+// Products of blocks that fit into the cache: what gemm_block.cc defines for each instruction set
+// (include it only from a .cc file that Highway's foreach_target.h includes repeatedly). The tile
+// kernel is in gemm_tile.cc, packing in gemm_pack.cc.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -10,7 +10,6 @@
 #define LOCKSTEP_RUNTIME_CPU_GEMM_INL_H
 #endif
 
-#include <algorithm>
 #include <cstddef>
 
 #include "hwy/highway.h"
@@ -39,106 +38,17 @@ struct Result {
   bool padded;
 };
 
-// Whether rows of a are packed. It costs about as much as a pass over them by the tiles, and is not
-// needed where they can be read as they lie: unless they are so far apart that what a tile reads
-// competes for the same cache lines.
-HWY_INLINE bool packs_rows(GemmOperand a, size_t columns) {
-  if (a.transposed) return columns > (a.stride < 256 ? 2 : 1) * kPanel;
-  return a.stride % 1024 == 0 && columns > kPanel;
-}
-
-// Rows of a that are packed at a time, while those after them are fetched.
-HWY_INLINE size_t rows_packed_together(GemmOperand a) {
-  return a.transposed ? 4 * kTileRows : kTileRows;
-}
-
 // c(rows, columns) (+)= a(rows, depth) b(depth, columns), depth <= kDepthBlock. `packed_a` has room
-// for rows * depth floats and one vector; it is used if packs_rows(). Each panel passes by all rows
-// before the next one.
-HWY_INLINE void multiply_block(size_t rows,
-                               size_t columns,
-                               size_t depth,
-                               GemmOperand a,
-                               const Panels& panels,
-                               Result c,
-                               bool accumulate,
-                               float* packed_a) {
-  const bool pack_a = packs_rows(a, columns);
-  const size_t rows_together = rows_packed_together(a);
-  for (size_t j = 0; j < columns; j += kPanel) {
-    const size_t panel_columns = std::min(columns - j, kPanel);
-    const size_t vectors = ceil_div(panel_columns, kVecLanes);
-    const size_t width = vectors * kVecLanes;
-    const bool whole = c.padded || panel_columns == width;
-
-    Prefetcher next_panel, next_rows;
-    Tiles tiles{};
-    tiles.depth = depth;
-    tiles.b = panels.ready + j * depth;
-    tiles.b_stride = width;
-    tiles.c_stride = c.stride;
-    tiles.accumulate = accumulate;
-    tiles.next_panel = &next_panel;
-    tiles.next_rows = &next_rows;
-    bool pack_b = false;  // by the first tile
-    if (panels.ready == nullptr) {
-      const GemmOperand b = panels.b.at(0, j);
-      tiles.pack_b = panels.buffer + (panels.keep ? j * depth : 0);
-      if (b.transposed || !whole) {
-        pack_panel(b, panel_columns, depth, tiles.pack_b);
-        tiles.b = tiles.pack_b;
-      } else {
-        tiles.b = b.data;
-        tiles.b_stride = b.stride;
-        pack_b = !panels.in_place;
-      }
-      if (j + kPanel < columns) {
-        next_panel = Prefetcher(panels.b.at(0, j + kPanel),
-                                depth,
-                                std::min(columns - j - kPanel, kPanel),
-                                ceil_div(rows, kTileRows));
-      }
-    }
-
-    const size_t rows_after = rows - std::min(rows, kTileRows);  // the first tile
-    if (j == 0 && !pack_a && !a.transposed && rows_after > 0) {
-      next_rows =
-          Prefetcher(a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows));
-    }
-
-    for (size_t i = 0; i < rows;) {
-      // All tiles of full height at once, but one by one while an operand is being packed.
-      const size_t tile_rows = std::min(rows - i, kTileRows);
-      const bool one = (j == 0 && pack_a) || pack_b || !whole;
-      tiles.tiles = one ? 1 : (rows - i) / tile_rows;
-      if (j == 0 && pack_a && i % rows_together == 0) {
-        const size_t some = std::min(rows - i, rows_together), after = i + some;
-        pack_rows(a.at(i, 0), some, depth, packed_a + i * depth);
-        next_rows = after == rows ? Prefetcher()
-                                  : Prefetcher(a.at(after, 0),
-                                               std::min(rows - after, rows_together),
-                                               depth,
-                                               rows_together / kTileRows);
-      }
-      tiles.a = pack_a ? packed_a + i * depth : a.at(i, 0).data;
-      tiles.a_stride = pack_a ? tile_rows : a.stride;
-      tiles.a_step = tile_rows * (pack_a ? depth : a.transposed ? 1 : a.stride);
-      tiles.c = c.data + i * c.stride + j;
-      const TileKernel kernel = tile_kernel(pack_a || a.transposed, pack_b, vectors, tile_rows);
-      if (whole) {
-        kernel(tiles);
-      } else {
-        multiply_edge_tile(kernel, tiles, tile_rows, panel_columns);
-      }
-      if (pack_b) {
-        tiles.b = tiles.pack_b;
-        tiles.b_stride = width;
-        pack_b = false;
-      }
-      i += tiles.tiles * tile_rows;
-    }
-  }
-}
+// for rows * depth floats and one vector; it is used where rows are packed. Each panel passes by
+// all rows before the next one.
+void multiply_block(size_t rows,
+                    size_t columns,
+                    size_t depth,
+                    GemmOperand a,
+                    const Panels& panels,
+                    Result c,
+                    bool accumulate,
+                    float* packed_a);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu

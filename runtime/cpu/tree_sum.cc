@@ -182,11 +182,11 @@ Vec deep_sum(const Terms& terms, const Join& join, int first, int count, size_t 
   return join(left, deep_sum(terms, join, middle, half, i, access), middle, half, i, access);
 }
 
-// kStream: past the caches, where `out` is aligned. A sum that is not read soon displaces nothing,
-// and its lines need not be read first.
-template <typename Wire, bool kTravelled, bool kStream, typename Sum>
+// Where `stream`, past the caches, for which `out` must be aligned: a sum that is not read soon
+// displaces nothing, and its lines need not be read first.
+template <typename Wire, bool kTravelled, typename Sum>
 HWY_INLINE void write_sums(
-    const SumTerms& terms, float* out, int64_t begin, int64_t end, const Sum& sum_at) {
+    const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream, const Sum& sum_at) {
   const auto first = static_cast<size_t>(begin);
   const Terms<Wire, kTravelled> from = {terms.arrays};
   const int copies = terms.copy_count;
@@ -195,7 +195,7 @@ HWY_INLINE void write_sums(
   for_each_vector(static_cast<size_t>(end - begin), [&](size_t i, auto access) HWY_ATTR {
     Vec sum = sum_at(from, first + i, access);
     if (terms.round_sum) sum = Wire::round(sum);
-    if constexpr (kStream && std::is_same_v<decltype(access), FullVector>) {
+    if (std::is_same_v<decltype(access), FullVector> && stream) {
       hn::Stream(sum, F32(), out + first + i);
     } else {
       access.store(sum, out + first + i);
@@ -203,41 +203,29 @@ HWY_INLINE void write_sums(
     if (copy != nullptr) access.store(sum, copy + first + i);
     for (int c = 1; c < copies; ++c) access.store(sum, terms.copies[c] + first + i);
   });
-  if constexpr (kStream) hwy::FlushStream();
+  if (stream) hwy::FlushStream();
 }
 
-template <typename Wire, bool kTravelled, bool kStream, int kCount>
-void sum_count(const SumTerms& terms, float* out, int64_t begin, int64_t end) {
-  write_sums<Wire, kTravelled, kStream>(
-      terms, out, begin, end, [](const auto& from, size_t i, auto access) HWY_ATTR {
-        return sum_of<kCount>(from, RoundedJoin<Wire, kTravelled>(), 0, i, access);
-      });
-}
-
-template <typename Wire, bool kTravelled>
-void sum_deep(const SumTerms& terms, float* out, int64_t begin, int64_t end) {
-  write_sums<Wire, kTravelled, false>(
-      terms, out, begin, end, [&](const auto& from, size_t i, auto access) HWY_ATTR {
-        return deep_sum(from, RoundedJoin<Wire, kTravelled>(), 0, terms.count, i, access);
-      });
-}
-
+// The terms that two ranks, or four, sum are unrolled; of more, those are that the halves come to.
 template <typename Wire, bool kTravelled>
 void sum_typed(const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
-  if (stream) {
-    switch (terms.count) {
-      case 2: return sum_count<Wire, kTravelled, true, 2>(terms, out, begin, end);
-      case 4: return sum_count<Wire, kTravelled, true, 4>(terms, out, begin, end);
-      case 8: return sum_count<Wire, kTravelled, true, 8>(terms, out, begin, end);
-      default: break;
-    }
-  }
+  const auto write = [&](const auto& sum_at) HWY_ATTR {
+    write_sums<Wire, kTravelled>(terms, out, begin, end, stream, sum_at);
+  };
+  const RoundedJoin<Wire, kTravelled> join;
   switch (terms.count) {
-    case 1: return sum_count<Wire, kTravelled, false, 1>(terms, out, begin, end);
-    case 2: return sum_count<Wire, kTravelled, false, 2>(terms, out, begin, end);
-    case 4: return sum_count<Wire, kTravelled, false, 4>(terms, out, begin, end);
-    case 8: return sum_count<Wire, kTravelled, false, 8>(terms, out, begin, end);
-    default: return sum_deep<Wire, kTravelled>(terms, out, begin, end);
+    case 1:
+      return write([](const auto& from, size_t i, auto access)
+                       HWY_ATTR { return from.read(0, i, access); });
+    case 2:
+      return write([&](const auto& from, size_t i, auto access)
+                       HWY_ATTR { return sum_of<2>(from, join, 0, i, access); });
+    case 4:
+      return write([&](const auto& from, size_t i, auto access)
+                       HWY_ATTR { return sum_of<4>(from, join, 0, i, access); });
+    default:
+      write([&](const auto& from, size_t i, auto access)
+                HWY_ATTR { return deep_sum(from, join, 0, terms.count, i, access); });
   }
 }
 
@@ -245,7 +233,7 @@ template <bool kTravelled>
 void sum_keeping(const SumTerms& terms, float* out, int64_t begin, int64_t end) {
   const KeepingJoin join = {terms.residuals};
   const auto write = [&](const auto& sum_at) HWY_ATTR {
-    write_sums<AsBF16, kTravelled, false>(terms, out, begin, end, sum_at);
+    write_sums<AsBF16, kTravelled>(terms, out, begin, end, /*stream=*/false, sum_at);
   };
   switch (terms.count) {
     case 1:
