@@ -7,12 +7,13 @@ cd "$root"
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...]
+usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...] [--until SECONDS]
   --preset   how to build (CMakePresets.json); release unless told
   --label    only the tests with this label, such as unit
   --filter   only the tests whose name matches this regular expression
   --target   build only this, such as collectives_test; may be given many times
-What failed is repeated before the last line, with the end of what it printed.
+  --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
+Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of the files and,
 where clang-format 14 is installed, the format.
 TEXT
@@ -21,9 +22,10 @@ TEXT
 preset=release
 selection=()
 targets=()
+until=""
 while [ $# -gt 0 ]; do
   case "$1" in
-    --preset | --label | --filter | --target)
+    --preset | --label | --filter | --target | --until)
       if [ $# -lt 2 ]; then
         echo "tests: $1 needs a value" >&2
         exit 2
@@ -33,6 +35,7 @@ while [ $# -gt 0 ]; do
         --label) selection+=(-L "$2") ;;
         --filter) selection+=(-R "$2") ;;
         --target) targets+=(--target "$2") ;;
+        --until) until="$2" ;;
       esac
       shift 2
       ;;
@@ -40,11 +43,20 @@ while [ $# -gt 0 ]; do
     *) echo "tests: unknown option '$1'" >&2 && usage >&2 && exit 2 ;;
   esac
 done
+if [[ ! "$until" =~ ^[0-9]*$ ]]; then
+  echo "tests: --until '$until': must be seconds since 1970, as date +%s prints" >&2
+  exit 2
+fi
 
 passed=0
 failed=0
 skipped=0
-step() { printf '\n==> %s\n' "$*"; }
+start=$SECONDS
+step() {
+  printf '\n==> %s\n' "$*"
+  start=$SECONDS
+}
+took() { echo "time: $1 $((SECONDS - start)) s"; }
 failures=()
 fail() {
   echo "FAILED: $1"
@@ -84,6 +96,7 @@ folder="build/$preset"
 step "Packages"
 launcher/setup.sh --tests
 launcher/setup.sh --bundle || echo "without these the test 'bundle' is skipped"
+took packages
 
 if [ "${#selection[@]}" = 0 ]; then
   step "Sources"
@@ -95,20 +108,55 @@ if [ "${#selection[@]}" = 0 ]; then
     echo "format: skipped: no clang-format 14 here (other versions format differently)"
     skipped=$((skipped + 1))
   fi
+  took sources
 fi
 
+if [ -n "$until" ] && [ "$(date +%s)" -ge "$until" ]; then
+  echo "skipped: no time is left to build and run the tests of preset $preset: ${selection[*]}"
+  skipped=$((skipped + 1))
+  finish
+fi
 step "Build: preset $preset, in $folder, $jobs jobs"
-start=$SECONDS
 if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON && cmake --build "$folder" -j "$jobs" "${targets[@]}"; }; then
   fail "the build"
   finish
 fi
-echo "built in $((SECONDS - start)) s"
+took build
 
 step "Tests: ctest --test-dir $folder ${selection[*]}"
 log="$folder/ctest.log"
-ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "${selection[@]}" \
+stop=()
+if [ -n "$until" ]; then
+  now="$(date +%s)"
+  [ "$until" -gt "$((now + 1))" ] || until=$((now + 2))
+  stop=(--stop-time "$(date -d "@$until" +%H:%M:%S)")
+fi
+ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "${stop[@]}" "${selection[@]}" \
   </dev/null 2>&1 | tee "$log" && status=0 || status=$?
+took tests
+
+# Tests that --until left out, as "NUMBER NAME". CTest ends those that run at that time, and says of them what it says of one
+# that hangs; but that one has run for its own limit, of 300 s or more.
+cut_short=()
+if grep -q '^The stop time has been passed' "$log"; then
+  ctest --test-dir "$folder" -N "${selection[@]}" >"$folder/ctest.names"
+  left_out() {
+    awk -v what="$1" '
+      match($0, /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: /) {
+        number = substr($0, 1, RLENGTH - 2); sub(/.*#/, "", number)
+        ended[number] = /\*\*\*Timeout/ && $(NF - 1) < 300 ? "cut" : "done"
+      }
+      match($0, /^ *Test +#[0-9]+: /) {
+        number = substr($0, 1, RLENGTH - 2); sub(/.*#/, "", number)
+        state = number in ended ? ended[number] : "left"
+        if (state == what) print number, substr($0, RLENGTH + 1)
+      }' "$log" "$folder/ctest.names"
+  }
+  mapfile -t cut_short < <(left_out cut)
+  mapfile -t never_begun < <(left_out left)
+  for name in "${cut_short[@]}" "${never_begun[@]}"; do echo "skipped, as the time is up: ${name#* }"; done
+  skipped=$((skipped + ${#cut_short[@]} + ${#never_begun[@]}))
+fi
 
 # "97% tests passed, 3 tests failed out of 100": CTest counts a skipped test among those that passed.
 read -r ctest_failed ctest_total < <(
@@ -116,18 +164,23 @@ read -r ctest_failed ctest_total < <(
 ) || true
 ctest_skipped="$(grep -cE '^[[:space:]]+[0-9]+ - .* \((Skipped|Disabled)\)$' "$log" || true)"
 if [ -z "${ctest_total:-}" ]; then
-  fail "ctest ran no test"
+  [ "${#stop[@]}" != 0 ] && [ "$skipped" != 0 ] || fail "ctest ran no test"
   finish
-elif [ "$status" != 0 ] && [ "$ctest_failed" = 0 ]; then
+fi
+ctest_failed=$((ctest_failed - ${#cut_short[@]}))
+ctest_total=$((ctest_total - ${#cut_short[@]}))
+if [ "$status" != 0 ] && [ "$ctest_failed" = 0 ] && [ "${#cut_short[@]}" = 0 ]; then
   fail "ctest ended with status $status"
 fi
 # A failed test's line and the end of what it printed, up to the next line of CTest's own.
 while IFS= read -r line; do failures+=("$line"); done < <(
-  awk '
+  awk -v cut_short=" $(printf '%s ' "${cut_short[@]%% *}")" '
     function flush() { for (i = (n > 40 ? n - 40 : 0); i < n; ++i) print "  " lines[i]; n = 0 }
     /^ *Start +[0-9]+:/ || /^ *[0-9]+\/[0-9]+ Test +#/ || /^[0-9]+% tests passed/ { flush(); inside = 0 }
     inside { lines[n++] = $0 }
     /^ *[0-9]+\/[0-9]+ Test +#.*\*\*\*/ && !/\*\*\*(Skipped|Not Run \(Disabled\))/ {
+      number = $0; sub(/^[^#]*#/, "", number); sub(/:.*/, "", number)
+      if (index(cut_short, " " number " ")) next
       inside = 1; sub(/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: /, ""); gsub(/ \.+/, " "); print "FAILED: " $0
     }' "$log"
 )
