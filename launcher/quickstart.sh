@@ -1,20 +1,24 @@
 #!/bin/bash
 # From a fresh clone to a trained network: installs what is missing, builds Lockstep, and trains a
 # multilayer perceptron on Fashion-MNIST with two ranks. Started again it only trains, into a new
-# folder.
+# folder. With a portable folder (README: a folder to carry to bare nodes) it builds nothing.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-cd "$root"
 
 usage() {
   cat <<'TEXT'
-usage: launcher/quickstart.sh [--ranks N] [-- FLAGS...]
-  --ranks N   processes that share the training: 1, 2, 4 or 8; 2 unless told
-  FLAGS       passed on to lockstep train, such as --set train.epochs=1
+usage: launcher/quickstart.sh [--ranks N] [--bundle FILE | --build] [-- FLAGS...]
+  --ranks N      processes that share the training: 1, 2, 4 or 8; 2 unless told
+  --bundle FILE  train with this portable archive, or the folder that it was unpacked to, and build nothing
+  --build        build, even where such a folder lies in this tree or beside it
+  FLAGS          passed on to lockstep train, such as --set train.epochs=1
 TEXT
 }
 
 ranks=2
+bundle=""
+search=yes
+again=(launcher/quickstart.sh)  # the command without what is passed on
 while [ $# -gt 0 ]; do
   case "$1" in
     --ranks)
@@ -25,6 +29,17 @@ while [ $# -gt 0 ]; do
       fi
       shift 2
       ;;
+    --bundle)
+      bundle="${2:-}"
+      if [ ! -f "$bundle" ] && [ ! -x "$bundle/bin/lockstep" ]; then
+        echo "quickstart: --bundle '$bundle': must be lockstep-VERSION-linux-$(uname -m).tar.gz, or the folder that is in it" >&2
+        exit 2
+      fi
+      bundle="$(realpath "$bundle")"
+      again+=(--bundle "$bundle")
+      shift 2
+      ;;
+    --build) search=no && shift ;;
     --) shift && break ;;
     -h | --help) usage && exit 0 ;;
     *) echo "quickstart: unknown option '$1'" >&2 && usage >&2 && exit 2 ;;
@@ -41,24 +56,89 @@ run() {
   fi
 }
 
-step "1/3 Packages"
-launcher/setup.sh
+# tell_progress LOG: every half minute, how far the build is that writes LOG. Ends when it is killed.
+tell_progress() {
+  local start=$SECONDS
+  while sleep 30 >/dev/null 2>&1 </dev/null; do
+    echo "  $((SECONDS - start)) s: step $(tail -n 1 "$1" | sed -nE 's/^\[([0-9]+)\/([0-9]+)\].*/\1 of \2/p')"
+  done
+}
 
-build=build/release
-lockstep="$build/launcher/lockstep"
-step "2/3 Build, in $build with $(nproc) jobs"
-start=$SECONDS
-mkdir -p "$build"
-# The tests are left out of a first build, which then needs no test packages; a build that has them
-# keeps them.
-[ -e "$build/build.ninja" ] ||
-  run "$build/configure.log" cmake --preset release -DLOCKSTEP_TESTS=OFF
-if [ -t 1 ]; then
-  cmake --build "$build" --target lockstep -j "$(nproc)"  # shows one line that moves
-else
-  run "$build/build.log" cmake --build "$build" --target lockstep -j "$(nproc)"
+# build FOLDER: builds the program there.
+build() {
+  local start=$SECONDS compile=(cmake --build "$1" --target lockstep -j "$(nproc)") progress
+  mkdir -p "$1"
+  # The tests are left out of a first build, which then needs no test packages; a build that has them
+  # keeps them.
+  [ -e "$1/build.ninja" ] || run "$1/configure.log" cmake --preset release -DLOCKSTEP_TESTS=OFF
+  if [ -t 1 ]; then
+    "${compile[@]}"  # shows one line that moves
+  else
+    : >"$1/build.log"
+    tell_progress "$1/build.log" &
+    progress=$!
+    trap 'kill "$progress" 2>/dev/null' EXIT
+    run "$1/build.log" "${compile[@]}"
+    kill "$progress"
+    trap - EXIT
+  fi
+  echo "built in $((SECONDS - start)) s"
+}
+
+# Where a portable folder or archive of this version lies in the tree or beside it; else nothing.
+find_bundle() {
+  local version candidate
+  version="$(sed -nE 's/^project\(lockstep VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)"
+  for candidate in "$root" "$root/.."; do
+    candidate+="/lockstep-$version-linux-$(uname -m)"
+    if [ -x "$candidate/bin/lockstep" ]; then realpath "$candidate" && return; fi
+    if [ -f "$candidate.tar.gz" ]; then realpath "$candidate.tar.gz" && return; fi
+  done
+}
+
+# unpacked FILE: the folder of a portable archive, which is unpacked into build/ once.
+unpacked() {
+  local folder
+  folder="build/portable/$(sha256sum "$1" | cut -c 1-16)"
+  if [ ! -x "$folder/bin/lockstep" ]; then
+    rm -rf "$folder.unfinished"
+    mkdir -p "$folder.unfinished"
+    if ! tar -xzf "$1" -C "$folder.unfinished" --strip-components=1 || [ ! -x "$folder.unfinished/bin/lockstep" ]; then
+      echo "quickstart: '$1' is not a portable archive of Lockstep" >&2
+      return 2
+    fi
+    mv "$folder.unfinished" "$folder"
+  fi
+  echo "$root/$folder"
+}
+
+cd "$root"
+lockstep=build/release/launcher/lockstep
+mpirun_program=mpirun
+found=""
+if [ -z "$bundle" ] && [ "$search" = yes ] && [ ! -x "$lockstep" ]; then
+  bundle="$(find_bundle)"
+  found="$bundle"
 fi
-echo "built in $((SECONDS - start)) s"
+if [ -n "$bundle" ]; then
+  step "1/3 Data"
+  launcher/setup.sh --data
+  step "2/3 No build: the program of $bundle${found:+ (--build builds this tree instead)}"
+  [ ! -f "$bundle" ] || bundle="$(unpacked "$bundle")"
+  lockstep="$bundle/bin/lockstep"
+  mpirun_program="$bundle/bin/mpirun"
+  if ! version="$("$lockstep" --version)"; then
+    echo "quickstart: the program of '$bundle' does not run on this machine (its glibc must be as new as the one it was built with)" >&2
+    exit 1
+  fi
+  echo "$version, in $bundle"
+else
+  step "1/3 Packages"
+  launcher/setup.sh
+  step "2/3 Build, in build/release with $(nproc) jobs"
+  echo "(@@MINUTES@@)"
+  build build/release
+fi
 
 # Physical cores that this process may use: what mpirun counts as places for ranks.
 cores="$(lscpu -p=CPU,CORE,SOCKET | awk -F, -v allowed="$(taskset -cp $$ | sed 's/.*: //')" '
@@ -74,8 +154,8 @@ cores="$(lscpu -p=CPU,CORE,SOCKET | awk -F, -v allowed="$(taskset -cp $$ | sed '
 
 config=configs/quickstart/fashion_mnist_mlp.textproto
 run_dir="runs/quickstart-$(date +%Y%m%d-%H%M%S)"
-mpirun=(mpirun -n "$ranks")
-if [[ "$(mpirun --version 2>&1)" == *"Open MPI"* ]]; then
+mpirun=("$mpirun_program" -n "$ranks")
+if [[ "$("$mpirun_program" --version 2>&1)" == *"Open MPI"* ]]; then
   # Open MPI refuses root unless told; in a container there often is nobody else.
   [ "$(id -u)" != 0 ] || mpirun+=(--allow-run-as-root)
   if [ "$cores" -ge "$ranks" ]; then
@@ -110,9 +190,9 @@ cat <<TEXT
 
 Try next, from $root:
   The same bits on one rank:
-    launcher/quickstart.sh --ranks 1
+    ${again[*]} --ranks 1
   Change any field of the configuration:
-    launcher/quickstart.sh -- --set schedule.lr=0.002 --set model.mlp.activation=GELU_TANH
+    ${again[*]} -- --set schedule.lr=0.002 --set model.mlp.activation=GELU_TANH
   Look into the last checkpoint, and verify every bit of it:
     $lockstep inspect $run_dir
   Go on from where this run ended, up to 10 epochs:

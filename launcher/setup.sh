@@ -6,8 +6,9 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: launcher/setup.sh [--check] [--tests] [--bundle] [--plots]
+usage: launcher/setup.sh [--check] [--data] [--tests] [--bundle] [--plots]
   --check   install nothing; list what is missing and end with 1 if something is
+  --data    only the data sets: for a program that is built already
   --tests   also what the tests need
   --bundle  also what `cmake --install` and `cpack` need to make the folder for bare nodes
   --plots   also gnuplot, with which `lockstep scale` draws its pictures
@@ -18,12 +19,14 @@ TEXT
 }
 
 check_only=no
+data_only=no
 with_tests=no
 with_bundle=no
 with_plots=no
 for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
+    --data) data_only=yes ;;
     --tests) with_tests=yes ;;
     --bundle) with_bundle=yes ;;
     --plots) with_plots=yes ;;
@@ -59,11 +62,14 @@ is_installed() {
   [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-wanted=("${build_packages[@]}")
+wanted=()
+[ "$data_only" = yes ] || wanted+=("${build_packages[@]}")
 [ "$with_tests" = no ] || wanted+=("${test_packages[@]}")
 [ "$with_bundle" = no ] || wanted+=("${bundle_packages[@]}")
 [ "$with_plots" = no ] || wanted+=("${plot_packages[@]}")
-if command -v mpicxx >/dev/null && command -v mpirun >/dev/null; then
+if [ "$data_only" = yes ]; then
+  mpi="data sets"
+elif command -v mpicxx >/dev/null && command -v mpirun >/dev/null; then
   mpi="$(mpirun --version 2>&1 | sed -n '1{s/^mpirun (//;s/)//;p}')"
 else
   mpi="Open MPI"
@@ -71,7 +77,7 @@ else
 fi
 
 # Where there is a CUDA compiler, the headers with which attention runs on cuDNN; the build does without.
-if [ "$check_only" = no ] && command -v nvcc >/dev/null; then
+if [ "$check_only$data_only" = nono ] && command -v nvcc >/dev/null; then
   "$(dirname "${BASH_SOURCE[0]}")/setup_cudnn_frontend.sh" || true
 fi
 
