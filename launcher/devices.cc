@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "collectives/agreement.h"
@@ -13,6 +12,7 @@
 #include "launcher/gpu_choice.h"
 #include "launcher/host_memory.h"
 #include "runtime/base/host.h"
+#include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/cpu/device.h"
 
@@ -45,12 +45,15 @@ Gpus find_gpus(const std::string& device) {
 
 // What every rank sees.
 std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe) {
-  nlohmann::json mine = {{"host", host_name()}, {"local_rank", session.local_rank()}};
+  Json mine = Json::object({{"host", host_name()}, {"local_rank", session.local_rank()}});
   for (const cuda::GpuDescription& gpu : probe.gpus) mine["gpus"].push_back(gpu.pci_bus_id);
   std::vector<RankGpus> ranks;
   for (const std::string& text : gather_texts(session.communicator(), mine.dump())) {
-    const nlohmann::json of_rank = nlohmann::json::parse(text);
-    ranks.push_back({of_rank["host"], of_rank["local_rank"], of_rank["gpus"]});
+    const Json of_rank = Json::parse(text);
+    RankGpus& rank = ranks.emplace_back();
+    rank.host = of_rank["host"].get<std::string>();
+    rank.local_rank = of_rank["local_rank"].get<int>();
+    for (const Json& gpu : of_rank["gpus"]) rank.gpus.push_back(gpu.get<std::string>());
   }
   return ranks;
 }

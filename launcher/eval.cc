@@ -25,7 +25,7 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
                   nullptr);
   const Evaluation result = Evaluator(parts, run.memory(), reducer).run();
 
-  nlohmann::ordered_json json;
+  Json json;
   const CheckpointState& state = run.state();
   json["step"] = state.step;
   json["samples"] = result.samples;

@@ -47,7 +47,7 @@ ExitCode predict(Session& session, const PredictOptions& options) {
                         {{"lockstep_step", std::to_string(state.step)}});
     });
   });
-  nlohmann::ordered_json json;
+  Json json;
   json["step"] = state.step;
   json["samples"] = samples;
   json["outputs"] = columns;

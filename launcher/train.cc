@@ -27,16 +27,15 @@ struct TrainCommandOptions {
   int64_t max_steps = -1;
 };
 
-nlohmann::ordered_json to_json(const RankTimes& times) {
-  nlohmann::ordered_json json = {
-      {"rank", times.rank}, {"host", times.host}, {"steps", times.steps}};
+Json to_json(const RankTimes& times) {
+  Json json = Json::object({{"rank", times.rank}, {"host", times.host}, {"steps", times.steps}});
   for (const RankMean& mean : kRankMeans) json[mean.name] = times.*mean.value;
   return json;
 }
 
 // What a step exchanges.
-nlohmann::ordered_json exchange_json(const Plan& plan, double bucket_mib) {
-  nlohmann::ordered_json json;
+Json exchange_json(const Plan& plan, double bucket_mib) {
+  Json json;
   json["bucket_mib"] = bucket_mib;
   json["buckets"] = plan.buckets.size();
   json["largest_bucket_bytes"] = largest_bucket(plan.buckets) * static_cast<int64_t>(sizeof(float));
@@ -48,10 +47,10 @@ nlohmann::ordered_json exchange_json(const Plan& plan, double bucket_mib) {
   return json;
 }
 
-nlohmann::ordered_json to_json(const TrainResult& result,
-                               const RunParts& parts,
-                               const std::optional<int64_t>& bad_records) {
-  nlohmann::ordered_json json;
+Json to_json(const TrainResult& result,
+             const RunParts& parts,
+             const std::optional<int64_t>& bad_records) {
+  Json json;
   const std::string transport = name_of_transport(parts.slices, parts.plan.topology);
   if (!transport.empty()) json["transport"] = transport;
   json["step"] = result.step;
