@@ -113,7 +113,7 @@ Totals write_records(const PackOptions& options,
         continue;
       }
       ++bad;
-      spdlog::warn("{}: left out", picture.error);
+      log_warn("{}: left out", picture.error);
     }
   }
   if (writer.records() == 0) throw DataError("{}: no good picture in it", options.source);

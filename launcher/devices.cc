@@ -82,7 +82,7 @@ void warn_of_slow_products(Communicator& communicator) {
   const auto without = std::count(ranks.begin(), ranks.end(), "without");
   if (without == 0 || communicator.rank() != 0) return;
   const auto first = std::find(ranks.begin(), ranks.end(), "without") - ranks.begin();
-  spdlog::warn(
+  log_warn(
       "execution.bf16x3: {} of {} ranks, the first is rank {}, cannot use AMX: the same weights, "
       "but "
       "several times slower than with false (a processor that has it shows amx_bf16 in lscpu; then "
@@ -109,14 +109,14 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
       throw AgreedError(
           ExitCode::kUsage,
           fmt::format("--device: value is cuda, but {}{}; allowed here: cpu", where, *without));
-    if (communicator.rank() == 0) spdlog::info("training on the CPU: {}{}", where, *without);
+    if (communicator.rank() == 0) log_info("training on the CPU: {}{}", where, *without);
     return cpu::make_device();
   }
   const std::vector<RankGpus> ranks = gather_gpus(session, found.probe);
   std::unique_ptr<Device> device;
   run_on_all(communicator, [&] {
     const int gpu = choose_gpu(ranks, communicator.rank(), options.share_gpu);
-    spdlog::debug("{}", bind_to_gpu(found.probe.gpus[static_cast<size_t>(gpu)].pci_bus_id));
+    log_debug("{}", bind_to_gpu(found.probe.gpus[static_cast<size_t>(gpu)].pci_bus_id));
     device = found.plugin->make_device({.ordinal = gpu, .share_gpu = options.share_gpu});
   });
   return device;

@@ -105,37 +105,37 @@ void print_summary(const TrainResult& result,
 // What is about to run, for the user.
 void describe(const Assembly& assembly, RunDevice& device, Session& session) {
   const int ranks = session.communicator().size();
-  spdlog::info("device {}: {} rank{} x {} thread{}; {}",
-               device.device().description(),
-               ranks,
-               ranks == 1 ? "" : "s",
-               compute_threads(),
-               compute_threads() == 1 ? "" : "s",
-               assembly.data.summary.description);
-  spdlog::info("{} parameters, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
-               assembly.plan.layout.parameters,
-               assembly.config.train.steps,
-               assembly.config.train.global_batch,
-               assembly.plan.lanes,
-               static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
+  log_info("device {}: {} rank{} x {} thread{}; {}",
+           device.device().description(),
+           ranks,
+           ranks == 1 ? "" : "s",
+           compute_threads(),
+           compute_threads() == 1 ? "" : "s",
+           assembly.data.summary.description);
+  log_info("{} parameters, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
+           assembly.plan.layout.parameters,
+           assembly.config.train.steps,
+           assembly.config.train.global_batch,
+           assembly.plan.lanes,
+           static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
   const Topology& topology = assembly.plan.topology;
   const bool tree = assembly.config.comm.order == CommConfig::Order::kTree;
   if (ranks > 1 && topology.nodes == 1)
-    spdlog::info("between the ranks: {}{}",
-                 name_of_transport(device.slices(), topology),
-                 tree ? "" : "; comm.order FAST sends everything, in no fixed order of sums");
+    log_info("between the ranks: {}{}",
+             name_of_transport(device.slices(), topology),
+             tree ? "" : "; comm.order FAST sends everything, in no fixed order of sums");
   if (topology.nodes > 1)
-    spdlog::info("{} nodes of {} rank{}: sums are made within nodes, then between them, over {}",
-                 topology.nodes,
-                 topology.per_node,
-                 topology.per_node == 1 ? "" : "s",
-                 name_of_transport(device.slices(), topology));
+    log_info("{} nodes of {} rank{}: sums are made within nodes, then between them, over {}",
+             topology.nodes,
+             topology.per_node,
+             topology.per_node == 1 ? "" : "s",
+             name_of_transport(device.slices(), topology));
   else if (session.local_ranks() < ranks && tree)
-    spdlog::warn(
+    log_warn(
         "the nodes do not have equally many ranks that follow each other: sums are made in one "
         "step, which sends more over the network; mpirun --map-by core or srun "
         "--distribution=block place them so");
-  spdlog::debug("\n{}", memory_table(assembly.plan));
+  log_debug("\n{}", memory_table(assembly.plan));
 }
 
 ExitCode train(Session& session, const TrainCommandOptions& options) {
