@@ -1,5 +1,5 @@
 // lockstep bench ops CONFIG
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // lockstep bench collectives
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "launcher/bucket_record.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"

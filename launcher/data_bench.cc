@@ -1,5 +1,5 @@
 // lockstep data bench CONFIG
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <time.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // lockstep data inspect CONFIG|PATH
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // lockstep data pack SOURCE --out FILE
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // lockstep eval CONFIG --checkpoint DIR
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <optional>

@@ -1,5 +1,5 @@
 // lockstep generate CONFIG --checkpoint DIR --prompt TEXT
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // lockstep inspect DIR
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

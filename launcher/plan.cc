@@ -1,5 +1,5 @@
 // lockstep plan CONFIG --ranks N
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 

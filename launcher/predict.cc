@@ -1,5 +1,5 @@
 // lockstep predict CONFIG --checkpoint DIR --out FILE.safetensors
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 

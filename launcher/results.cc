@@ -1,6 +1,6 @@
 #include "launcher/results.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // lockstep selftest
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 

@@ -1,5 +1,5 @@
 // lockstep train CONFIG
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "launcher/transport.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // lockstep scale CONFIG --ranks 1,2,4
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

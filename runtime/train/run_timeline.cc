@@ -1,6 +1,6 @@
 #include "runtime/train/run_timeline.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // that goes unnamed or is named without cause, or as if it were certain after a moment, weights
 // that differ and pass for equal, a report that does not say what is missing, and tables whose
 // figures stand in the wrong column.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
