@@ -53,7 +53,7 @@ std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_
     record.ranks = json.at("ranks").get<int>();
     for (const Json& trial : json.at("trials"))
       record.trials.push_back({trial.at("bucket_mib").get<double>(),
-                               trial.at("buckets").get<int64_t>(),
+                               trial.at("buckets").get<uint64_t>(),
                                trial.at("step_ms").get<double>()});
   } catch (const JsonError&) {
     record.bucket_mib = 0;

@@ -169,6 +169,14 @@ int64_t Json::get() const {
 }
 
 template <>
+uint64_t Json::get() const {
+  if (kind_ == Kind::kUnsigned) return bits_;
+  const auto value = get<int64_t>();
+  if (value < 0) fail("out_of_range.406] " + dump() + " is negative");
+  return static_cast<uint64_t>(value);
+}
+
+template <>
 int Json::get() const {
   const auto value = get<int64_t>();
   if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max())

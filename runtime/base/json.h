@@ -80,8 +80,8 @@ class Json {
   bool is_string() const { return kind_ == Kind::kString; }
   bool is_structured() const { return kind_ == Kind::kArray || kind_ == Kind::kObject; }
 
-  // As bool, int, int64_t, double or std::string. A number is given as another kind of number where
-  // that has its value, and rounded to a double. Throws JsonError on other values.
+  // As bool, int, int64_t, uint64_t, double or std::string. A number is given as another kind of
+  // number where that has its value, and rounded to a double. Throws JsonError on other values.
   template <typename T>
   T get() const;
 
@@ -145,6 +145,8 @@ template <>
 int Json::get() const;
 template <>
 int64_t Json::get() const;
+template <>
+uint64_t Json::get() const;
 template <>
 double Json::get() const;
 template <>

@@ -53,6 +53,9 @@ TEST(Json, NumbersAtTheLimits) {
   EXPECT_EQ(Json::parse("9223372036854775807").get<int64_t>(), std::numeric_limits<int64_t>::max());
   EXPECT_THROW(Json::parse("9223372036854775808").get<int64_t>(), JsonError);
   EXPECT_THROW(Json::parse("9223372036854775808.0").get<int64_t>(), JsonError);
+  EXPECT_EQ(Json::parse("18446744073709551615").get<uint64_t>(),
+            std::numeric_limits<uint64_t>::max());
+  EXPECT_THROW(Json::parse("-1").get<uint64_t>(), JsonError);
   EXPECT_THROW(Json::parse("2147483648").get<int>(), JsonError);
   EXPECT_EQ(Json::parse("-2147483648").get<int>(), std::numeric_limits<int>::min());
   EXPECT_THROW(Json::parse("1.5").get<int>(), JsonError);

@@ -138,9 +138,8 @@ void compare(const Golden& of, bool bf16x3) {
     const double tolerance = std::max(1e-3 * norm, 1e-4);
     EXPECT_NEAR(std::sqrt(squares), norm, tolerance) << slice.name;
     for (size_t k = 0; k < expected["at"].size(); ++k)
-      EXPECT_NEAR(values[static_cast<size_t>(expected["at"][k].get<int64_t>())],
-                  expected["values"][k].get<double>(),
-                  tolerance)
+      EXPECT_NEAR(
+          values[expected["at"][k].get<uint64_t>()], expected["values"][k].get<double>(), tolerance)
           << slice.name << "[" << expected["at"][k] << "]";
     ++compared;
   }
