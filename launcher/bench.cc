@@ -1,5 +1,5 @@
 // lockstep bench ops CONFIG
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -55,20 +55,18 @@ void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings)
       ceilings.matmul_tflops);
 }
 
-nlohmann::ordered_json to_json(const std::vector<OpTiming>& timings,
-                               const Ceilings& ceilings,
-                               const Device& device) {
-  nlohmann::ordered_json json;
+Json to_json(const std::vector<OpTiming>& timings, const Ceilings& ceilings, const Device& device) {
+  Json json;
   json["device"] = device.description();
   json["copy_gbytes_per_s"] = ceilings.copy_gbytes_per_s;
   json["matmul_tflops"] = ceilings.matmul_tflops;
   for (const OpTiming& timing : timings)
-    json["ops"].push_back({{"op", timing.op},
-                           {"inputs", timing.shapes},
-                           {"count", timing.count},
-                           {"us", timing.us},
-                           {"gbytes_per_s", timing.gbytes_per_s},
-                           {"tflops", timing.tflops}});
+    json["ops"].push_back(Json::object({{"op", timing.op},
+                                        {"inputs", timing.shapes},
+                                        {"count", timing.count},
+                                        {"us", timing.us},
+                                        {"gbytes_per_s", timing.gbytes_per_s},
+                                        {"tflops", timing.tflops}}));
   return json;
 }
 
@@ -94,7 +92,8 @@ void bench_ops(const BenchOptions& options, Device& device) {
   print_table(timings, ceilings);
   std::fflush(stdout);
   if (!options.common.json.empty())
-    write_file_atomically(options.common.json, to_json(timings, ceilings, device).dump(1) + "\n");
+    write_file_atomically(options.common.json,
+                          to_json(timings, ceilings, device).dump({.indent = 1}) + "\n");
 }
 
 ExitCode bench(Session& session, const BenchOptions& options) {

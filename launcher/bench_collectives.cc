@@ -1,5 +1,5 @@
 // lockstep bench collectives
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>
@@ -81,15 +81,15 @@ const char* order_of(const CollectiveRequest& request) {
   return request.fast_order ? "FAST" : "TREE";
 }
 
-nlohmann::ordered_json to_json(const CollectiveTiming& timing) {
-  return {{"collective", name_of(timing.request.collective)},
-          {"order", order_of(timing.request)},
-          {"dtype", written(timing.request.wire)},
-          {"bytes", timing.bytes},
-          {"p50_us", timing.p50_us},
-          {"p99_us", timing.p99_us},
-          {"algbw_gbytes_per_s", timing.algbw},
-          {"busbw_gbytes_per_s", timing.busbw}};
+Json to_json(const CollectiveTiming& timing) {
+  return Json::object({{"collective", name_of(timing.request.collective)},
+                       {"order", order_of(timing.request)},
+                       {"dtype", written(timing.request.wire)},
+                       {"bytes", timing.bytes},
+                       {"p50_us", timing.p50_us},
+                       {"p99_us", timing.p99_us},
+                       {"algbw_gbytes_per_s", timing.algbw},
+                       {"busbw_gbytes_per_s", timing.busbw}});
 }
 
 void print_row(const CollectiveTiming& timing) {
@@ -185,7 +185,7 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
                "p99 us",
                "algbw",
                "busbw");
-  nlohmann::ordered_json json;
+  Json json;
   json["ranks"] = ranks;
   json["nodes"] = topology.nodes;
   json["device"] = device.device().description();

@@ -1,11 +1,10 @@
 #include "launcher/bucket_record.h"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
+#include <fmt/core.h>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace lockstep {
 
@@ -26,12 +25,13 @@ std::filesystem::path bucket_record_path(const std::filesystem::path& run_dir) {
 }
 
 void write_bucket_record(const std::filesystem::path& run_dir, const BucketRecord& record) {
-  nlohmann::ordered_json json = {{"bucket_mib", record.bucket_mib}, {"ranks", record.ranks}};
-  json["trials"] = nlohmann::ordered_json::array();
+  Json json = Json::object({{"bucket_mib", record.bucket_mib}, {"ranks", record.ranks}});
+  json["trials"] = Json::array();
   for (const BucketTrial& trial : record.trials)
-    json["trials"].push_back(
-        {{"bucket_mib", trial.bucket_mib}, {"buckets", trial.buckets}, {"step_ms", trial.step_ms}});
-  write_file_atomically(bucket_record_path(run_dir), json.dump(2) + "\n");
+    json["trials"].push_back(Json::object({{"bucket_mib", trial.bucket_mib},
+                                           {"buckets", trial.buckets},
+                                           {"step_ms", trial.step_ms}}));
+  write_file_atomically(bucket_record_path(run_dir), json.dump({.indent = 2}) + "\n");
 }
 
 void remove_bucket_record(const std::filesystem::path& run_dir) {
@@ -48,12 +48,14 @@ std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   BucketRecord record;
   try {
-    const auto json = nlohmann::json::parse(read_file(path, kMostBytes));
-    record.bucket_mib = json.at("bucket_mib");
-    record.ranks = json.at("ranks");
-    for (const auto& trial : json.at("trials"))
-      record.trials.push_back({trial.at("bucket_mib"), trial.at("buckets"), trial.at("step_ms")});
-  } catch (const nlohmann::json::exception&) {
+    const Json json = Json::parse(read_file(path, kMostBytes));
+    record.bucket_mib = json.at("bucket_mib").get<double>();
+    record.ranks = json.at("ranks").get<int>();
+    for (const Json& trial : json.at("trials"))
+      record.trials.push_back({trial.at("bucket_mib").get<double>(),
+                               trial.at("buckets").get<uint64_t>(),
+                               trial.at("step_ms").get<double>()});
+  } catch (const JsonError&) {
     record.bucket_mib = 0;
   }
   if (!(record.bucket_mib > 0 && record.bucket_mib <= kMostMib))

@@ -1,5 +1,5 @@
 // lockstep data bench CONFIG
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <time.h>
 
 #include <algorithm>
@@ -128,12 +128,12 @@ void print_breakdown(const Breakdown& breakdown, const Throughput& loader) {
         loader.per_core() / breakdown.whole_decode_per_second);
 }
 
-nlohmann::ordered_json to_json(const DataSummary& summary,
-                               const Throughput& loader,
-                               int threads,
-                               int64_t bad,
-                               const std::optional<Breakdown>& breakdown) {
-  nlohmann::ordered_json json;
+Json to_json(const DataSummary& summary,
+             const Throughput& loader,
+             int threads,
+             int64_t bad,
+             const std::optional<Breakdown>& breakdown) {
+  Json json;
   json["data"] = summary.description;
   json["threads"] = threads;
   json["samples"] = loader.samples;
@@ -183,8 +183,9 @@ void bench(const DataBenchOptions& options) {
   if (bad > 0) fmt::print("{} bad picture{} replaced\n", bad, bad == 1 ? " was" : "s were");
   std::fflush(stdout);
   if (!options.common.json.empty())
-    write_file_atomically(options.common.json,
-                          to_json(opened.summary, loader, threads, bad, breakdown).dump(1) + "\n");
+    write_file_atomically(
+        options.common.json,
+        to_json(opened.summary, loader, threads, bad, breakdown).dump({.indent = 1}) + "\n");
 }
 
 ExitCode run_bench(Session& session, const DataBenchOptions& options) {

@@ -1,5 +1,5 @@
 // lockstep data inspect CONFIG|PATH
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -112,12 +112,12 @@ size_t inspect_set(const char* name,
                    const std::shared_ptr<const ImageStore>& store,
                    const ImageStores& stores,
                    const InspectOptions& options,
-                   nlohmann::ordered_json* json) {
+                   Json* json) {
   if (store == nullptr) return 0;
   const Findings findings =
       look_at(*store, stores.classes, options.check, choose_data_threads(options.threads));
   print_findings(name, *store, stores, findings, options.check);
-  nlohmann::ordered_json& set = (*json)[name];
+  Json& set = (*json)[name];
   set["samples"] = store->count();
   set["per_class"] = findings.per_class;
   set["looked_at"] = findings.looked_at;
@@ -127,7 +127,7 @@ size_t inspect_set(const char* name,
 
 // Bad records do not stop it, whatever the config says of them.
 void inspect_pictures(const ImageStores& stores, const InspectOptions& options) {
-  nlohmann::ordered_json json;
+  Json json;
   json["kind"] = stores.kind;
   json["classes"] = stores.classes;
   json["class_names"] = stores.class_names;
@@ -138,7 +138,8 @@ void inspect_pictures(const ImageStores& stores, const InspectOptions& options) 
   if (stores.bad_records > 0) fmt::print("{} bad records left out\n", stores.bad_records);
   json["bad_records"] = stores.bad_records;
   std::fflush(stdout);
-  if (!options.common.json.empty()) write_file_atomically(options.common.json, json.dump(1) + "\n");
+  if (!options.common.json.empty())
+    write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
   if (bad > 0)
     throw DataError(
         "{} bad picture{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
@@ -158,13 +159,13 @@ void inspect(const InspectOptions& options) {
   fmt::print("{}\n", summary.description);
   std::fflush(stdout);
   if (options.common.json.empty()) return;
-  nlohmann::ordered_json json;
+  Json json;
   json["description"] = summary.description;
   json["training"]["samples"] = summary.train_samples;
   json["evaluation"]["samples"] = summary.eval_samples;
   json["classes"] = summary.classes;
   json["bad_records"] = summary.bad_records;
-  write_file_atomically(options.common.json, json.dump(1) + "\n");
+  write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
 }
 
 ExitCode run_inspect(Session& session, const InspectOptions& options) {

@@ -1,5 +1,5 @@
 // lockstep data pack SOURCE --out FILE
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -82,14 +82,14 @@ void print_summary(const Totals& totals,
              totals.bad > 0 ? fmt::format("; {} bad left out", totals.bad) : "");
   std::fflush(stdout);
   if (options.common.json.empty()) return;
-  nlohmann::ordered_json json;
+  Json json;
   json["file"] = options.out;
   json["records"] = totals.records;
   json["classes"] = stores.classes;
   json["bytes"] = totals.bytes;
   json["bad"] = totals.bad;
   json["seconds"] = seconds;
-  write_file_atomically(options.common.json, json.dump(1) + "\n");
+  write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
 }
 
 Totals write_records(const PackOptions& options,
@@ -113,7 +113,7 @@ Totals write_records(const PackOptions& options,
         continue;
       }
       ++bad;
-      spdlog::warn("{}: left out", picture.error);
+      log_warn("{}: left out", picture.error);
     }
   }
   if (writer.records() == 0) throw DataError("{}: no good picture in it", options.source);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "collectives/agreement.h"
@@ -13,6 +12,7 @@
 #include "launcher/gpu_choice.h"
 #include "launcher/host_memory.h"
 #include "runtime/base/host.h"
+#include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/cpu/device.h"
 
@@ -45,12 +45,15 @@ Gpus find_gpus(const std::string& device) {
 
 // What every rank sees.
 std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe) {
-  nlohmann::json mine = {{"host", host_name()}, {"local_rank", session.local_rank()}};
+  Json mine = Json::object({{"host", host_name()}, {"local_rank", session.local_rank()}});
   for (const cuda::GpuDescription& gpu : probe.gpus) mine["gpus"].push_back(gpu.pci_bus_id);
   std::vector<RankGpus> ranks;
   for (const std::string& text : gather_texts(session.communicator(), mine.dump())) {
-    const nlohmann::json of_rank = nlohmann::json::parse(text);
-    ranks.push_back({of_rank["host"], of_rank["local_rank"], of_rank["gpus"]});
+    const Json of_rank = Json::parse(text);
+    RankGpus& rank = ranks.emplace_back();
+    rank.host = of_rank["host"].get<std::string>();
+    rank.local_rank = of_rank["local_rank"].get<int>();
+    for (const Json& gpu : of_rank["gpus"]) rank.gpus.push_back(gpu.get<std::string>());
   }
   return ranks;
 }
@@ -79,7 +82,7 @@ void warn_of_slow_products(Communicator& communicator) {
   const auto without = std::count(ranks.begin(), ranks.end(), "without");
   if (without == 0 || communicator.rank() != 0) return;
   const auto first = std::find(ranks.begin(), ranks.end(), "without") - ranks.begin();
-  spdlog::warn(
+  log_warn(
       "execution.bf16x3: {} of {} ranks, the first is rank {}, cannot use AMX: the same weights, "
       "but "
       "several times slower than with false (a processor that has it shows amx_bf16 in lscpu; then "
@@ -106,14 +109,14 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
       throw AgreedError(
           ExitCode::kUsage,
           fmt::format("--device: value is cuda, but {}{}; allowed here: cpu", where, *without));
-    if (communicator.rank() == 0) spdlog::info("training on the CPU: {}{}", where, *without);
+    if (communicator.rank() == 0) log_info("training on the CPU: {}{}", where, *without);
     return cpu::make_device();
   }
   const std::vector<RankGpus> ranks = gather_gpus(session, found.probe);
   std::unique_ptr<Device> device;
   run_on_all(communicator, [&] {
     const int gpu = choose_gpu(ranks, communicator.rank(), options.share_gpu);
-    spdlog::debug("{}", bind_to_gpu(found.probe.gpus[static_cast<size_t>(gpu)].pci_bus_id));
+    log_debug("{}", bind_to_gpu(found.probe.gpus[static_cast<size_t>(gpu)].pci_bus_id));
     device = found.plugin->make_device({.ordinal = gpu, .share_gpu = options.share_gpu});
   });
   return device;

@@ -1,5 +1,5 @@
 // lockstep eval CONFIG --checkpoint DIR
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <optional>
@@ -25,7 +25,7 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
                   nullptr);
   const Evaluation result = Evaluator(parts, run.memory(), reducer).run();
 
-  nlohmann::ordered_json json;
+  Json json;
   const CheckpointState& state = run.state();
   json["step"] = state.step;
   json["samples"] = result.samples;

@@ -1,5 +1,5 @@
 // lockstep export CHECKPOINT|CONFIG --out FILE.safetensors
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 

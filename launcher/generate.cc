@@ -1,5 +1,5 @@
 // lockstep generate CONFIG --checkpoint DIR --prompt TEXT
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -198,7 +198,7 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
   }
   std::fputc('\n', stdout);
   if (!options.common.json.empty()) {
-    nlohmann::ordered_json json;
+    Json json;
     json["step"] = state.step;
     json["tokens"] = generated;
     write_file_atomically(options.common.json, json.dump() + "\n");

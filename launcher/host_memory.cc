@@ -1,6 +1,6 @@
 #include "launcher/host_memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

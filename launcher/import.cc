@@ -1,5 +1,5 @@
 // lockstep import CONFIG FILE.safetensors --out DIR
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // lockstep inspect DIR
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -98,13 +98,13 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
     if (problems.empty()) fmt::print("  verified: every checksum holds\n");
     std::fflush(stdout);
     if (!options.json.empty()) {
-      nlohmann::ordered_json json;
+      Json json;
       json["folder"] = folder.string();
       json["step"] = state.step;
       json["weights_hash"] = hash_text_of(state.weights_hash);
       if (buckets) json["tuned_bucket_mib"] = buckets->bucket_mib;
       json["problems"] = problems;
-      write_file_atomically(options.json, json.dump(2) + "\n");
+      write_file_atomically(options.json, json.dump({.indent = 2}) + "\n");
     }
     if (!problems.empty())
       throw CheckpointError("{}: {} problem{} found",

@@ -1,6 +1,6 @@
 #include "launcher/mpi_segments.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

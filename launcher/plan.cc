@@ -1,5 +1,5 @@
 // lockstep plan CONFIG --ranks N
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 
@@ -54,8 +54,8 @@ void print_placements(const Assembly& assembly) {
   }
 }
 
-nlohmann::ordered_json to_json(const Assembly& assembly, int local, double step_flops) {
-  nlohmann::ordered_json json;
+Json to_json(const Assembly& assembly, int local, double step_flops) {
+  Json json;
   json["ranks"] = assembly.plan.topology.ranks();
   json["lanes"] = assembly.plan.lanes;
   json["parameters"] = assembly.plan.layout.parameters;
@@ -173,7 +173,8 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (options.activations) print_placements(assembly);
   std::fflush(stdout);
   if (!options.common.json.empty())
-    write_file_atomically(options.common.json, to_json(assembly, local, step_flops).dump(2) + "\n");
+    write_file_atomically(options.common.json,
+                          to_json(assembly, local, step_flops).dump({.indent = 2}) + "\n");
   check_memory(assembly, local, limits_for(options, assembly));
 }
 

@@ -1,5 +1,5 @@
 // lockstep predict CONFIG --checkpoint DIR --out FILE.safetensors
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 
@@ -47,7 +47,7 @@ ExitCode predict(Session& session, const PredictOptions& options) {
                         {{"lockstep_step", std::to_string(state.step)}});
     });
   });
-  nlohmann::ordered_json json;
+  Json json;
   json["step"] = state.step;
   json["samples"] = samples;
   json["outputs"] = columns;

@@ -1,6 +1,6 @@
 #include "launcher/results.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -20,9 +20,10 @@ void check_result_path(const char* flag, const std::string& path) {
     throw ConfigError("{}: cannot write '{}'; allowed: a file in an existing folder", flag, path);
 }
 
-void write_result(Session& session, const std::string& path, const nlohmann::ordered_json& result) {
+void write_result(Session& session, const std::string& path, const Json& result) {
   if (path.empty()) return;
-  run_on_root(session.communicator(), [&] { write_file_atomically(path, result.dump(2) + "\n"); });
+  run_on_root(session.communicator(),
+              [&] { write_file_atomically(path, result.dump({.indent = 2}) + "\n"); });
 }
 
 std::optional<int64_t> count_bad_records(const RunParts& parts) {

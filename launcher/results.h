@@ -1,12 +1,11 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "launcher/session.h"
+#include "runtime/base/json.h"
 #include "runtime/train/run_parts.h"
 
 namespace lockstep {
@@ -16,7 +15,7 @@ namespace lockstep {
 void check_result_path(const char* flag, const std::string& path);
 
 // Rank 0 writes `result` to `path`, if not empty; all ranks learn of a failure.
-void write_result(Session& session, const std::string& path, const nlohmann::ordered_json& result);
+void write_result(Session& session, const std::string& path, const Json& result);
 
 // Bad records of the run's data so far: those found when it was opened, and those that each rank
 // has read, summed over the ranks (several may have read the same one). Nothing where

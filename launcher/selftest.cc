@@ -1,5 +1,5 @@
 // lockstep selftest
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 
@@ -21,7 +21,7 @@ struct SelftestOptions {
 
 struct Outcome {
   int checked = 0, failed = 0;
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  Json json = Json::array();
 };
 
 void print(const OpDeviation& found, const std::string& where) {
@@ -43,13 +43,13 @@ void run_case(const ParityCase& test, Device& device, DType compute, bool all, O
     failed += found.passed() ? 0 : 1;
     worst = std::max(worst, found.relative);
     if (all || !found.passed()) print(found, where);
-    outcome.json.push_back({{"case", test.name},
-                            {"dtype", name_of(compute)},
-                            {"op", found.op},
-                            {"tensor", found.tensor},
-                            {"relative", found.relative},
-                            {"limit", found.limit},
-                            {"passed", found.passed()}});
+    outcome.json.push_back(Json::object({{"case", test.name},
+                                         {"dtype", name_of(compute)},
+                                         {"op", found.op},
+                                         {"tensor", found.tensor},
+                                         {"relative", found.relative},
+                                         {"limit", found.limit},
+                                         {"passed", found.passed()}}));
   }
   outcome.failed += failed;
   fmt::print(
@@ -75,11 +75,11 @@ ExitCode selftest(Session& session, const SelftestOptions& options) {
                outcome.failed);
     if (!options.common.json.empty())
       write_file_atomically(options.common.json,
-                            nlohmann::ordered_json{{"device", device->description()},
-                                                   {"checked", outcome.checked},
-                                                   {"failed", outcome.failed},
-                                                   {"outputs", outcome.json}}
-                                    .dump(1) +
+                            Json::object({{"device", device->description()},
+                                          {"checked", outcome.checked},
+                                          {"failed", outcome.failed},
+                                          {"outputs", outcome.json}})
+                                    .dump({.indent = 1}) +
                                 "\n");
     failed = outcome.failed > 0;
   });

@@ -1,5 +1,5 @@
 // lockstep train CONFIG
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -27,16 +27,15 @@ struct TrainCommandOptions {
   int64_t max_steps = -1;
 };
 
-nlohmann::ordered_json to_json(const RankTimes& times) {
-  nlohmann::ordered_json json = {
-      {"rank", times.rank}, {"host", times.host}, {"steps", times.steps}};
+Json to_json(const RankTimes& times) {
+  Json json = Json::object({{"rank", times.rank}, {"host", times.host}, {"steps", times.steps}});
   for (const RankMean& mean : kRankMeans) json[mean.name] = times.*mean.value;
   return json;
 }
 
 // What a step exchanges.
-nlohmann::ordered_json exchange_json(const Plan& plan, double bucket_mib) {
-  nlohmann::ordered_json json;
+Json exchange_json(const Plan& plan, double bucket_mib) {
+  Json json;
   json["bucket_mib"] = bucket_mib;
   json["buckets"] = plan.buckets.size();
   json["largest_bucket_bytes"] = largest_bucket(plan.buckets) * static_cast<int64_t>(sizeof(float));
@@ -48,10 +47,10 @@ nlohmann::ordered_json exchange_json(const Plan& plan, double bucket_mib) {
   return json;
 }
 
-nlohmann::ordered_json to_json(const TrainResult& result,
-                               const RunParts& parts,
-                               const std::optional<int64_t>& bad_records) {
-  nlohmann::ordered_json json;
+Json to_json(const TrainResult& result,
+             const RunParts& parts,
+             const std::optional<int64_t>& bad_records) {
+  Json json;
   const std::string transport = name_of_transport(parts.slices, parts.plan.topology);
   if (!transport.empty()) json["transport"] = transport;
   json["step"] = result.step;
@@ -106,37 +105,37 @@ void print_summary(const TrainResult& result,
 // What is about to run, for the user.
 void describe(const Assembly& assembly, RunDevice& device, Session& session) {
   const int ranks = session.communicator().size();
-  spdlog::info("device {}: {} rank{} x {} thread{}; {}",
-               device.device().description(),
-               ranks,
-               ranks == 1 ? "" : "s",
-               compute_threads(),
-               compute_threads() == 1 ? "" : "s",
-               assembly.data.summary.description);
-  spdlog::info("{} parameters, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
-               assembly.plan.layout.parameters,
-               assembly.config.train.steps,
-               assembly.config.train.global_batch,
-               assembly.plan.lanes,
-               static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
+  log_info("device {}: {} rank{} x {} thread{}; {}",
+           device.device().description(),
+           ranks,
+           ranks == 1 ? "" : "s",
+           compute_threads(),
+           compute_threads() == 1 ? "" : "s",
+           assembly.data.summary.description);
+  log_info("{} parameters, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
+           assembly.plan.layout.parameters,
+           assembly.config.train.steps,
+           assembly.config.train.global_batch,
+           assembly.plan.lanes,
+           static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
   const Topology& topology = assembly.plan.topology;
   const bool tree = assembly.config.comm.order == CommConfig::Order::kTree;
   if (ranks > 1 && topology.nodes == 1)
-    spdlog::info("between the ranks: {}{}",
-                 name_of_transport(device.slices(), topology),
-                 tree ? "" : "; comm.order FAST sends everything, in no fixed order of sums");
+    log_info("between the ranks: {}{}",
+             name_of_transport(device.slices(), topology),
+             tree ? "" : "; comm.order FAST sends everything, in no fixed order of sums");
   if (topology.nodes > 1)
-    spdlog::info("{} nodes of {} rank{}: sums are made within nodes, then between them, over {}",
-                 topology.nodes,
-                 topology.per_node,
-                 topology.per_node == 1 ? "" : "s",
-                 name_of_transport(device.slices(), topology));
+    log_info("{} nodes of {} rank{}: sums are made within nodes, then between them, over {}",
+             topology.nodes,
+             topology.per_node,
+             topology.per_node == 1 ? "" : "s",
+             name_of_transport(device.slices(), topology));
   else if (session.local_ranks() < ranks && tree)
-    spdlog::warn(
+    log_warn(
         "the nodes do not have equally many ranks that follow each other: sums are made in one "
         "step, which sends more over the network; mpirun --map-by core or srun "
         "--distribution=block place them so");
-  spdlog::debug("\n{}", memory_table(assembly.plan));
+  log_debug("\n{}", memory_table(assembly.plan));
 }
 
 ExitCode train(Session& session, const TrainCommandOptions& options) {

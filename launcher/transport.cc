@@ -1,6 +1,6 @@
 #include "launcher/transport.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 
@@ -56,7 +56,7 @@ void move_if_possible(Session& session, const TimeLimits& limits) {
     session.move_to_tcp(limits);
   } catch (const AgreedError& error) {
     if (session.communicator().rank() == 0)
-      spdlog::warn("comm.transport: MPI carries messages, since {}; {}", error.what(), kRemedy);
+      log_warn("comm.transport: MPI carries messages, since {}; {}", error.what(), kRemedy);
   }
 }
 
@@ -64,7 +64,7 @@ void choose(Session& session, const TimeLimits& limits) {
   if (all_have(session, MpiNetwork::kPlainTcp)) {
     move_if_possible(session, limits);
   } else if (session.communicator().rank() == 0 && session.mpi_network() == MpiNetwork::kUnknown) {
-    spdlog::info(
+    log_info(
         "comm.transport: MPI carries messages; TCP may be faster where {} has no network but "
         "Ethernet",
         session.library());

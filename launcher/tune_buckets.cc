@@ -126,13 +126,13 @@ bool has_checkpoints(const RunStart& start, const Assembly& assembly) {
 // Rank 0's choice; `own` is the config's.
 double tune(const RunStart& start, Assembly& assembly, double own) {
   const double start_ms = now_ms();
-  spdlog::info("comm.tune_buckets: trying sizes of buckets, {} steps of the run with each",
-               steps_of_trial(assembly.config));
+  log_info("comm.tune_buckets: trying sizes of buckets, {} steps of the run with each",
+           steps_of_trial(assembly.config));
   const auto trials = try_sizes(start, assembly);
   if (!trials || trials->empty()) {
-    spdlog::info("comm.tune_buckets: {}, comm.bucket_mib stays {:g}",
-                 trials ? "no size fits into memory" : "stopped before all sizes were tried",
-                 own);
+    log_info("comm.tune_buckets: {}, comm.bucket_mib stays {:g}",
+             trials ? "no size fits into memory" : "stopped before all sizes were tried",
+             own);
     return own;
   }
   const double fastest = std::min_element(trials->begin(),
@@ -144,12 +144,12 @@ double tune(const RunStart& start, Assembly& assembly, double own) {
   run_on_root(start.session.communicator(), [&] {
     const std::filesystem::path folder = assembly.config.output.run_dir;
     write_bucket_record(folder, {fastest, start.session.communicator().size(), *trials});
-    spdlog::info("comm.tune_buckets: milliseconds a step with buckets of {}; tried in {:.1f} s",
-                 to_text(*trials),
-                 (now_ms() - start_ms) / 1000);
-    spdlog::info("comm.bucket_mib is {:g} from here on, recorded in {}",
-                 fastest,
-                 bucket_record_path(folder).string());
+    log_info("comm.tune_buckets: milliseconds a step with buckets of {}; tried in {:.1f} s",
+             to_text(*trials),
+             (now_ms() - start_ms) / 1000);
+    log_info("comm.bucket_mib is {:g} from here on, recorded in {}",
+             fastest,
+             bucket_record_path(folder).string());
   });
   return fastest;
 }
@@ -161,11 +161,11 @@ double recorded(const RunStart& start, const Assembly& assembly, double own) {
     const std::filesystem::path folder = assembly.config.output.run_dir;
     const std::optional<BucketRecord> record = read_bucket_record(folder);
     if (record) bucket_mib = record->bucket_mib;
-    spdlog::info(
-        "comm.bucket_mib is {:g}: {}",
-        bucket_mib,
-        record ? "recorded in " + bucket_record_path(folder).string()
-               : "the run goes on from a checkpoint, and its folder has no other size on record");
+    log_info("comm.bucket_mib is {:g}: {}",
+             bucket_mib,
+             record
+                 ? "recorded in " + bucket_record_path(folder).string()
+                 : "the run goes on from a checkpoint, and its folder has no other size on record");
   });
   return bucket_mib;
 }
@@ -184,7 +184,7 @@ BucketChoice choose_bucket_mib(const RunStart& start, Assembly& assembly) {
   const double own = assembly.config.comm.bucket_mib;
   const bool begun = has_checkpoints(start, assembly);
   if (communicator.size() == 1) {
-    spdlog::info("comm.tune_buckets: one rank exchanges nothing, comm.bucket_mib stays {:g}", own);
+    log_info("comm.tune_buckets: one rank exchanges nothing, comm.bucket_mib stays {:g}", own);
     return {own};
   }
   if (begun && start.resume == "none") return {own};  // which is refused

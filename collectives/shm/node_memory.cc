@@ -54,8 +54,7 @@ int descriptor_of_process(int64_t process) {
 
 void say_not_shared(const Communicator& communicator, const std::string& why) {
   if (communicator.rank() == 0)
-    spdlog::warn("the ranks of a node send each other messages, as they cannot share memory: {}",
-                 why);
+    log_warn("the ranks of a node send each other messages, as they cannot share memory: {}", why);
 }
 
 }  // namespace

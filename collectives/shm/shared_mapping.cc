@@ -39,7 +39,7 @@ void take_huge_pages(int descriptor, std::byte* data, size_t bytes) {
     if (take_pages(descriptor, begin, 1) != 0) return;
   }
   if (::madvise(data, whole, kCollapse) != 0)
-    spdlog::debug(
+    log_debug(
         "shared memory of {} bytes is not all on huge pages: {}", bytes, std::strerror(errno));
 }
 

@@ -1,6 +1,6 @@
 #include "collectives/tcp/meeting_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <filesystem>

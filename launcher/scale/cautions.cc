@@ -1,6 +1,6 @@
 #include "launcher/scale/cautions.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

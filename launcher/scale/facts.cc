@@ -1,6 +1,6 @@
 #include "launcher/scale/facts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ const char* name_of(Precision precision) {
 
 // The overrides as a list; for a reader each as code, since their values may have commas.
 Fact fact_of_overrides(const std::vector<std::string>& overrides) {
-  Fact fact{"set", "--set", nlohmann::ordered_json::array()};
+  Fact fact{"set", "--set", Json::array()};
   for (const std::string& text : overrides) {
     fact.value.push_back(text);
     fact.text += fmt::format("{}`{}`", fact.text.empty() ? "" : " ", text);
@@ -70,24 +70,25 @@ std::vector<Fact> facts_of_runs(const RunSetup& setup,
       *std::max_element(runs.rbegin(), runs.rend(), [](const MeasuredRun& a, const MeasuredRun& b) {
         return a.world.ranks < b.world.ranks;
       });
-  const nlohmann::ordered_json& environment = largest.environment;
+  const Json& environment = largest.environment;
   std::vector<std::string> hosts;
   for (const RankTimes& rank : largest.ranks)
     if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
   const ExchangeSizes& exchange = largest.exchange;
   const double largest_mib = static_cast<double>(exchange.largest_bucket_bytes) / (1 << 20);
-  std::vector<Fact> facts{{"gradient_buckets",
-                           "buckets of gradients",
-                           fmt::format("{} of up to {:.3g} MiB", exchange.buckets, largest_mib)},
-                          {"threads", "threads a rank", setup.threads},
-                          {"steps", "steps of a run that count", largest.ranks[0].steps},
-                          {"repeats", "runs of each world size", repeats},
-                          {"launcher", "launcher", setup.launcher.version},
-                          {"lockstep_version", "Lockstep", lockstep_version()},
-                          {"hosts", "hosts", hosts},
-                          {"cpus", "CPUs of this host", setup.here.cpus},
-                          {"cores", "cores of this host", setup.here.cores},
-                          {"date", "date", runs.front().environment.value("start_time", "")}};
+  std::vector<Fact> facts{
+      {"gradient_buckets",
+       "buckets of gradients",
+       fmt::format("{} of up to {:.3g} MiB", exchange.buckets, largest_mib)},
+      {"threads", "threads a rank", setup.threads},
+      {"steps", "steps of a run that count", largest.ranks[0].steps},
+      {"repeats", "runs of each world size", repeats},
+      {"launcher", "launcher", setup.launcher.version},
+      {"lockstep_version", "Lockstep", lockstep_version()},
+      {"hosts", "hosts", hosts},
+      {"cpus", "CPUs of this host", setup.here.cpus},
+      {"cores", "cores of this host", setup.here.cores},
+      {"date", "date", runs.front().environment.value("start_time", std::string())}};
   for (const auto& [key, title] : {std::pair("cpu_model", "CPU"),
                                    std::pair("git_revision", "revision"),
                                    std::pair("libraries", "messages by")})

@@ -1,6 +1,6 @@
 #include "launcher/scale/report_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,8 +10,6 @@
 
 namespace lockstep::scale {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json to_json(const Parts& parts) {
   Json json;
@@ -46,12 +44,12 @@ Json to_json(const ScaleRow& row) {
   json["lost_parts_ms"] = to_json(row.lost);
   if (row.straggler) {
     const Straggler& straggler = *row.straggler;
-    json["straggler"] = {{"rank", straggler.rank},
-                         {"host", straggler.host},
-                         {"excess_ms", straggler.excess_ms},
-                         {"in", key_of(straggler.in)},
-                         {"in_ms", straggler.in_ms},
-                         {"always", straggler.always}};
+    json["straggler"] = Json::object({{"rank", straggler.rank},
+                                      {"host", straggler.host},
+                                      {"excess_ms", straggler.excess_ms},
+                                      {"in", key_of(straggler.in)},
+                                      {"in_ms", straggler.in_ms},
+                                      {"always", straggler.always}});
   }
   json["verdict"] = row.verdict;
   return json;
@@ -65,7 +63,8 @@ Json to_json(const MeasuredRun& run) {
   json["weights_hash"] = run.weights_hash;
   json["command"] = run.command;
   for (const RankTimes& times : run.ranks) {
-    Json rank{{"rank", times.rank}, {"host", times.host}, {"step_ms", times.step_ms}};
+    Json rank =
+        Json::object({{"rank", times.rank}, {"host", times.host}, {"step_ms", times.step_ms}});
     rank["parts_ms"] = to_json(parts_of(times));
     json["rank_times"].push_back(std::move(rank));
   }
@@ -216,10 +215,10 @@ Json to_json(const Report& report) {
   for (const Fact& fact : report.facts) json[fact.key] = fact.value;
   if (!report.caution.empty()) json["caution"] = report.caution;
   for (const ModeReport& mode : report.modes) {
-    json["weights"].push_back({{"mode", name_of(mode.mode)},
-                               {"checked", mode.hashes.checked},
-                               {"equal", mode.hashes.equal},
-                               {"statement", mode.hashes.statement}});
+    json["weights"].push_back(Json::object({{"mode", name_of(mode.mode)},
+                                            {"checked", mode.hashes.checked},
+                                            {"equal", mode.hashes.equal},
+                                            {"statement", mode.hashes.statement}}));
     for (const ScaleRow& row : mode.rows) json["worlds"].push_back(to_json(row));
   }
   for (const MeasuredRun& run : report.runs) json["runs"].push_back(to_json(run));

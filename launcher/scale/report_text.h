@@ -1,12 +1,11 @@
 #pragma once
 // The report as JSON, CSV and Markdown.
 
-#include <nlohmann/json.hpp>
-
 #include <string>
 #include <vector>
 
 #include "launcher/scale/report.h"
+#include "runtime/base/json.h"
 
 namespace lockstep::scale {
 
@@ -14,7 +13,7 @@ namespace lockstep::scale {
 struct Fact {
   std::string key;    // in JSON
   std::string title;  // in Markdown
-  nlohmann::ordered_json value;
+  Json value;
   std::string text = {};  // in Markdown, in place of the value; may be empty
 };
 
@@ -39,7 +38,7 @@ std::string heading_of(const Report& report);
 // "weights differ: ..." of the first mode where they do; empty where none does.
 std::string weights_that_differ(const Report& report);
 
-nlohmann::ordered_json to_json(const Report& report);
+Json to_json(const Report& report);
 
 // One line a world size.
 std::string to_csv(const Report& report);

@@ -82,15 +82,15 @@ ExitCode exit_code_for(int code) {
 
 const char* name_of(Mode mode) { return mode == Mode::kWeak ? "weak" : "strong"; }
 
-void read_result(const nlohmann::ordered_json& result, MeasuredRun& run) {
+void read_result(const Json& result, MeasuredRun& run) {
   run.weights_hash = result.at("weights_hash").get<std::string>();
-  run.transport = result.value("transport", "");
-  const nlohmann::ordered_json& exchange = result.at("exchange");
+  run.transport = result.value("transport", std::string());
+  const Json& exchange = result.at("exchange");
   run.exchange = {exchange.at("buckets").get<int64_t>(),
                   exchange.at("largest_bucket_bytes").get<int64_t>(),
                   exchange.at("shares_memory").get<bool>(),
                   exchange.value("network_bytes_per_step_per_node", int64_t{0})};
-  for (const auto& rank : result.at("ranks")) {
+  for (const Json& rank : result.at("ranks")) {
     RankTimes& times = run.ranks.emplace_back();
     times.rank = rank.at("rank").get<int>();
     times.host = rank.at("host").get<std::string>();
@@ -149,10 +149,9 @@ MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
                             why_failed(read_file(log, kLogLimit)),
                             log.string()));
   try {
-    read_result(nlohmann::ordered_json::parse(read_file(result, kLogLimit)), run);
-    run.environment =
-        nlohmann::ordered_json::parse(read_file(run_dir / "environment.json", kLogLimit));
-  } catch (const nlohmann::json::exception& error) {
+    read_result(Json::parse(read_file(result, kLogLimit)), run);
+    run.environment = Json::parse(read_file(run_dir / "environment.json", kLogLimit));
+  } catch (const JsonError& error) {
     throw CommError("{}: cannot read its result {}: {}", what, result.string(), error.what());
   }
   if (run.ranks.size() != static_cast<size_t>(world.ranks) || run.ranks[0].steps == 0)

@@ -1,14 +1,13 @@
 #pragma once
 // One measured run: `lockstep train` on a world of ranks, and what it says of itself.
 
-#include <nlohmann/json.hpp>
-
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "launcher/scale/start.h"
+#include "runtime/base/json.h"
 #include "runtime/train/run_times.h"
 
 namespace lockstep::scale {
@@ -64,13 +63,13 @@ struct MeasuredRun {
   std::vector<std::string> command;
   std::string binding;
   bool oversubscribed = false;
-  nlohmann::ordered_json environment;  // the run's environment.json
+  Json environment;  // the run's environment.json
 };
 
 // Fills in weights_hash, transport, ranks and exchange from the JSON that `lockstep train --json`
 // writes.
-// Throws nlohmann::json::exception where it lacks them.
-void read_result(const nlohmann::ordered_json& result, MeasuredRun& run);
+// Throws JsonError where it lacks them.
+void read_result(const Json& result, MeasuredRun& run);
 
 // Of a run's log, what tells why it failed: the program's own words where there are some, else the
 // last lines.

@@ -1,5 +1,5 @@
 // lockstep scale CONFIG --ranks 1,2,4
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
@@ -183,7 +183,7 @@ scale::RunSetup make_setup(const ScaleCommandOptions& options,
 
 void write_report(const scale::Report& report, const std::filesystem::path& folder) {
   const std::string text = to_markdown(report);
-  write_file_atomically(folder / "scaling.json", to_json(report).dump(2) + "\n");
+  write_file_atomically(folder / "scaling.json", to_json(report).dump({.indent = 2}) + "\n");
   write_file_atomically(folder / "scaling.csv", to_csv(report));
   write_file_atomically(folder / "scaling.md", text);
   const std::string without_plots = scale::draw(scale::make_plots(report), folder);

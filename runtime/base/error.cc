@@ -6,15 +6,24 @@
 
 namespace lockstep {
 
+Error::Error(ExitCode code, fmt::string_view format, fmt::format_args arguments)
+    : Error(code, fmt::vformat(format, arguments)) {}
+
 IoError::IoError(const std::string& operation, const std::string& path, int error_number)
     : Error(ExitCode::kCheckpoint,
             fmt::format("cannot {} '{}': {}", operation, path, std::strerror(error_number))),
       error_number_(error_number) {}
 
-void invariant_failed(const char* expression,
-                      const char* file,
-                      int line,
-                      const std::string& message) {
+void invariant_failed(const char* expression, const char* file, int line) {
+  invariant_failed_saying(expression, file, line, "", {});
+}
+
+void invariant_failed_saying(const char* expression,
+                             const char* file,
+                             int line,
+                             fmt::string_view format,
+                             fmt::format_args arguments) {
+  const std::string message = fmt::vformat(format, arguments);
   std::fprintf(stderr,
                "lockstep: internal error: %s%s(%s) at %s:%d\n",
                message.c_str(),

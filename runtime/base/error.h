@@ -3,11 +3,10 @@
 // message is written for the user and whose exit code is documented; a broken invariant ends the
 // process at once with kInternal.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "runtime/base/check.h"
 
@@ -31,6 +30,7 @@ enum class ExitCode : int {
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(ExitCode code, fmt::string_view format, fmt::format_args arguments);
   ExitCode code() const { return code_; }
 
  private:
@@ -43,7 +43,7 @@ class CodedError : public Error {
  public:
   template <typename... Args>
   explicit CodedError(fmt::format_string<Args...> format, Args&&... args)
-      : Error(kCode, fmt::format(format, std::forward<Args>(args)...)) {}
+      : Error(kCode, format, fmt::make_format_args(args...)) {}
 };
 
 using ConfigError = CodedError<ExitCode::kUsage>;
@@ -65,12 +65,28 @@ class IoError : public Error {
   int error_number_;
 };
 
+// As invariant_failed(), with a message.
+[[noreturn, gnu::cold]] void invariant_failed_saying(const char* expression,
+                                                     const char* file,
+                                                     int line,
+                                                     fmt::string_view format,
+                                                     fmt::format_args arguments);
+
+template <typename... Args>
+[[noreturn, gnu::cold]] void invariant_failed(const char* expression,
+                                              const char* file,
+                                              int line,
+                                              fmt::format_string<Args...> format,
+                                              Args&&... args) {
+  invariant_failed_saying(expression, file, line, format, fmt::make_format_args(args...));
+}
+
 }  // namespace lockstep
 
 // Checks an invariant of Lockstep itself, never user input. Arguments after the condition are a fmt
 // format and its values.
-#define LOCKSTEP_CHECK(condition, ...)                                                             \
-  do {                                                                                             \
-    if (!(condition)) [[unlikely]]                                                                 \
-      ::lockstep::invariant_failed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__)); \
+#define LOCKSTEP_CHECK(condition, ...)                                                         \
+  do {                                                                                         \
+    if (!(condition)) [[unlikely]]                                                             \
+      ::lockstep::invariant_failed(#condition, __FILE__, __LINE__ __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)

@@ -2,6 +2,7 @@
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +13,17 @@
 namespace lockstep {
 namespace {
 std::shared_ptr<spdlog::logger> file_logger;
+
+spdlog::level::level_enum level_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarn: return spdlog::level::warn;
+  }
+  return spdlog::level::off;
 }
+
+}  // namespace
 
 void init_log(const std::string& level, int rank, int ranks) {
   const auto parsed = spdlog::level::from_str(level);
@@ -42,6 +53,12 @@ void add_log_file(const std::string& path) {
 
 void log_record(const std::string& text) {
   if (file_logger) file_logger->info(text);
+}
+
+void log_line(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
+  spdlog::logger& logger = *spdlog::default_logger_raw();
+  if (!logger.should_log(level_of(level))) return;
+  logger.log(level_of(level), spdlog::string_view_t(fmt::vformat(format, arguments)));
 }
 
 }  // namespace lockstep

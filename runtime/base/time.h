@@ -1,14 +1,15 @@
 #pragma once
 
-#include <chrono>
+#include <cstdint>
+#include <ctime>
 
 namespace lockstep {
 
 // Milliseconds since some fixed moment; monotonic.
 inline double now_ms() {
-  return std::chrono::duration<double, std::milli>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  timespec time;
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec) / 1e6;
 }
 
 }  // namespace lockstep

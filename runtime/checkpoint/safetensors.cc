@@ -8,11 +8,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/checksum.h"
 
 namespace lockstep {
@@ -148,8 +148,8 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
   std::sort(tensors.begin(), tensors.end(), [](const F32Tensor& a, const F32Tensor& b) {
     return a.name < b.name;
   });
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  Json header = Json::object();
+  for (const auto& [key, value] : metadata) header["__metadata__"][key] = value;
   uint64_t position = 0;
   for (const F32Tensor& tensor : tensors) {
     int64_t elements = 1;
@@ -157,8 +157,9 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
     LOCKSTEP_CHECK(elements == static_cast<int64_t>(tensor.values.size()), "{}", tensor.name);
     LOCKSTEP_CHECK(!header.contains(tensor.name), "two tensors named {}", tensor.name);
     const uint64_t end = position + tensor.values.size_bytes();
-    header[tensor.name] = {
-        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {position, end}}};
+    header[tensor.name] = Json::object({{"dtype", "F32"},
+                                        {"shape", tensor.shape},
+                                        {"data_offsets", Json::array({position, end})}});
     position = end;
   }
   std::string text = header.dump();

@@ -133,7 +133,7 @@ void validate_source(const RecordsConfig& records) {
 
 std::string list_of(const std::vector<float>& values) {
   std::string text;
-  for (const float value : values) text += (text.empty() ? "[" : ", ") + fmt::to_string(value);
+  for (const float value : values) text += (text.empty() ? "[" : ", ") + fmt::format("{}", value);
   return text.empty() ? "[]" : text + "]";
 }
 

@@ -31,7 +31,7 @@ CudnnAttention* cudnn_for(const OpCall& call, const AttentionShape& shape, DType
   static std::string said;
   if (said != cudnn.why_not()) {
     said = cudnn.why_not();
-    spdlog::warn("attention by the own kernel, which is slower than cuDNN's: {}", said);
+    log_warn("attention by the own kernel, which is slower than cuDNN's: {}", said);
   }
   return nullptr;
 }

@@ -29,7 +29,7 @@ Conv2dShape shape_of(const Graph& graph, const Op& op) {
 
 void warn_once(const std::string& what) {
   static std::set<std::string> said;
-  if (said.insert(what).second) spdlog::warn("{}", what);
+  if (said.insert(what).second) log_warn("{}", what);
 }
 
 // Whether cuDNN can; that it cannot is said once for each reason.

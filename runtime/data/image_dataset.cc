@@ -83,7 +83,7 @@ void ImageDataset::note_bad(int64_t index, const char* what) const {
                     bad,
                     count,
                     max_bad_fraction_);
-  if (bad <= kMostTold) spdlog::warn("{}: {}; the next picture takes its place", name, what);
+  if (bad <= kMostTold) log_warn("{}: {}; the next picture takes its place", name, what);
 }
 
 int64_t ImageDataset::resident_bytes() const {

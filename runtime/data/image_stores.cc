@@ -57,7 +57,7 @@ void BadAtOpening::add(const std::string& what) {
   if (++count_ == 1) first_ = what;
   constexpr int64_t kMostTold = 20;
   if (count_ <= kMostTold)
-    spdlog::warn("{}: {}", what, replace ? "the next good one takes its place" : "left out");
+    log_warn("{}: {}", what, replace ? "the next good one takes its place" : "left out");
 }
 
 void BadAtOpening::check(int64_t records, const std::string& name) const {

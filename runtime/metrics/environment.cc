@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/base/threads.h"
 
 namespace lockstep {
@@ -42,7 +42,7 @@ const char* lockstep_version() { return LOCKSTEP_VERSION; }
 std::string environment_text(const EnvironmentInfo& info) {
   utsname system{};
   ::uname(&system);
-  nlohmann::ordered_json json;
+  Json json;
   json["lockstep_version"] = lockstep_version();
   if (!info.git_revision.empty()) json["git_revision"] = info.git_revision;
   json["start_time"] = utc_now();
@@ -63,9 +63,9 @@ std::string environment_text(const EnvironmentInfo& info) {
 #else
   json["compiler"] = "gcc " __VERSION__;
 #endif
-  json["libraries"] = nlohmann::ordered_json::object();
+  json["libraries"] = Json::object();
   for (const auto& [name, version] : info.libraries) json["libraries"][name] = version;
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json.dump({.indent = 2, .replace_invalid = true}) + "\n";
 }
 
 void write_environment(const std::filesystem::path& path, const EnvironmentInfo& info) {

@@ -4,11 +4,11 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -29,7 +29,7 @@ const char* title_of(Track track) {
 }
 
 std::string json_text(const char* text) {
-  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return Json(text).dump({.ascii = true, .replace_invalid = true});
 }
 
 std::string name_line(const char* what, int rank, int row, const std::string& name) {

@@ -25,7 +25,7 @@ std::string newest_intact(const std::filesystem::path& root) {
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     const std::vector<std::string> problems = verify(entry->path);
     if (problems.empty()) return entry->path;
-    spdlog::warn("passing over {}: {}", entry->path.string(), problems.front());
+    log_warn("passing over {}: {}", entry->path.string(), problems.front());
   }
   return "";
 }
@@ -243,13 +243,13 @@ void Checkpointer::check_compatible(const CheckpointState& state,
                std::find(kept.begin(), kept.end(), n) == kept.end();
       });
   if (dropped > 0 && parts_.communicator.rank() == 0)
-    spdlog::warn(
+    log_warn(
         "{}: {} of its arrays of compressed gradients are of other lanes, groups or factors than "
         "this run's: what they keep is lost, and training goes on with other bits",
         where,
         dropped);
   if (state.lanes != parts_.plan.lanes && parts_.communicator.rank() == 0)
-    spdlog::warn(
+    log_warn(
         "{}: written with {} lanes, now {}: training goes on, with other bits than without the "
         "change",
         where,

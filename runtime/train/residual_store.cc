@@ -1,6 +1,6 @@
 #include "runtime/train/residual_store.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "runtime/train/run_timeline.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -119,18 +119,18 @@ void RunTimeline::tell(const ClockOffset& offset, const std::vector<std::string>
   };
   const size_t clock = worst(&OfRank::within_ms);
   if (ranks.size() > 1)
-    spdlog::info("timeline: the ranks' clocks agree to within {:.3f} ms (rank {} on {})",
-                 ranks[clock].within_ms,
-                 clock,
-                 hosts[clock]);
+    log_info("timeline: the ranks' clocks agree to within {:.3f} ms (rank {} on {})",
+             ranks[clock].within_ms,
+             clock,
+             hosts[clock]);
   const auto tell_dropped = [&](uint64_t OfRank::*count, const char* what) {
     const size_t full = worst(count);
     if (ranks[full].*count > 0)
-      spdlog::info("timeline: begins late: the oldest {} {} of rank {} on {} were not kept",
-                   ranks[full].*count,
-                   what,
-                   full,
-                   hosts[full]);
+      log_info("timeline: begins late: the oldest {} {} of rank {} on {} were not kept",
+               ranks[full].*count,
+               what,
+               full,
+               hosts[full]);
   };
   tell_dropped(&OfRank::dropped, "spans");
   tell_dropped(&OfRank::dropped_ops, "ops");

@@ -298,7 +298,7 @@ void Trainer::start(const std::string& resume) {
     progression_ = checkpointer_.restore(*checkpoint);
     loss_scale_.restore(progression_.loss_scale);
     last_checkpoint_ = progression_.step;
-    spdlog::info("resuming from {} at step {}", checkpoint->string(), progression_.step);
+    log_info("resuming from {} at step {}", checkpoint->string(), progression_.step);
   } else {
     run_on_all(parts_.communicator, [&] {
       if (parts_.writes_parameters()) begin_weights();

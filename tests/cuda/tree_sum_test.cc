@@ -3,7 +3,7 @@
 
 #include "runtime/cuda/tree_sum.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <deque>
 

@@ -4,7 +4,7 @@
 
 #include "runtime/cpu/tree_sum.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <deque>
 

@@ -5,7 +5,7 @@
 
 #include <cstdio>  // jpeglib.h needs it first
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <jpeglib.h>
 #include <time.h>
 

@@ -2,7 +2,7 @@
 // What every implementation of the arithmetic of PowerSGD is held to. Each check returns what was
 // computed: its bits must not depend on threads.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

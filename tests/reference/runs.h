@@ -78,7 +78,7 @@ inline std::unique_ptr<NodeMemory> share_memory(Communicator& communicator, cons
 // Trains with its outputs in `folder`; returns rank 0's result. Errors of the run come out as they
 // are.
 inline TrainResult train_in(const std::filesystem::path& folder, const Training& training) {
-  spdlog::set_level(spdlog::level::err);
+  init_log("error", 0, 1);
   std::filesystem::create_directories(folder);
   TrainResult result;
   run_ranks(training.ranks, [&](Communicator& communicator) {

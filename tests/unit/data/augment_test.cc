@@ -3,7 +3,7 @@
 
 #include "runtime/data/augment.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

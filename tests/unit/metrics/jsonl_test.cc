@@ -4,10 +4,10 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 #include "runtime/base/time.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
@@ -22,7 +22,7 @@ class Jsonl : public ::testing::Test {
     JsonlWriter writer(path_, resume_step);
     for (int64_t step : steps) writer.append(sample_record(step));
   }
-  nlohmann::ordered_json only_line(const StepRecord& record) {
+  Json only_line(const StepRecord& record) {
     {
       JsonlWriter writer(path_, -1);
       writer.append(record);
@@ -30,19 +30,14 @@ class Jsonl : public ::testing::Test {
     const std::string text = text_of(path_);
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
     EXPECT_EQ(text.back(), '\n');
-    return nlohmann::ordered_json::parse(text);
+    return Json::parse(text);
   }
   std::vector<int64_t> steps() const {
     std::vector<int64_t> result;
     std::istringstream text(text_of(path_));
     for (std::string line; std::getline(text, line);) {
-      result.push_back(nlohmann::json::parse(line).at("step").get<int64_t>());
+      result.push_back(Json::parse(line).at("step").get<int64_t>());
     }
-    return result;
-  }
-  static std::vector<std::string> names(const nlohmann::ordered_json& json) {
-    std::vector<std::string> result;
-    for (const auto& [name, value] : json.items()) result.push_back(name);
     return result;
   }
 
@@ -53,7 +48,7 @@ class Jsonl : public ::testing::Test {
 // The names are an interface: catches any that is changed, dropped or written where it does not
 // apply.
 TEST_F(Jsonl, NamesOfAPlainStep) {
-  EXPECT_THAT(names(only_line(sample_record(1))),
+  EXPECT_THAT(only_line(sample_record(1)).names(),
               ElementsAre("step",
                           "epoch",
                           "samples",
@@ -77,8 +72,8 @@ TEST_F(Jsonl, NamesOfAFullStep) {
   record.weights_hash = 0x00ab;
   record.eval_loss = 0.25;
   record.eval_accuracy = 0.75;
-  const nlohmann::ordered_json json = only_line(record);
-  EXPECT_THAT(names(json),
+  const Json json = only_line(record);
+  EXPECT_THAT(json.names(),
               ElementsAre("step",
                           "epoch",
                           "samples",
@@ -118,7 +113,7 @@ TEST_F(Jsonl, Numbers) {
   record.optimizer_ms = -0.0126;
   record.samples_per_s = 1e18;
   record.samples = std::numeric_limits<int64_t>::max();
-  const nlohmann::ordered_json json = only_line(record);
+  const Json json = only_line(record);
   EXPECT_EQ(json["loss"].get<double>(), record.loss);
   EXPECT_EQ(json["lr"].get<double>(), record.lr);
   EXPECT_EQ(json["grad_norm"].get<double>(), record.grad_norm);
@@ -134,7 +129,7 @@ TEST_F(Jsonl, NonFiniteIsNull) {
   StepRecord record = sample_record(3);
   record.loss = std::numeric_limits<double>::quiet_NaN();
   record.step_ms = std::numeric_limits<double>::infinity();
-  const nlohmann::ordered_json json = only_line(record);
+  const Json json = only_line(record);
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_TRUE(json["step_ms"].is_null());
   EXPECT_EQ(json["grad_norm"], 1.25);

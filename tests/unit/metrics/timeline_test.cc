@@ -3,10 +3,10 @@
 #include "runtime/metrics/timeline.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 #include "runtime/base/time.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/metrics/phase_timer.h"
@@ -15,11 +15,9 @@
 namespace lockstep {
 namespace {
 
-using nlohmann::json;
-
-json events_of(std::string text) {
+Json events_of(std::string text) {
   text.replace(text.size() - 2, 2, "]");  // the last comma
-  return json::parse("[" + text);
+  return Json::parse("[" + text);
 }
 
 TEST(TimelineTrace, SpansOfTwoRanks) {
@@ -33,7 +31,7 @@ TEST(TimelineTrace, SpansOfTwoRanks) {
   second.record("forward", "compute", Track::kSteps, 10, 12.5);
   write_timeline(folder.path() / "timeline.json",
                  {first.events_text(0, "ada", 0), second.events_text(1, "b\"ob", 1000)});
-  const json events = json::parse(text_of(folder.path() / "timeline.json"));
+  const Json events = Json::parse(text_of(folder.path() / "timeline.json"));
   ASSERT_EQ(events.size(), 7u);  // with a name for each process and each row
   EXPECT_EQ(events[0]["ph"], "M");
   EXPECT_EQ(events[0]["args"]["name"], "rank 0 on ada");
@@ -66,9 +64,10 @@ TEST(TimelineTrace, OverlappingSpansGetRowsOfTheirOwn) {
   timeline.record("wait", "wait", Track::kSteps, 3, 4);
   std::map<std::string, int> row;
   std::map<int, std::string> title;
-  for (const json& event : events_of(timeline.events_text(0, "ada", 0))) {
-    if (event["name"] == "thread_name") title[event["tid"]] = event["args"]["name"];
-    row[event["name"]] = event["tid"];
+  for (const Json& event : events_of(timeline.events_text(0, "ada", 0))) {
+    if (event["name"] == "thread_name")
+      title[event["tid"].get<int>()] = event["args"]["name"].get<std::string>();
+    row[event["name"].get<std::string>()] = event["tid"].get<int>();
   }
   EXPECT_EQ(row["third"], row["first"]);
   EXPECT_EQ(row["fourth"], row["first"]);
@@ -93,7 +92,7 @@ TEST(TimelineTrace, ValidWhenCutShort) {
     std::string part = text.substr(0, end);
     if (part.back() == ']') break;
     if (part.back() == ',') part.pop_back();
-    EXPECT_EQ(json::parse(part + "]").size(), ++cuts);
+    EXPECT_EQ(Json::parse(part + "]").size(), ++cuts);
   }
   EXPECT_EQ(cuts, 7u);
 }
@@ -103,7 +102,7 @@ TEST(TimelineTrace, KeepsTheNewest) {
   for (int i = 0; i < 10; ++i)
     timeline.record(std::to_string(i).c_str(), "c", Track::kSteps, i, i + 1);
   EXPECT_EQ(timeline.dropped(), 6u);
-  const json events = events_of(timeline.events_text(0, "ada", 0));
+  const Json events = events_of(timeline.events_text(0, "ada", 0));
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(events[2]["name"], "6");
   EXPECT_EQ(events[5]["name"], "9");
@@ -117,7 +116,7 @@ TEST(TimelineTrace, OpsLieAmongTheStepsAndAreKeptApart) {
     timeline.record(std::to_string(i).c_str(), "op", Track::kOps, i, i + 1);
   EXPECT_EQ(timeline.dropped(), 0u);
   EXPECT_EQ(timeline.dropped_ops(), 3u);
-  const json events = events_of(timeline.events_text(0, "ada", 0));
+  const Json events = events_of(timeline.events_text(0, "ada", 0));
   ASSERT_EQ(events.size(), 5u);
   EXPECT_EQ(events[1]["args"]["name"], "steps");
   for (size_t i = 2; i < 5; ++i) EXPECT_EQ(events[i]["tid"], events[1]["tid"]);
@@ -147,15 +146,18 @@ TEST(TimelineTrace, NamesWhoCameLast) {
   meetings.add(0, mine);
   meetings.add(1, newest.arrivals(-1000));
   meetings.add(2, others.arrivals(0));
-  std::map<double, json> by_start;
-  for (const json& event : events_of(whole.events_text(0, "ada", 0, meetings))) {
+  std::map<double, Json> by_start;
+  for (const Json& event : events_of(whole.events_text(0, "ada", 0, meetings))) {
     if (event["ph"] == "X") by_start[event["ts"].get<double>() / 1e3] = event;
   }
   ASSERT_EQ(by_start.size(), 5u);
   EXPECT_FALSE(by_start[1].contains("args"));
-  EXPECT_EQ(by_start[11]["args"], json({{"arrived_ms", 0.0}, {"last", 1}, {"behind_ms", 2.0}}));
-  EXPECT_EQ(by_start[21]["args"], json({{"arrived_ms", 0.5}, {"last", 0}, {"behind_ms", 0.5}}));
-  EXPECT_EQ(by_start[30]["args"], json({{"arrived_ms", 0.0}, {"last", 1}, {"behind_ms", 0.25}}));
+  EXPECT_EQ(by_start[11]["args"],
+            Json::object({{"arrived_ms", 0.0}, {"last", 1}, {"behind_ms", 2.0}}));
+  EXPECT_EQ(by_start[21]["args"],
+            Json::object({{"arrived_ms", 0.5}, {"last", 0}, {"behind_ms", 0.5}}));
+  EXPECT_EQ(by_start[30]["args"],
+            Json::object({{"arrived_ms", 0.0}, {"last", 1}, {"behind_ms", 0.25}}));
   EXPECT_FALSE(by_start[31].contains("args"));
 }
 
@@ -190,7 +192,7 @@ TEST(TimelineTrace, ThreadsMayRecordTogether) {
 TEST(TimelineTrace, NoEvents) {
   const TemporaryFolder folder;
   write_timeline(folder.path() / "timeline.json", {});
-  EXPECT_TRUE(json::parse(text_of(folder.path() / "timeline.json")).empty());
+  EXPECT_TRUE(Json::parse(text_of(folder.path() / "timeline.json")).empty());
 }
 
 TEST(PhaseTime, AddsUp) {
@@ -214,7 +216,7 @@ TEST(Environment, SaysWhatRanWhere) {
   info.git_revision = "abc123";
   info.command_line = {"lockstep", "train", "bad \xff bytes"};
   write_environment(folder.path() / "environment.json", info);
-  const json environment = json::parse(text_of(folder.path() / "environment.json"));
+  const Json environment = Json::parse(text_of(folder.path() / "environment.json"));
   EXPECT_EQ(environment["ranks"], 4);
   EXPECT_EQ(environment["threads"], 2);
   EXPECT_EQ(environment["hosts"].size(), 4u);

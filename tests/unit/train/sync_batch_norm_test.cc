@@ -3,11 +3,10 @@
 // that mixes up lanes.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include <fstream>
 #include <map>
 
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/reader.h"
 #include "tests/reference/runs.h"
 #include "tests/reference/temporary_folder.h"
@@ -28,7 +27,7 @@ std::vector<double> losses(const std::filesystem::path& folder) {
   std::vector<double> losses;
   std::ifstream lines(folder / "metrics.jsonl");
   for (std::string line; std::getline(lines, line);)
-    losses.push_back(nlohmann::json::parse(line)["loss"]);
+    losses.push_back(Json::parse(line)["loss"].get<double>());
   return losses;
 }
 
