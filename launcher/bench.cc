@@ -105,25 +105,26 @@ ExitCode bench(Session& session, const BenchOptions& options) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, Command& selected) {
+CommandSpec bench_command() {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = app.add_subcommand("bench", "Measure parts of a run");
-  command->require_subcommand(1);
-  add_bench_collectives_command(*command, selected);
-  CLI::App* ops = command->add_subcommand(
-      "ops", "Time every op of a config's training step, against a large copy and a large product");
-  add_common_options(*ops, options->common);
-  ops->add_option("--repeats", options->repeats, "Measurements of each; the median counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  ops->footer(
+  CommandSpec ops{
+      .name = "ops",
+      .help =
+          "Time every op of a config's training step, against a large copy and a large product"};
+  add_common_options(ops, options->common);
+  ops.add("--repeats",
+          &options->repeats,
+          "Measurements of each; the median counts",
+          {.show_default = true, .allowed = WholeNumbers{1, 1000}});
+  ops.footer =
       "GB/s count every input and output as moved once, TFLOP/s a multiply-add as two; the "
       "percentages are of the ceilings, measured first. An op is repeated on the same memory: what "
       "fits "
-      "in the caches may be faster than the copy.");
-  ops->callback([options, &selected] {
-    selected = [options](Session& session) { return bench(session, *options); };
-  });
+      "in the caches may be faster than the copy.";
+  ops.run = [options](Session& session) { return bench(session, *options); };
+  return {.name = "bench",
+          .help = "Measure parts of a run",
+          .subcommands = {bench_collectives_command(), ops}};
 }
 
 }  // namespace lockstep

@@ -203,45 +203,42 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
 
 }  // namespace
 
-void add_bench_collectives_command(CLI::App& bench, Command& selected) {
+CommandSpec bench_collectives_command() {
   auto options = std::make_shared<BenchCollectivesOptions>();
-  CLI::App* command = bench.add_subcommand(
-      "collectives", "Check and time the exchanges between ranks; start it as a training");
-  add_device_options(*command, options->common);
-  add_output_options(*command, options->common);
-  command
-      ->add_option("--sizes",
-                   options->sizes,
-                   "Bytes of the vector as it travels, such as 4KiB,1MiB; up to 64MiB unless told")
-      ->delimiter(',')
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(int64_t{4}, int64_t{64} << 30));
-  command->add_option("--collectives", options->collectives, "Which of them; all unless told")
-      ->delimiter(',')
-      ->check(CLI::IsMember(options->collectives));
-  command->add_option("--orders", options->orders, "Orders of the sums; TREE unless told")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"TREE", "FAST"}));
-  command
-      ->add_option("--wire",
-                   options->wire,
-                   "What sums in TREE order are rounded to and travel as: FP32, BF16 or FP16, as "
-                   "comm.wire_dtype; in 16 bits everything is sent, as with --no-shared-memory")
-      ->check(CLI::IsMember({"FP32", "BF16", "FP16"}))
-      ->capture_default_str();
-  command->add_option("--repeats", options->repeats, "Measurements of each")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  command->add_flag("--no-shared-memory",
-                    options->no_shared_memory,
-                    "Send everything, also between ranks that could share memory");
-  command
-      ->add_option("--transport",
-                   options->transport,
-                   "What carries messages, under mpirun: MPI, TCP or AUTO, as comm.transport")
-      ->check(CLI::IsMember({"AUTO", "MPI", "TCP"}))
-      ->capture_default_str();
-  command->footer(
+  CommandSpec command{.name = "collectives",
+                      .help = "Check and time the exchanges between ranks; start it as a training"};
+  add_device_options(command, options->common);
+  add_output_options(command, options->common);
+  command.add(
+      "--sizes",
+      &options->sizes,
+      "Bytes of the vector as it travels, such as 4KiB,1MiB; up to 64MiB unless told",
+      {.with_commas = true, .with_units = true, .allowed = WholeNumbers{4, int64_t{64} << 30}});
+  command.add("--collectives",
+              &options->collectives,
+              "Which of them; all unless told",
+              {.with_commas = true, .allowed = OneOf{options->collectives}});
+  command.add("--orders",
+              &options->orders,
+              "Orders of the sums; TREE unless told",
+              {.with_commas = true, .allowed = OneOf{{"TREE", "FAST"}}});
+  command.add("--wire",
+              &options->wire,
+              "What sums in TREE order are rounded to and travel as: FP32, BF16 or FP16, as "
+              "comm.wire_dtype; in 16 bits everything is sent, as with --no-shared-memory",
+              {.show_default = true, .allowed = OneOf{{"FP32", "BF16", "FP16"}}});
+  command.add("--repeats",
+              &options->repeats,
+              "Measurements of each",
+              {.show_default = true, .allowed = WholeNumbers{1, 100000}});
+  command.add("--no-shared-memory",
+              &options->no_shared_memory,
+              "Send everything, also between ranks that could share memory");
+  command.add("--transport",
+              &options->transport,
+              "What carries messages, under mpirun: MPI, TCP or AUTO, as comm.transport",
+              {.show_default = true, .allowed = OneOf{{"AUTO", "MPI", "TCP"}}});
+  command.footer =
       "The vectors are of floats, and every rank has a whole one; an all_reduce leaves the sum in "
       "all of them, but where ranks that share memory lie on several nodes: these gather into one "
       "that the ranks of a node have together, as they do in an all_gather and the parameters of a "
@@ -260,10 +257,9 @@ void add_bench_collectives_command(CLI::App& bench, Command& selected) {
       "busbw count what travels, the times have the conversions and, as in a step, the squares for "
       "the norm. An all_reduce is then that of ZeRO stage 0. Gathers and broadcasts move bytes, so "
       "parameters in BF16 or FP16 take what --sizes of half as many bytes do; the column dtype (in "
-      "--json too) is FP32 there.");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return bench_collectives(session, *options); };
-  });
+      "--json too) is FP32 there.";
+  command.run = [options](Session& session) { return bench_collectives(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

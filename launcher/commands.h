@@ -1,13 +1,11 @@
 #pragma once
-// The commands: each file launcher/<command>.cc adds one subcommand to the command line.
+// The commands: each file launcher/<command>.cc declares one.
 
-#include <CLI/CLI.hpp>
-
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "launcher/command_line.h"
 #include "launcher/session.h"
 #include "runtime/base/error.h"
 
@@ -26,40 +24,37 @@ struct CommonOptions {
   std::string log_level = "info";
 };
 
-// What main() runs once the command line is parsed: the command on this rank.
-using Command = std::function<ExitCode(Session&)>;
-
-// A whole number of at least `minimum`.
-CLI::Validator at_least(int64_t minimum);
-
-// A number from `low` to `high`.
-CLI::Validator between(double low, double high);
-
 // Adds the flags of what to write and what to say.
-void add_output_options(CLI::App& app, CommonOptions& options);
+void add_output_options(CommandSpec& command, CommonOptions& options);
 
 // Adds the flags of where to run.
-void add_device_options(CLI::App& app, CommonOptions& options);
+void add_device_options(CommandSpec& command, CommonOptions& options);
+
+// Adds CONFIG, the config file.
+void add_config_argument(CommandSpec& command, CommonOptions& options);
+
+// Adds --set, which overrides fields of the config file.
+void add_set_option(CommandSpec& command, CommonOptions& options);
 
 // Adds the flags that change what the config file says of a run's data: --set and --data.
-void add_config_options(CLI::App& app, CommonOptions& options);
+void add_config_options(CommandSpec& command, CommonOptions& options);
 
-// Adds all shared flags to a subcommand, those above too.
-void add_common_options(CLI::App& app, CommonOptions& options);
+// Adds all shared flags to a command, those above too.
+void add_common_options(CommandSpec& command, CommonOptions& options);
 
-// Each adds a subcommand to `app` that stores itself in `selected` when it is chosen.
-void add_train_command(CLI::App& app, Command& selected);
-void add_eval_command(CLI::App& app, Command& selected);
-void add_predict_command(CLI::App& app, Command& selected);
-void add_generate_command(CLI::App& app, Command& selected);
-void add_plan_command(CLI::App& app, Command& selected);
-void add_scale_command(CLI::App& app, Command& selected);
-void add_selftest_command(CLI::App& app, Command& selected);
-void add_bench_command(CLI::App& app, Command& selected);
-void add_bench_collectives_command(CLI::App& bench, Command& selected);
-void add_inspect_command(CLI::App& app, Command& selected);
-void add_import_command(CLI::App& app, Command& selected);
-void add_export_command(CLI::App& app, Command& selected);
-void add_data_command(CLI::App& app, Command& selected);
+// The commands, each with its subcommands.
+CommandSpec train_command();
+CommandSpec eval_command();
+CommandSpec predict_command();
+CommandSpec generate_command();
+CommandSpec plan_command();
+CommandSpec scale_command();
+CommandSpec selftest_command();
+CommandSpec bench_command();
+CommandSpec bench_collectives_command();
+CommandSpec inspect_command();
+CommandSpec import_command();
+CommandSpec export_command();
+CommandSpec data_command();
 
 }  // namespace lockstep

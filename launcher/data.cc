@@ -72,12 +72,10 @@ void for_each_picture(int64_t begin,
   if (first != nullptr) std::rethrow_exception(first);
 }
 
-void add_data_command(CLI::App& app, Command& selected) {
-  CLI::App* data = app.add_subcommand("data", "Pack, inspect and time the data of image models");
-  data->require_subcommand(1);
-  add_data_pack_command(*data, selected);
-  add_data_inspect_command(*data, selected);
-  add_data_bench_command(*data, selected);
+CommandSpec data_command() {
+  return {.name = "data",
+          .help = "Pack, inspect and time the data of image models",
+          .subcommands = {data_pack_command(), data_inspect_command(), data_bench_command()}};
 }
 
 }  // namespace lockstep

@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-void add_data_pack_command(CLI::App& data, Command& selected);
-void add_data_inspect_command(CLI::App& data, Command& selected);
-void add_data_bench_command(CLI::App& data, Command& selected);
+CommandSpec data_pack_command();
+CommandSpec data_inspect_command();
+CommandSpec data_bench_command();
 
 // The pictures at `path`: a folder with one folder per class, tar files (braces as in
 // data.tar_shards) or a record file. Throws DataError.

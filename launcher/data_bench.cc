@@ -196,26 +196,26 @@ ExitCode run_bench(Session& session, const DataBenchOptions& options) {
 
 }  // namespace
 
-void add_data_bench_command(CLI::App& data, Command& selected) {
+CommandSpec data_bench_command() {
   auto options = std::make_shared<DataBenchOptions>();
-  CLI::App* command =
-      data.add_subcommand("bench", "Time how fast a config's training samples are made");
-  command->add_option("CONFIG", options->common.config, "Config file in protobuf text format")
-      ->required();
-  add_config_options(*command, options->common);
-  command->add_option("--threads", options->threads, "Threads that read; 0: as in training")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "How long to measure")
-      ->check(between(0.1, 3600))
-      ->capture_default_str();
-  add_output_options(*command, options->common);
-  command->footer(
+  CommandSpec command{.name = "bench",
+                      .help = "Time how fast a config's training samples are made"};
+  add_config_argument(command, options->common);
+  add_config_options(command, options->common);
+  command.add("--threads",
+              &options->threads,
+              "Threads that read; 0: as in training",
+              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+  command.add("--seconds",
+              &options->seconds,
+              "How long to measure",
+              {.show_default = true, .allowed = Between{0.1, 3600}});
+  add_output_options(command, options->common);
+  command.footer =
       "Reads, decodes and augments the training set over and over and trains nothing. A second of "
-      "one core is a second of processor time, so other programs do not count.");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return run_bench(session, *options); };
-  });
+      "one core is a second of processor time, so other programs do not count.";
+  command.run = [options](Session& session) { return run_bench(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

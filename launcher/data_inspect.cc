@@ -176,26 +176,25 @@ ExitCode run_inspect(Session& session, const InspectOptions& options) {
 
 }  // namespace
 
-void add_data_inspect_command(CLI::App& data, Command& selected) {
+CommandSpec data_inspect_command() {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = data.add_subcommand("inspect", "Show what is in a data set, and check it");
-  command
-      ->add_option("CONFIG",
-                   options->common.config,
-                   "A config file; or a folder of pictures, tar files or a record file")
-      ->required();
-  add_config_options(*command, options->common);
-  command->add_flag("--check", options->check, "Decode every picture, and name the bad ones");
-  command->add_option("--threads", options->threads, "Threads that decode; 0: all CPUs")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  add_output_options(*command, options->common);
-  command->footer(
+  CommandSpec command{.name = "inspect", .help = "Show what is in a data set, and check it"};
+  command.add("CONFIG",
+              &options->common.config,
+              "A config file; or a folder of pictures, tar files or a record file",
+              {.required = true});
+  add_config_options(command, options->common);
+  command.add("--check", &options->check, "Decode every picture, and name the bad ones");
+  command.add("--threads",
+              &options->threads,
+              "Threads that decode; 0: all CPUs",
+              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+  add_output_options(command, options->common);
+  command.footer =
       "Pictures' bad records are counted and left out, whatever data.bad_records says; where there "
-      "are any it ends with 3. Without --check only the headers of some pictures are read.");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return run_inspect(session, *options); };
-  });
+      "are any it ends with 3. Without --check only the headers of some pictures are read.";
+  command.run = [options](Session& session) { return run_inspect(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

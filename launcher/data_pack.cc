@@ -148,35 +148,37 @@ ExitCode pack(Session& session, const PackOptions& options) {
 
 }  // namespace
 
-void add_data_pack_command(CLI::App& data, Command& selected) {
+CommandSpec data_pack_command() {
   auto options = std::make_shared<PackOptions>();
-  CLI::App* command = data.add_subcommand(
-      "pack", "Pack pictures into one record file with an index, for data.records");
-  command
-      ->add_option("SOURCE",
-                   options->source,
-                   "A folder with one folder per class, or tar files with .jpg and .cls members "
-                   "('name-{000..012}.tar')")
-      ->required();
-  command->add_option("--out", options->out, "The record file to write")->required();
-  command->add_flag(
-      "--keep-jpeg", options->keep_jpeg, "Keep JPEG and PNG files as they are (the default)");
-  command->add_flag(
-      "--decode", options->decode, "Keep pixels: many times the space, no decoding in training");
-  command->add_option("--size", options->size, "With --decode: the shorter side, in pixels")
-      ->check(CLI::Range(1, 8192));
-  command->add_option("--threads", options->threads, "Threads that decode; 0: all CPUs")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_flag(
-      "--skip-bad", options->skip_bad, "Leave bad pictures out, and name them, instead of failing");
-  add_output_options(*command, options->common);
-  command->footer(
+  CommandSpec command{.name = "pack",
+                      .help = "Pack pictures into one record file with an index, for data.records"};
+  command.add("SOURCE",
+              &options->source,
+              "A folder with one folder per class, or tar files with .jpg and .cls members "
+              "('name-{000..012}.tar')",
+              {.required = true});
+  command.add("--out", &options->out, "The record file to write", {.required = true});
+  command.add(
+      "--keep-jpeg", &options->keep_jpeg, "Keep JPEG and PNG files as they are (the default)");
+  command.add(
+      "--decode", &options->decode, "Keep pixels: many times the space, no decoding in training");
+  command.add("--size",
+              &options->size,
+              "With --decode: the shorter side, in pixels",
+              {.allowed = WholeNumbers{1, 8192}});
+  command.add("--threads",
+              &options->threads,
+              "Threads that decode; 0: all CPUs",
+              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+  command.add("--skip-bad",
+              &options->skip_bad,
+              "Leave bad pictures out, and name them, instead of failing");
+  add_output_options(command, options->common);
+  command.footer =
       "Every picture is decoded once, so that a bad one is found now. The file appears under its "
-      "name only when it is whole.");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return pack(session, *options); };
-  });
+      "name only when it is whole.";
+  command.run = [options](Session& session) { return pack(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

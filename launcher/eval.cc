@@ -47,13 +47,12 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
 
 }  // namespace
 
-void add_eval_command(CLI::App& app, Command& selected) {
+CommandSpec eval_command() {
   auto options = std::make_shared<EvaluationOptions>();
-  CLI::App* command = app.add_subcommand("eval", "Evaluate a checkpoint on the evaluation set");
-  add_evaluation_options(*command, *options);
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return evaluate(session, *options); };
-  });
+  CommandSpec command{.name = "eval", .help = "Evaluate a checkpoint on the evaluation set"};
+  add_evaluation_options(command, *options);
+  command.run = [options](Session& session) { return evaluate(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -12,16 +12,15 @@
 
 namespace lockstep {
 
-void add_evaluation_options(CLI::App& app, EvaluationOptions& options) {
-  add_common_options(app, options.common);
-  app.add_option(
-         "--checkpoint",
-         options.checkpoint,
-         "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)")
-      ->required();
-  app.add_flag("--average",
-               options.average,
-               "Take the average of the weights (train.ema_decay) that the checkpoint has");
+void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
+  add_common_options(command, options.common);
+  command.add("--checkpoint",
+              &options.checkpoint,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
+              {.required = true});
+  command.add("--average",
+              &options.average,
+              "Take the average of the weights (train.ema_decay) that the checkpoint has");
 }
 
 EvaluationRun::EvaluationRun(Session& session,

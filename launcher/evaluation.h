@@ -15,8 +15,8 @@ struct EvaluationOptions {
   bool average = false;  // the moving average of the weights in their place
 };
 
-// Adds the flags to a subcommand.
-void add_evaluation_options(CLI::App& app, EvaluationOptions& options);
+// Adds the flags to a command.
+void add_evaluation_options(CommandSpec& command, EvaluationOptions& options);
 
 class EvaluationRun {
  public:

@@ -74,24 +74,24 @@ ExitCode run_export(Session& session, const ExportOptions& options) {
 
 }  // namespace
 
-void add_export_command(CLI::App& app, Command& selected) {
+CommandSpec export_command() {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* command =
-      app.add_subcommand("export", "Write a checkpoint's weights for other programs");
-  command
-      ->add_option("CHECKPOINT",
-                   options->from,
-                   "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the "
-                   "newest), or the config file of a run")
-      ->required();
-  command->add_option("--out", options->out, "The safetensors file to write")->required();
-  command->add_option("--names", options->names, "How to name the tensors")
-      ->check(CLI::IsMember({kOwnNames, kTorchvisionNames}));
-  command->add_flag(
-      "--average", options->average, "The average of the weights (train.ema_decay) in their place");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return run_export(session, *options); };
-  });
+  CommandSpec command{.name = "export", .help = "Write a checkpoint's weights for other programs"};
+  command.add("CHECKPOINT",
+              &options->from,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest), "
+              "or the config file of a run",
+              {.required = true});
+  command.add("--out", &options->out, "The safetensors file to write", {.required = true});
+  command.add("--names",
+              &options->names,
+              "How to name the tensors",
+              {.allowed = OneOf{{kOwnNames, kTorchvisionNames}}});
+  command.add("--average",
+              &options->average,
+              "The average of the weights (train.ema_decay) in their place");
+  command.run = [options](Session& session) { return run_export(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -214,38 +214,34 @@ ExitCode generate(Session& session, const GenerateOptions& options) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, Command& selected) {
+CommandSpec generate_command() {
   auto options = std::make_shared<GenerateOptions>();
-  CLI::App* command = app.add_subcommand("generate", "Sample text from a language model");
-  add_common_options(*command, options->common);
-  command
-      ->add_option(
-          "--checkpoint",
-          options->checkpoint,
-          "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)")
-      ->required();
-  command->add_option("--prompt", options->prompt, "Text to continue")->capture_default_str();
-  command
-      ->add_option("--prompt-tokens",
-                   options->prompt_tokens,
-                   "Token ids to continue, for models trained on token files")
-      ->delimiter(',');
-  command->add_option("--tokens", options->tokens, "Tokens to generate")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str();
-  command
-      ->add_option("--temperature",
-                   options->temperature,
-                   "Higher is more varied; 0 takes the likeliest token")
-      ->check(between(0, 100))
-      ->capture_default_str();
-  command
-      ->add_option("--top-k", options->top_k, "Choose among the k likeliest tokens; 0: among all")
-      ->check(at_least(0));
-  command->add_option("--seed", options->seed, "Another seed, another text")->capture_default_str();
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return generate(session, *options); };
-  });
+  CommandSpec command{.name = "generate", .help = "Sample text from a language model"};
+  add_common_options(command, options->common);
+  command.add("--checkpoint",
+              &options->checkpoint,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
+              {.required = true});
+  command.add("--prompt", &options->prompt, "Text to continue", {.show_default = true});
+  command.add("--prompt-tokens",
+              &options->prompt_tokens,
+              "Token ids to continue, for models trained on token files",
+              {.with_commas = true});
+  command.add("--tokens",
+              &options->tokens,
+              "Tokens to generate",
+              {.show_default = true, .allowed = WholeNumbers{1, int64_t{1} << 30}});
+  command.add("--temperature",
+              &options->temperature,
+              "Higher is more varied; 0 takes the likeliest token",
+              {.show_default = true, .allowed = Between{0, 100}});
+  command.add("--top-k",
+              &options->top_k,
+              "Choose among the k likeliest tokens; 0: among all",
+              {.allowed = AtLeast{0}});
+  command.add("--seed", &options->seed, "Another seed, another text", {.show_default = true});
+  command.run = [options](Session& session) { return generate(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -152,25 +152,20 @@ ExitCode run_import(Session& session, const ImportOptions& options) {
 
 }  // namespace
 
-void add_import_command(CLI::App& app, Command& selected) {
+CommandSpec import_command() {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* command =
-      app.add_subcommand("import", "Make a checkpoint of weights from another program");
-  command->add_option("CONFIG", options->common.config, "Config file in protobuf text format")
-      ->required();
-  command->add_option("FILE", options->file, "A safetensors file")->required();
-  command->add_option("--out", options->out, "Folder to write the checkpoint to")->required();
-  command
-      ->add_option("--set",
-                   options->common.set,
-                   "Override a field: path.to.field=value; may be given many times")
-      ->expected(1)
-      ->take_all();
-  command->add_option("--names", options->names, "How the file names the tensors")
-      ->check(CLI::IsMember({kOwnNames, kTorchvisionNames}));
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return run_import(session, *options); };
-  });
+  CommandSpec command{.name = "import",
+                      .help = "Make a checkpoint of weights from another program"};
+  add_config_argument(command, options->common);
+  command.add("FILE", &options->file, "A safetensors file", {.required = true});
+  command.add("--out", &options->out, "Folder to write the checkpoint to", {.required = true});
+  add_set_option(command, options->common);
+  command.add("--names",
+              &options->names,
+              "How the file names the tensors",
+              {.allowed = OneOf{{kOwnNames, kTorchvisionNames}}});
+  command.run = [options](Session& session) { return run_import(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -117,20 +117,17 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect_command(CLI::App& app, Command& selected) {
+CommandSpec inspect_command() {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand("inspect", "Show a checkpoint and verify every bit of it");
-  command
-      ->add_option(
-          "DIR",
-          options->folder,
-          "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)")
-      ->required();
-  command->add_option("--json", options->json, "Write the findings to this file as JSON");
-  command->add_flag("--tensors", options->tensors, "Also list the parameters");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return inspect(session, *options); };
-  });
+  CommandSpec command{.name = "inspect", .help = "Show a checkpoint and verify every bit of it"};
+  command.add("DIR",
+              &options->folder,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
+              {.required = true});
+  command.add("--json", &options->json, "Write the findings to this file as JSON");
+  command.add("--tensors", &options->tensors, "Also list the parameters");
+  command.run = [options](Session& session) { return inspect(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -57,53 +57,29 @@ int run_command(Session& session, const Command& command) {
   }
 }
 
-// Empty when the first argument is a command or a flag.
-std::string unknown_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return "";
-  std::string allowed;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == argv[1]) return "";
-    allowed += (allowed.empty() ? "" : ", ") + command->get_name();
-  }
-  return fmt::format("unknown command '{}'; allowed: {}", argv[1], allowed);
-}
-
-// Parses the command line; returns what is wrong with it. --help and --version print and end the
-// process.
-std::string parse(CLI::App& app, int argc, char** argv) {
-  const std::string unknown = unknown_command(app, argc, argv);
-  if (!unknown.empty()) return unknown;
-  try {
-    app.parse(argc, argv);
-    return "";
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) std::exit(app.exit(error));
-    return error.what();
-  }
+CommandSpec program() {
+  return {
+      .name = "lockstep",
+      .help =
+          "Lockstep: distributed data-parallel training with the same bits on any number of ranks.",
+      .footer = kFooter,
+      .subcommands = {train_command(),
+                      eval_command(),
+                      predict_command(),
+                      generate_command(),
+                      plan_command(),
+                      scale_command(),
+                      selftest_command(),
+                      bench_command(),
+                      inspect_command(),
+                      import_command(),
+                      export_command(),
+                      data_command()}};
 }
 
 int main_of(int argc, char** argv) {
-  CLI::App app(
-      "Lockstep: distributed data-parallel training with the same bits on any number of ranks.",
-      "lockstep");
-  app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
-  app.require_subcommand(1);
-  app.footer(kFooter);
-  Command command;
-  add_train_command(app, command);
-  add_eval_command(app, command);
-  add_predict_command(app, command);
-  add_generate_command(app, command);
-  add_plan_command(app, command);
-  add_scale_command(app, command);
-  add_selftest_command(app, command);
-  add_bench_command(app, command);
-  add_inspect_command(app, command);
-  add_import_command(app, command);
-  add_export_command(app, command);
-  add_data_command(app, command);
-
-  const std::string usage_error = parse(app, argc, argv);
+  const ParsedCommandLine parsed =
+      parse_command_line(program(), fmt::format("lockstep {}", lockstep_version()), argc, argv);
   std::unique_ptr<Session> session;
   try {
     session = join_run();
@@ -114,9 +90,10 @@ int main_of(int argc, char** argv) {
   return run_command(*session, [&](Session& joined) {
     // Ranks may be given different words, and environments.
     run_on_all(joined.communicator(), [&] {
-      if (!usage_error.empty()) throw ConfigError("{} (see lockstep --help)", usage_error);
+      if (!parsed.usage_error.empty())
+        throw ConfigError("{} (see lockstep --help)", parsed.usage_error);
     });
-    return command(joined);
+    return parsed.command(joined);
   });
 }
 

@@ -187,28 +187,29 @@ ExitCode plan(Session& session, const PlanCommandOptions& options) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, Command& selected) {
+CommandSpec plan_command() {
   auto options = std::make_shared<PlanCommandOptions>();
-  CLI::App* command = app.add_subcommand(
-      "plan", "Print the exact memory of a run, its work and its traffic, without running it");
-  add_common_options(*command, options->common);
-  command
-      ->add_option("--ranks", options->ranks, "Ranks to plan for; by default those of this command")
-      ->check(at_least(1));
-  command
-      ->add_option(
-          "--ranks-per-node", options->ranks_per_node, "Ranks that share a host; by default all")
-      ->check(at_least(1));
-  command->add_option(
+  CommandSpec command{
+      .name = "plan",
+      .help = "Print the exact memory of a run, its work and its traffic, without running it"};
+  add_common_options(command, options->common);
+  command.add("--ranks",
+              &options->ranks,
+              "Ranks to plan for; by default those of this command",
+              {.allowed = AtLeast{1}});
+  command.add("--ranks-per-node",
+              &options->ranks_per_node,
+              "Ranks that share a host; by default all",
+              {.allowed = AtLeast{1}});
+  command.add(
       "--gpu",
-      options->gpu,
+      &options->gpu,
       "Plan for a GPU of this kind, which need not be here: H200, A100-80GB, ... or its GiB");
-  command->add_flag("--activations", options->activations, "Also print where each activation lies");
-  command->footer(
-      "Ends with exit code 5 when the run would not fit in this host's free memory, or the GPU's.");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return plan(session, *options); };
-  });
+  command.add("--activations", &options->activations, "Also print where each activation lies");
+  command.footer =
+      "Ends with exit code 5 when the run would not fit in this host's free memory, or the GPU's.";
+  command.run = [options](Session& session) { return plan(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -67,20 +67,18 @@ ExitCode predict(Session& session, const PredictOptions& options) {
 
 }  // namespace
 
-void add_predict_command(CLI::App& app, Command& selected) {
+CommandSpec predict_command() {
   auto options = std::make_shared<PredictOptions>();
-  CLI::App* command = app.add_subcommand(
-      "predict", "Write what a network gives for each sample of the evaluation set");
-  add_evaluation_options(*command, options->evaluation);
-  command
-      ->add_option("--out",
-                   options->out,
-                   "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the "
-                   "set's order, before softmax or sigmoid")
-      ->required();
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return predict(session, *options); };
-  });
+  CommandSpec command{.name = "predict",
+                      .help = "Write what a network gives for each sample of the evaluation set"};
+  add_evaluation_options(command, options->evaluation);
+  command.add("--out",
+              &options->out,
+              "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
+              "order, before softmax or sigmoid",
+              {.required = true});
+  command.run = [options](Session& session) { return predict(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

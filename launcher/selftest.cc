@@ -88,19 +88,19 @@ ExitCode selftest(Session& session, const SelftestOptions& options) {
 
 }  // namespace
 
-void add_selftest_command(CLI::App& app, Command& selected) {
+CommandSpec selftest_command() {
   auto options = std::make_shared<SelftestOptions>();
   options->common.device = "cuda";
-  CLI::App* command = app.add_subcommand(
-      "selftest", "Compare every op on this machine's GPU with the CPU, in FP32, BF16 and FP16");
-  add_output_options(*command, options->common);
-  command->add_flag("--all", options->all, "Print every output, not only those that are off");
-  command->footer(
+  CommandSpec command{
+      .name = "selftest",
+      .help = "Compare every op on this machine's GPU with the CPU, in FP32, BF16 and FP16"};
+  add_output_options(command, options->common);
+  command.add("--all", &options->all, "Print every output, not only those that are off");
+  command.footer =
       "Ends with exit code 7 when an output is further off than rounding explains: then do not "
-      "train there.");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return selftest(session, *options); };
-  });
+      "train there.";
+  command.run = [options](Session& session) { return selftest(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -204,34 +204,30 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, Command& selected) {
+CommandSpec train_command() {
   auto options = std::make_shared<TrainCommandOptions>();
-  CLI::App* command = app.add_subcommand("train", "Train a model; alone, or on several ranks");
-  add_common_options(*command, options->common);
-  command
-      ->add_option("--resume",
-                   options->resume,
-                   "auto: continue from the newest checkpoint of the run folder, if there is one; "
-                   "none: start anew; or "
-                   "the path of a checkpoint")
-      ->capture_default_str();
-  command
-      ->add_option(
-          "--max-steps",
-          options->max_steps,
-          "Stop at this step, counted from the beginning of the run (the schedule's length stays)")
-      ->check(at_least(0));
-  command->footer(
+  CommandSpec command{.name = "train", .help = "Train a model; alone, or on several ranks"};
+  add_common_options(command, options->common);
+  command.add("--resume",
+              &options->resume,
+              "auto: continue from the newest checkpoint of the run folder, if there is one; none: "
+              "start anew; or the path of a checkpoint",
+              {.show_default = true});
+  command.add(
+      "--max-steps",
+      &options->max_steps,
+      "Stop at this step, counted from the beginning of the run (the schedule's length stays)",
+      {.allowed = AtLeast{0}});
+  command.footer =
       "SIGUSR1, SIGTERM and SIGINT: finish the step (and an evaluation under way), write a\n"
       "checkpoint and end with exit code 75. Under mpirun send SIGUSR1 to mpirun, which passes it\n"
       "on; on SIGTERM and Ctrl-C mpirun kills the ranks itself after a few seconds, and its exit\n"
       "code is its own.\n"
       "With comm.tune_buckets: true a run of several ranks that starts anew first times some "
       "steps\n"
-      "with each of several sizes of buckets, and keeps to the fastest.");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return train(session, *options); };
-  });
+      "with each of several sizes of buckets, and keeps to the fastest.";
+  command.run = [options](Session& session) { return train(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -291,7 +291,7 @@ ExitCode scale_alone(const ScaleCommandOptions& options) {
   return ExitCode::kOk;
 }
 
-ExitCode scale_command(Session& session, const ScaleCommandOptions& options) {
+ExitCode run_scale(Session& session, const ScaleCommandOptions& options) {
   // Also as the only rank of a launcher: its variables would confuse those that this starts.
   const int ranks = session.communicator().size();
   if (ranks > 1 || !session.library().empty())
@@ -309,52 +309,52 @@ ExitCode scale_command(Session& session, const ScaleCommandOptions& options) {
   }
 }
 
-void add_options(CLI::App& command, ScaleCommandOptions& options) {
-  command.add_option("CONFIG", options.common.config, "Config file in protobuf text format")
-      ->required();
-  command.add_option("--ranks", options.ranks, "World sizes, increasing, with commas: 1,2,4,8")
-      ->required();
-  command
-      .add_option("--mode",
-                  options.mode,
-                  "strong: the config's batch on all sizes; weak: the config's batch and lanes on "
-                  "the smallest size, growing with the ranks; or both")
-      ->check(CLI::IsMember({"strong", "weak", "both"}))
-      ->capture_default_str();
-  command.add_option("--repeats", options.repeats, "Runs of each world size; medians are reported")
-      ->check(at_least(1))
-      ->capture_default_str();
-  command
-      .add_option("--steps",
-                  options.steps,
-                  "Steps of a run; the first quarter, at most 10 steps, does not count")
-      ->check(at_least(4))
-      ->capture_default_str();
-  command.add_option("--out",
-                     options.out,
-                     "Folder of the report; by default runs/NAME-scaling, NAME the config's");
-  command.add_option("--hostfile",
-                     options.hostfile,
-                     "Open MPI's file of hosts, lines HOST slots=N; by default this host");
-  command.add_option("--mpirun",
-                     options.mpirun,
-                     "What starts the ranks, with flags of its own: \"mpirun --mca btl tcp,self\"; "
-                     "by default srun within an allocation of Slurm, else mpirun");
-  command.add_option("--limit", options.limit_s, "Seconds after which a run is given up")
-      ->check(between(1, 1e9))
-      ->capture_default_str();
+void add_options(CommandSpec& command, ScaleCommandOptions& options) {
+  add_config_argument(command, options.common);
+  command.add("--ranks",
+              &options.ranks,
+              "World sizes, increasing, with commas: 1,2,4,8",
+              {.required = true});
+  command.add("--mode",
+              &options.mode,
+              "strong: the config's batch on all sizes; weak: the config's batch and lanes on the "
+              "smallest size, growing with the ranks; or both",
+              {.show_default = true, .allowed = OneOf{{"strong", "weak", "both"}}});
+  command.add("--repeats",
+              &options.repeats,
+              "Runs of each world size; medians are reported",
+              {.show_default = true, .allowed = AtLeast{1}});
+  command.add("--steps",
+              &options.steps,
+              "Steps of a run; the first quarter, at most 10 steps, does not count",
+              {.show_default = true, .allowed = AtLeast{4}});
+  command.add("--out",
+              &options.out,
+              "Folder of the report; by default runs/NAME-scaling, NAME the config's");
+  command.add("--hostfile",
+              &options.hostfile,
+              "Open MPI's file of hosts, lines HOST slots=N; by default this host");
+  command.add("--mpirun",
+              &options.mpirun,
+              "What starts the ranks, with flags of its own: \"mpirun --mca btl tcp,self\"; by "
+              "default srun within an allocation of Slurm, else mpirun");
+  command.add("--limit",
+              &options.limit_s,
+              "Seconds after which a run is given up",
+              {.show_default = true, .allowed = Between{1, 1e9}});
   add_config_options(command, options.common);
   add_device_options(command, options.common);
 }
 
 }  // namespace
 
-void add_scale_command(CLI::App& app, Command& selected) {
+CommandSpec scale_command() {
   auto options = std::make_shared<ScaleCommandOptions>();
-  CLI::App* command = app.add_subcommand(
-      "scale", "Measure how training scales with the number of ranks, and where the time goes");
-  add_options(*command, *options);
-  command->footer(
+  CommandSpec command{
+      .name = "scale",
+      .help = "Measure how training scales with the number of ranks, and where the time goes"};
+  add_options(command, *options);
+  command.footer =
       "Started alone, it runs `lockstep train` on each world size in turn, without checkpoints\n"
       "and with next to no evaluation, and with as many threads a rank on every size:\n"
       "execution.threads, else the CPUs by the most ranks of a host. Open MPI gives each rank\n"
@@ -365,10 +365,9 @@ void add_scale_command(CLI::App& app, Command& selected) {
       "efficiency and lost time; logs and results of the runs are in runs/ beside them.\n"
       "Exit code 7: in TREE order the weights were not the same on all world sizes. Where a run\n"
       "fails the command ends with the run's exit code, or on Ctrl-C by it; the report is then of\n"
-      "the runs before, and says that it is incomplete.");
-  command->callback([options, &selected] {
-    selected = [options](Session& session) { return scale_command(session, *options); };
-  });
+      "the runs before, and says that it is incomplete.";
+  command.run = [options](Session& session) { return run_scale(session, *options); };
+  return command;
 }
 
 }  // namespace lockstep

@@ -80,6 +80,7 @@ RESTRICTED = [
     # Slow to compile: others use runtime/base/json.h and log.h.
     ("nlohmann", re.compile(r"nlohmann/"), ["runtime/base/json.cc", "runtime/checkpoint/safetensors_header.cc"]),
     ("spdlog", re.compile(r"spdlog/"), ["runtime/base/log.cc"]),
+    ("CLI11", re.compile(r"CLI/"), ["launcher/command_line.cc"]),
 ]
 
 MAX_LINES = 800
@@ -288,8 +289,10 @@ SELF_TEST_TREE = {
     "collectives/reducer.h": "",
     "collectives/reducer.cc": '#include "collectives/reducer.h"\n#include <nccl.h>\n#include <mpi.h>\n',
     "collectives/mpi/world.cc": "#include <mpi.h>\n",
-    "launcher/CMakeLists.txt": "add_executable(l main.cc bootstrap_mpi.cc)",
-    "launcher/main.cc": '#include "runtime/cpu/gemm.h"\n#include "runtime/config/run.pb.h"\n',
+    "launcher/CMakeLists.txt": "add_executable(l main.cc bootstrap_mpi.cc command_line.cc)",
+    "launcher/main.cc": '#include "runtime/cpu/gemm.h"\n#include "runtime/config/run.pb.h"\n'
+    "#include <CLI/CLI.hpp>\n",
+    "launcher/command_line.cc": "#include <CLI/CLI.hpp>\n",
     "launcher/bootstrap_mpi.cc": "#include <mpi.h>\n",
 }
 SELF_TEST_ERRORS = [
@@ -306,6 +309,7 @@ SELF_TEST_ERRORS = [
     ("collectives/reducer.cc:2", "NCCL headers"),
     ("collectives/reducer.cc:3", "MPI headers"),
     ("launcher/main.cc:2", "protobuf headers"),
+    ("launcher/main.cc:3", "CLI11 headers"),
 ]
 SELF_TEST_WARNINGS = [("runtime/graph/add.cc:601", "601 lines")]
 

@@ -1,0 +1,118 @@
+#include "launcher/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <type_traits>
+
+namespace lockstep {
+namespace {
+
+// What an option allows, for the parser: these words are told where a value is not among them, and
+// the last ones in --help.
+CLI::Validator validator_of(const AnyValue&) { return {}; }
+
+CLI::Validator validator_of(const OneOf& allowed) { return CLI::IsMember(allowed.words); }
+
+CLI::Validator validator_of(const WholeNumbers& allowed) {
+  return CLI::Range(allowed.low, allowed.high);
+}
+
+CLI::Validator validator_of(const AtLeast& allowed) {
+  return CLI::Validator(
+      [minimum = allowed.minimum](std::string& text) -> std::string {
+        int64_t value = 0;
+        const bool number = CLI::detail::lexical_cast(text, value);
+        if (number && value >= minimum) return "";
+        return fmt::format("value is {}; allowed: a whole number, {} or more", text, minimum);
+      },
+      fmt::format(">={}", allowed.minimum));
+}
+
+CLI::Validator validator_of(const Between& allowed) {
+  return CLI::Validator(
+      [allowed](std::string& text) -> std::string {
+        double value = 0;
+        const bool number = CLI::detail::lexical_cast(text, value);
+        if (number && value >= allowed.low && value <= allowed.high) return "";  // NaN is neither
+        return fmt::format("value is {}; allowed: {} to {}", text, allowed.low, allowed.high);
+      },
+      fmt::format("{}..{}", allowed.low, allowed.high));
+}
+
+CLI::Option* add_target(CLI::App& app, const OptionSpec& spec) {
+  return std::visit(
+      [&](auto* target) {
+        if constexpr (std::is_same_v<decltype(target), bool*>)
+          return app.add_flag(spec.name, *target, spec.help);
+        else
+          return app.add_option(spec.name, *target, spec.help);
+      },
+      spec.target);
+}
+
+void add_option(CLI::App& app, const OptionSpec& spec) {
+  CLI::Option* option = add_target(app, spec);
+  const OptionRules& rules = spec.rules;
+  if (rules.required) option->required();
+  if (rules.with_commas) option->delimiter(',');
+  if (rules.with_units) option->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  if (rules.one_each_time) option->expected(1)->take_all();
+  if (!std::holds_alternative<AnyValue>(rules.allowed))
+    option->check(
+        std::visit([](const auto& allowed) { return validator_of(allowed); }, rules.allowed));
+  if (!rules.environment.empty()) option->envname(rules.environment);
+  if (rules.show_default) option->capture_default_str();
+}
+
+// Adds what `spec` says to `app`. When the command is chosen it stores itself in `selected`.
+void add_contents(CLI::App& app, const CommandSpec& spec, Command& selected) {
+  if (!spec.footer.empty()) app.footer(spec.footer);
+  if (!spec.subcommands.empty()) app.require_subcommand(1);
+  for (const OptionSpec& option : spec.options) add_option(app, option);
+  for (const CommandSpec& subcommand : spec.subcommands)  // these inherit the footer
+    add_contents(*app.add_subcommand(subcommand.name, subcommand.help), subcommand, selected);
+  if (spec.run != nullptr) app.callback([&spec, &selected] { selected = spec.run; });
+}
+
+// Empty when the first argument is a command or a flag.
+std::string unknown_command(const CommandSpec& program, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  std::string allowed;
+  for (const CommandSpec& command : program.subcommands) {
+    if (command.name == argv[1]) return "";
+    allowed += (allowed.empty() ? "" : ", ") + command.name;
+  }
+  return fmt::format("unknown command '{}'; allowed: {}", argv[1], allowed);
+}
+
+}  // namespace
+
+void CommandSpec::add(const std::string& option_name,
+                      OptionTarget target,
+                      const std::string& option_help,
+                      const OptionRules& rules) {
+  options.push_back({option_name, target, option_help, rules});
+}
+
+ParsedCommandLine parse_command_line(const CommandSpec& program,
+                                     const std::string& version,
+                                     int argc,
+                                     char** argv) {
+  ParsedCommandLine parsed;
+  parsed.usage_error = unknown_command(program, argc, argv);
+  if (!parsed.usage_error.empty()) return parsed;
+  CLI::App app(program.help, program.name);
+  app.set_version_flag("--version", version);
+  add_contents(app, program, parsed.command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) std::exit(app.exit(error));
+    parsed.usage_error = error.what();
+  }
+  return parsed;
+}
+
+}  // namespace lockstep
