@@ -153,49 +153,48 @@ __global__ void __launch_bounds__(Threads)
   });
 }
 
-// Calls f with the least of 1, 2, 4 and 8 vectors a thread that cover a row.
-template <int N, int RowThreads, typename F>
-void with_held(int64_t columns, F f) {
-  const int64_t vectors = blocks_for(columns, N * RowThreads);
-  LOCKSTEP_REQUIRE(vectors <= kMostHeld<N>);
-  if (vectors <= 1) return f(std::integral_constant<int, 1>());
-  if (vectors <= 2) return f(std::integral_constant<int, 2>());
-  if (vectors <= 4) return f(std::integral_constant<int, 4>());
-  return f(std::integral_constant<int, kMostHeld<N>>());
+// Calls f with the least of Held, 2 Held, 4 Held, ... that is no less than `vectors`.
+template <int N, int Held, typename F>
+void with_held(int64_t vectors, F f) {
+  if constexpr (Held < kMostHeld<N>) {
+    if (vectors > Held) return with_held<N, 2 * Held>(vectors, f);
+  }
+  LOCKSTEP_REQUIRE(vectors <= Held);
+  f(std::integral_constant<int, Held>());
 }
 
-// Calls f with the fewest threads, of those given, that can hold a row.
-template <int N, int Few, int... More, typename F>
+// Calls f with the fewest threads, of those given, that can hold a row, and with the vectors that
+// each of them then holds: 1, 2, 4 or 8. Rows that `Fewer` threads can hold do not come here, so
+// that a thread has more than a least number of vectors and fewer kernels are compiled.
+template <int N, int Fewer, int Few, int... More, typename F>
 void with_threads(int64_t columns, F f) {
   if constexpr (sizeof...(More) > 0) {
-    if (columns > kMostHeld<N> * Few * N) return with_threads<N, More...>(columns, f);
+    if (columns > kMostHeld<N> * Few * N) return with_threads<N, Few, More...>(columns, f);
   }
-  f(std::integral_constant<int, Few>());
+  constexpr int kLeast = Fewer == 0 ? 1 : 2 * kMostHeld<N> * Fewer / Few;
+  with_held<N, kLeast>(blocks_for(columns, N * Few),
+                       [&](auto held) { f(std::integral_constant<int, Few>(), held); });
 }
 
 template <typename T, int N>
 void start_forward(const LayerNormForward<T>& op, Stream stream) {
-  with_threads<N, kWarp, kThreads, kWideThreads>(op.columns, [&](auto threads) {
+  with_threads<N, 0, kWarp, kThreads, kWideThreads>(op.columns, [&](auto threads, auto held) {
     constexpr int kRowThreads = decltype(threads)::value;
     constexpr unsigned kBlock = kBlockThreads<kRowThreads>;
-    with_held<N, kRowThreads>(op.columns, [&](auto held) {
-      launch({{blocks_for(op.rows, kBlock / kRowThreads), 1, 1}, {kBlock, 1, 1}, stream},
-             forward_kernel<T, N, held(), kRowThreads>,
-             op);
-    });
+    launch({{blocks_for(op.rows, kBlock / kRowThreads), 1, 1}, {kBlock, 1, 1}, stream},
+           forward_kernel<T, N, held(), kRowThreads>,
+           op);
   });
 }
 
 template <typename T, int N>
 void start_backward(const LayerNormBackward<T>& op, int64_t block_rows, Stream stream) {
-  with_threads<N, kThreads, kWideThreads>(op.columns, [&](auto threads) {
+  with_threads<N, 0, kThreads, kWideThreads>(op.columns, [&](auto threads, auto held) {
     constexpr int kBlock = decltype(threads)::value;
-    with_held<N, kBlock>(op.columns, [&](auto held) {
-      launch({{blocks_for(op.rows, block_rows), 1, 1}, {kBlock, 1, 1}, stream},
-             backward_kernel<T, N, held(), kBlock>,
-             op,
-             block_rows);
-    });
+    launch({{blocks_for(op.rows, block_rows), 1, 1}, {kBlock, 1, 1}, stream},
+           backward_kernel<T, N, held(), kBlock>,
+           op,
+           block_rows);
   });
 }
 

@@ -2,13 +2,14 @@
 """Catches: a kernel that spills registers, or uses so many, or so much shared memory, that too few of its blocks fit on a
 multiprocessor.
 
-resources_test.py NVCC ROOT: compiles every kernel file of runtime/cuda for sm_80 and sm_90, reads what the assembler reports,
-checks it, and prints a table.
+resources_test.py PTXAS LIBRARY: takes the PTX of every kernel out of LIBRARY (liblockstep_cuda.a), which must be built for sm_80 and
+hold it uncompressed, lets PTXAS assemble it for sm_80 and sm_90, checks what that reports, and prints a table.
 """
 import concurrent.futures
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 
@@ -22,17 +23,32 @@ SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
-def report(nvcc, root, path):
+FAT_BINARY = struct.pack("<I", 0xBA55ED50)  # what a kernel file's device code begins with
+PTX = 1  # the kind of an entry in it
+
+
+def ptx_of(library):
+    """The PTX of each kernel file."""
+    data, texts, at = library.read_bytes(), [], -1
+    while (at := data.find(FAT_BINARY, at + 1)) >= 0:
+        header, size = struct.unpack_from("<HQ", data, at + 6)
+        entry, end = at + header, at + header + size
+        while entry < end:
+            kind, _, header, size = struct.unpack_from("<HHIQ", data, entry)
+            if kind == PTX:
+                texts.append(data[entry + header:entry + header + size].rstrip(b"\0"))
+            entry += header + size
+    return texts
+
+
+def report(ptxas, ptx, target):
     """What the assembler says of one file: [(kernel, target, registers, shared bytes, spilled bytes)]."""
-    command = [nvcc, "-std=c++20", "--expt-relaxed-constexpr", "-I", str(root), "-O3", "-c", str(path), "-o", os.devnull,
-               "-Xptxas", "-v"]
-    for target in TARGETS:
-        command += ["-gencode", f"arch=compute_{target},code=sm_{target}"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run([ptxas, "-v", f"-arch=sm_{target}", "-o", os.devnull, "/dev/stdin"], input=ptx, capture_output=True)
+    output = (done.stdout + done.stderr).decode()
     if done.returncode != 0:
-        raise RuntimeError(f"{path.name}: {done.stderr[-2000:]}")
+        raise RuntimeError(f"ptxas: {output[-2000:]}")
     kernels, entry, spilled = [], None, 0
-    for line in done.stderr.splitlines():
+    for line in output.splitlines():
         if found := ENTRY.search(line):
             entry = found.groups()
         elif found := SPILLS.search(line):
@@ -55,10 +71,10 @@ def readable(names):
 
 
 def main():
-    nvcc, root = sys.argv[1], pathlib.Path(sys.argv[2])
-    files = sorted((root / "runtime/cuda").glob("*.cu"))
+    ptxas, library = sys.argv[1], pathlib.Path(sys.argv[2])
+    tasks = [(ptx, target) for ptx in ptx_of(library) for target in TARGETS]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        kernels = [k for of_file in pool.map(lambda f: report(nvcc, root, f), files) for k in of_file]
+        kernels = [k for of_file in pool.map(lambda task: report(ptxas, *task), tasks) for k in of_file]
     names = readable([k[0] for k in kernels])
     print(f"{'kernel':<80} {'sm':>3} {'registers':>9} {'shared':>7} {'spilled':>7}")
     problems = []
