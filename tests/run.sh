@@ -11,7 +11,7 @@ usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter
   --preset   how to build (CMakePresets.json); release unless told
   --label    only the tests with this label, such as unit
   --filter   only the tests whose name matches this regular expression
-  --target   build only this, such as collectives_test; may be given many times
+  --target   build only this, such as unit_tests; may be given many times
 What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of the files and,
 where clang-format 14 is installed, the format.
