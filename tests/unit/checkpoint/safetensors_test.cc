@@ -227,14 +227,14 @@ TEST(SafetensorsFile, ConvertsHalfAndBfloat) {
   text.append(reinterpret_cast<const char*>(words), sizeof(words));
   set_bytes(path, text);
   const SafetensorsFile file(path);
-  float half[7], bfloat[5];
-  file.read_f32(*file.find("h"), true, half);
+  std::vector<float> half(7), bfloat(5);
+  file.read_f32(*file.find("h"), true, half.data());
   EXPECT_EQ(half,
             (std::vector<float>{1.0f, -2.0f, 0x1p-24f, -0x1.ff8p-15f, HUGE_VALF, 65504.0f, -0.0f}));
   EXPECT_TRUE(std::signbit(half[6]));
-  file.read_f32(*file.find("b"), true, bfloat);
+  file.read_f32(*file.find("b"), true, bfloat.data());
   EXPECT_EQ(bfloat, (std::vector<float>{1.0f, -2.0f, 0x1p-133f, HUGE_VALF, -0.0f}));
-  EXPECT_CONTAINS(error_of([&] { file.read_f32(*file.find("h"), false, half); }),
+  EXPECT_CONTAINS(error_of([&] { file.read_f32(*file.find("h"), false, half.data()); }),
                   "dtype F16 where F32 is expected");
 }
 

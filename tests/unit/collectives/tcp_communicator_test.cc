@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <latch>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -206,14 +207,23 @@ TEST_F(TcpFailures, RankThatLeavesEarlyIsNamed) {
     EXPECT_CONTAINS(errors[static_cast<size_t>(rank)], "lost rank 3 on ");
 }
 
+// Counts one down when it goes, by an error too.
+struct AtEnd {
+  explicit AtEnd(std::latch& ended) : ended(ended) {}
+  ~AtEnd() { ended.count_down(); }
+  std::latch& ended;
+};
+
 TEST_F(TcpFailures, RankThatNeverComesToTheOperationIsNamed) {
   for (TcpOptions& options : ranks_) options.limits.operation_s = 0.3;
+  std::latch others_ended(3);
   const auto errors = run_tcp_ranks(ranks_, [&](Communicator& communicator) {
     std::vector<std::byte> buffer(64);
     if (communicator.rank() != 1) {
+      const AtEnd ended(others_ended);
       communicator.all_gather(buffer.data(), 16);
     } else {
-      std::this_thread::sleep_for(std::chrono::seconds(3));
+      others_ended.wait();
       EXPECT_THROW(communicator.all_gather(buffer.data(), 16), CommError);
     }
   });
@@ -227,12 +237,11 @@ TEST_F(TcpFailures, RankThatNeverComesToTheOperationIsNamed) {
 // Also behind an older operation that waits for it.
 TEST_F(TcpFailures, LateRankIsNamedWhicheverOperationIsWaitedFor) {
   for (TcpOptions& options : ranks_) options.limits.operation_s = 0.3;
+  std::latch others_ended(3);
   const auto errors = run_tcp_ranks(ranks_, [&](Communicator& communicator) {
     std::vector<std::byte> first(64), second(64);
-    if (communicator.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::seconds(3));
-      return;
-    }
+    if (communicator.rank() == 1) return others_ended.wait();
+    const AtEnd ended(others_ended);
     communicator.start_all_gather(first.data(), 16, communicator.everyone());
     communicator.wait(communicator.start_all_gather(second.data(), 8, communicator.everyone()));
   });

@@ -116,11 +116,12 @@ TEST(TcpOptions, BadValuesAreRefusedByName) {
        "LOCKSTEP_RENDEZVOUS_TIMEOUT_S is 'nan'; allowed: seconds, more than 0"}};
   for (const auto& [change, message] : cases) EXPECT_EQ(refusal(with(kTorchrun, change)), message);
   for (const char* bad :
-       {"/shared/meet", "file://relative", "file:///", "file:///folder/", "tcp://a:1"})
+       {"/shared/meet", "file://relative", "file:///", "file:///folder/", "tcp://a:1"}) {
     const std::string error = refusal(with(kTorchrun, {{"LOCKSTEP_RENDEZVOUS", bad}}));
-  EXPECT_TRUE(error.starts_with("LOCKSTEP_RENDEZVOUS is '" + std::string(bad) +
-                                "'; allowed: file:///absolute/path"))
-      << error;
+    EXPECT_TRUE(error.starts_with("LOCKSTEP_RENDEZVOUS is '" + std::string(bad) +
+                                  "'; allowed: file:///absolute/path"))
+        << error;
+  }
   EXPECT_CONTAINS(refusal({{"RANK", "1"}, {"WORLD_SIZE", "2"}}), "set MASTER_ADDR and MASTER_PORT");
   EXPECT_CONTAINS(refusal({{"LOCKSTEP_RENDEZVOUS", "file:///shared/meet"}}),
                   "set RANK and WORLD_SIZE");

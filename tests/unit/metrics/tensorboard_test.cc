@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "runtime/metrics/crc32c.h"
+#include "tests/reference/text_checks.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
 namespace lockstep {

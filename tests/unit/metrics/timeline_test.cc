@@ -2,6 +2,7 @@
 
 #include "runtime/metrics/timeline.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "runtime/base/time.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/metrics/phase_timer.h"
+#include "tests/reference/text_checks.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
 namespace lockstep {
