@@ -9,7 +9,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...]
   --preset   how to build (CMakePresets.json); release unless told
-  --label    only the tests with this label, such as unit
+  --label    only the tests with this label, such as unit; without it all but the label long
   --filter   only the tests whose name matches this regular expression
   --target   build only this, such as unit_tests; may be given many times
 What failed is repeated before the last line, with the end of what it printed.
@@ -21,6 +21,7 @@ TEXT
 preset=release
 selection=()
 targets=()
+labelled=no
 while [ $# -gt 0 ]; do
   case "$1" in
     --preset | --label | --filter | --target)
@@ -30,7 +31,7 @@ while [ $# -gt 0 ]; do
       fi
       case "$1" in
         --preset) preset="$2" ;;
-        --label) selection+=(-L "$2") ;;
+        --label) selection+=(-L "$2") && labelled=yes ;;
         --filter) selection+=(-R "$2") ;;
         --target) targets+=(--target "$2") ;;
       esac
@@ -96,6 +97,9 @@ if [ "${#selection[@]}" = 0 ]; then
     skipped=$((skipped + 1))
   fi
 fi
+
+# The long forms of tests, of which a shorter form runs otherwise.
+if [ "$labelled" = no ]; then selection+=(-LE '^long$'); fi
 
 step "Build: preset $preset, in $folder, $jobs jobs"
 start=$SECONDS
