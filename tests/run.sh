@@ -9,9 +9,9 @@ usage() {
   cat <<'TEXT'
 usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...] [--until SECONDS]
   --preset   how to build (CMakePresets.json); release unless told
-  --label    only the tests with this label, such as unit
+  --label    only the tests with this label, such as unit; without it all but the label long
   --filter   only the tests whose name matches this regular expression
-  --target   build only this, such as collectives_test; may be given many times
+  --target   build only this, such as unit_tests; may be given many times
   --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
 Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of the files and,
@@ -23,6 +23,7 @@ preset=release
 selection=()
 targets=()
 until=""
+labelled=no
 while [ $# -gt 0 ]; do
   case "$1" in
     --preset | --label | --filter | --target | --until)
@@ -32,7 +33,7 @@ while [ $# -gt 0 ]; do
       fi
       case "$1" in
         --preset) preset="$2" ;;
-        --label) selection+=(-L "$2") ;;
+        --label) selection+=(-L "$2") && labelled=yes ;;
         --filter) selection+=(-R "$2") ;;
         --target) targets+=(--target "$2") ;;
         --until) until="$2" ;;
@@ -110,6 +111,9 @@ if [ "${#selection[@]}" = 0 ]; then
   fi
   took sources
 fi
+
+# The long forms of tests, of which a shorter form runs otherwise.
+if [ "$labelled" = no ]; then selection+=(-LE '^long$'); fi
 
 if [ -n "$until" ] && [ "$(date +%s)" -ge "$until" ]; then
   echo "skipped: no time is left to build and run the tests of preset $preset: ${selection[*]}"

@@ -2,8 +2,9 @@
 """Catches: weights that depend on the number of MPI ranks, on what they share out, on the size of the buckets that they exchange, or
 on an interruption.
 
-same_bits_test.py BINARY: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25 steps,
-save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. An MLP on
+same_bits_test.py BINARY [--all]: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8 ranks under mpirun, and 25
+steps, save, resume on another number of ranks, 25 steps; 4 and 8 ranks on 2 and 4 nodes: all weights_hash must be equal. Each
+config takes half of the resumptions and one layout of nodes, in turn; with --all, all of them. An MLP on
 augmented pictures that several threads read, with another number of threads for every run, and a ResNet-20 with batch norms on
 such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all ranks, in 6 steps. Every run
 is in another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices to a single one. The loss
@@ -115,9 +116,11 @@ def write_pictures(path):
 
 
 THREADS = itertools.cycle((1, 3, 2, 4))
-STAGES = itertools.cycle((3, 2, 1, 0))  # 21 runs of each config: others from config to config
+STAGES = itertools.cycle((3, 2, 1, 0))  # 11 runs of each config, 21 with --all: others from config to config
 COMPRESSED = {"feedback": itertools.cycle((1, 0)), "factors": itertools.cycle((0,))}
 BUCKETS_MIB = itertools.cycle((0.02, 25, 0.1, 0.035, 0.3))  # five, so that every size meets every stage
+RESUMPTIONS = ((1, 2), (2, 4), (8, 1), (4, 8))  # ranks before and after
+LAYOUTS = ((4, 2), (8, 2), (8, 4))  # ranks, nodes
 
 
 def train(binary, name, config, run_dir, ranks, arguments=(), nodes=1):
@@ -128,9 +131,11 @@ def train(binary, name, config, run_dir, ranks, arguments=(), nodes=1):
     return lockstep_run.train(binary, config, run_dir, ranks, [*sets, *arguments], nodes=nodes)
 
 
-def main(binary):
+def main(binary, all_runs):
     failures = 0
-    for name, text in CONFIGS.items():
+    for number, (name, text) in enumerate(CONFIGS.items()):
+        resumptions = RESUMPTIONS if all_runs else RESUMPTIONS[number % 2::2]
+        layouts = LAYOUTS if all_runs else LAYOUTS[number % 3:][:1]
         half_steps = HALVES.get(name, 25)
         with tempfile.TemporaryDirectory(prefix="lockstep-same-bits-") as folder:
             folder = pathlib.Path(folder)
@@ -144,13 +149,13 @@ def main(binary):
                 runs[f"{ranks} ranks"] = result["weights_hash"]
                 middle = [m["weights_hash"] for m in lockstep_run.metrics(folder / f"ranks{ranks}") if m["step"] == half_steps]
                 runs[f"{ranks} ranks, middle"] = "middle " + middle[0]
-            for before, after in ((1, 2), (2, 4), (8, 1), (4, 8)):
+            for before, after in resumptions:
                 run_dir = folder / f"resumed{before}to{after}"
                 half = train(binary, name, config, run_dir, before, ["--max-steps", str(half_steps)])
                 runs[f"{before} ranks, stopped in the middle"] = "middle " + half["weights_hash"]
                 whole = train(binary, name, config, run_dir, after, ["--resume", "auto"])
                 runs[f"half on {before} ranks, half on {after}"] = whole["weights_hash"]
-            for ranks, nodes in ((4, 2), (8, 2), (8, 4)):
+            for ranks, nodes in layouts:
                 label, run_dir = f"{nodes} nodes of {ranks // nodes}", folder / f"nodes{nodes}x{ranks // nodes}"
                 half = train(binary, name, config, run_dir, ranks, ["--max-steps", str(half_steps)], nodes)
                 runs[f"{label}, stopped in the middle"] = "middle " + half["weights_hash"]
@@ -195,4 +200,4 @@ if __name__ == "__main__":
     if not lockstep_run.have_mpirun():
         print("skipped: no mpirun")
         sys.exit(77)
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], "--all" in sys.argv[2:]))

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -44,5 +45,8 @@ inline std::vector<std::string> run_tcp_ranks(const std::vector<TcpOptions>& opt
   for (std::thread& thread : threads) thread.join();
   return errors;
 }
+
+// What run_tcp_ranks returns where no rank failed.
+inline std::vector<std::string> no_errors(size_t ranks) { return std::vector<std::string>(ranks); }
 
 }  // namespace lockstep::testing

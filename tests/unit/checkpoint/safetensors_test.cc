@@ -2,17 +2,14 @@
 
 #include "runtime/checkpoint/safetensors.h"
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <cstring>
 
+#include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string file_text(const std::string& header, size_t data_bytes) {
   const uint64_t length = header.size();
@@ -43,7 +40,7 @@ TEST(SafetensorsHeader, ReadsEntriesInTheOrderOfTheirData) {
   EXPECT_EQ(header.entries[0].name, "early");
   EXPECT_EQ(header.entries[0].elements, 1);
   EXPECT_EQ(header.entries[1].name, "late");
-  EXPECT_THAT(header.entries[1].shape, ::testing::ElementsAre(2, 3));
+  EXPECT_EQ(header.entries[1].shape, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(header.entries[1].begin, 8u);
   EXPECT_EQ(header.entries[2].elements, 0);
   EXPECT_EQ(header.metadata.at("k"), "v");
@@ -61,7 +58,7 @@ struct Refused {
 class SafetensorsRefusal : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(SafetensorsRefusal, Says) {
-  EXPECT_THAT(refusal(GetParam().header, GetParam().data_bytes), HasSubstr(GetParam().message));
+  EXPECT_CONTAINS(refusal(GetParam().header, GetParam().data_bytes), GetParam().message);
 }
 
 #define T(dtype, shape, offsets) \
@@ -147,8 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
 #undef T
 
 TEST(SafetensorsHeader, DeepNestingEndsEarly) {
-  EXPECT_THAT(refusal("{\"a\":" + std::string(1'000'000, '['), 0),
-              HasSubstr("an array where none"));
+  EXPECT_CONTAINS(refusal("{\"a\":" + std::string(1'000'000, '['), 0), "an array where none");
 }
 
 TEST(SafetensorsHeader, LengthFieldThatLies) {
@@ -231,26 +227,23 @@ TEST(SafetensorsFile, ConvertsHalfAndBfloat) {
   text.append(reinterpret_cast<const char*>(words), sizeof(words));
   set_bytes(path, text);
   const SafetensorsFile file(path);
-  float half[7], bfloat[5];
-  file.read_f32(*file.find("h"), true, half);
-  EXPECT_THAT(
-      half,
-      ::testing::ElementsAre(1.0f, -2.0f, 0x1p-24f, -0x1.ff8p-15f, HUGE_VALF, 65504.0f, -0.0f));
+  std::vector<float> half(7), bfloat(5);
+  file.read_f32(*file.find("h"), true, half.data());
+  EXPECT_EQ(half,
+            (std::vector<float>{1.0f, -2.0f, 0x1p-24f, -0x1.ff8p-15f, HUGE_VALF, 65504.0f, -0.0f}));
   EXPECT_TRUE(std::signbit(half[6]));
-  file.read_f32(*file.find("b"), true, bfloat);
-  EXPECT_THAT(bfloat, ::testing::ElementsAre(1.0f, -2.0f, 0x1p-133f, HUGE_VALF, -0.0f));
-  EXPECT_THAT(error_of([&] { file.read_f32(*file.find("h"), false, half); }),
-              HasSubstr("dtype F16 where F32 is expected"));
+  file.read_f32(*file.find("b"), true, bfloat.data());
+  EXPECT_EQ(bfloat, (std::vector<float>{1.0f, -2.0f, 0x1p-133f, HUGE_VALF, -0.0f}));
+  EXPECT_CONTAINS(error_of([&] { file.read_f32(*file.find("h"), false, half.data()); }),
+                  "dtype F16 where F32 is expected");
 }
 
 TEST(SafetensorsFile, WhatIsNoFile) {
   const TemporaryFolder folder;
-  EXPECT_THAT(error_of([&] { SafetensorsFile file(folder.path() / "absent"); }),
-              HasSubstr("absent"));
+  EXPECT_CONTAINS(error_of([&] { SafetensorsFile file(folder.path() / "absent"); }), "absent");
   EXPECT_NE(error_of([&] { SafetensorsFile file(folder.path()); }), "");
   set_bytes(folder.path() / "empty", "");
-  EXPECT_THAT(error_of([&] { SafetensorsFile file(folder.path() / "empty"); }),
-              HasSubstr("0 bytes"));
+  EXPECT_CONTAINS(error_of([&] { SafetensorsFile file(folder.path() / "empty"); }), "0 bytes");
 }
 
 // A file that loses its end while it is open gives an error, not a signal.
@@ -262,8 +255,7 @@ TEST(SafetensorsFile, ShrinksWhileOpen) {
   const SafetensorsFile file(path);
   fs::resize_file(path, 5000);
   std::vector<float> back(values.size());
-  EXPECT_THAT(error_of([&] { file.read_f32(*file.find("a"), false, back.data()); }),
-              HasSubstr("shrank"));
+  EXPECT_CONTAINS(error_of([&] { file.read_f32(*file.find("a"), false, back.data()); }), "shrank");
 }
 
 }  // namespace

@@ -1,19 +1,16 @@
 // Whatever moment a writer dies or fails at, the folder has the old checkpoint or the new one,
 // whole.
 
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "runtime/checkpoint/publish.h"
+#include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class WriteProtocol : public ::testing::Test {
  protected:
@@ -24,7 +21,7 @@ class WriteProtocol : public ::testing::Test {
     const auto latest = find_latest(root_);
     ASSERT_TRUE(latest.has_value());
     EXPECT_EQ(latest->step, step);
-    EXPECT_THAT(verify(latest->path), IsEmpty());
+    EXPECT_EQ(verify(latest->path), std::vector<std::string>());
   }
   size_t entries_in_root() const {
     return static_cast<size_t>(std::distance(fs::directory_iterator(root_), {}));
@@ -83,9 +80,9 @@ TEST_F(WriteProtocol, KilledAtAnyTime) {
     std::vector<std::string> skipped;
     const auto latest = find_latest(root_, &skipped);
     ASSERT_TRUE(latest.has_value());
-    EXPECT_THAT(skipped, IsEmpty());
+    EXPECT_EQ(skipped, std::vector<std::string>());
     for (const CheckpointEntry& entry : list_checkpoints(root_)) {
-      EXPECT_THAT(verify(entry.path), IsEmpty());
+      EXPECT_EQ(verify(entry.path), std::vector<std::string>());
     }
   }
 }
@@ -117,7 +114,7 @@ TEST_F(WriteProtocol, DiskFullAtAnyByte) {
       }
     });
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
-    EXPECT_THAT(error, HasSubstr("step-00000002.tmp/")) << "limit " << limit;
+    EXPECT_CONTAINS(error, "step-00000002.tmp/") << "limit " << limit;
     EXPECT_EQ(entries_in_root(), 1u);
     expect_only_step(1);
   }
@@ -130,8 +127,8 @@ TEST_F(WriteProtocol, NoSpaceLeft) {
   const CheckpointWriter writer = CheckpointWriter::begin(root_, 1);
   fs::create_symlink("/dev/full", root_ / "step-00000001.tmp" / kModelFile);
   const std::string error = error_of([&] { writer.write_model(run_.layout, run_.weights.data()); });
-  EXPECT_THAT(error, HasSubstr("No space left"));
-  EXPECT_THAT(error, HasSubstr(kModelFile));
+  EXPECT_CONTAINS(error, "No space left");
+  EXPECT_CONTAINS(error, kModelFile);
   writer.abandon();
   EXPECT_EQ(entries_in_root(), 0u);
   EXPECT_FALSE(find_latest(root_).has_value());
@@ -141,22 +138,22 @@ TEST_F(WriteProtocol, IncompleteIsNotCommitted) {
   const CheckpointWriter writer = CheckpointWriter::begin(root_, 1);
   const FileRecord model = writer.write_model(run_.layout, run_.weights.data());
   const FileRecord shard = run_.write_shard(writer, 0, 2);
-  EXPECT_THAT(error_of([&] {
-                writer.commit(run_.state(1, 2, {model, shard}));
-              }),
-              HasSubstr("optimizer-00001-of-00002.safetensors is not listed"));
+  EXPECT_CONTAINS(error_of([&] {
+                    writer.commit(run_.state(1, 2, {model, shard}));
+                  }),
+                  "optimizer-00001-of-00002.safetensors is not listed");
   const FileRecord other = run_.write_shard(writer, 1, 2);
   fs::remove(root_ / "step-00000001.tmp" / other.name);  // written on a host with a disk of its own
-  EXPECT_THAT(error_of([&] {
-                writer.commit(run_.state(1, 2, {model, shard, other}));
-              }),
-              HasSubstr("file system that all hosts share"));
-  EXPECT_THAT(list_checkpoints(root_), IsEmpty());
+  EXPECT_CONTAINS(error_of([&] {
+                    writer.commit(run_.state(1, 2, {model, shard, other}));
+                  }),
+                  "file system that all hosts share");
+  EXPECT_TRUE(list_checkpoints(root_).empty());
 }
 
 TEST_F(WriteProtocol, JoinWithoutTheFolder) {
-  EXPECT_THAT(error_of([&] { CheckpointWriter::join(root_, 1); }),
-              HasSubstr("file system that all hosts share"));
+  EXPECT_CONTAINS(error_of([&] { CheckpointWriter::join(root_, 1); }),
+                  "file system that all hosts share");
 }
 
 TEST_F(WriteProtocol, RootThatCannotBe) {

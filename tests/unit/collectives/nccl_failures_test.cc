@@ -1,7 +1,6 @@
 // Catches: a failure of NCCL that is not noticed, not named, or leaves a rank waiting; streams that
 // are not ordered by events; a communicator that is not ended, or ended twice. NCCL and CUDA are
 // stand-ins here; ranks are threads.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,16 +10,14 @@
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "tests/reference/cuda_runtime_stub.h"
+#include "tests/reference/text_checks.h"
 #include "tests/reference/thread_communicator.h"
 
 namespace lockstep {
 namespace {
 
-using ::testing::AllOf;
 using testing::compute_stream;
 using testing::cuda_stub;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::run_ranks;
 
 // How the stand-in behaves towards the rank of this thread, and what was asked of it.
@@ -149,7 +146,7 @@ TEST(NcclPreparation, EveryRankNamesVersionsThatDiffer) {
 
 TEST(NcclPreparation, OldVersionIsRefused) {
   for (const std::string& error : errors_of(2, {}, [](int) { nccl.version = 21805; }))
-    EXPECT_THAT(error, HasSubstr("NCCL 2.18.5 is too old; install 2.19.0 or newer"));
+    EXPECT_CONTAINS(error, "NCCL 2.18.5 is too old; install 2.19.0 or newer");
 }
 
 TEST(NcclPreparation, RanksOnOneGpuAreRefusedByNumber) {
@@ -157,8 +154,7 @@ TEST(NcclPreparation, RanksOnOneGpuAreRefusedByNumber) {
     if (rank >= 2) cuda_stub().bus_id = "0000:AB:00.0";
   });
   for (const std::string& error : errors)
-    EXPECT_THAT(error,
-                HasSubstr("ranks 2 and 3 on " + host_name() + " use the same GPU 0000:AB:00.0"));
+    EXPECT_CONTAINS(error, "ranks 2 and 3 on " + host_name() + " use the same GPU 0000:AB:00.0");
 }
 
 TEST(NcclPreparation, SharedGpuIsAllowedAndSettingsOfTheUserStay) {
@@ -178,11 +174,11 @@ TEST(NcclInit, RanksThatAreNeverConnectedAreGivenUp) {
   NcclOptions options;
   options.init_timeout_s = 0.2;
   const auto errors = errors_of(2, options, [](int) { nccl.polls_in_progress = 1 << 30; });
-  for (const std::string& error : errors)
-    EXPECT_THAT(error,
-                AllOf(HasSubstr("NCCL did not connect the ranks within 0.2 s"),
-                      HasSubstr("NCCL_SOCKET_IFNAME"),
-                      HasSubstr("NCCL_DEBUG=INFO")));
+  for (const std::string& error : errors) {
+    EXPECT_CONTAINS(error, "NCCL did not connect the ranks within 0.2 s");
+    EXPECT_CONTAINS(error, "NCCL_SOCKET_IFNAME");
+    EXPECT_CONTAINS(error, "NCCL_DEBUG=INFO");
+  }
 }
 
 TEST_F(NcclAlone, InitThatFailsIsAbortedAndNamed) {
@@ -191,10 +187,9 @@ TEST_F(NcclAlone, InitThatFailsIsAbortedAndNamed) {
     make();
     FAIL();
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("rank 0 on " + host_name() + ": NCCL: "),
-                      HasSubstr("failed: remote process exited; socket closed by 10.0.0.7"),
-                      HasSubstr("nccl_communicator.cc:")));
+    EXPECT_CONTAINS(error.what(), "rank 0 on " + host_name() + ": NCCL: ");
+    EXPECT_CONTAINS(error.what(), "failed: remote process exited; socket closed by 10.0.0.7");
+    EXPECT_CONTAINS(error.what(), "nccl_communicator.cc:");
   }
   EXPECT_EQ(nccl.aborted, 1);
   EXPECT_EQ(nccl.destroyed, 0);
@@ -225,21 +220,21 @@ TEST_F(NcclAlone, StreamsAreOrderedByEvents) {
   communicator->wait(second);
   communicator->wait(first);
   communicator->wait(communicator->start_all_gather(buffer, 0, communicator->everyone()));
-  EXPECT_THAT(cuda_stub().journal,
-              ElementsAre("record 1 on compute",
-                          "communication waits for 1",
-                          "all-gather",
-                          done("record {} on communication", 1),
-                          "record 2 on compute",
-                          "communication waits for 2",
-                          "all-gather",
-                          done("record {} on communication", 2),
-                          done("compute waits for {}", 2),
-                          done("compute waits for {}", 1),
-                          "record 1 on compute",
-                          "communication waits for 1",
-                          done("record {} on communication", 1),
-                          done("compute waits for {}", 1)));
+  EXPECT_EQ(cuda_stub().journal,
+            (std::vector<std::string>{"record 1 on compute",
+                                      "communication waits for 1",
+                                      "all-gather",
+                                      done("record {} on communication", 1),
+                                      "record 2 on compute",
+                                      "communication waits for 2",
+                                      "all-gather",
+                                      done("record {} on communication", 2),
+                                      done("compute waits for {}", 2),
+                                      done("compute waits for {}", 1),
+                                      "record 1 on compute",
+                                      "communication waits for 1",
+                                      done("record {} on communication", 1),
+                                      done("compute waits for {}", 1)}));
 }
 
 TEST(NcclExchange, OneSendAndOneReceiveForEveryOtherRank) {
@@ -252,15 +247,15 @@ TEST(NcclExchange, OneSendAndOneReceiveForEveryOtherRank) {
     std::byte send[3], receive[3];
     communicator->wait(communicator->start_exchange(send, receive, 1, communicator->everyone()));
     if (control.rank() == 1) {
-      EXPECT_THAT(cuda_stub().journal,
-                  ElementsAre("record 1 on compute",
-                              "communication waits for 1",
-                              "send to 2",
-                              "receive from 0",
-                              "send to 0",
-                              "receive from 2",
-                              done("record {} on communication", 1),
-                              done("compute waits for {}", 1)));
+      EXPECT_EQ(cuda_stub().journal,
+                (std::vector<std::string>{"record 1 on compute",
+                                          "communication waits for 1",
+                                          "send to 2",
+                                          "receive from 0",
+                                          "send to 0",
+                                          "receive from 2",
+                                          done("record {} on communication", 1),
+                                          done("compute waits for {}", 1)}));
     }
     nccl.send_result = ncclSystemError;
     EXPECT_THROW(communicator->start_exchange(send, receive, 1, communicator->everyone()),
@@ -279,7 +274,7 @@ TEST_F(NcclAlone, FailureOnTheDeviceIsToldByCheck) {
     communicator->check();
     FAIL();
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("remote process exited; socket closed by 10.0.0.7"));
+    EXPECT_CONTAINS(error.what(), "remote process exited; socket closed by 10.0.0.7");
   }
   communicator.reset();
   EXPECT_EQ(nccl.aborted, 1);
@@ -300,7 +295,7 @@ TEST_F(NcclAlone, WorkThatNeverEndsIsToldByCheck) {
       told = error.what();
     }
   }
-  EXPECT_THAT(told, HasSubstr("the GPU has not finished its work within 0.05 s"));
+  EXPECT_CONTAINS(told, "the GPU has not finished its work within 0.05 s");
   communicator.reset();
   EXPECT_EQ(nccl.aborted, 1);
 }

@@ -3,7 +3,6 @@
 // that has ended; ranks that cannot share memory and do not all know it.
 #include "collectives/shm/node_memory.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -16,6 +15,7 @@
 #include <string>
 
 #include "collectives/agreement.h"
+#include "tests/reference/text_checks.h"
 #include "tests/reference/thread_communicator.h"
 
 namespace lockstep {
@@ -133,8 +133,7 @@ TEST(SharedMapping, SaysHowMuchItCouldNotHave) {
     SharedMapping(size_t{1} << 52, "a test");  // more than there are addresses
     FAIL() << "it is there";
   } catch (const MemoryError& error) {
-    EXPECT_THAT(error.what(),
-                ::testing::HasSubstr("4503599627370496 bytes of shared memory for a"));
+    EXPECT_CONTAINS(error.what(), "4503599627370496 bytes of shared memory for a");
   }
 }
 

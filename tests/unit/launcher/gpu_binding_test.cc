@@ -2,16 +2,14 @@
 // it already, where there is nothing to choose from or the GPU is unknown.
 #include "launcher/gpu_binding.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
 #include "runtime/base/error.h"
+#include "tests/reference/text_checks.h"
 
 namespace lockstep {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string cpuset(const char* cpus, const char* nodes) {
   return fmt::format(
@@ -80,13 +78,13 @@ TEST(GpuBinding, CoresNextToTheGpu) {
 TEST(GpuBinding, LaunchersBindingStays) {
   const GpuBinding binding = plan_gpu_binding("0000:1b:00.0", kTwoNodes, "2");
   EXPECT_EQ(binding.cpus, "");
-  EXPECT_THAT(binding.text, HasSubstr("they are bound to CPUs 2 already"));
+  EXPECT_CONTAINS(binding.text, "they are bound to CPUs 2 already");
 }
 
 TEST(GpuBinding, NothingToChooseFrom) {
   const GpuBinding binding = plan_gpu_binding("0000:1b:00.0", kOneNode, "0-1");
   EXPECT_EQ(binding.cpus, "");
-  EXPECT_THAT(binding.text, HasSubstr("all CPUs are as near to it"));
+  EXPECT_CONTAINS(binding.text, "all CPUs are as near to it");
 }
 
 TEST(GpuBinding, UnknownDeviceIsSaid) {
@@ -98,8 +96,8 @@ TEST(GpuBinding, UnknownDeviceIsSaid) {
 }
 
 TEST(GpuBinding, MachineThatCannotBeReadIsSaid) {
-  EXPECT_THAT(plan_gpu_binding("0000:1b:00.0", "<nonsense", "0-3").text,
-              HasSubstr("the machine's topology is not readable"));
+  EXPECT_CONTAINS(plan_gpu_binding("0000:1b:00.0", "<nonsense", "0-3").text,
+                  "the machine's topology is not readable");
 }
 
 TEST(GpuBinding, ThisProcessIsLeftAloneForAnUnknownDevice) {
@@ -107,7 +105,7 @@ TEST(GpuBinding, ThisProcessIsLeftAloneForAnUnknownDevice) {
   CPU_ZERO(&before);
   CPU_ZERO(&after);
   sched_getaffinity(0, sizeof(before), &before);
-  EXPECT_THAT(bind_to_gpu("0000:ff:1f.7"), HasSubstr("threads are not bound"));
+  EXPECT_CONTAINS(bind_to_gpu("0000:ff:1f.7"), "threads are not bound");
   sched_getaffinity(0, sizeof(after), &after);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }

@@ -14,8 +14,6 @@
 namespace lockstep {
 namespace {
 
-using ::testing::ElementsAre;
-
 class Jsonl : public ::testing::Test {
  protected:
   void append(std::initializer_list<int64_t> steps, int64_t resume_step) {
@@ -48,20 +46,20 @@ class Jsonl : public ::testing::Test {
 // The names are an interface: catches any that is changed, dropped or written where it does not
 // apply.
 TEST_F(Jsonl, NamesOfAPlainStep) {
-  EXPECT_THAT(only_line(sample_record(1)).names(),
-              ElementsAre("step",
-                          "epoch",
-                          "samples",
-                          "loss",
-                          "lr",
-                          "grad_norm",
-                          "step_ms",
-                          "compute_ms",
-                          "comm_exposed_ms",
-                          "straggler_ms",
-                          "data_wait_ms",
-                          "optimizer_ms",
-                          "samples_per_s"));
+  EXPECT_EQ(only_line(sample_record(1)).names(),
+            (std::vector<std::string>{"step",
+                                      "epoch",
+                                      "samples",
+                                      "loss",
+                                      "lr",
+                                      "grad_norm",
+                                      "step_ms",
+                                      "compute_ms",
+                                      "comm_exposed_ms",
+                                      "straggler_ms",
+                                      "data_wait_ms",
+                                      "optimizer_ms",
+                                      "samples_per_s"}));
 }
 
 TEST_F(Jsonl, NamesOfAFullStep) {
@@ -73,28 +71,14 @@ TEST_F(Jsonl, NamesOfAFullStep) {
   record.eval_loss = 0.25;
   record.eval_accuracy = 0.75;
   const Json json = only_line(record);
-  EXPECT_THAT(json.names(),
-              ElementsAre("step",
-                          "epoch",
-                          "samples",
-                          "loss",
-                          "lr",
-                          "grad_norm",
-                          "step_ms",
-                          "compute_ms",
-                          "comm_exposed_ms",
-                          "straggler_ms",
-                          "data_wait_ms",
-                          "optimizer_ms",
-                          "samples_per_s",
-                          "tokens_per_s",
-                          "mfu",
-                          "slowest_rank",
-                          "slowest_host",
-                          "slowest_longer_ms",
-                          "weights_hash",
-                          "eval_loss",
-                          "eval_accuracy"));
+  EXPECT_EQ(json.names(),
+            (std::vector<std::string>{"step",          "epoch",        "samples",
+                                      "loss",          "lr",           "grad_norm",
+                                      "step_ms",       "compute_ms",   "comm_exposed_ms",
+                                      "straggler_ms",  "data_wait_ms", "optimizer_ms",
+                                      "samples_per_s", "tokens_per_s", "mfu",
+                                      "slowest_rank",  "slowest_host", "slowest_longer_ms",
+                                      "weights_hash",  "eval_loss",    "eval_accuracy"}));
   EXPECT_EQ(json["slowest_rank"], 3);
   EXPECT_EQ(json["slowest_host"], "no?de?4");
   EXPECT_EQ(json["slowest_longer_ms"], 1.25);
@@ -139,11 +123,11 @@ TEST_F(Jsonl, NonFiniteIsNull) {
 TEST_F(Jsonl, ResumeCutsLaterSteps) {
   append({1, 2, 3, 4, 5}, -1);
   append({4, 5, 6}, 3);
-  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
   append({}, 6);
-  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
   append({1}, -1);
-  EXPECT_THAT(steps(), ElementsAre(1));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{1}));
 }
 
 // Whatever a crash left at the end: the resumed file holds whole lines only.
@@ -158,7 +142,7 @@ TEST_F(Jsonl, ResumeCutsATornLine) {
   }
   std::ofstream(path_, std::ios::app) << std::string(100, '\0') << '\n';
   append({4}, 3);
-  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{1, 2, 3, 4}));
 }
 
 TEST_F(Jsonl, LinesAppearWhenTheBufferIsFullAndOnFlush) {
@@ -166,7 +150,7 @@ TEST_F(Jsonl, LinesAppearWhenTheBufferIsFullAndOnFlush) {
   writer.append(sample_record(1));
   EXPECT_EQ(fs::file_size(path_), 0u);
   writer.flush();
-  EXPECT_THAT(steps(), ElementsAre(1));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{1}));
   for (int64_t step = 2; step < 1000; ++step) writer.append(sample_record(step));
   EXPECT_GE(fs::file_size(path_), 65536u);
   writer.flush();
@@ -178,7 +162,7 @@ TEST_F(Jsonl, LinesAppearWithinASecond) {
   writer.append(sample_record(1));
   ::usleep(1'050'000);
   writer.append(sample_record(2));
-  EXPECT_THAT(steps(), ElementsAre(1, 2));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{1, 2}));
 }
 
 TEST_F(Jsonl, AppendDoesNotAllocate) {

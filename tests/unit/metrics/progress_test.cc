@@ -10,13 +10,11 @@
 #include <cstdlib>
 
 #include "runtime/base/time.h"
+#include "tests/reference/text_checks.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
 namespace lockstep {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // What was written to `fd` so far.
 std::string drain(int fd) {
@@ -60,10 +58,10 @@ TEST_F(Terminal, DrawsOneLineAndEndsIt) {
     progress.update(sample_record(501));  // within 100 ms: not drawn, until the end
   }
   const std::string text = drain(master_);
-  EXPECT_THAT(text, HasSubstr("500/1000"));
-  EXPECT_THAT(text, HasSubstr("501/1000"));
-  EXPECT_THAT(text, HasSubstr(" 50%"));
-  EXPECT_THAT(text, HasSubstr("samples/s"));
+  EXPECT_CONTAINS(text, "500/1000");
+  EXPECT_CONTAINS(text, "501/1000");
+  EXPECT_CONTAINS(text, " 50%");
+  EXPECT_CONTAINS(text, "samples/s");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
   EXPECT_EQ(text.substr(text.size() - 2), "\r\n");
 }
@@ -94,7 +92,7 @@ TEST_F(Terminal, ClearMakesRoomForOtherOutput) {
   progress.clear();
   EXPECT_EQ(drain(master_), "");
   progress.update(sample_record(2));
-  EXPECT_THAT(drain(master_), HasSubstr("2/1000")) << "drawn again at once";
+  EXPECT_CONTAINS(drain(master_), "2/1000") << "drawn again at once";
 }
 
 TEST_F(Terminal, EvaluationsStay) {
@@ -103,7 +101,7 @@ TEST_F(Terminal, EvaluationsStay) {
   record.eval_loss = 0.5;
   record.eval_accuracy = 0.987;
   progress.update(record);
-  EXPECT_THAT(drain(master_), HasSubstr("step 20: eval loss 0.5000  eval accuracy 98.70%\r\n"));
+  EXPECT_CONTAINS(drain(master_), "step 20: eval loss 0.5000  eval accuracy 98.70%\r\n");
 }
 
 TEST_F(Terminal, FollowsTheWidth) {
@@ -125,7 +123,7 @@ TEST_F(Terminal, DumbTerminalGetsLines) {
   ::setenv("TERM", "dumb", 1);
   Progress progress(options());
   progress.update(sample_record(10));
-  EXPECT_THAT(drain(master_), Not(HasSubstr("\x1b")));
+  EXPECT_LACKS(drain(master_), "\x1b");
 }
 
 class Pipe : public ::testing::Test {
@@ -152,8 +150,8 @@ TEST_F(Pipe, LineNamesTheRankThatOthersWaitFor) {
     }
   }
   const std::string text = drain(ends_[0]);
-  EXPECT_THAT(text, HasSubstr("  waits for rank 1 on bob: 10%\nstep 20/30"));
-  EXPECT_THAT(text, Not(HasSubstr("ada")));
+  EXPECT_CONTAINS(text, "  waits for rank 1 on bob: 10%\nstep 20/30");
+  EXPECT_LACKS(text, "ada");
 }
 
 TEST_F(Pipe, LineEveryFewStepsAndAtEvaluations) {
@@ -168,12 +166,12 @@ TEST_F(Pipe, LineEveryFewStepsAndAtEvaluations) {
   }
   const std::string text = drain(ends_[0]);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
-  EXPECT_THAT(text, HasSubstr("step 10/40  loss 0.2500  lr 1.00e-03"));
-  EXPECT_THAT(text, HasSubstr("step 15/40"));
-  EXPECT_THAT(text, HasSubstr("eval loss 0.5000\n"));
-  EXPECT_THAT(text, HasSubstr("2.50M tokens/s"));
-  EXPECT_THAT(text, HasSubstr("step 20/40"));
-  EXPECT_THAT(text, Not(HasSubstr("\r")));
+  EXPECT_CONTAINS(text, "step 10/40  loss 0.2500  lr 1.00e-03");
+  EXPECT_CONTAINS(text, "step 15/40");
+  EXPECT_CONTAINS(text, "eval loss 0.5000\n");
+  EXPECT_CONTAINS(text, "2.50M tokens/s");
+  EXPECT_CONTAINS(text, "step 20/40");
+  EXPECT_LACKS(text, "\r");
 }
 
 TEST_F(Pipe, NobodyReads) {
@@ -208,8 +206,8 @@ TEST_F(Terminal, UpdateThatPrintsNothingIsCheap) {
 TEST(ProgressText, FieldsByImportance) {
   const StepRecord record = sample_record(250);
   const std::string wide = format_progress(record, 1000, 3'723'000, 120);
-  EXPECT_THAT(wide, HasSubstr("[==========                              ]  25%"));
-  EXPECT_THAT(wide, HasSubstr("250/1000  loss 0.0100  ETA 1:02:03  2592 samples/s  lr 1.00e-03"));
+  EXPECT_CONTAINS(wide, "[==========                              ]  25%");
+  EXPECT_CONTAINS(wide, "250/1000  loss 0.0100  ETA 1:02:03  2592 samples/s  lr 1.00e-03");
   EXPECT_EQ(format_progress(record, 1000, -1, 16), " 25%  250/1000");
   for (int columns = 0; columns < 150; ++columns) {
     EXPECT_LE(static_cast<int>(format_progress(record, 1000, 1e12, columns).size()), columns);
@@ -217,8 +215,8 @@ TEST(ProgressText, FieldsByImportance) {
 }
 
 TEST(ProgressText, BeyondTheEnd) {
-  EXPECT_THAT(format_progress(sample_record(7), 5, 0, 80), HasSubstr("100%"));
-  EXPECT_THAT(format_progress(sample_record(7), 0, 0, 80), HasSubstr("  0%"));
+  EXPECT_CONTAINS(format_progress(sample_record(7), 5, 0, 80), "100%");
+  EXPECT_CONTAINS(format_progress(sample_record(7), 0, 0, 80), "  0%");
 }
 
 TEST(ProgressText, Durations) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "runtime/metrics/crc32c.h"
+#include "tests/reference/text_checks.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
 namespace lockstep {
@@ -45,7 +46,8 @@ std::vector<std::string> records_of(const fs::path& path) {
 TEST(TensorBoard, WritesEveryFewStepsAndAtEvaluations) {
   const TemporaryFolder folder;
   TensorBoardWriter writer(folder.path(), 10, 0);
-  EXPECT_THAT(writer.path().filename().string(), ::testing::StartsWith("events.out.tfevents."));
+  const std::string name = writer.path().filename().string();
+  EXPECT_TRUE(name.starts_with("events.out.tfevents.")) << name;
   for (int64_t step = 1; step <= 25; ++step) {
     StepRecord record = sample_record(step);
     if (step == 15) record.eval_loss = 0.5;
@@ -54,12 +56,12 @@ TEST(TensorBoard, WritesEveryFewStepsAndAtEvaluations) {
   writer.flush();
   const std::vector<std::string> records = records_of(writer.path());
   ASSERT_EQ(records.size(), 4u) << "version, step 10, evaluation at 15, step 20";
-  EXPECT_THAT(records[0], ::testing::HasSubstr("brain.Event:2"));
-  EXPECT_THAT(records[1], ::testing::HasSubstr("train/loss"));
-  EXPECT_THAT(records[1], ::testing::HasSubstr("time/straggler_ms"));
-  EXPECT_THAT(records[1], ::testing::Not(::testing::HasSubstr("tokens_per_s")));
-  EXPECT_THAT(records[2], ::testing::HasSubstr("eval/loss"));
-  EXPECT_THAT(records[2], ::testing::Not(::testing::HasSubstr("train/loss")));
+  EXPECT_CONTAINS(records[0], "brain.Event:2");
+  EXPECT_CONTAINS(records[1], "train/loss");
+  EXPECT_CONTAINS(records[1], "time/straggler_ms");
+  EXPECT_LACKS(records[1], "tokens_per_s");
+  EXPECT_CONTAINS(records[2], "eval/loss");
+  EXPECT_LACKS(records[2], "train/loss");
 }
 
 TEST(TensorBoard, ResumedFilesSaySo) {
@@ -77,7 +79,7 @@ TEST(TensorBoard, FilesOfARunBeforeAreHiddenFromTheFirstStepOn) {
   const std::vector<std::string> records = records_of(writer.path());
   ASSERT_EQ(records.size(), 2u);
   const std::string step_1 = "\x10\x01", session_log_start = "\x3a\x02\x08\x01";
-  EXPECT_THAT(records[1], ::testing::EndsWith(step_1 + session_log_start));
+  EXPECT_TRUE(records[1].ends_with(step_1 + session_log_start)) << records[1];
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "runtime/metrics/timeline.h"
 
+#include <algorithm>
 #include <map>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "runtime/base/time.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/metrics/phase_timer.h"
+#include "tests/reference/text_checks.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
 namespace lockstep {
@@ -171,8 +173,7 @@ TEST(TimelineTrace, RecordingDoesNotAllocate) {
     timeline.record(long_name.c_str(), "op", Track::kOps, i, i + 1, {0, 2});
   }
   EXPECT_EQ(allocations() - before, 0u);
-  EXPECT_THAT(timeline.events_text(0, "ada", 0),
-              ::testing::HasSubstr("\"" + long_name.substr(0, 63) + "\""));
+  EXPECT_CONTAINS(timeline.events_text(0, "ada", 0), "\"" + long_name.substr(0, 63) + "\"");
 }
 
 TEST(TimelineTrace, ThreadsMayRecordTogether) {
@@ -231,8 +232,10 @@ TEST(Environment, SaysWhatRanWhere) {
   EXPECT_FALSE(environment["compiler"].get<std::string>().empty());
   EXPECT_TRUE(environment.contains("cpu_model"));
   EXPECT_TRUE(environment.contains("operating_system"));
-  EXPECT_THAT(environment["start_time"].get<std::string>(),
-              ::testing::MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"));
+  std::string start = environment["start_time"].get<std::string>();
+  std::replace_if(
+      start.begin(), start.end(), [](char c) { return c >= '0' && c <= '9'; }, '9');
+  EXPECT_EQ(start, "9999-99-99T99:99:99Z");
   EXPECT_THROW(write_environment(folder.path() / "absent" / "environment.json", info), IoError);
 }
 
