@@ -52,7 +52,7 @@ static_assert(same(ExecutionConfig::Recompute::kNothing, proto::ExecutionConfig:
 // Paths and column names become C strings or lines of text further down.
 void check_text(const std::string& path, const std::string& value) {
   if (value.find('\0') != std::string::npos) {
-    refuse_value(path, quoted(value), "text without NUL bytes");
+    refuse_value(path, in_quotes(value), "text without NUL bytes");
   }
 }
 

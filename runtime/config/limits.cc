@@ -32,7 +32,7 @@ std::string describe(const RealLimit& limit) {
   return fmt::format("a finite number {} {}", limit.low_open ? ">" : ">=", limit.low);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kLongest = 100;
   size_t length = std::min(text.size(), kLongest);
   if (length < text.size()) {  // not within a UTF-8 character

@@ -38,7 +38,7 @@ std::string describe(const RealLimit& limit);
 
 // 'text' in quotes, control characters and quotes escaped so that it stays on one line, cut to
 // 100 bytes.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // Throws "FIELD: value is VALUE; allowed: ALLOWED".
 template <typename Value>

@@ -143,7 +143,7 @@ std::string unknown_field_message(const Descriptor& type, std::string_view name)
                                ? suggestion(name, names)
                                : fmt::format(" did you mean '{}'?", join(elsewhere, "' or '"));
   return fmt::format("unknown field {} in {};{} allowed: {}",
-                     quoted(name),
+                     in_quotes(name),
                      section_name(type),
                      hint,
                      join(names, ", "));
@@ -151,7 +151,7 @@ std::string unknown_field_message(const Descriptor& type, std::string_view name)
 
 std::string unknown_enum_message(const FieldDescriptor& field, std::string_view value) {
   return fmt::format("value is {};{} allowed: {}",
-                     quoted(value),
+                     in_quotes(value),
                      suggestion(value, names_of_values(*field.enum_type())),
                      describe_type(field));
 }

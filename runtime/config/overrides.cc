@@ -64,7 +64,7 @@ const EnumValueDescriptor* parse_enum(const FieldDescriptor& field, std::string_
 [[noreturn]] void refuse_type(const std::string& path,
                               std::string_view text,
                               const FieldDescriptor& field) {
-  refuse_value(path, quoted(text), describe_type(field));
+  refuse_value(path, in_quotes(text), describe_type(field));
 }
 
 template <typename Number>
@@ -137,7 +137,7 @@ void set_section(const std::string& path,
   if (!text.empty() && text != "{}") {
     throw ConfigError("{}: value is {}; allowed: {{}} (its defaults), or set a field of it: {}",
                       path,
-                      quoted(text),
+                      in_quotes(text),
                       field_names(*field.message_type()));
   }
   message->GetReflection()->MutableMessage(message, &field)->Clear();
@@ -149,7 +149,7 @@ void apply_override(const std::string& assignment, proto::RunConfig* config) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw ConfigError("--set {}: no field and value; allowed: path.to.field=value",
-                      quoted(assignment));
+                      in_quotes(assignment));
   }
   const std::string path = assignment.substr(0, equals);
   const std::string_view value = std::string_view(assignment).substr(equals + 1);
@@ -160,8 +160,8 @@ void apply_override(const std::string& assignment, proto::RunConfig* config) {
     if (field != nullptr) {  // the element before this one must be a section: enter it
       if (field->message_type() == nullptr) {
         throw ConfigError("--set {}: {} has no fields below it; allowed: {}",
-                          quoted(path),
-                          quoted(field->name()),
+                          in_quotes(path),
+                          in_quotes(field->name()),
                           describe_type(*field));
       }
       message = message->GetReflection()->MutableMessage(message, field);
@@ -169,7 +169,7 @@ void apply_override(const std::string& assignment, proto::RunConfig* config) {
     field = message->GetDescriptor()->FindFieldByName(std::string(name));
     if (field == nullptr) {
       throw ConfigError(
-          "--set {}: {}", quoted(path), unknown_field_message(*message->GetDescriptor(), name));
+          "--set {}: {}", in_quotes(path), unknown_field_message(*message->GetDescriptor(), name));
     }
   }
   if (field->message_type() != nullptr) return set_section(path, value, *field, message);

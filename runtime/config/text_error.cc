@@ -142,7 +142,7 @@ std::string describe_text_error(std::string_view text,
     std::string_view whole = text.substr(line_begin);
     whole = whole.substr(0, whole.find('\n'));
     whole.remove_prefix(std::min(whole.find_first_not_of(" \t"), whole.size()));
-    explained = fmt::format("{} (in {})", message, quoted(whole));
+    explained = fmt::format("{} (in {})", message, in_quotes(whole));
   }
   return fmt::format("{}:{}: {}", line_number, offset - line_begin + 1, *explained);
 }

@@ -23,7 +23,7 @@ void validate_name(const std::string& name) {
                   std::all_of(name.begin(), name.end(), safe);
   if (!ok) {
     refuse_value("name",
-                 quoted(name),
+                 in_quotes(name),
                  "1..100 letters, digits, '.', '_' and '-', beginning with a letter, digit or '_'");
   }
 }

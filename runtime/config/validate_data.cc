@@ -24,7 +24,7 @@ void validate_eval_split(const std::string& section, const std::string& eval, fl
   if (eval.empty() || fraction == 0) return;
   refuse_value(section + ".eval_fraction",
                fraction,
-               fmt::format("0 when {}.eval is given, which is {}", section, quoted(eval)));
+               fmt::format("0 when {}.eval is given, which is {}", section, in_quotes(eval)));
 }
 
 void validate_source(const IdxConfig& idx) {
@@ -34,22 +34,22 @@ void validate_source(const IdxConfig& idx) {
   if (idx.eval_images.empty()) {
     throw ConfigError(
         "data.idx.eval_images: missing, but eval_labels is {}; allowed: both or neither",
-        quoted(idx.eval_labels));
+        in_quotes(idx.eval_labels));
   }
   throw ConfigError(
       "data.idx.eval_labels: missing, but eval_images is {}; allowed: both or neither",
-      quoted(idx.eval_images));
+      in_quotes(idx.eval_images));
 }
 
 void validate_column(const std::string& field, const std::string& column, bool header) {
-  if (column.empty()) refuse_value(field, quoted(column), "the name or number of a column");
+  if (column.empty()) refuse_value(field, in_quotes(column), "the name or number of a column");
   if (header) return;
   int64_t number = -1;
   const char* end = column.data() + column.size();
   const auto [stop, error] = std::from_chars(column.data(), end, number);
   if (error != std::errc{} || stop != end || number < 0) {
     refuse_value(field,
-                 quoted(column),
+                 in_quotes(column),
                  "the number of a column, from 0, because data.table.header is false");
   }
 }
@@ -64,7 +64,8 @@ void validate_columns(const std::string& field,
   for (const std::string& column : columns) {
     validate_column(field, column, header);
     if (std::find(other.begin(), other.end(), column) != other.end()) {
-      refuse_value(field, quoted(column), fmt::format("columns that are not in {}", other_field));
+      refuse_value(
+          field, in_quotes(column), fmt::format("columns that are not in {}", other_field));
     }
   }
 }
@@ -74,7 +75,7 @@ void validate_source(const TableConfig& table) {
   const std::string& delimiter = table.delimiter;
   if (delimiter.size() != 1 || delimiter == "\n" || delimiter == "\r" || delimiter == "\"") {
     refuse_value("data.table.delimiter",
-                 quoted(delimiter),
+                 in_quotes(delimiter),
                  "one character, not a quotation mark or a line break");
   }
   require("data.table.target", table.target, "the name of a column, or its number from 0");

@@ -27,7 +27,7 @@ void expand_braces(const std::string& pattern,
   }
   const auto refuse = [&] {
     refuse_value(
-        field, lockstep::quoted(pattern), "braces with two numbers upwards, such as {000..012}");
+        field, lockstep::in_quotes(pattern), "braces with two numbers upwards, such as {000..012}");
   };
   if (open == std::string::npos || close == std::string::npos || close < open) refuse();
   const std::string inside = pattern.substr(open + 1, close - open - 1);

@@ -67,8 +67,8 @@ void check_classes(const RecordIndex& index, const std::string& name, const Imag
       throw DataError("{}: class {} is {}, in the training file {}",
                       name,
                       c,
-                      lockstep::quoted(index.class_names[c]),
-                      lockstep::quoted(stores.class_names[c]));
+                      lockstep::in_quotes(index.class_names[c]),
+                      lockstep::in_quotes(stores.class_names[c]));
 }
 
 std::shared_ptr<const ImageStore> open_file(const DataConfig& config,

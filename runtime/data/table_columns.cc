@@ -18,7 +18,7 @@ constexpr size_t kLongestQuote = 40;        // of a cell, in a message
 constexpr int kRecordsToCountFields = 100;  // without a header
 constexpr size_t kMostNames = 1'000'000;    // of one categorical column
 
-std::string quoted(std::string_view cell) {
+std::string in_quotes(std::string_view cell) {
   if (cell.size() <= kLongestQuote) return fmt::format("'{}'", cell);
   return fmt::format("'{}...'", cell.substr(0, kLongestQuote));
 }
@@ -68,7 +68,7 @@ size_t find_column(const TableText& file,
   if (found == end) {
     std::string known;
     for (size_t i = 0; i < std::min<size_t>(schema.columns.size(), 8); ++i)
-      known += (i > 0 ? ", " : "") + quoted(schema.columns[i].name);
+      known += (i > 0 ? ", " : "") + in_quotes(schema.columns[i].name);
     if (schema.columns.size() > 8) known += fmt::format(" and {} more", schema.columns.size() - 8);
     throw DataError("{}: has no column '{}' (data.table.{}); its columns are {}",
                     file.name,
@@ -142,7 +142,7 @@ class ColumnsReader {
         parsed_[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (!parse_number(fields[i], &parsed_[i])) {
         if (!infer || !columns[i].inferred)
-          return fmt::format("{}: {} is not a number", schema_.describe(i), quoted(fields[i]));
+          return fmt::format("{}: {} is not a number", schema_.describe(i), in_quotes(fields[i]));
         shown_categorical_.push_back(i);
       }
     }
@@ -196,7 +196,7 @@ class ColumnsReader {
 std::string TableSchema::describe(size_t column) const {
   const std::string number = std::to_string(column);
   if (columns[column].name == number) return "column " + number;
-  return fmt::format("column {}", quoted(columns[column].name));
+  return fmt::format("column {}", in_quotes(columns[column].name));
 }
 
 BadRecordLog::BadRecordLog(const DataConfig& config, std::string file_name)
@@ -268,8 +268,8 @@ TableColumns read_columns(const TableText& file,
         throw DataError("{}: column {} of the header is {}, in the training file it is {}",
                         file.name,
                         i,
-                        quoted(names[i]),
-                        quoted(schema->columns[i].name));
+                        in_quotes(names[i]),
+                        in_quotes(schema->columns[i].name));
   }
   // At most two passes: the first finds every column that is not numeric, the second reads.
   const BadRecordLog before = *bad;
