@@ -53,13 +53,14 @@ void multiply_block(size_t rows,
     if (panels.ready == nullptr) {
       const GemmOperand b = panels.b.at(0, j);
       tiles.pack_b = panels.buffer + (panels.keep ? j * depth : 0);
-      if (b.transposed || !whole) {
+      if (b.transposed || !whole || (panels.keep && rows < kTileRows)) {
         pack_panel(b, panel_columns, depth, tiles.pack_b);
         tiles.b = tiles.pack_b;
       } else {
         tiles.b = b.data;
         tiles.b_stride = b.stride;
-        pack_b = !panels.in_place;
+        // A lower tile is the only one: it uses b where it lies.
+        pack_b = !panels.in_place && rows >= kTileRows;
       }
       if (j + kPanel < columns) {
         next_panel = Prefetcher(panels.b.at(0, j + kPanel),

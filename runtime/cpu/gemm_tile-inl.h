@@ -85,7 +85,7 @@ struct Tiles {
 
 using TileKernel = void (*)(const Tiles&);
 
-// The kernel for tiles of `rows` rows and `vectors` vectors.
+// The kernel for tiles of `rows` rows and `vectors` vectors; with pack_b `rows` is kTileRows.
 TileKernel tile_kernel(bool depth_major, bool pack_b, size_t vectors, size_t rows);
 
 // Runs one tile whose last columns are missing in c: computes in a buffer and copies what exists.

@@ -96,19 +96,20 @@ HWY_NOINLINE void multiply_tiles(const Tiles& t) {
   }
 }
 
-template <bool kDepthMajor, bool kPackB, size_t kVectors, size_t... kRows>
+template <bool kDepthMajor, size_t kVectors, size_t... kRows>
 constexpr std::array<TileKernel, sizeof...(kRows)> tile_kernels(std::index_sequence<kRows...>) {
-  return {multiply_tiles<kRows + 1, kVectors, kDepthMajor, kPackB>...};
+  return {multiply_tiles<kRows + 1, kVectors, kDepthMajor, false>...};
 }
 
 TileKernel tile_kernel(bool depth_major, bool pack_b, size_t vectors, size_t rows) {
   constexpr auto kAll = std::make_index_sequence<kTileRows>();
-  static constexpr std::array<TileKernel, kTileRows> kKernels[2][2][kTileVectors] = {
-      {{tile_kernels<false, false, 1>(kAll), tile_kernels<false, false, 2>(kAll)},
-       {tile_kernels<false, true, 1>(kAll), tile_kernels<false, true, 2>(kAll)}},
-      {{tile_kernels<true, false, 1>(kAll), tile_kernels<true, false, 2>(kAll)},
-       {tile_kernels<true, true, 1>(kAll), tile_kernels<true, true, 2>(kAll)}}};
-  return kKernels[depth_major][pack_b][vectors - 1][rows - 1];
+  static constexpr std::array<TileKernel, kTileRows> kKernels[2][kTileVectors] = {
+      {tile_kernels<false, 1>(kAll), tile_kernels<false, 2>(kAll)},
+      {tile_kernels<true, 1>(kAll), tile_kernels<true, 2>(kAll)}};
+  static constexpr TileKernel kPacking[2][kTileVectors] = {
+      {multiply_tiles<kTileRows, 1, false, true>, multiply_tiles<kTileRows, 2, false, true>},
+      {multiply_tiles<kTileRows, 1, true, true>, multiply_tiles<kTileRows, 2, true, true>}};
+  return pack_b ? kPacking[depth_major][vectors - 1] : kKernels[depth_major][vectors - 1][rows - 1];
 }
 
 void multiply_edge_tile(TileKernel kernel, Tiles tile, size_t rows, size_t columns) {

@@ -85,22 +85,33 @@ struct PaddedIdentityAttributes {
   int64_t stride = 1;
   int64_t before = 0, after = 0;  // channels of zeros
 };
-using Attributes = std::variant<std::monostate,
-                                LinearAttributes,
-                                LinearBackwardAttributes,
-                                ActivationAttributes,
-                                EmbeddingAttributes,
-                                LayerNormAttributes,
-                                AttentionAttributes,
-                                DropoutAttributes,
-                                LossAttributes,
-                                ImageNormalizeAttributes,
-                                Conv2dAttributes,
-                                Conv2dBackwardAttributes,
-                                BatchNormAttributes,
-                                Conv2dBatchNormAttributes,
-                                PoolAttributes,
-                                LocalResponseNormAttributes,
-                                PaddedIdentityAttributes>;
+
+// Those of one op. Made, copied and destroyed in attributes.cc: what a variant of so many types
+// needs for it would be compiled in every file that sees an op.
+struct Attributes : std::variant<std::monostate,
+                                 LinearAttributes,
+                                 LinearBackwardAttributes,
+                                 ActivationAttributes,
+                                 EmbeddingAttributes,
+                                 LayerNormAttributes,
+                                 AttentionAttributes,
+                                 DropoutAttributes,
+                                 LossAttributes,
+                                 ImageNormalizeAttributes,
+                                 Conv2dAttributes,
+                                 Conv2dBackwardAttributes,
+                                 BatchNormAttributes,
+                                 Conv2dBatchNormAttributes,
+                                 PoolAttributes,
+                                 LocalResponseNormAttributes,
+                                 PaddedIdentityAttributes> {
+  using variant::variant;
+  Attributes();
+  Attributes(const Attributes& other);
+  Attributes(Attributes&& other) noexcept;
+  Attributes& operator=(const Attributes& other);
+  Attributes& operator=(Attributes&& other) noexcept;
+  ~Attributes();
+};
 
 }  // namespace lockstep
