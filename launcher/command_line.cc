@@ -1,6 +1,6 @@
 #include "launcher/command_line.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>

@@ -135,6 +135,11 @@ struct Terms {
 // already.
 template <typename Wire, bool kTravelled>
 struct RoundedJoin {
+  // A sum of one term.
+  template <typename Access>
+  HWY_INLINE Vec alone(Vec term, size_t, Access) const {
+    return term;
+  }
   template <typename Access>
   HWY_INLINE Vec operator()(Vec left, Vec right, int, int half, size_t, Access) const {
     if (kTravelled && half == 1) return hn::Add(left, right);
@@ -157,12 +162,17 @@ struct KeepingJoin {
     return rounded;
   }
   template <typename Access>
+  HWY_INLINE Vec alone(Vec term, size_t i, Access access) const {
+    return round(term, 1, i, access);
+  }
+  template <typename Access>
   HWY_INLINE Vec operator()(Vec left, Vec right, int join, int, size_t i, Access access) const {
     return round(hn::Add(left, right), join, i, access);
   }
 };
 
-// The sum of the terms from `first` on. Up to eight are unrolled; beyond that the halves recurse.
+// The sum of the terms from `first` on. Up to `kUnrolled` are unrolled; beyond that the halves
+// recurse.
 template <int kCount, typename Terms, typename Join, typename Access>
 HWY_INLINE Vec sum_of(const Terms& terms, const Join& join, int first, size_t i, Access access) {
   if constexpr (kCount == 1) {
@@ -174,12 +184,13 @@ HWY_INLINE Vec sum_of(const Terms& terms, const Join& join, int first, size_t i,
     return join(left, sum_of<kHalf>(terms, join, middle, i, access), middle, kHalf, i, access);
   }
 }
-template <typename Terms, typename Join, typename Access>
+template <int kUnrolled, typename Terms, typename Join, typename Access>
 Vec deep_sum(const Terms& terms, const Join& join, int first, int count, size_t i, Access access) {
-  if (count == 8) return sum_of<8>(terms, join, first, i, access);
+  if (count == kUnrolled) return sum_of<kUnrolled>(terms, join, first, i, access);
   const int half = count / 2, middle = first + half;
-  const Vec left = deep_sum(terms, join, first, half, i, access);
-  return join(left, deep_sum(terms, join, middle, half, i, access), middle, half, i, access);
+  const Vec left = deep_sum<kUnrolled>(terms, join, first, half, i, access);
+  const Vec right = deep_sum<kUnrolled>(terms, join, middle, half, i, access);
+  return join(left, right, middle, half, i, access);
 }
 
 // Where `stream`, past the caches, for which `out` must be aligned: a sum that is not read soon
@@ -206,49 +217,42 @@ HWY_INLINE void write_sums(
   if (stream) hwy::FlushStream();
 }
 
-// The terms that two ranks, or four, sum are unrolled; of more, those are that the halves come to.
-template <typename Wire, bool kTravelled>
-void sum_typed(const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
+// Plain sums are as fast as memory: up to eight terms have a loop of their own. Where every sum is
+// rounded, two have one, and four are what a call sums.
+template <typename Wire, bool kTravelled, typename Join>
+void sum_with(
+    const Join& join, const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
+  constexpr bool kPlain = std::is_same_v<Wire, Unrounded>;
   const auto write = [&](const auto& sum_at) HWY_ATTR {
     write_sums<Wire, kTravelled>(terms, out, begin, end, stream, sum_at);
   };
-  const RoundedJoin<Wire, kTravelled> join;
-  switch (terms.count) {
-    case 1:
-      return write([](const auto& from, size_t i, auto access)
-                       HWY_ATTR { return from.read(0, i, access); });
-    case 2:
-      return write([&](const auto& from, size_t i, auto access)
-                       HWY_ATTR { return sum_of<2>(from, join, 0, i, access); });
-    case 4:
-      return write([&](const auto& from, size_t i, auto access)
-                       HWY_ATTR { return sum_of<4>(from, join, 0, i, access); });
-    default:
-      write([&](const auto& from, size_t i, auto access)
-                HWY_ATTR { return deep_sum(from, join, 0, terms.count, i, access); });
+  const auto write_unrolled = [&](auto count) HWY_ATTR {
+    write([&](const auto& from, size_t i, auto access)
+              HWY_ATTR { return sum_of<count()>(from, join, 0, i, access); });
+  };
+  if (terms.count == 1) {
+    return write([&](const auto& from, size_t i, auto access)
+                     HWY_ATTR { return join.alone(from.read(0, i, access), i, access); });
   }
+  if (terms.count == 2) return write_unrolled(std::integral_constant<int, 2>());
+  if constexpr (kPlain) {
+    if (terms.count == 4) return write_unrolled(std::integral_constant<int, 4>());
+    if (terms.count == 8) return write_unrolled(std::integral_constant<int, 8>());
+  }
+  write([&](const auto& from, size_t i, auto access) HWY_ATTR {
+    return deep_sum < kPlain ? 8 : 4 > (from, join, 0, terms.count, i, access);
+  });
+}
+
+template <typename Wire, bool kTravelled>
+void sum_typed(const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
+  sum_with<Wire, kTravelled>(RoundedJoin<Wire, kTravelled>(), terms, out, begin, end, stream);
 }
 
 template <bool kTravelled>
 void sum_keeping(const SumTerms& terms, float* out, int64_t begin, int64_t end) {
   const KeepingJoin join = {terms.residuals};
-  const auto write = [&](const auto& sum_at) HWY_ATTR {
-    write_sums<AsBF16, kTravelled>(terms, out, begin, end, /*stream=*/false, sum_at);
-  };
-  switch (terms.count) {
-    case 1:
-      return write([&](const auto& from, size_t i, auto access)
-                       HWY_ATTR { return join.round(from.read(0, i, access), 1, i, access); });
-    case 2:
-      return write([&](const auto& from, size_t i, auto access)
-                       HWY_ATTR { return sum_of<2>(from, join, 0, i, access); });
-    case 4:
-      return write([&](const auto& from, size_t i, auto access)
-                       HWY_ATTR { return sum_of<4>(from, join, 0, i, access); });
-    default:
-      write([&](const auto& from, size_t i, auto access)
-                HWY_ATTR { return deep_sum(from, join, 0, terms.count, i, access); });
-  }
+  sum_with<AsBF16, kTravelled>(join, terms, out, begin, end, /*stream=*/false);
 }
 
 void tree_sum_kernel(const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
