@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
+#include <string>
 
 #include "models/registry.h"
 #include "runtime/base/file.h"
@@ -79,8 +81,8 @@ struct Golden {
 
 void compare(const Golden& of, bool bf16x3) {
   SCOPED_TRACE(bf16x3 ? "bf16x3" : "floats");
-  const Json golden =
-      Json::parse(read_file(std::string(LOCKSTEP_GOLDEN) + "/" + of.name + ".json", 1 << 20));
+  const std::filesystem::path folder = LOCKSTEP_GOLDEN;
+  const Json golden = Json::parse(read_file(folder / (std::string(of.name) + ".json"), 1 << 20));
   const ModelConfig model = resolve_model(of.model, image_io());
   GraphOptions options(Purpose::kTraining);
   options.bf16x3 = bf16x3;
