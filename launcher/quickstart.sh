@@ -155,7 +155,7 @@ cores="$(lscpu -p=CPU,CORE,SOCKET | awk -F, -v allowed="$(taskset -cp $$ | sed '
 config=configs/quickstart/fashion_mnist_mlp.textproto
 run_dir="runs/quickstart-$(date +%Y%m%d-%H%M%S)"
 mpirun=("$mpirun_program" -n "$ranks")
-if [[ "$("$mpirun_program" --version 2>&1)" == *"Open MPI"* ]]; then
+if [[ "$("$mpirun_program" --version 2>&1)" == *Open\ MPI* || -n "$bundle" ]]; then
   # Open MPI refuses root unless told; in a container there often is nobody else.
   [ "$(id -u)" != 0 ] || mpirun+=(--allow-run-as-root)
   if [ "$cores" -ge "$ranks" ]; then

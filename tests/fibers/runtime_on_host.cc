@@ -141,6 +141,8 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   void* base = ::mmap(
       nullptr, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
+  // Fewer pages to protect and to bring: most of the stand-in's time.
+  ::madvise(base, whole_pages(bytes), MADV_HUGEPAGE);
   machine.device[static_cast<char*>(base)] = bytes;
   machine.used += bytes;
   *memory = base;
