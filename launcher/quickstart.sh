@@ -136,7 +136,7 @@ else
   step "1/3 Packages"
   launcher/setup.sh
   step "2/3 Build, in build/release with $(nproc) jobs"
-  echo "It took 2.8 minutes on two cores of an AMD EPYC (Zen 4): 5 minutes for one core, which others share."
+  echo "It took some 3 minutes on two cores of an AMD EPYC (Zen 4); more cores share the work."
   build build/release
 fi
 
