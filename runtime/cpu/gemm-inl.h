@@ -1,6 +1,6 @@
 // Products of blocks that fit into the cache: what gemm_block.cc defines for each instruction set
 // (include it only from a .cc file that Highway's foreach_target.h includes repeatedly). The tile
-// kernel is in gemm_tile.cc, packing in gemm_pack.cc.
+// kernel is in gemm_tile.cc.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)

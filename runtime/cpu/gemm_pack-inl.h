@@ -1,4 +1,4 @@
-// Packing the operands of matrix products: what gemm_pack.cc defines for each instruction set, and
+// Packing the operands of matrix products: what gemm_block.cc defines for each instruction set, and
 // the transposition that it uses (include it only from a .cc file that Highway's foreach_target.h
 // includes repeatedly).
 
