@@ -4,7 +4,6 @@
 #include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <ostream>
 #include <utility>
 
@@ -209,152 +208,78 @@ bool operator==(const Json& a, const Json& b) {
          a.held_->values == b.held_->values;
 }
 
-// Puts together what nlohmann's parser finds.
-class Json::Parser : public nlohmann::json_sax<nlohmann::json> {
- public:
-  Json take() { return std::move(root_); }
+// From and to the library's values, which know how numbers and strings are written.
+struct Json::Library {
+  using Value = nlohmann::ordered_json;
 
-  bool null() override { return add({}); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(int64_t value) override { return add(value); }
-  bool number_unsigned(uint64_t value) override { return add(value); }
-  bool number_float(double value, const std::string&) override { return add(value); }
-  bool string(std::string& text) override { return add(std::move(text)); }
-  bool binary(nlohmann::json::binary_t&) override { return false; }  // JSON has none
-  bool start_object(size_t) override { return open(object()); }
-  bool start_array(size_t) override { return open(array()); }
-  bool end_array() override {
-    open_.pop_back();
-    return true;
+  static Json from(const Value& value, int depth) {
+    switch (value.type()) {
+      case Value::value_t::boolean: return value.get<bool>();
+      case Value::value_t::number_integer: return value.get<int64_t>();
+      case Value::value_t::number_unsigned: return value.get<uint64_t>();
+      case Value::value_t::number_float: return value.get<double>();
+      case Value::value_t::string: return value.get<std::string>();
+      case Value::value_t::array:
+      case Value::value_t::object: return from_structured(value, depth + 1);
+      default: return {};
+    }
   }
-  bool end_object() override {
-    keep_the_last(*open_.back()->held_);
-    return end_array();
-  }
-  bool key(std::string& name) override {
-    open_.back()->held_->names.push_back(std::move(name));
-    return true;
-  }
-  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
-    throw JsonError(error.what());
+
+  static Value to(const Json& json) {
+    switch (json.kind_) {
+      case Kind::kNull: return nullptr;
+      case Kind::kBoolean: return json.bits_ != 0;
+      case Kind::kInteger: return static_cast<int64_t>(json.bits_);
+      case Kind::kUnsigned: return json.bits_;
+      case Kind::kDouble: return std::bit_cast<double>(json.bits_);
+      case Kind::kString: return json.held_->text;
+      case Kind::kArray: {
+        Value array = Value::array();
+        for (const Json& element : json) array.push_back(to(element));
+        return array;
+      }
+      case Kind::kObject: {
+        // The names differ, so that none needs to be searched for.
+        Value::object_t object;
+        for (size_t i = 0; i < json.size(); ++i)
+          object.emplace_back(json.names()[i], to(json.held_->values[i]));
+        return object;
+      }
+    }
+    return nullptr;
   }
 
  private:
-  // An object is here given its member's name first. A value that is open is the last of its array
-  // or object, which does not grow until it is closed.
-  bool add(Json value) {
-    if (open_.empty()) {
-      root_ = std::move(value);
-    } else {
-      open_.back()->held_->values.push_back(std::move(value));
-    }
-    return true;
-  }
-  bool open(Json value) {
-    if (open_.size() == kMaxDepth)
+  static Json from_structured(const Value& value, int depth) {
+    if (depth > kMaxDepth)
       throw JsonError("more than " + std::to_string(kMaxDepth) +
                       " arrays and objects within each other");
-    add(std::move(value));
-    open_.push_back(open_.empty() ? &root_ : &open_.back()->held_->values.back());
-    return true;
-  }
-
-  // Of members with one name the last value, in the place of the first.
-  static void keep_the_last(Held& object) {
-    const auto& names = object.names;
-    std::vector<size_t> order(names.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(
-        order.begin(), order.end(), [&](size_t a, size_t b) { return names[a] < names[b]; });
-    std::vector<size_t> kept;
-    for (size_t i = 0; i < order.size(); ++i) {
-      if (i == 0 || names[order[i]] != names[order[i - 1]]) {
-        kept.push_back(order[i]);
-      } else {
-        object.values[kept.back()] = std::move(object.values[order[i]]);
-      }
+    Json json;
+    json.hold(value.is_array() ? Kind::kArray : Kind::kObject);
+    for (const auto& [name, held] : value.items()) {
+      if (value.is_object()) json.held_->names.push_back(name);
+      json.held_->values.push_back(from(held, depth));
     }
-    if (kept.size() == names.size()) return;
-    std::sort(kept.begin(), kept.end());
-    Held fewer;
-    for (const size_t i : kept) {
-      fewer.names.push_back(std::move(object.names[i]));
-      fewer.values.push_back(std::move(object.values[i]));
-    }
-    object = std::move(fewer);
+    return json;
   }
-
-  Json root_;
-  std::vector<Json*> open_;  // from the outermost in
 };
 
 Json Json::parse(std::string_view text) {
-  Parser parser;
-  nlohmann::json::sax_parse(text, &parser);
-  return parser.take();
-}
-
-class Json::Writer {
- public:
-  explicit Writer(const JsonFormat& format) : format_(format) {}
-
-  void write(const Json& json) {
-    switch (json.kind_) {
-      case Kind::kNull: text_ += "null"; return;
-      case Kind::kBoolean: text_ += json.bits_ != 0 ? "true" : "false"; return;
-      case Kind::kInteger: text_ += std::to_string(static_cast<int64_t>(json.bits_)); return;
-      case Kind::kUnsigned: text_ += std::to_string(json.bits_); return;
-      case Kind::kDouble: text_ += nlohmann::json(std::bit_cast<double>(json.bits_)).dump(); return;
-      case Kind::kString: write_string(json.held_->text); return;
-      case Kind::kArray: write_structured(*json.held_, '[', ']'); return;
-      case Kind::kObject: write_structured(*json.held_, '{', '}'); return;
-    }
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  void write_string(const std::string& text) {
-    const auto handler = format_.replace_invalid ? nlohmann::json::error_handler_t::replace
-                                                 : nlohmann::json::error_handler_t::strict;
-    text_ += nlohmann::json(text).dump(-1, ' ', format_.ascii, handler);
-  }
-
-  void write_structured(const Held& held, char first, char last) {
-    text_ += first;
-    ++level_;
-    for (size_t i = 0; i < held.values.size(); ++i) {
-      if (i > 0) text_ += ',';
-      begin_line();
-      if (!held.names.empty()) {
-        write_string(held.names[i]);
-        text_ += format_.indent < 0 ? ":" : ": ";
-      }
-      write(held.values[i]);
-    }
-    --level_;
-    if (!held.values.empty()) begin_line();
-    text_ += last;
-  }
-
-  void begin_line() {
-    if (format_.indent < 0) return;
-    text_ += '\n';
-    text_.append(static_cast<size_t>(level_) * static_cast<size_t>(format_.indent), ' ');
-  }
-
-  const JsonFormat& format_;
-  int level_ = 0;
-  std::string text_;
-};
-
-std::string Json::dump(JsonFormat format) const {
-  Writer writer(format);
   try {
-    writer.write(*this);
+    return Library::from(Library::Value::parse(text), 0);
   } catch (const nlohmann::json::exception& error) {
     throw JsonError(error.what());
   }
-  return writer.take();
+}
+
+std::string Json::dump(JsonFormat format) const {
+  using Handler = Library::Value::error_handler_t;
+  const auto handler = format.replace_invalid ? Handler::replace : Handler::strict;
+  try {
+    return Library::to(*this).dump(format.indent, ' ', format.ascii, handler);
+  } catch (const nlohmann::json::exception& error) {
+    throw JsonError(error.what());
+  }
 }
 
 std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump(); }

@@ -121,8 +121,7 @@ class Json {
   friend std::ostream& operator<<(std::ostream& out, const Json& json);  // on one line
 
  private:
-  class Parser;
-  class Writer;
+  struct Library;
   struct Held;  // what a string, array or object has
 
   Json(Kind kind, uint64_t bits);
