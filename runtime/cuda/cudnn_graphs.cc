@@ -78,18 +78,24 @@ fe::DataType_t cudnn_type(DType dtype) {
   }
 }
 
+// An empty graph over arrays of this type, for GPUs of compute capability `sm`; sums are floats.
+Graph new_graph(DType dtype, int sm) {
+  auto graph = std::make_shared<fe::graph::Graph>();
+  graph->set_sm_version(sm);
+  graph->set_io_data_type(cudnn_type(dtype))
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  return graph;
+}
+
 // Names of the arrays within a graph of attention.
 enum AttentionUid : int64_t { kQ = 1, kK, kV, kOut, kStats, kDOut, kDQ, kDK, kDV };
 
 // Makes the graph of one pass.
 class AttentionBuilder {
  public:
-  AttentionBuilder(const CudnnAttentionKey& key, int sm) : key_(key) {
-    graph_->set_sm_version(sm);
-    graph_->set_io_data_type(cudnn_type(key.dtype))
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-  }
+  AttentionBuilder(const CudnnAttentionKey& key, int sm)
+      : key_(key), graph_(new_graph(key.dtype, sm)) {}
 
   Graph build() {
     key_.backward ? backward() : forward();
@@ -154,7 +160,7 @@ class AttentionBuilder {
   }
 
   const CudnnAttentionKey key_;
-  Graph graph_ = std::make_shared<fe::graph::Graph>();
+  const Graph graph_;
 };
 
 Graph make_graph(const CudnnAttentionKey& key, int sm) { return AttentionBuilder(key, sm).build(); }
@@ -196,12 +202,7 @@ enum Conv2dUid : int64_t { kX = 1, kW, kY, kBias };
 // memory is said by the strides.
 class Conv2dBuilder {
  public:
-  Conv2dBuilder(const CudnnConv2dKey& key, int sm) : key_(key) {
-    graph_->set_sm_version(sm);
-    graph_->set_io_data_type(cudnn_type(key.dtype))
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-  }
+  Conv2dBuilder(const CudnnConv2dKey& key, int sm) : key_(key), graph_(new_graph(key.dtype, sm)) {}
 
   Graph build() {
     switch (key_.pass) {
@@ -282,7 +283,7 @@ class Conv2dBuilder {
   }
 
   const CudnnConv2dKey key_;
-  Graph graph_ = std::make_shared<fe::graph::Graph>();
+  const Graph graph_;
 };
 
 // Rules out what gives other bits from run to run, and what is less exact than a sum of products in
