@@ -82,9 +82,9 @@ void write(std::span<const float> values, DType dtype, void* to) {
   });
 }
 
-// NaN, whatever the type, in a page of each four: what lies where it should not is found.
+// NaN, whatever the type, at the start of each 4 KiB: what lies where it should not is found.
 void spoil(void* workspace, size_t bytes) {
-  constexpr size_t kStep = 16384, kSpoiled = 4096;
+  constexpr size_t kStep = 4096, kSpoiled = 64;
   for (size_t at = 0; at + kSpoiled <= bytes; at += kStep)
     std::memset(static_cast<std::byte*>(workspace) + at, 0xff, kSpoiled);
 }

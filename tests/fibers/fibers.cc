@@ -15,7 +15,8 @@
 namespace lockstep::fibers {
 namespace {
 
-constexpr size_t kStackBytes = 64 * 1024;
+// Not a power of two, which would put the tops of all stacks into the same lines of the cache.
+constexpr size_t kStackBytes = 64 * 1024 + 320;
 constexpr unsigned kWarp = 32;
 
 #if defined(__x86_64__)
@@ -80,11 +81,10 @@ void switch_to(Context& from, Context& to) { swapcontext(&from.context, &to.cont
 
 #endif
 
-enum class State { kReady, kAtBarrier, kAtExchange, kEnded };
+enum class State : uint8_t { kReady, kAtBarrier, kAtExchange, kEnded };
 
 struct Fiber {
   Context context;
-  State state = State::kReady;
   dim3 thread;
   unsigned mask = 0;       // of the exchange that it waits in
   unsigned exchanges = 0;  // that it has come to
@@ -99,7 +99,10 @@ struct Warp {
 class Block {
  public:
   Block(dim3 size, const std::function<void()>& thread)
-      : thread_(thread), fibers_(size.x * size.y * size.z), warps_((fibers_.size() + 31) / 32) {
+      : thread_(thread),
+        fibers_(size.x * size.y * size.z),
+        states_(fibers_.size()),
+        warps_((fibers_.size() + 31) / 32) {
     stacks_ = stacks(fibers_.size());
     order_.resize(fibers_.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
@@ -111,10 +114,11 @@ class Block {
   }
 
   void run();
+  // Gives the processor to the next fiber of this round or, after the last, to run().
   void wait(State why) {
     Fiber& fiber = fibers_[current_];
-    fiber.state = why;
-    switch_to(fiber.context, scheduler_);
+    states_[current_] = why;
+    switch_to(fiber.context, take_next() ? fibers_[current_].context : scheduler_);
   }
   uint64_t exchange(unsigned mask, uint64_t value, unsigned from);
   unsigned lane() const { return static_cast<unsigned>(current_ % kWarp); }
@@ -132,6 +136,7 @@ class Block {
     return memory.get();
   }
   static void enter();
+  bool take_next();
   void shuffle();
   bool release_warps();
   bool release_block();
@@ -139,11 +144,13 @@ class Block {
 
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
+  std::vector<State> states_;  // of the fibers; beside each other, as they are searched
   std::vector<Warp> warps_;
   std::vector<size_t> order_;
   std::byte* stacks_ = nullptr;
   Context scheduler_;
   size_t current_ = 0;
+  size_t turn_ = 0;  // in order_, of the fiber that comes next
   uint64_t shuffles_ = 0;
 };
 
@@ -154,26 +161,32 @@ void Block::enter() {
   running->wait(State::kEnded);
 }
 
-void Block::run() {
-  for (size_t i = 0; i < fibers_.size(); ++i) {
-    fibers_[i].state = State::kReady;
-    prepare(fibers_[i].context, stacks_ + i * kStackBytes, enter);
+// Makes the next fiber of this round that can go on the current one.
+bool Block::take_next() {
+  while (turn_ < order_.size()) {
+    const size_t i = order_[turn_++];
+    if (states_[i] != State::kReady) continue;
+    current_ = i;
+    threadIdx = fibers_[i].thread;
+    return true;
   }
+  return false;
+}
+
+void Block::run() {
+  std::fill(states_.begin(), states_.end(), State::kReady);
+  for (size_t i = 0; i < fibers_.size(); ++i)
+    prepare(fibers_[i].context, stacks_ + i * kStackBytes, enter);
   running = this;
   for (;;) {
     if (order == Order::kShuffled) shuffle();
-    bool ran = false;
-    for (size_t i : order_) {
-      if (fibers_[i].state != State::kReady) continue;
-      ran = true;
-      current_ = i;
-      threadIdx = fibers_[i].thread;
-      switch_to(scheduler_, fibers_[i].context);
+    turn_ = 0;
+    if (take_next()) {
+      switch_to(scheduler_, fibers_[current_].context);
+      continue;
     }
-    if (ran) continue;
-    const bool ended = std::all_of(
-        fibers_.begin(), fibers_.end(), [](const Fiber& f) { return f.state == State::kEnded; });
-    if (ended) break;
+    if (std::all_of(states_.begin(), states_.end(), [](State s) { return s == State::kEnded; }))
+      break;
     if (!release_warps() && !release_block()) report_deadlock();
   }
   running = nullptr;
@@ -204,14 +217,13 @@ bool Block::release_warps() {
     const size_t end = std::min(first + kWarp, fibers_.size());
     unsigned waiting = 0;
     for (size_t i = first; i < end; ++i) {
-      if (fibers_[i].state == State::kAtExchange) waiting |= 1u << (i - first);
+      if (states_[i] == State::kAtExchange) waiting |= 1u << (i - first);
     }
     for (size_t i = first; i < end; ++i) {
-      Fiber& fiber = fibers_[i];
       // Lanes that a short warp does not have cannot come.
       const unsigned there = end - first == kWarp ? ~0u : (1u << (end - first)) - 1;
-      if (fiber.state != State::kAtExchange || (fiber.mask & there & ~waiting) != 0) continue;
-      fiber.state = State::kReady;
+      if (states_[i] != State::kAtExchange || (fibers_[i].mask & there & ~waiting) != 0) continue;
+      states_[i] = State::kReady;
       released = true;
     }
   }
@@ -219,13 +231,11 @@ bool Block::release_warps() {
 }
 
 bool Block::release_block() {
-  const bool all = std::all_of(fibers_.begin(), fibers_.end(), [](const Fiber& f) {
-    return f.state == State::kAtBarrier || f.state == State::kEnded;
+  const bool all = std::all_of(states_.begin(), states_.end(), [](State s) {
+    return s == State::kAtBarrier || s == State::kEnded;
   });
   if (!all) return false;
-  for (Fiber& fiber : fibers_) {
-    if (fiber.state == State::kAtBarrier) fiber.state = State::kReady;
-  }
+  std::replace(states_.begin(), states_.end(), State::kAtBarrier, State::kReady);
   return true;
 }
 
@@ -235,12 +245,12 @@ void Block::report_deadlock() const {
                blockIdx.x,
                blockIdx.y,
                blockIdx.z);
-  for (const Fiber& fiber : fibers_) {
-    const char* at = fiber.state == State::kAtBarrier    ? "at __syncthreads"
-                     : fiber.state == State::kAtExchange ? "at a shuffle"
-                                                         : "has ended";
-    std::fprintf(
-        stderr, "  thread (%u, %u, %u) %s\n", fiber.thread.x, fiber.thread.y, fiber.thread.z, at);
+  for (size_t i = 0; i < fibers_.size(); ++i) {
+    const dim3 thread = fibers_[i].thread;
+    const char* at = states_[i] == State::kAtBarrier    ? "at __syncthreads"
+                     : states_[i] == State::kAtExchange ? "at a shuffle"
+                                                        : "has ended";
+    std::fprintf(stderr, "  thread (%u, %u, %u) %s\n", thread.x, thread.y, thread.z, at);
   }
   std::abort();
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Catches: a network that runs but does not learn.
 
-accuracy_test.py BINARY fashion_mnist|char_gpt|adult: trains the example config on real data, on two ranks, and checks the figure
-that a working implementation reaches. Skipped (exit code 77) where the data is not on this machine.
+accuracy_test.py BINARY fashion_mnist|char_gpt|char_gpt_whole|adult: trains the example config on real data, on two ranks, and
+checks the figure that a working implementation reaches. Skipped (exit code 77) where the data is not on this machine.
 """
 import pathlib
 import sys
@@ -49,13 +49,14 @@ def adult(binary, folder):
     assert result["eval_accuracy"] >= 0.84, result
 
 
-def char_gpt(binary, folder):
+def char_gpt(binary, folder, steps=500, most_loss=2.1, least_known=0.4):
+    """In 500 steps a loss that who sees but the letter before cannot reach (2.45)."""
     data = real_data("tinyshakespeare")
     config = CONFIGS / "models/char_gpt.textproto"
-    arguments = ["--data", data, "--set", "train.steps=2000", "--set", "eval.every=1000", "--set", "train.log_every=250"]
+    arguments = ["--data", data, "--set", f"train.steps={steps}", "--set", f"eval.every={steps // 2}", "--set", "train.log_every=250"]
     result = lockstep_run.train(binary, config, folder / "run", RANKS, arguments, limit_s=2400)
     print("Tiny Shakespeare:", result)
-    assert result["eval_loss"] <= 1.6, result
+    assert result["eval_loss"] <= most_loss, result
     done = lockstep_run.run(binary, ["generate", config, "--data", data, "--checkpoint", folder / "run", "--prompt", "ROMEO:",
                                      "--tokens", 300, "--seed", 2], ranks=0)
     print(done.stdout)
@@ -64,12 +65,16 @@ def char_gpt(binary, folder):
     vocabulary = set(w.strip(".,;:!?'").lower() for w in (data / "input.txt").read_text().split())
     known = sum(w in vocabulary for w in words) / len(words)
     print(f"{known:.0%} of the words it wrote are Shakespeare's")
-    assert known >= 0.7, known
+    assert known >= least_known, known
+
+
+def char_gpt_whole(binary, folder):
+    char_gpt(binary, folder, steps=2000, most_loss=1.6, least_known=0.7)
 
 
 if __name__ == "__main__":
     if not lockstep_run.have_mpirun():
         skip("no mpirun")
     with tempfile.TemporaryDirectory(prefix="lockstep-accuracy-") as temporary:
-        {"fashion_mnist": fashion_mnist, "adult": adult, "char_gpt": char_gpt}[sys.argv[2]](
+        {"fashion_mnist": fashion_mnist, "adult": adult, "char_gpt": char_gpt, "char_gpt_whole": char_gpt_whole}[sys.argv[2]](
             sys.argv[1], pathlib.Path(temporary))
