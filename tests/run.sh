@@ -92,6 +92,8 @@ export LOCKSTEP_DEVICE=cpu
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 jobs="$(nproc)"
+# Ranks that wait for each other leave cores idle.
+tests_at_once=$((jobs + (jobs + 1) / 2))
 folder="build/$preset"
 
 step "Packages"
@@ -135,7 +137,7 @@ if [ -n "$until" ]; then
   [ "$until" -gt "$((now + 1))" ] || until=$((now + 2))
   stop=(--stop-time "$(date -d "@$until" +%H:%M:%S)")
 fi
-ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "${stop[@]}" "${selection[@]}" \
+ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$tests_at_once" "${stop[@]}" "${selection[@]}" \
   </dev/null 2>&1 | tee "$log" && status=0 || status=$?
 took tests
 

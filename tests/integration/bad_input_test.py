@@ -4,6 +4,7 @@
 bad_input_test.py BINARY [NAME ...]: each case runs alone and on two ranks under mpirun, and must end within the limit with the
 documented exit code and exactly one line "lockstep: error: ..." that names what the case lists.
 """
+import concurrent.futures
 import gzip
 import os
 import pathlib
@@ -15,6 +16,7 @@ import tempfile
 import lockstep_run
 
 LIMIT_S = 120
+AT_ONCE = 4  # most of a case's time mpirun waits
 USAGE, DATA, CHECKPOINT, MEMORY, NUMERIC = 2, 3, 4, 5, 7
 
 MLP = """
@@ -212,12 +214,12 @@ def ranks_that_differ(cases):
 
 
 def check(binary, case, ranks):
-    """A list of what is wrong, empty when all is well."""
+    """(a list of what is wrong, empty when all is well, the refusal)."""
     name, code, words, arguments, _, apart = case
     try:
         done = lockstep_run.run(binary, arguments, ranks, limit_s=LIMIT_S, apart=apart)
     except lockstep_run.subprocess.TimeoutExpired:
-        return [f"hangs: no end within {LIMIT_S} s"]
+        return [f"hangs: no end within {LIMIT_S} s"], ""
     problems = []
     if done.returncode != code:
         problems.append(f"exit code {done.returncode}, expected {code}")
@@ -229,9 +231,7 @@ def check(binary, case, ranks):
             problems.append(f"'{word}' is not named")
     if problems:
         problems.append(done.stderr[-1500:])
-    elif ranks == 0:
-        print(f"  {errors[0][:230]}")
-    return problems
+    return problems, (errors or [""])[0]
 
 
 def main():
@@ -245,19 +245,21 @@ def main():
         checkpoints(cases, binary)
         the_rest(cases)
         ranks_that_differ(cases)
+        wanted_cases = [case for case in cases.list if not wanted or case[0] in wanted]
         failed = runs = 0
-        for case in cases.list:
-            if wanted and case[0] not in wanted:
-                continue
-            for ranks in case[4]:
-                if ranks and not lockstep_run.have_mpirun():
-                    continue
-                print(f"{case[0]} ({'alone' if ranks == 0 else f'{ranks} ranks'})", flush=True)
-                runs += 1
-                problems = check(binary, case, ranks)
-                if problems:
-                    failed += 1
-                    print("  FAILED: " + "\n  ".join(problems))
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            # One after the other alone and on ranks: both have the same run folder.
+            results = pool.map(lambda case: [(ranks, *check(binary, case, ranks)) for ranks in case[4]
+                                             if ranks == 0 or lockstep_run.have_mpirun()], wanted_cases)
+            for case, of_case in zip(wanted_cases, results):
+                for ranks, problems, refusal in of_case:
+                    print(f"{case[0]} ({'alone' if ranks == 0 else f'{ranks} ranks'})", flush=True)
+                    runs += 1
+                    if problems:
+                        failed += 1
+                        print("  FAILED: " + "\n  ".join(problems))
+                    elif ranks == 0:
+                        print(f"  {refusal[:230]}")
     print(f"{len(cases.list)} cases, {runs} runs, {failed} failed")
     return 1 if failed or (not wanted and len(cases.list) < 40) else 0
 
