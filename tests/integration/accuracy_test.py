@@ -50,7 +50,7 @@ def adult(binary, folder):
 
 
 def char_gpt(binary, folder, steps=500, most_loss=2.1, least_known=0.4):
-    """In 500 steps a loss that who sees but the letter before cannot reach (2.45)."""
+    """A model that sees only the letter before cannot come below a loss of 2.48; after 500 steps this one has 2.01."""
     data = real_data("tinyshakespeare")
     config = CONFIGS / "models/char_gpt.textproto"
     arguments = ["--data", data, "--set", f"train.steps={steps}", "--set", f"eval.every={steps // 2}", "--set", "train.log_every=250"]

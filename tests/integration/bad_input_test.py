@@ -234,6 +234,11 @@ def check(binary, case, ranks):
     return problems, (errors or [""])[0]
 
 
+def check_all(binary, case):
+    """(ranks, *check()) alone and on ranks, one after the other: both have the same run folder."""
+    return [(ranks, *check(binary, case, ranks)) for ranks in case[4] if ranks == 0 or lockstep_run.have_mpirun()]
+
+
 def main():
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is refused must not depend on the GPUs of this machine
     binary, wanted = sys.argv[1], sys.argv[2:]
@@ -248,10 +253,7 @@ def main():
         wanted_cases = [case for case in cases.list if not wanted or case[0] in wanted]
         failed = runs = 0
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            # One after the other alone and on ranks: both have the same run folder.
-            results = pool.map(lambda case: [(ranks, *check(binary, case, ranks)) for ranks in case[4]
-                                             if ranks == 0 or lockstep_run.have_mpirun()], wanted_cases)
-            for case, of_case in zip(wanted_cases, results):
+            for case, of_case in zip(wanted_cases, pool.map(lambda case: check_all(binary, case), wanted_cases)):
                 for ranks, problems, refusal in of_case:
                     print(f"{case[0]} ({'alone' if ranks == 0 else f'{ranks} ranks'})", flush=True)
                     runs += 1
