@@ -26,8 +26,9 @@ class RunDevice {
 
   Device& device() { return *device_; }
   MemoryLimits limits() const;
-  // Takes the device and joins the communicator of slices. All ranks together.
-  void open(const RunConfig& config);
+  // Takes the device, has its libraries set themselves up for what `training` has, and joins the
+  // communicator of slices. All ranks together. What limits() says is less from then on.
+  void open(const RunConfig& config, const Graph& training, const Topology& topology);
   // Lets go of both, and of all their memory; it may be opened again.
   void close();
   Backend& backend() { return *backend_; }

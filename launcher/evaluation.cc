@@ -30,14 +30,16 @@ EvaluationRun::EvaluationRun(Session& session,
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
   const Topology topology = find_topology(communicator);
+  const auto check_fit = [&] { check_memory(assembly_, session.local_ranks(), device_.limits()); };
   run_on_all(communicator, [&] {
     check_result_path("--json", options.common.json);
     RunConfig config = read_config(options.common);
     set_compute_threads(choose_threads(config, sharing));
     assembly_ = assemble(std::move(config), topology, purpose, device_.device().ops());
-    check_memory(assembly_, session.local_ranks(), device_.limits());
+    check_fit();
   });
-  device_.open(assembly_.config);
+  device_.open(assembly_.config, assembly_.training, assembly_.plan.topology);
+  run_on_all(communicator, check_fit);  // beside what the libraries have taken
   parts_.emplace(parts_of(assembly_, communicator, device_.slices(), device_.backend()));
   run_on_all(communicator, [&] {
     memory_ = allocate_run(parts_->backend, assembly_.plan);

@@ -67,16 +67,19 @@ std::string allowed_cpus() {
 
 GpuBinding plan_gpu_binding(const std::string& pci_bus_id,
                             const std::string& machine_xml,
-                            const std::string& allowed_cpus) {
+                            const std::string& bound_to,
+                            bool asked_for) {
+  std::string all;  // CPUs that a binding which nobody asked for gives way to
   const auto nothing = [&](const std::string& why) {
-    return GpuBinding{"", "threads are not bound to the cores of GPU " + pci_bus_id + ": " + why};
+    return GpuBinding{all, "threads are not bound to the cores of GPU " + pci_bus_id + ": " + why};
   };
   const Topology topology = load(machine_xml);
   if (!topology) return nothing("the machine's topology is not readable");
   hwloc_const_cpuset_t whole = hwloc_topology_get_allowed_cpuset(topology.get());
-  const Bitmap allowed = bitmap_of(allowed_cpus);
-  if (!hwloc_bitmap_isincluded(whole, allowed.get()))
-    return nothing("they are bound to CPUs " + allowed_cpus + " already");
+  if (!hwloc_bitmap_isincluded(whole, bitmap_of(bound_to).get())) {
+    if (asked_for) return nothing("they are bound to CPUs " + bound_to + " already");
+    all = list_of(whole);
+  }
   hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(topology.get(), pci_bus_id.c_str());
   if (device == nullptr) return nothing("this machine shows no such PCI device");
   hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(topology.get(), device);
@@ -88,8 +91,14 @@ GpuBinding plan_gpu_binding(const std::string& pci_bus_id,
   return {cpus, fmt::format("threads are bound to CPUs {}, next to GPU {}", cpus, pci_bus_id)};
 }
 
+bool binding_asked_for() {
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  return !is_set("OMPI_MCA_orte_bound_at_launch") || is_set("OMPI_MCA_hwloc_base_binding_policy") ||
+         is_set("OMPI_MCA_rmaps_base_mapping_policy");
+}
+
 std::string bind_to_gpu(const std::string& pci_bus_id) {
-  const GpuBinding binding = plan_gpu_binding(pci_bus_id, "", allowed_cpus());
+  const GpuBinding binding = plan_gpu_binding(pci_bus_id, "", allowed_cpus(), binding_asked_for());
   if (binding.cpus.empty()) return binding.text;
   const Topology topology = load("");
   const Bitmap cpus = bitmap_of(binding.cpus);

@@ -14,11 +14,12 @@ namespace lockstep {
 namespace {
 
 // Of the L2 norm of an output. Products and sums keep 24 bits; what is stored in 16 bits loses up
-// to half of its last place, and so do the probabilities that cuDNN's attention rounds.
-double limit_for(DType compute, OpKind kind) {
+// to half of its last place, and so do the probabilities that cuDNN's attention rounds. TF32 has
+// FP16's mantissa.
+double limit_for(const ParityMode& mode, OpKind kind) {
   // Its gradients of the scores, small differences of large sums, are 16 bits wide as well.
   const double times = kind == OpKind::kAttentionBackward ? 2 : 1;
-  switch (compute) {
+  switch (mode.tf32 ? DType::kF16 : mode.compute) {
     case DType::kBF16: return 1e-2 * times;
     case DType::kF16: return 2e-3 * times;
     default: return 2e-5;
@@ -29,12 +30,12 @@ double limit_for(DType compute, OpKind kind) {
 // inputs that the CPU's has not, and is otherwise the same, op by op and tensor by tensor.
 class Pair {
  public:
-  Pair(const ParityCase& test, Device& device, DType compute)
-      : compute_(compute),
+  Pair(const ParityCase& test, Device& device, const ParityMode& mode)
+      : mode_(mode),
         cpu_graph_(graph_of(test, DType::kF32, 1)),
-        device_graph_(graph_of(test, compute, device.ops().logits_alignment)),
+        device_graph_(graph_of(test, mode.compute, device.ops().logits_alignment)),
         cpu_backend_(cpu::make_backend()),
-        device_backend_(device.make_backend({.compute = compute})) {
+        device_backend_(device.make_backend({.tf32 = mode.tf32, .compute = mode.compute})) {
     device_backend_->reserve(device.ops().workspace_bytes +
                              OpRunner::device_bytes(device_graph_, device.ops()));
     cpu_.emplace(cpu_graph_, *cpu_backend_);
@@ -57,7 +58,13 @@ class Pair {
         device_->run(i);
         continue;
       }
-      compare_op(mine++, i, found);
+      try {
+        compare_op(mine++, i, found);
+      } catch (const Error& error) {
+        const Op& op = device_graph_.ops[i];
+        throw Error(error.code(),
+                    fmt::format("{} {}: {}", schema_of(op.kind).name, op.name, error.what()));
+      }
     }
     LOCKSTEP_CHECK(mine == cpu_graph_.ops.size());
     return found;
@@ -131,7 +138,7 @@ class Pair {
       found.push_back({fmt::format("{} {}", schema_of(cpu_op.kind).name, cpu_op.name),
                        cpu_graph_[cpu].name,
                        deviation(expected, got),
-                       limit_for(compute_, cpu_op.kind)});
+                       limit_for(mode_, cpu_op.kind)});
       // Both go on from the same numbers.
       if (cpu_op.outputs[k] != cpu_graph_.result) cpu_->write(cpu, got);
     }
@@ -146,7 +153,7 @@ class Pair {
     return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
   }
 
-  DType compute_;
+  const ParityMode& mode_;
   Graph cpu_graph_, device_graph_;
   std::unique_ptr<Backend> cpu_backend_, device_backend_;
   std::optional<OpRunner> cpu_, device_;
@@ -242,8 +249,17 @@ std::vector<ParityCase> parity_cases() {
   return cases;
 }
 
-std::vector<OpDeviation> compare_ops(const ParityCase& test, Device& device, DType compute) {
-  return Pair(test, device, compute).compare(test.classes);
+std::vector<ParityMode> parity_modes() {
+  return {{"FP32", DType::kF32},
+          {"BF16", DType::kBF16},
+          {"FP16", DType::kF16},
+          {"TF32", DType::kF32, true}};
+}
+
+std::vector<OpDeviation> compare_ops(const ParityCase& test,
+                                     Device& device,
+                                     const ParityMode& mode) {
+  return Pair(test, device, mode).compare(test.classes);
 }
 
 }  // namespace lockstep

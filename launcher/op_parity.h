@@ -33,7 +33,20 @@ struct ParityCase {
 // vocabulary.
 std::vector<ParityCase> parity_cases();
 
-// Every output of every op of the case's graph, computed in `compute` on the device.
-std::vector<OpDeviation> compare_ops(const ParityCase& test, Device& device, DType compute);
+// What the device computes in.
+struct ParityMode {
+  std::string name;  // "BF16"
+  DType compute;
+  bool tf32 = false;
+};
+
+// FP32, BF16, FP16 and TF32, in the order of what they find.
+std::vector<ParityMode> parity_modes();
+
+// Every output of every op of the case's graph, computed on the device. An error of the device
+// names the op.
+std::vector<OpDeviation> compare_ops(const ParityCase& test,
+                                     Device& device,
+                                     const ParityMode& mode);
 
 }  // namespace lockstep

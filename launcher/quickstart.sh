@@ -1,21 +1,23 @@
 #!/bin/bash
 # From a fresh clone to a trained network: installs what is missing, builds Lockstep, and trains a
 # multilayer perceptron on Fashion-MNIST with two ranks. Started again it only trains, into a new
-# folder. With a portable folder (README: a folder to carry to bare nodes) it builds nothing.
+# folder. With a portable folder (README: a folder to carry to bare nodes) it builds nothing. Where
+# an NVIDIA GPU is visible it trains on that.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
 usage() {
   cat <<'TEXT'
 usage: launcher/quickstart.sh [--ranks N] [--bundle FILE | --build] [-- FLAGS...]
-  --ranks N      processes that share the training: 1, 2, 4 or 8; 2 unless told
+  --ranks N      processes that share the training: 1, 2, 4 or 8; 2 unless told (1 where there is 1 GPU)
   --bundle FILE  train with this portable archive, or the folder that it was unpacked to, and build nothing
   --build        build, even where such a folder lies in this tree or beside it
   FLAGS          passed on to lockstep train, such as --set train.epochs=1
+Where nvidia-smi shows GPUs it builds for them and trains on them, one rank a GPU; LOCKSTEP_DEVICE=cpu leaves them alone.
 TEXT
 }
 
-ranks=2
+ranks=""
 bundle=""
 search=yes
 again=(launcher/quickstart.sh)  # the command without what is passed on
@@ -64,13 +66,28 @@ tell_progress() {
   done
 }
 
-# build FOLDER: builds the program there.
+# visible_gpus: a line for each GPU that a program would see, "NVIDIA H100, 9.0"; none where they are not to be used.
+visible_gpus() {
+  [ "${LOCKSTEP_DEVICE:-auto}" != cpu ] && [ "${CUDA_VISIBLE_DEVICES-all}" != "" ] || return 0
+  nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null | grep -E ', [0-9]+\.[0-9]+$' || true
+}
+
+has_nccl() { PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -q 'libnccl\.so\.2'; }
+
+# build FOLDER [ARCHITECTURES]: builds the program there; with GPUs to compile for, such as "90", also the CUDA library.
 build() {
-  local start=$SECONDS compile=(cmake --build "$1" --target lockstep -j "$(nproc)") progress
+  local start=$SECONDS compile=(cmake --build "$1" -j "$(nproc)" --target lockstep) configure=() progress
   mkdir -p "$1"
   # The tests are left out of a first build, which then needs no test packages; a build that has them
   # keeps them.
-  [ -e "$1/build.ninja" ] || run "$1/configure.log" cmake --preset release -DLOCKSTEP_TESTS=OFF
+  [ -e "$1/build.ninja" ] || configure=(cmake --preset release -DLOCKSTEP_TESTS=OFF)
+  if [ -n "${2:-}" ]; then
+    compile+=(lockstep_cuda_plugin)
+    # A build from before there was a CUDA compiler looks for it again.
+    grep -q '^CMAKE_CUDA_COMPILER:.*=/' "$1/CMakeCache.txt" 2>/dev/null ||
+      configure=(cmake --preset release -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_CUDA=ON "-DLOCKSTEP_CUDA_ARCHITECTURES=$2" -UCMAKE_CUDA_COMPILER)
+  fi
+  [ "${#configure[@]}" = 0 ] || run "$1/configure.log" "${configure[@]}"
   if [ -t 1 ]; then
     "${compile[@]}"  # shows one line that moves
   else
@@ -113,6 +130,20 @@ unpacked() {
 }
 
 cd "$root"
+gpus="$(visible_gpus)"
+gpu_count="$(grep -c . <<<"$gpus" || true)"
+no_gpu=""  # why GPUs that are visible are not used
+if [ -z "$ranks" ]; then
+  ranks=2
+  if [ "$gpu_count" = 1 ] || { [ "$gpu_count" -gt 1 ] && ! has_nccl; }; then ranks=1; fi
+fi
+if [ "$gpu_count" -gt 0 ]; then
+  [ "$ranks" = 1 ] || has_nccl || no_gpu="$ranks ranks on GPUs need NCCL (libnccl.so.2), which is not installed"
+  [ "$gpu_count" -ge "$ranks" ] || no_gpu="$ranks ranks need a GPU each"
+  # The toolkit's own folder need not be on the PATH.
+  toolkit="${CUDA_HOME:-/usr/local/cuda}/bin"
+  command -v nvcc >/dev/null || [ ! -x "$toolkit/nvcc" ] || export PATH="$PATH:$toolkit"
+fi
 lockstep=build/release/launcher/lockstep
 mpirun_program=mpirun
 found=""
@@ -132,12 +163,21 @@ if [ -n "$bundle" ]; then
     exit 1
   fi
   echo "$version, in $bundle"
+  [ -e "$bundle/lib/lockstep/liblockstep_cuda.so" ] || no_gpu="${no_gpu:-this folder was built without the CUDA library}"
 else
   step "1/3 Packages"
   launcher/setup.sh
   step "2/3 Build, in build/release with $(nproc) jobs"
   echo "It took some 3 minutes on two cores of an AMD EPYC (Zen 4); more cores share the work."
-  build build/release
+  if [ "$gpu_count" = 0 ] || [ -n "$no_gpu" ]; then
+    build build/release
+  elif ! command -v nvcc >/dev/null; then
+    no_gpu="there is no CUDA compiler (nvcc) on the PATH to build for it"
+    build build/release
+  else
+    echo "With the CUDA library, for $(head -n 1 <<<"$gpus"): some 3 minutes more."
+    build build/release "$(sed -E 's/.*, ([0-9]+)\.([0-9]+)$/\1\2/' <<<"$gpus" | sort -u | paste -sd ';')"
+  fi
 fi
 
 # Physical cores that this process may use: what mpirun counts as places for ranks.
@@ -166,11 +206,17 @@ if [[ "$("$mpirun_program" --version 2>&1)" == *Open\ MPI* || -n "$bundle" ]]; t
 fi
 result="$(mktemp)"
 trap 'rm -f "$result"' EXIT
-# Two ranks want two GPUs, which few machines have: on the CPU, unless told otherwise.
-export LOCKSTEP_DEVICE="${LOCKSTEP_DEVICE:-cpu}"
+device=cpu
+if [ "$gpu_count" -gt 0 ] && [ -z "$no_gpu" ]; then device=auto; fi
+export LOCKSTEP_DEVICE="${LOCKSTEP_DEVICE:-$device}"
 train=("${mpirun[@]}" "$lockstep" train "$config" --run-dir "$run_dir" --set train.log_every=250 "$@")
 
-step "3/3 Training: $config on $ranks ranks"
+step "3/3 Training: $config on $ranks rank(s)"
+if [ -n "$no_gpu" ] && [ "$gpu_count" -gt 0 ]; then
+  echo "On the CPU: of GPUs there are $gpu_count visible ($(head -n 1 <<<"$gpus")), but $no_gpu."
+elif [ "$LOCKSTEP_DEVICE" != cpu ]; then
+  echo "On $gpu_count GPU(s) that nvidia-smi shows: $(head -n 1 <<<"$gpus"). LOCKSTEP_DEVICE=cpu trains on the CPU instead."
+fi
 if [ "$cores" -lt "$ranks" ]; then
   echo "This machine has $cores core(s) for $ranks ranks: they take turns. The result is the same"
   echo "to the bit; the time is not."

@@ -33,10 +33,10 @@ void open_run_folder(Session& session, const RunConfig& config) {
   });
 }
 
-void describe_run(Session& session, const RunConfig& config, const std::string& device) {
+void describe_run(Session& session, const RunConfig& config, const Device& device) {
   Communicator& communicator = session.communicator();
   const std::vector<std::string> hosts = gather_texts(communicator, host_name()),
-                                 devices = gather_texts(communicator, device);
+                                 devices = gather_texts(communicator, device.description());
   run_on_root(communicator, [&] {
     const std::filesystem::path folder = config.output.run_dir;
     write_file_atomically(folder / "config.textproto", to_text(config));
@@ -47,6 +47,7 @@ void describe_run(Session& session, const RunConfig& config, const std::string& 
     info.devices = devices;
     if (!session.library().empty())
       info.libraries.push_back({communicator.name(), session.library()});
+    if (!device.bits().empty()) info.libraries.push_back({"gpu", device.bits()});
     info.git_revision = LOCKSTEP_GIT_REVISION;
     info.command_line = command_line();
     write_environment(folder / "environment.json", info);

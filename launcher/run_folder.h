@@ -1,9 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "launcher/session.h"
 #include "runtime/config/run_config.h"
+#include "runtime/exec/device.h"
 
 namespace lockstep {
 
@@ -11,7 +10,7 @@ namespace lockstep {
 void open_run_folder(Session& session, const RunConfig& config);
 
 // Writes config.textproto and environment.json into it, once it is sure that the run goes on there.
-// `device`: this rank's, in words.
-void describe_run(Session& session, const RunConfig& config, const std::string& device);
+// `device`: this rank's.
+void describe_run(Session& session, const RunConfig& config, const Device& device);
 
 }  // namespace lockstep

@@ -1,7 +1,9 @@
 // lockstep selftest
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "collectives/agreement.h"
 #include "launcher/devices.h"
@@ -16,8 +18,31 @@ namespace {
 
 struct SelftestOptions {
   CommonOptions common;
-  bool all = false;
+  bool all = false, list = false;
+  std::vector<std::string> only, precisions;
 };
+
+// The cases with these names or, where there is none of such a name, with the words in their names.
+std::vector<ParityCase> chosen_cases(const std::vector<std::string>& words) {
+  std::vector<ParityCase> all = parity_cases(), chosen;
+  if (words.empty()) return all;
+  for (const std::string& word : words) {
+    const bool whole =
+        std::any_of(all.begin(), all.end(), [&](const ParityCase& c) { return c.name == word; });
+    const size_t before = chosen.size();
+    std::copy_if(all.begin(), all.end(), std::back_inserter(chosen), [&](const ParityCase& c) {
+      return whole ? c.name == word : c.name.find(word) != std::string::npos;
+    });
+    if (chosen.size() == before)
+      throw ConfigError("--only: no case has '{}' in its name; --list names them", word);
+  }
+  return chosen;
+}
+
+bool chosen(const std::vector<std::string>& precisions, const std::string& name) {
+  return precisions.empty() ||
+         std::find(precisions.begin(), precisions.end(), name) != precisions.end();
+}
 
 struct Outcome {
   int checked = 0, failed = 0;
@@ -34,17 +59,26 @@ void print(const OpDeviation& found, const std::string& where) {
              found.limit);
 }
 
-void run_case(const ParityCase& test, Device& device, DType compute, bool all, Outcome& outcome) {
-  const std::string where = fmt::format("{} {}", name_of(compute), test.name);
+std::vector<OpDeviation> compare(const ParityCase& test, Device& device, const ParityMode& mode) {
+  try {
+    return compare_ops(test, device, mode);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{} {}: {}", mode.name, test.name, error.what()));
+  }
+}
+
+void run_case(
+    const ParityCase& test, Device& device, const ParityMode& mode, bool all, Outcome& outcome) {
+  const std::string where = fmt::format("{} {}", mode.name, test.name);
   double worst = 0;
   int failed = 0;
-  for (const OpDeviation& found : compare_ops(test, device, compute)) {
+  for (const OpDeviation& found : compare(test, device, mode)) {
     ++outcome.checked;
     failed += found.passed() ? 0 : 1;
     worst = std::max(worst, found.relative);
     if (all || !found.passed()) print(found, where);
     outcome.json.push_back(Json::object({{"case", test.name},
-                                         {"dtype", name_of(compute)},
+                                         {"precision", mode.name},
                                          {"op", found.op},
                                          {"tensor", found.tensor},
                                          {"relative", found.relative},
@@ -59,15 +93,20 @@ void run_case(const ParityCase& test, Device& device, DType compute, bool all, O
 
 ExitCode selftest(Session& session, const SelftestOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  if (options.list) {
+    for (const ParityCase& test : parity_cases()) fmt::print("{}\n", test.name);
+    return ExitCode::kOk;
+  }
   const std::unique_ptr<Device> device = choose_device(session, options.common);
   bool failed = false;
   run_on_root(session.communicator(), [&] {
     check_result_path("--json", options.common.json);
     set_compute_threads(available_cpus());
     Outcome outcome;
-    for (const DType compute : {DType::kF32, DType::kBF16, DType::kF16}) {
-      for (const ParityCase& test : parity_cases())
-        run_case(test, *device, compute, options.all, outcome);
+    const std::vector<ParityCase> cases = chosen_cases(options.only);
+    for (const ParityMode& mode : parity_modes()) {
+      if (!chosen(options.precisions, mode.name)) continue;
+      for (const ParityCase& test : cases) run_case(test, *device, mode, options.all, outcome);
     }
     fmt::print("{} outputs of ops compared on {}: {} failed\n",
                outcome.checked,
@@ -93,9 +132,20 @@ CommandSpec selftest_command() {
   options->common.device = "cuda";
   CommandSpec command{
       .name = "selftest",
-      .help = "Compare every op on this machine's GPU with the CPU, in FP32, BF16 and FP16"};
+      .help = "Compare every op on this machine's GPU with the CPU, in FP32, BF16, FP16 and TF32"};
   add_output_options(command, options->common);
   command.add("--all", &options->all, "Print every output, not only those that are off");
+  std::vector<std::string> modes;
+  for (const ParityMode& mode : parity_modes()) modes.push_back(mode.name);
+  command.add("--precision",
+              &options->precisions,
+              "Which of them; all unless told",
+              {.with_commas = true, .allowed = OneOf{modes}});
+  command.add("--only",
+              &options->only,
+              "Only the case of this name, or those with it in their names; may be repeated",
+              {.one_each_time = true});
+  command.add("--list", &options->list, "Print the names of the cases and end");
   command.footer =
       "Ends with exit code 7 when an output is further off than rounding explains: then do not "
       "train there.";

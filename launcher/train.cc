@@ -182,7 +182,8 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
       }
     });
   }
-  device.open(assembly.config);
+  device.open(assembly.config, assembly.training, assembly.plan.topology);
+  run_on_all(communicator, check_fit);  // beside what the libraries have taken
   describe(assembly, device, session);
   const bool shares_memory = assembly.plan.topology.shares_memory;
   if (shares_memory) allocate_shared(*node, assembly.plan);
@@ -194,7 +195,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
   trainer->start(options.resume);
-  describe_run(session, assembly.config, device.device().description());
+  describe_run(session, assembly.config, device.device());
   const TrainResult result = trainer->run(options.max_steps);
   const std::optional<int64_t> bad_records = count_bad_records(parts);
   if (communicator.rank() == 0) print_summary(result, parts, bad_records);

@@ -52,7 +52,7 @@ std::vector<double> train_steps(const RunStart& start,
     if (node == nullptr) throw AgreedError(ExitCode::kMemory, "no memory to share");
     allocate_shared(*node, assembly.plan);
   }
-  start.device.open(assembly.config);
+  start.device.open(assembly.config, assembly.training, assembly.plan.topology);
   const RunParts parts =
       parts_of(assembly, communicator, start.device.slices(), start.device.backend(), node.get());
   std::unique_ptr<Trainer> trainer;

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "collectives/agreement.h"
 #include "collectives/nccl/check.h"
@@ -81,22 +83,22 @@ class NcclCommunicator final : public Communicator {
                      size_t bytes,
                      const RankGroup& group) override {
     return start_pairs(
-        group, bytes, receive, [&](int to) { return send + static_cast<size_t>(to) * bytes; });
+        group, bytes, receive, [=](int to) { return send + static_cast<size_t>(to) * bytes; });
   }
 
   int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
     if (group != everyone()) {
       const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
-      return start_pairs(group, bytes, buffer, [&](int) { return mine; });
+      return start_pairs(group, bytes, buffer, [=](int) { return mine; });
     }
-    return start([&](cudaStream_t stream) {
+    return start([=, this](cudaStream_t stream) {
       const std::byte* mine = buffer + static_cast<size_t>(rank_) * bytes;  // in place, for NCCL
       if (bytes > 0) LOCKSTEP_NCCL(all_gather, mine, buffer, bytes, ncclInt8, comm_, stream);
     });
   }
 
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
-    return start([&](cudaStream_t stream) {
+    return start([=, this](cudaStream_t stream) {
       const size_t count = static_cast<size_t>(elements);
       if (count > 0)
         LOCKSTEP_NCCL(reduce_scatter, send, receive, count, ncclFloat32, ncclSum, comm_, stream);
@@ -107,11 +109,11 @@ class NcclCommunicator final : public Communicator {
     const auto slot = static_cast<size_t>(handle);
     LOCKSTEP_CHECK(pending_[slot]);
     pending_[slot] = false;
-    LOCKSTEP_CUDA(cudaStreamWaitEvent(compute_, queue_->done[slot], 0));
+    queue([this, slot] { LOCKSTEP_CUDA(cudaStreamWaitEvent(compute_, queue_->done[slot], 0)); });
   }
 
   void broadcast(std::byte* buffer, size_t bytes, int root) override {
-    wait(start([&](cudaStream_t stream) {
+    wait(start([=, this](cudaStream_t stream) {
       if (bytes > 0) LOCKSTEP_NCCL(broadcast, buffer, buffer, bytes, ncclInt8, root, comm_, stream);
     }));
   }
@@ -150,7 +152,7 @@ class NcclCommunicator final : public Communicator {
   // Sends send_to(i) to each other index i of the group, and receives from it into slot i.
   template <typename SendTo>
   int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
-    return start([&](cudaStream_t stream) {
+    return start([=, this](cudaStream_t stream) {
       if (bytes == 0) return;
       LOCKSTEP_NCCL(group_start);
       for_each_partner(group, rank_, [&](int from, int to) {
@@ -169,6 +171,13 @@ class NcclCommunicator final : public Communicator {
     size_t slot = 0;
     while (slot < kMaxPending && pending_[slot]) ++slot;
     LOCKSTEP_CHECK(slot < kMaxPending, "more than {} operations under way ", kMaxPending);
+    queue([this, slot, body] { start_in(slot, body); });
+    pending_[slot] = true;
+    return static_cast<int>(slot);
+  }
+
+  template <typename Body>
+  void start_in(size_t slot, Body body) {
     try {
       LOCKSTEP_CUDA(cudaEventRecord(queue_->ready[slot], compute_));
       LOCKSTEP_CUDA(cudaStreamWaitEvent(queue_->stream, queue_->ready[slot], 0));
@@ -179,8 +188,15 @@ class NcclCommunicator final : public Communicator {
       failed_ = true;
       throw;
     }
-    pending_[slot] = true;
-    return static_cast<int>(slot);
+  }
+
+  template <typename Work>
+  void queue(Work work) {
+    if (options_.outside) {
+      options_.outside(std::move(work));
+    } else {
+      work();
+    }
   }
 
   // A call of a non-blocking communicator may go on in the background: the next one has to wait
@@ -201,16 +217,18 @@ class NcclCommunicator final : public Communicator {
             check_.who(),
             what,
             timeout_s);
+      constexpr int kSpins = 100, kWatch = 64;
+      if (round % kWatch == kWatch - 1 && options_.watch) options_.watch();
       failed_ = false;
-      constexpr int kSpins = 100;
       if (round > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
 
   // Destroys NCCL's communicator: in order, or by aborting it where something has failed or the
-  // other ranks do not end too.
+  // other ranks do not end too. An error on its way is to be told at once.
   void end() {
     if (comm_ == nullptr) return;
+    failed_ = failed_ || std::uncaught_exceptions() > 0;
     if (!failed_) {
       try {
         LOCKSTEP_NCCL(comm_finalize, comm_);

@@ -8,6 +8,7 @@
 // ranks. Run the operations once before capturing them: NCCL connects peers at first use. Destroy
 // such a graph before the communicator.
 
+#include <functional>
 #include <memory>
 
 #include "collectives/communicator.h"
@@ -21,6 +22,12 @@ struct NcclOptions {
   double init_timeout_s = 300;
   double operation_timeout_s = 1800;  // for check(): until work that is queued must be done
   bool share_gpu = false;             // several ranks on one GPU, for tests: slow, over sockets
+  // Called every few milliseconds while the host waits for NCCL; throws when another rank has
+  // ended.
+  std::function<void()> watch = nullptr;
+  // Where it is given, all that is queued is queued by work that is passed to it, and which it may
+  // run again and again: for graphs in which NCCL is not to be captured.
+  std::function<void(std::function<void()>)> outside = nullptr;
 };
 
 // Connects all ranks; collective over `control`, the ranks' host communicator, which is borrowed
@@ -29,8 +36,9 @@ struct NcclOptions {
 //
 // Throws AgreedError, on all ranks: libnccl is missing, its versions differ, or ranks share a GPU
 // without share_gpu; CommError: NCCL fails, or does not connect the ranks in time. Operations throw
-// CommError when NCCL refuses them; what fails on the device check() tells. After a failure the
-// destructor aborts what is under way; else it waits for it, but not for ever.
+// CommError when NCCL refuses them; what fails on the device check() tells. After a failure, or
+// while another exception is thrown, the destructor aborts what is under way; else it waits for it,
+// but not for ever.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control,
                                                      cuda::Stream compute,
                                                      const NcclOptions& options);

@@ -1,15 +1,18 @@
 #include "launcher/cuda/gpu.h"
 
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 
+#include "launcher/cuda/first_exchange.h"
 #include "launcher/cuda/slices.h"
 #include "runtime/base/error.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/check.h"
+#include "runtime/cuda/cudnn_conv2d.h"
 #include "runtime/cuda/launchers.h"
 
 namespace lockstep::cuda {
@@ -49,6 +52,13 @@ std::string explain(cudaError_t error) {
   }
 }
 
+std::string uuid_of(const cudaDeviceProp& properties) {
+  std::string text;
+  for (const char byte : properties.uuid.bytes)
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
 GpuDescription describe(int ordinal) {
   cudaDeviceProp properties{};
   LOCKSTEP_CUDA(cudaGetDeviceProperties(&properties, ordinal));
@@ -57,6 +67,7 @@ GpuDescription describe(int ordinal) {
   return {ordinal,
           properties.name,
           bus.data(),
+          uuid_of(properties),
           properties.totalGlobalMem,
           properties.major * 10 + properties.minor};
 }
@@ -103,6 +114,18 @@ class GpuDevice final : public Device {
   std::string description() const override {
     return fmt::format("{} (GPU {}, {})", gpu_.name, gpu_.ordinal, gpu_.pci_bus_id);
   }
+  std::string bits() const override {
+    int driver = 0, runtime = 0;
+    LOCKSTEP_CUDA(cudaDriverGetVersion(&driver));
+    LOCKSTEP_CUDA(cudaRuntimeGetVersion(&runtime));
+    const std::string cudnn = cudnn_version();
+    return fmt::format("{}, driver for CUDA {}, runtime {}, cuBLASLt {}, {}",
+                       gpu_.name,
+                       version_text(driver),
+                       version_text(runtime),
+                       cublasLtGetVersion(),
+                       cudnn.empty() ? "no cuDNN" : "cuDNN " + cudnn);
+  }
   size_t free_bytes() const override {
     size_t free = 0, total = 0;
     use();
@@ -116,14 +139,17 @@ class GpuDevice final : public Device {
                                request.record_repeated_work,
                                peak_flops(gpu_.name, request.compute, request.tf32)});
   }
-  Communicator& connect(Communicator& control, Backend& backend) override {
+  Communicator& connect(Communicator& control,
+                        Backend& backend,
+                        const Topology& topology) override {
     if (control.size() == 1) return control;
     auto& mine = static_cast<CudaBackend&>(backend);
-    slices_ = make_slices(control, mine.stream(), request_);
+    slices_ = make_slices(control, mine, request_);
     mine.watch([this, &control] {
       control.check();
       slices_->check();
     });
+    exchange_first(*slices_, mine, topology);
     return *slices_;
   }
   void disconnect() override { slices_.reset(); }
@@ -164,23 +190,25 @@ GpuProbe probe_gpus() {
     probe.why_none = explain(error == cudaSuccess ? cudaErrorNoDevice : error);
     return probe;
   }
+  std::string weak;
   try {
     for (int i = 0; i < count; ++i) {
       const GpuDescription gpu = describe(i);
-      if (gpu.capability < kLeastCapability) {
-        probe.gpus.clear();
-        probe.why_none =
-            fmt::format("GPU {} ({}) has compute capability {}.{}; {}.{} and newer will do",
-                        i,
-                        gpu.name,
-                        gpu.capability / 10,
-                        gpu.capability % 10,
-                        kLeastCapability / 10,
-                        kLeastCapability % 10);
-        return probe;
+      if (gpu.capability >= kLeastCapability) {
+        probe.gpus.push_back(gpu);
+        continue;
       }
-      probe.gpus.push_back(gpu);
+      // One that drives a display, perhaps; the others count.
+      weak += fmt::format("{}GPU {} ({}) has compute capability {}.{}",
+                          weak.empty() ? "" : ", ",
+                          i,
+                          gpu.name,
+                          gpu.capability / 10,
+                          gpu.capability % 10);
     }
+    if (probe.gpus.empty())
+      probe.why_none = fmt::format(
+          "{}; {}.{} and newer will do", weak, kLeastCapability / 10, kLeastCapability % 10);
   } catch (const Error& failure) {
     probe.gpus.clear();
     probe.why_none = failure.what();

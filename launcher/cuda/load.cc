@@ -23,7 +23,10 @@ std::filesystem::path find_plugin() {
 const cuda::Plugin* load(std::string& why_not) {
   const std::filesystem::path file = find_plugin();
   if (file.empty()) {
-    why_not = "this build has no CUDA backend";
+    why_not = fmt::format(
+        "this program was built without its CUDA library, {}, which a build makes where nvcc is on "
+        "the PATH",
+        kFile);
     return nullptr;
   }
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -14,13 +14,14 @@ struct GpuDescription {
   int ordinal = 0;  // among those that this process sees
   std::string name;
   std::string pci_bus_id;  // "0000:1b:00.0"
+  std::string uuid;        // of the GPU, or of the slice of it that this process sees (MIG)
   size_t memory_bytes = 0;
   int capability = 0;  // 90: compute capability 9.0
 };
 
 struct GpuProbe {
-  std::vector<GpuDescription> gpus;
-  std::string why_none;  // where there are none: for the user
+  std::vector<GpuDescription> gpus;  // that are new enough; ordinals may have gaps
+  std::string why_none;              // where there are none: for the user
 };
 
 struct GpuRequest {
@@ -38,7 +39,7 @@ struct Plugin {
 };
 
 // Raised with every change of what is declared here or passed across.
-inline constexpr int kPluginInterface = 1;
+inline constexpr int kPluginInterface = 2;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();
 

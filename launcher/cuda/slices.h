@@ -4,14 +4,14 @@
 
 #include "collectives/communicator.h"
 #include "launcher/cuda/plugin.h"
-#include "runtime/cuda/stream.h"
+#include "runtime/cuda/backend.h"
 
 namespace lockstep::cuda {
 
-// The communicator of slices in the memory of several ranks' GPUs, whose work `compute` queues. All
-// ranks together. Throws AgreedError, CommError.
+// The communicator of slices in the memory of several ranks' backends; `backend` must outlive it.
+// All ranks together. Throws AgreedError, CommError, ConfigError.
 std::unique_ptr<Communicator> make_slices(Communicator& control,
-                                          Stream compute,
+                                          CudaBackend& backend,
                                           const GpuRequest& request);
 
 }  // namespace lockstep::cuda

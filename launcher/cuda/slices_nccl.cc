@@ -1,13 +1,12 @@
-#include "collectives/nccl/nccl_communicator.h"
+#include "launcher/cuda/nccl_options.h"
 #include "launcher/cuda/slices.h"
 
 namespace lockstep::cuda {
 
 std::unique_ptr<Communicator> make_slices(Communicator& control,
-                                          Stream compute,
+                                          CudaBackend& backend,
                                           const GpuRequest& request) {
-  return make_nccl_communicator(
-      control, compute, {request.init_timeout_s, request.operation_timeout_s, request.share_gpu});
+  return make_nccl_communicator(control, backend.stream(), nccl_options(control, backend, request));
 }
 
 }  // namespace lockstep::cuda

@@ -14,7 +14,9 @@ class Cpu final : public Device {
   std::unique_ptr<Backend> make_backend(const BackendRequest&) override {
     return cpu::make_backend();
   }
-  Communicator& connect(Communicator& control, Backend&) override { return control; }
+  Communicator& connect(Communicator& control, Backend&, const Topology&) override {
+    return control;
+  }
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "runtime/base/error.h"
+#include "runtime/base/threads.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/context.h"
@@ -18,6 +19,7 @@
 #include "runtime/cuda/orthonormalize.h"
 #include "runtime/cuda/recorded_work.h"
 #include "runtime/cuda/tree_sum.h"
+#include "runtime/cuda/warm_up.h"
 #include "runtime/cuda/workspace.h"
 
 namespace lockstep::cuda {
@@ -87,10 +89,16 @@ class Border {
 class Gpu final : public CudaBackend {
  public:
   explicit Gpu(const BackendOptions& options)
-      : options_(options), stream_(options.device), copies_(options.device) {}
+      : options_(options),
+        stream_(options.device),
+        copies_(options.device),
+        recorder_(stream_.get()) {}
 
   const OpSet& ops() const override { return op_set(); }
 
+  void warm_up(const Graph& graph) override {
+    cuda::warm_up(graph, options_.tf32, recorder_, stream());
+  }
   void reserve(size_t device_bytes) override {
     arena_.reserve(device_bytes, stream());
     workspace_ = reinterpret_cast<Workspace*>(arena_.take(kWorkspaceBytes, "the workspace"));
@@ -185,7 +193,7 @@ class Gpu final : public CudaBackend {
 
   std::unique_ptr<RepeatedWork> repeated_work() override {
     if (!options_.record_graphs) return std::make_unique<EagerWork>();
-    return make_recorded_work(stream());
+    return recorder_.repeated_work();
   }
 
   void mark(Mark mark) override { marks_[static_cast<size_t>(mark)].record(stream()); }
@@ -194,25 +202,34 @@ class Gpu final : public CudaBackend {
   // Not cudaStreamSynchronize, which would wait for ever for a rank that has died.
   void synchronize() override {
     using namespace std::chrono_literals;
-    constexpr int kSpins = 20000;  // some ten milliseconds, as long as most steps
+    // Each question takes a lock of the driver's, which the loader's copies need too: not without
+    // a pause, and after some milliseconds, as long as a small step takes, more seldom.
+    constexpr int kSpins = 1000, kPause = 64;
     for (int polls = 0;; ++polls) {
       const cudaError_t state = cudaStreamQuery(stream());
       if (state == cudaSuccess) return;
-      if (state != cudaErrorNotReady) check(state, "work queued on the GPU");
+      if (state != cudaErrorNotReady)
+        check(state, "work queued on the GPU (--eager and CUDA_LAUNCH_BLOCKING=1 name the op)");
       if (polls % 256 == 255 && watch_) watch_();
-      if (polls > kSpins) std::this_thread::sleep_for(50us);
+      if (polls > kSpins) {
+        std::this_thread::sleep_for(20us);
+      } else {
+        for (int i = 0; i < kPause; ++i) pause_briefly();
+      }
     }
   }
 
   double peak_flops() override { return options_.peak_flops; }
   Stream stream() override { return stream_.get(); }
   void watch(std::function<void()> check) override { watch_ = std::move(check); }
+  void outside_graphs(std::function<void()> work) override { recorder_.outside(std::move(work)); }
 
  private:
   BackendOptions options_;
   OwnStream stream_;  // of all work but
   OwnStream copies_;  // that which overtakes it
   Border brought_, taken_;
+  Recorder recorder_;
   DeviceArena arena_;
   PinnedMemory pinned_;
   size_t host_bytes_ = 0;

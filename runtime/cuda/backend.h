@@ -21,6 +21,9 @@ class CudaBackend : public Backend {
   virtual Stream stream() = 0;
   // Called again and again by whoever waits in synchronize(); it may throw.
   virtual void watch(std::function<void()> check) = 0;
+  // Runs `work` at once; within repeated work that is being recorded, between two graphs each time
+  // that it is replayed.
+  virtual void outside_graphs(std::function<void()> work) = 0;
 };
 
 // Throws MemoryError, Error.

@@ -49,12 +49,16 @@ class CudnnAttention {
  private:
   struct Library;
 
-  std::unique_ptr<Library> library_;
+  Stream stream_;
+  std::unique_ptr<Library> library_;  // once it is first needed
   std::string why_not_;
 };
 
 // What is set aside for one pass, which takes no algorithm that needs more: known without a GPU.
 size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key);
+
+// Whether the parts of the workspace of both passes begin where they must; or why not.
+bool fits_cudnn_workspace(const AttentionShape& shape, std::string& why_not);
 
 // The deterministic backward pass keeps a whole matrix of T x T for each head. So long sequences go
 // through it some samples at a time, to the same bits: so many of `shape.batch`.

@@ -7,7 +7,7 @@ namespace lockstep::cuda {
 
 struct CudnnAttention::Library {};
 
-CudnnAttention::CudnnAttention(Stream) : why_not_(kCudnnMissing) {}
+CudnnAttention::CudnnAttention(Stream stream) : stream_(stream), why_not_(kCudnnMissing) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::supports(const AttentionShape&, DType) { return false; }

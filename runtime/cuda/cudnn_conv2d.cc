@@ -8,18 +8,17 @@ struct CudnnConv2d::Library : CudnnConv2dGraphs {
   using CudnnConv2dGraphs::CudnnConv2dGraphs;
 };
 
-CudnnConv2d::CudnnConv2d(Stream stream) {
-  try {
-    library_ = std::make_unique<Library>(stream);
-  } catch (const std::exception& error) {
-    why_not_ = error.what();
-  }
-}
+CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream) {}
 
 CudnnConv2d::~CudnnConv2d() = default;
 
 bool CudnnConv2d::supports(const CudnnConv2dKey& key) {
-  if (!library_) return false;
+  try {
+    if (!library_) library_ = std::make_unique<Library>(stream_);
+  } catch (const std::exception& error) {
+    why_not_ = error.what();
+    return false;
+  }
   const std::string& refusal = library_->refusal(key);
   if (!refusal.empty()) why_not_ = refusal;
   return refusal.empty();

@@ -53,9 +53,13 @@ class CudnnConv2d {
  private:
   struct Library;
 
-  std::unique_ptr<Library> library_;
+  Stream stream_;
+  std::unique_ptr<Library> library_;  // once it is first needed
   std::string why_not_;
 };
+
+// The version of the cuDNN that is found when the program runs, "91002"; empty where there is none.
+std::string cudnn_version();
 
 // What is set aside for one pass, which takes no engine that needs more: known without a GPU.
 size_t cudnn_conv2d_workspace_bytes(const CudnnConv2dKey& key);

@@ -7,8 +7,10 @@ namespace lockstep::cuda {
 
 struct CudnnConv2d::Library {};
 
-CudnnConv2d::CudnnConv2d(Stream) : why_not_(kCudnnMissing) {}
+CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream), why_not_(kCudnnMissing) {}
 CudnnConv2d::~CudnnConv2d() = default;
+
+std::string cudnn_version() { return ""; }
 
 bool CudnnConv2d::supports(const CudnnConv2dKey&) { return false; }
 

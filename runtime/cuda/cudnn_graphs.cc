@@ -41,18 +41,21 @@ void load_cudnn() {
   throw std::runtime_error(text == nullptr ? "libcudnn.so.9 cannot be loaded" : text);
 }
 
-// A handle whose work is queued on one stream of the current GPU.
+int current_gpu() {
+  int device = 0;
+  LOCKSTEP_CUDA(cudaGetDevice(&device));
+  return device;
+}
+
+// cuDNN's state on the current GPU.
 class Handle {
  public:
-  explicit Handle(Stream stream) {
+  Handle() {
     load_cudnn();
-    if (fe::detail::create_handle(&handle_) != CUDNN_STATUS_SUCCESS ||
-        fe::detail::set_stream(handle_, stream) != CUDNN_STATUS_SUCCESS) {
-      if (handle_ != nullptr) fe::detail::destroy_handle(handle_);
+    if (fe::detail::create_handle(&handle_) != CUDNN_STATUS_SUCCESS)
       throw std::runtime_error("cuDNN cannot use this GPU");
-    }
-    int device = 0, major = 0, minor = 0;
-    LOCKSTEP_CUDA(cudaGetDevice(&device));
+    int major = 0, minor = 0;
+    const int device = current_gpu();
     LOCKSTEP_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     LOCKSTEP_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
     sm_ = major * 10 + minor;
@@ -61,6 +64,12 @@ class Handle {
   Handle& operator=(const Handle&) = delete;
   ~Handle() { fe::detail::destroy_handle(handle_); }
   cudnnHandle_t get() const { return handle_; }
+  // With work queued on this stream.
+  cudnnHandle_t on(Stream stream) {
+    if (fe::detail::set_stream(handle_, stream) != CUDNN_STATUS_SUCCESS)
+      throw Error(ExitCode::kInternal, "cuDNN refuses a stream");
+    return handle_;
+  }
   // Compute capability of the GPU, 90 for 9.0.
   int sm() const { return sm_; }
 
@@ -68,6 +77,13 @@ class Handle {
   cudnnHandle_t handle_ = nullptr;
   int sm_ = 0;
 };
+
+// The one of the process and the GPU: each takes memory that no plan counts, and time. It is never
+// destroyed: CUDA may end before what is static does.
+Handle& handle_of_gpu() {
+  static auto& handles = *new std::map<int, Handle>;
+  return handles.try_emplace(current_gpu()).first->second;
+}
 
 fe::DataType_t cudnn_type(DType dtype) {
   switch (dtype) {
@@ -368,7 +384,13 @@ struct CudnnGraphs<Key, Arrays>::State {
     std::string refusal;  // empty: it can run
   };
 
-  explicit State(Stream stream) : handle(stream) {}
+  explicit State(Stream queue) : stream(queue), handle(handle_of_gpu()), planned(planned_here()) {}
+
+  // Of the process and the GPU, as the handle.
+  static std::map<Key, Planned>& planned_here() {
+    static auto& all = *new std::map<int, std::map<Key, Planned>>;
+    return all[current_gpu()];
+  }
 
   const Planned& plan(const Key& key) {
     const auto found = planned.find(key);
@@ -383,8 +405,9 @@ struct CudnnGraphs<Key, Arrays>::State {
     return planned.emplace(key, std::move(made)).first->second;
   }
 
-  Handle handle;
-  std::map<Key, Planned> planned;  // gone before the handle
+  Stream stream;
+  Handle& handle;
+  std::map<Key, Planned>& planned;
 };
 
 template <typename Key, typename Arrays>
@@ -401,7 +424,8 @@ const std::string& CudnnGraphs<Key, Arrays>::refusal(const Key& key) {
 template <typename Key, typename Arrays>
 void CudnnGraphs<Key, Arrays>::run(const Key& key, const Arrays& arrays, void* workspace) {
   Pack pack = pack_arrays(key, arrays);
-  fe::error_t status = state_->plan(key).graph->execute(state_->handle.get(), pack, workspace);
+  fe::error_t status =
+      state_->plan(key).graph->execute(state_->handle.on(state_->stream), pack, workspace);
   if (status.is_bad())
     throw Error(ExitCode::kInternal,
                 std::string("cuDNN's ") + name_of_pass(key) + " failed: " + status.get_message());
@@ -425,6 +449,15 @@ std::string CudnnGraphs<Key, Arrays>::refusal_on_described_gpu(const Key& key,
   } catch (const std::exception& error) {
     return error.what();
   }
+}
+
+std::string cudnn_version() {
+  try {
+    load_cudnn();
+  } catch (const std::runtime_error&) {
+    return "";
+  }
+  return std::to_string(fe::detail::get_backend_version());
 }
 
 template class CudnnGraphs<CudnnAttentionKey, CudnnAttentionArrays>;

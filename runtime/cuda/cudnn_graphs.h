@@ -12,7 +12,8 @@
 
 namespace lockstep::cuda {
 
-// Graphs that are built once for each key and kept, on one stream of the current GPU.
+// Graphs that are built once for each key, kept by the process, and run on one stream of the
+// current GPU. Of one thread.
 template <typename Key, typename Arrays>
 class CudnnGraphs {
  public:

@@ -37,6 +37,7 @@ void launch(const Launch& how, void (*kernel)(Parameters...), Arguments... argum
   fibers::enqueue(how.stream, [=] {
     fibers::run_grid(how.grid, how.block, [&] { kernel(static_cast<Parameters>(arguments)...); });
   });
+  if (fibers::after_launch) fibers::after_launch(how.where);
 }
 
 #endif

@@ -3,8 +3,11 @@
 #include <cublasLt.h>
 
 #include <string>
+#include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/cuda/plain_product.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -143,6 +146,7 @@ struct Matmul::Planned {
   Layout a, b, out;
   cublasLtMatmulAlgo_t algorithm{};
   bool supported = false;
+  bool said = false;  // that there is none
 };
 
 bool Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
@@ -193,17 +197,24 @@ Matmul::Planned& Matmul::plan(const Product& product) {
   return *planned;
 }
 
+void Matmul::run_without(const Product& product, const ProductOperands& operands) {
+  LOCKSTEP_CHECK(product.epilogue == Epilogue::kNone || product.epilogue == Epilogue::kBias);
+  if (std::exchange(planned_[product]->said, true) == false)
+    log_warn(
+        "a product of {} x {} x {} in {} by the own kernel, which is slow: cuBLASLt has no "
+        "algorithm for it",
+        product.m,
+        product.n,
+        product.k,
+        name_of(product.in));
+  plain_product(product, operands, stream_);
+}
+
 bool Matmul::supports(const Product& product) { return plan(product).supported; }
 
 void Matmul::run(const Product& product, const ProductOperands& operands) {
   Planned& planned = plan(product);
-  if (!planned.supported)
-    throw Error(ExitCode::kInternal,
-                fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
-                            product.m,
-                            product.n,
-                            product.k,
-                            name_of(product.in)));
+  if (!planned.supported) return run_without(product, operands);
   if (product.epilogue == Epilogue::kBiasGradient)
     planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
   else if (product.epilogue != Epilogue::kNone && product.epilogue != Epilogue::kGeluGradient)

@@ -61,7 +61,9 @@ class Matmul {
   // Whether cuBLASLt has an algorithm for it. Not while the stream is being captured, if it has not
   // been asked before.
   bool supports(const Product& product);
-  // Queues one product, which must be supported. All operands begin on multiples of 16 bytes.
+  // Queues one product, which must be supported; without an epilogue, or with kBias, it need not
+  // be, and then runs on a slow kernel of our own, which is said. All operands begin on multiples
+  // of 16 bytes.
   void run(const Product& product, const ProductOperands& operands);
 
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
@@ -69,6 +71,7 @@ class Matmul {
  private:
   struct Planned;
   Planned& plan(const Product& product);
+  void run_without(const Product& product, const ProductOperands& operands);
 
   struct Library;
   std::unique_ptr<Library> library_;

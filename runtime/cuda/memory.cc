@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/base/error.h"
@@ -54,7 +55,7 @@ PinnedMemory::~PinnedMemory() {
 
 std::byte* PinnedMemory::allocate(size_t bytes, const char* what) {
   void* piece = nullptr;
-  const cudaError_t error = cudaMallocHost(&piece, bytes);
+  const cudaError_t error = cudaMallocHost(&piece, std::max<size_t>(bytes, 1));
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     throw MemoryError(

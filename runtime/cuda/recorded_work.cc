@@ -2,59 +2,80 @@
 
 #include <cuda_runtime_api.h>
 
+#include <utility>
+
 #include "runtime/base/error.h"
 #include "runtime/cuda/check.h"
 
 namespace lockstep::cuda {
-namespace {
 
-class RecordedWork final : public RepeatedWork {
+class Recorder::Work final : public RepeatedWork {
  public:
-  explicit RecordedWork(Stream stream) : stream_(stream) {}
-  RecordedWork(const RecordedWork&) = delete;
-  RecordedWork& operator=(const RecordedWork&) = delete;
-  ~RecordedWork() override {
-    if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
-  }
+  explicit Work(Recorder& recorder) : recorder_(recorder) {}
 
   void run(const std::function<void()>& work) override {
-    if (!warm_) {
+    if (!std::exchange(warm_, true)) {
       work();
-      warm_ = true;
       return;
     }
-    if (graph_ == nullptr) record(work);
-    LOCKSTEP_CUDA(cudaGraphLaunch(graph_, stream_));
+    if (!std::exchange(recorded_, true)) recorder_.record(work, parts_);
+    for (const auto& part : parts_) part();
   }
 
  private:
-  void record(const std::function<void()>& work) {
-    // Of this thread alone: the loader's may pin memory meanwhile.
-    LOCKSTEP_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-    cudaGraph_t recorded = nullptr;
-    try {
-      work();
-    } catch (...) {
-      cudaStreamEndCapture(stream_, &recorded);
-      if (recorded != nullptr) cudaGraphDestroy(recorded);
-      cudaGetLastError();
-      throw;
-    }
-    LOCKSTEP_CUDA(cudaStreamEndCapture(stream_, &recorded));
-    const cudaError_t error = cudaGraphInstantiate(&graph_, recorded, 0);
-    cudaGraphDestroy(recorded);
-    check(error, "cudaGraphInstantiate");
-  }
-
-  Stream stream_;
-  bool warm_ = false;
-  cudaGraphExec_t graph_ = nullptr;
+  Recorder& recorder_;
+  bool warm_ = false, recorded_ = false;
+  Parts parts_;  // graphs, and what runs between them
 };
 
-}  // namespace
+std::unique_ptr<RepeatedWork> Recorder::repeated_work() { return std::make_unique<Work>(*this); }
 
-std::unique_ptr<RepeatedWork> make_recorded_work(Stream stream) {
-  return std::make_unique<RecordedWork>(stream);
+void Recorder::record(const std::function<void()>& work, Parts& parts) {
+  parts_ = &parts;
+  begin();
+  try {
+    work();
+  } catch (...) {
+    parts_ = nullptr;
+    cudaGraph_t recorded = nullptr;
+    cudaStreamEndCapture(stream_, &recorded);
+    if (recorded != nullptr) cudaGraphDestroy(recorded);
+    cudaGetLastError();
+    throw;
+  }
+  end();
+  parts_ = nullptr;
+}
+
+void Recorder::outside(std::function<void()> work) {
+  if (parts_ == nullptr) return work();
+  end();
+  parts_->push_back(std::move(work));
+  begin();
+}
+
+// Of this thread alone: the loader's may pin memory meanwhile.
+void Recorder::begin() {
+  LOCKSTEP_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+}
+
+// Makes what was captured a part, unless it is nothing.
+void Recorder::end() {
+  cudaGraph_t recorded = nullptr;
+  LOCKSTEP_CUDA(cudaStreamEndCapture(stream_, &recorded));
+  size_t nodes = 0;
+  cudaError_t error = cudaGraphGetNodes(recorded, nullptr, &nodes);
+  cudaGraphExec_t graph = nullptr;
+  // What ranks exchange has a stream of higher priority, which its part of the graph is to keep.
+  if (error == cudaSuccess && nodes > 0)
+    error = cudaGraphInstantiate(&graph, recorded, cudaGraphInstantiateFlagUseNodePriority);
+  cudaGraphDestroy(recorded);
+  check(error, "cudaGraphInstantiate");
+  if (graph == nullptr) return;
+  const auto destroy = [](cudaGraphExec_t g) { cudaGraphExecDestroy(g); };
+  parts_->push_back([owned = std::shared_ptr<CUgraphExec_st>(graph, destroy), stream = stream_] {
+    LOCKSTEP_CUDA(cudaGraphLaunch(owned.get(), stream));
+  });
 }
 
 }  // namespace lockstep::cuda

@@ -36,6 +36,9 @@ class Backend : public SliceMath {
  public:
   virtual const OpSet& ops() const = 0;
 
+  // Runs a small op of each kind that `graph` has, so that what libraries load for them is in the
+  // device's memory before reserve() and the question whether a run fits. Throws Error.
+  virtual void warm_up(const Graph& /*graph*/) {}
   // Takes device memory once for all allocate()s that follow. Throws MemoryError.
   virtual void reserve(size_t device_bytes) = 0;
   // Zeroed memory, aligned to at least 64 bytes, owned by the backend until it is destroyed: the

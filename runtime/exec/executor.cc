@@ -2,8 +2,22 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
+#include "runtime/graph/schema.h"
 
 namespace lockstep {
+namespace {
+
+// Runs an op, which its errors name.
+void run_named(const Implementation& implementation, const Op& op, const OpCall& call) {
+  try {
+    implementation.run(call);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("{} '{}': {}", schema_of(op.kind).name, op.name, error.what()));
+  }
+}
+
+}  // namespace
 
 Executor::Executor(const Graph& graph,
                    const ProgramPlan& plan,
@@ -89,12 +103,14 @@ void Executor::run_ops(
       for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);
     }
     told(i, [&] {
-      implementations_[i]->run(OpCall(graph_,
-                                      graph_.ops[i],
-                                      tensors_[place].data(),
-                                      arena + plan_.workspace_offsets[i],
-                                      lane,
-                                      device));
+      run_named(*implementations_[i],
+                graph_.ops[i],
+                OpCall(graph_,
+                       graph_.ops[i],
+                       tensors_[place].data(),
+                       arena + plan_.workspace_offsets[i],
+                       lane,
+                       device));
     });
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);

@@ -1,7 +1,8 @@
 // cuBLASLt on the host, as its documentation describes it: matrices by columns, D = epilogue(alpha
 // op(A) op(B) + beta C). Plain loops in float. In the environment, to reach the paths for GPUs
 // without them: FAKE_CUBLASLT_PLAIN, no epilogue but the bias; FAKE_CUBLASLT_REFUSES=11x9, no
-// product with so many rows and columns.
+// product with so many rows and columns, or "all", none at all; FAKE_CUBLASLT_VERSION, what it says
+// of itself.
 #include <cublasLt.h>
 
 #include <bit>
@@ -131,6 +132,10 @@ void multiply(const Description& description,
 
 }  // namespace
 
+size_t cublasLtGetVersion() {
+  const char* const version = std::getenv("FAKE_CUBLASLT_VERSION");
+  return version == nullptr ? 130000 : static_cast<size_t>(std::atol(version));
+}
 const char* cublasLtGetStatusString(cublasStatus_t) { return "an error of the stand-in"; }
 const char* cublasLtGetStatusName(cublasStatus_t) { return "CUBLAS"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
@@ -208,6 +213,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                                               int,
                                               cublasLtMatmulHeuristicResult_t*,
                                               int* found) {
+  if (lockstep::fibers::capturing()) return CUBLAS_STATUS_INTERNAL_ERROR;
   const Description& description = description_of(handle);
   const bool saves = description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
                      description.epilogue == CUBLASLT_EPILOGUE_DGELU;
@@ -217,8 +223,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
   // By columns the rows of the product are columns.
   const LayoutImage& d = layout_of(d_layout);
   const char* const refused = std::getenv("FAKE_CUBLASLT_REFUSES");
-  const bool refuses =
-      refused != nullptr && std::to_string(d.columns) + "x" + std::to_string(d.rows) == refused;
+  const std::string shape = std::to_string(d.columns) + "x" + std::to_string(d.rows);
+  const bool refuses = refused != nullptr && (shape == refused || std::string(refused) == "all");
   if (odd || refuses || (!plain && std::getenv("FAKE_CUBLASLT_PLAIN") != nullptr)) {
     *found = 0;
     return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <source_location>
 
 #define __global__
 #define __device__
@@ -32,8 +33,10 @@ namespace lockstep::fibers {
 // ends the process with a message.
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
 
-// Runs `work` now, or records it where the stream is being captured: see runtime_on_host.h.
+// Queues `work`, or records it where the stream is being captured: see host_stream.h.
 void enqueue(CUstream_st* stream, std::function<void()> work);
+// Of host_stream.h: finds what has gone wrong before, as a launch by nvcc does.
+inline std::function<void(const std::source_location& where)> after_launch;
 
 // Waits until every thread of the block that has not ended waits here too.
 void wait_for_block();

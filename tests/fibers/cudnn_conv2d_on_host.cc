@@ -131,7 +131,7 @@ struct CudnnConv2d::Library {
   std::map<CudnnConv2dKey, std::string> refusals;  // empty: it can run
 };
 
-CudnnConv2d::CudnnConv2d(Stream stream) {
+CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream) {
   if (std::getenv("FAKE_CUDNN_MISSING") == nullptr)
     library_ = std::make_unique<Library>(Library{stream, {}});
   else
@@ -139,6 +139,8 @@ CudnnConv2d::CudnnConv2d(Stream stream) {
 }
 
 CudnnConv2d::~CudnnConv2d() = default;
+
+std::string cudnn_version() { return std::getenv("FAKE_CUDNN_MISSING") == nullptr ? "90000" : ""; }
 
 bool CudnnConv2d::supports(const CudnnConv2dKey& key) {
   if (!library_) return false;

@@ -2,17 +2,22 @@
 
 #include <mpi.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/host.h"
 
 // What nccl.h leaves open.
 struct ncclComm {
   MPI_Comm mpi = MPI_COMM_NULL;
   int rank = 0, size = 1;
   bool finalized = false;
+  int questions = 0;  // that are still answered with "in progress"
 };
 
 namespace lockstep::fibers {
@@ -34,7 +39,26 @@ struct Group {
 };
 thread_local Group group;
 
+constexpr int kQuestions = 3;
+
+// A call of a non-blocking communicator goes on in the background, and the next one must wait for
+// it.
+ncclResult_t begin(ncclComm_t comm) {
+  if (comm->questions > 0) return ncclInvalidUsage;
+  comm->questions = kQuestions;
+  return ncclInProgress;
+}
+
 void check(int code) { LOCKSTEP_CHECK(code == MPI_SUCCESS); }
+
+// Ends the program where ranks do not call the same collective with the same number of bytes, which
+// NCCL answers with a hang or with garbage.
+void compare(ncclComm_t comm, int64_t kind, size_t bytes) {
+  const int64_t mine[4] = {kind, -kind, static_cast<int64_t>(bytes), -static_cast<int64_t>(bytes)};
+  int64_t most[4];
+  check(MPI_Allreduce(mine, most, 4, MPI_INT64_T, MPI_MAX, comm->mpi));
+  LOCKSTEP_CHECK(most[0] == -most[1] && most[2] == -most[3], "ranks differ in what they reduce ");
+}
 
 int count_of(size_t count) { return static_cast<int>(count); }
 
@@ -50,7 +74,13 @@ void run_messages(ncclComm_t comm, const std::vector<Message>& messages) {
             : MPI_Irecv(
                   message.data, message.bytes, MPI_BYTE, message.peer, 0, comm->mpi, &requests[i]));
   }
-  check(MPI_Waitall(count_of(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+  std::vector<MPI_Status> states(messages.size());
+  check(MPI_Waitall(count_of(requests.size()), requests.data(), states.data()));
+  for (size_t i = 0; i < messages.size(); ++i) {
+    int bytes = messages[i].bytes;
+    if (!messages[i].sends) check(MPI_Get_count(&states[i], MPI_BYTE, &bytes));
+    LOCKSTEP_CHECK(bytes == messages[i].bytes, "a rank sends less than another one expects ");
+  }
 }
 
 ncclResult_t get_version(int* version) {
@@ -63,6 +93,24 @@ ncclResult_t get_unique_id(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
+// Two ranks with one host and one GPU are taken for a mistake.
+bool share_a_gpu(MPI_Comm mpi, int ranks) {
+  constexpr int kText = 256;
+  int device = 0;
+  char bus[32] = "";
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetPCIBusId(bus, sizeof(bus), device) != cudaSuccess)
+    return true;
+  const char* const told = std::getenv("NCCL_HOSTID");
+  std::string mine = (told != nullptr ? std::string(told) : host_identity()) + " " + bus;
+  mine.resize(kText);
+  std::vector<char> all(static_cast<size_t>(ranks) * kText);
+  check(MPI_Allgather(mine.data(), kText, MPI_CHAR, all.data(), kText, MPI_CHAR, mpi));
+  std::set<std::string> places;
+  for (int i = 0; i < ranks; ++i) places.emplace(all.data() + i * kText, kText);
+  return static_cast<int>(places.size()) != ranks;
+}
+
 ncclResult_t init(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   int size = 0, mpi_rank = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &size));
@@ -70,33 +118,36 @@ ncclResult_t init(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclCo
   const bool same_id = id.internal[0] == 7 && id.internal[NCCL_UNIQUE_ID_BYTES - 1] == 7;
   if (size != ranks || mpi_rank != rank || !same_id || config->blocking != 0)
     return ncclInvalidArgument;
+  if (share_a_gpu(MPI_COMM_WORLD, ranks)) return ncclInvalidUsage;
   auto made = std::make_unique<ncclComm>();
   check(MPI_Comm_dup(MPI_COMM_WORLD, &made->mpi));
   made->rank = rank;
   made->size = ranks;
   *comm = made.release();
-  return ncclSuccess;
+  return begin(*comm);
 }
 
 ncclResult_t finalize(ncclComm_t comm) {
   comm->finalized = true;
-  return ncclSuccess;
+  return begin(comm);
 }
 
 ncclResult_t destroy(ncclComm_t comm) {
-  if (!comm->finalized) return ncclInvalidUsage;
+  if (!comm->finalized || comm->questions > 0) return ncclInvalidUsage;
   check(MPI_Comm_free(&comm->mpi));
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t abort(ncclComm_t comm) {
-  finalize(comm);
+  comm->finalized = true;
+  comm->questions = 0;
   return destroy(comm);
 }
 
-ncclResult_t get_async_error(ncclComm_t, ncclResult_t* state) {
-  *state = ncclSuccess;
+ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t* state) {
+  *state = comm->questions > 0 ? ncclInProgress : ncclSuccess;
+  if (comm->questions > 0) --comm->questions;
   return ncclSuccess;
 }
 
@@ -111,16 +162,17 @@ ncclResult_t group_start() {
 ncclResult_t group_end() {
   if (group.depth == 0) return ncclInvalidUsage;
   if (--group.depth > 0 || group.messages.empty()) return ncclSuccess;
-  enqueue(group.stream, [comm = group.comm, messages = std::move(group.messages)] {
-    run_messages(comm, messages);
-  });
+  const ncclComm_t comm = group.comm;
+  enqueue(group.stream,
+          [comm, messages = std::move(group.messages)] { run_messages(comm, messages); });
   group = {};
-  return ncclSuccess;
+  return begin(comm);
 }
 
 ncclResult_t add(
     bool sends, void* data, size_t bytes, int peer, ncclComm_t comm, cudaStream_t stream) {
   if (peer < 0 || peer >= comm->size) return ncclInvalidArgument;
+  if (comm->questions > 0) return ncclInvalidUsage;
   group_start();
   group.comm = comm;
   group.stream = stream;
@@ -152,11 +204,13 @@ ncclResult_t all_gather(const void* send,
                         cudaStream_t stream) {
   const void* own_slot = static_cast<char*>(receive) + static_cast<size_t>(comm->rank) * count;
   if (type != ncclInt8 || send != own_slot) return ncclInvalidArgument;
+  if (comm->questions > 0) return ncclInvalidUsage;
   enqueue(stream, [=] {
+    compare(comm, 1, count);
     check(MPI_Allgather(
         MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, receive, count_of(count), MPI_BYTE, comm->mpi));
   });
-  return ncclSuccess;
+  return begin(comm);
 }
 
 ncclResult_t reduce_scatter(const void* send,
@@ -167,10 +221,12 @@ ncclResult_t reduce_scatter(const void* send,
                             ncclComm_t comm,
                             cudaStream_t stream) {
   if (type != ncclFloat32 || operation != ncclSum) return ncclInvalidArgument;
+  if (comm->questions > 0) return ncclInvalidUsage;
   enqueue(stream, [=] {
+    compare(comm, 2, count);
     check(MPI_Reduce_scatter_block(send, receive, count_of(count), MPI_FLOAT, MPI_SUM, comm->mpi));
   });
-  return ncclSuccess;
+  return begin(comm);
 }
 
 ncclResult_t broadcast(const void* send,
@@ -181,8 +237,12 @@ ncclResult_t broadcast(const void* send,
                        ncclComm_t comm,
                        cudaStream_t stream) {
   if (type != ncclInt8 || send != receive) return ncclInvalidArgument;
-  enqueue(stream, [=] { check(MPI_Bcast(receive, count_of(count), MPI_BYTE, root, comm->mpi)); });
-  return ncclSuccess;
+  if (comm->questions > 0) return ncclInvalidUsage;
+  enqueue(stream, [=] {
+    compare(comm, 3 + root, count);
+    check(MPI_Bcast(receive, count_of(count), MPI_BYTE, root, comm->mpi));
+  });
+  return begin(comm);
 }
 
 }  // namespace

@@ -3,30 +3,43 @@
 // machine it plays is set by the environment:
 //   FAKE_GPUS              GPUs (1)
 //   FAKE_GPU_BYTES         memory of each (8 GiB)
+//   FAKE_LIBRARY_BYTES     memory that is taken for the first graph, and kept (0)
 //   FAKE_CUDA_ERROR        what cudaGetDeviceCount returns (0)
 //   FAKE_CUDA_DRIVER       version of the driver (13000); 0: none
+//   FAKE_WEAK_GPU          ordinal of one that is too old
 //   FAKE_GPU_BUSY          set: the first use of a GPU fails as one in exclusive mode does
+//   FAKE_CUDA_ORDER        which order of the work that streams and events allow: host_stream.h
+//   FAKE_CUDA_FAULT        this piece of work fails, as one that touches foreign memory does
+// A call that CUDA's documentation forbids while work is captured breaks the capture here too.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "runtime/base/time.h"
 #include "tests/fibers/host_stream.h"
 
+using lockstep::fibers::advance;
+using lockstep::fibers::done;
 using lockstep::fibers::drain;
 using lockstep::fibers::enqueue;
+using lockstep::fibers::PieceRef;
 using lockstep::fibers::Recording;
 
 struct CUevent_st {
-  CUstream_st* stream = nullptr;
-  unsigned long operations = 0;
+  // The point that it was last recorded at: what must be done until then.
+  bool recorded = false;
+  std::vector<PieceRef> after;
   std::shared_ptr<Recording> recording;
+  std::vector<size_t> recorded_after;
   std::shared_ptr<double> passed_ms = std::make_shared<double>(0);
 };
 struct CUgraph_st {
@@ -40,9 +53,15 @@ namespace {
 
 struct Machine {
   std::map<char*, size_t> device;  // allocations
-  std::set<char*> pinned;
   std::map<char*, size_t> pinned_sizes;
   size_t used = 0;
+  bool has_graphs = false;  // has ever had one
+  std::mutex pinned_mutex;  // the loader's threads pin memory too
+  // The thread that captures, and what it records.
+  std::thread::id capturing;
+  std::shared_ptr<Recording> recording;
+  long pieces = 0;                   // of work done
+  cudaError_t sticky = cudaSuccess;  // of a fault: what every call returns from then on
   std::set<CUstream_st*> streams;
   cudaError_t last = cudaSuccess;
   int current = 0;
@@ -70,17 +89,47 @@ bool within(const std::map<char*, size_t>& ranges, const void* address) {
 }
 
 bool is_pageable(const void* address) {
+  const std::lock_guard lock(machine.pinned_mutex);
   return !within(machine.device, address) && !within(machine.pinned_sizes, address);
 }
 
 cudaError_t failed(cudaError_t error) { return machine.last = error; }
 
+// Of calls that a thread must not make while it captures: they might wait for what is being
+// captured.
+bool breaks_capture() {
+  if (!machine.recording || machine.capturing != std::this_thread::get_id()) return false;
+  machine.recording->broken = true;
+  return true;
+}
+
+// What a call returns before it does anything: a fault of work done before.
+#define RETURN_FAULT() \
+  if (machine.sticky != cudaSuccess) return failed(machine.sticky)
+#define REFUSE_WHILE_CAPTURING() \
+  if (breaks_capture()) return failed(cudaErrorStreamCaptureUnsupported)
+
+void count_piece() {
+  static const long faulty = from_environment("FAKE_CUDA_FAULT", 0);
+  if (++machine.pieces != faulty) return;
+  machine.sticky = cudaErrorIllegalAddress;
+  lockstep::fibers::drop();
+}
+
 }  // namespace
 
-cudaError_t cudaGetLastError() { return std::exchange(machine.last, cudaSuccess); }
+bool lockstep::fibers::capturing() {
+  return machine.recording != nullptr && machine.capturing == std::this_thread::get_id();
+}
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t last = std::exchange(machine.last, cudaSuccess);
+  return machine.sticky != cudaSuccess ? machine.sticky : last;
+}
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorDevicesUnavailable: return "CUDA-capable device(s) is/are busy or unavailable";
     default: return "an error of the stand-in for CUDA";
   }
@@ -117,11 +166,12 @@ cudaError_t cudaGetDevice(int* device) {
   *device = machine.current;
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::strcpy(properties->name, "stand-in on the host");
   properties->totalGlobalMem = gpu_bytes();
-  properties->major = 9;
+  properties->uuid.bytes[0] = static_cast<char>(device + 1);
+  properties->major = device == from_environment("FAKE_WEAK_GPU", -1) ? 6 : 9;
   properties->multiProcessorCount = 1;
   return cudaSuccess;
 }
@@ -136,8 +186,11 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  RETURN_FAULT();
+  REFUSE_WHILE_CAPTURING();
   if (machine.used + bytes > gpu_bytes()) return failed(cudaErrorMemoryAllocation);
   lockstep::fibers::guard_memory = protect;
+  lockstep::fibers::after_piece = count_piece;
   void* base = ::mmap(
       nullptr, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
@@ -152,6 +205,8 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr)
     return std::getenv("FAKE_GPU_BUSY") != nullptr ? failed(cudaErrorDevicesUnavailable)
                                                    : cudaSuccess;
+  RETURN_FAULT();
+  REFUSE_WHILE_CAPTURING();
   drain();
   const auto found = machine.device.find(static_cast<char*>(memory));
   if (found == machine.device.end()) return failed(cudaErrorInvalidValue);
@@ -161,26 +216,35 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  RETURN_FAULT();
+  REFUSE_WHILE_CAPTURING();
+  if (bytes == 0) return failed(cudaErrorInvalidValue);
+  const std::lock_guard lock(machine.pinned_mutex);
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   machine.pinned_sizes[static_cast<char*>(*memory)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  REFUSE_WHILE_CAPTURING();
   drain();
+  const std::lock_guard lock(machine.pinned_mutex);
   machine.pinned_sizes.erase(static_cast<char*>(memory));
   std::free(memory);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  RETURN_FAULT();
   enqueue(stream, [=] { std::memset(memory, value, bytes); });
   return cudaSuccess;
 }
 // Pageable memory is read or written before the call returns, as CUDA does; pinned memory later.
 cudaError_t cudaMemcpyAsync(
     void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  RETURN_FAULT();
   enqueue(stream, [=] { std::memcpy(to, from, bytes); });
-  if (!stream->recording && (is_pageable(to) || is_pageable(from))) drain();
+  if (!stream->recording && (is_pageable(to) || is_pageable(from)))
+    return cudaStreamSynchronize(stream);
   return cudaSuccess;
 }
 
@@ -198,17 +262,27 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  REFUSE_WHILE_CAPTURING();
   drain();
   machine.streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }
+// Something is done by each question, so that those who ask until all is done see it happen.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  RETURN_FAULT();
+  REFUSE_WHILE_CAPTURING();
   if (stream->recording) return failed(cudaErrorStreamCaptureUnsupported);
-  drain();
-  return cudaSuccess;
+  if (done(*stream)) return cudaSuccess;
+  advance();
+  return machine.sticky != cudaSuccess ? failed(machine.sticky) : cudaErrorNotReady;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return cudaStreamQuery(stream); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  for (;;) {
+    const cudaError_t state = cudaStreamQuery(stream);
+    if (state != cudaErrorNotReady) return state;
+  }
+}
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new CUevent_st;
@@ -219,9 +293,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  event->stream = stream;
-  event->operations = stream->operations;
+  RETURN_FAULT();
+  event->recorded = true;
+  event->after = stream->after;
   event->recording = stream->recording;
+  event->recorded_after = stream->recorded_after;
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
@@ -229,11 +305,12 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlag
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   const bool external = (flags & cudaEventRecordExternal) != 0;
   if (external != (stream->recording != nullptr)) return failed(cudaErrorInvalidValue);
+  RETURN_FAULT();
   enqueue(stream, [passed = event->passed_ms] { *passed = lockstep::now_ms(); });
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-  drain();
+  REFUSE_WHILE_CAPTURING();
   *ms = static_cast<float>(*to->passed_ms - *from->passed_ms);
   return *from->passed_ms > 0 && *ms >= 0 ? cudaSuccess : failed(cudaErrorInvalidResourceHandle);
 }
@@ -242,50 +319,86 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  RETURN_FAULT();
+  REFUSE_WHILE_CAPTURING();
   if (event->recording) return failed(cudaErrorCapturedEvent);
-  drain();
-  return cudaSuccess;
+  const bool all = std::all_of(
+      event->after.begin(), event->after.end(), [](const PieceRef& piece) { return done(piece); });
+  if (all) return cudaSuccess;
+  advance();
+  return machine.sticky != cudaSuccess ? failed(machine.sticky) : cudaErrorNotReady;
 }
-// Everything runs in the order given, so there is nothing to wait for; only a stream that waits for
-// work that is being recorded joins the record.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (event->recording && !stream->recording) {
-    stream->recording = event->recording;
-    stream->unjoined = true;
+  RETURN_FAULT();
+  if (!event->recorded) return cudaSuccess;
+  if (!event->recording) {
+    if (stream->recording) {  // a capture cannot wait for what lies outside it
+      stream->recording->broken = true;
+      return failed(cudaErrorStreamCaptureIsolation);
+    }
+    stream->after.insert(stream->after.end(), event->after.begin(), event->after.end());
+    return cudaSuccess;
   }
-  if (stream->recording && event->recording && event->stream != nullptr &&
-      event->operations == event->stream->operations && stream->origin)
-    event->stream->unjoined = false;
+  if (event->recording != machine.recording) return failed(cudaErrorCapturedEvent);
+  if (!stream->recording) stream->recording = event->recording;
+  stream->recorded_after.insert(
+      stream->recorded_after.end(), event->recorded_after.begin(), event->recorded_after.end());
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  stream->recording = std::make_shared<Recording>();
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  RETURN_FAULT();
+  if (machine.recording || mode == cudaStreamCaptureModeGlobal)
+    return failed(cudaErrorIllegalState);  // one at a time, and other threads go on
+  stream->recording = machine.recording = std::make_shared<Recording>();
   stream->origin = true;
+  machine.capturing = std::this_thread::get_id();
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const auto recording = stream->recording;
-  bool unjoined = false;
-  for (CUstream_st* each : machine.streams) {
-    if (each->recording != recording) continue;
-    unjoined = unjoined || (!each->origin && each->unjoined);
-    each->recording = nullptr;
-    each->origin = each->unjoined = false;
-  }
   *graph = nullptr;
-  if (unjoined) return failed(cudaErrorStreamCaptureUnjoined);
+  const auto recording = std::exchange(stream->recording, nullptr);
+  if (recording == nullptr) return failed(cudaErrorIllegalState);
+  machine.recording = nullptr;
+  // Pieces that nothing comes after, not even the end of the stream where the capture began.
+  std::vector<bool> joined(recording->pieces.size());
+  const auto join = [&](const std::vector<size_t>& pieces) {
+    for (size_t i : pieces) joined[i] = true;
+  };
+  join(stream->recorded_after);
+  for (const Recording::Piece& piece : recording->pieces) join(piece.after);
+  for (CUstream_st* each : machine.streams) {
+    if (each != stream && each->recording != recording) continue;
+    each->recording = nullptr;
+    each->recorded_after.clear();
+    each->origin = false;
+  }
+  if (recording->broken) return failed(cudaErrorStreamCaptureInvalidated);
+  if (std::find(joined.begin(), joined.end(), false) != joined.end())
+    return failed(cudaErrorStreamCaptureUnjoined);
   *graph = new CUgraph_st{recording};
   return cudaSuccess;
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+// Priorities of streams are those of the nodes only if they are asked for.
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec,
+                                 cudaGraph_t graph,
+                                 unsigned long long flags) {
+  RETURN_FAULT();
+  REFUSE_WHILE_CAPTURING();
+  if (flags != cudaGraphInstantiateFlagUseNodePriority) return failed(cudaErrorInvalidValue);
   *exec = new CUgraphExec_st{graph->recording};
+  if (!std::exchange(machine.has_graphs, true))
+    machine.used += static_cast<size_t>(from_environment("FAKE_LIBRARY_BYTES", 0));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  if (nodes != nullptr) return failed(cudaErrorInvalidValue);
+  *count = graph->recording->pieces.size();
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  enqueue(stream, [recording = exec->recording] {
-    for (const auto& work : *recording) work();
-  });
+  RETURN_FAULT();
+  enqueue(stream, *exec->recording);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

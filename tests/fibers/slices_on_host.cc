@@ -1,18 +1,15 @@
 // Stands in for launcher/cuda/slices_nccl.cc: the same communicator, with NCCL's stand-in.
-#include "collectives/nccl/nccl_communicator.h"
+#include "launcher/cuda/nccl_options.h"
 #include "launcher/cuda/slices.h"
 #include "tests/fibers/nccl_on_host.h"
 
 namespace lockstep::cuda {
 
 std::unique_ptr<Communicator> make_slices(Communicator& control,
-                                          Stream compute,
+                                          CudaBackend& backend,
                                           const GpuRequest& request) {
   return make_nccl_communicator(
-      control,
-      compute,
-      {request.init_timeout_s, request.operation_timeout_s, request.share_gpu},
-      fibers::nccl_on_host());
+      control, backend.stream(), nccl_options(control, backend, request), fibers::nccl_on_host());
 }
 
 }  // namespace lockstep::cuda

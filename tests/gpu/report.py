@@ -1,5 +1,5 @@
-"""What the GPU check writes: report.json after every stage, so that a check cut short leaves what it found, and
-report.md for reading."""
+"""What the GPU check writes: report.json after everything that it finds, so that a check cut short leaves it, and report.md
+for reading."""
 import json
 import pathlib
 import time
@@ -15,10 +15,12 @@ class Report:
     def check(self, stage, what, passed, detail=""):
         print(f"{'ok    ' if passed else 'FAILED'} {stage}: {what}" + (f" ({detail})" if detail else ""), flush=True)
         self.data["checks"].append({"stage": stage, "what": what, "passed": bool(passed), "detail": str(detail)})
+        self.save()
 
     def figure(self, name, value):
         print(f"       {name}: {value}", flush=True)
         self.data["figures"][name] = value
+        self.save()
 
     def failed(self):
         return [c for c in self.data["checks"] if not c["passed"]]

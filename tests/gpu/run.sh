@@ -5,13 +5,14 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 usage() {
   cat <<'TEXT'
-usage: tests/gpu/run.sh INSTALL OUT [--quick] [--only STAGE,...] [--small]
+usage: tests/gpu/run.sh INSTALL OUT [--quick] [--only STAGE,...] [--budget SECONDS] [--small]
   INSTALL   a folder made by `cmake --install` or unpacked from the archive of `cpack`
-  OUT       a folder for report.json, report.md and the logs
+  OUT       a folder for report.json, report.md and what failed; at the end all of it is in OUT.tar.gz
   --quick   the checks without the benchmarks
   --only    some stages alone; `--only list` names them
+  --budget  seconds that each stage may take: 480 unless told
   --small   tiny models: to try the check itself
-It takes some 12 minutes on one GPU. Ends with 0 if every check passed. PyTorch is measured beside
+A stage ends within its budget, and what it has not come to counts as failed. Ends with 0 if every check passed. PyTorch is measured beside
 Lockstep where python3 has it. CUDA's libraries are found in PyTorch's wheels or /usr/local/cuda*.
 TEXT
 }

@@ -181,6 +181,63 @@ TEST(NcclInit, RanksThatAreNeverConnectedAreGivenUp) {
   }
 }
 
+// Of the events, kMaxPending tell that an operation's buffers are ready; then come those that tell
+// that it is done.
+std::string done(const char* words, int operation) {
+  return fmt::format(fmt::runtime(words), Communicator::kMaxPending + operation);
+}
+
+// A rank that never comes is told by the ranks' own channel long before the time is up.
+TEST_F(NcclAlone, EndOfAnotherRankIsToldWhileConnecting) {
+  nccl.polls_in_progress = 1 << 30;
+  NcclOptions options;
+  options.watch = [] { throw CommError("rank 1 has ended"); };
+  try {
+    make(options);
+    FAIL();
+  } catch (const CommError& error) {
+    EXPECT_CONTAINS(error.what(), "rank 1 has ended");
+  }
+  EXPECT_EQ(nccl.aborted, 1);
+  EXPECT_EQ(nccl.finalized, 0);
+}
+
+// Nobody waits behind a kernel that hangs before the error is said.
+TEST_F(NcclAlone, AnErrorOnItsWayAbortsAtOnce) {
+  try {
+    const auto communicator = make();
+    nccl.polls_in_progress = 1 << 30;  // an orderly end would take its whole time
+    throw CommError("rank 1 has ended");
+  } catch (const CommError&) {
+  }
+  EXPECT_EQ(nccl.aborted, 1);
+  EXPECT_EQ(nccl.finalized, 0);
+}
+
+// What is queued outside of a graph is queued again at each replay, with the events of the first
+// time.
+TEST_F(NcclAlone, WorkBetweenGraphsIsQueuedAgain) {
+  std::vector<std::function<void()>> between;
+  NcclOptions options;
+  options.outside = [&](std::function<void()> work) { between.push_back(std::move(work)); };
+  const auto communicator = make(options);
+  cuda_stub().journal.clear();
+  std::byte buffer[8];
+  communicator->wait(communicator->start_all_gather(buffer, 8, communicator->everyone()));
+  EXPECT_TRUE(cuda_stub().journal.empty());
+  ASSERT_EQ(between.size(), 2U);
+  for (int replay = 0; replay < 2; ++replay) {
+    cuda_stub().journal.clear();
+    for (const auto& work : between) work();
+    EXPECT_EQ(cuda_stub().journal,
+              (std::vector<std::string>{"record 1 on compute",
+                                        "communication waits for 1",
+                                        "all-gather",
+                                        done("record {} on communication", 1),
+                                        done("compute waits for {}", 1)}));
+  }
+}
+
 TEST_F(NcclAlone, InitThatFailsIsAbortedAndNamed) {
   nccl.state = ncclRemoteError;
   try {
@@ -202,12 +259,6 @@ TEST_F(NcclAlone, EndsInOrder) {
   EXPECT_EQ(nccl.aborted, 0);
   EXPECT_EQ(cuda_stub().streams, 0);
   EXPECT_EQ(cuda_stub().events, 0);
-}
-
-// Of the events, kMaxPending tell that an operation's buffers are ready; then come those that tell
-// that it is done.
-std::string done(const char* words, int operation) {
-  return fmt::format(fmt::runtime(words), Communicator::kMaxPending + operation);
 }
 
 // The events order the streams; the host waits for nothing.

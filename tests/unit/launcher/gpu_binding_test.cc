@@ -75,6 +75,27 @@ TEST(GpuBinding, CoresNextToTheGpu) {
   EXPECT_EQ(plan_gpu_binding("0000:AF:00.0", kTwoNodes, "0-3").cpus, "2-3");
 }
 
+TEST(GpuBinding, WhatNobodyAskedForGivesWay) {
+  EXPECT_EQ(plan_gpu_binding("0000:1b:00.0", kTwoNodes, "2", false).cpus, "0-1");
+  EXPECT_EQ(plan_gpu_binding("0000:1b:00.0", kOneNode, "1", false).cpus, "0-1")
+      << "all are as near, but one is too few";
+  EXPECT_EQ(plan_gpu_binding("0000:77:00.0", kTwoNodes, "2", false).cpus, "0-3");
+  EXPECT_EQ(plan_gpu_binding("0000:1b:00.0", kOneNode, "0-1", false).cpus, "");
+}
+
+TEST(GpuBinding, OpenMpiSaysWhatWasAskedFor) {
+  const char* const names[] = {"OMPI_MCA_orte_bound_at_launch",
+                               "OMPI_MCA_hwloc_base_binding_policy",
+                               "OMPI_MCA_rmaps_base_mapping_policy"};
+  for (const char* name : names) unsetenv(name);
+  EXPECT_TRUE(binding_asked_for()) << "Slurm's, or taskset's";
+  setenv(names[0], "1", 1);
+  EXPECT_FALSE(binding_asked_for());
+  setenv(names[1], "core", 1);
+  EXPECT_TRUE(binding_asked_for());
+  for (const char* name : names) unsetenv(name);
+}
+
 TEST(GpuBinding, LaunchersBindingStays) {
   const GpuBinding binding = plan_gpu_binding("0000:1b:00.0", kTwoNodes, "2");
   EXPECT_EQ(binding.cpus, "");

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "collectives/nccl/nccl_communicator.h"
+#include "launcher/cuda/plugin.h"
+#include "runtime/cuda/backend.h"
+
+namespace lockstep::cuda {
+
+// How the ranks' GPUs exchange. With LOCKSTEP_NCCL_BETWEEN_GRAPHS=1 in the environment NCCL is not
+// captured in CUDA graphs, but called between them: a way out where it cannot be captured. Throws
+// ConfigError for other values than 0 and 1.
+NcclOptions nccl_options(Communicator& control, CudaBackend& backend, const GpuRequest& request);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Runs the check of tests/gpu on the stand-in for a GPU. Catches: stages that cannot run, that outlast their time, or that
+leave a hung run behind; a batch "that no GPU holds" which one does; a report that does not say what failed.
+
+gpu_check_test.py PROGRAM: build/.../tests/host_gpu/bin/lockstep
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/gpu"))
+import configs  # noqa: E402
+
+GIB = 1 << 30
+
+
+def run_check(program, out, *options, gpu_bytes, environment=None):
+    env = dict(os.environ, FAKE_GPU_BYTES=str(gpu_bytes), **(environment or {}))
+    env.pop("LOCKSTEP_DEVICE", None)
+    done = subprocess.run([ROOT / "tests/gpu/run.sh", program.parent.parent, out, "--small", *options], env=env, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True)
+    return done, json.loads((out / "report.json").read_text())
+
+
+def whole_check(program, folder):
+    out = folder / "whole"
+    done, report = run_check(program, out, "--only", "kernels,parity,ranks,bits,refusals", gpu_bytes=80 * GIB)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert report["complete"] and len(report["checks"]) > 100, report
+    assert "stand-in" in report["environment"]["libraries"], report["environment"]
+    with tarfile.open(folder / "whole.tar.gz") as archive:
+        names = archive.getnames()
+    assert "whole/report.json" in names and all(re.fullmatch(r"[A-Za-z0-9./-]+", name) for name in names), names
+
+
+def a_larger_gpu(program, folder):
+    done, report = run_check(program, folder / "larger", "--only", "refusals", gpu_bytes=141 * GIB)
+    assert done.returncode == 0, report
+    config = folder / "gpt.textproto"
+    config.write_text(configs.GPT)
+    plan = subprocess.run([program, "plan", config, "--gpu", "B200", *configs.TOO_LARGE], text=True, capture_output=True)
+    assert plan.returncode == 5, plan.stdout + plan.stderr
+
+
+def short_of_time(program, folder):
+    """The run that is under way when the time is up ends, with its ranks, and the report says so."""
+    begin = time.monotonic()
+    done, report = run_check(program, folder / "short", "--only", "ranks,refusals", "--budget", "3", gpu_bytes=80 * GIB)
+    assert time.monotonic() - begin < 40, "each stage has 3 s"
+    late = [c for c in report["checks"] if "ends within 3 s" in c["what"]]
+    assert done.returncode == 1 and late and not late[0]["passed"] and report["complete"], report
+    left = subprocess.run(["pgrep", "-f", f"{program} train.*lockstep-gpu-"], capture_output=True, text=True).stdout
+    assert not left, f"still running: {left}"
+
+
+def what_fails_is_kept(program, folder):
+    out = folder / "failing"
+    done, report = run_check(program, out, "--only", "kernels", gpu_bytes=80 * GIB, environment={"FAKE_CUDA_FAULT": "40"})
+    failed = [c for c in report["checks"] if not c["passed"]]
+    assert done.returncode == 1 and failed, report
+    # The case, and within it the op.
+    assert re.search(r"(FP32|BF16|FP16|TF32) (mlp|gpt|resnet|images).*: [a-z_]+ .*illegal memory access", failed[-1]["detail"]), failed[-1]
+    kept = sorted(out.glob("ended-*.txt"))
+    assert kept and "illegal memory access" in kept[-1].read_text()
+
+
+def main(program):
+    with tempfile.TemporaryDirectory(prefix="lockstep-gpu-check-") as folder:
+        for test in (a_larger_gpu, short_of_time, what_fails_is_kept, whole_check):
+            print(f"== {test.__name__}", flush=True)
+            test(program, pathlib.Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1]).resolve()))

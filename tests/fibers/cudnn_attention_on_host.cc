@@ -1,0 +1,180 @@
+// cuDNN's attention on the host, in place of runtime/cuda/cudnn_attention.cc: plain loops in float,
+// rounded once to what is stored. It holds the callers to the contract: a plan is made before it is
+// recorded, arrays begin at multiples of 16 bytes, and so does the engine's part of the workspace,
+// which lies behind a float for each batch x head x token; all of the workspace is overwritten.
+// FAKE_CUDNN_MISSING and the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/half.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/cudnn_attention.h"
+#include "tests/fibers/host_stream.h"
+
+namespace lockstep::cuda {
+
+struct CudnnAttention::Library {
+  std::vector<CudnnAttentionKey> planned;
+};
+
+CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {}
+CudnnAttention::~CudnnAttention() = default;
+
+bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
+  if (dtype == DType::kF32) return false;
+  if (!fits_cudnn_workspace(shape, why_not_)) return false;
+  const char* const refused = std::getenv("FAKE_CUDNN_REFUSES");
+  if (std::getenv("FAKE_CUDNN_MISSING") != nullptr ||
+      (refused != nullptr && std::string(refused).find("attention") != std::string::npos)) {
+    why_not_ = "libcudnn.so.9: cannot open shared object file";
+    return false;
+  }
+  if (!library_) library_ = std::make_unique<Library>();
+  AttentionShape part = shape;
+  part.batch = cudnn_backward_batch(shape);
+  for (const CudnnAttentionKey& key :
+       {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
+    if (std::find(library_->planned.begin(), library_->planned.end(), key) !=
+        library_->planned.end())
+      continue;
+    LOCKSTEP_CHECK(!stream_->recording, "a plan is made while work is recorded ");
+    library_->planned.push_back(key);
+  }
+  return true;
+}
+
+namespace {
+
+// One head of one sample.
+template <typename T>
+struct Head {
+  const AttentionShape& shape;
+  const CudnnAttentionArrays& arrays;
+  int64_t sample, head;
+
+  // Of q, k or v (part 0, 1 or 2) of a token.
+  int64_t place(int64_t token, int part) const {
+    return (((sample * shape.time + token) * 3 + part) * shape.heads + head) * shape.head_size;
+  }
+  int64_t out_place(int64_t token) const {
+    return ((sample * shape.time + token) * shape.heads + head) * shape.head_size;
+  }
+  float* log_sum_exp() const {
+    return arrays.log_sum_exp + (sample * shape.heads + head) * shape.time;
+  }
+  float dot(const void* a, int64_t at_a, const void* b, int64_t at_b) const {
+    float sum = 0;
+    for (int64_t d = 0; d < shape.head_size; ++d)
+      sum += to_float(static_cast<const T*>(a)[at_a + d]) *
+             to_float(static_cast<const T*>(b)[at_b + d]);
+    return sum;
+  }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(shape.head_size)); }
+  float score(int64_t query, int64_t key) const {
+    return scale() * dot(arrays.qkv, place(query, 0), arrays.qkv, place(key, 1));
+  }
+  int64_t keys_of(int64_t query) const { return shape.causal ? query + 1 : shape.time; }
+
+  void forward() const {
+    std::vector<float> weights(static_cast<size_t>(shape.time)),
+        sums(static_cast<size_t>(shape.head_size));
+    for (int64_t query = 0; query < shape.time; ++query) {
+      float most = -INFINITY, total = 0;
+      for (int64_t key = 0; key < keys_of(query); ++key) {
+        weights[static_cast<size_t>(key)] = score(query, key);
+        most = std::max(most, weights[static_cast<size_t>(key)]);
+      }
+      std::fill(sums.begin(), sums.end(), 0.0f);
+      for (int64_t key = 0; key < keys_of(query); ++key) {
+        const float weight = std::exp(weights[static_cast<size_t>(key)] - most);
+        total += weight;
+        for (size_t d = 0; d < sums.size(); ++d)
+          sums[d] +=
+              weight *
+              to_float(static_cast<const T*>(arrays.qkv)[place(key, 2) + static_cast<int64_t>(d)]);
+      }
+      for (size_t d = 0; d < sums.size(); ++d)
+        static_cast<T*>(arrays.out)[out_place(query) + static_cast<int64_t>(d)] =
+            round_to<T>(sums[d] / total);
+      log_sum_exp()[query] = most + std::log(total);
+    }
+  }
+
+  void backward() const {
+    const auto size = static_cast<size_t>(shape.time * shape.head_size);
+    std::vector<float> d_q(size), d_k(size), d_v(size);
+    for (int64_t query = 0; query < shape.time; ++query) {
+      const float total = dot(arrays.d_out, out_place(query), arrays.out, out_place(query));
+      for (int64_t key = 0; key < keys_of(query); ++key) {
+        const float weight = std::exp(score(query, key) - log_sum_exp()[query]);
+        const float d_score =
+            scale() * weight *
+            (dot(arrays.d_out, out_place(query), arrays.qkv, place(key, 2)) - total);
+        for (int64_t d = 0; d < shape.head_size; ++d) {
+          const auto q = static_cast<size_t>(query * shape.head_size + d),
+                     k = static_cast<size_t>(key * shape.head_size + d);
+          const T* const qkv = static_cast<const T*>(arrays.qkv);
+          d_q[q] += d_score * to_float(qkv[place(key, 1) + d]);
+          d_k[k] += d_score * to_float(qkv[place(query, 0) + d]);
+          d_v[k] += weight * to_float(static_cast<const T*>(arrays.d_out)[out_place(query) + d]);
+        }
+      }
+    }
+    for (int64_t token = 0; token < shape.time; ++token) {
+      for (int64_t d = 0; d < shape.head_size; ++d) {
+        const auto i = static_cast<size_t>(token * shape.head_size + d);
+        T* const d_qkv = static_cast<T*>(arrays.d_qkv);
+        d_qkv[place(token, 0) + d] = round_to<T>(d_q[i]);
+        d_qkv[place(token, 1) + d] = round_to<T>(d_k[i]);
+        d_qkv[place(token, 2) + d] = round_to<T>(d_v[i]);
+      }
+    }
+  }
+};
+
+bool aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
+
+// NaN at the start of each 4 KiB: what lies where it should not is found.
+void spoil(void* workspace, size_t bytes) {
+  constexpr size_t kStep = 4096, kSpoiled = 64;
+  for (size_t at = 0; at + kSpoiled <= bytes; at += kStep)
+    std::memset(static_cast<std::byte*>(workspace) + at, 0xff, kSpoiled);
+}
+
+}  // namespace
+
+void CudnnAttention::run(const CudnnAttentionKey& key,
+                         const CudnnAttentionArrays& arrays,
+                         void* workspace) {
+  LOCKSTEP_CHECK(std::find(library_->planned.begin(), library_->planned.end(), key) !=
+                 library_->planned.end());
+  const AttentionShape& s = key.shape;
+  const int64_t floats = key.backward ? s.batch * s.heads * s.time : 0;
+  LOCKSTEP_CHECK(aligned(static_cast<float*>(workspace) + floats),
+                 "the engine's part of the workspace ");
+  for (const void* array : {arrays.qkv,
+                            static_cast<const void*>(arrays.out),
+                            arrays.d_out,
+                            static_cast<const void*>(arrays.d_qkv)})
+    LOCKSTEP_CHECK(aligned(array));
+  fibers::enqueue(stream_, [=] {
+    const size_t bytes = cudnn_attention_workspace_bytes(key);
+    spoil(workspace, bytes);
+    by_type(key.dtype, [&]<typename T>() {
+      for (int64_t sample = 0; sample < key.shape.batch; ++sample) {
+        for (int64_t head = 0; head < key.shape.heads; ++head) {
+          const Head<T> one{key.shape, arrays, sample, head};
+          key.backward ? one.backward() : one.forward();
+        }
+      }
+    });
+    spoil(workspace, bytes);
+  });
+}
+
+}  // namespace lockstep::cuda
