@@ -139,19 +139,20 @@ struct Matmul::Planned {
         b(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.stride_b),
         out(p.out, p.m, p.n, p.stride_out) {}
 
-  // Whether there is an algorithm.
-  bool choose(cublasLtHandle_t handle, const Product& product);
+  // Looks for an algorithm; why there is none, or nothing.
+  std::string choose(cublasLtHandle_t handle, const Product& product);
 
   Description description;
   Layout a, b, out;
   cublasLtMatmulAlgo_t algorithm{};
-  bool supported = false;
-  bool said = false;  // that there is none
+  std::string why_not;  // there is none; empty: there is
+  bool said = false;    // that there is none
 };
 
-bool Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
+std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
   constexpr int64_t kSavedMultiple = 8;  // of the rows that an epilogue saves
-  if (has_saved(product.epilogue) && product.n % kSavedMultiple != 0) return false;
+  if (has_saved(product.epilogue) && product.n % kSavedMultiple != 0)
+    return "rows that an epilogue saves must be multiples of 8";
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // A product split along k is summed in the workspace, in order, or not split at all.
@@ -176,10 +177,11 @@ bool Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
                                                                1,
                                                                &best,
                                                                &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+    return cublasLtGetStatusName(status);
   LOCKSTEP_CUBLAS(status);
   algorithm = best.algo;
-  return found > 0;
+  return found > 0 ? "" : "it finds none";
 }
 
 Matmul::Matmul(Stream stream, void* workspace)
@@ -191,7 +193,7 @@ Matmul::Planned& Matmul::plan(const Product& product) {
   std::unique_ptr<Planned>& planned = planned_[product];
   if (!planned) {
     auto made = std::make_unique<Planned>(product);
-    made->supported = made->choose(library_->handle, product);
+    made->why_not = made->choose(library_->handle, product);
     planned = std::move(made);
   }
   return *planned;
@@ -199,22 +201,24 @@ Matmul::Planned& Matmul::plan(const Product& product) {
 
 void Matmul::run_without(const Product& product, const ProductOperands& operands) {
   LOCKSTEP_CHECK(product.epilogue == Epilogue::kNone || product.epilogue == Epilogue::kBias);
-  if (std::exchange(planned_[product]->said, true) == false)
+  Planned& planned = *planned_[product];
+  if (!std::exchange(planned.said, true))
     log_warn(
         "a product of {} x {} x {} in {} by the own kernel, which is slow: cuBLASLt has no "
-        "algorithm for it",
+        "algorithm for it ({})",
         product.m,
         product.n,
         product.k,
-        name_of(product.in));
+        name_of(product.in),
+        planned.why_not);
   plain_product(product, operands, stream_);
 }
 
-bool Matmul::supports(const Product& product) { return plan(product).supported; }
+bool Matmul::supports(const Product& product) { return plan(product).why_not.empty(); }
 
 void Matmul::run(const Product& product, const ProductOperands& operands) {
   Planned& planned = plan(product);
-  if (!planned.supported) return run_without(product, operands);
+  if (!planned.why_not.empty()) return run_without(product, operands);
   if (product.epilogue == Epilogue::kBiasGradient)
     planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
   else if (product.epilogue != Epilogue::kNone && product.epilogue != Epilogue::kGeluGradient)

@@ -46,7 +46,7 @@ def a_larger_gpu(program, folder):
     assert done.returncode == 0, report
     config = folder / "gpt.textproto"
     config.write_text(configs.GPT)
-    plan = subprocess.run([program, "plan", config, "--gpu", "B200", *configs.TOO_LARGE], text=True, capture_output=True)
+    plan = subprocess.run([program, "plan", config, "--device", "cuda", "--gpu", "B200", *configs.TOO_LARGE], text=True, capture_output=True)
     assert plan.returncode == 5, plan.stdout + plan.stderr
 
 

@@ -119,6 +119,9 @@ def same_as_the_cpu(trial, name, config):
     own = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_REFUSES": "all"})
     trial.close(gpu["losses"], own["losses"], 2e-5, f"{name}: products by the own kernel")
     trial.check("by the own kernel, which is slow" in own["text"], f"{name}: that they are slow is said", own["text"])
+    for words in ("one", "BGRADB", "DGELU", "GELU_AUX_BIAS,RELU_BIAS,GELU_BIAS"):
+        some = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_REFUSES": words})
+        trial.close(gpu["losses"], some["losses"], 2e-5, f"{name}: without algorithms for {words}")
     return gpu
 
 

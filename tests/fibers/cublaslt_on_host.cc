@@ -1,13 +1,17 @@
 // cuBLASLt on the host, as its documentation describes it: matrices by columns, D = epilogue(alpha
-// op(A) op(B) + beta C). Plain loops in float. In the environment, to reach the paths for GPUs
-// without them: FAKE_CUBLASLT_PLAIN, no epilogue but the bias; FAKE_CUBLASLT_REFUSES=11x9, no
-// product with so many rows and columns, or "all", none at all; FAKE_CUBLASLT_VERSION, what it says
-// of itself.
+// op(A) op(B) + beta C). Plain loops in float. A product needs the algorithm that was found for it,
+// operands that begin on multiples of 16 bytes, and counts on nothing in its workspace, which is
+// spoiled. In the environment, to reach the paths for GPUs without them: FAKE_CUBLASLT_PLAIN, no
+// epilogue but the bias; FAKE_CUBLASLT_REFUSES, words separated by commas: 11x9, no product with so
+// many rows and columns; one, none with a single row or column; the name of an epilogue, such as
+// DGELU; all. FAKE_CUBLASLT_VERSION, what it says of itself.
 #include <cublasLt.h>
 
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -130,6 +134,51 @@ void multiply(const Description& description,
   }
 }
 
+const char* name_of(cublasLtEpilogue_t epilogue) {
+  switch (epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS: return "BIAS";
+    case CUBLASLT_EPILOGUE_RELU_BIAS: return "RELU_BIAS";
+    case CUBLASLT_EPILOGUE_GELU_BIAS: return "GELU_BIAS";
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS: return "GELU_AUX_BIAS";
+    case CUBLASLT_EPILOGUE_DGELU: return "DGELU";
+    case CUBLASLT_EPILOGUE_BGRADB: return "BGRADB";
+    default: return "DEFAULT";
+  }
+}
+
+// Whether the environment says that there is no algorithm. By columns the rows of the product are
+// columns.
+bool refuses(const Description& description, const LayoutImage& d) {
+  const char* const refused = std::getenv("FAKE_CUBLASLT_REFUSES");
+  if (refused == nullptr) return false;
+  std::istringstream words(refused);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word == "all" || word == name_of(description.epilogue) ||
+        word == std::to_string(d.columns) + "x" + std::to_string(d.rows) ||
+        (word == "one" && (d.columns == 1 || d.rows == 1)))
+      return true;
+  }
+  return false;
+}
+
+// What stands for the algorithm that was found for a product.
+cublasLtMatmulAlgo_t algorithm_for(const Description& description, const LayoutImage& d) {
+  constexpr uint64_t kTag = 0x10c457e9;
+  cublasLtMatmulAlgo_t algorithm{};
+  algorithm.data[0] = kTag;
+  algorithm.data[1] = static_cast<uint64_t>(description.epilogue);
+  algorithm.data[2] = d.rows;
+  algorithm.data[3] = d.columns;
+  return algorithm;
+}
+
+// NaN at the start of each 64 KiB.
+void spoil(void* workspace, size_t bytes) {
+  constexpr size_t kStep = 65536, kSpoiled = 64;
+  for (size_t at = 0; at + kSpoiled <= bytes; at += kStep)
+    std::memset(static_cast<char*>(workspace) + at, 0xff, kSpoiled);
+}
+
 }  // namespace
 
 size_t cublasLtGetVersion() {
@@ -211,7 +260,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                                               cublasLtMatrixLayout_t d_layout,
                                               cublasLtMatmulPreference_t,
                                               int,
-                                              cublasLtMatmulHeuristicResult_t*,
+                                              cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
   if (lockstep::fibers::capturing()) return CUBLAS_STATUS_INTERNAL_ERROR;
   const Description& description = description_of(handle);
@@ -222,14 +271,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                      description.epilogue == CUBLASLT_EPILOGUE_BIAS;
   // By columns the rows of the product are columns.
   const LayoutImage& d = layout_of(d_layout);
-  const char* const refused = std::getenv("FAKE_CUBLASLT_REFUSES");
-  const std::string shape = std::to_string(d.columns) + "x" + std::to_string(d.rows);
-  const bool refuses = refused != nullptr && (shape == refused || std::string(refused) == "all");
-  if (odd || refuses || (!plain && std::getenv("FAKE_CUBLASLT_PLAIN") != nullptr)) {
+  if (odd || refuses(description, d) || (!plain && std::getenv("FAKE_CUBLASLT_PLAIN") != nullptr)) {
     *found = 0;
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   *found = 1;
+  results->algo = algorithm_for(description, d);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
@@ -244,22 +291,29 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
                               cublasLtMatrixLayout_t,
                               void* d,
                               cublasLtMatrixLayout_t d_layout,
-                              const cublasLtMatmulAlgo_t*,
-                              void*,
-                              size_t,
+                              const cublasLtMatmulAlgo_t* algorithm,
+                              void* workspace,
+                              size_t workspace_bytes,
                               cudaStream_t stream) {
-  for (const void* operand : {a, b, c, static_cast<const void*>(d)}) {
+  const void* const aux = description_of(description).aux;
+  for (const void* operand : {a, b, c, static_cast<const void*>(d), aux}) {
     if (reinterpret_cast<uintptr_t>(operand) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
+  const cublasLtMatmulAlgo_t wanted =
+      algorithm_for(description_of(description), layout_of(d_layout));
+  if (algorithm == nullptr || std::memcmp(algorithm, &wanted, sizeof(wanted)) != 0)
+    return CUBLAS_STATUS_INVALID_VALUE;
   if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
-  lockstep::fibers::enqueue(
-      stream,
-      [=,
-       how = description_of(description),
-       alpha = *static_cast<const float*>(alpha),
-       beta = *static_cast<const float*>(beta),
-       in_a = layout_of(a_layout),
-       in_b = layout_of(b_layout),
-       out = layout_of(d_layout)] { multiply(how, alpha, a, in_a, b, in_b, beta, d, out); });
+  lockstep::fibers::enqueue(stream,
+                            [=,
+                             how = description_of(description),
+                             alpha = *static_cast<const float*>(alpha),
+                             beta = *static_cast<const float*>(beta),
+                             in_a = layout_of(a_layout),
+                             in_b = layout_of(b_layout),
+                             out = layout_of(d_layout)] {
+                              spoil(workspace, workspace_bytes);
+                              multiply(how, alpha, a, in_a, b, in_b, beta, d, out);
+                            });
   return CUBLAS_STATUS_SUCCESS;
 }
