@@ -215,7 +215,7 @@ step "3/3 Training: $config on $ranks rank(s)"
 if [ -n "$no_gpu" ] && [ "$gpu_count" -gt 0 ]; then
   echo "On the CPU: of GPUs there are $gpu_count visible ($(head -n 1 <<<"$gpus")), but $no_gpu."
 elif [ "$LOCKSTEP_DEVICE" != cpu ]; then
-  echo "On $gpu_count GPU(s) that nvidia-smi shows: $(head -n 1 <<<"$gpus"). LOCKSTEP_DEVICE=cpu trains on the CPU instead."
+  echo "nvidia-smi shows $gpu_count GPU(s): $(head -n 1 <<<"$gpus"). LOCKSTEP_DEVICE=cpu trains on the CPU instead."
 fi
 if [ "$cores" -lt "$ranks" ]; then
   echo "This machine has $cores core(s) for $ranks ranks: they take turns. The result is the same"
@@ -230,6 +230,7 @@ cat <<TEXT
 ==> Done
   test accuracy   $(field eval_accuracy | awk '{ printf "%.2f%%", 100 * $1 }')
   training time   $(field train_seconds | awk '{ printf "%.1f", $1 }') s on $ranks rank(s)
+  device          $(sed -nE 's/.*device (.*): [0-9]+ ranks? x .*/\1/p' "$run_dir/log.txt" | head -n 1)
   weights_hash    $(field weights_hash)   (the same on 1, 2, 4 or 8 ranks of this kind of machine)
   outputs         $run_dir/
                     metrics.jsonl, log.txt, events.out.tfevents.*, checkpoints/, config.textproto

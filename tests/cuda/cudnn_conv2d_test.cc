@@ -5,7 +5,6 @@
 
 #include "runtime/cuda/cudnn_conv2d.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "tests/cuda/described_gpus.h"
@@ -73,8 +72,8 @@ std::string text_of(const Conv2dShape& s) {
 class CudnnConv2dTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL) == nullptr)
-      GTEST_SKIP() << "skipped: cuDNN is not on this machine: " << ::dlerror();
+    const std::string why_not = test::why_cudnn_cannot_be_asked();
+    if (!why_not.empty()) GTEST_SKIP() << "skipped: " << why_not;
   }
 
   static void expect_supported(const std::vector<Conv2dShape>& shapes, DType dtype, bool tf32) {

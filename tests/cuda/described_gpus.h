@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "runtime/cuda/cudnn_conv2d.h"
+
 namespace lockstep::test {
 
 struct GpuKind {
@@ -12,6 +14,15 @@ struct GpuKind {
 };
 inline constexpr GpuKind kH100 = {"NVIDIA H100 80GB HBM3", 90, 132, 232448, 52428800};
 inline constexpr GpuKind kA100 = {"NVIDIA A100-SXM4-80GB", 80, 108, 166912, 41943040};
+
+// Why cuDNN cannot be asked about a GPU that is not there; empty if it can.
+inline std::string why_cudnn_cannot_be_asked() {
+  constexpr int kFirst = 90800;
+  const std::string version = cuda::cudnn_version();
+  if (version.empty()) return "cuDNN is not on this machine";
+  if (std::stoi(version) >= kFirst) return "";
+  return "cuDNN " + version + " takes no descriptions of GPUs, as 9.8 does";
+}
 
 inline std::string description_of(const GpuKind& gpu) {
   return std::string("{\"cudaDeviceId\": 0, \"deviceName\": \"") + gpu.name +

@@ -86,7 +86,7 @@ def building(trial, folder, program):
     gpu, cpu = DEVICE, "device cpu"
     one = Machine(folder / "one", program, 1)
     trial.run("one GPU: builds for it, trains on it with one rank, and says so", one.quickstart(),
-              ["With the CUDA library", "CUDA_ARCHITECTURES=90", "lockstep_cuda_plugin", f"On 1 GPU(s) that nvidia-smi shows: {NAME}", gpu, "1 rank x"],
+              ["With the CUDA library", "CUDA_ARCHITECTURES=90", "lockstep_cuda_plugin", f"nvidia-smi shows 1 GPU(s): {NAME}", "  device          stand-in", gpu, "1 rank x"],
               [cpu])
     trial.run("one GPU and --ranks 2: on the CPU, and why", one.quickstart("--ranks", "2"), [cpu, "2 ranks need a GPU each"], [gpu])
     trial.run("LOCKSTEP_DEVICE=cpu leaves it alone", one.quickstart(LOCKSTEP_DEVICE="cpu"), [cpu, "2 ranks"], [gpu, "nvidia-smi shows"])

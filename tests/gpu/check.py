@@ -294,7 +294,7 @@ def run_stage(machine, report, name, budget_s):
         report.check(name, f"the stage ends within {budget_s} s", False, "the rest of it did not run")
     except (OSError, ValueError, KeyError) as error:
         report.check(name, "the stage runs", False, repr(error))
-    report.figure(f"seconds of {name}", round(time.monotonic() - begin, 1))
+    report.stage_took(name, time.monotonic() - begin)
 
 
 def pack(out):

@@ -117,6 +117,8 @@ def environment_of(machine):
         "output { tensorboard: false }"))
     run_dir = probe.with_suffix("")
     done = machine.lockstep("train", probe, "--device", "cuda", "--run-dir", run_dir)
+    if done.returncode == 0 and found["GPU"] == "none":
+        found["GPU"] = "nvidia-smi shows none"
     if done.returncode == 0:
         found["libraries"] = json.loads((run_dir / "environment.json").read_text())["libraries"].get("gpu", "unknown")
     else:

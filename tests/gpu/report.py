@@ -8,7 +8,7 @@ import time
 class Report:
     def __init__(self, folder, environment):
         self.folder = pathlib.Path(folder)
-        self.data = {"date": time.strftime("%Y-%m-%d"), "complete": False, "environment": environment, "checks": [],
+        self.data = {"date": time.strftime("%Y-%m-%d"), "complete": False, "environment": environment, "stages": {}, "checks": [],
                      "figures": {}}
         self.start = time.monotonic()
 
@@ -22,8 +22,13 @@ class Report:
         self.data["figures"][name] = value
         self.save()
 
-    def failed(self):
-        return [c for c in self.data["checks"] if not c["passed"]]
+    def stage_took(self, stage, seconds):
+        print(f"       {stage} took {seconds:.1f} s", flush=True)
+        self.data["stages"][stage] = round(seconds, 1)
+        self.save()
+
+    def failed(self, stage=None):
+        return [c for c in self.data["checks"] if not c["passed"] and stage in (None, c["stage"])]
 
     def save(self, complete=False):
         self.data["complete"] = complete
@@ -37,10 +42,17 @@ class Report:
         lines += [f"- {key}: {value}" for key, value in self.data["environment"].items()]
         lines += ["", f"{passed} checks passed, {len(self.failed())} failed, in {self.data['seconds']} s.", ""]
         lines += [f"- FAILED {c['stage']}: {c['what']} {c['detail']}" for c in self.failed()]
-        lines += ["", "| figure | value |", "| --- | --- |"]
+        lines += ["", "| stage | passed | failed | seconds |", "| --- | ---: | ---: | ---: |"]
+        for stage, seconds in self.data["stages"].items():
+            of_stage, failed = [c for c in self.data["checks"] if c["stage"] == stage], len(self.failed(stage))
+            lines.append(f"| {stage} | {len(of_stage) - failed} | {failed} | {seconds} |")
+        if self.data["figures"]:
+            lines += ["", "| figure | value |", "| --- | --- |"]
         for name, value in self.data["figures"].items():
             if isinstance(value, (int, float)):
                 lines.append(f"| {name} | {value:,.4g} |" if isinstance(value, float) else f"| {name} | {value:,} |")
+            elif isinstance(value, str):
+                lines.append(f"| {name} | {value} |")
         for name, value in self.data["figures"].items():
             if isinstance(value, list):
                 lines += ["", f"## {name}", ""] + ["| " + " | ".join(value[0]) + " |", "| --- " * len(value[0]) + "|"]
