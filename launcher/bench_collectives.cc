@@ -158,7 +158,11 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
     check_fits(device.limits(), ops, bytes, session.local_ranks());
     set_compute_threads(std::max(1, available_cpus() / sharing));
   });
-  device.open({}, {}, topology);
+  RunConfig config;
+  const bool tree = std::any_of(
+      requests.begin(), requests.end(), [](const auto& request) { return !request.fast_order; });
+  if (!tree) config.comm.order = CommConfig::Order::kFast;
+  device.open(config, {}, topology);
   run_on_all(communicator, [&] { device.backend().reserve(bytes); });
   // In shared memory nothing travels, and nothing could be shorter.
   const bool sends = options.no_shared_memory || options.wire != "FP32";

@@ -54,12 +54,13 @@ class Pair {
     std::vector<OpDeviation> found;
     size_t mine = 0;
     for (size_t i = 0; i < device_graph_.ops.size(); ++i) {
-      if (device_graph_.ops[i].kind == OpKind::kCast) {
-        device_->run(i);
-        continue;
-      }
       try {
-        compare_op(mine++, i, found);
+        if (device_graph_.ops[i].kind == OpKind::kCast) {
+          device_->run(i);
+          device_backend_->synchronize();
+        } else {
+          compare_op(mine++, i, found);
+        }
       } catch (const Error& error) {
         const Op& op = device_graph_.ops[i];
         throw Error(error.code(),

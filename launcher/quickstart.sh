@@ -5,11 +5,12 @@
 # an NVIDIA GPU is visible it trains on that.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+source "$root/launcher/quickstart_gpus.sh"
 
 usage() {
   cat <<'TEXT'
 usage: launcher/quickstart.sh [--ranks N] [--bundle FILE | --build] [-- FLAGS...]
-  --ranks N      processes that share the training: 1, 2, 4 or 8; 2 unless told (1 where there is 1 GPU)
+  --ranks N      processes that share the training: 1, 2, 4 or 8; unless told 2, or 1 where there is one GPU
   --bundle FILE  train with this portable archive, or the folder that it was unpacked to, and build nothing
   --build        build, even where such a folder lies in this tree or beside it
   FLAGS          passed on to lockstep train, such as --set train.epochs=1
@@ -51,11 +52,10 @@ done
 step() { printf '\n==> %s\n' "$*"; }
 # run LOG COMMAND...: runs a command quietly; its output is shown only when it fails.
 run() {
-  if ! "${@:2}" >"$1" 2>&1; then
-    tail -n 40 "$1" >&2
-    echo "quickstart: '${*:2}' failed; its last lines are above, all of them in $1" >&2
-    exit 1
-  fi
+  "${@:2}" >"$1" 2>&1 && return
+  tail -n 40 "$1" >&2
+  echo "quickstart: '${*:2}' failed; its last lines are above, all of them in $1" >&2
+  return 1
 }
 
 # tell_progress LOG: every half minute, how far the build is that writes LOG. Ends when it is killed.
@@ -66,38 +66,44 @@ tell_progress() {
   done
 }
 
-# visible_gpus: a line for each GPU that a program would see, "NVIDIA H100, 9.0"; none where they are not to be used.
-visible_gpus() {
-  [ "${LOCKSTEP_DEVICE:-auto}" != cpu ] && [ "${CUDA_VISIBLE_DEVICES-all}" != "" ] || return 0
-  nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null | grep -E ', [0-9]+\.[0-9]+$' || true
+# compile FOLDER TARGET: builds it there; says how far it is, as a line that moves or every half minute.
+compile() {
+  local command=(cmake --build "$1" -j "$(nproc)" --target "$2") progress result=0
+  if [ -t 1 ]; then
+    "${command[@]}"
+    return
+  fi
+  : >"$1/build.log"
+  tell_progress "$1/build.log" &
+  progress=$!
+  trap 'kill "$progress" 2>/dev/null' EXIT
+  run "$1/build.log" "${command[@]}" || result=1
+  kill "$progress"
+  trap - EXIT
+  return "$result"
 }
 
-has_nccl() { PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -q 'libnccl\.so\.2'; }
-
-# build FOLDER [ARCHITECTURES]: builds the program there; with GPUs to compile for, such as "90", also the CUDA library.
+# build FOLDER [GPUS]: builds the program there and, for the GPUs, the CUDA library; sets no_gpu where that fails.
 build() {
-  local start=$SECONDS compile=(cmake --build "$1" -j "$(nproc)" --target lockstep) configure=() progress
+  local start=$SECONDS options=() architectures=""
   mkdir -p "$1"
-  # The tests are left out of a first build, which then needs no test packages; a build that has them
-  # keeps them.
-  [ -e "$1/build.ninja" ] || configure=(cmake --preset release -DLOCKSTEP_TESTS=OFF)
+  # The tests are left out of a first build, which then needs no test packages; a build that has them keeps them.
+  [ -e "$1/build.ninja" ] || options=(-DLOCKSTEP_TESTS=OFF)
   if [ -n "${2:-}" ]; then
-    compile+=(lockstep_cuda_plugin)
-    # A build from before there was a CUDA compiler looks for it again.
-    grep -q '^CMAKE_CUDA_COMPILER:.*=/' "$1/CMakeCache.txt" 2>/dev/null ||
-      configure=(cmake --preset release -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_CUDA=ON "-DLOCKSTEP_CUDA_ARCHITECTURES=$2" -UCMAKE_CUDA_COMPILER)
+    architectures="$(architectures_of "$2")"
+    configured_for "$1" "$architectures" || options+=(-DLOCKSTEP_CUDA=AUTO "-DLOCKSTEP_CUDA_ARCHITECTURES=$architectures" -UCMAKE_CUDA_COMPILER)
   fi
-  [ "${#configure[@]}" = 0 ] || run "$1/configure.log" "${configure[@]}"
-  if [ -t 1 ]; then
-    "${compile[@]}"  # shows one line that moves
-  else
-    : >"$1/build.log"
-    tell_progress "$1/build.log" &
-    progress=$!
-    trap 'kill "$progress" 2>/dev/null' EXIT
-    run "$1/build.log" "${compile[@]}"
-    kill "$progress"
-    trap - EXIT
+  if [ "${#options[@]}" != 0 ] && ! run "$1/configure.log" cmake --preset release "${options[@]}"; then
+    [ -n "$architectures" ] || exit 1
+    cmake --preset release -DLOCKSTEP_CUDA=OFF >/dev/null
+  fi
+  compile "$1" lockstep
+  if [ -n "$architectures" ]; then
+    if ! configured_for "$1" "$architectures"; then
+      no_gpu="the CUDA compiler here does not work for this build: see $1/configure.log"
+    elif ! compile "$1" lockstep_cuda_plugin; then
+      no_gpu="its CUDA library does not build: see $1/build.log"
+    fi
   fi
   echo "built in $((SECONDS - start)) s"
 }
@@ -131,19 +137,6 @@ unpacked() {
 
 cd "$root"
 gpus="$(visible_gpus)"
-gpu_count="$(grep -c . <<<"$gpus" || true)"
-no_gpu=""  # why GPUs that are visible are not used
-if [ -z "$ranks" ]; then
-  ranks=2
-  if [ "$gpu_count" = 1 ] || { [ "$gpu_count" -gt 1 ] && ! has_nccl; }; then ranks=1; fi
-fi
-if [ "$gpu_count" -gt 0 ]; then
-  [ "$ranks" = 1 ] || has_nccl || no_gpu="$ranks ranks on GPUs need NCCL (libnccl.so.2), which is not installed"
-  [ "$gpu_count" -ge "$ranks" ] || no_gpu="$ranks ranks need a GPU each"
-  # The toolkit's own folder need not be on the PATH.
-  toolkit="${CUDA_HOME:-/usr/local/cuda}/bin"
-  command -v nvcc >/dev/null || [ ! -x "$toolkit/nvcc" ] || export PATH="$PATH:$toolkit"
-fi
 lockstep=build/release/launcher/lockstep
 mpirun_program=mpirun
 found=""
@@ -151,9 +144,14 @@ if [ -z "$bundle" ] && [ "$search" = yes ] && [ ! -x "$lockstep" ]; then
   bundle="$(find_bundle)"
   found="$bundle"
 fi
+if [ -n "$gpus" ]; then
+  # The toolkit's own folder need not be on the PATH.
+  toolkit="${CUDA_HOME:-/usr/local/cuda}/bin"
+  command -v nvcc >/dev/null || [ ! -x "$toolkit/nvcc" ] || export PATH="$PATH:$toolkit"
+fi
 if [ -n "$bundle" ]; then
   step "1/3 Data"
-  launcher/setup.sh --data
+  [ -s /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] || launcher/setup.sh --data
   step "2/3 No build: the program of $bundle${found:+ (--build builds this tree instead)}"
   [ ! -f "$bundle" ] || bundle="$(unpacked "$bundle")"
   lockstep="$bundle/bin/lockstep"
@@ -163,20 +161,26 @@ if [ -n "$bundle" ]; then
     exit 1
   fi
   echo "$version, in $bundle"
-  [ -e "$bundle/lib/lockstep/liblockstep_cuda.so" ] || no_gpu="${no_gpu:-this folder was built without the CUDA library}"
+  # NVIDIA's libraries are this machine's, perhaps those of PyTorch's wheels.
+  [ -z "$gpus" ] || [ ! -x "$bundle/share/lockstep/cuda_env.sh" ] || eval "$("$bundle/share/lockstep/cuda_env.sh")"
+  ranks="${ranks:-$(ranks_for "$gpus")}"
+  no_gpu="$(why_no_gpu "$gpus" "$ranks")"
+  [ -e "$bundle/lib/lockstep/liblockstep_cuda.so" ] || no_gpu="this folder was built without the CUDA library"
 else
+  ranks="${ranks:-$(ranks_for "$gpus")}"
+  no_gpu="$(why_no_gpu "$gpus" "$ranks")"
   step "1/3 Packages"
   launcher/setup.sh
   step "2/3 Build, in build/release with $(nproc) jobs"
   echo "It took some 3 minutes on two cores of an AMD EPYC (Zen 4); more cores share the work."
-  if [ "$gpu_count" = 0 ] || [ -n "$no_gpu" ]; then
-    build build/release
-  elif ! command -v nvcc >/dev/null; then
-    no_gpu="there is no CUDA compiler (nvcc) on the PATH to build for it"
-    build build/release
-  else
+  if [ -n "$gpus" ] && [ -z "$no_gpu" ] && [ ! -e build/release/launcher/liblockstep_cuda.so ]; then
+    no_gpu="$(why_no_compiler "$gpus")"
+  fi
+  if [ -n "$gpus" ] && [ -z "$no_gpu" ] && [ -z "$(why_no_compiler "$gpus")" ]; then
     echo "With the CUDA library, for $(head -n 1 <<<"$gpus"): some 3 minutes more."
-    build build/release "$(sed -E 's/.*, ([0-9]+)\.([0-9]+)$/\1\2/' <<<"$gpus" | sort -u | paste -sd ';')"
+    build build/release "$gpus"
+  else
+    build build/release
   fi
 fi
 
@@ -192,13 +196,18 @@ cores="$(lscpu -p=CPU,CORE,SOCKET | awk -F, -v allowed="$(taskset -cp $$ | sed '
   !/^#/ && ($1 in mine) && !seen[$2 "," $3]++ { count++ }
   END { print count + 0 }')"
 
+device=cpu
+if [ -n "$gpus" ] && [ -z "$no_gpu" ]; then device=auto; fi
+export LOCKSTEP_DEVICE="${LOCKSTEP_DEVICE:-$device}"
 config=configs/quickstart/fashion_mnist_mlp.textproto
 run_dir="runs/quickstart-$(date +%Y%m%d-%H%M%S)"
 mpirun=("$mpirun_program" -n "$ranks")
 if [[ "$("$mpirun_program" --version 2>&1)" == *Open\ MPI* || -n "$bundle" ]]; then
   # Open MPI refuses root unless told; in a container there often is nobody else.
   [ "$(id -u)" != 0 ] || mpirun+=(--allow-run-as-root)
-  if [ "$cores" -ge "$ranks" ]; then
+  if [ "$LOCKSTEP_DEVICE" != cpu ]; then
+    mpirun+=(--bind-to none)  # a rank binds itself to the cores of its GPU
+  elif [ "$cores" -ge "$ranks" ]; then
     mpirun+=(--bind-to core)
   else
     mpirun+=(--oversubscribe --bind-to none)
@@ -206,16 +215,16 @@ if [[ "$("$mpirun_program" --version 2>&1)" == *Open\ MPI* || -n "$bundle" ]]; t
 fi
 result="$(mktemp)"
 trap 'rm -f "$result"' EXIT
-device=cpu
-if [ "$gpu_count" -gt 0 ] && [ -z "$no_gpu" ]; then device=auto; fi
-export LOCKSTEP_DEVICE="${LOCKSTEP_DEVICE:-$device}"
 train=("${mpirun[@]}" "$lockstep" train "$config" --run-dir "$run_dir" --set train.log_every=250 "$@")
 
 step "3/3 Training: $config on $ranks rank(s)"
-if [ -n "$no_gpu" ] && [ "$gpu_count" -gt 0 ]; then
-  echo "On the CPU: of GPUs there are $gpu_count visible ($(head -n 1 <<<"$gpus")), but $no_gpu."
-elif [ "$LOCKSTEP_DEVICE" != cpu ]; then
-  echo "nvidia-smi shows $gpu_count GPU(s): $(head -n 1 <<<"$gpus"). LOCKSTEP_DEVICE=cpu trains on the CPU instead."
+if [ -n "$gpus" ]; then
+  shown="nvidia-smi shows $(wc -l <<<"$gpus") GPU(s), $(head -n 1 <<<"$gpus")"
+  if [ -n "$no_gpu" ]; then
+    echo "$shown, but $no_gpu."
+  else
+    echo "$shown. LOCKSTEP_DEVICE=cpu leaves them alone."
+  fi
 fi
 if [ "$cores" -lt "$ranks" ]; then
   echo "This machine has $cores core(s) for $ranks ranks: they take turns. The result is the same"
@@ -224,6 +233,12 @@ fi
 echo "${train[*]}"
 "${train[@]}" --json "$result"
 
+where="of this kind of machine"
+[ "$LOCKSTEP_DEVICE" = cpu ] || where="with a GPU of this kind each"
+one_rank="  The same bits on one rank:
+    ${again[*]} --ranks 1"
+[ "$ranks" != 1 ] || one_rank="  On the CPU instead, with two ranks:
+    LOCKSTEP_DEVICE=cpu ${again[*]} --ranks 2"
 field() { sed -nE "s/^ *\"$1\": *\"?([^\",]*).*/\1/p" "$result"; }
 cat <<TEXT
 
@@ -231,19 +246,18 @@ cat <<TEXT
   test accuracy   $(field eval_accuracy | awk '{ printf "%.2f%%", 100 * $1 }')
   training time   $(field train_seconds | awk '{ printf "%.1f", $1 }') s on $ranks rank(s)
   device          $(sed -nE 's/.*device (.*): [0-9]+ ranks? x .*/\1/p' "$run_dir/log.txt" | head -n 1)
-  weights_hash    $(field weights_hash)   (the same on 1, 2, 4 or 8 ranks of this kind of machine)
+  weights_hash    $(field weights_hash)   (the same on 1, 2, 4 or 8 ranks $where)
   outputs         $run_dir/
                     metrics.jsonl, log.txt, events.out.tfevents.*, checkpoints/, config.textproto
 
 Try next, from $root:
-  The same bits on one rank:
-    ${again[*]} --ranks 1
+$one_rank
   Change any field of the configuration:
     ${again[*]} -- --set schedule.lr=0.002 --set model.mlp.activation=GELU_TANH
   Look into the last checkpoint, and verify every bit of it:
     $lockstep inspect $run_dir
   Go on from where this run ended, up to 10 epochs:
-    ${mpirun[*]} $lockstep train $config --run-dir $run_dir --resume auto${*:+ $*} --set train.epochs=10
+    LOCKSTEP_DEVICE=$LOCKSTEP_DEVICE ${mpirun[*]} $lockstep train $config --run-dir $run_dir --resume auto${*:+ $*} --set train.epochs=10
   Watch the curves (where TensorBoard is installed):
     tensorboard --logdir runs
   A small language model, and other networks: configs/quickstart, configs/models

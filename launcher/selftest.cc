@@ -94,7 +94,9 @@ void run_case(
 ExitCode selftest(Session& session, const SelftestOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   if (options.list) {
-    for (const ParityCase& test : parity_cases()) fmt::print("{}\n", test.name);
+    run_on_root(session.communicator(), [] {
+      for (const ParityCase& test : parity_cases()) fmt::print("{}\n", test.name);
+    });
     return ExitCode::kOk;
   }
   const std::unique_ptr<Device> device = choose_device(session, options.common);

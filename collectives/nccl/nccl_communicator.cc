@@ -47,6 +47,17 @@ class StreamAndEvents {
   cudaEvent_t mark = nullptr;  // of check()
 };
 
+// Ends a group of calls, in which an abort would do nothing, where an exception leaves it open.
+struct OpenGroup {
+  explicit OpenGroup(const NcclLibrary& of) : library(&of) {}
+  ~OpenGroup() {
+    if (library != nullptr) library->group_end();
+  }
+  OpenGroup(const OpenGroup&) = delete;
+  OpenGroup& operator=(const OpenGroup&) = delete;
+  const NcclLibrary* library;
+};
+
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Communicator& control,
@@ -155,11 +166,13 @@ class NcclCommunicator final : public Communicator {
     return start([=, this](cudaStream_t stream) {
       if (bytes == 0) return;
       LOCKSTEP_NCCL(group_start);
+      OpenGroup open(library_);
       for_each_partner(group, rank_, [&](int from, int to) {
         std::byte* const in = receive + static_cast<size_t>(from) * bytes;
         LOCKSTEP_NCCL(send, send_to(to), bytes, ncclInt8, group.rank_of(to), comm_, stream);
         LOCKSTEP_NCCL(recv, in, bytes, ncclInt8, group.rank_of(from), comm_, stream);
       });
+      open.library = nullptr;
       LOCKSTEP_NCCL(group_end);
     });
   }

@@ -1,17 +1,21 @@
 #include "launcher/cuda/first_exchange.h"
 
-#include "runtime/cuda/memory.h"
-
 namespace lockstep::cuda {
+namespace {
 
-void exchange_first(Communicator& slices, CudaBackend& backend, const Topology& topology) {
-  constexpr size_t kBytes = 256;  // of one rank
+constexpr size_t kBytes = 256;  // of one rank
+
+}  // namespace
+
+size_t first_exchange_bytes(int ranks) { return 2 * kBytes * static_cast<size_t>(ranks); }
+
+void exchange_first(Communicator& slices,
+                    CudaBackend& backend,
+                    const Topology& topology,
+                    std::byte* memory) {
   constexpr int64_t kFloats = kBytes / sizeof(float);
-  const size_t all = kBytes * static_cast<size_t>(slices.size());
-  DeviceArena memory;
-  memory.reserve(2 * all, backend.stream());
-  std::byte* const send = memory.take(all, "what is sent");
-  std::byte* const receive = memory.take(all, "what is received");
+  std::byte* const send = memory;
+  std::byte* const receive = memory + kBytes * static_cast<size_t>(slices.size());
   const auto wait = [&](int handle) { slices.wait(handle); };
   for (const RankGroup& group : topology.groups_of(slices.rank())) {
     wait(slices.start_exchange(send, receive, kBytes, group));

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "collectives/agreement.h"
 #include "launcher/cuda/first_exchange.h"
 #include "launcher/cuda/slices.h"
 #include "runtime/base/error.h"
@@ -14,14 +15,15 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/cudnn_conv2d.h"
 #include "runtime/cuda/launchers.h"
+#include "runtime/cuda/memory.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kLeastCapability = 80;
-// Left to the driver and the libraries, which load kernels, record graphs and connect ranks later
-// on.
-constexpr size_t kHeadroomBytes = size_t{1} << 30;
+// Left to the driver and the libraries: before they have set themselves up and connected the ranks,
+// and for the kernels and graphs that come after that.
+constexpr size_t kHeadroomBytes = size_t{1} << 30, kHeadroomOnceConnected = size_t{1} << 28;
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -69,7 +71,8 @@ GpuDescription describe(int ordinal) {
           bus.data(),
           uuid_of(properties),
           properties.totalGlobalMem,
-          properties.major * 10 + properties.minor};
+          properties.major * 10 + properties.minor,
+          properties.multiProcessorCount};
 }
 
 // Dense, without sparsity, in TFLOP/s: FP32, TF32, BF16 and FP16, from the vendor's data sheets.
@@ -119,8 +122,9 @@ class GpuDevice final : public Device {
     LOCKSTEP_CUDA(cudaDriverGetVersion(&driver));
     LOCKSTEP_CUDA(cudaRuntimeGetVersion(&runtime));
     const std::string cudnn = cudnn_version();
-    return fmt::format("{}, driver for CUDA {}, runtime {}, cuBLASLt {}, {}",
+    return fmt::format("{} of {} SMs, driver for CUDA {}, runtime {}, cuBLASLt {}, {}",
                        gpu_.name,
+                       gpu_.multiprocessors,
                        version_text(driver),
                        version_text(runtime),
                        cublasLtGetVersion(),
@@ -130,7 +134,7 @@ class GpuDevice final : public Device {
     size_t free = 0, total = 0;
     use();
     LOCKSTEP_CUDA(cudaMemGetInfo(&free, &total));
-    return free - std::min(free, kHeadroomBytes);
+    return free - std::min(free, connected_ ? kHeadroomOnceConnected : kHeadroomBytes);
   }
   std::unique_ptr<Backend> make_backend(const BackendRequest& request) override {
     use();
@@ -142,19 +146,43 @@ class GpuDevice final : public Device {
   Communicator& connect(Communicator& control,
                         Backend& backend,
                         const Topology& topology) override {
+    connected_ = true;
     if (control.size() == 1) return control;
     auto& mine = static_cast<CudaBackend&>(backend);
+    // Freeing it waits for the device: only after what may hang there has been aborted.
+    DeviceArena memory;
+    std::byte* scratch = nullptr;
+    run_on_all(control, [&] {
+      memory.reserve(first_exchange_bytes(control.size()), mine.stream());
+      scratch = memory.take(first_exchange_bytes(control.size()), "the first exchange");
+    });
+    Disconnect unless_connected(*this);
     slices_ = make_slices(control, mine, request_);
     mine.watch([this, &control] {
       control.check();
       slices_->check();
     });
-    exchange_first(*slices_, mine, topology);
+    exchange_first(*slices_, mine, topology, scratch);
+    unless_connected.device = nullptr;
     return *slices_;
   }
-  void disconnect() override { slices_.reset(); }
+  void disconnect() override {
+    slices_.reset();
+    connected_ = false;
+  }
 
  private:
+  // Lets go of the communicator where an exception passes.
+  struct Disconnect {
+    explicit Disconnect(GpuDevice& of) : device(&of) {}
+    ~Disconnect() {
+      if (device != nullptr) device->disconnect();
+    }
+    Disconnect(const Disconnect&) = delete;
+    Disconnect& operator=(const Disconnect&) = delete;
+    GpuDevice* device;
+  };
+
   // The first use of a GPU is where one that another process holds is found out.
   void use() const {
     cudaError_t error = cudaSetDevice(gpu_.ordinal);
@@ -177,6 +205,7 @@ class GpuDevice final : public Device {
   GpuRequest request_;
   GpuDescription gpu_;
   std::unique_ptr<Communicator> slices_;
+  bool connected_ = false;
 };
 
 }  // namespace

@@ -4,18 +4,23 @@
 #include <string>
 #include <utility>
 
+#include "collectives/agreement.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::cuda {
 namespace {
 
-bool between_graphs() {
+// Rank 0's: NCCL wants the same on all ranks, to other hosts of which the environment may not come.
+bool between_graphs(Communicator& control) {
   constexpr const char* kName = "LOCKSTEP_NCCL_BETWEEN_GRAPHS";
-  const char* const text = std::getenv(kName);
-  const std::string value = text == nullptr ? "0" : text;
-  if (value != "0" && value != "1")
-    throw ConfigError("{}: value is '{}'; allowed: 0 and 1", kName, value);
-  return value == "1";
+  std::string value;
+  run_on_root(control, [&] {
+    const char* const text = std::getenv(kName);
+    value = text == nullptr ? "0" : text;
+    if (value != "0" && value != "1")
+      throw ConfigError("{}: value is '{}'; allowed: 0 and 1", kName, value);
+  });
+  return broadcast_text(control, value) == "1";
 }
 
 }  // namespace
@@ -23,7 +28,7 @@ bool between_graphs() {
 NcclOptions nccl_options(Communicator& control, CudaBackend& backend, const GpuRequest& request) {
   NcclOptions options{request.init_timeout_s, request.operation_timeout_s, request.share_gpu};
   options.watch = [&control] { control.check(); };
-  if (between_graphs())
+  if (between_graphs(control))
     options.outside = [&backend](std::function<void()> work) {
       backend.outside_graphs(std::move(work));
     };

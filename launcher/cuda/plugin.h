@@ -14,9 +14,10 @@ struct GpuDescription {
   int ordinal = 0;  // among those that this process sees
   std::string name;
   std::string pci_bus_id;  // "0000:1b:00.0"
-  std::string uuid;        // of the GPU, or of the slice of it that this process sees (MIG)
+  std::string uuid;
   size_t memory_bytes = 0;
   int capability = 0;  // 90: compute capability 9.0
+  int multiprocessors = 0;
 };
 
 struct GpuProbe {
@@ -39,7 +40,7 @@ struct Plugin {
 };
 
 // Raised with every change of what is declared here or passed across.
-inline constexpr int kPluginInterface = 2;
+inline constexpr int kPluginInterface = 3;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();
 

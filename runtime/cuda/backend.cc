@@ -97,7 +97,7 @@ class Gpu final : public CudaBackend {
   const OpSet& ops() const override { return op_set(); }
 
   void warm_up(const Graph& graph) override {
-    cuda::warm_up(graph, options_.tf32, recorder_, stream());
+    cuda::warm_up(graph, options_.tf32, options_.record_graphs ? &recorder_ : nullptr, stream());
   }
   void reserve(size_t device_bytes) override {
     arena_.reserve(device_bytes, stream());

@@ -29,7 +29,7 @@ void check(int code, const char* expression, const std::source_location& where) 
 }
 
 void check_launch(int code, const std::source_location& where) {
-  check(code, "the launch of a kernel", where);
+  check(code, "the launch of a kernel, or work queued before it,", where);
 }
 
 }  // namespace lockstep::cuda

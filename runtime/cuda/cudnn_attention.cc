@@ -1,5 +1,7 @@
 #include "runtime/cuda/cudnn_attention.h"
 
+#include <string>
+
 #include "runtime/cuda/cudnn_graphs.h"
 
 namespace lockstep::cuda {
@@ -14,7 +16,6 @@ CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
   if (dtype == DType::kF32) return false;
-  if (!fits_cudnn_workspace(shape, why_not_)) return false;
   AttentionShape part = shape;
   part.batch = cudnn_backward_batch(shape);
   try {
@@ -23,6 +24,7 @@ bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
     why_not_ = error.what();
     return false;
   }
+  if (!fits_cudnn_workspace(shape, std::stoi(cudnn_version()), why_not_)) return false;
   for (const CudnnAttentionKey& key :
        {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
     const std::string& refusal = library_->refusal(key);

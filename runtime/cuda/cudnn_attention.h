@@ -57,8 +57,9 @@ class CudnnAttention {
 // What is set aside for one pass, which takes no algorithm that needs more: known without a GPU.
 size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key);
 
-// Whether the parts of the workspace of both passes begin where they must; or why not.
-bool fits_cudnn_workspace(const AttentionShape& shape, std::string& why_not);
+// Whether cuDNN of this version, 91002, has the parts of the workspace of both passes begin where
+// they must; or why not.
+bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not);
 
 // The deterministic backward pass keeps a whole matrix of T x T for each head. So long sequences go
 // through it some samples at a time, to the same bits: so many of `shape.batch`.

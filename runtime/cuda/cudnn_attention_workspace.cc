@@ -1,4 +1,6 @@
 // What is known of cuDNN's attention without the library.
+#include <fmt/core.h>
+
 #include "runtime/cuda/cudnn_attention.h"
 
 namespace lockstep::cuda {
@@ -20,12 +22,22 @@ int64_t cudnn_backward_batch(const AttentionShape& shape) {
   return batch;
 }
 
-bool fits_cudnn_workspace(const AttentionShape& shape, std::string& why_not) {
-  // The frontend puts a float for each of these first in the workspace, and the engine's own part,
-  // which must be aligned, behind them.
-  constexpr int64_t kAlignedFloats = 4;
-  if (cudnn_backward_batch(shape) * shape.heads * shape.time % kAlignedFloats == 0) return true;
-  why_not = "batch x heads x tokens is no multiple of 4, and its workspace would not be aligned";
+bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not) {
+  // The frontend puts words of 4 bytes first in the workspace, and the engine's own part, which
+  // must be aligned, behind them: a float for each token of each head and, with a cuDNN
+  // before 9.16, two lengths a sample where the tokens do not fill tiles.
+  constexpr int64_t kAlignedWords = 4, kTile = 128;
+  constexpr int kLastWithLengths = 91500;
+  const int64_t batch = cudnn_backward_batch(shape);
+  const bool has_lengths = version <= kLastWithLengths && shape.time % kTile != 0;
+  const int64_t words = batch * shape.heads * shape.time + (has_lengths ? 2 * batch : 0);
+  if (words % kAlignedWords == 0) return true;
+  why_not =
+      fmt::format("cuDNN {} would not align its workspace for {} samples of {} heads and {} tokens",
+                  version,
+                  batch,
+                  shape.heads,
+                  shape.time);
   return false;
 }
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <unordered_map>
 #include <vector>
@@ -63,7 +64,6 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() { fe::detail::destroy_handle(handle_); }
-  cudnnHandle_t get() const { return handle_; }
   // With work queued on this stream.
   cudnnHandle_t on(Stream stream) {
     if (fe::detail::set_stream(handle_, stream) != CUDNN_STATUS_SUCCESS)
@@ -79,10 +79,25 @@ class Handle {
 };
 
 // The one of the process and the GPU: each takes memory that no plan counts, and time. It is never
-// destroyed: CUDA may end before what is static does.
+// destroyed: CUDA may end before what is static does. Where there is none, the same error each
+// time.
 Handle& handle_of_gpu() {
-  static auto& handles = *new std::map<int, Handle>;
-  return handles.try_emplace(current_gpu()).first->second;
+  struct Entry {
+    std::optional<Handle> handle;
+    std::string why_not;
+  };
+  static auto& entries = *new std::map<int, Entry>;
+  const auto [found, is_new] = entries.try_emplace(current_gpu());
+  Entry& entry = found->second;
+  if (is_new) {
+    try {
+      entry.handle.emplace();
+    } catch (const std::exception& error) {
+      entry.why_not = error.what();
+    }
+  }
+  if (!entry.handle) throw std::runtime_error(entry.why_not);
+  return *entry.handle;
 }
 
 fe::DataType_t cudnn_type(DType dtype) {
@@ -398,7 +413,7 @@ struct CudnnGraphs<Key, Arrays>::State {
     Planned made;
     try {
       made.graph = make_graph(key, handle.sm());
-      made.refusal = build_plan(key, *made.graph, handle.get());
+      made.refusal = build_plan(key, *made.graph, handle.on(stream));
     } catch (const std::exception& error) {  // the frontend's, of libraries that it does not find
       made.refusal = error.what();
     }

@@ -181,7 +181,7 @@ std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& prod
     return cublasLtGetStatusName(status);
   LOCKSTEP_CUBLAS(status);
   algorithm = best.algo;
-  return found > 0 ? "" : "it finds none";
+  return found > 0 && best.state == CUBLAS_STATUS_SUCCESS ? "" : "it finds none";
 }
 
 Matmul::Matmul(Stream stream, void* workspace)

@@ -18,7 +18,11 @@ class Recorder::Work final : public RepeatedWork {
       work();
       return;
     }
-    if (!std::exchange(recorded_, true)) recorder_.record(work, parts_);
+    if (!recorded_) {
+      parts_.clear();
+      recorder_.record(work, parts_);
+      recorded_ = true;
+    }
     for (const auto& part : parts_) part();
   }
 
@@ -32,19 +36,19 @@ std::unique_ptr<RepeatedWork> Recorder::repeated_work() { return std::make_uniqu
 
 void Recorder::record(const std::function<void()>& work, Parts& parts) {
   parts_ = &parts;
-  begin();
   try {
+    begin();
     work();
+    end();
+    parts_ = nullptr;
   } catch (...) {
     parts_ = nullptr;
     cudaGraph_t recorded = nullptr;
-    cudaStreamEndCapture(stream_, &recorded);
+    cudaStreamEndCapture(stream_, &recorded);  // if it is still captured
     if (recorded != nullptr) cudaGraphDestroy(recorded);
     cudaGetLastError();
     throw;
   }
-  end();
-  parts_ = nullptr;
 }
 
 void Recorder::outside(std::function<void()> work) {
@@ -63,14 +67,13 @@ void Recorder::begin() {
 void Recorder::end() {
   cudaGraph_t recorded = nullptr;
   LOCKSTEP_CUDA(cudaStreamEndCapture(stream_, &recorded));
+  const std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)> owner(recorded, cudaGraphDestroy);
   size_t nodes = 0;
-  cudaError_t error = cudaGraphGetNodes(recorded, nullptr, &nodes);
+  LOCKSTEP_CUDA(cudaGraphGetNodes(recorded, nullptr, &nodes));
   cudaGraphExec_t graph = nullptr;
   // What ranks exchange has a stream of higher priority, which its part of the graph is to keep.
-  if (error == cudaSuccess && nodes > 0)
-    error = cudaGraphInstantiate(&graph, recorded, cudaGraphInstantiateFlagUseNodePriority);
-  cudaGraphDestroy(recorded);
-  check(error, "cudaGraphInstantiate");
+  if (nodes > 0)
+    LOCKSTEP_CUDA(cudaGraphInstantiate(&graph, recorded, cudaGraphInstantiateFlagUseNodePriority));
   if (graph == nullptr) return;
   const auto destroy = [](cudaGraphExec_t g) { cudaGraphExecDestroy(g); };
   parts_->push_back([owned = std::shared_ptr<CUgraphExec_st>(graph, destroy), stream = stream_] {

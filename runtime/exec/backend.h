@@ -36,7 +36,7 @@ class Backend : public SliceMath {
  public:
   virtual const OpSet& ops() const = 0;
 
-  // Runs a small op of each kind that `graph` has, so that what libraries load for them is in the
+  // Runs a small op of each library that the ops of `graph` call, so that what these load is in the
   // device's memory before reserve() and the question whether a run fits. Throws Error.
   virtual void warm_up(const Graph& /*graph*/) {}
   // Takes device memory once for all allocate()s that follow. Throws MemoryError.

@@ -23,8 +23,8 @@ class Device {
   virtual const OpSet& ops() const = 0;
   // "cpu" or "NVIDIA H200 (GPU 3, 0000:1b:00.0)".
   virtual std::string description() const = 0;
-  // What decides the bits of its results beside this build: "NVIDIA H200, driver for CUDA
-  // 13.0, runtime 13.0, cuBLASLt 130002, cuDNN 91002". Empty where nothing does.
+  // What decides the bits of its results beside this build: "NVIDIA H200 of 132 SMs, driver
+  // for CUDA 13.0, runtime 13.0, cuBLASLt 130002, cuDNN 91002". Empty where nothing does.
   virtual std::string bits() const { return ""; }
   // Bytes of the device's own memory that a run can have now; 0 without memory of its own.
   virtual size_t free_bytes() const = 0;
@@ -33,7 +33,7 @@ class Device {
   // The communicator of slices in the memory of `backend`, one of this device: `control` itself, or
   // one that this object owns and that must not outlive the backend. The ranks lie as `topology`
   // says, and those that exchange with each other are connected. All ranks together. Throws
-  // CommError, ConfigError.
+  // CommError, AgreedError, Error.
   virtual Communicator& connect(Communicator& control,
                                 Backend& backend,
                                 const Topology& topology) = 0;

@@ -7,7 +7,8 @@
 namespace lockstep {
 namespace {
 
-// Runs an op, which its errors name.
+// Runs an op, which its errors name; of a device that works from a queue they may be of one before
+// it.
 void run_named(const Implementation& implementation, const Op& op, const OpCall& call) {
   try {
     implementation.run(call);

@@ -29,6 +29,11 @@ def run_check(program, out, *options, gpu_bytes, environment=None):
     return done, json.loads((out / "report.json").read_text())
 
 
+def nothing_runs(program):
+    left = subprocess.run(["pgrep", "-f", f"{program} train.*lockstep-gpu-"], capture_output=True, text=True).stdout
+    assert not left, f"still running: {left}"
+
+
 def whole_check(program, folder):
     out = folder / "whole"
     done, report = run_check(program, out, "--only", "kernels,parity,ranks,bits,refusals", gpu_bytes=80 * GIB)
@@ -57,24 +62,58 @@ def short_of_time(program, folder):
     assert time.monotonic() - begin < 40, "each stage has 3 s"
     late = [c for c in report["checks"] if "ends within 3 s" in c["what"]]
     assert done.returncode == 1 and late and not late[0]["passed"] and report["complete"], report
-    left = subprocess.run(["pgrep", "-f", f"{program} train.*lockstep-gpu-"], capture_output=True, text=True).stdout
-    assert not left, f"still running: {left}"
+    nothing_runs(program)
 
 
 def what_fails_is_kept(program, folder):
     out = folder / "failing"
-    done, report = run_check(program, out, "--only", "kernels", gpu_bytes=80 * GIB, environment={"FAKE_CUDA_FAULT": "40"})
+    done, report = run_check(program, out, "--only", "kernels", gpu_bytes=80 * GIB, environment={"FAKE_CUDA_FAULT": "150"})
     failed = [c for c in report["checks"] if not c["passed"]]
     assert done.returncode == 1 and failed, report
     # The case, and within it the op.
     assert re.search(r"(FP32|BF16|FP16|TF32) (mlp|gpt|resnet|images).*: [a-z_]+ .*illegal memory access", failed[-1]["detail"]), failed[-1]
-    kept = sorted(out.glob("ended-*.txt"))
+    kept = sorted(out.glob("kernels-*.txt"))
     assert kept and "illegal memory access" in kept[-1].read_text()
+
+
+def runs_that_fail_alike_are_not_the_same(program, folder):
+    """And what another stage has found stays in the report."""
+    out = folder / "alike"
+    run_check(program, out, "--only", "refusals", gpu_bytes=80 * GIB)
+    _, report = run_check(program, out, "--only", "bits", gpu_bytes=80 * GIB, environment={"FAKE_CUDA_FAULT": "300"})
+    found = [c["passed"] for c in report["checks"] if c["stage"] == "bits"]
+    assert found and not any(found), report
+    assert any(c["stage"] == "refusals" for c in report["checks"]), report
+    assert list(out.glob("bits-*.txt"))
+
+
+def a_gpu_that_does_nothing(program, folder):
+    """One training that fails is enough to know."""
+    done, report = run_check(program, folder / "nothing", gpu_bytes=80 * GIB, environment={"FAKE_CUDA_FAULT": "5"})
+    assert done.returncode == 1 and [c["stage"] for c in report["checks"]] == ["start"] and not report["complete"], report
+
+
+def ended_by_a_signal(program, folder):
+    """Its runs end with it, and what was found is packed."""
+    out = folder / "ended"
+    env = dict(os.environ, FAKE_GPU_BYTES=str(80 * GIB))
+    env.pop("LOCKSTEP_DEVICE", None)
+    check = subprocess.Popen([ROOT / "tests/gpu/run.sh", program.parent.parent, out, "--small", "--only", "ranks"], env=env,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    for line in check.stdout:
+        if line.startswith("== ranks"):
+            break
+    time.sleep(1)
+    check.terminate()
+    check.communicate(timeout=60)
+    assert check.returncode == 1 and (folder / "ended.tar.gz").exists()
+    nothing_runs(program)
 
 
 def main(program):
     with tempfile.TemporaryDirectory(prefix="lockstep-gpu-check-") as folder:
-        for test in (a_larger_gpu, short_of_time, what_fails_is_kept, whole_check):
+        for test in (a_larger_gpu, short_of_time, what_fails_is_kept, runs_that_fail_alike_are_not_the_same, a_gpu_that_does_nothing,
+                     ended_by_a_signal, whole_check):
             print(f"== {test.__name__}", flush=True)
             test(program, pathlib.Path(folder))
     return 0

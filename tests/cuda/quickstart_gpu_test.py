@@ -15,23 +15,36 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz")
-FEW_STEPS = ["--", "--max-steps", "3", "--set", "eval.every=0", "--set", "checkpoint.every=0", "--set", "output.tensorboard=false"]
+FEW_STEPS = ["--", "--max-steps", "1", "--set", "eval.every=0", "--set", "checkpoint.every=0", "--set", "output.tensorboard=false"]
 NAME = "NVIDIA stand-in"
 DEVICE = "device stand-in on the host"
 # In place of a build: what was asked for goes into a file, and the program is laid where a build puts it.
 CMAKE = """#!/bin/bash
 echo "cmake $*" >>"{log}"
-[ "$1" = --build ] || exit 0
+if [ "$1" = --preset ]; then
+  touch build/release/build.ninja
+  [[ " $* " != *" -DLOCKSTEP_CUDA=AUTO "* ]] || cat >build/release/CMakeCache.txt <<<"CMAKE_CUDA_COMPILER:FILEPATH={compiler}
+LOCKSTEP_CUDA_ARCHITECTURES:STRING=90"
+  exit 0
+fi
 mkdir -p "$2/launcher"
-cp "{program}" "$2/launcher/"
-[[ " $* " != *" lockstep_cuda_plugin "* ]] || cp "{library}" "$2/launcher/"
+case " $* " in
+  *" lockstep_cuda_plugin "*) {plugin} ;;
+  *) cp "{program}" "$2/launcher/" ;;
+esac
+"""
+NVCC = """#!/bin/sh
+case "$1" in
+  --version) echo "Cuda compilation tools, release {release}, V{release}.1" ;;
+  --list-gpu-arch) printf 'compute_80\\ncompute_90\\n' ;;
+esac
 """
 
 
 class Machine:
     """A copy of the tree without a build, with so many GPUs for nvidia-smi and the driver."""
 
-    def __init__(self, folder, program, gpus, compiler=True):
+    def __init__(self, folder, program, gpus, compiler="13.0", capability="9.0", mig="[N/A]", works="/usr/bin/nvcc", builds=True):
         self.root, self.log = folder / "tree", folder / "cmake.log"
         self.root.mkdir(parents=True)
         for name in ("launcher", "configs", "CMakeLists.txt", ".deps"):
@@ -39,11 +52,13 @@ class Machine:
                 (self.root / name).symlink_to(ROOT / name)
         self.bin = folder / "bin"
         self.bin.mkdir()
-        lines = f"{NAME}, 9.0\\n" * gpus
-        self.script("nvidia-smi", f"#!/bin/sh\n[ {gpus} != 0 ] || exit 9\nprintf '{lines}'\n")
-        self.script("cmake", CMAKE.format(log=self.log, program=program, library=program.parent / "liblockstep_cuda.so"))
+        lines = "".join(f"{NAME}, {capability}, {mig}\\n" for _ in range(gpus))
+        self.script("nvidia-smi", f"#!/bin/sh\n[ {gpus} != 0 ] || exit 9\n[ \"$1\" != -i ] || [ \"$2\" = 0 ] || exit 6\n"
+                    f"printf '{lines}' | if [ \"$1\" = -i ]; then head -n 1; else cat; fi\n")
+        plugin = f'cp "{program.parent / "liblockstep_cuda.so"}" "$2/launcher/"' if builds else "exit 1"
+        self.script("cmake", CMAKE.format(log=self.log, program=program, plugin=plugin, compiler=works))
         if compiler:
-            self.script("nvcc", "#!/bin/sh\nexit 0\n")
+            self.script("nvcc", NVCC.format(release=compiler))
         path = [str(self.bin)] + [p for p in os.environ["PATH"].split(":") if compiler or not (pathlib.Path(p) / "nvcc").exists()]
         self.environment = {**os.environ, "PATH": ":".join(path), "FAKE_GPUS": str(gpus), "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         self.environment.pop("LOCKSTEP_DEVICE", None)
@@ -86,7 +101,7 @@ def building(trial, folder, program):
     gpu, cpu = DEVICE, "device cpu"
     one = Machine(folder / "one", program, 1)
     trial.run("one GPU: builds for it, trains on it with one rank, and says so", one.quickstart(),
-              ["With the CUDA library", "CUDA_ARCHITECTURES=90", "lockstep_cuda_plugin", f"nvidia-smi shows 1 GPU(s): {NAME}", "  device          stand-in", gpu, "1 rank x"],
+              ["With the CUDA library", "CUDA_ARCHITECTURES=90", "lockstep_cuda_plugin", f"nvidia-smi shows 1 GPU(s), {NAME}", "  device          stand-in", gpu, "1 rank x"],
               [cpu])
     trial.run("one GPU and --ranks 2: on the CPU, and why", one.quickstart("--ranks", "2"), [cpu, "2 ranks need a GPU each"], [gpu])
     trial.run("LOCKSTEP_DEVICE=cpu leaves it alone", one.quickstart(LOCKSTEP_DEVICE="cpu"), [cpu, "2 ranks"], [gpu, "nvidia-smi shows"])
@@ -96,9 +111,19 @@ def building(trial, folder, program):
         trial.run("two GPUs: two ranks, one each", two.quickstart(), [gpu, "2 ranks x"], [cpu])
     else:
         trial.run("two GPUs, but no NCCL: one rank", two.quickstart(), [gpu, "1 rank x"], [cpu])
+    trial.run("one of two is visible: one rank", two.quickstart(CUDA_VISIBLE_DEVICES="0", FAKE_GPUS="1"), [gpu, "1 rank x"], [cpu])
+    for name, why, how in (("old", "the CUDA compiler here is 11.8, and 12.4 or newer is needed", {"compiler": "11.8"}),
+                           ("young", "does not know GPUs of its kind yet", {"capability": "12.1"}),
+                           ("broken", "the CUDA compiler here does not work for this build", {"works": "NOTFOUND"}),
+                           ("unbuilt", "its CUDA library does not build", {"builds": False})):
+        trial.run(f"a GPU, but {why}: on the CPU", Machine(folder / name, program, 1, **how).quickstart(), [cpu, why], [gpu])
+    weak = Machine(folder / "weak", program, 1, capability="7.0")
+    trial.run("a weak GPU is none", weak.quickstart(), [cpu, "2 ranks x"], ["lockstep_cuda_plugin", "GPU(s)"])
+    sliced = Machine(folder / "sliced", program, 2, mig="Enabled")
+    trial.run("of GPUs in slices one is seen", sliced.quickstart(FAKE_GPUS="1"), [gpu, "1 rank x"], [cpu])
     none = Machine(folder / "none", program, 0)
     trial.run("no GPU: two ranks on the CPU, nothing of CUDA", none.quickstart(), [cpu, "2 ranks x"], ["lockstep_cuda_plugin", "CUDA library", "GPU(s)"])
-    bare = Machine(folder / "bare", program, 1, compiler=False)
+    bare = Machine(folder / "bare", program, 1, compiler=None)
     trial.run("a GPU without nvcc: on the CPU, and why", bare.quickstart(), [cpu, "no CUDA compiler (nvcc)"], ["lockstep_cuda_plugin"])
     # The program by itself, which that build has left without the library.
     config = ROOT / "configs/quickstart/fashion_mnist_mlp.textproto"

@@ -276,6 +276,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   *found = 1;
+  results->state = CUBLAS_STATUS_SUCCESS;
   results->algo = algorithm_for(description, d);
   return CUBLAS_STATUS_SUCCESS;
 }

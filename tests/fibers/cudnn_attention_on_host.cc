@@ -1,7 +1,8 @@
 // cuDNN's attention on the host, in place of runtime/cuda/cudnn_attention.cc: plain loops in float,
 // rounded once to what is stored. It holds the callers to the contract: a plan is made before it is
 // recorded, arrays begin at multiples of 16 bytes, and so does the engine's part of the workspace,
-// which lies behind a float for each batch x head x token; all of the workspace is overwritten.
+// which lies behind a float for each batch x head x token and, where the tokens do not fill tiles,
+// two numbers a sample; all of the workspace is overwritten.
 // FAKE_CUDNN_MISSING and the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc.
 #include <algorithm>
 #include <cmath>
@@ -18,6 +19,10 @@
 
 namespace lockstep::cuda {
 
+namespace {
+constexpr int kVersion = 90000;  // one that puts the two numbers there
+}
+
 struct CudnnAttention::Library {
   std::vector<CudnnAttentionKey> planned;
 };
@@ -27,7 +32,7 @@ CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
   if (dtype == DType::kF32) return false;
-  if (!fits_cudnn_workspace(shape, why_not_)) return false;
+  if (!fits_cudnn_workspace(shape, kVersion, why_not_)) return false;
   const char* const refused = std::getenv("FAKE_CUDNN_REFUSES");
   if (std::getenv("FAKE_CUDNN_MISSING") != nullptr ||
       (refused != nullptr && std::string(refused).find("attention") != std::string::npos)) {
@@ -155,7 +160,8 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
                  library_->planned.end());
   const AttentionShape& s = key.shape;
   const int64_t floats = key.backward ? s.batch * s.heads * s.time : 0;
-  LOCKSTEP_CHECK(aligned(static_cast<float*>(workspace) + floats),
+  const int64_t lengths = key.backward && s.time % 128 != 0 ? 2 * s.batch : 0;
+  LOCKSTEP_CHECK(aligned(static_cast<float*>(workspace) + floats + lengths),
                  "the engine's part of the workspace ");
   for (const void* array : {arrays.qkv,
                             static_cast<const void*>(arrays.out),

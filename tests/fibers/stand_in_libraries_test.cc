@@ -114,12 +114,17 @@ TEST_F(Libraries, WhatTheEnvironmentNamesIsRefused) {
 using AttentionDeathTest = Libraries;
 
 // Samples, tokens, heads, size of a head.
-constexpr cuda::AttentionShape kAligned = {1, 4, 1, 8, true}, kOdd = {1, 3, 1, 8, true};
+constexpr cuda::AttentionShape kAligned = {2, 4, 1, 8, true}, kOdd = {2, 3, 1, 8, true},
+                               kOneSample = {1, 4, 1, 8, true};
 
 TEST_F(AttentionDeathTest, AShapeWhoseWorkspaceIsNotAlignedIsNotSupported) {
   cuda::CudnnAttention attention(stream_);
   EXPECT_TRUE(attention.supports(kAligned, DType::kBF16));
   EXPECT_FALSE(attention.supports(kOdd, DType::kBF16));
+  EXPECT_FALSE(attention.supports(kOneSample, DType::kBF16));
+  std::string why_not;
+  EXPECT_FALSE(cuda::fits_cudnn_workspace(kOneSample, 91500, why_not));
+  EXPECT_TRUE(cuda::fits_cudnn_workspace(kOneSample, 91600, why_not));
 }
 
 TEST_F(AttentionDeathTest, PlansArrayAndWorkspaceAreHeldToTheContract) {

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """The stages of the GPU check: see README.md. Started by run.sh."""
+import argparse
 import json
+import math
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import sys
 import tarfile
 import tempfile
 import time
+import traceback
 
 import configs
-from machine import Machine, TimeIsUp, environment_of, hash_of, last_line, plain_name
+from machine import Machine, TimeIsUp, environment_of, last_line, plain_name
 from report import Report
 
 BUDGET_S = 480  # of each stage
@@ -19,7 +23,13 @@ PRECISIONS = ("FP32", "BF16", "FP16", "TF32")
 
 
 def worst(a, b, key="loss"):
-    return max((abs(x[key] - y[key]) / abs(x[key]) for x, y in zip(a, b)), default=float("nan"))
+    """The largest relative difference of two runs' losses; infinite where one is missing or no number."""
+    def difference(x, y):
+        good = x is not None and y is not None and math.isfinite(x) and math.isfinite(y)
+        return abs(x - y) / abs(x) if good else math.inf
+    if not a or len(a) != len(b):
+        return math.inf
+    return max(difference(x[key], y[key]) for x, y in zip(a, b))
 
 
 def in_precision(precision):
@@ -33,7 +43,7 @@ def kernels(machine, report):
     own_convolutions = 0
     for precision in PRECISIONS:
         for case in cases:
-            result = machine.work / "selftest.json"
+            result = machine.out / f"selftest-{plain_name(precision + ' ' + case)}.json"
             done = machine.lockstep("selftest", "--precision", precision, "--only", case, "--json", result, limit_s=60)
             off = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
             detail = ("; ".join(" ".join(line.split()) for line in off[:3]) if done.returncode == 7 else
@@ -42,7 +52,7 @@ def kernels(machine, report):
             # Of the convolutions some are there to need it: in groups, dilated, with odd channels.
             said = [line for line in done.stderr.splitlines() if "own kernel" in line]
             own_convolutions += sum("convolution" in line for line in said)
-            attention = [line for line in said if "attention" in line and "no multiple of 4" not in line]
+            attention = [line for line in said if "attention" in line and "would not align" not in line]
             if attention and precision in ("BF16", "FP16"):
                 report.check("kernels", f"{precision} {case}: attention runs on cuDNN", False, attention[0])
     report.figure("convolutions of the self-test beside cuDNN, for reasons", own_convolutions)
@@ -60,13 +70,24 @@ def parity(machine, report):
         report.check("parity", f"{name}: the first 10 losses follow the CPU's", worst(cpu[:10], gpu[:10]) < 1e-4,
                      worst(cpu[:10], gpu[:10]))
         report.check("parity", f"{name}: 100 losses follow the CPU's", worst(cpu, gpu) < 1e-2, worst(cpu, gpu))
-        eager = hash_of(*machine.train(text, "--eager", smaller=configs.SMALL)[::2])
-        report.check("parity", f"{name}: replayed steps have the bits of eager ones", eager == result["weights_hash"],
-                     f"{eager}, {result['weights_hash']}")
+        eager, _, eager_done = machine.train(text, "--eager", smaller=configs.SMALL)
+        same_hash(machine, report, "parity", f"{name}: replayed steps have the bits of eager ones", (result, gpu_done), (eager, eager_done))
         for precision, limit in (("TF32", 0.02), ("BF16", 0.05), ("FP16", 0.02)):
             _, lines, done = machine.train(text, *in_precision(precision), smaller=configs.SMALL)
             report.check("parity", f"{name}: 100 losses in {precision} follow FP32", lines and worst(gpu, lines) < limit,
                          worst(gpu, lines) if lines else last_line(done))
+
+
+def same_hash(machine, report, stage, what, *runs):
+    """Whether two runs, each (result, CompletedProcess), have both ended well and with the same weights."""
+    hashes = [result["weights_hash"] if result else last_line(done) for result, done in runs]
+    good = all(result for result, _ in runs) and hashes[0] == hashes[1]
+    if not good:
+        for result, done in runs:
+            if result:  # what failed is kept already
+                machine.keep(done)
+    report.check(stage, what, good, ", ".join(hashes))
+    return good
 
 
 class SameBits:
@@ -74,23 +95,25 @@ class SameBits:
 
     def __init__(self, machine, report, stage, name, text, *how):
         self.machine, self.report, self.stage, self.name, self.text, self.how = machine, report, stage, name, text, how
-        self.first = hash_of(*self.train()[::2])
+        self.first = self.train()
 
     def train(self, *arguments, **options):
-        return self.machine.train(self.text, *self.how, *arguments, smaller=configs.SMALL, **options)
+        return self.machine.train(self.text, *self.how, *arguments, smaller=configs.SMALL, **options)[::2]
+
+    def compare(self, what, run):
+        return same_hash(self.machine, self.report, self.stage, f"{self.name}: {what}: the same weights", self.first, run)
 
     def check(self, what, *arguments, **options):
-        got = hash_of(*self.train(*arguments, **options)[::2])
-        self.report.check(self.stage, f"{self.name}: {what}: the same weights", got == self.first, f"{got}, {self.first}")
+        return self.compare(what, self.train(*arguments, **options))
 
     def resumed(self):
         half = self.machine.config(self.text, configs.SMALL)
         for step in (["--max-steps", "6"], ["--resume", "auto"]):
             done = self.machine.lockstep("train", half, "--device", "cuda", *self.how, "--run-dir", half.with_suffix(""), "--json",
                                          half.with_suffix(".json"), *step)
-        result = json.loads(half.with_suffix(".json").read_text()) if done.returncode == 0 else None
-        self.report.check(self.stage, f"{self.name}: saved half-way and resumed: the same weights",
-                          hash_of(result, done) == self.first, hash_of(result, done))
+            if done.returncode != 0:
+                return self.compare("saved half-way and resumed", (None, done))
+        return self.compare("saved half-way and resumed", (json.loads(half.with_suffix(".json").read_text()), done))
 
 
 def bits(machine, report):
@@ -110,11 +133,18 @@ def ranks(machine, report):
     """Several ranks share the GPU through NCCL, over sockets: two ranks and three steps first, then all ways to share out."""
     gpt, resnet = configs.few_steps(configs.GPT), configs.few_steps(configs.RESNET)
     shared = {"limit_s": 100}
+    machine.environment = {"NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN")}
     two = SameBits(machine, report, "ranks", "GPT, FP32, 3 steps", gpt, "--max-steps", "3")
-    two.check("2 ranks, eager", "--share-gpu", "--eager", ranks=2, **shared)
-    two.check("2 ranks, replayed", "--share-gpu", ranks=2, **shared)
+    if not two.check("2 ranks, eager", "--share-gpu", "--eager", ranks=2, **shared):
+        return  # nothing else can work
+    replays = two.check("2 ranks, replayed", "--share-gpu", ranks=2, **shared)
     # The way out where the one before fails.
-    two.check("2 ranks, NCCL between graphs", "--share-gpu", ranks=2, environment={"LOCKSTEP_NCCL_BETWEEN_GRAPHS": "1"}, **shared)
+    between = {"LOCKSTEP_NCCL_BETWEEN_GRAPHS": "1"}
+    goes_between = two.check("2 ranks, NCCL between graphs", "--share-gpu", ranks=2, environment=between, **shared)
+    if not replays:
+        if not goes_between:
+            return
+        machine.environment.update(between)
     for precision in ("FP32", "BF16"):
         how = in_precision(precision)
         runs = SameBits(machine, report, "ranks", f"GPT, {precision}", gpt, *how)
@@ -162,8 +192,8 @@ def sanitizer(machine, report):
     gpt, lamb, images = configs.TINY, configs.with_lamb(configs.TINY), configs.TINY_IMAGES
     for name, precision, how, kind, text in (
             ("memcheck", "FP32", [], "GPT", gpt), ("memcheck", "BF16", [], "GPT", gpt), ("racecheck", "BF16", own, "GPT", gpt),
-            ("synccheck", "BF16", own, "GPT", gpt), ("initcheck", "BF16", own, "GPT", gpt), ("memcheck", "BF16", [], "LAMB", lamb),
-            ("memcheck", "BF16", [], "images", images), ("racecheck", "BF16", own, "images", images)):
+            ("memcheck", "BF16", [], "images", images), ("synccheck", "BF16", own, "GPT", gpt), ("memcheck", "BF16", [], "LAMB", lamb),
+            ("racecheck", "BF16", own, "images", images)):
         config = machine.config(text)
         what = f"{name}, {precision}, {kind}"
         done = machine.start([tool, "--tool", name, "--error-exitcode", "9", "--report-api-errors", "no", "--print-limit", "20", *how,
@@ -287,12 +317,14 @@ BENCHMARKS = ("ops", "speed", "lanes", "images")
 def run_stage(machine, report, name, budget_s):
     print(f"== {name}: {STAGES[name].__doc__.splitlines()[0]}", flush=True)
     begin = time.monotonic()
-    machine.stage_end = begin + budget_s
+    machine.begin_stage(name, budget_s)
+    report.begin_stage(name)
     try:
         STAGES[name](machine, report)
-    except TimeIsUp:
-        report.check(name, f"the stage ends within {budget_s} s", False, "the rest of it did not run")
-    except (OSError, ValueError, KeyError) as error:
+    except TimeIsUp as late:
+        report.check(name, f"the stage ends within {budget_s} s", False, f"under way: {late}; the rest of it did not run")
+    except Exception as error:  # a stage that fails leaves the others to run
+        (machine.out / f"{name}-error.txt").write_text(traceback.format_exc())
         report.check(name, "the stage runs", False, repr(error))
     report.stage_took(name, time.monotonic() - begin)
 
@@ -305,30 +337,49 @@ def pack(out):
     return archive
 
 
-def value_of(options, name, otherwise):
-    return options[options.index(name) + 1] if name in options else otherwise
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="tests/gpu/run.sh", description="The stages of the GPU check.")
+    parser.add_argument("install", type=pathlib.Path)
+    parser.add_argument("out", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--quick", action="store_true", help="the checks without the benchmarks")
+    parser.add_argument("--only", default="", metavar="STAGE,...", help="some stages alone; 'list' names them")
+    parser.add_argument("--budget", type=int, default=BUDGET_S, metavar="SECONDS", help="that each stage may take")
+    parser.add_argument("--small", action="store_true", help="tiny models: to try the check itself")
+    options = parser.parse_args(arguments)
+    options.stages = [name for name in options.only.split(",") if name] or [
+        name for name in STAGES if not options.quick or name not in BENCHMARKS]
+    unknown = [name for name in options.stages if name not in STAGES and options.stages != ["list"]]
+    if unknown:
+        parser.error(f"--only: no stage is called '{unknown[0]}'; allowed: {', '.join(STAGES)}")
+    return options
+
+
+def run_stages(options, work):
+    machine = Machine(options.install, work, options.out, options.small)
+    environment, starts = environment_of(machine)
+    report = Report(options.out, environment)
+    try:
+        report.begin_stage("start")
+        if not starts:
+            report.check("start", "a training of one step runs on the GPU", False, environment["libraries"])
+            return report
+        for name in options.stages:
+            run_stage(machine, report, name, options.budget)
+        report.save(complete=True)
+    finally:
+        print(f"report: {options.out / 'report.md'}; all in {pack(options.out)}", flush=True)
+    return report
 
 
 def main():
-    install, out, options = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
-    names = [name for name in STAGES if "--quick" not in options or name not in BENCHMARKS]
-    names = value_of(options, "--only", ",".join(names)).split(",")
-    if names == ["list"]:
+    options = parse(sys.argv[1:])
+    if options.stages == ["list"]:
         print("\n".join(f"{name:10} {stage.__doc__.splitlines()[0]}" for name, stage in STAGES.items()))
         return 0
-    unknown = [name for name in names if name not in STAGES]
-    if unknown:
-        print(f"gpu: unknown stage '{unknown[0]}'; allowed: {', '.join(STAGES)}", file=sys.stderr)
-        return 2
-    budget_s = int(value_of(options, "--budget", str(BUDGET_S)))
-    with tempfile.TemporaryDirectory(prefix="lockstep-gpu-") as work:
-        machine = Machine(install, pathlib.Path(work), out, "--small" in options)
-        report = Report(out, environment_of(machine))
-        for name in names:
-            run_stage(machine, report, name, budget_s)
-        report.save(complete=True)
-    checks = report.data["checks"]
-    print(f"report: {out / 'report.md'}; all in {pack(out)}\n{len(checks) - len(report.failed())} passed, {len(report.failed())} failed")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what runs is ended and what was found is packed
+    with tempfile.TemporaryDirectory(prefix="lockstep-gpu-", ignore_cleanup_errors=True) as work:
+        report = run_stages(options, pathlib.Path(work))
+    print(f"{len(report.data['checks']) - len(report.failed())} passed, {len(report.failed())} failed")
     return 1 if report.failed() else 0
 
 

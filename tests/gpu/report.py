@@ -8,9 +8,24 @@ import time
 class Report:
     def __init__(self, folder, environment):
         self.folder = pathlib.Path(folder)
-        self.data = {"date": time.strftime("%Y-%m-%d"), "complete": False, "environment": environment, "stages": {}, "checks": [],
-                     "figures": {}}
+        before = self.read_before(environment)
+        self.data = {"date": time.strftime("%Y-%m-%d"), "complete": False, "environment": environment,
+                     "stages": before.get("stages", {}), "checks": before.get("checks", []), "figures": before.get("figures", {})}
         self.start = time.monotonic()
+
+    def read_before(self, environment):
+        """The report of the same machine and libraries that is in the folder, of which stages that do not run again stay."""
+        try:
+            before = json.loads((self.folder / "report.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return before if before.get("environment") == environment else {}
+
+    def begin_stage(self, stage):
+        self.stage = stage
+        self.data["checks"] = [c for c in self.data["checks"] if c["stage"] != stage]
+        self.data["figures"] = {name: f for name, f in self.data["figures"].items() if f["stage"] != stage}
+        self.data["stages"].pop(stage, None)
 
     def check(self, stage, what, passed, detail=""):
         print(f"{'ok    ' if passed else 'FAILED'} {stage}: {what}" + (f" ({detail})" if detail else ""), flush=True)
@@ -19,7 +34,7 @@ class Report:
 
     def figure(self, name, value):
         print(f"       {name}: {value}", flush=True)
-        self.data["figures"][name] = value
+        self.data["figures"][name] = {"stage": self.stage, "value": value}
         self.save()
 
     def stage_took(self, stage, seconds):
@@ -48,12 +63,13 @@ class Report:
             lines.append(f"| {stage} | {len(of_stage) - failed} | {failed} | {seconds} |")
         if self.data["figures"]:
             lines += ["", "| figure | value |", "| --- | --- |"]
-        for name, value in self.data["figures"].items():
+        figures = {name: figure["value"] for name, figure in self.data["figures"].items()}
+        for name, value in figures.items():
             if isinstance(value, (int, float)):
                 lines.append(f"| {name} | {value:,.4g} |" if isinstance(value, float) else f"| {name} | {value:,} |")
             elif isinstance(value, str):
                 lines.append(f"| {name} | {value} |")
-        for name, value in self.data["figures"].items():
+        for name, value in figures.items():
             if isinstance(value, list):
                 lines += ["", f"## {name}", ""] + ["| " + " | ".join(value[0]) + " |", "| --- " * len(value[0]) + "|"]
                 lines += ["| " + " | ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()) + " |"

@@ -6,8 +6,10 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 usage() {
   cat <<'TEXT'
 usage: tests/gpu/run.sh INSTALL OUT [--quick] [--only STAGE,...] [--budget SECONDS] [--small]
+       tests/gpu/run.sh INSTALL OUT --only list
   INSTALL   a folder made by `cmake --install` or unpacked from the archive of `cpack`
-  OUT       a folder for report.json, report.md and what failed; at the end all of it is in OUT.tar.gz
+  OUT       a folder for report.json, report.md and what failed; at the end all of it is in OUT.tar.gz. One that has a report of
+            this machine keeps what it says of the stages that do not run again
   --quick   the checks without the benchmarks
   --only    some stages alone; `--only list` names them
   --budget  seconds that each stage may take: 480 unless told
@@ -39,4 +41,6 @@ if [ -e "$plugin" ] && missing="$(ldd "$plugin" | sed -n 's/^\s*\(\S*\) => not f
   echo "gpu: this machine lacks $missing(of CUDA 13); put its folder on LD_LIBRARY_PATH, or give python3 a torch that brings it" >&2
   exit 2
 fi
+# Of several GPUs the first: what ranks share is one.
+export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-0}"
 exec python3 "$here/check.py" "$install" "$out" "$@"
