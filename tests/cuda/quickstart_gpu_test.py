@@ -15,7 +15,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz")
-FEW_STEPS = ["--", "--max-steps", "1", "--set", "eval.every=0", "--set", "checkpoint.every=0", "--set", "output.tensorboard=false"]
+FEW_STEPS = ["--", "--max-steps", "1", "--set", "eval.every=0", "--set", "data.idx.eval_images=", "--set", "data.idx.eval_labels=", "--set",
+             "output.tensorboard=false"]
 NAME = "NVIDIA stand-in"
 DEVICE = "device stand-in on the host"
 # In place of a build: what was asked for goes into a file, and the program is laid where a build puts it.
