@@ -84,12 +84,14 @@ void refuse_shared_gpus(Communicator& control, const NcclLibrary& library) {
     if (is_new) continue;
     throw AgreedError(
         ExitCode::kUsage,
-        fmt::format("ranks {} and {} on {} use the same GPU {}; give each rank its own "
-                    "(CUDA_VISIBLE_DEVICES, fewer ranks a host), or --share-gpu for tests",
-                    entry->second,
-                    rank,
-                    all[rank].substr(0, all[rank].find('/')),
-                    all[rank].substr(all[rank].find(' ') + 1)));
+        fmt::format(
+            "ranks {} and {} on {} use the same GPU {}, of which slices (MIG) count as one; "
+            "give each rank its own (CUDA_VISIBLE_DEVICES, fewer ranks a host), or "
+            "--share-gpu for tests",
+            entry->second,
+            rank,
+            all[rank].substr(0, all[rank].find('/')),
+            all[rank].substr(all[rank].find(' ') + 1)));
   }
 }
 
