@@ -5,7 +5,7 @@
 # an NVIDIA GPU is visible it trains on that.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-source "$root/launcher/quickstart_gpus.sh"
+source "$root/launcher/cuda/quickstart_gpus.sh"
 
 usage() {
   cat <<'TEXT'
@@ -201,6 +201,7 @@ if [ -n "$gpus" ] && [ -z "$no_gpu" ]; then device=auto; fi
 export LOCKSTEP_DEVICE="${LOCKSTEP_DEVICE:-$device}"
 config=configs/quickstart/fashion_mnist_mlp.textproto
 run_dir="runs/quickstart-$(date +%Y%m%d-%H%M%S)"
+[[ ! -e $run_dir ]] || run_dir="$run_dir-$$"  # another began in this second
 mpirun=("$mpirun_program" -n "$ranks")
 if [[ "$("$mpirun_program" --version 2>&1)" == *Open\ MPI* || -n "$bundle" ]]; then
   # Open MPI refuses root unless told; in a container there often is nobody else.

@@ -8,6 +8,7 @@ namespace lockstep::cuda {
 
 struct CudnnAttention::Library : CudnnAttentionGraphs {
   using CudnnAttentionGraphs::CudnnAttentionGraphs;
+  const int version = std::stoi(cudnn_version());  // which there is where graphs can be made
 };
 
 CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {}
@@ -24,7 +25,7 @@ bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
     why_not_ = error.what();
     return false;
   }
-  if (!fits_cudnn_workspace(shape, std::stoi(cudnn_version()), why_not_)) return false;
+  if (!fits_cudnn_workspace(shape, library_->version, why_not_)) return false;
   for (const CudnnAttentionKey& key :
        {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
     const std::string& refusal = library_->refusal(key);

@@ -1,4 +1,4 @@
-# Read by quickstart.sh: which GPUs a program would see here, and what keeps it from training on them.
+# Read by launcher/quickstart.sh: which GPUs a program would see here, and what keeps it from training on them.
 
 # visible_gpus: a line for each that will do, such as "NVIDIA H100 80GB HBM3, 9.0". Of GPUs that are cut into slices (MIG) a program
 # sees one slice.
