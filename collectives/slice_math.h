@@ -7,9 +7,9 @@
 #include <span>
 
 #include "collectives/communicator.h"
-#include "collectives/low_rank.h"
+#include "collectives/power_sgd/power_sgd_math.h"
+#include "collectives/reduce/sum_terms.h"
 #include "collectives/shm/node_memory.h"
-#include "collectives/sum_terms.h"
 #include "runtime/base/exact_sum.h"
 
 namespace lockstep {
@@ -26,27 +26,27 @@ class SliceMath {
   virtual void pack(const float* from, DType wire, std::byte* to, int64_t n) = 0;
   // PowerSGD: a matrix (rows, columns) by way of left (rows, rank) and right (columns, rank). What
   // is written overlaps nothing that is read. left = matrix * right.
-  virtual void low_rank_left(const float* matrix,
-                             const float* right,
-                             const LowRankShape& shape,
-                             float* left) = 0;
+  virtual void power_sgd_left(const float* matrix,
+                              const float* right,
+                              const PowerSgdShape& shape,
+                              float* left) = 0;
   // right = matrix^T * left
-  virtual void low_rank_right(const float* matrix,
-                              const float* left,
-                              const LowRankShape& shape,
-                              float* right) = 0;
+  virtual void power_sgd_right(const float* matrix,
+                               const float* left,
+                               const PowerSgdShape& shape,
+                               float* right) = 0;
   // Columns of right (columns, rank) that are zeros become noise, the same everywhere.
   virtual void fill_zero_columns(float* right, int64_t columns, int rank) = 0;
   // Makes the columns of left (rows, rank) orthonormal, in order. One of which next to nothing is
   // left without its parts along those before it becomes zeros; what is not finite, NaN.
   virtual void orthonormalize(float* left, int64_t rows, int rank) = 0;
   // matrix = left * right^T
-  virtual void low_rank_product(const float* left,
-                                const float* right,
-                                const LowRankShape& shape,
-                                float* matrix) = 0;
+  virtual void power_sgd_product(const float* left,
+                                 const float* right,
+                                 const PowerSgdShape& shape,
+                                 float* matrix) = 0;
   // matrix -= factor * product, n floats each.
-  virtual void low_rank_subtract(float* matrix, const float* product, float factor, int64_t n) = 0;
+  virtual void power_sgd_subtract(float* matrix, const float* product, float factor, int64_t n) = 0;
   virtual void fill_zeros(float* out, int64_t n) = 0;
   // Memory of the host stays as it is until the copy is done.
   virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;

@@ -178,7 +178,7 @@ Program program_for(const RunConfig& config,
   }
   if (purpose == AssemblyPurpose::kTrain) {
     options.residual_groups = residual_groups(config);
-    options.low_rank = static_cast<int>(config.comm.power_sgd_rank);
+    options.power_sgd = static_cast<int>(config.comm.power_sgd_rank);
   }
   options.separate_memory = ops.separate_memory;
   if (ops.separate_memory) {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "launcher/commands.h"
+#include "launcher/common_options.h"
 #include "models/registry.h"
 #include "runtime/config/run_config.h"
 #include "runtime/data/dataset.h"

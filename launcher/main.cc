@@ -3,7 +3,7 @@
 #include <exception>
 
 #include "collectives/agreement.h"
-#include "launcher/commands.h"
+#include "launcher/commands/commands.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/metrics/environment.h"

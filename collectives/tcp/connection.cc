@@ -191,7 +191,7 @@ bool Connection::receive_control_frame(size_t& moved) {
   moved += received;
   failure_bytes_ += received;
   if (failure_bytes_ < failure_.size()) return false;
-  if (arriving_.kind == FrameKind::kAbort) throw ToldError("{}", failure_);
+  if (arriving_.kind == FrameKind::kAbort) throw ReportedError("{}", failure_);
   throw CommError("{}", failure_);
 }
 

@@ -28,7 +28,7 @@ enum class FrameKind : uint32_t {
 };
 
 // A rank has failed and has told the user why.
-class ToldError : public CommError {
+class ReportedError : public CommError {
  public:
   using CommError::CommError;
 };
@@ -78,7 +78,8 @@ class Connection {
   void queue_receive(const FrameHeader& header, std::byte* data, int operation);
 
   // Moves what can be moved without waiting; returns the bytes. Throws CommError that names the
-  // other end where it is gone, has failed (ToldError: and the user knows), or does something else.
+  // other end where it is gone, has failed (ReportedError: and the user knows), or does something
+  // else.
   size_t progress();
   // What poll() should wait for; 0 for nothing.
   short wanted_events() const;

@@ -77,7 +77,8 @@ std::string endpoint_text(const std::string& address, int port);
 void send_all(const Socket& socket, const void* data, size_t bytes, const Deadline& deadline);
 void receive_all(const Socket& socket, void* data, size_t bytes, const Deadline& deadline);
 
-// Waits until the socket can be read or written (poll events); throws when the deadline passes.
+// TimedWaits until the socket can be read or written (poll events); throws when the deadline
+// passes.
 void wait_for(const Socket& socket, short events, const Deadline& deadline);
 
 }  // namespace lockstep

@@ -143,10 +143,10 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     constexpr double kPatienceSeconds = 1;
     if (closed_) return;
     look_at_lower_ranks();
-    close(told_ ? FrameKind::kAbort : FrameKind::kFailure, error, kPatienceSeconds);
+    close(reported_ ? FrameKind::kAbort : FrameKind::kFailure, error, kPatienceSeconds);
   }
 
-  bool another_tells() const override { return told_ || lower_rank_alive_; }
+  bool another_tells() const override { return reported_ || lower_rank_alive_; }
 
  private:
   struct Operation {
@@ -220,8 +220,8 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     size_t moved = 0;
     try {
       for_each_peer([&](int, int to) { moved += peer(to).progress(); });
-    } catch (const ToldError& error) {
-      told_ = true;
+    } catch (const ReportedError& error) {
+      reported_ = true;
       fail(error.what());
     } catch (const CommError& error) {
       fail(error.what());
@@ -291,8 +291,8 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     for (int r = 0; r < rank_; ++r) {
       try {
         if (!peer(r).has_told_failure()) peer(r).progress();
-      } catch (const ToldError&) {
-        told_ = true;
+      } catch (const ReportedError&) {
+        reported_ = true;
       } catch (const CommError&) {
       }
       lower_rank_alive_ |= peer(r).is_open() || peer(r).has_told_failure();
@@ -339,7 +339,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   uint64_t sequence_ = 0;
   FrameHeader latest_;
   std::string failure_;
-  bool told_ = false, lower_rank_alive_ = false;
+  bool reported_ = false, lower_rank_alive_ = false;
   bool closed_ = false;
 };
 

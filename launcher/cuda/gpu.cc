@@ -13,9 +13,9 @@
 #include "runtime/base/error.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/check.h"
-#include "runtime/cuda/cudnn_conv2d.h"
-#include "runtime/cuda/launchers.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/ops/launchers.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "launcher/devices.h"
+#include "launcher/ranks/devices.h"
 #include "runtime/metrics/environment.h"
 
 namespace lockstep::scale {

@@ -74,7 +74,7 @@ void end_group(pid_t group, double asked_ms) {
   kill(-group, SIGKILL);
 }
 
-// Waits for the end of the child that leads a group; `out_of_time` tells why it was ended.
+// TimedWaits for the end of the child that leads a group; `out_of_time` tells why it was ended.
 int wait_for(pid_t child, double limit_s, bool& out_of_time) {
   const double deadline_ms = now_ms() + limit_s * 1000;
   double asked_ms = 0;

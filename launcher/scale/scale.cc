@@ -12,7 +12,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/assembly.h"
-#include "launcher/devices.h"
+#include "launcher/ranks/devices.h"
 #include "launcher/scale/cautions.h"
 #include "launcher/scale/facts.h"
 #include "launcher/scale/plots.h"

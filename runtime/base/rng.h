@@ -31,7 +31,7 @@ enum RngPurpose : uint32_t {
   kRngSynthetic = 5u << 24,
   kRngAugment = 6u << 24,
   kRngMixup = 7u << 24,
-  kRngLowRank = 8u << 24,
+  kRngPowerSgd = 8u << 24,
 };
 
 // Four random words for block `index` of the stream: seed is the key; index (64 bits, its high word

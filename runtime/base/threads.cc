@@ -14,8 +14,8 @@
 namespace lockstep {
 namespace {
 
-// Waits until the value is no longer `old`: spins for a while, longer than most gaps between two
-// parallel regions of a step, since a sleeping thread of a virtual machine takes tens of
+// TimedWaits until the value is no longer `old`: spins for a while, longer than most gaps between
+// two parallel regions of a step, since a sleeping thread of a virtual machine takes tens of
 // microseconds to wake; then sleeps. A spin without limit would take the core from the very thread
 // it waits for when the machine is shared.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {

@@ -12,14 +12,14 @@
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
-#include "runtime/cpu/content_hash.h"
-#include "runtime/cpu/elementwise.h"
-#include "runtime/cpu/launchers.h"
-#include "runtime/cpu/low_rank.h"
-#include "runtime/cpu/optimizers.h"
-#include "runtime/cpu/orthonormalize.h"
+#include "runtime/cpu/flat/content_hash.h"
+#include "runtime/cpu/flat/optimizers.h"
+#include "runtime/cpu/flat/orthonormalize.h"
+#include "runtime/cpu/flat/power_sgd.h"
+#include "runtime/cpu/flat/tree_sum.h"
+#include "runtime/cpu/ops/elementwise.h"
+#include "runtime/cpu/ops/launchers.h"
 #include "runtime/cpu/peak.h"
-#include "runtime/cpu/tree_sum.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -108,17 +108,17 @@ class CpuBackend final : public Backend {
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     cpu::pack(from, wire, to, n);
   }
-  void low_rank_left(const float* matrix,
-                     const float* right,
-                     const LowRankShape& shape,
-                     float* left) override {
-    cpu::low_rank_left(matrix, right, shape, left);
+  void power_sgd_left(const float* matrix,
+                      const float* right,
+                      const PowerSgdShape& shape,
+                      float* left) override {
+    cpu::power_sgd_left(matrix, right, shape, left);
   }
-  void low_rank_right(const float* matrix,
-                      const float* left,
-                      const LowRankShape& shape,
-                      float* right) override {
-    cpu::low_rank_right(matrix, left, shape, right);
+  void power_sgd_right(const float* matrix,
+                       const float* left,
+                       const PowerSgdShape& shape,
+                       float* right) override {
+    cpu::power_sgd_right(matrix, left, shape, right);
   }
   void fill_zero_columns(float* right, int64_t columns, int rank) override {
     cpu::fill_zero_columns(right, columns, rank);
@@ -126,14 +126,14 @@ class CpuBackend final : public Backend {
   void orthonormalize(float* left, int64_t rows, int rank) override {
     cpu::orthonormalize(left, rows, rank);
   }
-  void low_rank_product(const float* left,
-                        const float* right,
-                        const LowRankShape& shape,
-                        float* matrix) override {
-    cpu::low_rank_product(left, right, shape, matrix);
+  void power_sgd_product(const float* left,
+                         const float* right,
+                         const PowerSgdShape& shape,
+                         float* matrix) override {
+    cpu::power_sgd_product(left, right, shape, matrix);
   }
-  void low_rank_subtract(float* matrix, const float* product, float factor, int64_t n) override {
-    cpu::low_rank_subtract(matrix, product, factor, n);
+  void power_sgd_subtract(float* matrix, const float* product, float factor, int64_t n) override {
+    cpu::power_sgd_subtract(matrix, product, factor, n);
   }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
 

@@ -1,7 +1,7 @@
 #include "runtime/cpu/device.h"
 
 #include "runtime/cpu/backend.h"
-#include "runtime/cpu/bf16x3.h"
+#include "runtime/cpu/matmul/bf16x3.h"
 
 namespace lockstep::cpu {
 namespace {

@@ -12,13 +12,13 @@
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/context.h"
-#include "runtime/cuda/flat_update.h"
-#include "runtime/cuda/launchers.h"
-#include "runtime/cuda/low_rank.h"
+#include "runtime/cuda/flat/flat_update.h"
+#include "runtime/cuda/flat/orthonormalize.h"
+#include "runtime/cuda/flat/power_sgd.h"
+#include "runtime/cuda/flat/tree_sum.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/orthonormalize.h"
+#include "runtime/cuda/ops/launchers.h"
 #include "runtime/cuda/recorded_work.h"
-#include "runtime/cuda/tree_sum.h"
 #include "runtime/cuda/warm_up.h"
 #include "runtime/cuda/workspace.h"
 
@@ -123,11 +123,11 @@ class Gpu final : public CudaBackend {
   void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
     taken_.hold(copies_.get());
     LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies_.get()));
-    brought_.record(copies_.get());
+    uploaded_.record(copies_.get());
   }
   void finish_copies() override { LOCKSTEP_CUDA(cudaStreamSynchronize(copies_.get())); }
   void take(const std::byte* from, std::byte* to, size_t bytes) override {
-    brought_.hold(stream());
+    uploaded_.hold(stream());
     LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()));
     taken_.record(stream());
   }
@@ -150,17 +150,17 @@ class Gpu final : public CudaBackend {
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     cuda::pack(from, wire, to, n, stream());
   }
-  void low_rank_left(const float* matrix,
-                     const float* right,
-                     const LowRankShape& shape,
-                     float* left) override {
-    cuda::low_rank_left(matrix, right, shape, left, stream());
+  void power_sgd_left(const float* matrix,
+                      const float* right,
+                      const PowerSgdShape& shape,
+                      float* left) override {
+    cuda::power_sgd_left(matrix, right, shape, left, stream());
   }
-  void low_rank_right(const float* matrix,
-                      const float* left,
-                      const LowRankShape& shape,
-                      float* right) override {
-    cuda::low_rank_right(matrix, left, shape, right, stream());
+  void power_sgd_right(const float* matrix,
+                       const float* left,
+                       const PowerSgdShape& shape,
+                       float* right) override {
+    cuda::power_sgd_right(matrix, left, shape, right, stream());
   }
   void fill_zero_columns(float* right, int64_t columns, int rank) override {
     cuda::fill_zero_columns(right, columns, rank, stream());
@@ -168,14 +168,14 @@ class Gpu final : public CudaBackend {
   void orthonormalize(float* left, int64_t rows, int rank) override {
     cuda::orthonormalize(left, rows, rank, stream());
   }
-  void low_rank_product(const float* left,
-                        const float* right,
-                        const LowRankShape& shape,
-                        float* matrix) override {
-    cuda::low_rank_product(left, right, shape, matrix, stream());
+  void power_sgd_product(const float* left,
+                         const float* right,
+                         const PowerSgdShape& shape,
+                         float* matrix) override {
+    cuda::power_sgd_product(left, right, shape, matrix, stream());
   }
-  void low_rank_subtract(float* matrix, const float* product, float factor, int64_t n) override {
-    cuda::low_rank_subtract(matrix, product, factor, n, stream());
+  void power_sgd_subtract(float* matrix, const float* product, float factor, int64_t n) override {
+    cuda::power_sgd_subtract(matrix, product, factor, n, stream());
   }
   void fill_zeros(float* out, int64_t n) override {
     LOCKSTEP_CUDA(cudaMemsetAsync(out, 0, static_cast<size_t>(n) * sizeof(float), stream()));
@@ -228,7 +228,7 @@ class Gpu final : public CudaBackend {
   BackendOptions options_;
   OwnStream stream_;  // of all work but
   OwnStream copies_;  // that which overtakes it
-  Border brought_, taken_;
+  Border uploaded_, taken_;
   Recorder recorder_;
   DeviceArena arena_;
   PinnedMemory pinned_;

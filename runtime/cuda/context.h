@@ -1,8 +1,8 @@
 #pragma once
 
-#include "runtime/cuda/cudnn_attention.h"
-#include "runtime/cuda/cudnn_conv2d.h"
-#include "runtime/cuda/matmul.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
+#include "runtime/cuda/matmul/matmul.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/exec/lane_context.h"
 

@@ -1,5 +1,5 @@
-#include "runtime/cuda/launchers.h"
-#include "runtime/cuda/tree_sum.h"
+#include "runtime/cuda/flat/tree_sum.h"
+#include "runtime/cuda/ops/launchers.h"
 #include "runtime/cuda/workspace.h"
 
 namespace lockstep::cuda {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "runtime/cuda/device.h"
+#include "runtime/cuda/kernel_tools.h"
 
 namespace lockstep::cuda {
 

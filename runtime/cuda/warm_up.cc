@@ -7,9 +7,9 @@
 #include <set>
 
 #include "runtime/cuda/check.h"
-#include "runtime/cuda/cudnn_attention.h"
-#include "runtime/cuda/cudnn_conv2d.h"
-#include "runtime/cuda/matmul.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
+#include "runtime/cuda/matmul/matmul.h"
 #include "runtime/cuda/memory.h"
 
 namespace lockstep::cuda {

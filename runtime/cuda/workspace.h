@@ -3,10 +3,10 @@
 
 #include <cstddef>
 
-#include "runtime/cuda/content_hash.h"
-#include "runtime/cuda/elementwise.h"
-#include "runtime/cuda/matmul.h"
-#include "runtime/cuda/optimizers.h"
+#include "runtime/cuda/flat/content_hash.h"
+#include "runtime/cuda/flat/optimizers.h"
+#include "runtime/cuda/matmul/matmul.h"
+#include "runtime/cuda/ops/elementwise.h"
 #include "runtime/exec/lane_context.h"
 #include "runtime/exec/optimizer_math.h"
 

@@ -4,12 +4,12 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/validate_data.h"
-#include "runtime/data/flattened.h"
-#include "runtime/data/idx.h"
+#include "runtime/data/images/flattened.h"
+#include "runtime/data/images/idx.h"
 #include "runtime/data/synthetic.h"
-#include "runtime/data/table.h"
-#include "runtime/data/text.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/tables/table.h"
+#include "runtime/data/text/text.h"
+#include "runtime/data/text/tokens.h"
 
 namespace lockstep {
 namespace {

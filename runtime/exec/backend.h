@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/reducer.h"
+#include "collectives/reduce/reducer.h"
 #include "runtime/base/content_hash.h"
 #include "runtime/exec/op_set.h"
 #include "runtime/exec/optimizer_math.h"

@@ -75,7 +75,7 @@ void Executor::begin_run() {
   if (plan_.gathers_each_run) gather_->start(plan_.gathers);
 }
 
-void Executor::bring_parameters(size_t op, Tensors& tensors) {
+void Executor::await_parameters(size_t op, Tensors& tensors) {
   if (plan_.gathers.empty()) return;
   gather_->need(plan_.gathered_before_op[op]);
   if (!plan_.gathers_each_run) return;
@@ -85,7 +85,7 @@ void Executor::bring_parameters(size_t op, Tensors& tensors) {
 
 // Runs an op and tells who listens.
 template <typename F>
-void Executor::told(size_t op, F run) const {
+void Executor::observed(size_t op, F run) const {
   if (observer_ == nullptr) return run();
   const double start_ms = now_ms();
   run();
@@ -99,11 +99,11 @@ void Executor::run_ops(
   void* const device = backend_.launch_context();
   std::byte* const arena = arena_ + place * plan_.arena_bytes;
   for (size_t i = begin; i < end; ++i) {
-    if (gather_ != nullptr) bring_parameters(i, tensors_[place]);
+    if (gather_ != nullptr) await_parameters(i, tensors_[place]);
     if (reducer != nullptr && !plan_.buckets_begun_by_op.empty()) {
       for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);
     }
-    told(i, [&] {
+    observed(i, [&] {
       run_named(*implementations_[i],
                 graph_.ops[i],
                 OpCall(graph_,
@@ -152,7 +152,7 @@ void Executor::run_together(std::span<const LaneRun> lanes, Reducer& reducer) {
     each_lane([&](size_t place, const LaneRun& lane) {
       run_ops(begin, end, place, *lane.lane, &reducer);
     });
-    if (part < gathers_.size()) told(end, [&] { gather_lanes(graph_.ops[end], reducer); });
+    if (part < gathers_.size()) observed(end, [&] { gather_lanes(graph_.ops[end], reducer); });
     begin = end + 1;
   }
   const auto id = static_cast<size_t>(graph_.result);

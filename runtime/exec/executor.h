@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "collectives/parameter_gather.h"
-#include "collectives/reducer.h"
+#include "collectives/gather/bucket_all_gather.h"
+#include "collectives/reduce/reducer.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/op_observer.h"
 #include "runtime/plan/plan.h"
@@ -19,7 +19,7 @@ struct ExecutorMemory {
   // Of the graph's compute type: flat, ParameterLayout::elements, or where the program gathers
   // them.
   std::byte* parameters = nullptr;
-  ParameterGather* gather = nullptr;  // brings them there; null: they are there
+  BucketAllGather* gather = nullptr;  // brings them there; null: they are there
 };
 
 class Executor {
@@ -64,15 +64,15 @@ class Executor {
   void bind(Tensors& tensors, const std::byte* input, const std::byte* target, float* gradients);
   void run_ops(size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer);
   template <typename F>
-  void told(size_t op, F run) const;
+  void observed(size_t op, F run) const;
   void begin_run();
-  void bring_parameters(size_t op, Tensors& tensors);
+  void await_parameters(size_t op, Tensors& tensors);
   void gather_lanes(const Op& op, Reducer& reducer);
 
   const Graph& graph_;
   const ProgramPlan& plan_;
   Backend& backend_;
-  ParameterGather* gather_;
+  BucketAllGather* gather_;
   std::byte* parameters_;
   std::byte* arena_;
   OpObserver* observer_ = nullptr;

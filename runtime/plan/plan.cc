@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "collectives/residual_layout.h"
+#include "collectives/reduce/error_feedback_layout.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/layout.h"
 
@@ -104,21 +104,21 @@ std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
 std::vector<MemoryRow> compression_rows(const Plan& plan) {
   if (plan.residual_groups == 0) return {};
   const int local_groups = plan.residual_groups / plan.topology.ranks();
-  if (plan.low_rank)
-    return {
-        {kResidualsRow,
-         flat_bytes_of(plan, DType::kF32) * static_cast<size_t>(local_groups),
-         fmt::format("fp32, of {} group{} of lanes on this rank",
-                     local_groups,
-                     local_groups == 1 ? "" : "s")},
-        {kFactorsRow,
-         static_cast<size_t>(plan.low_rank->factor_elements(plan.topology)) * sizeof(float),
-         fmt::format("of {} matrices, and what travels as it is", plan.low_rank->matrices.size())}};
-  const ResidualLayout layout(plan.lanes,
-                              plan.residual_groups,
-                              plan.topology,
-                              /*rank=*/0,  // all have as many
-                              plan.layout.elements);
+  if (plan.power_sgd)
+    return {{kResidualsRow,
+             flat_bytes_of(plan, DType::kF32) * static_cast<size_t>(local_groups),
+             fmt::format("fp32, of {} group{} of lanes on this rank",
+                         local_groups,
+                         local_groups == 1 ? "" : "s")},
+            {kFactorsRow,
+             static_cast<size_t>(plan.power_sgd->factor_elements(plan.topology)) * sizeof(float),
+             fmt::format("of {} matrices, and what travels as it is",
+                         plan.power_sgd->matrices.size())}};
+  const ErrorFeedbackLayout layout(plan.lanes,
+                                   plan.residual_groups,
+                                   plan.topology,
+                                   /*rank=*/0,  // all have as many
+                                   plan.layout.elements);
   return {{kResidualsRow,
            static_cast<size_t>(layout.elements()) * sizeof(uint16_t),
            fmt::format("bf16, of the sums over {} group{} of lanes",
@@ -129,7 +129,7 @@ std::vector<MemoryRow> compression_rows(const Plan& plan) {
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.topology.ranks();
   const bool packed_sums = plan.zero_stage >= 2;
-  const int counted = plan.low_rank ? options.lanes / plan.residual_groups : local_lanes;
+  const int counted = plan.power_sgd ? options.lanes / plan.residual_groups : local_lanes;
   const int sums =
       gradient_buffers(plan.lanes_together ? local_lanes : counted, plan.lanes_together);
   const int buffers = packed_sums ? 1 : sums;
@@ -205,8 +205,8 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const PlanOptions& options)
 
 // Of both sums that take the place of one of gradients.
 int64_t factors_sent(const Plan& plan) {
-  return plan.low_rank->lefts(plan.topology).padded() +
-         plan.low_rank->rights(plan.topology).padded();
+  return plan.power_sgd->lefts(plan.topology).padded() +
+         plan.power_sgd->rights(plan.topology).padded();
 }
 
 // Bytes that a rank sends in a step.
@@ -219,16 +219,16 @@ void count_traffic(Plan& plan) {
   };
   const int64_t statistics = plan.layout.elements - plan.layout.statistics_begin;
   const auto gradient_bytes =
-      plan.low_rank ? static_cast<int64_t>(sizeof(float)) * factors_sent(plan)
-                    : static_cast<int64_t>(size_of(plan.wire)) * plan.layout.statistics_begin +
-                          static_cast<int64_t>(sizeof(float)) * statistics;
+      plan.power_sgd ? static_cast<int64_t>(sizeof(float)) * factors_sent(plan)
+                     : static_cast<int64_t>(size_of(plan.wire)) * plan.layout.statistics_begin +
+                           static_cast<int64_t>(sizeof(float)) * statistics;
   const LocalLanes local = plan.lanes_of(0);
   const int sums = local.stride > 1 ? local.count : 1;  // across the ranks
   const int gathers = plan.training.gathers_each_run ? local.count : 1;
   // On each level a rank sends all of its part of the gradients but one part in `count`, and what
   // is gathered comes back the same way.
   int64_t bytes =
-      sums * gradient_bytes + (plan.low_rank ? gradient_bytes : 0) +
+      sums * gradient_bytes + (plan.power_sgd ? gradient_bytes : 0) +
       static_cast<int64_t>(sizeof(float)) * elements(plan.gradient_gathers) +
       static_cast<int64_t>(size_of(plan.wire)) * elements(plan.rounded_gathers) +
       static_cast<int64_t>(size_of(plan.compute)) * gathers * elements(plan.training.gathers);
@@ -280,15 +280,15 @@ Plan make_plan(const Graph& training,
   plan.wire = options.wire;
   plan.residual_groups = options.residual_groups;
   plan.lanes_together = training.crosses_lanes();
-  LOCKSTEP_CHECK(!plan.sums_everywhere() || (plan.topology.nodes == 1 && options.low_rank == 0));
+  LOCKSTEP_CHECK(!plan.sums_everywhere() || (plan.topology.nodes == 1 && options.power_sgd == 0));
   const auto bucket_elements =
       static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));
   plan.layout = make_layout(training, options.lanes, bucket_elements);
   plan.buckets = cut_buckets(plan.layout, bucket_elements);
-  if (options.low_rank > 0)
-    plan.low_rank = low_rank_layout(
-        matrices_of(plan.layout), plan.layout.elements, options.low_rank, options.residual_groups);
-  if (!plan.low_rank)
+  if (options.power_sgd > 0)
+    plan.power_sgd = power_sgd_layout(
+        matrices_of(plan.layout), plan.layout.elements, options.power_sgd, options.residual_groups);
+  if (!plan.power_sgd)
     plan.exchanged_elements =
         exchanged_elements(plan.buckets, /*saves_memory=*/plan.zero_stage >= 2);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
@@ -302,7 +302,7 @@ Plan make_plan(const Graph& training,
     gather_blocks(training, plan.layout, plan.buckets, element_bytes, plan.training);
     if (evaluation != nullptr)
       gather_blocks(*evaluation, plan.layout, plan.buckets, element_bytes, plan.evaluation);
-  } else if (plan.zero_stage == 0 && !plan.low_rank && !plan.sums_everywhere()) {
+  } else if (plan.zero_stage == 0 && !plan.power_sgd && !plan.sums_everywhere()) {
     const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
     const size_t rounded = rounds ? plan.gradient_buckets() : 0;
     plan.rounded_gathers = staged_gathers(

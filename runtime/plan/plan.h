@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/low_rank_layout.h"
+#include "collectives/power_sgd/power_sgd_layout.h"
 #include "collectives/sharding.h"
 #include "collectives/topology.h"
 #include "runtime/graph/graph.h"
@@ -100,11 +100,11 @@ struct Plan {
   int lanes = 1;
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;
-  DType compute = DType::kF32;            // of the parameters as the ops read them
-  DType wire = DType::kF32;               // of gradients on their way to other ranks
-  int residual_groups = 0;                // of lanes, whose sums leave residuals; 0: none do
-  std::optional<LowRankLayout> low_rank;  // of gradients that travel as factors; then the reducer
-                                          // exchanges nothing itself
+  DType compute = DType::kF32;              // of the parameters as the ops read them
+  DType wire = DType::kF32;                 // of gradients on their way to other ranks
+  int residual_groups = 0;                  // of lanes, whose sums leave residuals; 0: none do
+  std::optional<PowerSgdLayout> power_sgd;  // of gradients that travel as factors; then the reducer
+                                            // exchanges nothing itself
   std::vector<Range> buckets;
   // Buckets of so many elements together may be on their way to be summed.
   int64_t exchanged_elements = 0;
@@ -174,7 +174,7 @@ struct PlanOptions {
   double bucket_mib = 25;
   DType wire = DType::kF32;
   int residual_groups = 0;
-  int low_rank = 0;              // of gradients that travel as factors; 0: none do
+  int power_sgd = 0;             // of gradients that travel as factors; 0: none do
   int moments = 0;               // floats that the optimizer keeps per parameter
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;

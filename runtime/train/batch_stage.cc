@@ -43,11 +43,11 @@ LaneBatch BatchStage::place(size_t lane, const LaneBatch& batch) {
   return {input, target, batch.valid_samples};
 }
 
-void BatchStage::bring(Loader& loader) {
+void BatchStage::load(Loader& loader) {
   backend_.finish_copies();  // the loader fills anew what they read
   const LaneBatch* const batches = loader.next();
   std::copy_n(batches, lanes_, batches_.begin());
-  brought_ = true;
+  loaded_ = true;
   if (device_ == nullptr) return;
   for (size_t lane = 0; lane < lanes_; ++lane) {
     std::byte* const input = input_of(lanes_ + lane);
@@ -57,8 +57,8 @@ void BatchStage::bring(Loader& loader) {
 }
 
 const std::vector<LaneBatch>& BatchStage::take() {
-  LOCKSTEP_CHECK(brought_);
-  brought_ = false;
+  LOCKSTEP_CHECK(loaded_);
+  loaded_ = false;
   if (device_ == nullptr) return batches_;
   backend_.take(input_of(lanes_), device_, lanes_ * lane_bytes_);
   for (size_t lane = 0; lane < lanes_; ++lane) {

@@ -22,10 +22,10 @@ class BatchStage {
   // Queues the copy of lane `lane`'s batch; returns where it will be.
   LaneBatch place(size_t lane, const LaneBatch& batch);
 
-  // The same for the loader's next batch of all lanes, in two halves. bring() may be called while
+  // The same for the loader's next batch of all lanes, in two halves. load() may be called while
   // queued work uses the batches taken before.
-  void bring(Loader& loader);
-  bool brought() const { return brought_; }
+  void load(Loader& loader);
+  bool loaded() const { return loaded_; }
   // Whether bringing early is of use.
   bool ahead() const { return device_ != nullptr; }
   // Where the batches of all lanes will be once the work queued so far is done.
@@ -38,7 +38,7 @@ class BatchStage {
   std::byte* device_;
   size_t lanes_;
   size_t input_bytes_, target_bytes_, lane_bytes_, target_offset_;
-  bool brought_ = false;
+  bool loaded_ = false;
   std::vector<LaneBatch> batches_;  // brought, then taken
 };
 

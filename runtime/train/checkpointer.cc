@@ -118,7 +118,7 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
       if (state.moments.empty()) return;
       HostCopy moments = host_moments();
       moments.read();
-      ResidualStore::Copy residuals = residuals_.read();
+      ErrorFeedbackStore::Copy residuals = residuals_.read();
       std::vector<MomentShard> shards = std::move(residuals.shards);
       const std::vector<std::string> kept = kept_arrays(parts_.config);
       for (size_t m = 0; m < kept.size(); ++m) {

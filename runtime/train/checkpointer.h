@@ -5,9 +5,9 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/state.h"
 #include "runtime/exec/host_copy.h"
+#include "runtime/train/error_feedback_store.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
-#include "runtime/train/residual_store.h"
 #include "runtime/train/run_parts.h"
 
 namespace lockstep {
@@ -49,7 +49,7 @@ class Checkpointer {
   const RunParts& parts_;
   const RunMemory& memory_;
   Optimizer& optimizer_;
-  ResidualStore residuals_;
+  ErrorFeedbackStore residuals_;
   std::filesystem::path root_;
   std::vector<NamedSlice> slices_;
 };

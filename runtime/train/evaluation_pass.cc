@@ -23,7 +23,7 @@ LoaderOptions loader_options(const RunParts& parts) {
 
 EvaluationPass::EvaluationPass(const RunParts& parts,
                                const RunMemory& memory,
-                               ParameterGather* gather)
+                               BucketAllGather* gather)
     : parts_(parts),
       executor_(*parts.evaluation,
                 parts.plan.evaluation,

@@ -16,7 +16,7 @@ namespace lockstep {
 class EvaluationPass {
  public:
   // `gather`: brings the parameters where no rank has all of them; else null.
-  EvaluationPass(const RunParts& parts, const RunMemory& memory, ParameterGather* gather = nullptr);
+  EvaluationPass(const RunParts& parts, const RunMemory& memory, BucketAllGather* gather = nullptr);
 
   // Of all ranks together.
   int64_t samples() const;

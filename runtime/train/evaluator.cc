@@ -7,7 +7,7 @@ namespace lockstep {
 Evaluator::Evaluator(const RunParts& parts,
                      const RunMemory& memory,
                      Reducer& reducer,
-                     ParameterGather* gather)
+                     BucketAllGather* gather)
     : reducer_(reducer),
       pass_(parts, memory, gather),
       sums_(static_cast<size_t>(parts.local_lanes())) {}

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "collectives/reducer.h"
+#include "collectives/reduce/reducer.h"
 #include "runtime/train/evaluation_pass.h"
 
 namespace lockstep {
@@ -20,7 +20,7 @@ class Evaluator {
   Evaluator(const RunParts& parts,
             const RunMemory& memory,
             Reducer& reducer,
-            ParameterGather* gather = nullptr);
+            BucketAllGather* gather = nullptr);
   // All ranks together; equal on all of them.
   Evaluation run();
 

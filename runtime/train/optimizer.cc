@@ -235,7 +235,7 @@ void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
 void Optimizer::adapt() {
   if (memory_.norms == nullptr) return;
   measuring_work_->run([this] { measure(); });
-  const std::span<const LayerNorms::Squares> squares = memory_.norms->sum();
+  const std::span<const TensorNorms::Squares> squares = memory_.norms->sum();
   for (size_t i = 0; i < adapted_.size(); ++i)
     constants_[kGroups + i] = layer_constants(true, trust_ratio(squares[i]));
 }
@@ -243,13 +243,13 @@ void Optimizer::adapt() {
 // Queues what finds the norms of the weights and of what they move along.
 void Optimizer::measure() {
   if (directions_) directions_->run();
-  for (const LayerNorms::Piece& piece : memory_.norms->owned())
+  for (const TensorNorms::Piece& piece : memory_.norms->owned())
     memory_.norms->measure(piece,
                            memory_.weights.floats(piece.flat, piece.local),
                            memory_.gradients.at(piece.flat, piece.local));
 }
 
-double Optimizer::trust_ratio(const LayerNorms::Squares& squares) const {
+double Optimizer::trust_ratio(const TensorNorms::Squares& squares) const {
   const double weights = std::sqrt(squares.parameters), directions = std::sqrt(squares.directions);
   if (weights == 0 || directions == 0) return 1;
   const auto* lars = std::get_if<LarsConfig>(&config_.kind);

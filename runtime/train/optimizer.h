@@ -9,7 +9,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
-#include "runtime/train/layer_norms.h"
+#include "runtime/train/tensor_norms.h"
 
 namespace lockstep {
 
@@ -39,9 +39,9 @@ struct FlatWeights {
 // What an optimizer works on; borrowed.
 struct OptimizerMemory {
   FlatWeights weights;
-  OwnedFloats gradients;        // LAMB leaves its directions there
-  float* moments = nullptr;     // for each moment in order, the owned ranges one after the other
-  LayerNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
+  OwnedFloats gradients;         // LAMB leaves its directions there
+  float* moments = nullptr;      // for each moment in order, the owned ranges one after the other
+  TensorNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
 };
 
 // Updates the ranges of the flat parameter buffer that are this rank's to update. The ranges
@@ -97,7 +97,7 @@ class Optimizer {
   OptimizerSlice slice_of(const Segment& segment, size_t moments) const;
   void prepare_updates(const std::vector<Segment>& segments);
   void measure();
-  double trust_ratio(const LayerNorms::Squares& squares) const;
+  double trust_ratio(const TensorNorms::Squares& squares) const;
   OptimizerConstants constants_for(bool decay,
                                    double lr,
                                    double gradient_scale,

@@ -72,8 +72,8 @@ struct RunMemory {
   float* moments = nullptr;  // per moment, the ranges that this rank updates, one after the other
   std::byte* arena = nullptr;
   float* staging = nullptr;
-  // Of compressed gradients, else null: see ResidualLayout or, where they travel as factors,
-  // LowRankSum.
+  // Of compressed gradients, else null: see ErrorFeedbackLayout or, where they travel as factors,
+  // PowerSgd.
   std::byte* residuals = nullptr;
   float* factors = nullptr;
   std::span<std::byte> train_batches, eval_batches;  // on the host

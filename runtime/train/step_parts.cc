@@ -2,22 +2,22 @@
 
 namespace lockstep {
 
-std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts) {
+std::unique_ptr<TensorNorms> make_tensor_norms(const RunParts& parts) {
   if (!is_layer_wise(parts.config.optimizer)) return nullptr;
-  return std::make_unique<LayerNorms>(parts.plan,
-                                      adapted_slots(parts.config.optimizer, parts.plan.layout),
-                                      parts.communicator,
-                                      parts.backend);
+  return std::make_unique<TensorNorms>(parts.plan,
+                                       adapted_slots(parts.config.optimizer, parts.plan.layout),
+                                       parts.communicator,
+                                       parts.backend);
 }
 
-std::unique_ptr<LowRankSum> make_low_rank_sum(const RunParts& parts, const RunMemory& memory) {
+std::unique_ptr<PowerSgd> make_power_sgd(const RunParts& parts, const RunMemory& memory) {
   const Plan& plan = parts.plan;
-  if (!plan.low_rank) return nullptr;
-  return std::make_unique<LowRankSum>(
+  if (!plan.power_sgd) return nullptr;
+  return std::make_unique<PowerSgd>(
       RankCommunicators{parts.slices, parts.communicator},
       parts.backend,
-      LowRankSum::Options{*plan.low_rank, plan.lanes, plan.topology, plan.layout.elements},
-      LowRankSum::Memory{reinterpret_cast<float*>(memory.residuals), memory.factors});
+      PowerSgd::Options{*plan.power_sgd, plan.lanes, plan.topology, plan.layout.elements},
+      PowerSgd::Memory{reinterpret_cast<float*>(memory.residuals), memory.factors});
 }
 
 ReducerOptions reducer_options(const RunParts& parts,
@@ -43,14 +43,14 @@ ReducerOptions reducer_options(const RunParts& parts,
           .group_sums = group_sums};
 }
 
-ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {
+BucketAllGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {
   if (plan.zero_stage == 0) return {.gathered = reinterpret_cast<std::byte*>(memory.gradients)};
   return {.gathered = memory.gathered,
           .owned = plan.zero_stage >= 3 ? memory.parameters : nullptr,
           .element_bytes = size_of(plan.compute)};
 }
 
-SumGather::Memory sum_gather_memory(const Plan& plan, const RunMemory& memory) {
+SumAllGather::Memory sum_all_gather_memory(const Plan& plan, const RunMemory& memory) {
   return {memory.gradients, reinterpret_cast<std::byte*>(memory.staging), plan.wire};
 }
 

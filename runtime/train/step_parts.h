@@ -3,22 +3,22 @@
 
 #include <memory>
 
-#include "collectives/low_rank_sum.h"
-#include "collectives/parameter_gather.h"
-#include "collectives/reducer.h"
-#include "collectives/sum_gather.h"
-#include "runtime/train/layer_norms.h"
+#include "collectives/gather/bucket_all_gather.h"
+#include "collectives/gather/sum_all_gather.h"
+#include "collectives/power_sgd/power_sgd.h"
+#include "collectives/reduce/reducer.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/run_parts.h"
+#include "runtime/train/tensor_norms.h"
 #include "runtime/train/weight_average.h"
 
 namespace lockstep {
 
 // Null where no optimizer asks for them.
-std::unique_ptr<LayerNorms> make_layer_norms(const RunParts& parts);
+std::unique_ptr<TensorNorms> make_tensor_norms(const RunParts& parts);
 
 // Null where gradients travel whole.
-std::unique_ptr<LowRankSum> make_low_rank_sum(const RunParts& parts, const RunMemory& memory);
+std::unique_ptr<PowerSgd> make_power_sgd(const RunParts& parts, const RunMemory& memory);
 
 // `group_sums`: borrowed; null where the reducer exchanges the gradients.
 ReducerOptions reducer_options(const RunParts& parts,
@@ -26,10 +26,10 @@ ReducerOptions reducer_options(const RunParts& parts,
                                GroupSums* group_sums);
 
 // Of parameters or, where every rank updates all of them, of summed gradients.
-ParameterGather::Memory gather_memory(const Plan& plan, const RunMemory& memory);
+BucketAllGather::Memory gather_memory(const Plan& plan, const RunMemory& memory);
 
 // Of sums in 16 bits.
-SumGather::Memory sum_gather_memory(const Plan& plan, const RunMemory& memory);
+SumAllGather::Memory sum_all_gather_memory(const Plan& plan, const RunMemory& memory);
 
 FlatWeights weights_of(const RunParts& parts, const RunMemory& memory);
 

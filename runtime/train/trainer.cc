@@ -41,10 +41,10 @@ struct Phase {
 Trainer::Trainer(const RunParts& parts)
     : parts_(parts),
       memory_(allocate_run(parts.backend, parts.plan, parts.node)),
-      low_rank_sum_(make_low_rank_sum(parts, memory_)),
+      power_sgd_(make_power_sgd(parts, memory_)),
       reducer_({parts.slices, parts.communicator, parts.node},
                parts.backend,
-               reducer_options(parts, memory_, low_rank_sum_.get()),
+               reducer_options(parts, memory_, power_sgd_.get()),
                memory_.gradients,
                memory_.staging),
       gather_({parts.slices, parts.communicator, parts.parameters_node()},
@@ -52,18 +52,18 @@ Trainer::Trainer(const RunParts& parts)
               parts.plan.topology,
               parts.plan.buckets,
               gather_memory(parts.plan, memory_)),
-      sum_gather_({parts.slices, parts.communicator},
-                  parts.backend,
-                  parts.plan.topology,
-                  parts.plan.buckets,
-                  sum_gather_memory(parts.plan, memory_)),
+      sum_all_gather_({parts.slices, parts.communicator},
+                      parts.backend,
+                      parts.plan.topology,
+                      parts.plan.buckets,
+                      sum_all_gather_memory(parts.plan, memory_)),
       executor_(parts.training,
                 parts.plan.training,
                 parts.plan.layout,
                 parts.backend,
                 {memory_.arena, memory_.gathered, &gather_},
                 parts.plan.lanes_together ? parts.local_lanes() : 1),
-      layer_norms_(make_layer_norms(parts)),
+      tensor_norms_(make_tensor_norms(parts)),
       optimizer_(parts.config.optimizer,
                  parts.plan.layout,
                  parts.updated(),
@@ -71,7 +71,7 @@ Trainer::Trainer(const RunParts& parts)
                  {.weights = weights_of(parts, memory_),
                   .gradients = reducer_.sums(),
                   .moments = memory_.moments,
-                  .norms = layer_norms_.get()}),
+                  .norms = tensor_norms_.get()}),
       average_(make_average(parts, memory_, optimizer_)),
       checkpointer_(parts, memory_, optimizer_),
       loss_scale_(parts.config),
@@ -109,19 +109,19 @@ StepRecord Trainer::step() {
   Timeline* timeline = spans();
   const double start_ms = timeline != nullptr ? now_ms() : 0;
   phases_ = {};
-  if (!stage_.brought()) bring_batches();
+  if (!stage_.loaded()) load_batches();
   batches_ = stage_.take();
   for (size_t i = 0; i < lanes_.size(); ++i)
     lanes_[i] = lane_context(static_cast<int>(i), batches_[i]);
   reducer_.begin_step();
   gather_.begin_step();
-  sum_gather_.begin_step();
-  if (low_rank_sum_) low_rank_sum_->begin_step();
+  sum_all_gather_.begin_step();
+  if (power_sgd_) power_sgd_->begin_step();
   const double data_ms = phases_.data;
   {
     Phase phase(phases_.compute, timeline, "gradients");
     gradient_work_->run([this] { forward_backward(); });
-    if (stage_.ahead() && loader_->ready()) bring_batches();  // the next step's
+    if (stage_.ahead() && loader_->ready()) load_batches();  // the next step's
     parts_.backend.synchronize();
     if (timeline_ && queued_exchange()) timeline_->device_reduced(parts_.backend.reduce_ms());
   }
@@ -148,12 +148,12 @@ StepRecord Trainer::step() {
 
 // Brings the ranks together where they need norms of whole tensors.
 void Trainer::adapt() {
-  if (!layer_norms_) return;
-  layer_norms_->begin_step();
+  if (!tensor_norms_) return;
+  tensor_norms_->begin_step();
   optimizer_.adapt();
   together_ms_ = now_ms();
-  phases_.exchange += layer_norms_->exposed_ms();
-  phases_.optimizer -= layer_norms_->exposed_ms();
+  phases_.exchange += tensor_norms_->exposed_ms();
+  phases_.optimizer -= tensor_norms_->exposed_ms();
 }
 
 // Ends the exchange. A rank that worked less than the slowest one would have waited as much less
@@ -167,16 +167,16 @@ StepTotals Trainer::exchange_totals() {
   return totals;
 }
 
-void Trainer::bring_batches() {
+void Trainer::load_batches() {
   Phase phase(phases_.data, spans(), "wait for data");
-  stage_.bring(*loader_);
+  stage_.load(*loader_);
 }
 
 // What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
 // device works from a queue, what it did after the backward pass.
 double Trainer::exposed_ms() const {
-  return reducer_.exposed_ms() + gather_.exposed_ms() + sum_gather_.exposed_ms() +
-         (low_rank_sum_ ? low_rank_sum_->exposed_ms() : 0) +
+  return reducer_.exposed_ms() + gather_.exposed_ms() + sum_all_gather_.exposed_ms() +
+         (power_sgd_ ? power_sgd_->exposed_ms() : 0) +
          (queued_exchange() ? parts_.backend.reduce_ms() : 0);
 }
 
@@ -220,7 +220,7 @@ void Trainer::forward_backward() {
     gather_.start(parts_.plan.gradient_gathers);
     gather_.finish();
   }
-  if (!parts_.plan.rounded_gathers.empty()) sum_gather_.run(parts_.plan.rounded_gathers);
+  if (!parts_.plan.rounded_gathers.empty()) sum_all_gather_.run(parts_.plan.rounded_gathers);
   parts_.backend.mark(Backend::Mark::kReduced);
 }
 
@@ -317,9 +317,9 @@ void Trainer::start(const std::string& resume) {
   hosts_ = gather_texts(parts_.communicator, host_name());
   timeline_ = RunTimeline::make(parts_);
   const auto observe = [&](auto&... tellers) { (tellers.observe(timeline_.get()), ...); };
-  observe(reducer_, gather_, sum_gather_, executor_);
-  if (low_rank_sum_) observe(*low_rank_sum_);
-  if (layer_norms_) observe(*layer_norms_);
+  observe(reducer_, gather_, sum_all_gather_, executor_);
+  if (power_sgd_) observe(*power_sgd_);
+  if (tensor_norms_) observe(*tensor_norms_);
 }
 
 void Trainer::begin_weights() {

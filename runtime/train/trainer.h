@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "collectives/low_rank_sum.h"
-#include "collectives/sum_gather.h"
+#include "collectives/gather/sum_all_gather.h"
+#include "collectives/power_sgd/power_sgd.h"
 #include "runtime/data/loader.h"
 #include "runtime/exec/executor.h"
 #include "runtime/train/batch_stage.h"
@@ -56,7 +56,7 @@ class Trainer {
   void begin_weights();
   StepRecord step();
   Timeline* spans() const { return timeline_ ? timeline_->spans() : nullptr; }
-  void bring_batches();
+  void load_batches();
   void forward_backward();
   void run_lanes();
   void run_lanes_together();
@@ -93,12 +93,12 @@ class Trainer {
 
   const RunParts& parts_;
   RunMemory memory_;
-  std::unique_ptr<LowRankSum> low_rank_sum_;  // null without
+  std::unique_ptr<PowerSgd> power_sgd_;  // null without
   Reducer reducer_;
-  ParameterGather gather_;
-  SumGather sum_gather_;
+  BucketAllGather gather_;
+  SumAllGather sum_all_gather_;
   Executor executor_;
-  std::unique_ptr<LayerNorms> layer_norms_;
+  std::unique_ptr<TensorNorms> tensor_norms_;
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null without
   Checkpointer checkpointer_;

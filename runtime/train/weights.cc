@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "collectives/nodes.h"
+#include "collectives/gather/gather_parts.h"
 #include "runtime/base/content_hash.h"
 #include "runtime/base/half.h"
 #include "runtime/base/threads.h"

@@ -1,7 +1,7 @@
 // Catches: a wrong gradient, keys of the future attended to, rows lost at the borders of blocks and
 // tiles, elements behind the head's size that count, a missing barrier around the shared tiles.
 
-#include "runtime/cuda/attention.h"
+#include "runtime/cuda/ops/attention.h"
 
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/attention_reference.h"

@@ -2,7 +2,7 @@
 // lost at the borders of blocks, warps or vectors, sums that cancel far from zero or depend on the
 // order of threads, running statistics of the wrong estimate, writes outside an array.
 
-#include "runtime/cuda/batch_norm.h"
+#include "runtime/cuda/ops/batch_norm.h"
 
 #include <deque>
 

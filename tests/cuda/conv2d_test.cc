@@ -2,7 +2,7 @@
 // lost at the borders of tiles and slices, a missing barrier, sums that depend on the order of
 // threads, gradients added where they should replace and the reverse, writes outside an array.
 
-#include "runtime/cuda/conv2d.h"
+#include "runtime/cuda/conv2d/conv2d.h"
 
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/conv2d.h"

@@ -3,7 +3,7 @@
 // a shape, a stride, a mask or the fixed order of the backward pass is not supported.
 // Catches: a graph that would first be refused on a user's GPU.
 
-#include "runtime/cuda/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 // cudnn_attention_test.cc.
 // Catches: a pass that would go to the own kernels, which are slower, on a user's GPU.
 
-#include "runtime/cuda/cudnn_conv2d.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/cuda/cudnn_conv2d.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
 
 namespace lockstep::test {
 

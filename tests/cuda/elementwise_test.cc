@@ -2,15 +2,15 @@
 // another order than the CPU's, an activation or its derivative that is wrong, a dropout mask
 // unlike the CPU's.
 
-#include "runtime/cuda/elementwise.h"
+#include "runtime/cuda/ops/elementwise.h"
 
-#include "runtime/cpu/content_hash.h"
-#include "runtime/cpu/dropout.h"
-#include "runtime/cpu/elementwise.h"
-#include "runtime/cuda/activations.h"
-#include "runtime/cuda/column_sum.h"
-#include "runtime/cuda/content_hash.h"
-#include "runtime/cuda/dropout.h"
+#include "runtime/cpu/flat/content_hash.h"
+#include "runtime/cpu/ops/dropout.h"
+#include "runtime/cpu/ops/elementwise.h"
+#include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/flat/content_hash.h"
+#include "runtime/cuda/ops/activations.h"
+#include "runtime/cuda/ops/dropout.h"
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/activations.h"
 

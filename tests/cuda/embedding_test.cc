@@ -1,7 +1,7 @@
 // Catches: a run of equal tokens lost or counted twice where it crosses tiles, rows that no token
 // names left unwritten, a position or token row mixed up, sums that depend on the order of threads.
 
-#include "runtime/cuda/embedding.h"
+#include "runtime/cuda/ops/embedding.h"
 
 #include <numeric>
 

@@ -2,7 +2,7 @@
 // lost, a wrong scale, writes outside an array; images mixed with the wrong one, in wrong shares or
 // with padding, above all where a vector spans two images.
 
-#include "runtime/cuda/image_normalize.h"
+#include "runtime/cuda/ops/image_normalize.h"
 
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/images.h"

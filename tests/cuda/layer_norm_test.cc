@@ -1,7 +1,7 @@
 // Catches: a wrong gradient term, a missing barrier, rows or columns lost at the borders of warps,
 // blocks or vectors, sums that depend on the order of threads, writes outside an array.
 
-#include "runtime/cuda/layer_norm.h"
+#include "runtime/cuda/ops/layer_norm.h"
 
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/layer_norm.h"

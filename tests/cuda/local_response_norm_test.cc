@@ -1,9 +1,9 @@
 // Catches: a window shifted by a channel (even sizes), neighbours lost at the ends of a row or of a
 // piece of it, a wrong gradient term, a missing barrier, writes outside an array.
 
-#include "runtime/cuda/local_response_norm.h"
+#include "runtime/cuda/ops/local_response_norm.h"
 
-#include "runtime/cpu/local_response_norm.h"
+#include "runtime/cpu/ops/local_response_norm.h"
 #include "tests/fibers/kernel_test.h"
 
 namespace lockstep {

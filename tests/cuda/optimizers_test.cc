@@ -1,9 +1,9 @@
 // Catches: an update that is not the CPU's, stored parameters that are not the rounded ones,
 // elements lost at the end of a slice or where it is misaligned.
 
-#include "runtime/cuda/optimizers.h"
+#include "runtime/cuda/flat/optimizers.h"
 
-#include "runtime/cpu/optimizers.h"
+#include "runtime/cpu/flat/optimizers.h"
 #include "tests/fibers/kernel_test.h"
 
 namespace lockstep {

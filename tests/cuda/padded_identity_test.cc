@@ -1,9 +1,9 @@
 // Catches: a pixel or a channel beside the right one, padding that is not zero, pixels that no
 // output saw left unwritten, vectors that straddle the padding, writes outside an array.
 
-#include "runtime/cuda/padded_identity.h"
+#include "runtime/cuda/ops/padded_identity.h"
 
-#include "runtime/cpu/padded_identity.h"
+#include "runtime/cpu/ops/padded_identity.h"
 #include "tests/fibers/kernel_test.h"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 // Catches: rows taken for columns, strides, the bias or what is added to left out, and sums that
 // depend on the order of the threads.
-#include "runtime/cuda/plain_product.h"
+#include "runtime/cuda/matmul/plain_product.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Catches: a wrong formula or gradient, overflow of large logits, padding rows that count or have a
 // gradient, outputs lost beyond a warp.
 
-#include "runtime/cuda/pointwise_losses.h"
+#include "runtime/cuda/ops/pointwise_losses.h"
 
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/losses.h"

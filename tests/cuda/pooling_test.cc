@@ -3,7 +3,7 @@
 // lost at the border of vectors, results that depend on the order of threads, writes outside an
 // array.
 
-#include "runtime/cuda/pooling.h"
+#include "runtime/cuda/ops/pooling.h"
 
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/pooling.h"

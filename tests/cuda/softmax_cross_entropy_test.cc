@@ -3,7 +3,7 @@
 // between multiples of 16 bytes, a logit read after its gradient was written over it; a second
 // target of the wrong row, or that counts with a wrong share.
 
-#include "runtime/cuda/softmax_cross_entropy.h"
+#include "runtime/cuda/ops/softmax_cross_entropy.h"
 
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/losses.h"

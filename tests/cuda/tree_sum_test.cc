@@ -1,14 +1,14 @@
 // Catches: a tree that differs from the CPU's in one bit, whatever its terms are rounded to and
 // whether they have travelled; an array whose address no vector may be read from.
 
-#include "runtime/cuda/tree_sum.h"
+#include "runtime/cuda/flat/tree_sum.h"
 
 #include <fmt/core.h>
 
 #include <deque>
 
 #include "runtime/base/half.h"
-#include "runtime/cpu/tree_sum.h"
+#include "runtime/cpu/flat/tree_sum.h"
 #include "tests/fibers/kernel_test.h"
 
 namespace lockstep {

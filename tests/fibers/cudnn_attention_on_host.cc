@@ -1,9 +1,9 @@
-// cuDNN's attention on the host, in place of runtime/cuda/cudnn_attention.cc: plain loops in float,
-// rounded once to what is stored. It holds the callers to the contract: a plan is made before it is
-// recorded, arrays begin at multiples of 16 bytes, and so does the engine's part of the workspace,
-// which lies behind a float for each batch x head x token and, where the tokens do not fill tiles,
-// two numbers a sample; all of the workspace is overwritten.
-// FAKE_CUDNN_MISSING and the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc.
+// cuDNN's attention on the host, in place of runtime/cuda/cudnn/cudnn_attention.cc: plain loops in
+// float, rounded once to what is stored. It holds the callers to the contract: a plan is made
+// before it is recorded, arrays begin at multiples of 16 bytes, and so does the engine's part of
+// the workspace, which lies behind a float for each batch x head x token and, where the tokens do
+// not fill tiles, two numbers a sample; all of the workspace is overwritten. FAKE_CUDNN_MISSING and
+// the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
 #include "runtime/cuda/by_type.h"
-#include "runtime/cuda/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "tests/fibers/host_stream.h"
 
 namespace lockstep::cuda {

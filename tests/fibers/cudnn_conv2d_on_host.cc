@@ -1,10 +1,10 @@
-// cuDNN's convolutions on the host, in place of runtime/cuda/cudnn_conv2d.cc: plain loops in float,
-// rounded once to what is stored; with tf32 the operands are rounded first. It holds the callers to
-// the contract: a plan is made before it is recorded, arrays begin at multiples of 16 bytes, the
-// whole workspace is overwritten. As the library it has no engine that stores a 16-bit gradient of
-// weights as floats where the channels do not come in eights. What else it refuses is set by the
-// environment, as words with commas: forward, input and weight (the passes), fused (bias or
-// activation within the forward pass), wide, grouped.
+// cuDNN's convolutions on the host, in place of runtime/cuda/cudnn/cudnn_conv2d.cc: plain loops in
+// float, rounded once to what is stored; with tf32 the operands are rounded first. It holds the
+// callers to the contract: a plan is made before it is recorded, arrays begin at multiples of 16
+// bytes, the whole workspace is overwritten. As the library it has no engine that stores a 16-bit
+// gradient of weights as floats where the channels do not come in eights. What else it refuses is
+// set by the environment, as words with commas: forward, input and weight (the passes), fused (bias
+// or activation within the forward pass), wide, grouped.
 //   FAKE_CUDNN_MISSING   set: there is no cuDNN
 //   FAKE_CUDNN_REFUSES   has no engine for these
 //   FAKE_CUDNN_UNBUILT   has one, whose plan cannot be built
@@ -20,7 +20,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
 #include "runtime/cuda/by_type.h"
-#include "runtime/cuda/cudnn_conv2d.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "tests/fibers/host_stream.h"
 #include "tests/reference/conv2d.h"
 

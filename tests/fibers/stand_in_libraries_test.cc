@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "runtime/cuda/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "tests/fibers/host_stream.h"
 
 namespace lockstep::fibers {

@@ -1,8 +1,8 @@
-// Stands in for runtime/cuda/token_sort.cu, which is CUB's.
+// Stands in for runtime/cuda/ops/token_sort.cu, which is CUB's.
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/cuda/token_sort.h"
+#include "runtime/cuda/ops/token_sort.h"
 #include "tests/fibers/host_stream.h"
 
 namespace lockstep::cuda {

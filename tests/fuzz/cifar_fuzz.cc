@@ -1,7 +1,7 @@
 // CIFAR files: finds reads outside the file, and files of a wrong length that are accepted.
 
 #include "fuzz_target.h"
-#include "runtime/data/cifar.h"
+#include "runtime/data/images/cifar.h"
 
 namespace lockstep::fuzz {
 

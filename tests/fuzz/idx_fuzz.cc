@@ -2,7 +2,7 @@
 // that end in anything but a DataError.
 
 #include "fuzz_target.h"
-#include "runtime/data/idx.h"
+#include "runtime/data/images/idx.h"
 #include "runtime/data/source_file.h"
 
 namespace lockstep::fuzz {

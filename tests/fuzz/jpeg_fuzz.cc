@@ -2,7 +2,7 @@
 // believed, and pictures whose parts differ from the whole.
 
 #include "fuzz_target.h"
-#include "runtime/data/jpeg_decoder.h"
+#include "runtime/data/images/jpeg_decoder.h"
 #include "tests/unit/data/pictures.h"
 
 namespace lockstep::fuzz {

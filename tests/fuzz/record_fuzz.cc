@@ -5,7 +5,7 @@
 
 #include "fuzz_target.h"
 #include "runtime/base/file.h"
-#include "runtime/data/record_file.h"
+#include "runtime/data/images/record_file.h"
 #include "tests/reference/temporary_folder.h"
 
 namespace lockstep::fuzz {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "fuzz_target.h"
-#include "runtime/data/table.h"
+#include "runtime/data/tables/table.h"
 
 namespace lockstep::fuzz {
 

@@ -2,9 +2,9 @@
 // and members or samples that do not lie in it.
 
 #include "fuzz_target.h"
-#include "runtime/data/image.h"
-#include "runtime/data/tar.h"
-#include "runtime/data/tar_index.h"
+#include "runtime/data/images/image.h"
+#include "runtime/data/images/tar.h"
+#include "runtime/data/images/tar_index.h"
 #include "tests/unit/data/tars.h"
 
 namespace lockstep::fuzz {

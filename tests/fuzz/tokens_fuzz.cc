@@ -1,7 +1,7 @@
 // Token files: finds reads outside the file and counts that are believed.
 
 #include "fuzz_target.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/text/tokens.h"
 
 namespace lockstep::fuzz {
 

@@ -2,7 +2,7 @@
 // inputs, NaN swallowed, a tail that reads or writes past the end, results that depend on the
 // vector width or the number of threads.
 
-#include "runtime/cpu/activations.h"
+#include "runtime/cpu/ops/activations.h"
 
 #include "tests/reference/activations.h"
 #include "tests/reference/kernel_test.h"

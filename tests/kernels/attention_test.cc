@@ -3,7 +3,7 @@
 // heads or samples mixed up, gradients accumulated onto what was in the output, results that depend
 // on threads or vector width, and writes outside of the outputs.
 
-#include "runtime/cpu/attention.h"
+#include "runtime/cpu/ops/attention.h"
 
 #include <gtest/gtest.h>
 

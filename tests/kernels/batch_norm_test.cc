@@ -2,7 +2,7 @@
 // left out, a mask that is not the forward pass's, rows lost at block borders, sums that depend on
 // threads, working in place that reads what it has written, writes outside an array.
 
-#include "runtime/cpu/batch_norm.h"
+#include "runtime/cpu/ops/batch_norm.h"
 
 #include <deque>
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cpu/bf16x3.h"
-#include "runtime/cpu/bf16x3_gemm.h"
+#include "runtime/cpu/matmul/bf16x3.h"
+#include "runtime/cpu/matmul/bf16x3_gemm.h"
 #include "tests/reference/bf16x3.h"
 #include "tests/reference/kernel_test.h"
 

@@ -3,7 +3,7 @@
 // depend on threads, on the instruction set or on where an element lies, and memory read behind
 // operands or written beside results.
 
-#include "runtime/cpu/bf16x3_gemm.h"
+#include "runtime/cpu/matmul/bf16x3_gemm.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cpu/bf16x3_product.h"
+#include "runtime/cpu/matmul/bf16x3_product.h"
 #include "tests/kernels/bf16x3_cases.h"
 
 namespace lockstep::cpu {

@@ -4,7 +4,7 @@
 // another order of sums, a rounding too many, a denormal number that counts, a part of a float in a
 // wrong place, and sums lost or added twice at a border.
 
-#include "runtime/cpu/bf16x3.h"
+#include "runtime/cpu/matmul/bf16x3.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cpu/gemm_blocking.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
 #include "tests/kernels/bf16x3_cases.h"
 
 namespace lockstep::cpu {

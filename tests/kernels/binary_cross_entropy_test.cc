@@ -1,7 +1,7 @@
 // Catches: overflow of large logits, a wrong factor or sign, accuracy counted wrongly, padding rows
 // that count or have a gradient, NaN swallowed, statistics that depend on threads or vector width.
 
-#include "runtime/cpu/binary_cross_entropy.h"
+#include "runtime/cpu/ops/binary_cross_entropy.h"
 
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/losses.h"

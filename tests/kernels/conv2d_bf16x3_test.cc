@@ -6,7 +6,7 @@
 // that no output sees left unwritten; writes outside of the outputs; sums less accurate than those
 // of floats.
 
-#include "runtime/cpu/conv2d_bf16x3.h"
+#include "runtime/cpu/conv2d/conv2d_bf16x3.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cpu/conv2d.h"
+#include "runtime/cpu/conv2d/conv2d.h"
 #include "tests/reference/conv2d.h"
 #include "tests/reference/kernel_test.h"
 

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/cpu/batch_norm.h"
+#include "runtime/cpu/ops/batch_norm.h"
 #include "tests/kernels/conv2d_cases.h"
 #include "tests/reference/batch_norm.h"
 

@@ -6,7 +6,7 @@
 // where there should be none; pixels that no output sees left unwritten; writes outside of the
 // outputs; Winograd's transforms less accurate than they can be.
 
-#include "runtime/cpu/conv2d.h"
+#include "runtime/cpu/conv2d/conv2d.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include <cmath>
 #include <utility>
 
-#include "runtime/cpu/conv2d_winograd.h"
+#include "runtime/cpu/conv2d/conv2d_winograd.h"
 #include "runtime/graph/window.h"
 #include "tests/kernels/conv2d_cases.h"
 

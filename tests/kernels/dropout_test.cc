@@ -2,7 +2,7 @@
 // lanes and purposes), a mask that differs between forward and backward, threads or instruction
 // sets, a wrong keep rate or scale.
 
-#include "runtime/cpu/dropout.h"
+#include "runtime/cpu/ops/dropout.h"
 
 #include "tests/reference/kernel_test.h"
 

@@ -2,7 +2,7 @@
 // squares that are in another order than the one promised, or depend on threads, vector width or on
 // how they are cut.
 
-#include "runtime/cpu/elementwise.h"
+#include "runtime/cpu/ops/elementwise.h"
 
 #include "tests/reference/kernel_test.h"
 

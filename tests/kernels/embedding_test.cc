@@ -2,7 +2,7 @@
 // not zeroed (or zeroed although accumulating), positions beyond T touched, an order of additions
 // that depends on threads.
 
-#include "runtime/cpu/embedding.h"
+#include "runtime/cpu/ops/embedding.h"
 
 #include "tests/reference/embedding.h"
 #include "tests/reference/kernel_test.h"

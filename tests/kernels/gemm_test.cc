@@ -3,7 +3,7 @@
 // any other order of summation, a partial sum that is lost or added twice at a block border, an
 // element computed from a neighbour's operands, and writes outside of the result.
 
-#include "runtime/cpu/gemm.h"
+#include "runtime/cpu/matmul/gemm.h"
 
 #include <gtest/gtest.h>
 

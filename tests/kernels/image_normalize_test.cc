@@ -1,7 +1,7 @@
 // Catches: factors of the wrong channel, pixels lost at the end, reads or writes outside an array,
 // images mixed with the wrong one, in wrong shares, or with padding.
 
-#include "runtime/cpu/image_normalize.h"
+#include "runtime/cpu/ops/image_normalize.h"
 
 #include "tests/reference/images.h"
 #include "tests/reference/kernel_test.h"

@@ -2,7 +2,7 @@
 // left out, parameter gradients that lose rows at block borders or depend on threads, writes
 // outside an array.
 
-#include "runtime/cpu/layer_norm.h"
+#include "runtime/cpu/ops/layer_norm.h"
 
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/layer_norm.h"

@@ -3,7 +3,7 @@
 // pre-activation that is not kept; operands taken the wrong way round; outputs that depend on the
 // threads, on the instruction set or on the other rows; writes outside of the outputs.
 
-#include "runtime/cpu/linear_bf16x3.h"
+#include "runtime/cpu/matmul/linear_bf16x3.h"
 
 #include <gtest/gtest.h>
 

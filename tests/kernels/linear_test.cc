@@ -3,7 +3,7 @@
 // or to a partial sum; outputs that depend on how many rows there are, on the threads or on the
 // vector width; accumulation where there should be none; writes outside of the outputs.
 
-#include "runtime/cpu/linear.h"
+#include "runtime/cpu/matmul/linear.h"
 
 #include <gtest/gtest.h>
 

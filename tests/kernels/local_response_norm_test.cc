@@ -1,7 +1,7 @@
 // Catches: a window shifted by a channel (even sizes), neighbours lost at the ends of a row or of a
 // piece of it, a wrong gradient term, writes outside an array, bits that depend on threads.
 
-#include "runtime/cpu/local_response_norm.h"
+#include "runtime/cpu/ops/local_response_norm.h"
 
 #include "tests/reference/kernel_test.h"
 

@@ -1,7 +1,7 @@
 // Catches: a wrong factor (per output or per row), padding rows that count or have a gradient, NaN
 // swallowed, statistics that depend on threads or vector width.
 
-#include "runtime/cpu/mean_squared_error.h"
+#include "runtime/cpu/ops/mean_squared_error.h"
 
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/losses.h"

@@ -2,7 +2,7 @@
 // wrong bias correction, vector code that rounds differently from the scalar functions (a backend
 // would then train to other bits), writes outside a slice.
 
-#include "runtime/cpu/optimizers.h"
+#include "runtime/cpu/flat/optimizers.h"
 
 #include <limits>
 

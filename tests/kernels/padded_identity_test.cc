@@ -1,7 +1,7 @@
 // Catches: pixels or channels at the wrong place, what is not copied left as it was, writes outside
 // an array.
 
-#include "runtime/cpu/padded_identity.h"
+#include "runtime/cpu/ops/padded_identity.h"
 
 #include "tests/reference/kernel_test.h"
 

@@ -2,7 +2,7 @@
 // the largest, ties resolved differently from PyTorch, NaN passed over, a wrong divisor, writes
 // outside an array, bits that depend on threads.
 
-#include "runtime/cpu/pooling.h"
+#include "runtime/cpu/ops/pooling.h"
 
 #include "runtime/graph/window.h"
 #include "tests/reference/kernel_test.h"

@@ -3,7 +3,7 @@
 // NaN swallowed, statistics that depend on threads; a second target of the wrong row, or that
 // counts with a wrong share.
 
-#include "runtime/cpu/softmax_cross_entropy.h"
+#include "runtime/cpu/ops/softmax_cross_entropy.h"
 
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/losses.h"

@@ -2,7 +2,7 @@
 // ranks depend on it), a rounding that differs from runtime/base/half.h or is forgotten on one
 // level, writes outside an array, sums that depend on threads or vector width.
 
-#include "runtime/cpu/tree_sum.h"
+#include "runtime/cpu/flat/tree_sum.h"
 
 #include <fmt/core.h>
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "runtime/base/threads.h"
-#include "runtime/cpu/conv2d.h"
-#include "runtime/cpu/linear.h"
+#include "runtime/cpu/conv2d/conv2d.h"
+#include "runtime/cpu/matmul/linear.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/peers/conv2d_speed.cc"

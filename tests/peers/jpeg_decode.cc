@@ -19,8 +19,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/data/image_pipeline.h"
-#include "runtime/data/tar.h"
+#include "runtime/data/images/image_pipeline.h"
+#include "runtime/data/images/tar.h"
 
 namespace lockstep {
 namespace {

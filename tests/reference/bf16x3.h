@@ -1,7 +1,7 @@
 #pragma once
-// The arithmetic of runtime/cpu/bf16x3.h, one number at a time: floats split into three bfloat16
-// numbers, and the sum of the products of two vectors of them. Behind it, what the tests of those
-// products share.
+// The arithmetic of runtime/cpu/matmul/bf16x3.h, one number at a time: floats split into three
+// bfloat16 numbers, and the sum of the products of two vectors of them. Behind it, what the tests
+// of those products share.
 
 #include <algorithm>
 #include <bit>

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/cpu/conv2d.h"
+#include "runtime/cpu/conv2d/conv2d.h"
 #include "tests/reference/activations.h"
 
 namespace lockstep::test {

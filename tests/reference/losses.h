@@ -40,7 +40,7 @@ inline RowLoss softmax_cross_entropy_row(const std::vector<double>& x,
 }
 
 // The second target of row `row` of those that count, of which there are `counted` with or without
-// one: see runtime/cpu/softmax_cross_entropy.h.
+// one: see runtime/cpu/ops/softmax_cross_entropy.h.
 template <typename Targets>
 int64_t other_target(const Targets& targets, int64_t counted, int64_t row) {
   const int64_t other = targets[counted - 1 - row];

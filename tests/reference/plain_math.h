@@ -9,7 +9,7 @@
 #include "collectives/slice_math.h"
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
-#include "tests/reference/low_rank.h"
+#include "tests/reference/power_sgd.h"
 
 namespace lockstep::test {
 
@@ -36,44 +36,44 @@ class PlainMath final : public SliceMath {
       sum->add(chunk);
     }
   }
-  void low_rank_left(const float* matrix,
-                     const float* right,
-                     const LowRankShape& shape,
-                     float* left) override {
+  void power_sgd_left(const float* matrix,
+                      const float* right,
+                      const PowerSgdShape& shape,
+                      float* left) override {
     assign(left,
-           test::low_rank_left(doubles(matrix, shape.rows * shape.columns),
-                               doubles(right, shape.columns * shape.rank),
-                               shape));
-  }
-  void low_rank_right(const float* matrix,
-                      const float* left,
-                      const LowRankShape& shape,
-                      float* right) override {
-    assign(right,
-           test::low_rank_right(doubles(matrix, shape.rows * shape.columns),
-                                doubles(left, shape.rows * shape.rank),
+           test::power_sgd_left(doubles(matrix, shape.rows * shape.columns),
+                                doubles(right, shape.columns * shape.rank),
                                 shape));
+  }
+  void power_sgd_right(const float* matrix,
+                       const float* left,
+                       const PowerSgdShape& shape,
+                       float* right) override {
+    assign(right,
+           test::power_sgd_right(doubles(matrix, shape.rows * shape.columns),
+                                 doubles(left, shape.rows * shape.rank),
+                                 shape));
   }
   void fill_zero_columns(float* right, int64_t columns, int rank) override {
     for (int k = 0; k < rank; ++k) {
       bool zeros = true;
       for (int64_t i = k; i < columns * rank; i += rank) zeros = zeros && right[i] == 0;
-      for (int64_t i = k; zeros && i < columns * rank; i += rank) right[i] = low_rank_noise(i);
+      for (int64_t i = k; zeros && i < columns * rank; i += rank) right[i] = power_sgd_noise(i);
     }
   }
   void orthonormalize(float* left, int64_t rows, int rank) override {
     assign(left, test::orthonormal(doubles(left, rows * rank), rank));
   }
-  void low_rank_product(const float* left,
-                        const float* right,
-                        const LowRankShape& shape,
-                        float* matrix) override {
+  void power_sgd_product(const float* left,
+                         const float* right,
+                         const PowerSgdShape& shape,
+                         float* matrix) override {
     assign(matrix,
-           test::low_rank_product(doubles(left, shape.rows * shape.rank),
-                                  doubles(right, shape.columns * shape.rank),
-                                  shape));
+           test::power_sgd_product(doubles(left, shape.rows * shape.rank),
+                                   doubles(right, shape.columns * shape.rank),
+                                   shape));
   }
-  void low_rank_subtract(float* matrix, const float* product, float factor, int64_t n) override {
+  void power_sgd_subtract(float* matrix, const float* product, float factor, int64_t n) override {
     for (int64_t i = 0; i < n; ++i) matrix[i] -= factor * product[i];
   }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }

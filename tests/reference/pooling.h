@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/cpu/pooling.h"
+#include "runtime/cpu/ops/pooling.h"
 
 namespace lockstep::test {
 

@@ -22,18 +22,18 @@ MAY_INCLUDE = {
     "models": ["runtime/graph", "runtime/config"],
     "collectives": [],
     "collectives/nccl": ["collectives", "runtime/cuda/stream.h"],
-    "runtime/plan": ["runtime/graph", "runtime/config", "collectives/low_rank_layout.h", "collectives/residual_layout.h", "collectives/sharding.h", "collectives/topology.h"],
+    "runtime/plan": ["runtime/graph", "runtime/config", "collectives/power_sgd/power_sgd_layout.h", "collectives/reduce/error_feedback_layout.h", "collectives/sharding.h", "collectives/topology.h"],
     "runtime/exec": [
         "runtime/plan",
         "runtime/graph",
         "collectives/communicator.h",
-        "collectives/parameter_gather.h",
-        "collectives/reducer.h",
+        "collectives/gather/bucket_all_gather.h",
+        "collectives/reduce/reducer.h",
         "collectives/sharding.h",
     ],
     # The backends see nothing of the configuration but what graph/activation.h passes on.
-    "runtime/cpu": ["runtime/exec", "runtime/graph", "collectives/low_rank.h", "collectives/sum_terms.h"],
-    "runtime/cuda": ["runtime/exec", "runtime/graph", "collectives/low_rank.h", "collectives/sum_terms.h"],
+    "runtime/cpu": ["runtime/exec", "runtime/graph", "collectives/power_sgd/power_sgd_math.h", "collectives/reduce/sum_terms.h"],
+    "runtime/cuda": ["runtime/exec", "runtime/graph", "collectives/power_sgd/power_sgd_math.h", "collectives/reduce/sum_terms.h"],
     "runtime/data": ["runtime/config"],
     "runtime/metrics": ["runtime/config"],
     "runtime/checkpoint": ["runtime/graph", "collectives/sharding.h"],
@@ -51,6 +51,41 @@ MAY_INCLUDE = {
     "tests": ["*"],
 }
 
+# The wings of a folder: each may include what its folder may, the headers that lie loose in the
+# folder, and these of its other wings. What lies loose in the folder may include all of its wings.
+WINGS = {
+    "collectives": {
+        "shm": [],
+        "mpi": [],
+        "tcp": [],
+        "nccl": [],
+        "gather": ["shm"],
+        "reduce": ["gather", "shm"],
+        "power_sgd": ["reduce"],
+    },
+    "runtime/cpu": {
+        "ops": ["matmul", "conv2d"],
+        "conv2d": ["matmul"],
+        "matmul": [],
+        "flat": [],
+    },
+    "runtime/cuda": {
+        "ops": ["cudnn", "flat"],
+        "conv2d": ["cudnn", "flat", "ops"],
+        "matmul": ["flat", "ops"],
+        "flat": [],
+        "cudnn": ["conv2d", "ops"],
+    },
+    "runtime/data": {"images": [], "tables": [], "text": []},
+    "launcher": {
+        "ranks": ["cuda"],
+        "cuda": ["ranks"],
+        "bench": ["ranks"],
+        "scale": ["ranks", "commands"],
+        "commands": ["ranks", "bench"],
+    },
+}
+
 # Third-party headers that only some places may include: name, pattern of the header, places.
 RESTRICTED = [
     (
@@ -59,7 +94,7 @@ RESTRICTED = [
         [
             "collectives/mpi/",
             "collectives/shm/",
-            "launcher/bootstrap_mpi.",
+            "launcher/ranks/bootstrap_mpi.",
             "tests/fibers/nccl_on_host.",
             "tests/distributed/nccl_on_host_test.",
             "tests/distributed/mpi_pieces_test.",
@@ -89,6 +124,7 @@ LONG_LINES = 500
 SOURCE_SUFFIXES = (".cc", ".cu")
 HEADER_SUFFIXES = (".h", ".cuh")
 COUNTED_SUFFIXES = SOURCE_SUFFIXES + HEADER_SUFFIXES + (".proto", ".py", ".sh")
+FOLDERS = set(MAY_INCLUDE) | {f"{top}/{wing}" for top, wings in WINGS.items() for wing in wings}
 TOP_FOLDERS = sorted({folder.split("/")[0] for folder in MAY_INCLUDE})
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
@@ -106,9 +142,24 @@ class Report:
 
 
 def folder_of(path):
-    """The longest folder of MAY_INCLUDE that path lies in, or None."""
-    inside = [folder for folder in MAY_INCLUDE if path.startswith(folder + "/")]
+    """The longest of FOLDERS that path lies in, or None."""
+    inside = [folder for folder in FOLDERS if path.startswith(folder + "/")]
     return max(inside, key=len) if inside else None
+
+
+def split_wing(folder):
+    """A wing's folder and its name there; the name of what is no wing is empty."""
+    top, _, wing = folder.rpartition("/")
+    return (top, wing) if wing in WINGS.get(top, {}) else (folder, "")
+
+
+def readable_folders(folder):
+    """What the files of a folder may include, as MAY_INCLUDE has it."""
+    top, wing = split_wing(folder)
+    if not wing:
+        return MAY_INCLUDE[folder] + [f"{folder}/{inner}" for inner in WINGS.get(folder, {})]
+    own = MAY_INCLUDE.get(folder, MAY_INCLUDE[top])
+    return [target for target in own if target != "*"] + [top] + [f"{top}/{w}" for w in WINGS[top][wing]]
 
 
 def find_files(root):
@@ -138,8 +189,11 @@ def check_direction(path, line, header, report):
     target = folder_of(header)
     if folder is None or target is None or target in (folder, "runtime/base"):
         return
-    allowed = MAY_INCLUDE[folder]
-    if "*" in allowed or header in allowed or target in allowed:
+    allowed = readable_folders(folder)
+    top = split_wing(target)[0]  # with a folder come its wings, unless it is the reader's own
+    if header in allowed or target in allowed:
+        return
+    if top != split_wing(folder)[0] and ("*" in MAY_INCLUDE[split_wing(folder)[0]] or top in allowed):
         return
     readable = ", ".join(["runtime/base"] + allowed)
     report.error(path, line, f'"{header}": {folder} may include only itself, {readable}')
@@ -240,7 +294,8 @@ def diagram():
             return 1 + max(depth(f) for f in MAY_INCLUDE if "*" not in MAY_INCLUDE[f])
         if folder == "runtime/base":
             return 0
-        return 1 + max([depth(t if t in MAY_INCLUDE else folder_of(t)) for t in below], default=0)
+        tops = [split_wing(t if t in FOLDERS else folder_of(t))[0] for t in below]
+        return 1 + max([depth(t) for t in tops if t != split_wing(folder)[0]], default=0)
 
     def show(targets):
         headers = {}  # folder -> names without .h
@@ -259,6 +314,8 @@ def diagram():
             lines.append(f"  {folder:<20} included by all")
             continue
         lines.append(f"  {folder:<20} -> {show(MAY_INCLUDE[folder])}")
+        for wing, others in WINGS.get(folder, {}).items():
+            lines.append(f"    {wing + '/':<18} -> " + (", ".join(others) or "its folder"))
     return "\n".join(lines)
 
 
@@ -278,22 +335,24 @@ SELF_TEST_TREE = {
     "runtime/graph/add.cc": "#include <cuda_runtime.h>\n" + "\n" * 600,
     "runtime/graph/relu.cc": '#include "runtime/config/parse.h"\n' + "\n" * 800,
     "runtime/plan/CMakeLists.txt": "add_library(plan plan.cc)",
-    "runtime/plan/plan.cc": '#include "collectives/sharding.h"\n#include "collectives/reducer.h"\n',
+    "runtime/plan/plan.cc": '#include "collectives/sharding.h"\n#include "collectives/reduce/reducer.h"\n',
     "runtime/plan/lonely.h": "",
     "runtime/train/CMakeLists.txt": "add_library(train trainer.cc)",
-    "runtime/train/trainer.cc": '#include "collectives/reducer.h"\n#include "runtime/cpu/gemm.h"\n',
-    "runtime/cpu/gemm.h": "",
+    "runtime/train/trainer.cc": '#include "collectives/reduce/reducer.h"\n#include "runtime/cpu/matmul/gemm.h"\n',
+    "runtime/cpu/matmul/gemm.h": '#include "runtime/cpu/simd.h"\n#include "runtime/cpu/ops/add.h"\n',
+    "runtime/cpu/ops/add.h": '#include "runtime/cpu/matmul/gemm.h"\n',
+    "runtime/cpu/simd.h": "",
     "collectives/CMakeLists.txt": "function(transport name)\n add_library(${name} ${name}/world.cc)\n"
-    "endfunction()\ntransport(mpi)\nadd_library(c reducer.cc)",
+    "endfunction()\ntransport(mpi)\nadd_library(c reduce/reducer.cc)",
     "collectives/sharding.h": "",
-    "collectives/reducer.h": "",
-    "collectives/reducer.cc": '#include "collectives/reducer.h"\n#include <nccl.h>\n#include <mpi.h>\n',
+    "collectives/reduce/reducer.h": "",
+    "collectives/reduce/reducer.cc": '#include "collectives/reduce/reducer.h"\n#include <nccl.h>\n#include <mpi.h>\n',
     "collectives/mpi/world.cc": "#include <mpi.h>\n",
-    "launcher/CMakeLists.txt": "add_executable(l main.cc bootstrap_mpi.cc command_line.cc)",
-    "launcher/main.cc": '#include "runtime/cpu/gemm.h"\n#include "runtime/config/run.pb.h"\n'
+    "launcher/CMakeLists.txt": "add_executable(l main.cc ranks/bootstrap_mpi.cc command_line.cc)",
+    "launcher/main.cc": '#include "runtime/cpu/matmul/gemm.h"\n#include "runtime/config/run.pb.h"\n'
     "#include <CLI/CLI.hpp>\n",
     "launcher/command_line.cc": "#include <CLI/CLI.hpp>\n",
-    "launcher/bootstrap_mpi.cc": "#include <mpi.h>\n",
+    "launcher/ranks/bootstrap_mpi.cc": "#include <mpi.h>\n",
 }
 SELF_TEST_ERRORS = [
     ("runtime/base/error.cc:2", "runtime/base may include only itself"),
@@ -306,8 +365,9 @@ SELF_TEST_ERRORS = [
     ("runtime/plan/plan.cc:2", "runtime/plan may include only itself"),
     ("runtime/plan/lonely.h:1", "nothing that is built includes"),
     ("runtime/train/trainer.cc:2", "runtime/train may include only itself"),
-    ("collectives/reducer.cc:2", "NCCL headers"),
-    ("collectives/reducer.cc:3", "MPI headers"),
+    ("runtime/cpu/matmul/gemm.h:2", "runtime/cpu/matmul may include only itself"),
+    ("collectives/reduce/reducer.cc:2", "NCCL headers"),
+    ("collectives/reduce/reducer.cc:3", "MPI headers"),
     ("launcher/main.cc:2", "protobuf headers"),
     ("launcher/main.cc:3", "CLI11 headers"),
 ]

@@ -1,7 +1,7 @@
 // Catches: a sum whose order depends on the number of ranks, a lane or slice that is lost or
 // counted twice, a norm that depends on the buckets or keeps what a step before left, and a norm or
 // statistic that differs between ranks.
-#include "collectives/reducer.h"
+#include "collectives/reduce/reducer.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "collectives/agreement.h"
-#include "collectives/parameter_gather.h"
+#include "collectives/gather/bucket_all_gather.h"
 #include "runtime/base/half.h"
 #include "tests/reference/plain_math.h"
 #include "tests/reference/thread_communicator.h"
@@ -94,7 +94,7 @@ Outcome reduce(const Topology& topology,
     std::vector<uint16_t> residuals;
     if (residual_groups > 0)
       residuals.resize(static_cast<size_t>(
-          ResidualLayout(kLanes, residual_groups, topology, communicator.rank(), elements)
+          ErrorFeedbackLayout(kLanes, residual_groups, topology, communicator.rank(), elements)
               .elements()));
     std::vector<double> of_all_steps(own_whole.size());
     test::PlainMath math;
@@ -158,7 +158,7 @@ Outcome reduce(const Topology& topology,
       std::copy_n(reducer.sums().at(mine.begin, owned), mine.size(), whole + mine.begin);
       owned += mine.size();
     }
-    ParameterGather gather({communicator, communicator, node.get()},
+    BucketAllGather gather({communicator, communicator, node.get()},
                            math,
                            topology,
                            buckets,

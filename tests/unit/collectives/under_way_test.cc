@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/parameter_gather.h"
-#include "collectives/reducer.h"
+#include "collectives/gather/bucket_all_gather.h"
+#include "collectives/reduce/reducer.h"
 #include "tests/reference/plain_math.h"
 #include "tests/reference/thread_communicator.h"
 
@@ -79,7 +79,7 @@ std::pair<int, int> most_under_way(const std::vector<int64_t>& units, int64_t li
     for (size_t b = 0; b < buckets.size(); ++b) reducer.bucket_ready(static_cast<int>(b));
     reducer.end_lane();
     reducer.reduce();
-    ParameterGather gather({gathers, communicator},
+    BucketAllGather gather({gathers, communicator},
                            math,
                            topology,
                            buckets,

@@ -1,7 +1,7 @@
 // Catches draws that leave the picture, are not random, depend on anything but (seed, epoch,
 // sample), or have other distributions than asked for; and colours that are not torchvision's.
 
-#include "runtime/data/augment.h"
+#include "runtime/data/images/augment.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Catches field splitting that differs from RFC 4180 and from what the class promises beyond it.
 
-#include "runtime/data/csv.h"
+#include "runtime/data/tables/csv.h"
 
 #include <gtest/gtest.h>
 

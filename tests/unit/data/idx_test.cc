@@ -1,6 +1,6 @@
 // Catches wrong pixels, labels or normalisation, and IDX files that are believed though they lie.
 
-#include "runtime/data/idx.h"
+#include "runtime/data/images/idx.h"
 
 #include <gtest/gtest.h>
 

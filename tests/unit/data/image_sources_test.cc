@@ -11,7 +11,7 @@
 #include "files.h"
 #include "pictures.h"
 #include "runtime/data/dataset.h"
-#include "runtime/data/image_dataset.h"
+#include "runtime/data/images/image_dataset.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "files.h"
 #include "pictures.h"
-#include "runtime/data/image_decoder.h"
+#include "runtime/data/images/image_decoder.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/image.h"
+#include "runtime/data/images/image.h"
 
 namespace lockstep::test {
 

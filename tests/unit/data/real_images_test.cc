@@ -10,8 +10,8 @@
 #include "pictures.h"
 #include "runtime/base/file.h"
 #include "runtime/data/dataset.h"
-#include "runtime/data/jpeg_decoder.h"
-#include "runtime/data/tar.h"
+#include "runtime/data/images/jpeg_decoder.h"
+#include "runtime/data/images/tar.h"
 #include "tars.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // Catches records that are not what was packed, damage that goes unnoticed, and unfinished files
 // that look finished.
 
-#include "runtime/data/record_file.h"
+#include "runtime/data/images/record_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Catches weights that are not PIL's triangle, pixels outside a crop that count, borders, flips and
 // channels that are mixed up: everything against one double loop per output pixel.
 
-#include "runtime/data/resample.h"
+#include "runtime/data/images/resample.h"
 
 #include <gtest/gtest.h>
 

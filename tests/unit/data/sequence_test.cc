@@ -1,7 +1,7 @@
 // Catches wrong sample borders, targets that are not the next token, shifts that run past the end
 // or depend on more than (seed, epoch), and token files that lie.
 
-#include "runtime/data/sequence.h"
+#include "runtime/data/text/sequence.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "files.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/text/tokens.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "files.h"
-#include "runtime/data/table.h"
+#include "runtime/data/tables/table.h"
 
 namespace lockstep {
 namespace {

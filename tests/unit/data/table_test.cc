@@ -1,7 +1,7 @@
 // Catches wrong features, statistics that see evaluation rows, wrong class numbers, and bad-record
 // policies that lose or invent samples.
 
-#include "runtime/data/table.h"
+#include "runtime/data/tables/table.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "files.h"
-#include "runtime/data/table_encoder.h"
+#include "runtime/data/tables/table_encoder.h"
 
 namespace lockstep {
 namespace {

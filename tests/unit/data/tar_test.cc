@@ -1,14 +1,14 @@
 // Catches members that are missed or misplaced, names that are cut, headers that are believed
 // though they lie, samples put together wrongly, and shards whose policy is not followed.
 
-#include "runtime/data/tar.h"
+#include "runtime/data/images/tar.h"
 
 #include <gtest/gtest.h>
 
 #include "files.h"
 #include "pictures.h"
 #include "runtime/data/dataset.h"
-#include "runtime/data/tar_index.h"
+#include "runtime/data/images/tar_index.h"
 #include "tars.h"
 
 namespace lockstep {

@@ -1,12 +1,12 @@
 // Catches: a record of tuned buckets that reads back as another one, and a damaged one that counts.
-#include "launcher/bucket_record.h"
+#include "launcher/bench/bucket_record.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/tune_buckets.h"
+#include "launcher/bench/tune_buckets.h"
 #include "runtime/base/error.h"
 #include "tests/reference/temporary_folder.h"
 

@@ -1,6 +1,6 @@
 // Catches: threads bound to the cores of the wrong NUMA node, or bound where a launcher has done
 // it already, where there is nothing to choose from or the GPU is unknown.
-#include "launcher/gpu_binding.h"
+#include "launcher/ranks/gpu_binding.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

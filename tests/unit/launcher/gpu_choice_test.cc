@@ -1,6 +1,6 @@
 // Catches: two ranks on one GPU while another is free, a GPU that the rank does not see, and ranks
 // that disagree about whether the run is possible.
-#include "launcher/gpu_choice.h"
+#include "launcher/ranks/gpu_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Catches: a name that is not known, or a number of GiB that is read wrongly.
-#include "launcher/gpu_models.h"
+#include "launcher/ranks/gpu_models.h"
 
 #include <gtest/gtest.h>
 

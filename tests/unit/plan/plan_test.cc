@@ -201,12 +201,12 @@ TEST(Plan, CountsFactors) {
   options.zero_stage = 0;
   const Plan whole = make_plan(graph, nullptr, options, none);
   options.residual_groups = 8;
-  options.low_rank = 1;
+  options.power_sgd = 1;
   const Plan plan = make_plan(graph, nullptr, options, none);
-  ASSERT_TRUE(plan.low_rank);
-  EXPECT_GT(plan.low_rank->matrices.size(), 0u);
-  const int64_t factors = padded_elements(plan.low_rank->left_elements, 8) +
-                          padded_elements(plan.low_rank->right_elements, 8);
+  ASSERT_TRUE(plan.power_sgd);
+  EXPECT_GT(plan.power_sgd->matrices.size(), 0u);
+  const int64_t factors = padded_elements(plan.power_sgd->left_elements, 8) +
+                          padded_elements(plan.power_sgd->right_elements, 8);
   EXPECT_EQ(plan.wire_bytes, 2 * factors * 4 / 4 * 3);
   EXPECT_LT(plan.wire_bytes, whole.wire_bytes / 2);
   EXPECT_EQ(plan.row_bytes(kStagingRow), 0u);

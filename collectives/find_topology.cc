@@ -1,0 +1,15 @@
+#include "collectives/find_topology.h"
+
+#include <cstdlib>
+
+#include "collectives/agreement.h"
+#include "runtime/base/host.h"
+
+namespace lockstep {
+
+Topology find_topology(Communicator& communicator) {
+  const char* named = std::getenv("LOCKSTEP_NODE");
+  return topology_of(gather_texts(communicator, named != nullptr ? named : host_identity()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+#include "collectives/gather/bucket_all_gather.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+BucketAllGather::BucketAllGather(const RankCommunicators& communicators,
+                                 SliceMath& math,
+                                 const Topology& topology,
+                                 std::vector<Range> buckets,
+                                 const Memory& memory)
+    : communicator_(communicators.slices),
+      node_(communicators.node),
+      math_(math),
+      waits_(communicators.slices, communicators.node),
+      buckets_(std::move(buckets)),
+      memory_(memory),
+      ranks_(topology.ranks()),
+      part_(topology.part_of(communicators.control.rank())),
+      steps_(topology.gather_steps(communicators.control.rank())) {
+  LOCKSTEP_CHECK(communicator_.size() == ranks_);
+  LOCKSTEP_CHECK(node_ == nullptr ||
+                 (memory.gathered == node_->common() && memory.owned == nullptr));
+  // Within a node all buckets are there at once.
+  const bool only_signals = node_ != nullptr && steps_.size() == 1;
+  pending_.resize(only_signals ? buckets_.size() : kMostGathersInFlight);
+  most_elements_ =
+      only_signals ? buckets_.back().end
+                   : kGathersInFlight * std::max(largest_bucket(buckets_), kUsualBucketElements);
+}
+
+void BucketAllGather::start(std::span<const GatherItem> items) {
+  LOCKSTEP_CHECK(done_ == started_);
+  items_ = items;
+  last_turn_ = 0;
+  started_ = done_ = 0;
+  elements_ = 0;
+  if (ranks_ == 1) started_ = done_ = items.size();
+  begin_more();
+}
+
+bool BucketAllGather::may_begin(const GatherItem& item) const {
+  return item.turn <= last_turn_ && started_ < done_ + pending_.size() &&
+         elements_ + elements_of(item) <= most_elements_;
+}
+
+// Keeps as many under way as may be.
+void BucketAllGather::begin_more() {
+  while (started_ < items_.size() && may_begin(items_[started_])) {
+    elements_ += elements_of(items_[started_]);
+    start_step(started_++, 0);
+  }
+}
+
+// In its place among the gathered ones.
+void BucketAllGather::fill_own_part(const GatherItem& item) {
+  const Range& bucket = buckets_[static_cast<size_t>(item.bucket)];
+  const Range mine = part_of(bucket, part_, ranks_);
+  const auto bytes_of = [&](int64_t elements) {
+    return static_cast<size_t>(elements) * memory_.element_bytes;
+  };
+  std::byte* const to = memory_.gathered + item.offset + bytes_of(mine.begin - bucket.begin);
+  if (memory_.floats != nullptr)
+    math_.pack(memory_.floats + mine.begin, memory_.wire, to, mine.size());
+  if (memory_.owned != nullptr)
+    math_.copy(memory_.owned + bytes_of(bucket.begin / ranks_), to, bytes_of(mine.size()));
+}
+
+void BucketAllGather::start_step(size_t place, size_t step) {
+  Pending& now = pending(place);
+  now.step = step;
+  if (step == 0 && waits_.observer() != nullptr) now.start_ms = now_ms();
+  if (node_ != nullptr && step + 1 == steps_.size()) {
+    now.arrival = waits_.signal(NodeMemory::Event::kParameters);
+    return;
+  }
+  const GatherItem& item = items_[place];
+  if (step == 0) fill_own_part(item);
+  std::byte* const to = memory_.gathered + item.offset;
+  const auto part = static_cast<size_t>(elements_of(item) / ranks_) * memory_.element_bytes;
+  const GatherStep& gather = steps_[step];
+  now.arrival.handle =
+      communicator_.start_all_gather(to + static_cast<size_t>(gather.first_part) * part,
+                                     static_cast<size_t>(gather.slot_parts) * part,
+                                     gather.group);
+}
+
+// TimedWaits until the first `steps` steps of an item are done and, if there are more, starts the
+// next.
+void BucketAllGather::finish_steps(size_t place, size_t steps) {
+  Pending& now = pending(place);
+  const int number = items_[place].bucket;
+  while (now.step < steps) {
+    const double end_ms = waits_.wait(now.arrival, ExchangeObserver::Wait::kGather, number);
+    if (++now.step < steps_.size()) {
+      start_step(place, now.step);
+    } else if (ExchangeObserver* observer = waits_.observer()) {
+      const auto elements = static_cast<size_t>(elements_of(items_[place]));
+      observer->gathered(number, elements * memory_.element_bytes, now.start_ms, end_ms);
+    }
+  }
+}
+
+void BucketAllGather::need(size_t count) {
+  if (count <= done_) return;
+  last_turn_ = items_[count - 1].turn + 1;
+  begin_more();
+  while (done_ < count) {
+    // The next item's last step goes on while the ops that need this one run.
+    for (size_t next = done_; next < std::min(done_ + 2, started_); ++next)
+      finish_steps(next, steps_.size() - 1);
+    finish_steps(done_, steps_.size());
+    elements_ -= elements_of(items_[done_++]);
+    begin_more();
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+#include "launcher/bench/bucket_record.h"
+
+#include <fmt/core.h>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+
+namespace lockstep {
+
+std::string to_text(const std::vector<BucketTrial>& trials) {
+  std::string text;
+  for (const BucketTrial& trial : trials)
+    text += fmt::format("{}{:g} MiB {:.4g} ({} bucket{})",
+                        text.empty() ? "" : ", ",
+                        trial.bucket_mib,
+                        trial.step_ms,
+                        trial.buckets,
+                        trial.buckets == 1 ? "" : "s");
+  return text;
+}
+
+std::filesystem::path bucket_record_path(const std::filesystem::path& run_dir) {
+  return run_dir / "buckets.json";
+}
+
+void write_bucket_record(const std::filesystem::path& run_dir, const BucketRecord& record) {
+  Json json = Json::object({{"bucket_mib", record.bucket_mib}, {"ranks", record.ranks}});
+  json["trials"] = Json::array();
+  for (const BucketTrial& trial : record.trials)
+    json["trials"].push_back(Json::object({{"bucket_mib", trial.bucket_mib},
+                                           {"buckets", trial.buckets},
+                                           {"step_ms", trial.step_ms}}));
+  write_file_atomically(bucket_record_path(run_dir), json.dump({.indent = 2}) + "\n");
+}
+
+void remove_bucket_record(const std::filesystem::path& run_dir) {
+  std::error_code code;
+  std::filesystem::remove(bucket_record_path(run_dir), code);
+  if (code) throw IoError("remove", bucket_record_path(run_dir).string(), code.value());
+}
+
+std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_dir) {
+  constexpr size_t kMostBytes = 1 << 20;
+  constexpr double kMostMib = 1024;  // as of comm.bucket_mib
+  const std::filesystem::path path = bucket_record_path(run_dir);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  BucketRecord record;
+  try {
+    const Json json = Json::parse(read_file(path, kMostBytes));
+    record.bucket_mib = json.at("bucket_mib").get<double>();
+    record.ranks = json.at("ranks").get<int>();
+    for (const Json& trial : json.at("trials"))
+      record.trials.push_back({trial.at("bucket_mib").get<double>(),
+                               trial.at("buckets").get<uint64_t>(),
+                               trial.at("step_ms").get<double>()});
+  } catch (const JsonError&) {
+    record.bucket_mib = 0;
+  }
+  if (!(record.bucket_mib > 0 && record.bucket_mib <= kMostMib))
+    throw CheckpointError(
+        "{}: is not what a run with comm.tune_buckets writes; remove it, and comm.bucket_mib "
+        "counts",
+        path.string());
+  return record;
+}
+
+}  // namespace lockstep

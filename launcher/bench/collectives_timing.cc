@@ -1,0 +1,307 @@
+#include "launcher/bench/collectives_timing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "collectives/agreement.h"
+#include "collectives/gather/bucket_all_gather.h"
+#include "collectives/gather/sum_all_gather.h"
+#include "runtime/base/error.h"
+#include "runtime/base/time.h"
+#include "runtime/plan/plan.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+// Share of the vector that each rank must send at the least.
+double sent_share(Collective collective, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  switch (collective) {
+    case Collective::kAllReduce: return 2 * others;
+    case Collective::kBroadcast: return 1;
+    default: return others;
+  }
+}
+
+// Numbers whose sums over the ranks are exact. Floats are so below 2^24, in any order. What travels
+// in 16 bits has eight significant ones (BF16): there neighbouring ranks differ from a small number
+// by as much in opposite directions, so that every subtree of ranks adds up to a power of two times
+// it. Divided by the number of ranks, it is the sum.
+class Numbers {
+ public:
+  Numbers(DType wire, int ranks) : wire_(wire), ranks_(ranks) {}
+  // Element i of a rank's vector.
+  float term(int64_t i, int rank) const {
+    if (wire_ == DType::kF32) return static_cast<float>(i % 1021 + rank);
+    const int apart = 1 + rank / 2 % 127;
+    return (sum(i) + static_cast<float>(rank % 2 == 0 ? apart : -apart)) /
+           static_cast<float>(ranks_);
+  }
+  float sum(int64_t i) const {
+    if (wire_ != DType::kF32) return static_cast<float>(i % 127);
+    return static_cast<float>(ranks_ * (i % 1021) + int64_t{ranks_} * (ranks_ - 1) / 2);
+  }
+
+ private:
+  DType wire_;
+  int ranks_;
+};
+
+// The reducer of a training step whose only bucket is the vector, with one lane a rank.
+class OneBucket {
+ public:
+  // Where the sums go, and the vector whose parts the ranks gather: both may be `vector` itself.
+  // With `sums_everywhere` the sums go into the vectors of all ranks.
+  OneBucket(const RankCommunicators& communicators,
+            Backend& backend,
+            const Topology& topology,
+            const CollectiveRequest& request,
+            int64_t elements,
+            float* vector,
+            float* sums,
+            float* gathered,
+            bool sums_everywhere,
+            float* staging)
+      : sums_everywhere_(sums_everywhere),
+        mine_(part_of(
+            {0, elements}, topology.part_of(communicators.control.rank()), topology.ranks())),
+        reducer_(communicators,
+                 backend,
+                 {.lanes = topology.ranks(),
+                  .fast_order = request.fast_order,
+                  .buckets = {{0, elements}},
+                  .topology = topology,
+                  .exchanged_elements = elements,
+                  .norm = false,
+                  .sums = {sums},
+                  .sums_everywhere = sums_everywhere,
+                  .wire = request.wire},
+                 vector,
+                 staging),
+        gather_(communicators,
+                backend,
+                topology,
+                {{0, elements}},
+                {.gathered = reinterpret_cast<std::byte*>(gathered)}) {
+    if (request.wire == DType::kF32) return;
+    sum_all_gather_.emplace(
+        communicators,
+        backend,
+        topology,
+        std::vector<Range>{{0, elements}},
+        SumAllGather::Memory{sums, reinterpret_cast<std::byte*>(staging), request.wire});
+  }
+
+  // The part that this rank sums.
+  const Range& mine() const { return mine_; }
+
+  void reduce_scatter() {
+    reducer_.begin_step();
+    reducer_.bucket_ready(0);
+    reducer_.end_lane();
+    reducer_.reduce();
+  }
+  void all_gather() {
+    gather_.start(kWhole);
+    gather_.finish();
+  }
+  void all_reduce() {
+    reduce_scatter();
+    if (sums_everywhere_) return;
+    sum_all_gather_ ? sum_all_gather_->run(kWhole) : all_gather();
+  }
+
+ private:
+  static constexpr GatherItem kWhole[] = {{.bucket = 0}};
+  bool sums_everywhere_;  // after a reduce_scatter there is nothing to gather
+  Range mine_;
+  Reducer reducer_;
+  BucketAllGather gather_;
+  std::optional<SumAllGather> sum_all_gather_;  // where sums travel in 16 bits
+};
+
+double percentile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const auto last = static_cast<double>(values.size() - 1);
+  return values[static_cast<size_t>(std::ceil(share * last))];
+}
+
+}  // namespace
+
+const char* name_of(Collective collective) {
+  switch (collective) {
+    case Collective::kReduceScatter: return "reduce_scatter";
+    case Collective::kAllGather: return "all_gather";
+    case Collective::kAllReduce: return "all_reduce";
+    case Collective::kBroadcast: break;
+  }
+  return "broadcast";
+}
+
+int64_t elements_of(const CollectiveRequest& request, int ranks) {
+  const auto size = static_cast<int64_t>(size_of(request.wire));
+  return padded_elements(std::max<int64_t>((request.bytes + size - 1) / size, 1), ranks);
+}
+
+size_t collective_bench_bytes(int64_t elements) {
+  return static_cast<size_t>(2 * elements * kFloat) + 2 * kDeviceAlignment;
+}
+
+CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
+                                 Backend& backend,
+                                 const Topology& topology,
+                                 int64_t most_elements)
+    : communicators_(communicators),
+      backend_(backend),
+      topology_(topology),
+      most_elements_(most_elements) {
+  const auto take = [&](int64_t elements, const char* what) {
+    return reinterpret_cast<float*>(
+        backend.allocate(static_cast<size_t>(std::max<int64_t>(elements, 1) * kFloat), what));
+  };
+  staging_ = take(most_elements_, "what comes from others");
+  if (communicators.node == nullptr) {
+    vector_ = sums_ = take(most_elements_, "the vector");
+    return;
+  }
+  const auto bytes = static_cast<size_t>(most_elements_ * kFloat);
+  communicators.node->allocate(bytes, bytes);
+  vector_ = reinterpret_cast<float*>(communicators.node->own());
+  sums_ = reinterpret_cast<float*>(communicators.node->common());
+}
+
+CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int repeats) {
+  const int ranks = topology_.ranks();
+  const int64_t elements = elements_of(request, ranks);
+  LOCKSTEP_CHECK(elements <= most_elements_);
+  LOCKSTEP_CHECK(request.wire == DType::kF32 || communicators_.node == nullptr);
+  const bool in_place = request.fast_order || communicators_.node == nullptr;
+  const bool all_reduce = request.collective == Collective::kAllReduce;
+  const bool everywhere = !in_place && all_reduce && topology_.nodes == 1;
+  Communicator& slices = communicators_.slices;
+  OneBucket bucket({slices, communicators_.control, in_place ? nullptr : communicators_.node},
+                   backend_,
+                   request.fast_order ? Topology::flat(ranks) : topology_,
+                   request,
+                   elements,
+                   vector_,
+                   in_place || everywhere || !all_reduce ? vector_ : sums_,
+                   in_place ? vector_ : sums_,
+                   everywhere,
+                   staging_);
+  const auto run = [&] {
+    switch (request.collective) {
+      case Collective::kReduceScatter: bucket.reduce_scatter(); break;
+      case Collective::kAllGather: bucket.all_gather(); break;
+      case Collective::kAllReduce: bucket.all_reduce(); break;
+      case Collective::kBroadcast:
+        slices.broadcast(
+            reinterpret_cast<std::byte*>(vector_), static_cast<size_t>(elements * kFloat), 0);
+        break;
+    }
+    backend_.synchronize();
+  };
+  HostCopy vector(backend_, vector_, elements);
+  std::optional<HostCopy> common;
+  if (!in_place && !everywhere) common.emplace(backend_, sums_, elements);
+  const bool gathers = request.collective == Collective::kAllGather;
+  HostCopy& sums = common ? *common : vector;
+  // What this rank may write before it runs.
+  HostCopy& input = gathers ? sums : vector;
+  const Range written = gathers && common ? bucket.mine() : Range{0, elements};
+  verify(request, elements, bucket.mine(), {vector, sums, input, written}, run);
+  const auto refill = [&] {
+    // Sums of zeros stay as they are.
+    std::fill(input.data() + written.begin, input.data() + written.end, 0.0f);
+    input.write();
+  };
+  const std::vector<double> times = repeat(run, refill, repeats);
+  CollectiveTiming timing;
+  timing.request = request;
+  timing.bytes = elements * static_cast<int64_t>(size_of(request.wire));
+  timing.p50_us = percentile(times, 0.5);
+  timing.p99_us = percentile(times, 0.99);
+  timing.algbw = static_cast<double>(timing.bytes) / timing.p50_us / 1e3;
+  timing.busbw = timing.algbw * sent_share(request.collective, ranks);
+  return timing;
+}
+
+template <typename Run>
+void CollectiveBench::verify(const CollectiveRequest& request,
+                             int64_t elements,
+                             const Range& mine,
+                             const Buffers& buffers,
+                             const Run& run) {
+  const int ranks = topology_.ranks(), rank = communicators_.control.rank();
+  const bool gathers = request.collective == Collective::kAllGather;
+  const Numbers numbers(request.wire, ranks);
+  // Nothing that an earlier operation left can pass for a result.
+  std::fill(buffers.sums.data() + mine.begin, buffers.sums.data() + mine.end, -1.0f);
+  for (int64_t i = buffers.written.begin; i < buffers.written.end; ++i) {
+    const bool own = i >= mine.begin && i < mine.end;
+    buffers.input.data()[i] = !gathers ? numbers.term(i, rank) : own ? numbers.sum(i) : -1;
+  }
+  buffers.input.write();
+  run_on_all(communicators_.control, [] {});
+  run();
+  const bool parts = request.collective == Collective::kReduceScatter;
+  const bool sums = request.collective != Collective::kBroadcast;
+  HostCopy& output = sums && !parts ? buffers.sums : buffers.vector;
+  output.read();
+  const Range found = parts ? mine : Range{0, elements};
+  // No rank goes on while another still reads.
+  run_on_all(communicators_.control, [&] {
+    for (int64_t i = found.begin; i < found.end; ++i) {
+      const float wanted = sums ? numbers.sum(i) : numbers.term(i, 0);
+      if (output.data()[i] == wanted) continue;
+      throw NumericError("{} of {} floats: element {} is {}, not {}",
+                         name_of(request.collective),
+                         elements,
+                         i,
+                         output.data()[i],
+                         wanted);
+    }
+  });
+}
+
+// Microseconds of each repetition on the slowest rank, which finds the vector newly written as
+// after a backward pass. What takes less than the clock and the barrier deserve is done many times
+// in a repetition.
+template <typename Run, typename Refill>
+std::vector<double> CollectiveBench::repeat(const Run& run, const Refill& refill, int repeats) {
+  constexpr double kLeastMs = 1;
+  const auto ranks = static_cast<size_t>(communicators_.control.size());
+  const auto mine = static_cast<size_t>(communicators_.control.rank());
+  std::vector<double> all(ranks * static_cast<size_t>(repeats));  // (ranks, repeats)
+  const auto barrier = [&] {
+    communicators_.control.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(double));
+  };
+  const auto timed = [&](int times) {
+    refill();
+    barrier();
+    const double start = now_ms();
+    for (int i = 0; i < times; ++i) run();
+    return now_ms() - start;
+  };
+  timed(1);  // warm
+  all[mine] = timed(3) / 3;
+  barrier();
+  const double slowest =
+      *std::max_element(all.begin(), all.begin() + static_cast<ptrdiff_t>(ranks));
+  const int times = std::clamp(static_cast<int>(kLeastMs / std::max(slowest, 1e-6)), 1, 10000);
+  std::vector<double> own(static_cast<size_t>(repeats));
+  for (double& ms : own) ms = timed(times) / times;
+  std::copy(own.begin(), own.end(), all.begin() + static_cast<ptrdiff_t>(mine * own.size()));
+  communicators_.control.all_gather(reinterpret_cast<std::byte*>(all.data()),
+                                    own.size() * sizeof(double));
+  for (size_t i = 0; i < own.size(); ++i) {
+    for (size_t r = 0; r < ranks; ++r) own[i] = std::max(own[i], all[r * own.size() + i]);
+    own[i] *= 1e3;
+  }
+  return own;
+}
+
+}  // namespace lockstep

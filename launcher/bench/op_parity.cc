@@ -1,0 +1,266 @@
+#include "launcher/bench/op_parity.h"
+
+#include <cmath>
+#include <optional>
+
+#include "launcher/bench/parity_images.h"
+#include "runtime/base/error.h"
+#include "runtime/base/rng.h"
+#include "runtime/cpu/backend.h"
+#include "runtime/exec/op_runner.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+namespace {
+
+// Of the L2 norm of an output. Products and sums keep 24 bits; what is stored in 16 bits loses up
+// to half of its last place, and so do the probabilities that cuDNN's attention rounds. TF32 has
+// FP16's mantissa.
+double limit_for(const ParityMode& mode, OpKind kind) {
+  // Its gradients of the scores, small differences of large sums, are 16 bits wide as well.
+  const double times = kind == OpKind::kAttentionBackward ? 2 : 1;
+  switch (mode.tf32 ? DType::kF16 : mode.compute) {
+    case DType::kBF16: return 1e-2 * times;
+    case DType::kF16: return 2e-3 * times;
+    default: return 2e-5;
+  }
+}
+
+// Two graphs of one model: the CPU's in fp32, and the device's. The device's has casts of its
+// inputs that the CPU's has not, and is otherwise the same, op by op and tensor by tensor.
+class Pair {
+ public:
+  Pair(const ParityCase& test, Device& device, const ParityMode& mode)
+      : mode_(mode),
+        cpu_graph_(graph_of(test, DType::kF32, 1)),
+        device_graph_(graph_of(test, mode.compute, device.ops().logits_alignment)),
+        cpu_backend_(cpu::make_backend()),
+        device_backend_(device.make_backend({.tf32 = mode.tf32, .compute = mode.compute})) {
+    device_backend_->reserve(device.ops().workspace_bytes +
+                             OpRunner::device_bytes(device_graph_, device.ops()));
+    cpu_.emplace(cpu_graph_, *cpu_backend_);
+    device_.emplace(device_graph_, *device_backend_);
+    for (OpRunner* runner : {&*cpu_, &*device_})
+      runner->begin({.seed = 3,
+                     .step = 5,
+                     .lane = 1,
+                     .valid_rows = test.lane_batch * cpu_graph_.loss_rows_per_sample - 1,
+                     .gradient_scale = 0.25f,
+                     .mix = test.mix});
+  }
+
+  std::vector<OpDeviation> compare(int64_t classes) {
+    fill(classes);
+    std::vector<OpDeviation> found;
+    size_t mine = 0;
+    for (size_t i = 0; i < device_graph_.ops.size(); ++i) {
+      try {
+        if (device_graph_.ops[i].kind == OpKind::kCast) {
+          device_->run(i);
+          device_backend_->synchronize();
+        } else {
+          compare_op(mine++, i, found);
+        }
+      } catch (const Error& error) {
+        const Op& op = device_graph_.ops[i];
+        throw Error(error.code(),
+                    fmt::format("{} {}: {}", schema_of(op.kind).name, op.name, error.what()));
+      }
+    }
+    LOCKSTEP_CHECK(mine == cpu_graph_.ops.size());
+    return found;
+  }
+
+ private:
+  static Graph graph_of(const ParityCase& test, DType compute, int logits_alignment) {
+    GraphOptions options(test.purpose);
+    options.compute = compute;
+    options.logits_alignment = logits_alignment;
+    options.lanes = test.lanes;
+    return test.build(options);
+  }
+
+  // Inputs and parameters at random, rounded so that both have the same.
+  void fill(int64_t classes) {
+    for (size_t k = 0; k < cpu_graph_.inputs.size(); ++k) {
+      const TensorId id = cpu_graph_.inputs[k];
+      give(id, device_graph_.inputs[k], random(id, classes, 1));
+    }
+    for (size_t k = 0; k < cpu_graph_.parameters.size(); ++k) {
+      const TensorId id = cpu_graph_.parameters[k];
+      // Of a size that keeps activations near one.
+      const Shape& shape = cpu_graph_.shape(id);
+      const int64_t width = shape.rank() > 1 ? shape.elements() / shape[0] : shape[0];
+      std::vector<double> values = random(id, classes, 1.7 / std::sqrt(static_cast<double>(width)));
+      if (is_variance(cpu_graph_[id])) {
+        for (double& value : values) value = 0.5 + std::abs(value);
+      }
+      give(id, device_graph_.parameters[k], values);
+    }
+  }
+
+  static bool is_variance(const Tensor& parameter) {
+    return parameter.running_momentum > 0 && parameter.initializer.value > 0;
+  }
+
+  std::vector<double> random(TensorId id, int64_t classes, double size) const {
+    const Tensor& tensor = cpu_graph_[id];
+    const RngStream stream{7, 0, 0, static_cast<uint32_t>(id)};
+    std::vector<double> values(static_cast<size_t>(tensor.shape.elements()));
+    const auto bound = static_cast<uint32_t>(classes > 0 ? classes : 2);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint32_t word = philox_word(stream, i);
+      switch (tensor.dtype) {
+        case DType::kI32: values[i] = bounded_from_word(word, bound); break;
+        case DType::kU8: values[i] = word % 256; break;
+        default: values[i] = size * (2 * uniform_from_word(word) - 1);
+      }
+    }
+    return values;
+  }
+
+  // The device's copy, as it rounds it, is what the CPU works on too.
+  void give(TensorId cpu, TensorId device, const std::vector<double>& values) {
+    device_->write(device, values);
+    cpu_->write(cpu, device_->read(device));
+  }
+
+  void compare_op(size_t mine, size_t its, std::vector<OpDeviation>& found) {
+    const Op &cpu_op = cpu_graph_.ops[mine], &device_op = device_graph_.ops[its];
+    LOCKSTEP_CHECK(cpu_op.kind == device_op.kind && cpu_op.name == device_op.name);
+    cpu_->run(mine);
+    device_->run(its);
+    for (size_t k = 0; k < cpu_op.outputs.size(); ++k) {
+      const TensorId cpu = cpu_op.outputs[k], device = device_op.outputs[k];
+      if (cpu == kNoTensor) continue;
+      // What the forward pass of attention leaves for its backward is each library's own affair.
+      if (cpu_op.kind == OpKind::kAttention && k == 1) continue;
+      const std::vector<double> expected = cpu_->read(cpu), got = device_->read(device);
+      found.push_back({fmt::format("{} {}", schema_of(cpu_op.kind).name, cpu_op.name),
+                       cpu_graph_[cpu].name,
+                       deviation(expected, got),
+                       limit_for(mode_, cpu_op.kind)});
+      // Both go on from the same numbers.
+      if (cpu_op.outputs[k] != cpu_graph_.result) cpu_->write(cpu, got);
+    }
+  }
+
+  static double deviation(const std::vector<double>& expected, const std::vector<double>& got) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      difference += (expected[i] - got[i]) * (expected[i] - got[i]);
+      norm += expected[i] * expected[i];
+    }
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+  }
+
+  const ParityMode& mode_;
+  Graph cpu_graph_, device_graph_;
+  std::unique_ptr<Backend> cpu_backend_, device_backend_;
+  std::optional<OpRunner> cpu_, device_;
+};
+
+}  // namespace
+
+std::vector<ParityCase> parity_cases() {
+  std::vector<ParityCase> cases;
+  const auto add = [&](const std::string& name,
+                       const ModelConfig& model,
+                       const ModelIo& io,
+                       int64_t lane_batch,
+                       Purpose purpose = Purpose::kTraining,
+                       float mix = 1,
+                       int lanes = 1) {
+    cases.push_back(
+        {name,
+         [=](const GraphOptions& options) { return build_model(model, io, lane_batch, options); },
+         lane_batch,
+         io.classes,
+         purpose,
+         mix,
+         lanes});
+  };
+  const ModelIo labels = {.features = 61, .classes = 13, .target_columns = 0};
+  for (const auto& [name, activation] : {std::pair("relu", Activation::kRelu),
+                                         std::pair("gelu_tanh", Activation::kGeluTanh),
+                                         std::pair("gelu_erf", Activation::kGeluErf),
+                                         std::pair("silu", Activation::kSilu),
+                                         std::pair("tanh", Activation::kTanh)}) {
+    MlpConfig mlp;
+    mlp.hidden = {72, 39};
+    mlp.activation = activation;
+    mlp.dropout = 0.2f;
+    mlp.label_smoothing = 0.1f;
+    mlp.outputs = 13;
+    add(std::string("mlp ") + name, mlp, labels, 37);
+  }
+  for (const auto& [name, loss] : {std::pair("binary", Loss::kBinaryCrossEntropy),
+                                   std::pair("squared error", Loss::kMeanSquaredError)}) {
+    MlpConfig mlp;
+    mlp.hidden = {64};
+    mlp.loss = loss;
+    mlp.outputs = 3;
+    add(std::string("mlp ") + name, mlp, {61, 0, 3}, 37);
+  }
+  GptConfig gpt;
+  gpt.layers = 2;
+  gpt.heads = 3;
+  gpt.width = 96;
+  gpt.context = 65;
+  gpt.vocabulary = 131;
+  gpt.dropout = 0.1f;
+  add("gpt odd", gpt, {0, 131, 0}, 3);
+  gpt.heads = 2;
+  gpt.width = 128;
+  gpt.context = 128;
+  gpt.vocabulary = 5003;
+  gpt.layers = 1;
+  gpt.tied_head = false;
+  gpt.bias = false;
+  add("gpt heads of 64", gpt, {0, 5003, 0}, 2);
+  gpt.heads = 1;
+  gpt.width = 64;
+  gpt.context = 1024;
+  gpt.vocabulary = 257;
+  add("gpt of 1024 tokens", gpt, {0, 257, 0}, 1);
+  ModelIo images = {.classes = 10};
+  images.height = 12;
+  images.width = 10;
+  images.channels = 3;
+  images.mean = {0.49f, 0.48f, 0.45f};
+  images.std = {0.25f, 0.24f, 0.26f};
+  ResnetConfig resnet;
+  resnet.depth = 8;  // a block in each stage
+  resnet.classes = 10;
+  add("resnet projected", resnet, images, 3);
+  resnet.shortcut = ResnetConfig::Shortcut::kPadded;
+  add("resnet padded, images mixed", resnet, images, 4, Purpose::kTraining, 0.625f);
+  add("resnet evaluated", resnet, images, 5, Purpose::kEvaluation);
+  resnet.sync_batch_norm = true;
+  add("resnet of three lanes", resnet, images, 3, Purpose::kTraining, 1, 3);
+  for (const auto& [name, lanes] : {std::pair("images", 1), std::pair("images of five lanes", 5)}) {
+    cases.push_back({name,
+                     [](const GraphOptions& options) { return images_graph(4, options); },
+                     4,
+                     kImagesClasses,
+                     Purpose::kTraining,
+                     0.75f,
+                     lanes});
+  }
+  return cases;
+}
+
+std::vector<ParityMode> parity_modes() {
+  return {{"FP32", DType::kF32},
+          {"BF16", DType::kBF16},
+          {"FP16", DType::kF16},
+          {"TF32", DType::kF32, true}};
+}
+
+std::vector<OpDeviation> compare_ops(const ParityCase& test,
+                                     Device& device,
+                                     const ParityMode& mode) {
+  return Pair(test, device, mode).compare(test.classes);
+}
+
+}  // namespace lockstep

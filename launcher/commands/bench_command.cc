@@ -1,0 +1,130 @@
+// lockstep bench ops CONFIG
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "collectives/agreement.h"
+#include "launcher/bench/op_timing.h"
+#include "launcher/commands/results.h"
+#include "launcher/ranks/devices.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+
+namespace lockstep {
+namespace {
+
+struct BenchOptions {
+  CommonOptions common;
+  int repeats = 5;
+};
+
+void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings) {
+  double step_us = 0;
+  for (const OpTiming& timing : timings) step_us += timing.us * timing.count;
+  fmt::print("{:28}{:>6}{:>11}{:>7}{:>9}{:>7}{:>9}{:>7}  {}\n",
+             "op",
+             "count",
+             "us each",
+             "share",
+             "GB/s",
+             "",
+             "TFLOP/s",
+             "",
+             "inputs");
+  for (const OpTiming& timing : timings)
+    fmt::print("{:28}{:>6}{:>11.1f}{:>6.1f}%{:>9.0f}{:>6.0f}%{:>9.2f}{:>6.0f}%  {}\n",
+               timing.op,
+               timing.count,
+               timing.us,
+               100 * timing.us * timing.count / step_us,
+               timing.gbytes_per_s,
+               100 * timing.gbytes_per_s / ceilings.copy_gbytes_per_s,
+               timing.tflops,
+               100 * timing.tflops / ceilings.matmul_tflops,
+               timing.shapes);
+  fmt::print(
+      "{:28}{:>6}{:>11.1f} us for one lane\nceilings: {:.0f} GB/s of a large copy, {:.2f} TFLOP/s "
+      "of "
+      "a large product\n",
+      "all",
+      "",
+      step_us,
+      ceilings.copy_gbytes_per_s,
+      ceilings.matmul_tflops);
+}
+
+Json to_json(const std::vector<OpTiming>& timings, const Ceilings& ceilings, const Device& device) {
+  Json json;
+  json["device"] = device.description();
+  json["copy_gbytes_per_s"] = ceilings.copy_gbytes_per_s;
+  json["matmul_tflops"] = ceilings.matmul_tflops;
+  for (const OpTiming& timing : timings)
+    json["ops"].push_back(Json::object({{"op", timing.op},
+                                        {"inputs", timing.shapes},
+                                        {"count", timing.count},
+                                        {"us", timing.us},
+                                        {"gbytes_per_s", timing.gbytes_per_s},
+                                        {"tflops", timing.tflops}}));
+  return json;
+}
+
+void bench_ops(const BenchOptions& options, Device& device) {
+  check_result_path("--json", options.common.json);
+  RunConfig config = read_config(options.common);
+  set_compute_threads(choose_threads(config, 1));
+  const Assembly assembly =
+      assemble(std::move(config), Topology{}, AssemblyPurpose::kTrain, device.ops());
+  const BackendRequest request = {assembly.config.execution.tf32,
+                                  compute_type(assembly.config.execution.precision),
+                                  /*record_repeated_work=*/!options.common.eager};
+  const Ceilings ceilings =
+      measure_ceilings(device, request, assembly.config.execution.bf16x3, options.repeats);
+  std::vector<OpTiming> timings = time_ops(assembly.training, device, request, options.repeats);
+  std::sort(timings.begin(), timings.end(), [](const OpTiming& a, const OpTiming& b) {
+    return a.us * a.count > b.us * b.count;
+  });
+  fmt::print("{}, one lane of {} samples, {}\n",
+             device.description(),
+             assembly.config.train.global_batch / assembly.config.train.lanes,
+             name_of(request.compute));
+  print_table(timings, ceilings);
+  std::fflush(stdout);
+  if (!options.common.json.empty())
+    write_file_atomically(options.common.json,
+                          to_json(timings, ceilings, device).dump({.indent = 1}) + "\n");
+}
+
+ExitCode bench(Session& session, const BenchOptions& options) {
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  const std::unique_ptr<Device> device = choose_device(session, options.common);
+  run_on_root(session.communicator(), [&] { bench_ops(options, *device); });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec bench_command() {
+  auto options = std::make_shared<BenchOptions>();
+  CommandSpec ops{
+      .name = "ops",
+      .help =
+          "Time every op of a config's training step, against a large copy and a large product"};
+  add_common_options(ops, options->common);
+  ops.add("--repeats",
+          &options->repeats,
+          "Measurements of each; the median counts",
+          {.show_default = true, .allowed = WholeNumbers{1, 1000}});
+  ops.footer =
+      "GB/s count every input and output as moved once, TFLOP/s a multiply-add as two; the "
+      "percentages are of the ceilings, measured first. An op is repeated on the same memory: what "
+      "fits "
+      "in the caches may be faster than the copy.";
+  ops.run = [options](Session& session) { return bench(session, *options); };
+  return {.name = "bench",
+          .help = "Measure parts of a run",
+          .subcommands = {bench_collectives_command(), ops}};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,269 @@
+// lockstep bench collectives
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <string_view>
+
+#include "collectives/agreement.h"
+#include "collectives/find_topology.h"
+#include "collectives/mpi/mpi_communicator.h"
+#include "launcher/bench/collectives_timing.h"
+#include "launcher/commands/results.h"
+#include "launcher/ranks/devices.h"
+#include "launcher/ranks/transport.h"
+#include "runtime/base/host.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+
+namespace lockstep {
+namespace {
+
+struct BenchCollectivesOptions {
+  CommonOptions common;
+  std::vector<int64_t> sizes = {4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
+  std::vector<std::string> collectives = {
+      "all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+  std::vector<std::string> orders = {"TREE"};
+  std::string wire = "FP32";
+  int repeats = 20;
+  bool no_shared_memory = false;
+  std::string transport = "AUTO";
+};
+
+CommConfig::Transport transport_named(const std::string& name) {
+  if (name == "MPI") return CommConfig::Transport::kMpi;
+  return name == "TCP" ? CommConfig::Transport::kTcp : CommConfig::Transport::kAuto;
+}
+
+DType wire_named(const std::string& name) {
+  if (name == "BF16") return DType::kBF16;
+  return name == "FP16" ? DType::kF16 : DType::kF32;
+}
+
+// As configs and options call it.
+const char* written(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16: return "BF16";
+    case DType::kF16: return "FP16";
+    default: return "FP32";
+  }
+}
+
+Collective collective_named(const std::string& name) {
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather}) {
+    if (name == name_of(collective)) return collective;
+  }
+  return Collective::kBroadcast;
+}
+
+// What to measure, in the order of the table. FAST changes nothing where nothing is summed.
+std::vector<CollectiveRequest> requests_of(const BenchCollectivesOptions& options) {
+  std::vector<CollectiveRequest> requests;
+  for (const std::string& name : options.collectives) {
+    const Collective collective = collective_named(name);
+    const bool sums =
+        collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+    for (size_t order = 0; order < (sums ? options.orders.size() : 1); ++order) {
+      for (const int64_t bytes : options.sizes)
+        requests.push_back({collective,
+                            sums && options.orders[order] == "FAST",
+                            bytes,
+                            sums ? wire_named(options.wire) : DType::kF32});
+    }
+  }
+  return requests;
+}
+
+const char* order_of(const CollectiveRequest& request) {
+  return request.fast_order ? "FAST" : "TREE";
+}
+
+Json to_json(const CollectiveTiming& timing) {
+  return Json::object({{"collective", name_of(timing.request.collective)},
+                       {"order", order_of(timing.request)},
+                       {"dtype", written(timing.request.wire)},
+                       {"bytes", timing.bytes},
+                       {"p50_us", timing.p50_us},
+                       {"p99_us", timing.p99_us},
+                       {"algbw_gbytes_per_s", timing.algbw},
+                       {"busbw_gbytes_per_s", timing.busbw}});
+}
+
+void print_row(const CollectiveTiming& timing) {
+  fmt::print("{:16}{:>6}{:>6}{:>12}{:>12.1f}{:>12.1f}{:>10.2f}{:>10.2f}\n",
+             name_of(timing.request.collective),
+             order_of(timing.request),
+             written(timing.request.wire),
+             timing.bytes,
+             timing.p50_us,
+             timing.p99_us,
+             timing.algbw,
+             timing.busbw);
+  std::fflush(stdout);
+}
+
+void check_fits(const MemoryLimits& limits, const OpSet& ops, size_t bytes, int local_ranks) {
+  const size_t free = ops.separate_memory ? limits.device_bytes
+                                          : limits.host_bytes / static_cast<size_t>(local_ranks);
+  if (bytes > free)
+    throw MemoryError("--sizes: the largest needs {} bytes a rank, {} are free", bytes, free);
+}
+
+// Whether any of the requests is a sum in FAST order.
+bool sums_fast(const std::vector<CollectiveRequest>& requests) {
+  return std::any_of(
+      requests.begin(), requests.end(), [](const auto& request) { return request.fast_order; });
+}
+
+// A library that chooses the order of a sum adds floats.
+void check_wire(const BenchCollectivesOptions& options) {
+  if (options.wire != "FP32" && sums_fast(requests_of(options)))
+    throw ConfigError("--wire: value is {}; allowed with --orders FAST: FP32", options.wire);
+}
+
+// MPI counts the whole vector of such a sum.
+void check_countable(const BenchCollectivesOptions& options, int64_t most_elements) {
+  if (sums_fast(requests_of(options)) && most_elements > kMpiMostSummedElements)
+    throw ConfigError(
+        "--sizes: value is {}; allowed in FAST order over MPI: less than 8GiB (--transport TCP "
+        "does without)",
+        *std::max_element(options.sizes.begin(), options.sizes.end()));
+}
+
+ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
+  const int ranks = session.communicator().size();
+  init_log(options.common.log_level, session.communicator().rank(), ranks);
+  RunDevice device(session, options.common);
+  const OpSet& ops = device.device().ops();
+  Topology topology = find_topology(session.communicator());
+  choose_transport(session, transport_named(options.transport), ops);
+  Communicator& communicator = session.communicator();
+  const int sharing = ranks_sharing_cpus(communicator);
+  const std::vector<CollectiveRequest> requests = requests_of(options);
+  int64_t most_elements = 0;
+  for (const CollectiveRequest& request : requests)
+    most_elements = std::max(most_elements, elements_of(request, ranks));
+  const size_t bytes = collective_bench_bytes(most_elements) + ops.workspace_bytes;
+  run_on_all(communicator, [&] {
+    check_result_path("--json", options.common.json);
+    check_wire(options);
+    if (ranks == 1 || !std::has_single_bit(static_cast<unsigned>(ranks)))
+      throw ConfigError(
+          "ranks: value is {}; allowed: a power of two from 2 on, as with mpirun -n 2", ranks);
+    if (std::string_view(communicator.name()) == "mpi" && !ops.separate_memory)
+      check_countable(options, most_elements);
+    check_fits(device.limits(), ops, bytes, session.local_ranks());
+    set_compute_threads(std::max(1, available_cpus() / sharing));
+  });
+  RunConfig config;
+  const bool tree = std::any_of(
+      requests.begin(), requests.end(), [](const auto& request) { return !request.fast_order; });
+  if (!tree) config.comm.order = CommConfig::Order::kFast;
+  device.open(config, {}, topology);
+  run_on_all(communicator, [&] { device.backend().reserve(bytes); });
+  // In shared memory nothing travels, and nothing could be shorter.
+  const bool sends = options.no_shared_memory || options.wire != "FP32";
+  const std::unique_ptr<NodeMemory> node =
+      ops.separate_memory || sends ? nullptr : NodeMemory::join(communicator, topology);
+  topology.shares_memory = node != nullptr;
+  CollectiveBench bench(
+      {device.slices(), communicator, node.get()}, device.backend(), topology, most_elements);
+  const bool speaks = communicator.rank() == 0;
+  const std::string transport = name_of_transport(device.slices(), topology);
+  const std::string carriers = fmt::format("{} ranks on {} node(s), {}, vectors over {}",
+                                           ranks,
+                                           topology.nodes,
+                                           device.device().description(),
+                                           transport);
+  if (speaks)
+    fmt::print("{}\n{:16}{:>6}{:>6}{:>12}{:>12}{:>12}{:>10}{:>10}\n",
+               carriers,
+               "collective",
+               "order",
+               "dtype",
+               "bytes",
+               "p50 us",
+               "p99 us",
+               "algbw",
+               "busbw");
+  Json json;
+  json["ranks"] = ranks;
+  json["nodes"] = topology.nodes;
+  json["device"] = device.device().description();
+  json["transport"] = transport;
+  json["library"] = session.library();
+  json["repeats"] = options.repeats;
+  for (const CollectiveRequest& request : requests) {
+    const CollectiveTiming timing = bench.time(request, options.repeats);
+    if (speaks) print_row(timing);
+    json["timings"].push_back(to_json(timing));
+  }
+  write_result(session, options.common.json, json);
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec bench_collectives_command() {
+  auto options = std::make_shared<BenchCollectivesOptions>();
+  CommandSpec command{.name = "collectives",
+                      .help = "Check and time the exchanges between ranks; start it as a training"};
+  add_device_options(command, options->common);
+  add_output_options(command, options->common);
+  command.add(
+      "--sizes",
+      &options->sizes,
+      "Bytes of the vector as it travels, such as 4KiB,1MiB; up to 64MiB unless told",
+      {.with_commas = true, .with_units = true, .allowed = WholeNumbers{4, int64_t{64} << 30}});
+  command.add("--collectives",
+              &options->collectives,
+              "Which of them; all unless told",
+              {.with_commas = true, .allowed = OneOf{options->collectives}});
+  command.add("--orders",
+              &options->orders,
+              "Orders of the sums; TREE unless told",
+              {.with_commas = true, .allowed = OneOf{{"TREE", "FAST"}}});
+  command.add("--wire",
+              &options->wire,
+              "What sums in TREE order are rounded to and travel as: FP32, BF16 or FP16, as "
+              "comm.wire_dtype; in 16 bits everything is sent, as with --no-shared-memory",
+              {.show_default = true, .allowed = OneOf{{"FP32", "BF16", "FP16"}}});
+  command.add("--repeats",
+              &options->repeats,
+              "Measurements of each",
+              {.show_default = true, .allowed = WholeNumbers{1, 100000}});
+  command.add("--no-shared-memory",
+              &options->no_shared_memory,
+              "Send everything, also between ranks that could share memory");
+  command.add("--transport",
+              &options->transport,
+              "What carries messages, under mpirun: MPI, TCP or AUTO, as comm.transport",
+              {.show_default = true, .allowed = OneOf{{"AUTO", "MPI", "TCP"}}});
+  command.footer =
+      "The vectors are of floats, and every rank has a whole one; an all_reduce leaves the sum in "
+      "all of them, but where ranks that share memory lie on several nodes: these gather into one "
+      "that the ranks of a node have together, as they do in an all_gather and the parameters of a "
+      "training. Each "
+      "result is checked, element "
+      "by element, on numbers whose sums are exact. Each time every rank writes its vector anew "
+      "first; times are of the slowest rank, and with fewer than 100 repeats p99 is the "
+      "longest. algbw is bytes / p50 in GB/s; busbw counts only what "
+      "must leave each rank, of n ranks: 2 (n-1)/n of the vector in an all_reduce, (n-1)/n in a "
+      "reduce_scatter or an all_gather, all of it in a broadcast. A training step does a "
+      "reduce_scatter under its backward pass and an all_gather under the next forward pass. Sums "
+      "are "
+      "of floats, whatever execution.precision; with --wire BF16 or FP16 the terms and the sums "
+      "are rounded to it, and a vector of as many bytes has twice as many of them: bytes, algbw "
+      "and "
+      "busbw count what travels, the times have the conversions and, as in a step, the squares for "
+      "the norm. An all_reduce is then that of ZeRO stage 0. Gathers and broadcasts move bytes, so "
+      "parameters in BF16 or FP16 take what --sizes of half as many bytes do; the column dtype (in "
+      "--json too) is FP32 there.";
+  command.run = [options](Session& session) { return bench_collectives(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

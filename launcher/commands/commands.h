@@ -1,0 +1,22 @@
+#pragma once
+// The commands: each file here, and scale/scale.cc, makes one, with its subcommands.
+
+#include "launcher/command_line.h"
+
+namespace lockstep {
+
+CommandSpec train_command();
+CommandSpec eval_command();
+CommandSpec predict_command();
+CommandSpec generate_command();
+CommandSpec plan_command();
+CommandSpec scale_command();
+CommandSpec selftest_command();
+CommandSpec bench_command();
+CommandSpec bench_collectives_command();
+CommandSpec inspect_command();
+CommandSpec import_command();
+CommandSpec export_command();
+CommandSpec data_command();
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+// lockstep data
+#include "launcher/commands/data.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include "runtime/base/threads.h"
+
+namespace lockstep {
+namespace {
+
+bool is_record_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char magic[8] = {};
+  file.read(magic, sizeof(magic));
+  return std::string(magic, sizeof(magic)) == "LKSTPREC";
+}
+
+}  // namespace
+
+bool is_image_path(const std::string& path) {
+  std::error_code error;
+  return path.ends_with(".tar") || std::filesystem::is_directory(path, error) ||
+         is_record_file(path);
+}
+
+ImageStores open_image_path(const std::string& path, bool skip_bad) {
+  DataConfig config;
+  if (skip_bad) {
+    config.bad_records = BadRecords::kSkip;
+    config.max_bad_fraction = 1;
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    config.source = ImageFolderConfig{path, ""};
+  else if (path.ends_with(".tar"))
+    config.source = TarShardsConfig{{path}, {}, 0, 1};
+  else
+    config.source = RecordsConfig{path, ""};
+  return open_image_stores(config, 0, /*need_train=*/true);
+}
+
+int choose_data_threads(int threads) { return threads > 0 ? threads : available_cpus(); }
+
+void for_each_picture(int64_t begin,
+                      int64_t end,
+                      int threads,
+                      const std::function<void(int64_t)>& body) {
+  std::atomic<int64_t> next{begin};
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto work = [&] {
+    for (int64_t i = next++; i < end; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (first == nullptr) first = std::current_exception();
+        next = end;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < std::min<int64_t>(threads, end - begin); ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+CommandSpec data_command() {
+  return {.name = "data",
+          .help = "Pack, inspect and time the data of image models",
+          .subcommands = {data_pack_command(), data_inspect_command(), data_bench_command()}};
+}
+
+}  // namespace lockstep

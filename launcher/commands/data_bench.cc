@@ -1,0 +1,221 @@
+// lockstep data bench CONFIG
+#include <fmt/core.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "collectives/agreement.h"
+#include "launcher/assembly.h"
+#include "launcher/commands/data.h"
+#include "launcher/commands/results.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/config/validate_data.h"
+#include "runtime/data/images/image_dataset.h"
+#include "runtime/data/loader.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kGpuSamplesPerSecond = 3000;  // of ResNet-50 on a data-centre GPU
+
+struct DataBenchOptions {
+  CommonOptions common;
+  int threads = 0;
+  double seconds = 5;
+};
+
+double cpu_seconds(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// What the loader gave.
+struct Throughput {
+  int64_t samples = 0;
+  double seconds = 0;      // of the clock
+  double cpu_seconds = 0;  // of all threads
+  double per_second() const { return static_cast<double>(samples) / seconds; }
+  double per_core() const { return static_cast<double>(samples) / cpu_seconds; }
+};
+
+// All lanes of the global batch on one rank, as fast as the threads can.
+Throughput run_loader(const Dataset& dataset,
+                      const RunConfig& config,
+                      int threads,
+                      double seconds) {
+  LoaderOptions options;
+  const int lanes = static_cast<int>(config.train.lanes);
+  options.geometry = {config.train.global_batch / lanes, lanes, 0, lanes};
+  options.seed = config.seed;
+  options.shuffle = config.data.shuffle;
+  options.threads = threads;
+  const size_t batch_bytes = loader_bytes(dataset, options.geometry, 1);
+  options.ring_batches = default_ring_batches(batch_bytes);
+  const size_t bytes = batch_bytes * static_cast<size_t>(options.ring_batches);
+  struct Line {
+    alignas(64) std::byte bytes[64];
+  };
+  std::vector<Line> memory((bytes + 63) / 64);
+  Loader loader(dataset, options, std::as_writable_bytes(std::span(memory)));
+  loader.next();  // the first batch waits for threads to start and decoders to get their memory
+  Throughput result;
+  const double start_ms = now_ms(), start_cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+  while (now_ms() - start_ms < 1e3 * seconds) {
+    loader.next();
+    result.samples += options.geometry.global_batch();
+  }
+  result.seconds = (now_ms() - start_ms) / 1e3;
+  result.cpu_seconds = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - start_cpu;
+  return result;
+}
+
+// Where the time of one thread goes, and how fast the same pictures are decoded whole and left
+// alone. Bad ones do not count.
+struct Breakdown {
+  int64_t pictures = 0;
+  PipelineTimes times;
+  double whole_decode_per_second = 0;
+};
+
+Breakdown break_down(const ImageDataset& dataset, double seconds) {
+  Breakdown result;
+  std::vector<std::byte> pixels(dataset.input().bytes());
+  const ImageStore& store = dataset.store();
+  const int64_t step = std::max<int64_t>(1, store.count() / 1000);
+  const auto index_of = [&](int64_t number) { return number * step % store.count(); };
+  const double start_ms = now_ms();
+  for (int64_t i = 0; now_ms() - start_ms < 1e3 * seconds; ++i)
+    result.pictures +=
+        dataset.read_input({index_of(i), i / store.count(), true}, pixels.data(), &result.times);
+  if (!store.encoded()) return result;
+  ImagePipeline& pipeline = ImagePipeline::of_this_thread();
+  const double start_cpu = cpu_seconds(CLOCK_THREAD_CPUTIME_ID), decode_ms = now_ms();
+  int64_t decoded = 0;
+  for (int64_t i = 0; now_ms() - decode_ms < 1e3 * seconds; ++i) {
+    try {
+      pipeline.decode_whole(store.load(index_of(i), pipeline.buffer()), 0);
+      ++decoded;
+    } catch (const DataError&) {  // told above
+    }
+  }
+  result.whole_decode_per_second =
+      static_cast<double>(decoded) / (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - start_cpu);
+  return result;
+}
+
+void print_breakdown(const Breakdown& breakdown, const Throughput& loader) {
+  const PipelineTimes& times = breakdown.times;
+  const double all = static_cast<double>(times.load + times.decode + times.transform);
+  const auto line = [&](const char* name, int64_t ns) {
+    fmt::print("  {:<24}{:>9.1f} us a picture{:>7.1f}%\n",
+               name,
+               static_cast<double>(ns) / 1e3 / static_cast<double>(breakdown.pictures),
+               100 * static_cast<double>(ns) / all);
+  };
+  line("load", times.load);
+  line("decode", times.decode);
+  line("crop, resize, augment", times.transform);
+  if (breakdown.whole_decode_per_second > 0)
+    fmt::print(
+        "whole pictures decoded and left alone: {:.1f} a second and core; all of this runs at "
+        "{:.2f} of it\n",
+        breakdown.whole_decode_per_second,
+        loader.per_core() / breakdown.whole_decode_per_second);
+}
+
+Json to_json(const DataSummary& summary,
+             const Throughput& loader,
+             int threads,
+             int64_t bad,
+             const std::optional<Breakdown>& breakdown) {
+  Json json;
+  json["data"] = summary.description;
+  json["threads"] = threads;
+  json["samples"] = loader.samples;
+  json["samples_per_s"] = loader.per_second();
+  json["samples_per_core_s"] = loader.per_core();
+  json["cores_for_3000_per_s"] = kGpuSamplesPerSecond / loader.per_core();
+  json["bad_records"] = bad;
+  if (!breakdown) return json;
+  const auto us = [&](int64_t ns) {
+    return static_cast<double>(ns) / 1e3 / static_cast<double>(breakdown->pictures);
+  };
+  json["load_us"] = us(breakdown->times.load);
+  json["decode_us"] = us(breakdown->times.decode);
+  json["transform_us"] = us(breakdown->times.transform);
+  json["whole_decode_per_core_s"] = breakdown->whole_decode_per_second;
+  return json;
+}
+
+void bench(const DataBenchOptions& options) {
+  check_result_path("--json", options.common.json);
+  const RunConfig config = read_config(options.common);
+  const bool images = gives_images(config.data) || wants_images(config.model);
+  const OpenedData opened = images ? open_images(config.data, config.seed, true)
+                                   : open_data(config.data, config.model, config.seed, true);
+  const int wanted =
+      options.threads > 0 ? options.threads : static_cast<int>(config.data.decode_threads);
+  const int threads = choose_loader_threads(*opened.train, wanted, choose_threads(config, 1));
+  fmt::print("{}\n", opened.summary.description);
+  std::fflush(stdout);
+  const Throughput loader = run_loader(*opened.train, config, threads, options.seconds);
+  fmt::print(
+      "{} thread{}: {:.1f} samples/s, {:.1f} a second of one core; {:.1f} cores for {:.0f} a "
+      "second\n",
+      threads,
+      threads == 1 ? "" : "s",
+      loader.per_second(),
+      loader.per_core(),
+      kGpuSamplesPerSecond / loader.per_core(),
+      kGpuSamplesPerSecond);
+  std::optional<Breakdown> breakdown;
+  if (const auto* pictures = dynamic_cast<const ImageDataset*>(opened.train.get())) {
+    breakdown = break_down(*pictures, std::min(options.seconds / 2, 2.0));
+    if (breakdown->pictures == 0) breakdown.reset();  // all of those that it tried are bad
+  }
+  if (breakdown) print_breakdown(*breakdown, loader);
+  const int64_t bad = opened.train->bad_records();
+  if (bad > 0) fmt::print("{} bad picture{} replaced\n", bad, bad == 1 ? " was" : "s were");
+  std::fflush(stdout);
+  if (!options.common.json.empty())
+    write_file_atomically(
+        options.common.json,
+        to_json(opened.summary, loader, threads, bad, breakdown).dump({.indent = 1}) + "\n");
+}
+
+ExitCode run_bench(Session& session, const DataBenchOptions& options) {
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  run_on_root(session.communicator(), [&] { bench(options); });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec data_bench_command() {
+  auto options = std::make_shared<DataBenchOptions>();
+  CommandSpec command{.name = "bench",
+                      .help = "Time how fast a config's training samples are made"};
+  add_config_argument(command, options->common);
+  add_config_options(command, options->common);
+  command.add("--threads",
+              &options->threads,
+              "Threads that read; 0: as in training",
+              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+  command.add("--seconds",
+              &options->seconds,
+              "How long to measure",
+              {.show_default = true, .allowed = Between{0.1, 3600}});
+  add_output_options(command, options->common);
+  command.footer =
+      "Reads, decodes and augments the training set over and over and trains nothing. A second of "
+      "one core is a second of processor time, so other programs do not count.";
+  command.run = [options](Session& session) { return run_bench(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

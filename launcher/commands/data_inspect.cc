@@ -1,0 +1,200 @@
+// lockstep data inspect CONFIG|PATH
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <numeric>
+
+#include "collectives/agreement.h"
+#include "launcher/assembly.h"
+#include "launcher/commands/data.h"
+#include "launcher/commands/results.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/config/validate_data.h"
+#include "runtime/data/images/image_pipeline.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kPeeked = 1000;  // pictures whose headers are read without --check
+constexpr size_t kMostNamed = 20;  // classes that get a line each
+constexpr size_t kMostBadNamed = 100;
+
+struct InspectOptions {
+  CommonOptions common;
+  bool check = false;
+  int threads = 0;
+};
+
+// What was found in a set of pictures.
+struct Findings {
+  std::vector<int64_t> per_class;
+  std::vector<int> heights, widths;  // of those looked at, each in order
+  std::vector<std::string> bad;      // in the order of the set
+  int64_t looked_at = 0;
+};
+
+Findings look_at(const ImageStore& store, int64_t classes, bool check, int threads) {
+  Findings findings;
+  findings.per_class.resize(static_cast<size_t>(classes));
+  for (int64_t i = 0; i < store.count(); ++i)
+    ++findings.per_class[static_cast<size_t>(store.label(i))];
+  findings.looked_at = check ? store.count() : std::min(store.count(), kPeeked);
+  std::mutex mutex;
+  std::vector<std::pair<int64_t, std::string>> bad;
+  for_each_picture(0, findings.looked_at, threads, [&](int64_t number) {
+    const int64_t index = number * store.count() / findings.looked_at;  // evenly spaced
+    ImagePipeline& pipeline = ImagePipeline::of_this_thread();
+    ImageSize size;
+    std::string error;
+    try {
+      const StoredImage stored = store.load(index, pipeline.buffer());
+      size = pipeline.size_of(stored);
+      if (check) pipeline.decode_whole(stored, 0);
+    } catch (const Error& problem) {
+      error = fmt::format("{}: {}", store.name(index), problem.what());
+    }
+    std::lock_guard lock(mutex);
+    if (error.empty()) {
+      findings.heights.push_back(size.height);
+      findings.widths.push_back(size.width);
+    } else {
+      bad.emplace_back(index, error);
+    }
+  });
+  std::sort(bad.begin(), bad.end());
+  for (auto& [index, text] : bad) findings.bad.push_back(std::move(text));
+  std::sort(findings.heights.begin(), findings.heights.end());
+  std::sort(findings.widths.begin(), findings.widths.end());
+  return findings;
+}
+
+void print_findings(const char* name,
+                    const ImageStore& store,
+                    const ImageStores& stores,
+                    const Findings& findings,
+                    bool check) {
+  const auto [least, most] =
+      std::minmax_element(findings.per_class.begin(), findings.per_class.end());
+  fmt::print("{}: {} pictures of {} classes, {} to {} of each\n",
+             name,
+             store.count(),
+             stores.classes,
+             *least,
+             *most);
+  if (findings.per_class.size() <= kMostNamed)
+    for (size_t c = 0; c < findings.per_class.size(); ++c)
+      fmt::print("  {:>4}  {:<30}{:>10}\n",
+                 c,
+                 c < stores.class_names.size() ? stores.class_names[c] : "",
+                 findings.per_class[c]);
+  if (!findings.heights.empty())
+    fmt::print("  sizes (width x height) of {}: {} x {} to {} x {}, median {} x {}\n",
+               findings.heights.size(),
+               findings.widths.front(),
+               findings.heights.front(),
+               findings.widths.back(),
+               findings.heights.back(),
+               findings.widths[findings.widths.size() / 2],
+               findings.heights[findings.heights.size() / 2]);
+  for (size_t i = 0; i < std::min(findings.bad.size(), kMostBadNamed); ++i)
+    fmt::print("  BAD {}\n", findings.bad[i]);
+  if (check)
+    fmt::print("  {} of {} decode\n",
+               findings.looked_at - static_cast<int64_t>(findings.bad.size()),
+               findings.looked_at);
+}
+
+// Looks at one set, if there is one; returns how many bad pictures it has.
+size_t inspect_set(const char* name,
+                   const std::shared_ptr<const ImageStore>& store,
+                   const ImageStores& stores,
+                   const InspectOptions& options,
+                   Json* json) {
+  if (store == nullptr) return 0;
+  const Findings findings =
+      look_at(*store, stores.classes, options.check, choose_data_threads(options.threads));
+  print_findings(name, *store, stores, findings, options.check);
+  Json& set = (*json)[name];
+  set["samples"] = store->count();
+  set["per_class"] = findings.per_class;
+  set["looked_at"] = findings.looked_at;
+  set["bad"] = findings.bad;
+  return findings.bad.size();
+}
+
+// Bad records do not stop it, whatever the config says of them.
+void inspect_pictures(const ImageStores& stores, const InspectOptions& options) {
+  Json json;
+  json["kind"] = stores.kind;
+  json["classes"] = stores.classes;
+  json["class_names"] = stores.class_names;
+  fmt::print("{}\n", stores.kind);
+  size_t bad = inspect_set("training", stores.train, stores, options, &json);
+  bad += inspect_set("evaluation", stores.eval, stores, options, &json);
+  bad += static_cast<size_t>(stores.bad_records);
+  if (stores.bad_records > 0) fmt::print("{} bad records left out\n", stores.bad_records);
+  json["bad_records"] = stores.bad_records;
+  std::fflush(stdout);
+  if (!options.common.json.empty())
+    write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
+  if (bad > 0)
+    throw DataError(
+        "{} bad picture{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
+}
+
+void inspect(const InspectOptions& options) {
+  check_result_path("--json", options.common.json);
+  const std::string& path = options.common.config;
+  if (is_image_path(path)) return inspect_pictures(open_image_path(path, true), options);
+  RunConfig config = read_config(options.common);
+  if (gives_images(config.data) || wants_images(config.model)) {
+    config.data.bad_records = BadRecords::kSkip;
+    config.data.max_bad_fraction = 1;
+    return inspect_pictures(open_image_stores(config.data, config.seed, true), options);
+  }
+  const DataSummary summary = open_data(config.data, config.model, config.seed, true).summary;
+  fmt::print("{}\n", summary.description);
+  std::fflush(stdout);
+  if (options.common.json.empty()) return;
+  Json json;
+  json["description"] = summary.description;
+  json["training"]["samples"] = summary.train_samples;
+  json["evaluation"]["samples"] = summary.eval_samples;
+  json["classes"] = summary.classes;
+  json["bad_records"] = summary.bad_records;
+  write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
+}
+
+ExitCode run_inspect(Session& session, const InspectOptions& options) {
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  run_on_root(session.communicator(), [&] { inspect(options); });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec data_inspect_command() {
+  auto options = std::make_shared<InspectOptions>();
+  CommandSpec command{.name = "inspect", .help = "Show what is in a data set, and check it"};
+  command.add("CONFIG",
+              &options->common.config,
+              "A config file; or a folder of pictures, tar files or a record file",
+              {.required = true});
+  add_config_options(command, options->common);
+  command.add("--check", &options->check, "Decode every picture, and name the bad ones");
+  command.add("--threads",
+              &options->threads,
+              "Threads that decode; 0: all CPUs",
+              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+  add_output_options(command, options->common);
+  command.footer =
+      "Pictures' bad records are counted and left out, whatever data.bad_records says; where there "
+      "are any it ends with 3. Without --check only the headers of some pictures are read.";
+  command.run = [options](Session& session) { return run_inspect(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+// lockstep data pack SOURCE --out FILE
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "collectives/agreement.h"
+#include "launcher/commands/data.h"
+#include "launcher/commands/results.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/data/images/image_pipeline.h"
+#include "runtime/data/images/record_file.h"
+
+namespace lockstep {
+namespace {
+
+// Pictures that are in memory at a time, for each thread.
+constexpr int64_t kPicturesPerThread = 32;
+
+struct PackOptions {
+  CommonOptions common;  // --json and --log-level
+  std::string source, out;
+  bool decode = false, keep_jpeg = false, skip_bad = false;
+  int64_t size = 0;
+  int threads = 0;
+};
+
+// What becomes of one picture.
+struct Packed {
+  std::vector<std::byte> bytes;
+  ImageSize size;     // of pixels; 0: a file
+  std::string error;  // not empty: it is left out
+};
+
+// Every picture is decoded, if only to find the bad ones now and not in the middle of a training.
+void pack_one(const ImageStore& store, int64_t index, const PackOptions& options, Packed* packed) {
+  *packed = {};
+  ImagePipeline& pipeline = ImagePipeline::of_this_thread();
+  try {
+    const StoredImage stored = store.load(index, pipeline.buffer());
+    const PixelView view = pipeline.decode_whole(stored, options.decode ? options.size : 0);
+    if (!options.decode) {
+      packed->bytes.assign(stored.bytes.begin(), stored.bytes.end());
+      if (stored.pixels) packed->size = stored.size;
+      return;
+    }
+    packed->size = view.size;
+    const size_t row = static_cast<size_t>(view.size.width) * static_cast<size_t>(view.channels);
+    packed->bytes.resize(row * static_cast<size_t>(view.size.height));
+    for (int y = 0; y < view.size.height; ++y)
+      std::memcpy(
+          packed->bytes.data() + row * static_cast<size_t>(y), view.origin + y * view.stride, row);
+  } catch (const DataError& error) {
+    packed->error = fmt::format("{}: {}", store.name(index), error.what());
+    if (!options.skip_bad)
+      throw DataError("{} (--skip-bad leaves such pictures out)", packed->error);
+  }
+}
+
+// What a record file has got.
+struct Totals {
+  int64_t records = 0, bad = 0;
+  uint64_t bytes = 0;
+};
+
+void print_summary(const Totals& totals,
+                   const ImageStores& stores,
+                   const PackOptions& options,
+                   double seconds) {
+  fmt::print("{}: {} pictures of {} classes, {:.1f} MB, in {:.1f} s ({:.0f} pictures/s){}\n",
+             options.out,
+             totals.records,
+             stores.classes,
+             static_cast<double>(totals.bytes) / 1e6,
+             seconds,
+             static_cast<double>(totals.records) / seconds,
+             totals.bad > 0 ? fmt::format("; {} bad left out", totals.bad) : "");
+  std::fflush(stdout);
+  if (options.common.json.empty()) return;
+  Json json;
+  json["file"] = options.out;
+  json["records"] = totals.records;
+  json["classes"] = stores.classes;
+  json["bytes"] = totals.bytes;
+  json["bad"] = totals.bad;
+  json["seconds"] = seconds;
+  write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
+}
+
+Totals write_records(const PackOptions& options,
+                     const ImageStores& stores,
+                     const std::filesystem::path& path) {
+  const ImageStore& store = *stores.train;
+  const int threads = choose_data_threads(options.threads);
+  const int64_t at_a_time = kPicturesPerThread * threads;
+  RecordWriter writer(path);
+  std::vector<Packed> packed(static_cast<size_t>(at_a_time));
+  int64_t bad = stores.bad_records;
+  for (int64_t begin = 0; begin < store.count(); begin += at_a_time) {
+    const int64_t end = std::min(begin + at_a_time, store.count());
+    for_each_picture(begin, end, threads, [&](int64_t i) {
+      pack_one(store, i, options, &packed[static_cast<size_t>(i - begin)]);
+    });
+    for (int64_t i = begin; i < end; ++i) {
+      const Packed& picture = packed[static_cast<size_t>(i - begin)];
+      if (picture.error.empty()) {
+        writer.add(picture.bytes, store.label(i), picture.size);
+        continue;
+      }
+      ++bad;
+      log_warn("{}: left out", picture.error);
+    }
+  }
+  if (writer.records() == 0) throw DataError("{}: no good picture in it", options.source);
+  writer.finish(stores.classes, stores.class_names);
+  return {writer.records(), bad, writer.bytes()};
+}
+
+void pack_all(const PackOptions& options) {
+  if (options.decode && options.keep_jpeg)
+    throw ConfigError("--keep-jpeg: given together with --decode; allowed: one of the two");
+  if (options.decode && options.size == 0)
+    throw ConfigError(
+        "--size: missing; allowed with --decode: 1..8192, the shorter side in pixels");
+  if (!options.decode && options.size > 0)
+    throw ConfigError("--size: value is {}; allowed: only with --decode", options.size);
+  check_result_path("--out", options.out);
+  check_result_path("--json", options.common.json);
+  const double start_ms = now_ms();
+  const ImageStores stores = open_image_path(options.source, options.skip_bad);
+  Totals totals;
+  replace_file(options.out, [&](const std::filesystem::path& unfinished) {
+    totals = write_records(options, stores, unfinished);
+  });
+  print_summary(totals, stores, options, (now_ms() - start_ms) / 1e3);
+}
+
+ExitCode pack(Session& session, const PackOptions& options) {
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  run_on_root(session.communicator(), [&] { pack_all(options); });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec data_pack_command() {
+  auto options = std::make_shared<PackOptions>();
+  CommandSpec command{.name = "pack",
+                      .help = "Pack pictures into one record file with an index, for data.records"};
+  command.add("SOURCE",
+              &options->source,
+              "A folder with one folder per class, or tar files with .jpg and .cls members "
+              "('name-{000..012}.tar')",
+              {.required = true});
+  command.add("--out", &options->out, "The record file to write", {.required = true});
+  command.add(
+      "--keep-jpeg", &options->keep_jpeg, "Keep JPEG and PNG files as they are (the default)");
+  command.add(
+      "--decode", &options->decode, "Keep pixels: many times the space, no decoding in training");
+  command.add("--size",
+              &options->size,
+              "With --decode: the shorter side, in pixels",
+              {.allowed = WholeNumbers{1, 8192}});
+  command.add("--threads",
+              &options->threads,
+              "Threads that decode; 0: all CPUs",
+              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+  command.add("--skip-bad",
+              &options->skip_bad,
+              "Leave bad pictures out, and name them, instead of failing");
+  add_output_options(command, options->common);
+  command.footer =
+      "Every picture is decoded once, so that a bad one is found now. The file appears under its "
+      "name only when it is whole.";
+  command.run = [options](Session& session) { return pack(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

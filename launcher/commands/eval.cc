@@ -1,0 +1,58 @@
+// lockstep eval CONFIG --checkpoint DIR
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <optional>
+
+#include "launcher/commands/evaluation.h"
+#include "launcher/commands/results.h"
+#include "runtime/base/log.h"
+#include "runtime/train/evaluator.h"
+
+namespace lockstep {
+namespace {
+
+ExitCode evaluate(Session& session, const EvaluationOptions& options) {
+  Communicator& communicator = session.communicator();
+  init_log(options.common.log_level, communicator.rank(), communicator.size());
+  const EvaluationRun run(session, options, AssemblyPurpose::kEvaluate);
+  const RunParts& parts = run.parts();
+  const Plan& plan = parts.plan;
+  Reducer reducer({parts.slices, communicator},
+                  parts.backend,
+                  {plan.lanes, false, plan.buckets, plan.topology},
+                  nullptr,
+                  nullptr);
+  const Evaluation result = Evaluator(parts, run.memory(), reducer).run();
+
+  Json json;
+  const CheckpointState& state = run.state();
+  json["step"] = state.step;
+  json["samples"] = result.samples;
+  json["eval_loss"] = result.loss;
+  const bool labels = parts.has_accuracy();
+  if (labels) json["eval_accuracy"] = result.accuracy;
+  json["weights_hash"] = hash_text_of(state.weights_hash);
+  const std::optional<int64_t> bad_records = count_bad_records(parts);
+  if (bad_records) json["bad_records"] = *bad_records;
+  write_result(session, options.common.json, json);
+  if (communicator.rank() == 0) {
+    fmt::print("step {}: evaluation loss {:.6f}", state.step, result.loss);
+    if (labels) fmt::print(", accuracy {:.4f}", result.accuracy);
+    fmt::print(" on {} samples{}\n", result.samples, words_for(bad_records));
+    std::fflush(stdout);
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec eval_command() {
+  auto options = std::make_shared<EvaluationOptions>();
+  CommandSpec command{.name = "eval", .help = "Evaluate a checkpoint on the evaluation set"};
+  add_evaluation_options(command, *options);
+  command.run = [options](Session& session) { return evaluate(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+// lockstep import CONFIG FILE.safetensors --out DIR
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "collectives/agreement.h"
+#include "launcher/assembly.h"
+#include "launcher/commands/results.h"
+#include "launcher/commands/tensor_names.h"
+#include "models/io_of_weights.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/match.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/writer.h"
+#include "runtime/config/parse.h"
+#include "runtime/metrics/environment.h"
+#include "runtime/plan/layout.h"
+#include "runtime/train/initialize.h"
+#include "runtime/train/optimizer.h"
+#include "runtime/train/weights.h"
+
+namespace lockstep {
+namespace {
+
+struct ImportOptions {
+  CommonOptions common;
+  std::string file;
+  std::string out;
+  std::string names = kOwnNames;
+};
+
+// What the file has, by the model's names. Files of wrapped models have "module." before every
+// name.
+struct FoundTensors {
+  ShapeByName shapes;
+  std::string prefix;
+};
+
+FoundTensors find_tensors(const SafetensorsFile& file) {
+  FoundTensors found;
+  constexpr const char* kWrapped = "module.";
+  const ShapeByName all = shapes_of(file);
+  const bool wrapped = std::all_of(all.begin(), all.end(), [](const auto& tensor) {
+    return tensor.first.starts_with(kWrapped);
+  });
+  if (wrapped && !all.empty()) found.prefix = kWrapped;
+  for (const auto& [name, shape] : all) {
+    if (!is_bookkeeping(name)) found.shapes[name.substr(found.prefix.size())] = shape;
+  }
+  return found;
+}
+
+// Prints a line for every tensor that does not fit; throws if there are any.
+void check_tensors(const ImportOptions& options,
+                   const ModelConfig& model,
+                   const FoundTensors& found,
+                   const std::vector<NamedSlice>& slices) {
+  ShapeByName expected;
+  for (const auto& [name, shape] : shapes_in_files(slices))
+    expected[name_in_file(options.names, model, name)] = shape;
+  const std::vector<std::string> mismatches = list_mismatches(found.shapes, expected);
+  for (const std::string& line : mismatches) fmt::print("  {}\n", line);
+  std::fflush(stdout);
+  if (!mismatches.empty())
+    throw CheckpointError("{}: {} of its tensors and the model's do not match: {}",
+                          options.file,
+                          mismatches.size(),
+                          mismatches.front());
+}
+
+// Moments as they are before the first step: a run may go on from here.
+FileRecord write_zero_moments(const CheckpointWriter& writer, const CheckpointState& state) {
+  const std::vector<float> zeros(static_cast<size_t>(state.flat_elements), 0.0f);
+  std::vector<MomentShard> shards;
+  for (const std::string& moment : state.moments) shards.push_back({moment, {{0, zeros}}});
+  return writer.write_optimizer_shard(0, 1, shards);
+}
+
+CheckpointState state_of(const RunConfig& config,
+                         const ParameterLayout& layout,
+                         const float* parameters) {
+  CheckpointState state;
+  state.seed = config.seed;
+  state.lanes = config.train.lanes;
+  state.ranks = 1;
+  state.global_batch = config.train.global_batch;
+  state.lockstep_version = lockstep_version();
+  state.weights_hash = hash_parameters(layout, parameters);
+  state.config_hash = hash_text(to_text(config));
+  state.optimizer = optimizer_name(config.optimizer);
+  state.moments = moment_names(config.optimizer);
+  state.flat_elements = layout.elements;
+  state.layout = named_slices(layout);
+  return state;
+}
+
+void import_weights(const ImportOptions& options) {
+  RunConfig config = read_config(options.common);
+  if (!list_checkpoints(options.out).empty())
+    throw CheckpointError("--out: '{}' has checkpoints already; give another folder", options.out);
+  const SafetensorsFile file(options.file);
+  const FoundTensors found = find_tensors(file);
+  const ModelConfig named = config.model;
+  const ModelIo io =
+      io_of_weights(named, [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
+        const auto at = found.shapes.find(name_in_file(options.names, named, name));
+        return at == found.shapes.end() ? std::nullopt : std::optional(at->second);
+      });
+  config.model = resolve_model(config.model, io);
+  const ParameterLayout layout = make_layout(build_model(config.model, io, 1, Purpose::kTraining),
+                                             static_cast<int>(config.train.lanes));
+  const std::vector<NamedSlice> slices = named_slices(layout);
+  check_tensors(options, config.model, found, slices);
+
+  std::vector<float> parameters(static_cast<size_t>(layout.elements), 0.0f);
+  read_tensors(
+      file,
+      slices,
+      [&](const std::string& name) {
+        return found.prefix + name_in_file(options.names, config.model, name);
+      },
+      parameters.data());
+  const std::string broken = first_not_finite(layout, parameters.data());
+  if (!broken.empty())
+    throw CheckpointError("{}: tensor {} has a value that is not finite", options.file, broken);
+  CheckpointState state = state_of(config, layout, parameters.data());
+  const CheckpointWriter writer = CheckpointWriter::begin(options.out, state.step);
+  std::filesystem::path folder;
+  try {
+    state.files.push_back(writer.write_model(slices, parameters.data()));
+    if (!state.moments.empty()) state.files.push_back(write_zero_moments(writer, state));
+    folder = writer.commit(state);
+  } catch (const Error&) {
+    writer.abandon();
+    throw;
+  }
+  fmt::print("{}: {} parameters in {} tensors, weights_hash {}\n",
+             folder.string(),
+             layout.parameters,
+             slices.size(),
+             hash_text_of(state.weights_hash));
+  std::fflush(stdout);
+}
+
+ExitCode run_import(Session& session, const ImportOptions& options) {
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  run_on_root(session.communicator(), [&] { import_weights(options); });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec import_command() {
+  auto options = std::make_shared<ImportOptions>();
+  CommandSpec command{.name = "import",
+                      .help = "Make a checkpoint of weights from another program"};
+  add_config_argument(command, options->common);
+  command.add("FILE", &options->file, "A safetensors file", {.required = true});
+  command.add("--out", &options->out, "Folder to write the checkpoint to", {.required = true});
+  add_set_option(command, options->common);
+  command.add("--names",
+              &options->names,
+              "How the file names the tensors",
+              {.allowed = OneOf{{kOwnNames, kTorchvisionNames}}});
+  command.run = [options](Session& session) { return run_import(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

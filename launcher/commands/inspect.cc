@@ -1,0 +1,133 @@
+// lockstep inspect DIR
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "collectives/agreement.h"
+#include "launcher/bench/bucket_record.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/results.h"
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/reader.h"
+
+namespace lockstep {
+namespace {
+
+struct InspectOptions {
+  std::string folder;
+  std::string json;
+  bool tensors = false;
+};
+
+// As batch norms call theirs (models/image_layers.cc).
+bool is_running_statistic(const std::string& name) {
+  return name.ends_with(".running_mean") || name.ends_with(".running_var");
+}
+
+void print_state(const CheckpointState& state, bool tensors) {
+  int64_t parameters = 0, statistics = 0;
+  for (const NamedSlice& slice : state.layout)
+    (is_running_statistic(slice.name) ? statistics : parameters) += slice.shape.elements();
+  const auto count = [&](auto is) {
+    return std::count_if(state.moments.begin(), state.moments.end(), is);
+  };
+  const auto moments = count(is_moment);
+  const bool average = count([](const auto& name) { return name == kAverageArray; }) > 0;
+  const auto residuals = count([](const auto& name) { return name.starts_with(kResidualPrefix); });
+  fmt::print("  step {}, {} samples, weights_hash {}\n",
+             state.step,
+             state.samples,
+             hash_text_of(state.weights_hash));
+  fmt::print(
+      "  {} parameters{} in {} tensors; optimizer {} with {} moment{}{}{}\n",
+      parameters,
+      statistics > 0 ? fmt::format(" and {} running statistics", statistics) : "",
+      state.layout.size(),
+      state.optimizer,
+      moments,
+      moments == 1 ? "" : "s",
+      average ? "; with the average of the weights" : "",
+      residuals > 0 ? fmt::format("; with {} arrays of compressed gradients", residuals) : "");
+  fmt::print("  written by Lockstep {} on {} rank{}, {} lanes, global batch {}, seed {}\n",
+             state.lockstep_version,
+             state.ranks,
+             state.ranks == 1 ? "" : "s",
+             state.lanes,
+             state.global_batch,
+             state.seed);
+  if (state.best_metric)
+    fmt::print("  best evaluation so far {:.6g} at step {}\n", *state.best_metric, state.best_step);
+  for (const FileRecord& file : state.files)
+    fmt::print("  {:<40}{:>14} bytes\n", file.name, file.size);
+  if (!tensors) return;
+  for (const NamedSlice& slice : state.layout)
+    fmt::print("    {:<44}{}\n", slice.name, to_string(slice.shape));
+}
+
+void print_buckets(const BucketRecord& record) {
+  fmt::print("  comm.tune_buckets chose comm.bucket_mib {:g} on {} ranks{}\n",
+             record.bucket_mib,
+             record.ranks,
+             record.trials.empty() ? "" : ": ms a step with " + to_text(record.trials));
+}
+
+// What the run of a checkpoint, RUN_DIR/checkpoints/step-..., has on record.
+std::optional<BucketRecord> buckets_beside(const std::filesystem::path& checkpoint,
+                                           std::vector<std::string>& problems) {
+  try {
+    return read_bucket_record(canonical(checkpoint).parent_path().parent_path());
+  } catch (const Error& error) {
+    problems.push_back(error.what());
+    return std::nullopt;
+  }
+}
+
+ExitCode inspect(Session& session, const InspectOptions& options) {
+  run_on_root(session.communicator(), [&] {
+    const std::filesystem::path folder = resolve_checkpoint(options.folder);
+    fmt::print("{}\n", folder.string());
+    std::fflush(stdout);
+    const CheckpointState state = read_state(folder);
+    print_state(state, options.tensors);
+    std::vector<std::string> problems = verify(folder);
+    const auto buckets = buckets_beside(folder, problems);
+    if (buckets) print_buckets(*buckets);
+    for (const std::string& problem : problems) fmt::print("  PROBLEM {}\n", problem);
+    if (problems.empty()) fmt::print("  verified: every checksum holds\n");
+    std::fflush(stdout);
+    if (!options.json.empty()) {
+      Json json;
+      json["folder"] = folder.string();
+      json["step"] = state.step;
+      json["weights_hash"] = hash_text_of(state.weights_hash);
+      if (buckets) json["tuned_bucket_mib"] = buckets->bucket_mib;
+      json["problems"] = problems;
+      write_file_atomically(options.json, json.dump({.indent = 2}) + "\n");
+    }
+    if (!problems.empty())
+      throw CheckpointError("{}: {} problem{} found",
+                            folder.string(),
+                            problems.size(),
+                            problems.size() == 1 ? "" : "s");
+  });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec inspect_command() {
+  auto options = std::make_shared<InspectOptions>();
+  CommandSpec command{.name = "inspect", .help = "Show a checkpoint and verify every bit of it"};
+  command.add("DIR",
+              &options->folder,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
+              {.required = true});
+  command.add("--json", &options->json, "Write the findings to this file as JSON");
+  command.add("--tensors", &options->tensors, "Also list the parameters");
+  command.run = [options](Session& session) { return inspect(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

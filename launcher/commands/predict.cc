@@ -1,0 +1,84 @@
+// lockstep predict CONFIG --checkpoint DIR --out FILE.safetensors
+#include <fmt/core.h>
+
+#include <cstdio>
+
+#include "collectives/agreement.h"
+#include "launcher/commands/evaluation.h"
+#include "launcher/commands/results.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/train/predictor.h"
+
+namespace lockstep {
+namespace {
+
+struct PredictOptions {
+  EvaluationOptions evaluation;
+  std::string out;
+};
+
+constexpr char kOutputTensor[] = "output";
+
+void check_model(const PredictOptions& options) {
+  check_result_path("--out", options.out);
+  const RunConfig config = read_config(options.evaluation.common);
+  if (std::holds_alternative<GptConfig>(config.model))
+    throw ConfigError(
+        "model: is a gpt, whose outputs are one row of logits for each token; allowed: the other "
+        "models (`lockstep generate` continues a text)");
+}
+
+ExitCode predict(Session& session, const PredictOptions& options) {
+  Communicator& communicator = session.communicator();
+  const CommonOptions& common = options.evaluation.common;
+  init_log(common.log_level, communicator.rank(), communicator.size());
+  run_on_all(communicator, [&] { check_model(options); });
+  const EvaluationRun run(session, options.evaluation, AssemblyPurpose::kPredict);
+  Predictor predictor(run.parts(), run.memory());
+  const std::vector<float> outputs = predictor.run();
+  const int64_t samples = predictor.samples(), columns = predictor.columns();
+  const CheckpointState& state = run.state();
+  run_on_root(communicator, [&] {
+    replace_file(options.out, [&](const std::filesystem::path& unfinished) {
+      write_safetensors(unfinished,
+                        {{kOutputTensor, {samples, columns}, outputs}},
+                        {{"lockstep_step", std::to_string(state.step)}});
+    });
+  });
+  Json json;
+  json["step"] = state.step;
+  json["samples"] = samples;
+  json["outputs"] = columns;
+  json["weights_hash"] = hash_text_of(state.weights_hash);
+  write_result(session, common.json, json);
+  if (communicator.rank() == 0) {
+    fmt::print("step {}: {} outputs of each of {} samples are in {}, tensor '{}'\n",
+               state.step,
+               columns,
+               samples,
+               options.out,
+               kOutputTensor);
+    std::fflush(stdout);
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec predict_command() {
+  auto options = std::make_shared<PredictOptions>();
+  CommandSpec command{.name = "predict",
+                      .help = "Write what a network gives for each sample of the evaluation set"};
+  add_evaluation_options(command, options->evaluation);
+  command.add("--out",
+              &options->out,
+              "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
+              "order, before softmax or sigmoid",
+              {.required = true});
+  command.run = [options](Session& session) { return predict(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "launcher/ranks/session.h"
+#include "runtime/base/json.h"
+#include "runtime/train/run_parts.h"
+
+namespace lockstep {
+
+// Refuses a path that could not be written, given by the flag `flag`, before the work is done.
+// Throws ConfigError.
+void check_result_path(const char* flag, const std::string& path);
+
+// Rank 0 writes `result` to `path`, if not empty; all ranks learn of a failure.
+void write_result(Session& session, const std::string& path, const Json& result);
+
+// Bad records of the run's data so far: those found when it was opened, and those that each rank
+// has read, summed over the ranks (several may have read the same one). Nothing where
+// data.bad_records is FAIL, which lets none pass. All ranks together.
+std::optional<int64_t> count_bad_records(const RunParts& parts);
+
+// ", 3 bad records" to end a summary with; empty where there are none.
+std::string words_for(const std::optional<int64_t>& bad_records);
+
+// "0123456789abcdef".
+std::string hash_text_of(uint64_t hash);
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#include "launcher/commands/run_folder.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "collectives/agreement.h"
+#include "runtime/base/file.h"
+#include "runtime/base/host.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+#include "runtime/config/parse.h"
+#include "runtime/metrics/environment.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+}  // namespace
+
+void open_run_folder(Session& session, const RunConfig& config) {
+  run_on_root(session.communicator(), [&] {
+    const std::filesystem::path folder = config.output.run_dir;
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) throw IoError("create folder", folder, error.value());
+    add_log_file(folder / "log.txt");
+  });
+}
+
+void describe_run(Session& session, const RunConfig& config, const Device& device) {
+  Communicator& communicator = session.communicator();
+  const std::vector<std::string> hosts = gather_texts(communicator, host_name()),
+                                 devices = gather_texts(communicator, device.description());
+  run_on_root(communicator, [&] {
+    const std::filesystem::path folder = config.output.run_dir;
+    write_file_atomically(folder / "config.textproto", to_text(config));
+    EnvironmentInfo info;
+    info.ranks = communicator.size();
+    info.threads = compute_threads();
+    info.hosts = hosts;
+    info.devices = devices;
+    if (!session.library().empty())
+      info.libraries.push_back({communicator.name(), session.library()});
+    if (!device.bits().empty()) info.libraries.push_back({"gpu", device.bits()});
+    info.git_revision = LOCKSTEP_GIT_REVISION;
+    info.command_line = command_line();
+    write_environment(folder / "environment.json", info);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,158 @@
+// lockstep selftest
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "collectives/agreement.h"
+#include "launcher/bench/op_parity.h"
+#include "launcher/commands/results.h"
+#include "launcher/ranks/devices.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+
+namespace lockstep {
+namespace {
+
+struct SelftestOptions {
+  CommonOptions common;
+  bool all = false, list = false;
+  std::vector<std::string> only, precisions;
+};
+
+// The cases with these names or, where there is none of such a name, with the words in their names.
+std::vector<ParityCase> chosen_cases(const std::vector<std::string>& words) {
+  std::vector<ParityCase> all = parity_cases(), chosen;
+  if (words.empty()) return all;
+  for (const std::string& word : words) {
+    const bool whole =
+        std::any_of(all.begin(), all.end(), [&](const ParityCase& c) { return c.name == word; });
+    const size_t before = chosen.size();
+    std::copy_if(all.begin(), all.end(), std::back_inserter(chosen), [&](const ParityCase& c) {
+      return whole ? c.name == word : c.name.find(word) != std::string::npos;
+    });
+    if (chosen.size() == before)
+      throw ConfigError("--only: no case has '{}' in its name; --list names them", word);
+  }
+  return chosen;
+}
+
+bool chosen(const std::vector<std::string>& precisions, const std::string& name) {
+  return precisions.empty() ||
+         std::find(precisions.begin(), precisions.end(), name) != precisions.end();
+}
+
+struct Outcome {
+  int checked = 0, failed = 0;
+  Json json = Json::array();
+};
+
+void print(const OpDeviation& found, const std::string& where) {
+  fmt::print("{:6} {:28} {:44} {:36} {:9.2e} of {:g}\n",
+             found.passed() ? "ok" : "FAILED",
+             where,
+             found.op,
+             found.tensor,
+             found.relative,
+             found.limit);
+}
+
+std::vector<OpDeviation> compare(const ParityCase& test, Device& device, const ParityMode& mode) {
+  try {
+    return compare_ops(test, device, mode);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{} {}: {}", mode.name, test.name, error.what()));
+  }
+}
+
+void run_case(
+    const ParityCase& test, Device& device, const ParityMode& mode, bool all, Outcome& outcome) {
+  const std::string where = fmt::format("{} {}", mode.name, test.name);
+  double worst = 0;
+  int failed = 0;
+  for (const OpDeviation& found : compare(test, device, mode)) {
+    ++outcome.checked;
+    failed += found.passed() ? 0 : 1;
+    worst = std::max(worst, found.relative);
+    if (all || !found.passed()) print(found, where);
+    outcome.json.push_back(Json::object({{"case", test.name},
+                                         {"precision", mode.name},
+                                         {"op", found.op},
+                                         {"tensor", found.tensor},
+                                         {"relative", found.relative},
+                                         {"limit", found.limit},
+                                         {"passed", found.passed()}}));
+  }
+  outcome.failed += failed;
+  fmt::print(
+      "{:6} {:28} worst output off by {:.2e}\n", failed == 0 ? "ok" : "FAILED", where, worst);
+  std::fflush(stdout);
+}
+
+ExitCode selftest(Session& session, const SelftestOptions& options) {
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  if (options.list) {
+    run_on_root(session.communicator(), [] {
+      for (const ParityCase& test : parity_cases()) fmt::print("{}\n", test.name);
+    });
+    return ExitCode::kOk;
+  }
+  const std::unique_ptr<Device> device = choose_device(session, options.common);
+  bool failed = false;
+  run_on_root(session.communicator(), [&] {
+    check_result_path("--json", options.common.json);
+    set_compute_threads(available_cpus());
+    Outcome outcome;
+    const std::vector<ParityCase> cases = chosen_cases(options.only);
+    for (const ParityMode& mode : parity_modes()) {
+      if (!chosen(options.precisions, mode.name)) continue;
+      for (const ParityCase& test : cases) run_case(test, *device, mode, options.all, outcome);
+    }
+    fmt::print("{} outputs of ops compared on {}: {} failed\n",
+               outcome.checked,
+               device->description(),
+               outcome.failed);
+    if (!options.common.json.empty())
+      write_file_atomically(options.common.json,
+                            Json::object({{"device", device->description()},
+                                          {"checked", outcome.checked},
+                                          {"failed", outcome.failed},
+                                          {"outputs", outcome.json}})
+                                    .dump({.indent = 1}) +
+                                "\n");
+    failed = outcome.failed > 0;
+  });
+  return failed ? ExitCode::kNumeric : ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec selftest_command() {
+  auto options = std::make_shared<SelftestOptions>();
+  options->common.device = "cuda";
+  CommandSpec command{
+      .name = "selftest",
+      .help = "Compare every op on this machine's GPU with the CPU, in FP32, BF16, FP16 and TF32"};
+  add_output_options(command, options->common);
+  command.add("--all", &options->all, "Print every output, not only those that are off");
+  std::vector<std::string> modes;
+  for (const ParityMode& mode : parity_modes()) modes.push_back(mode.name);
+  command.add("--precision",
+              &options->precisions,
+              "Which of them; all unless told",
+              {.with_commas = true, .allowed = OneOf{modes}});
+  command.add("--only",
+              &options->only,
+              "Only the case of this name, or those with it in their names; may be repeated",
+              {.one_each_time = true});
+  command.add("--list", &options->list, "Print the names of the cases and end");
+  command.footer =
+      "Ends with exit code 7 when an output is further off than rounding explains: then do not "
+      "train there.";
+  command.run = [options](Session& session) { return selftest(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,234 @@
+// lockstep train CONFIG
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "collectives/agreement.h"
+#include "collectives/find_topology.h"
+#include "launcher/bench/tune_buckets.h"
+#include "launcher/commands/results.h"
+#include "launcher/commands/run_folder.h"
+#include "launcher/ranks/devices.h"
+#include "launcher/ranks/transport.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+#include "runtime/config/parse.h"
+#include "runtime/train/stop_signal.h"
+#include "runtime/train/trainer.h"
+
+namespace lockstep {
+namespace {
+
+struct TrainCommandOptions {
+  CommonOptions common;
+  std::string resume = "none";
+  int64_t max_steps = -1;
+};
+
+Json to_json(const RankTimes& times) {
+  Json json = Json::object({{"rank", times.rank}, {"host", times.host}, {"steps", times.steps}});
+  for (const RankMean& mean : kRankMeans) json[mean.name] = times.*mean.value;
+  return json;
+}
+
+// What a step exchanges.
+Json exchange_json(const Plan& plan, double bucket_mib) {
+  Json json;
+  json["bucket_mib"] = bucket_mib;
+  json["buckets"] = plan.buckets.size();
+  json["largest_bucket_bytes"] = largest_bucket(plan.buckets) * static_cast<int64_t>(sizeof(float));
+  json["shares_memory"] = plan.topology.shares_memory;
+  json["wire_bytes_per_step_per_rank"] = plan.wire_bytes;
+  // Without a level of nodes the plan does not tell which of its ranks are on other ones.
+  if (plan.topology.nodes > 1)
+    json["network_bytes_per_step_per_node"] = plan.network_bytes * plan.topology.per_node;
+  return json;
+}
+
+Json to_json(const TrainResult& result,
+             const RunParts& parts,
+             const std::optional<int64_t>& bad_records) {
+  Json json;
+  const std::string transport = name_of_transport(parts.slices, parts.plan.topology);
+  if (!transport.empty()) json["transport"] = transport;
+  json["step"] = result.step;
+  if (result.loss) json["loss"] = *result.loss;
+  if (result.evaluation) {
+    json["eval_loss"] = result.evaluation->loss;
+    if (parts.has_accuracy()) json["eval_accuracy"] = result.evaluation->accuracy;
+  }
+  if (result.best_metric) json["best_metric"] = *result.best_metric;
+  if (result.best_metric) json["best_step"] = result.best_step;
+  json["weights_hash"] = hash_text_of(result.weights_hash);
+  json["train_seconds"] = result.train_seconds;
+  for (const RankTimes& times : result.rank_times) json["ranks"].push_back(to_json(times));
+  json["exchange"] = exchange_json(parts.plan, parts.config.comm.bucket_mib);
+  json["preempted"] = result.preempted;
+  json["early_stopped"] = result.early_stopped;
+  if (bad_records) json["bad_records"] = *bad_records;
+  json["run_dir"] = parts.run_dir.string();
+  return json;
+}
+
+std::string summary(const TrainResult& result, const RunParts& parts) {
+  if (!result.loss)
+    return fmt::format("nothing left to do: the run is at step {} of {}{}",
+                       result.step,
+                       parts.config.train.steps,
+                       result.early_stopped ? ", stopped early" : "");
+  std::string text = fmt::format(
+      "{} at step {} of {} after {:.1f} s of training: loss {:.4f}",
+      result.preempted ? "stopped on request" : (result.early_stopped ? "stopped early" : "done"),
+      result.step,
+      parts.config.train.steps,
+      result.train_seconds,
+      *result.loss);
+  if (result.evaluation) {
+    text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss);
+    if (parts.has_accuracy()) text += fmt::format(", accuracy {:.4f}", result.evaluation->accuracy);
+  }
+  return text;
+}
+
+void print_summary(const TrainResult& result,
+                   const RunParts& parts,
+                   const std::optional<int64_t>& bad_records) {
+  const std::string text = summary(result, parts) + words_for(bad_records),
+                    hash = hash_text_of(result.weights_hash);
+  log_record(text + ", weights_hash " + hash);
+  fmt::print("{}\nweights_hash {}\nrun folder   {}\n", text, hash, parts.run_dir.string());
+  std::fflush(stdout);
+}
+
+// What is about to run, for the user.
+void describe(const Assembly& assembly, RunDevice& device, Session& session) {
+  const int ranks = session.communicator().size();
+  log_info("device {}: {} rank{} x {} thread{}; {}",
+           device.device().description(),
+           ranks,
+           ranks == 1 ? "" : "s",
+           compute_threads(),
+           compute_threads() == 1 ? "" : "s",
+           assembly.data.summary.description);
+  log_info("{} parameters, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
+           assembly.plan.layout.parameters,
+           assembly.config.train.steps,
+           assembly.config.train.global_batch,
+           assembly.plan.lanes,
+           static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
+  const Topology& topology = assembly.plan.topology;
+  const bool tree = assembly.config.comm.order == CommConfig::Order::kTree;
+  if (ranks > 1 && topology.nodes == 1)
+    log_info("between the ranks: {}{}",
+             name_of_transport(device.slices(), topology),
+             tree ? "" : "; comm.order FAST sends everything, in no fixed order of sums");
+  if (topology.nodes > 1)
+    log_info("{} nodes of {} rank{}: sums are made within nodes, then between them, over {}",
+             topology.nodes,
+             topology.per_node,
+             topology.per_node == 1 ? "" : "s",
+             name_of_transport(device.slices(), topology));
+  else if (session.local_ranks() < ranks && tree)
+    log_warn(
+        "the nodes do not have equally many ranks that follow each other: sums are made in one "
+        "step, which sends more over the network; mpirun --map-by core or srun "
+        "--distribution=block place them so");
+  log_debug("\n{}", memory_table(assembly.plan));
+}
+
+ExitCode train(Session& session, const TrainCommandOptions& options) {
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  install_stop_signals();
+  RunConfig config;
+  run_on_all(session.communicator(), [&] {
+    check_result_path("--json", options.common.json);
+    config = read_config(options.common);
+  });
+  RunDevice device(session, options.common);
+  Topology topology = find_topology(session.communicator());
+  choose_transport(session, config.comm.transport, device.device().ops());
+  Communicator& communicator = session.communicator();
+  const int sharing = ranks_sharing_cpus(communicator);
+  const bool wants_node_memory =
+      config.comm.shared_memory && !device.device().ops().separate_memory;
+  const std::unique_ptr<NodeMemory> node =
+      wants_node_memory ? NodeMemory::join(communicator, topology) : nullptr;
+  topology.shares_memory = node != nullptr;
+  Assembly assembly;
+  const auto assemble_run = [&] {
+    assembly = {};
+    assembly = assemble(config, topology, AssemblyPurpose::kTrain, device.device().ops());
+  };
+  const auto check_fit = [&] { check_memory(assembly, session.local_ranks(), device.limits()); };
+  run_on_all(communicator, [&] {
+    set_compute_threads(choose_threads(config, sharing));
+    assemble_run();
+    check_fit();
+  });
+  open_run_folder(session, assembly.config);
+  if (config.comm.tune_buckets) {
+    const BucketChoice choice =
+        choose_bucket_mib({session, device, topology, options.resume}, assembly);
+    const bool other = choice.bucket_mib != assembly.config.comm.bucket_mib;
+    config.comm.bucket_mib = choice.bucket_mib;
+    run_on_all(communicator, [&] {
+      if (choice.tried) {
+        assemble_run();  // it has fitted
+      } else if (other) {
+        plan_again(assembly, choice.bucket_mib);
+        check_fit();
+      }
+    });
+  }
+  device.open(assembly.config, assembly.training, assembly.plan.topology);
+  run_on_all(communicator, check_fit);  // beside what the libraries have taken
+  describe(assembly, device, session);
+  const bool shares_memory = assembly.plan.topology.shares_memory;
+  if (shares_memory) allocate_shared(*node, assembly.plan);
+  const RunParts parts = parts_of(assembly,
+                                  communicator,
+                                  device.slices(),
+                                  device.backend(),
+                                  shares_memory ? node.get() : nullptr);
+  std::unique_ptr<Trainer> trainer;
+  run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
+  trainer->start(options.resume);
+  describe_run(session, assembly.config, device.device());
+  const TrainResult result = trainer->run(options.max_steps);
+  const std::optional<int64_t> bad_records = count_bad_records(parts);
+  if (communicator.rank() == 0) print_summary(result, parts, bad_records);
+  write_result(session, options.common.json, to_json(result, parts, bad_records));
+  return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec train_command() {
+  auto options = std::make_shared<TrainCommandOptions>();
+  CommandSpec command{.name = "train", .help = "Train a model; alone, or on several ranks"};
+  add_common_options(command, options->common);
+  command.add("--resume",
+              &options->resume,
+              "auto: continue from the newest checkpoint of the run folder, if there is one; none: "
+              "start anew; or the path of a checkpoint",
+              {.show_default = true});
+  command.add(
+      "--max-steps",
+      &options->max_steps,
+      "Stop at this step, counted from the beginning of the run (the schedule's length stays)",
+      {.allowed = AtLeast{0}});
+  command.footer =
+      "SIGUSR1, SIGTERM and SIGINT: finish the step (and an evaluation under way), write a\n"
+      "checkpoint and end with exit code 75. Under mpirun send SIGUSR1 to mpirun, which passes it\n"
+      "on; on SIGTERM and Ctrl-C mpirun kills the ranks itself after a few seconds, and its exit\n"
+      "code is its own.\n"
+      "With comm.tune_buckets: true a run of several ranks that starts anew first times some "
+      "steps\n"
+      "with each of several sizes of buckets, and keeps to the fastest.";
+  command.run = [options](Session& session) { return train(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#include "launcher/common_options.h"
+
+namespace lockstep {
+
+void add_output_options(CommandSpec& command, CommonOptions& options) {
+  command.add("--json", &options.json, "Write the command's result to this file as JSON");
+  command.add(
+      "--log-level",
+      &options.log_level,
+      "trace, debug, info, warn, error or off",
+      {.show_default = true, .allowed = OneOf{{"trace", "debug", "info", "warn", "error", "off"}}});
+}
+
+void add_config_argument(CommandSpec& command, CommonOptions& options) {
+  command.add("CONFIG", &options.config, "Config file in protobuf text format", {.required = true});
+}
+
+void add_set_option(CommandSpec& command, CommonOptions& options) {
+  command.add("--set",
+              &options.set,
+              "Override a field: path.to.field=value; may be given many times",
+              {.one_each_time = true});
+}
+
+void add_config_options(CommandSpec& command, CommonOptions& options) {
+  add_set_option(command, options);
+  command.add("--data", &options.data, "Folder of the data files, instead of data.dir");
+}
+
+void add_device_options(CommandSpec& command, CommonOptions& options) {
+  command.add("--device",
+              &options.device,
+              "Where to run: auto, cpu or cuda",
+              {.show_default = true,
+               .allowed = OneOf{{"auto", "cpu", "cuda"}},
+               .environment = "LOCKSTEP_DEVICE"});
+  command.add("--share-gpu",
+              &options.share_gpu,
+              "Let several ranks use one GPU (for tests: slow, over sockets)");
+}
+
+void add_common_options(CommandSpec& command, CommonOptions& options) {
+  add_config_argument(command, options);
+  add_config_options(command, options);
+  add_device_options(command, options);
+  command.add("--eager",
+              &options.eager,
+              "Queue every kernel anew instead of replaying CUDA graphs (for debugging)");
+  command.add("--run-dir",
+              &options.run_dir,
+              "Folder for everything that the run writes, instead of output.run_dir");
+  add_output_options(command, options);
+}
+
+}  // namespace lockstep

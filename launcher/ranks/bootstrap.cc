@@ -1,0 +1,74 @@
+#include "launcher/ranks/bootstrap.h"
+
+#include <cstdlib>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+class SelfSession final : public Session {
+ public:
+  Communicator& communicator() override { return *communicator_; }
+  int local_rank() const override { return 0; }
+  int local_ranks() const override { return 1; }
+  std::string library() const override { return ""; }
+  [[noreturn]] void abort(int code, const std::string&) override { std::_Exit(code); }
+
+ private:
+  std::unique_ptr<Communicator> communicator_ = make_self_communicator();
+};
+
+bool in_environment(const char* name) { return std::getenv(name) != nullptr; }
+
+// Processes that mpirun or mpiexec says it started; 1 where it says nothing.
+int launched_processes() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (in_environment(name)) return std::atoi(std::getenv(name));
+  }
+  return 1;
+}
+
+// Tasks of the Slurm step that this process belongs to; 1 outside srun.
+int slurm_tasks() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  return tasks == nullptr || !in_environment("SLURM_STEP_ID") || !in_environment("SLURM_LOCALID")
+             ? 1
+             : std::atoi(tasks);
+}
+
+}  // namespace
+
+std::string last_words(int code, const std::string& why) {
+  // Each rank that hears it says it again to those that have not.
+  constexpr size_t kLongest = 400;
+  return fmt::format("it ended with exit code {}: {}", code, why.substr(0, kLongest));
+}
+
+std::unique_ptr<Session> join_run() {
+  const auto environment = [](const char* name) { return std::getenv(name); };
+  std::unique_ptr<Session> session;
+  if (started_by_mpi_launcher()) session = join_mpi_run();
+  const bool several = session && session->communicator().size() > 1;
+  if (!several && (!session || slurm_tasks() > 1)) {
+    // Of an srun whose protocol this MPI does not speak, MPI sees single processes.
+    if (std::optional<TcpOptions> options = tcp_options_from(environment))
+      session = join_tcp_run(std::move(*options));
+  }
+  if (!session) session = std::make_unique<SelfSession>();
+  if (slurm_tasks() > 1 && session->communicator().size() == 1)
+    throw ConfigError(
+        "srun started {} tasks that MPI does not see as one run; use srun --mpi=pmix (or pmi2, as "
+        "`srun --mpi=list` offers), start mpirun within the allocation, or do without MPI: set "
+        "MASTER_ADDR and MASTER_PORT, or LOCKSTEP_RENDEZVOUS=file:///shared/path",
+        slurm_tasks());
+  if (launched_processes() > 1 && session->communicator().size() == 1)
+    throw ConfigError(
+        "mpirun started {} processes that do not find each other: it belongs to another MPI than "
+        "this program, which uses {}; start it with that one's mpirun",
+        launched_processes(),
+        session->library());
+  return session;
+}
+
+}  // namespace lockstep

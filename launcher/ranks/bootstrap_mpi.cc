@@ -1,0 +1,113 @@
+// MPI is initialised only where a launcher started the process: alone, start-up does not pay for
+// it.
+#include <mpi.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "collectives/agreement.h"
+#include "collectives/mpi/mpi_communicator.h"
+#include "collectives/tcp/tcp_communicator.h"
+#include "launcher/ranks/bootstrap.h"
+#include "launcher/ranks/mpi_environment.h"
+#include "launcher/ranks/mpi_segments.h"
+#include "runtime/metrics/environment.h"
+#include "runtime/train/stop_signal.h"
+
+namespace lockstep {
+namespace {
+
+// TimedWaits up to `limit` for the launcher's SIGTERM, by which it ends all ranks once one has
+// failed.
+bool launcher_ends_ranks(std::chrono::seconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!stop_requested()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+class MpiSession final : public Session {
+ public:
+  MpiSession() {
+    prepare_mpi_environment();
+    prepare_mpi_segments();
+    // The loader's thread never calls MPI.
+    int provided = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &local_rank_);
+    MPI_Comm_size(node, &local_ranks_);
+    MPI_Comm_free(&node);
+    communicator_ = make_mpi_communicator();
+  }
+  ~MpiSession() override {
+    tcp_.reset();
+    communicator_.reset();
+    MPI_Finalize();
+  }
+  Communicator& communicator() override { return tcp_ ? *tcp_ : *communicator_; }
+  int local_rank() const override { return local_rank_; }
+  int local_ranks() const override { return local_ranks_; }
+  std::string library() const override {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    const std::string whole(text.data(), static_cast<size_t>(length)),
+        version = whole.substr(0, whole.find_first_of(",\n"));
+    return tcp_ ? tcp_->library() + ", started by " + version : version;
+  }
+  MpiNetwork mpi_network() const override { return lockstep::mpi_network(); }
+  void move_to_tcp(const TimeLimits& limits) override {
+    TcpOptions options;
+    options.rank = communicator_->rank();
+    options.size = communicator_->size();
+    // mpirun --mca btl_tcp_if_include sets it too. On one host no network is needed.
+    const char* const networks = std::getenv("OMPI_MCA_btl_tcp_if_include");
+    if (networks != nullptr && local_ranks_ < options.size) options.networks = networks;
+    options.version = lockstep_version();
+    options.limits = limits;
+    tcp_ = make_tcp_communicator_over(*communicator_, options);
+  }
+  void await_turn_to_tell(const std::string& error) override {
+    constexpr std::chrono::seconds kPatience(10);
+    if (!tcp_) return;
+    tcp_->tell_failure(error);
+    if (tcp_->another_tells() && launcher_ends_ranks(kPatience))
+      std::_Exit(static_cast<int>(ExitCode::kPeer));
+  }
+  [[noreturn]] void abort(int code, const std::string& why) override {
+    if (tcp_) tcp_->abort(last_words(code, why));
+    // The rank which failed first gives the launcher its exit code, if that notices it itself.
+    constexpr std::chrono::seconds kPatience(3);
+    if (code == static_cast<int>(ExitCode::kPeer) && launcher_ends_ranks(kPatience))
+      std::_Exit(code);
+    MPI_Abort(MPI_COMM_WORLD, code);
+    std::_Exit(code);
+  }
+
+ private:
+  std::unique_ptr<Communicator> communicator_;  // MPI's
+  std::unique_ptr<TcpCommunicator> tcp_;        // where the ranks have moved to it
+  int local_rank_ = 0;
+  int local_ranks_ = 1;
+};
+
+}  // namespace
+
+bool started_by_mpi_launcher() {
+  // Variables that Open MPI's mpirun, MPICH's mpiexec (PMI) and srun (PMI2, PMIx) set for their
+  // processes.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+std::unique_ptr<Session> join_mpi_run() { return std::make_unique<MpiSession>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+#include <algorithm>
+#include <cstdlib>
+
+#include "collectives/agreement.h"
+#include "collectives/tcp/tcp_communicator.h"
+#include "launcher/ranks/bootstrap.h"
+#include "runtime/base/error.h"
+#include "runtime/base/host.h"
+#include "runtime/metrics/environment.h"
+
+namespace lockstep {
+namespace {
+
+class TcpSession final : public Session {
+ public:
+  explicit TcpSession(const TcpOptions& options)
+      : communicator_(make_tcp_communicator(options)),
+        local_rank_(options.local_rank),
+        local_ranks_(options.local_size) {
+    // Gathered in any case: not all ranks need have been told the same things.
+    const std::vector<std::string> hosts = gather_texts(*communicator_, host_identity());
+    const auto me = hosts.begin() + options.rank;
+    if (local_rank_ < 0) local_rank_ = static_cast<int>(std::count(hosts.begin(), me, *me));
+    if (local_ranks_ < 0)
+      local_ranks_ = static_cast<int>(std::count(hosts.begin(), hosts.end(), *me));
+  }
+  Communicator& communicator() override { return *communicator_; }
+  int local_rank() const override { return local_rank_; }
+  int local_ranks() const override { return local_ranks_; }
+  std::string library() const override { return communicator_->library(); }
+  void await_turn_to_tell(const std::string& error) override { communicator_->tell_failure(error); }
+  [[noreturn]] void abort(int code, const std::string& why) override {
+    communicator_->abort(last_words(code, why));
+    std::_Exit(code);
+  }
+
+ private:
+  std::unique_ptr<TcpCommunicator> communicator_;
+  int local_rank_, local_ranks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Session> join_tcp_run(TcpOptions options) {
+  options.version = lockstep_version();
+  return std::make_unique<TcpSession>(options);
+}
+
+}  // namespace lockstep

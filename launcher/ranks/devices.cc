@@ -1,0 +1,210 @@
+#include "launcher/ranks/devices.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "collectives/agreement.h"
+#include "launcher/cuda/load.h"
+#include "launcher/ranks/gpu_binding.h"
+#include "launcher/ranks/gpu_choice.h"
+#include "launcher/ranks/host_memory.h"
+#include "runtime/base/host.h"
+#include "runtime/base/json.h"
+#include "runtime/base/log.h"
+#include "runtime/cpu/device.h"
+
+namespace lockstep {
+namespace {
+
+struct Gpus {
+  const cuda::Plugin* plugin = nullptr;
+  cuda::GpuProbe probe;
+};
+
+// GPUs that NVIDIA's driver has for this process; nothing where it is not loaded.
+std::optional<int> count_gpus_of_driver() {
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr) return std::nullopt;
+  using Init = int (*)(unsigned);
+  using Count = int (*)(int*);
+  const auto init = reinterpret_cast<Init>(::dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<Count>(::dlsym(driver, "cuDeviceGetCount"));
+  int gpus = 0;
+  const bool known = init != nullptr && count != nullptr && init(0) == 0 && count(&gpus) == 0;
+  return known ? gpus : 0;
+}
+
+Gpus find_gpus(const std::string& device) {
+  Gpus found;
+  // With auto, CUDA's libraries are not even looked for where there is no driver: they are large.
+  const std::optional<int> gpus = device == "auto" ? count_gpus_of_driver() : 0;
+  if (!gpus) {
+    found.probe.why_none =
+        "no NVIDIA driver is loaded (in a container: is it started with --gpus all?)";
+    return found;
+  }
+  found.plugin = load_cuda_plugin(found.probe.why_none);
+  if (found.plugin != nullptr) {
+    found.probe = found.plugin->probe();
+  } else if (*gpus > 0) {
+    found.probe.why_none = fmt::format(
+        "{} NVIDIA GPU{} here, but {}", *gpus, *gpus == 1 ? " is" : "s are", found.probe.why_none);
+  }
+  return found;
+}
+
+// What every rank sees.
+std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe) {
+  Json mine = Json::object({{"host", host_identity()}, {"local_rank", session.local_rank()}});
+  for (const cuda::GpuDescription& gpu : probe.gpus) mine["gpus"].push_back(gpu.uuid);
+  std::vector<RankGpus> ranks;
+  for (const std::string& text : gather_texts(session.communicator(), mine.dump())) {
+    const Json of_rank = Json::parse(text);
+    RankGpus& rank = ranks.emplace_back();
+    rank.host = of_rank["host"].get<std::string>();
+    rank.local_rank = of_rank["local_rank"].get<int>();
+    for (const Json& gpu : of_rank["gpus"]) rank.gpus.push_back(gpu.get<std::string>());
+  }
+  return ranks;
+}
+
+// "A on rank 0, 2; B on rank 1" where the ranks' texts differ; empty where they do not.
+std::string differences(Communicator& communicator, const std::string& mine) {
+  const std::vector<std::string> texts = gather_texts(communicator, mine);
+  std::map<std::string, std::string> ranks;  // by text
+  for (size_t r = 0; r < texts.size(); ++r) {
+    std::string& list = ranks[texts[r]];
+    list += (list.empty() ? "" : ", ") + std::to_string(r);
+  }
+  std::string all;
+  for (const auto& [text, list] : ranks)
+    all += fmt::format("{}{} on rank {}", all.empty() ? "" : "; ", text, list);
+  return ranks.size() == 1 ? "" : all;
+}
+
+// Ranks may be given different values: by LOCKSTEP_DEVICE on their hosts, or by mpirun's parts.
+void refuse_different_wishes(Communicator& communicator, const std::string& wanted) {
+  const std::string text = differences(communicator, wanted);
+  if (text.empty()) return;
+  throw AgreedError(
+      ExitCode::kUsage,
+      fmt::format("--device (LOCKSTEP_DEVICE): value is {}; allowed: the same on all ranks", text));
+}
+
+// Another model of GPU or another library computes other bits: the same bits on any number of ranks
+// could not be had.
+void refuse_different_bits(Communicator& communicator,
+                           const Device& device,
+                           CommConfig::Order order) {
+  const std::string text = differences(communicator, device.bits());
+  if (text.empty()) return;
+  if (order == CommConfig::Order::kTree)
+    throw AgreedError(ExitCode::kUsage,
+                      fmt::format("GPUs and libraries must be the same on all ranks, but are {}; "
+                                  "comm.order FAST trains on them, with bits of its own",
+                                  text));
+  if (communicator.rank() == 0) log_warn("GPUs or libraries differ: {}", text);
+}
+
+// Ranks whose processor would take long for what was asked for to be fast.
+void warn_of_slow_products(Communicator& communicator) {
+  const std::vector<std::string> ranks =
+      gather_texts(communicator, cpu::has_bf16_unit() ? "" : "without");
+  const auto without = std::count(ranks.begin(), ranks.end(), "without");
+  if (without == 0 || communicator.rank() != 0) return;
+  const auto first = std::find(ranks.begin(), ranks.end(), "without") - ranks.begin();
+  log_warn(
+      "execution.bf16x3: {} of {} ranks, the first is rank {}, cannot use AMX: the same weights, "
+      "but "
+      "several times slower than with false (a processor that has it shows amx_bf16 in lscpu; then "
+      "the kernel, 5.16 or newer, or the container must allow arch_prctl)",
+      without,
+      ranks.size(),
+      first);
+}
+
+}  // namespace
+
+std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options) {
+  Communicator& communicator = session.communicator();
+  refuse_different_wishes(communicator, options.device);
+  if (options.device == "cpu") return cpu::make_device();
+  const Gpus found = find_gpus(options.device);
+  const std::vector<std::string> reasons = gather_texts(communicator, found.probe.why_none);
+  const auto without =
+      std::find_if(reasons.begin(), reasons.end(), [](const auto& text) { return !text.empty(); });
+  if (without != reasons.end()) {
+    const auto rank = without - reasons.begin();
+    const std::string where = reasons.size() > 1 ? fmt::format("rank {}: ", rank) : "";
+    if (options.device == "cuda")
+      throw AgreedError(
+          ExitCode::kUsage,
+          fmt::format("--device: value is cuda, but {}{}; allowed here: cpu", where, *without));
+    if (communicator.rank() == 0) log_info("training on the CPU: {}{}", where, *without);
+    return cpu::make_device();
+  }
+  const std::vector<RankGpus> ranks = gather_gpus(session, found.probe);
+  std::unique_ptr<Device> device;
+  run_on_all(communicator, [&] {
+    const int chosen = choose_gpu(ranks, communicator.rank(), options.share_gpu);
+    const cuda::GpuDescription& gpu = found.probe.gpus[static_cast<size_t>(chosen)];
+    log_debug("{}", bind_to_gpu(gpu.pci_bus_id));
+    device = found.plugin->make_device({.ordinal = gpu.ordinal, .share_gpu = options.share_gpu});
+  });
+  return device;
+}
+
+bool gpu_here(MemoryLimits& limits) {
+  const Gpus found = find_gpus("cuda");
+  if (found.probe.gpus.empty()) return false;
+  const std::unique_ptr<Device> device =
+      found.plugin->make_device({.ordinal = found.probe.gpus.front().ordinal});
+  limits.device_bytes = device->free_bytes();
+  limits.device = device->description();
+  return true;
+}
+
+const OpSet& ops_to_plan_for(const CommonOptions& options) {
+  static const std::unique_ptr<Device> cpu = cpu::make_device();
+  if (options.device == "cpu") return cpu->ops();
+  const Gpus found = find_gpus(options.device);
+  if (found.plugin != nullptr && (options.device == "cuda" || found.probe.why_none.empty()))
+    return found.plugin->ops();
+  if (options.device == "cuda")
+    throw ConfigError("--device: value is cuda, but {}; allowed here: cpu", found.probe.why_none);
+  return cpu->ops();
+}
+
+RunDevice::RunDevice(Session& session, const CommonOptions& options)
+    : session_(session), options_(options), device_(choose_device(session, options)) {}
+
+RunDevice::~RunDevice() { close(); }
+
+void RunDevice::close() {
+  device_->disconnect();
+  slices_ = nullptr;
+  backend_.reset();
+}
+
+MemoryLimits RunDevice::limits() const {
+  return {available_memory_bytes(), device_->free_bytes(), device_->description()};
+}
+
+void RunDevice::open(const RunConfig& config, const Graph& training, const Topology& topology) {
+  Communicator& communicator = session_.communicator();
+  refuse_different_bits(communicator, *device_, config.comm.order);
+  run_on_all(communicator, [&] {
+    backend_ = device_->make_backend({config.execution.tf32,
+                                      compute_type(config.execution.precision),
+                                      /*record_repeated_work=*/!options_.eager});
+    backend_->warm_up(training);
+  });
+  slices_ = &device_->connect(communicator, *backend_, topology);
+  if (config.execution.bf16x3 && !std::exchange(warned_, true)) warn_of_slow_products(communicator);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+#include <fmt/core.h>
+#include <hwloc.h>
+#include <sched.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "launcher/ranks/gpu_binding.h"
+
+namespace lockstep {
+namespace {
+
+struct DestroyTopology {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
+
+struct FreeBitmap {
+  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
+};
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
+
+// Null where hwloc cannot make one.
+Topology load(const std::string& xml) {
+  hwloc_topology_t made = nullptr;
+  if (hwloc_topology_init(&made) != 0) return nullptr;
+  Topology topology(made);
+  if (!xml.empty() &&
+      hwloc_topology_set_xmlbuffer(made, xml.c_str(), static_cast<int>(xml.size()) + 1) != 0)
+    return nullptr;
+  // Linux itself tells where PCI devices are. These plugins would ask again: slowly, by starting
+  // the GPU's libraries, or, in pci's case, with a leak.
+  for (const char* plugin : {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
+    hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
+  hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  return hwloc_topology_load(made) == 0 ? std::move(topology) : nullptr;
+}
+
+std::string list_of(hwloc_const_bitmap_t bitmap) {
+  char* text = nullptr;
+  hwloc_bitmap_list_asprintf(&text, bitmap);
+  std::string list = text == nullptr ? "" : text;
+  std::free(text);
+  return list;
+}
+
+Bitmap bitmap_of(const std::string& list) {
+  Bitmap bitmap(hwloc_bitmap_alloc());
+  hwloc_bitmap_list_sscanf(bitmap.get(), list.c_str());
+  return bitmap;
+}
+
+std::string allowed_cpus() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return "";
+  const Bitmap bitmap(hwloc_bitmap_alloc());
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &cpus)) hwloc_bitmap_set(bitmap.get(), static_cast<unsigned>(cpu));
+  }
+  return list_of(bitmap.get());
+}
+
+}  // namespace
+
+GpuBinding plan_gpu_binding(const std::string& pci_bus_id,
+                            const std::string& machine_xml,
+                            const std::string& bound_to,
+                            bool asked_for) {
+  std::string all;  // CPUs that a binding which nobody asked for gives way to
+  const auto nothing = [&](const std::string& why) {
+    return GpuBinding{all, "threads are not bound to the cores of GPU " + pci_bus_id + ": " + why};
+  };
+  const Topology topology = load(machine_xml);
+  if (!topology) return nothing("the machine's topology is not readable");
+  hwloc_const_cpuset_t whole = hwloc_topology_get_allowed_cpuset(topology.get());
+  if (!hwloc_bitmap_isincluded(whole, bitmap_of(bound_to).get())) {
+    if (asked_for) return nothing("they are bound to CPUs " + bound_to + " already");
+    all = list_of(whole);
+  }
+  hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(topology.get(), pci_bus_id.c_str());
+  if (device == nullptr) return nothing("this machine shows no such PCI device");
+  hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(topology.get(), device);
+  const Bitmap near(hwloc_bitmap_alloc());
+  if (place != nullptr) hwloc_bitmap_and(near.get(), place->cpuset, whole);
+  if (hwloc_bitmap_iszero(near.get())) return nothing("no CPU is next to it");
+  if (hwloc_bitmap_isincluded(whole, near.get())) return nothing("all CPUs are as near to it");
+  const std::string cpus = list_of(near.get());
+  return {cpus, fmt::format("threads are bound to CPUs {}, next to GPU {}", cpus, pci_bus_id)};
+}
+
+bool binding_asked_for() {
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  return !is_set("OMPI_MCA_orte_bound_at_launch") || is_set("OMPI_MCA_hwloc_base_binding_policy") ||
+         is_set("OMPI_MCA_rmaps_base_mapping_policy");
+}
+
+std::string bind_to_gpu(const std::string& pci_bus_id) {
+  const GpuBinding binding = plan_gpu_binding(pci_bus_id, "", allowed_cpus(), binding_asked_for());
+  if (binding.cpus.empty()) return binding.text;
+  const Topology topology = load("");
+  const Bitmap cpus = bitmap_of(binding.cpus);
+  if (topology && hwloc_set_cpubind(topology.get(), cpus.get(), HWLOC_CPUBIND_PROCESS) == 0)
+    return binding.text;
+  return fmt::format("threads are not bound to CPUs {}, next to GPU {}: {}",
+                     binding.cpus,
+                     pci_bus_id,
+                     std::strerror(errno));
+}
+
+}  // namespace lockstep

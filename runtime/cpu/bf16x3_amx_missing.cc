@@ -1,8 +1,0 @@
-// Where no processor has AMX.
-#include "runtime/cpu/bf16x3.h"
-
-namespace lockstep::cpu {
-
-const Bf16x3Kernels* amx_bf16x3_kernels() { return nullptr; }
-
-}  // namespace lockstep::cpu

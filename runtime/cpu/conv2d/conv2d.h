@@ -1,0 +1,51 @@
+#pragma once
+// Two-dimensional convolutions of NHWC images and their gradients, in float32.
+//
+// Every output is a chain of fused multiply-adds in a fixed order: over the kernel's rows, its
+// columns and the channels (forward and gradient of the input), over the images, their rows and
+// their columns (gradient of the weights). 3x3 kernels with stride 1 and enough channels are
+// computed by Winograd's transforms (conv2d_winograd.h): again sums in a fixed order, of about the
+// same accuracy. Hence the bits depend on nothing but the shape and the operands: not on threads,
+// blocking or the instruction set (see gemm.h); nor on the other images of the batch. Padding
+// counts as zeros.
+
+#include <cstdint>
+
+#include "runtime/cpu/matmul/epilogue.h"
+#include "runtime/graph/conv2d_shape.h"
+
+namespace lockstep::cpu {
+
+// Scratch memory for any of the functions below on this shape with so many threads; the same on
+// every machine. `workspace` must be aligned to 64 bytes and hold as much for compute_threads();
+// its contents are lost. Nothing else is allocated.
+int64_t conv2d_workspace_bytes(const Conv2dShape& shape, int threads);
+// For conv2d_forward() alone.
+int64_t conv2d_forward_workspace_bytes(const Conv2dShape& shape, int threads);
+
+struct Conv2dForward {
+  Conv2dShape shape;
+  const float* x;     // (N, H, W, I)
+  const float* w;     // (O, KH, KW, I/G)
+  Epilogue epilogue;  // of the sums conv(x, w), whose columns are the O outputs
+  float* y;           // (N, OH, OW, O); overlaps nothing
+};
+void conv2d_forward(const Conv2dForward& op, void* workspace);
+
+// d_x = the gradient with respect to x; pixels that no output sees get 0.
+void conv2d_backward_input(const Conv2dShape& shape,
+                           const float* d_y,  // (N, OH, OW, O)
+                           const float* w,    // (O, KH, KW, I/G)
+                           float* d_x,        // (N, H, W, I); overlaps nothing
+                           void* workspace);
+
+// d_w = the gradient with respect to w, or d_w += when accumulating. (The gradient of the bias is
+// linear_backward_bias() of d_y.)
+void conv2d_backward_weight(const Conv2dShape& shape,
+                            const float* d_y,  // (N, OH, OW, O)
+                            const float* x,    // (N, H, W, I)
+                            float* d_w,        // (O, KH, KW, I/G); overlaps nothing
+                            bool accumulate,
+                            void* workspace);
+
+}  // namespace lockstep::cpu

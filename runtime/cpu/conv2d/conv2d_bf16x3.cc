@@ -1,0 +1,131 @@
+#include "runtime/cpu/conv2d/conv2d_bf16x3.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/conv2d/conv2d_bf16x3_operands.h"
+#include "runtime/cpu/conv2d/conv2d_parts.h"
+#include "runtime/cpu/conv2d/conv2d_winograd.h"
+#include "runtime/cpu/matmul/linear_bf16x3.h"
+
+namespace lockstep::cpu::bf16x3 {
+namespace {
+
+int64_t gather_chunks(const Gather& g) { return g.taps() * TapChunks(g).in_tap; }
+
+void run(const Gather& g, void* workspace) {
+  const int64_t chunks = gather_chunks(g);
+  if (g.pixels() == 0) return;
+  const GatherC c(g);
+  if (chunks == 0) {
+    for (int64_t i = 0; i < g.pixels(); ++i)
+      std::memset(c.row(i), 0, static_cast<size_t>(g.columns) * sizeof(float));
+    return;
+  }
+  multiply_all(
+      GatherA{g}, GatherB{g}, c, g.pixels(), g.columns, chunks, /*accumulate=*/false, workspace);
+}
+
+int64_t gather_bytes(const Gather& g, int threads) {
+  return split_workspace_bytes(g.pixels(), g.columns, gather_chunks(g), threads);
+}
+
+// Columns and chunks of the gradient of the weights.
+int64_t weight_columns(const Conv2dShape& s) {
+  return s.kernel_h * s.kernel_w * s.group_channels();
+}
+int64_t weight_chunks(const Conv2dShape& s) { return ceil_div(s.out_pixels(), kTileDepth); }
+
+}  // namespace
+
+bool supports(const Conv2dShape& s) {
+  // With so few channels Winograd's transforms save more than the tiles.
+  if (uses_winograd(s) && std::max(s.channels, s.outputs) <= 64) return false;
+  return s.group_channels() >= 32 && s.group_channels() % kTileEdge == 0 && s.group_outputs() >= 32;
+}
+
+int64_t conv2d_forward_workspace_bytes(const Conv2dShape& s, int threads) {
+  if (s.is_linear()) return bf16x3::linear_workspace_bytes(linear_shape(s), threads);
+  Conv2dForward op{};
+  op.shape = s;
+  return gather_bytes(forward_gather(op), threads);
+}
+
+int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
+  int64_t bytes = bf16x3::conv2d_forward_workspace_bytes(s, threads);
+  if (s.is_linear()) return bytes;
+  for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
+    const Gather g = backward_gather(s, nullptr, nullptr, nullptr, h, w);
+    bytes = std::max(bytes, gather_bytes(g, threads));
+  });
+  return std::max(
+      bytes,
+      split_workspace_bytes(s.group_outputs(), weight_columns(s), weight_chunks(s), threads));
+}
+
+void conv2d_forward(const Conv2dForward& op, void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  const Conv2dShape& s = op.shape;
+  if (s.is_linear()) {
+    return bf16x3::linear_forward({linear_shape(s), op.x, op.w, op.epilogue, nullptr, op.y},
+                                  workspace);
+  }
+  Gather g = forward_gather(op);
+  for (int64_t group = 0; group < s.groups; ++group) {
+    run(g, workspace);
+    g.a += g.depth;
+    g.weights += g.columns * g.weight_stride;
+    g.c += g.columns;
+    g.epilogue = g.epilogue.from(g.columns, g.columns);
+  }
+}
+
+void conv2d_backward_input(
+    const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  if (s.is_linear()) return bf16x3::linear_backward_input(linear_shape(s), d_y, w, d_x, workspace);
+  for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
+    Gather g = backward_gather(s, d_y, w, d_x, axis_h, axis_w);
+    for (int64_t group = 0; group < s.groups; ++group) {
+      run(g, workspace);
+      g.a += g.depth;
+      g.weights += g.depth * g.weight_stride;
+      g.c += g.columns;
+    }
+  });
+}
+
+void conv2d_backward_weight(const Conv2dShape& s,
+                            const float* d_y,
+                            const float* x,
+                            float* d_w,
+                            bool accumulate,
+                            void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  if (s.is_linear()) {
+    return bf16x3::linear_backward_weight(linear_shape(s), d_y, x, d_w, accumulate, workspace);
+  }
+  const int64_t columns = weight_columns(s), pixels = s.out_pixels();
+  for (int64_t group = 0; group < s.groups; ++group) {
+    if (pixels == 0) {
+      if (!accumulate)
+        std::memset(d_w, 0, static_cast<size_t>(s.group_outputs() * columns) * sizeof(float));
+    } else {
+      multiply_all(DenseA{{d_y, s.outputs, /*transposed=*/true}, pixels},
+                   TapPixelsB(s, x),
+                   DenseC{d_w, columns},
+                   s.group_outputs(),
+                   columns,
+                   weight_chunks(s),
+                   accumulate,
+                   workspace);
+    }
+    d_y += s.group_outputs();
+    x += s.group_channels();
+    d_w += s.group_outputs() * columns;
+  }
+}
+
+}  // namespace lockstep::cpu::bf16x3

@@ -1,0 +1,252 @@
+#pragma once
+// Images and weights as operands of multiply_rectangle() (bf16x3_product.h): implicit matrix
+// products, whose rows are pixels, or whose depth is.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/cpu/conv2d/conv2d_gather.h"
+#include "runtime/cpu/matmul/bf16x3_operands.h"
+
+namespace lockstep::cpu {
+
+// The depth of a Gather: each tap has chunks of its own.
+struct TapChunks {
+  explicit TapChunks(const Gather& g) : depth(g.depth), in_tap(ceil_div(g.depth, kTileDepth)) {}
+  int64_t tap(int64_t chunk) const { return chunk / in_tap; }
+  int64_t channel(int64_t chunk) const { return chunk % in_tap * kTileDepth; }
+  int64_t channels(int64_t chunk) const { return std::min(kTileDepth, depth - channel(chunk)); }
+  int64_t depth, in_tap;
+};
+
+// A pixel of a Gather's result.
+struct GatherPixel {
+  GatherPixel(const Gather& g, int64_t index)
+      : image(index / (g.h.pixels * g.w.pixels)),
+        i(index / g.w.pixels % g.h.pixels),
+        j(index % g.w.pixels) {}
+  void next(const Gather& g) {
+    if (++j < g.w.pixels) return;
+    j = 0;
+    if (++i < g.h.pixels) return;
+    i = 0;
+    ++image;
+  }
+  int64_t image, i, j;
+};
+
+// Rows are pixels, which are read where the image has them.
+struct GatherA {
+  bool as_rows() const { return true; }
+
+  int64_t list(Range rows,
+               Range chunks,
+               const float** pointers,
+               Bf16x3Kernels::Split* tiles,
+               uint16_t* to) const {
+    const TapChunks depth(g);
+    int64_t h[kTileEdge], w[kTileEdge];
+    const float* image[kTileEdge];
+    GatherPixel pixel(g, rows.begin);
+    for (int64_t i = 0; i < rows.size(); ++i, pixel.next(g)) {
+      h[i] = g.h.source_first + pixel.i * g.h.source_step;
+      w[i] = g.w.source_first + pixel.j * g.w.source_step;
+      image[i] = g.a + pixel.image * g.a_strides.image;
+    }
+    int64_t count = 0;
+    for (int64_t k = chunks.begin; k < chunks.end; ++count, pointers += kTileEdge) {
+      const int64_t tap = depth.tap(k), end = std::min(chunks.end, (tap + 1) * depth.in_tap);
+      const int64_t down = tap / g.w.taps * g.h.source_tap_step;
+      const int64_t across = tap % g.w.taps * g.w.source_tap_step;
+      for (int64_t i = 0; i < kTileEdge; ++i) {
+        pointers[i] = nullptr;
+        if (i >= rows.size()) continue;
+        const int64_t y = h[i] + down, x = w[i] + across;
+        if (y < 0 || y >= g.h.source_extent || x < 0 || x >= g.w.source_extent) continue;
+        pointers[i] = image[i] + y * g.a_strides.row + x * g.a_strides.pixel;
+      }
+      const int64_t first = depth.channel(k);
+      const int64_t last = depth.channel(end - 1) + depth.channels(end - 1);
+      tiles[count] = {
+          pointers, first, last - first, to + (k - chunks.begin) * kSplitElems, kSplitElems};
+      k = end;
+    }
+    return count;
+  }
+
+  const Gather& g;
+};
+
+// The weights of a Gather.
+struct GatherB {
+  bool as_rows() const { return !g.transposed; }
+
+  const float* entry(int64_t tap) const {
+    const int64_t i = g.h.tap_first + tap / g.w.taps * g.h.tap_step;
+    const int64_t j = g.w.tap_first + tap % g.w.taps * g.w.tap_step;
+    return g.weights + (i * g.kernel_w + j) * g.tap_stride;
+  }
+
+  void pack(const Bf16x3Kernels& kernels,
+            Range columns,
+            Range chunks,
+            uint16_t* to,
+            int64_t stride) const {
+    const TapChunks depth(g);
+    for (int64_t k = chunks.begin; k < chunks.end; ++k, to += stride) {
+      const float* const tap = entry(depth.tap(k));
+      const int64_t channel = depth.channel(k), channels = depth.channels(k);
+      if (g.transposed) {
+        const RowPointers<kTileEdge> rows(
+            tap + columns.begin * g.weight_stride + channel, g.weight_stride, columns.size());
+        kernels.pack_rows_as_columns(rows.rows, channels, to, stride);
+      } else {
+        const RowPointers<kTileDepth> rows(
+            tap + channel * g.weight_stride + columns.begin, g.weight_stride, channels);
+        kernels.pack_depth(rows.rows, columns.size(), to);
+      }
+    }
+  }
+
+  int64_t list(Range columns,
+               Range chunks,
+               const float** pointers,
+               Bf16x3Kernels::Split* tiles,
+               uint16_t* to) const {
+    const TapChunks depth(g);
+    int64_t count = 0;
+    for (int64_t k = chunks.begin; k < chunks.end; ++k, pointers += kTileDepth) {
+      const float* const first = entry(depth.tap(k)) + depth.channel(k) * g.weight_stride;
+      for (int64_t i = 0; i < kTileDepth; ++i)
+        pointers[i] = i < depth.channels(k) ? first + i * g.weight_stride : nullptr;
+      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kSplitElems)
+        tiles[count++] = {pointers, j, std::min(kTileEdge, columns.end - j), to, 0};
+    }
+    return count;
+  }
+
+  RowFetcher fetcher(Range, Range, int64_t) const { return {}; }
+
+  const Gather& g;
+};
+
+// The pixels of a Gather's result.
+struct GatherC {
+  explicit GatherC(const Gather& g) : g(g) {
+    const bool whole = g.h.result_step == 1 && g.w.result_step == 1 &&
+                       g.c_strides.row == g.w.pixels * g.c_strides.pixel &&
+                       g.c_strides.image == g.h.pixels * g.c_strides.row;
+    pixel_stride = whole ? g.c_strides.pixel : 0;
+  }
+  float* row(int64_t index) const {
+    if (pixel_stride > 0) return g.c + index * pixel_stride;
+    const GatherPixel pixel(g, index);
+    return g.c + pixel.image * g.c_strides.image +
+           (g.h.result_first + pixel.i * g.h.result_step) * g.c_strides.row +
+           (g.w.result_first + pixel.j * g.w.result_step) * g.c_strides.pixel;
+  }
+  int64_t stride() const { return pixel_stride; }
+  void finish(Range rows, Range columns) const {
+    if (g.epilogue.empty()) return;
+    finish_block(g.epilogue,
+                 rows.begin,
+                 rows.end,
+                 columns.begin,
+                 columns.end,
+                 pixel_stride,
+                 /*pre=*/nullptr,
+                 g.c);
+  }
+
+  const Gather& g;
+  int64_t pixel_stride;  // between all pixels; 0: they do not lie one after the other
+};
+
+// The pixels that the taps of a kernel read, as columns (tap, channel) whose depth are the output
+// pixels: for the gradient of the weights. Channels are a multiple of 16.
+struct TapPixelsB {
+  TapPixelsB(const Conv2dShape& shape, const float* x)
+      : s(shape), x(x), channels(shape.group_channels()) {}
+
+  bool as_rows() const { return true; }
+
+  // Where `tap` reads the 32 output pixels of a chunk; null: padding.
+  void list_pixels(int64_t tap, int64_t chunk, const float** to) const {
+    const int64_t width = s.out_width(), height = s.out_height();
+    const int64_t down = tap / s.kernel_w * s.dilation_h - s.pad_h;
+    const int64_t across = tap % s.kernel_w * s.dilation_w - s.pad_w;
+    // Outputs of a row whose pixel lies within the image.
+    const int64_t first = across >= 0 ? 0 : ceil_div(-across, s.stride_w);
+    const int64_t last = across >= s.width ? 0 : ceil_div(s.width - across, s.stride_w);
+    const int64_t begin = chunk * kTileDepth, end = std::min(s.out_pixels(), begin + kTileDepth);
+    std::fill_n(to, kTileDepth, nullptr);
+    for (int64_t p = begin; p < end;) {
+      const int64_t row = p / width, j = p % width;
+      const int64_t stop = std::min(width, j + end - p);
+      const int64_t h = row % height * s.stride_h + down;
+      if (h >= 0 && h < s.height) {
+        const float* pixel = x + ((row / height * s.height + h) * s.width + across) * s.channels;
+        const int64_t step = s.stride_w * s.channels;
+        for (int64_t n = std::max(j, first); n < std::min(stop, last); ++n)
+          to[p - begin + n - j] = pixel + n * step;
+      }
+      p += stop - j;
+    }
+  }
+
+  void pack(const Bf16x3Kernels& kernels,
+            Range columns,
+            Range chunks,
+            uint16_t* to,
+            int64_t stride) const {
+    const float* rows[kTileDepth];
+    for (int64_t k = chunks.begin; k < chunks.end; ++k, to += stride) {
+      list_pixels(columns.begin / channels, k, rows);
+      for (const float*& row : rows) row = row == nullptr ? row : row + columns.begin % channels;
+      kernels.pack_depth(rows, columns.size(), to);
+    }
+  }
+
+  int64_t list(Range columns,
+               Range chunks,
+               const float** pointers,
+               Bf16x3Kernels::Split* tiles,
+               uint16_t* to) const {
+    int64_t count = 0;
+    for (int64_t k = chunks.begin; k < chunks.end; ++k) {
+      int64_t listed = -1;
+      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kSplitElems) {
+        const int64_t tap = j / channels;
+        if (tap != listed) {
+          if (listed >= 0) pointers += kTileDepth;
+          listed = tap;
+          list_pixels(tap, k, pointers);
+        }
+        tiles[count++] = {pointers, j % channels, kTileEdge, to, 0};
+      }
+      pointers += kTileDepth;
+    }
+    return count;
+  }
+
+  // What all taps read of some output pixels.
+  RowFetcher fetcher(Range, Range chunks, int64_t calls) const {
+    const int64_t in_image = s.out_height() * s.out_width();
+    const Range outputs{chunks.begin * kTileDepth,
+                        std::min(s.out_pixels(), chunks.end * kTileDepth)};
+    const auto row_of = [&](int64_t output) {
+      return output / in_image * s.height + output % in_image / s.out_width() * s.stride_h;
+    };
+    const int64_t rows = s.batch * s.height;
+    const int64_t begin = std::clamp<int64_t>(row_of(outputs.begin), 0, rows);
+    const int64_t end = std::clamp<int64_t>(row_of(outputs.end - 1) + s.kernel_h, begin, rows);
+    const int64_t row = s.width * s.channels;
+    return {x + begin * row, row, end - begin, row, calls};
+  }
+
+  const Conv2dShape& s;
+  const float* x;
+  int64_t channels;
+};
+
+}  // namespace lockstep::cpu

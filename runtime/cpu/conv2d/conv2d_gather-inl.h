@@ -1,0 +1,214 @@
+// Computes a Gather (conv2d_gather.h), compiled once per instruction set (include it only from a
+// .cc file that Highway's foreach_target.h includes repeatedly).
+//
+// An implicit matrix product: rows are pixels, columns are channels of the result, the depth is
+// taps x channels of the source. The source is read where it lies, through a list of where each
+// pixel's taps begin (padding begins at a row of zeros); the weights are packed panel by panel, and
+// each panel passes by a block of pixels.
+
+// Include guard, toggled so that each instruction set includes the body once.
+#if defined(LOCKSTEP_RUNTIME_CPU_CONV2D_GATHER_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_RUNTIME_CPU_CONV2D_GATHER_INL_H
+#undef LOCKSTEP_RUNTIME_CPU_CONV2D_GATHER_INL_H
+#else
+#define LOCKSTEP_RUNTIME_CPU_CONV2D_GATHER_INL_H
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "runtime/cpu/conv2d/conv2d_gather.h"
+#include "runtime/cpu/conv2d/conv2d_pack-inl.h"
+#include "runtime/cpu/conv2d/conv2d_tile-inl.h"
+#include "runtime/cpu/matmul/epilogue-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// What the pixels of a block have in common for all their taps; arrays of whole tiles.
+struct GatherPixels {
+  GatherPixels(char* memory, size_t capacity)
+      : source(reinterpret_cast<int64_t*>(memory)),
+        result(reinterpret_cast<float**>(source + capacity)),
+        h(reinterpret_cast<int64_t*>(result + capacity)),
+        w(h + capacity) {}
+
+  int64_t* source;  // where tap 0 is in a, in bytes; it may be padding
+  float** result;
+  int64_t *h, *w;  // coordinates of tap 0
+};
+
+// Lists `range` of the pixels, and repeats the last one to fill a tile.
+HWY_INLINE void list_pixels(const Gather& g, Range range, const GatherPixels& to) {
+  int64_t i = range.begin / g.w.pixels % g.h.pixels, j = range.begin % g.w.pixels;
+  int64_t image = range.begin / g.w.pixels / g.h.pixels;
+  for (int64_t n = 0; n < round_up(range.size(), kTileRows); ++n) {
+    const int64_t h = g.h.source_first + i * g.h.source_step;
+    const int64_t w = g.w.source_first + j * g.w.source_step;
+    to.source[n] = (image * g.a_strides.image + h * g.a_strides.row + w * g.a_strides.pixel) *
+                   static_cast<int64_t>(sizeof(float));
+    to.result[n] = g.c + image * g.c_strides.image +
+                   (g.h.result_first + i * g.h.result_step) * g.c_strides.row +
+                   (g.w.result_first + j * g.w.result_step) * g.c_strides.pixel;
+    to.h[n] = h;
+    to.w[n] = w;
+    if (n + 1 >= range.size()) continue;
+    if (++j == g.w.pixels) {
+      j = 0;
+      if (++i == g.h.pixels) i = 0, ++image;
+    }
+  }
+}
+
+// Lists where the taps of each pixel begin: [tile][tap][kTileRows].
+HWY_INLINE void list_sources(const Gather& g,
+                             const GatherPixels& pixels,
+                             size_t tiles,
+                             Range taps,
+                             int64_t depth_begin,
+                             const float** to) {
+  constexpr size_t kLanes = kTileRows % 4 == 0 ? 4 : 2;  // a part of a tile
+  const hn::CappedTag<int64_t, kLanes> d;
+  const auto before = hn::Set(d, int64_t{-1});
+  const auto height = hn::Set(d, g.h.source_extent), width = hn::Set(d, g.w.source_extent);
+  const auto padding = hn::Set(d, static_cast<int64_t>(reinterpret_cast<intptr_t>(kPadding)));
+  for (int64_t tap = taps.begin; tap < taps.end; ++tap) {
+    const int64_t tap_h = tap / g.w.taps * g.h.source_tap_step;
+    const int64_t tap_w = tap % g.w.taps * g.w.source_tap_step;
+    const float* const a = g.a + tap_h * g.a_strides.row + tap_w * g.a_strides.pixel + depth_begin;
+    const auto first = hn::Set(d, static_cast<int64_t>(reinterpret_cast<intptr_t>(a)));
+    const auto step_h = hn::Set(d, tap_h), step_w = hn::Set(d, tap_w);
+    const float** out = to + (tap - taps.begin) * kTileRows;
+    for (size_t n = 0; n < tiles * kTileRows; n += kTileRows, out += taps.size() * kTileRows) {
+      for (size_t i = 0; i < kTileRows; i += hn::Lanes(d)) {
+        const auto h = hn::Add(hn::LoadU(d, pixels.h + n + i), step_h);
+        const auto w = hn::Add(hn::LoadU(d, pixels.w + n + i), step_w);
+        const auto inside = hn::And(hn::And(hn::Gt(h, before), hn::Lt(h, height)),
+                                    hn::And(hn::Gt(w, before), hn::Lt(w, width)));
+        const auto source = hn::Add(first, hn::LoadU(d, pixels.source + n + i));
+        hn::StoreU(hn::IfThenElse(inside, source, padding), d, reinterpret_cast<int64_t*>(out + i));
+      }
+    }
+  }
+}
+
+// Makes results of sums in memory, those that no tile has finished.
+template <Activation kKind>
+HWY_INLINE void finish_pixels(
+    const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
+  for (size_t i = 0; i < pixels; ++i) {
+    float* const y = result[i] + column;
+    const size_t at = y - g.c;
+    for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
+      const Vec sum = access.load(y + j);
+      access.store(finished<kKind>(g.epilogue, access, sum, column + j, at + j), y + j);
+    });
+  }
+}
+
+HWY_NOINLINE void finish_pixels_with(
+    const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
+  if (g.epilogue.empty()) return;
+  with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
+    finish_pixels<decltype(kind)::value>(g, result, pixels, column, columns);
+  });
+}
+
+// Runs one tile whose last columns are missing in c: computes in a buffer and copies what exists.
+inline HWY_NOINLINE void gather_edge_tile(GatherKernel kernel,
+                                          GatherTiles tile,
+                                          size_t rows,
+                                          size_t columns) {
+  alignas(64) float buffer[kTileRows * kPanel] = {};
+  float* in_buffer[kTileRows];
+  float* const* const c = tile.c;
+  const size_t column = tile.column;
+  for (size_t i = 0; i < kTileRows; ++i) in_buffer[i] = buffer + i * kPanel;
+  for (size_t i = 0; i < rows && tile.accumulate; ++i) {
+    std::memcpy(in_buffer[i], c[i] + column, columns * sizeof(float));
+  }
+  tile.c = in_buffer;
+  tile.column = 0;
+  kernel(tile);
+  for (size_t i = 0; i < rows; ++i) {
+    std::memcpy(c[i] + column, in_buffer[i], columns * sizeof(float));
+  }
+}
+
+// Multiplies a block of pixels by one packed panel.
+HWY_INLINE void gather_panel(GatherTiles tiles, size_t pixels, size_t columns) {
+  const size_t vectors = ceil_div(columns, kVecLanes);
+  const bool whole = columns == vectors * kVecLanes;
+  const size_t a_step = tiles.taps * kTileRows;
+  for (size_t i = 0; i < pixels;) {
+    const size_t rows = std::min(pixels - i, kTileRows);
+    tiles.tiles = whole ? (pixels - i) / rows : 1;
+    const GatherKernel kernel = gather_kernel(vectors, rows);
+    if (whole) {
+      kernel(tiles);
+    } else {
+      gather_edge_tile(kernel, tiles, rows, columns);
+    }
+    i += tiles.tiles * rows;
+    tiles.a += tiles.tiles * a_step;
+    tiles.c += tiles.tiles * rows;
+  }
+}
+
+// Whether tiles of a panel with so many columns apply the epilogue themselves.
+HWY_INLINE bool tiles_finish(const Gather& g, size_t columns) {
+  const Activation activation = g.epilogue.activation;
+  return !g.epilogue.empty() && columns % kVecLanes == 0 &&
+         (activation == Activation::kNone || activation == Activation::kRelu);
+}
+
+// One worker's part of the result: `pixels` x `columns`.
+HWY_NOINLINE void gather_rectangle(const Gather& g, Range pixels, Range columns, char* scratch) {
+  const TapBlocks blocks(g.taps(), g.depth);
+  const int64_t step = gather_block_pixels(g.depth);
+  const GatherScratch sizes(g.taps(), g.depth, g.pixels(), g.columns);
+  const int64_t capacity = std::min(round_up(g.pixels(), kRowUnit), step);
+  float* const panel = reinterpret_cast<float*>(scratch);
+  const GatherPixels list(scratch + sizes.panel, capacity);
+  const auto sources = reinterpret_cast<const float**>(scratch + sizes.panel + sizes.pixels_bytes);
+  for (int64_t p = pixels.begin; p < pixels.end; p += step) {
+    const Range some{p, std::min(pixels.end, p + step)};
+    list_pixels(g, some, list);
+    for (int64_t i = 0; i < some.size() && blocks.count() == 0; ++i) {
+      std::memset(list.result[i] + columns.begin, 0, columns.size() * sizeof(float));
+    }
+    for (int64_t block = 0; block < blocks.count(); ++block) {
+      const Range taps = blocks.tap_range(block), depth = blocks.depth_range(block);
+      list_sources(g, list, ceil_div(some.size(), kTileRows), taps, depth.begin, sources);
+      for (int64_t n = columns.begin; n < columns.end; n += kPanel) {
+        const int64_t some_columns = std::min<int64_t>(columns.end - n, kPanel);
+        pack_weights(g, taps, depth, n, some_columns, panel);
+        GatherTiles tiles{};
+        tiles.taps = taps.size();
+        tiles.depth = depth.size();
+        tiles.a = sources;
+        tiles.b = panel;
+        tiles.c = list.result;
+        tiles.column = n;
+        tiles.accumulate = block > 0;
+        tiles.prefetch = n == columns.begin;
+        tiles.epilogue =
+            block + 1 == blocks.count() && tiles_finish(g, some_columns) ? &g.epilogue : nullptr;
+        tiles.result = g.c;
+        gather_panel(tiles, some.size(), some_columns);
+        if (block + 1 == blocks.count() && tiles.epilogue == nullptr) {
+          finish_pixels_with(g, list.result, some.size(), n, some_columns);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCKSTEP_RUNTIME_CPU_CONV2D_GATHER_INL_H

@@ -1,0 +1,203 @@
+#pragma once
+// The geometry that a convolution and the gradient of its input share. Both give every pixel of a
+// result a sum over taps; each tap reads one pixel of another image, or padding:
+//
+//   c[pixel, n] = sum over taps and k of a[source(pixel, tap), k] * weight[tap, k, n]
+//
+// The source's coordinate is affine in that of the pixel and of the tap, along each axis alone. For
+// the gradient of the input with a stride s, this holds for every s-th pixel: the s phases of an
+// axis are results of their own, each with its own taps.
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "runtime/cpu/conv2d/conv2d.h"
+#include "runtime/cpu/matmul/epilogue.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/graph/window.h"
+
+namespace lockstep::cpu {
+
+// One axis, height or width. Pixel i lies at result_first + i result_step of the result's image;
+// its tap t is entry tap_first + t tap_step of the kernel and reads source_first + i source_step +
+// t source_tap_step, which is padding unless it lies in [0, source_extent).
+struct GatherAxis {
+  int64_t pixels, result_first, result_step;
+  int64_t taps, tap_first, tap_step;
+  int64_t source_first, source_step, source_tap_step, source_extent;
+};
+
+// The axis of a forward convolution.
+constexpr GatherAxis forward_axis(
+    int64_t extent, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
+  return {.pixels = window_count(extent, kernel, stride, pad, dilation),
+          .result_first = 0,
+          .result_step = 1,
+          .taps = kernel,
+          .tap_first = 0,
+          .tap_step = 1,
+          .source_first = -pad,
+          .source_step = stride,
+          .source_tap_step = dilation,
+          .source_extent = extent};
+}
+
+// The axis of the gradient of the input, for the pixels phase, phase + stride, ...: output i reads
+// pixel i stride - pad + tap dilation, so pixel h gets a share from output (h + pad - tap dilation)
+// / stride where that is whole.
+constexpr GatherAxis backward_axis(
+    int64_t extent, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t phase) {
+  int64_t first = 0;
+  while (first < stride && (phase + pad - first * dilation) % stride != 0) ++first;
+  const int64_t step = stride / std::gcd(stride, dilation);
+  const bool any = first < std::min(stride, kernel);
+  return {.pixels = phase < extent ? ceil_div(extent - phase, stride) : 0,
+          .result_first = phase,
+          .result_step = stride,
+          .taps = any ? ceil_div(kernel - first, step) : 0,
+          .tap_first = first,
+          .tap_step = step,
+          .source_first = any ? (phase + pad - first * dilation) / stride : 0,
+          .source_step = 1,
+          .source_tap_step = -(step * dilation / stride),
+          .source_extent = window_count(extent, kernel, stride, pad, dilation)};
+}
+
+// Where pixel (image, i, j) of a tensor begins, in floats.
+struct PixelStrides {
+  int64_t image, row, pixel;
+};
+
+inline PixelStrides pixel_strides(int64_t height, int64_t width, int64_t channels) {
+  return {height * width * channels, width * channels, channels};
+}
+
+// Calls body(axis of height, axis of width) for the phases of the gradient of the input.
+template <typename Body>
+void for_each_phase(const Conv2dShape& s, const Body& body) {
+  for (int64_t i = 0; i < std::min(s.stride_h, s.height); ++i) {
+    const GatherAxis h = backward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h, i);
+    for (int64_t j = 0; j < std::min(s.stride_w, s.width); ++j) {
+      body(h, backward_axis(s.width, s.kernel_w, s.stride_w, s.pad_w, s.dilation_w, j));
+    }
+  }
+}
+
+struct Gather {
+  int64_t images;
+  GatherAxis h, w;
+  const float* a;
+  PixelStrides a_strides;
+  int64_t depth;  // channels of a that a tap reads
+  // Element (tap, k, n) of the weights is at tap * tap_stride + k * weight_stride + n, or n *
+  // weight_stride + k if transposed; tap = row * kernel_w + column of the kernel.
+  const float* weights;
+  int64_t kernel_w, tap_stride, weight_stride;
+  bool transposed;
+  int64_t columns;  // n
+  float* c;
+  PixelStrides c_strides;
+  Epilogue epilogue = {};
+
+  int64_t taps() const { return h.taps * w.taps; }
+  int64_t pixels() const { return images * h.pixels * w.pixels; }
+};
+
+// The convolution of group 0.
+inline Gather forward_gather(const Conv2dForward& op) {
+  const Conv2dShape& s = op.shape;
+  const int64_t depth = s.group_channels();
+  return {.images = s.batch,
+          .h = forward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
+          .w = forward_axis(s.width, s.kernel_w, s.stride_w, s.pad_w, s.dilation_w),
+          .a = op.x,
+          .a_strides = pixel_strides(s.height, s.width, s.channels),
+          .depth = depth,
+          .weights = op.w,
+          .kernel_w = s.kernel_w,
+          .tap_stride = depth,
+          .weight_stride = s.kernel_h * s.kernel_w * depth,
+          .transposed = true,
+          .columns = s.group_outputs(),
+          .c = op.y,
+          .c_strides = pixel_strides(s.out_height(), s.out_width(), s.outputs),
+          .epilogue = op.epilogue};
+}
+
+// The gradient of the input of group 0, for one phase of each axis.
+inline Gather backward_gather(const Conv2dShape& s,
+                              const float* d_y,
+                              const float* w,
+                              float* d_x,
+                              const GatherAxis& axis_h,
+                              const GatherAxis& axis_w) {
+  const int64_t columns = s.group_channels();
+  return {.images = s.batch,
+          .h = axis_h,
+          .w = axis_w,
+          .a = d_y,
+          .a_strides = pixel_strides(s.out_height(), s.out_width(), s.outputs),
+          .depth = s.group_outputs(),
+          .weights = w,
+          .kernel_w = s.kernel_w,
+          .tap_stride = columns,
+          .weight_stride = s.kernel_h * s.kernel_w * columns,
+          .transposed = false,
+          .columns = columns,
+          .c = d_x,
+          .c_strides = pixel_strides(s.height, s.width, s.channels)};
+}
+
+// The depth, taps x channels, is walked through in blocks that a packed panel of weights has room
+// for: some whole taps, or a part of the channels of one.
+struct TapBlocks {
+  int64_t taps, depth;
+  int64_t block_taps;  // of every block but the last
+  DepthBlocks parts;   // of the channels
+  constexpr TapBlocks(int64_t taps, int64_t depth)
+      : taps(taps), depth(depth), block_taps(1), parts(depth) {
+    if (depth > 0 && depth <= kDepthBlock) {
+      const int64_t most = std::clamp<int64_t>(kDepthBlock / depth, 1, kMostTaps);
+      block_taps = ceil_div(taps, std::max<int64_t>(1, ceil_div(taps, most)));
+    }
+  }
+  constexpr int64_t count() const {
+    return taps == 0 ? 0 : ceil_div(taps, block_taps) * parts.count();
+  }
+  constexpr Range tap_range(int64_t block) const {
+    const int64_t first = block / parts.count() * block_taps;
+    return {first, std::min(taps, first + block_taps)};
+  }
+  constexpr Range depth_range(int64_t block) const { return parts.range(block % parts.count()); }
+  // Rows of the largest packed panel.
+  constexpr int64_t most_rows() const { return block_taps * parts.length; }
+
+  static constexpr int64_t kMostTaps = 64;
+};
+
+// Pixels that pass by a panel of weights before it is packed anew: enough of them that packing does
+// not matter, few enough for their channels to stay in the cache.
+constexpr int64_t gather_block_pixels(int64_t depth) {
+  return std::clamp(round_up(kBlockFloats / std::max<int64_t>(1, depth), kRowUnit),
+                    64 * kRowUnit,
+                    128 * kRowUnit);
+}
+
+// Scratch of one worker, in bytes.
+struct GatherScratch {
+  GatherScratch(int64_t taps, int64_t depth, int64_t pixels, int64_t columns) {
+    const TapBlocks blocks(taps, depth);
+    const int64_t some_pixels = std::min(round_up(pixels, kRowUnit), gather_block_pixels(depth));
+    panel = round_up(std::min(round_up(columns, 16), kMaxPanel) * blocks.most_rows() + 16, 16) *
+            sizeof(float);
+    sources = some_pixels * blocks.block_taps * sizeof(const float*);
+    pixels_bytes = some_pixels * kPixelBytes;
+  }
+  int64_t bytes() const { return panel + round_up(sources + pixels_bytes, 64); }
+
+  static constexpr int64_t kPixelBytes = 32;  // of GatherPixels, for each pixel
+  int64_t panel, sources, pixels_bytes;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,282 @@
+#include "runtime/cpu/conv2d/conv2d_winograd.h"
+
+#include <algorithm>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/conv2d/conv2d_gather.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+
+// The weights are transformed once. Then each worker takes a block of tiles, transforms its pixels,
+// and, panel by panel of the result's channels, multiplies them by the weights of every entry and
+// transforms the sums back while they are in the cache. If there is but one block of tiles, the
+// weights are transformed where they are needed: they would only go through main memory.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/conv2d/conv2d_winograd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/conv2d/conv2d_pack-inl.h"
+#include "runtime/cpu/conv2d/conv2d_winograd-inl.h"
+#include "runtime/cpu/matmul/epilogue-inl.h"
+#include "runtime/cpu/matmul/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Transforms the weights of some channels, at most kWeightChunk, and of the panel that begins at
+// `column`: to[entry][channel][column].
+HWY_NOINLINE void transform_some_weights(
+    const Gather& g, Range depth, int64_t column, float* packed, float* to, size_t entry_stride) {
+  const F32 d;
+  const int64_t columns = std::min<int64_t>(g.columns - column, kPanel);
+  const size_t width = round_up(columns, kVecLanes), tap_floats = depth.size() * width;
+  pack_weights(g, Range{0, 9}, depth, column, columns, packed);
+  // Tap t of the Gather may read pixel 2 - t of the tile.
+  const bool flip_h = g.h.source_tap_step < 0, flip_w = g.w.source_tap_step < 0;
+  for (size_t k = 0; k < tap_floats; k += kVecLanes) {
+    Vec taps[9], entries[kEntries];
+    HWY_UNROLL(9)
+    for (size_t t = 0; t < 9; ++t) {
+      const size_t i = flip_h ? 2 - t / 3 : t / 3, j = flip_w ? 2 - t % 3 : t % 3;
+      taps[t] = hn::LoadU(d, packed + (i * 3 + j) * tap_floats + k);
+    }
+    transform_weight_tile(taps, entries);
+    HWY_UNROLL(16)
+    for (size_t e = 0; e < kEntries; ++e) hn::StoreU(entries[e], d, to + e * entry_stride + k);
+  }
+}
+
+// Where a tile's first result lies.
+HWY_INLINE int64_t result_offset(const Gather& g, const TilePlace& place) {
+  return place.image * g.c_strides.image + place.i * g.c_strides.row + place.j * g.c_strides.pixel;
+}
+
+// Fetches what will be added to the results of some tiles, which lie apart, so that the processor
+// does not see them coming. (Inline: a call that does nothing else the compiler leaves out.)
+HWY_INLINE void prefetch_residual(const Gather& g, Range range, int64_t column, int64_t columns) {
+  const WinogradTiles tiles(g);
+  for (int64_t index = range.begin; index < range.end; ++index) {
+    const TilePlace place(tiles, index);
+    const float* const first = g.epilogue.residual + result_offset(g, place) + column;
+    for (int64_t i = 0; i < std::min<int64_t>(2, g.h.pixels - place.i); ++i) {
+      for (int64_t j = 0; j < std::min<int64_t>(2, g.w.pixels - place.j); ++j) {
+        const float* const pixel = first + i * g.c_strides.row + j * g.c_strides.pixel;
+        for (int64_t k = 0; k < columns; k += 16) __builtin_prefetch(pixel + k, 0, 2);
+      }
+    }
+  }
+}
+
+// Transforms the sums back, makes results of them and stores these.
+template <Activation kKind>
+HWY_INLINE void finish_tiles(const Gather& g,
+                             const WinogradScratch& scratch,
+                             Range range,
+                             int64_t column,
+                             int64_t columns,
+                             const float* sums) {
+  const WinogradTiles tiles(g);
+  const size_t width = round_up(columns, kVecLanes);
+  for (int64_t index = range.begin; index < range.end; ++index, sums += width) {
+    const TilePlace place(tiles, index);
+    const int64_t first = result_offset(g, place) + column;
+    const bool below = place.i + 1 < g.h.pixels, right = place.j + 1 < g.w.pixels;
+    for_each_vector(columns, [&](size_t n, auto access) HWY_ATTR {
+      Vec entries[kEntries], results[4];
+      HWY_UNROLL(16)
+      for (size_t e = 0; e < kEntries; ++e) {
+        entries[e] = hn::LoadU(F32(), sums + e * scratch.product_entry + n);
+      }
+      transform_sum_tile(entries, results);
+      const int64_t at = first + static_cast<int64_t>(n);
+      // What lies beyond the image takes a residual that is there, and is not stored.
+      const int64_t all[4] = {at,
+                              right ? at + g.c_strides.pixel : at,
+                              below ? at + g.c_strides.row : at,
+                              below && right ? at + g.c_strides.row + g.c_strides.pixel : at};
+      finish_sums(g.epilogue, access, results, column + n, all);
+      access.store(activate<kKind>(results[0]), g.c + all[0]);
+      if (right) access.store(activate<kKind>(results[1]), g.c + all[1]);
+      if (below) access.store(activate<kKind>(results[2]), g.c + all[2]);
+      if (below && right) access.store(activate<kKind>(results[3]), g.c + all[3]);
+    });
+  }
+}
+
+HWY_NOINLINE void finish_tiles_with(const Gather& g,
+                                    const WinogradScratch& scratch,
+                                    Range range,
+                                    int64_t column,
+                                    int64_t columns,
+                                    const float* sums) {
+  with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
+    finish_tiles<decltype(kind)::value>(g, scratch, range, column, columns, sums);
+  });
+}
+
+// product(tiles, width) (+)= pixels(tiles, depth) weights(depth, width).
+HWY_INLINE void multiply_entry(const float* pixels,
+                               size_t pixel_stride,
+                               size_t count,
+                               const float* weights,
+                               size_t depth,
+                               size_t width,
+                               bool accumulate,
+                               float* product,
+                               Prefetcher* next_weights) {
+  Prefetcher none;
+  Tiles tiles{};
+  tiles.depth = depth;
+  tiles.a_stride = pixel_stride;
+  tiles.b = weights;
+  tiles.b_stride = width;
+  tiles.c_stride = width;
+  tiles.accumulate = accumulate;
+  tiles.next_panel = next_weights;
+  tiles.next_rows = &none;
+  for (size_t i = 0; i < count;) {
+    const size_t rows = std::min(count - i, kTileRows);
+    tiles.tiles = (count - i) / rows;
+    tiles.a = pixels + i * pixel_stride;
+    tiles.a_step = rows * pixel_stride;
+    tiles.c = product + i * width;
+    tile_kernel(false, false, width / kVecLanes, rows)(tiles);
+    i += tiles.tiles * rows;
+  }
+}
+
+// Where the transformed weights of a panel begin.
+HWY_INLINE int64_t panel_begin(const Gather& g, int64_t column) {
+  return column / kPanel * kEntries * (g.depth * kPanel + kEntryGap);
+}
+
+// A worker's scratch memory.
+struct WorkerScratch {
+  WorkerScratch(const WinogradScratch& sizes, float* memory)
+      : pixels(memory),
+        product(pixels + kEntries * sizes.pixels_entry),
+        packed(product + kEntries * sizes.product_entry),
+        weights(packed + sizes.packed) {}
+  float *pixels, *product, *packed, *weights;
+};
+
+// Fetches the weights of the channels from k on, or of the next panel where there are none, in so
+// many steps. Not as they are packed but as they lie: rows of all taps for each output or channel.
+HWY_INLINE Prefetcher prefetch_weights(
+    const Gather& g, int64_t k, int64_t depth, int64_t column, int64_t end, size_t steps) {
+  if (k >= g.depth) k = 0, column += kPanel;
+  if (column >= end) return {};
+  const int64_t columns = std::min<int64_t>(end - column, kPanel);
+  depth = std::min(g.depth - k, depth);
+  const GemmOperand taps{g.weights, g.tap_stride};
+  return g.transposed ? Prefetcher(taps.at(column * 9, k), columns * 9, depth, steps)
+                      : Prefetcher(taps.at(k * 9, column), depth * 9, columns, steps);
+}
+
+// A block of tiles x some columns of the result. `weights`: all, transformed; or null.
+HWY_NOINLINE void multiply_tile_block(const Gather& g,
+                                      const WinogradScratch& sizes,
+                                      Range range,
+                                      Range columns,
+                                      const float* weights,
+                                      WorkerScratch scratch) {
+  transform_block_pixels(
+      g, range, Range{0, g.depth}, scratch.pixels, sizes.pixels_entry, sizes.pixel_stride);
+  const int64_t step = weights == nullptr ? WinogradScratch::kFewTilesDepth : g.depth;
+  for (int64_t n = columns.begin; n < columns.end; n += kPanel) {
+    const int64_t some_columns = std::min<int64_t>(columns.end - n, kPanel);
+    const int64_t width = round_up(some_columns, kVecLanes);
+    for (int64_t k = 0; k < g.depth; k += step) {
+      const int64_t depth = std::min(g.depth - k, step);
+      for (int64_t i = 0; i < depth && weights == nullptr; i += kWeightChunk) {
+        transform_some_weights(g,
+                               Range{k + i, k + std::min(depth, i + kWeightChunk)},
+                               n,
+                               scratch.packed,
+                               scratch.weights + i * width,
+                               depth * width + kEntryGap);
+      }
+      const float* const ready = weights == nullptr ? scratch.weights : weights + panel_begin(g, n);
+      Prefetcher next_weights;
+      if (weights == nullptr) {
+        const size_t steps = kEntries * ceil_div(range.size(), kTileRows);
+        next_weights = prefetch_weights(g, k + step, step, n, columns.end, steps);
+      }
+      const bool last = k + depth == g.depth;
+      for (int64_t e = 0; e < kEntries; ++e) {
+        if (last && g.epilogue.residual != nullptr) {
+          const Range some = share(range.size(), 1, e, kEntries);
+          prefetch_residual(
+              g, Range{range.begin + some.begin, range.begin + some.end}, n, some_columns);
+        }
+        multiply_entry(scratch.pixels + e * sizes.pixels_entry + k,
+                       sizes.pixel_stride,
+                       range.size(),
+                       ready + e * (depth * width + kEntryGap),
+                       depth,
+                       width,
+                       k > 0,
+                       scratch.product + e * sizes.product_entry,
+                       &next_weights);
+      }
+    }
+    finish_tiles_with(g, sizes, range, n, some_columns, scratch.product);
+  }
+}
+
+// One worker's share of the transformed weights.
+HWY_NOINLINE void transform_shared_weights(
+    const Gather& g, int64_t worker, int64_t workers, float* packed, float* weights) {
+  const int64_t chunks = ceil_div(g.depth, kWeightChunk);
+  const Range mine = share(ceil_div(g.columns, kPanel) * chunks, 1, worker, workers);
+  for (int64_t index = mine.begin; index < mine.end; ++index) {
+    const int64_t k = index % chunks * kWeightChunk, n = index / chunks * kPanel;
+    const int64_t width = round_up(std::min<int64_t>(g.columns - n, kPanel), kVecLanes);
+    transform_some_weights(g,
+                           Range{k, std::min(g.depth, k + kWeightChunk)},
+                           n,
+                           packed,
+                           weights + panel_begin(g, n) + k * width,
+                           g.depth * width + kEntryGap);
+  }
+}
+
+void winograd_all(const Gather& g, float* workspace) {
+  const WinogradScratch sizes(g, compute_threads());
+  const WorkerGrid grid = sizes.grid;
+  const auto scratch = [&](int64_t worker) {
+    return WorkerScratch(sizes, workspace + sizes.shared_weights + worker * sizes.worker);
+  };
+  if (!sizes.few_tiles) {
+    for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+      transform_shared_weights(g, worker, grid.workers(), scratch(worker).packed, workspace);
+    });
+  }
+  for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+    const Range tiles = share(WinogradTiles(g).count, kRowUnit, worker / grid.columns, grid.rows);
+    for (int64_t index = tiles.begin; index < tiles.end; index += kTileBlock) {
+      multiply_tile_block(g,
+                          sizes,
+                          Range{index, std::min(tiles.end, index + kTileBlock)},
+                          share(g.columns, kMaxPanel, worker % grid.columns, grid.columns),
+                          sizes.few_tiles ? nullptr : workspace,
+                          scratch(worker));
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(winograd_all);
+
+void winograd_gather(const Gather& g, void* workspace) {
+  HWY_DYNAMIC_DISPATCH(winograd_all)(g, static_cast<float*>(workspace));
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

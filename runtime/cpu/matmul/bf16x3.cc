@@ -1,0 +1,201 @@
+#include "runtime/cpu/matmul/bf16x3.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/matmul/bf16x3.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#if HWY_ARCH_X86
+#include <xmmintrin.h>
+#endif
+
+// The kernels for any processor. Only the products are worth vectors.
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr size_t kRowsTogether = 4;
+
+// sum += even + odd, of a tile of A, as floats, and one of B, both of one part.
+HWY_INLINE void add_tile_product(const float* a, const uint16_t* b, float* sum) {
+  const hn::CappedTag<float, kTileEdge> d;
+  const hn::RebindToUnsigned<decltype(d)> bits;
+  const auto upper = hn::Set(bits, 0xffff0000u);
+  for (size_t column = 0; column < kTileEdge; column += hn::Lanes(d)) {
+    for (size_t row = 0; row < kTileEdge; row += kRowsTogether) {
+      hn::Vec<decltype(d)> even[kRowsTogether], odd[kRowsTogether];
+      HWY_UNROLL(4)
+      for (size_t i = 0; i < kRowsTogether; ++i) even[i] = odd[i] = hn::Zero(d);
+      for (size_t k = 0; k < kTileDepth; k += 2) {
+        const auto pair =
+            hn::LoadU(bits, reinterpret_cast<const uint32_t*>(b + k * kTileEdge) + column);
+        const auto b_even = hn::BitCast(d, hn::ShiftLeft<16>(pair));
+        const auto b_odd = hn::BitCast(d, hn::And(pair, upper));
+        HWY_UNROLL(4)
+        for (size_t i = 0; i < kRowsTogether; ++i) {
+          const float* const at = a + (row + i) * kTileDepth + k;
+          even[i] = hn::MulAdd(hn::Set(d, at[0]), b_even, even[i]);
+          odd[i] = hn::MulAdd(hn::Set(d, at[1]), b_odd, odd[i]);
+        }
+      }
+      HWY_UNROLL(4)
+      for (size_t i = 0; i < kRowsTogether; ++i) {
+        float* const to = sum + (row + i) * kTileEdge + column;
+        hn::StoreU(hn::Add(hn::LoadU(d, to), hn::Add(even[i], odd[i])), d, to);
+      }
+    }
+  }
+}
+
+// The products of a row tile with a column tile.
+HWY_NOINLINE void multiply_tile(const Bf16x3Kernels::Tiles& t, int64_t row_tile, int64_t column) {
+  constexpr struct { int64_t a, b; } kPairs[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
+  float* const c = t.c + row_tile * kTileEdge * t.c_stride + column * kTileEdge;
+  alignas(64) float sum[kTileEdge * kTileEdge] = {};
+  for (int64_t i = 0; i < kTileEdge && t.accumulate; ++i)
+    std::copy_n(c + i * t.c_stride, kTileEdge, sum + i * kTileEdge);
+  const uint16_t* a = t.a + row_tile * t.a_stride;
+  for (int64_t chunk = 0; chunk < t.chunks; ++chunk, a += kSplitElems) {
+    const uint16_t* const b = t.b + (chunk * t.column_tiles + column) * kSplitElems;
+    alignas(64) float parts[kSplitElems];
+    for (int64_t i = 0; i < kSplitElems; ++i) parts[i] = std::bit_cast<float>(uint32_t{a[i]} << 16);
+    for (const auto [i, j] : kPairs)
+      add_tile_product(parts + i * kPartElems, b + j * kPartElems, sum);
+  }
+  for (int64_t i = 0; i < kTileEdge; ++i)
+    std::copy_n(sum + i * kTileEdge, kTileEdge, c + i * t.c_stride);
+}
+
+void multiply_tiles(const Bf16x3Kernels::Tiles& t) {
+  for (int64_t row_tile = 0; row_tile < t.row_tiles; ++row_tile) {
+    for (int64_t column = 0; column < t.column_tiles; ++column) multiply_tile(t, row_tile, column);
+  }
+}
+
+// Whether this is AVX-512.
+bool is_wide() { return HWY_TARGET <= HWY_AVX3; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(multiply_tiles);
+HWY_EXPORT(is_wide);
+
+namespace {
+
+// Takes small numbers for zero, as the instruction does.
+class FlushToZero {
+ public:
+#if HWY_ARCH_X86
+  FlushToZero() : before_(_mm_getcsr()) {
+    constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
+    _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero);
+  }
+  ~FlushToZero() { _mm_setcsr(before_); }
+
+ private:
+  unsigned before_;
+#endif
+};
+
+struct Parts {
+  uint16_t part[kTileParts];
+};
+
+Parts split(float x) {
+  Parts parts;
+  for (uint16_t& part : parts.part) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x);
+    // The last one is exact; to round it could turn NaN into a number.
+    const uint32_t upper = (&part == &parts.part[2] ? bits : bits + 0x8000) & 0xffff0000;
+    part = static_cast<uint16_t>(upper >> 16);
+    x -= std::bit_cast<float>(upper);
+  }
+  return parts;
+}
+
+// Fills a tile: element(edge, k) is the float at a row of A, or a column of B, and depth k.
+template <typename Element>
+void pack_tile(const Element& element, bool of_b, uint16_t* to) {
+  for (int64_t edge = 0; edge < kTileEdge; ++edge) {
+    for (int64_t k = 0; k < kTileDepth; ++k) {
+      const Parts parts = split(element(edge, k));
+      const int64_t at = of_b ? k / 2 * 2 * kTileEdge + edge * 2 + k % 2 : edge * kTileDepth + k;
+      for (int64_t p = 0; p < kTileParts; ++p) to[p * kPartElems + at] = parts.part[p];
+    }
+  }
+}
+
+void pack_rows_as_columns(const float* const* rows, int64_t depth, uint16_t* to, int64_t stride) {
+  for (int64_t begin = 0; begin < depth; begin += kTileDepth, to += stride) {
+    const auto element = [&](int64_t i, int64_t k) {
+      return rows[i] == nullptr || begin + k >= depth ? 0.0f : rows[i][begin + k];
+    };
+    pack_tile(element, /*of_b=*/true, to);
+  }
+}
+
+template <bool kOfB>
+void pack_depth(const float* const* rows, int64_t columns, uint16_t* to) {
+  const auto element = [&](int64_t j, int64_t k) {
+    return rows[k] == nullptr || j >= columns ? 0.0f : rows[k][j];
+  };
+  pack_tile(element, kOfB, to);
+}
+
+void split_tiles(const Bf16x3Kernels::Split* tiles, int64_t count, bool of_b) {
+  for (const auto& tile : std::span(tiles, static_cast<size_t>(count))) {
+    uint16_t* to = tile.to;
+    for (int64_t begin = 0; begin < tile.count; begin += kTileDepth, to += tile.stride) {
+      const auto element = [&](int64_t edge, int64_t k) {
+        const auto [row, at] = of_b ? std::pair(k, edge) : std::pair(edge, begin + k);
+        const bool there = tile.rows[row] != nullptr && at < tile.count;
+        return there ? tile.rows[row][tile.offset + at] : 0.0f;
+      };
+      pack_tile(element, of_b, to);
+    }
+  }
+}
+
+void split_rows(const Bf16x3Kernels::Split* tiles, int64_t count) {
+  split_tiles(tiles, count, /*of_b=*/false);
+}
+
+void multiply(const Bf16x3Kernels::Tiles& tiles) {
+  split_tiles(tiles.next, tiles.next_count, tiles.next_of_b);
+  [[maybe_unused]] const FlushToZero flush;
+  HWY_DYNAMIC_DISPATCH(multiply_tiles)(tiles);
+}
+
+}  // namespace
+
+const Bf16x3Kernels& portable_bf16x3_kernels() {
+  static constexpr Bf16x3Kernels kKernels = {"no matrix unit",
+                                             split_rows,
+                                             pack_rows_as_columns,
+                                             pack_depth</*kOfB=*/true>,
+                                             pack_depth</*kOfB=*/false>,
+                                             multiply};
+  return kKernels;
+}
+
+const Bf16x3Kernels& bf16x3_kernels() {
+  const Bf16x3Kernels* const amx = amx_bf16x3_kernels();
+  // Tests leave instruction sets out.
+  return amx != nullptr && HWY_DYNAMIC_DISPATCH(is_wide)() ? *amx : portable_bf16x3_kernels();
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

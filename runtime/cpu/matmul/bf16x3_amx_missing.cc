@@ -1,0 +1,8 @@
+// Where no processor has AMX.
+#include "runtime/cpu/matmul/bf16x3.h"
+
+namespace lockstep::cpu {
+
+const Bf16x3Kernels* amx_bf16x3_kernels() { return nullptr; }
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,111 @@
+#pragma once
+// Dense matrices as operands of multiply_rectangle() (bf16x3_product.h).
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/cpu/matmul/bf16x3_product.h"
+#include "runtime/cpu/matmul/gemm.h"
+
+namespace lockstep::cpu {
+
+// Elements of the depth in some chunks.
+inline Range chunk_depth(Range chunks, int64_t depth) {
+  return {chunks.begin * kTileDepth, std::min(depth, chunks.end * kTileDepth)};
+}
+
+// Pointers to `count` <= kMost rows, from row `first` on; null behind them.
+template <int64_t kMost>
+struct RowPointers {
+  RowPointers(const float* data, int64_t stride, int64_t count) {
+    for (int64_t i = 0; i < kMost; ++i) rows[i] = i < count ? data + i * stride : nullptr;
+  }
+  const float* rows[kMost];
+};
+
+struct DenseA {
+  bool as_rows() const { return !a.transposed; }
+
+  int64_t list(Range rows,
+               Range chunks,
+               const float** pointers,
+               Bf16x3Kernels::Split* tiles,
+               uint16_t* to) const {
+    for (int64_t i = 0; i < kTileEdge; ++i)
+      pointers[i] = i < rows.size() ? a.at(rows.begin + i, 0).data : nullptr;
+    const Range k = chunk_depth(chunks, depth);
+    *tiles = {pointers, k.begin, k.size(), to, kSplitElems};
+    return 1;
+  }
+
+  void pack(const Bf16x3Kernels& kernels, Range rows, Range chunks, uint16_t* to) const {
+    const Range k = chunk_depth(chunks, depth);
+    for (int64_t begin = k.begin; begin < k.end; begin += kTileDepth, to += kSplitElems) {
+      // Rows of a later chunk, at these columns.
+      for (int64_t i = 2 * kTileDepth; i < 3 * kTileDepth; ++i)
+        __builtin_prefetch(a.at(rows.begin, std::min(begin + i, depth - 1)).data, 0, 2);
+      const RowPointers<kTileDepth> some(
+          a.at(rows.begin, begin).data, a.stride, std::min(kTileDepth, k.end - begin));
+      kernels.pack_depth_as_rows(some.rows, rows.size(), to);
+    }
+  }
+  GemmOperand a;
+  int64_t depth;
+};
+
+struct DenseB {
+  bool as_rows() const { return !b.transposed; }
+
+  int64_t list(Range columns,
+               Range chunks,
+               const float** pointers,
+               Bf16x3Kernels::Split* tiles,
+               uint16_t* to) const {
+    int64_t count = 0;
+    for (int64_t k = chunks.begin; k < chunks.end; ++k, pointers += kTileDepth) {
+      for (int64_t i = 0; i < kTileDepth; ++i) {
+        const int64_t row = k * kTileDepth + i;
+        pointers[i] = row < depth ? b.at(row, 0).data : nullptr;
+      }
+      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kSplitElems)
+        tiles[count++] = {pointers, j, std::min(kTileEdge, columns.end - j), to, 0};
+    }
+    return count;
+  }
+
+  RowFetcher fetcher(Range columns, Range chunks, int64_t calls) const {
+    const Range k = chunk_depth(chunks, depth);
+    return {b.at(k.begin, columns.begin).data, b.stride, k.size(), columns.size(), calls};
+  }
+
+  void pack(const Bf16x3Kernels& kernels,
+            Range columns,
+            Range chunks,
+            uint16_t* to,
+            int64_t stride) const {
+    const Range k = chunk_depth(chunks, depth);
+    if (b.transposed) {
+      const RowPointers<kTileEdge> some(
+          b.at(k.begin, columns.begin).data, b.stride, columns.size());
+      return kernels.pack_rows_as_columns(some.rows, k.size(), to, stride);
+    }
+    for (int64_t begin = k.begin; begin < k.end; begin += kTileDepth, to += stride) {
+      const RowPointers<kTileDepth> some(
+          b.at(begin, columns.begin).data, b.stride, std::min(kTileDepth, k.end - begin));
+      kernels.pack_depth(some.rows, columns.size(), to);
+    }
+  }
+  GemmOperand b;
+  int64_t depth;
+};
+
+// A dense result that nothing is done to.
+struct DenseC {
+  float* row(int64_t i) const { return data + i * c_stride; }
+  int64_t stride() const { return c_stride; }
+  void finish(Range, Range) const {}
+  float* data;
+  int64_t c_stride;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,57 @@
+// Products of blocks that fit into the cache: what gemm_block.cc defines for each instruction set
+// (include it only from a .cc file that Highway's foreach_target.h includes repeatedly). The tile
+// kernel is in gemm_tile.cc.
+
+// Include guard, toggled so that each instruction set includes the body once.
+#if defined(LOCKSTEP_RUNTIME_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_RUNTIME_CPU_GEMM_INL_H
+#undef LOCKSTEP_RUNTIME_CPU_GEMM_INL_H
+#else
+#define LOCKSTEP_RUNTIME_CPU_GEMM_INL_H
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/gemm.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/matmul/gemm_pack-inl.h"
+#include "runtime/cpu/matmul/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// The panels of one depth block of B.
+struct Panels {
+  GemmOperand b;                 // the block within B; unused when `ready`
+  const float* ready = nullptr;  // panels of depth x kPanel, one after the other, the last narrower
+  float* buffer = nullptr;       // where panels are packed ...
+  bool keep = false;      // ... one after the other; else each in the place of the one before
+  bool in_place = false;  // use b where it lies; only a last, partial panel is packed
+};
+
+// Where the results go. A padded buffer may be written up to whole vectors.
+struct Result {
+  float* data;
+  size_t stride;
+  bool padded;
+};
+
+// c(rows, columns) (+)= a(rows, depth) b(depth, columns), depth <= kDepthBlock. `packed_a` has room
+// for rows * depth floats and one vector; it is used where rows are packed. Each panel passes by
+// all rows before the next one.
+void multiply_block(size_t rows,
+                    size_t columns,
+                    size_t depth,
+                    GemmOperand a,
+                    const Panels& panels,
+                    Result c,
+                    bool accumulate,
+                    float* packed_a);
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCKSTEP_RUNTIME_CPU_GEMM_INL_H

@@ -1,0 +1,124 @@
+#include "runtime/cpu/matmul/gemm.h"
+
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+
+// How the caches are used. A panel of B (a depth block of 32 columns) is packed while the first
+// tile uses it, then passes by a block of rows of A that stays in the second-level cache, while the
+// next panel is fetched. If there are more blocks of rows, the packed panels of a chunk of B are
+// kept for them. Each worker does this alone for its rectangle of C: no barriers, nothing shared.
+
+#ifndef LOCKSTEP_RUNTIME_CPU_GEMM_SCRATCH
+#define LOCKSTEP_RUNTIME_CPU_GEMM_SCRATCH
+namespace lockstep::cpu {
+// Scratch of one worker, in floats.
+struct GemmScratch {
+  GemmScratch(int64_t rows, int64_t columns, int64_t depth, WorkerGrid grid) {
+    const int64_t depth_chunk = std::min(depth, kDepthChunk);
+    const int64_t depth_block = DepthBlocks(depth_chunk).length;
+    packed_a = packed_rows_floats(grid.most_rows(rows), depth_block);
+    packed_b = grid.most_rows(rows) > block_rows(depth_block, grid.most_columns(columns))
+                   ? std::min(grid.most_columns(columns), kColumnChunk) * depth_chunk
+                   : kMaxPanel * depth_block;
+  }
+  int64_t floats() const { return packed_a + packed_b; }
+
+  int64_t packed_a, packed_b;
+};
+}  // namespace lockstep::cpu
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/matmul/gemm.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/gemm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// One worker's rectangle of the result.
+HWY_NOINLINE void multiply_rectangle(
+    const Gemm& p, Range rows, Range columns, float* packed_a, float* packed_b) {
+  for (int64_t j = columns.begin; j < columns.end; j += kColumnChunk) {
+    const int64_t chunk_columns = std::min(columns.end - j, kColumnChunk);
+    for (int64_t chunk = 0; chunk < p.depth; chunk += kDepthChunk) {
+      const DepthBlocks blocks(std::min(p.depth - chunk, kDepthChunk));
+      const int64_t step = block_rows(blocks.length, columns.size());
+      const bool keep = rows.size() > step;
+      for (int64_t i = rows.begin; i < rows.end; i += step) {
+        const int64_t some_rows = std::min(rows.end - i, step);
+        for (int64_t index = 0; index < blocks.count(); ++index) {
+          const Range block = blocks.range(index);
+          const int64_t k = chunk + block.begin;
+          float* const buffer =
+              packed_b + (keep ? block.begin * round_up(chunk_columns, kVecLanes) : 0);
+          // Few tiles use a panel: copying it would not pay.
+          const bool in_place = !p.b.transposed && some_rows <= 2 * kRowUnit;
+          const Panels panels{.b = p.b.at(k, j),
+                              .ready = i > rows.begin ? buffer : nullptr,
+                              .buffer = buffer,
+                              .keep = keep,
+                              .in_place = in_place && !keep};
+          multiply_block(some_rows,
+                         chunk_columns,
+                         block.size(),
+                         p.a.at(i, k),
+                         panels,
+                         Result{p.c + i * p.c_stride + j,
+                                static_cast<size_t>(p.c_stride),
+                                /*padded=*/false},
+                         p.accumulate || k > 0,
+                         packed_a);
+        }
+      }
+    }
+  }
+}
+
+void gemm_kernel(const Gemm& p, float* workspace) {
+  const WorkerGrid grid = arrange_workers(compute_threads(), p.rows, p.columns);
+  const GemmScratch scratch(p.rows, p.columns, p.depth, grid);
+  for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+    float* const mine = workspace + worker * scratch.floats();
+    multiply_rectangle(p,
+                       share(p.rows, kRowUnit, worker / grid.columns, grid.rows),
+                       share(p.columns, kMaxPanel, worker % grid.columns, grid.columns),
+                       mine,
+                       mine + scratch.packed_a);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(gemm_kernel);
+
+int64_t gemm_workspace_bytes(int64_t rows, int64_t columns, int64_t depth, int threads) {
+  if (rows == 0 || columns == 0 || depth == 0) return 0;
+  const WorkerGrid grid = arrange_workers(threads, rows, columns);
+  return grid.workers() * GemmScratch(rows, columns, depth, grid).floats() *
+         static_cast<int64_t>(sizeof(float));
+}
+
+void gemm(const Gemm& p, void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  if (p.rows == 0 || p.columns == 0) return;
+  if (p.depth == 0) {
+    for (int64_t i = 0; i < p.rows && !p.accumulate; ++i) {
+      std::memset(p.c + i * p.c_stride, 0, p.columns * sizeof(float));
+    }
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(gemm_kernel)(p, static_cast<float*>(workspace));
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/matmul/gemm_block.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/gemm-inl.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+static_assert(kTileRows <= kVecLanes || kVecLanes == 1);  // pack_tile stores one vector a step
+
+void pack_transposed(
+    const float* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride) {
+  size_t k = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const float* row[kVecLanes];
+  for (size_t i = 0; i < kVecLanes; ++i) row[i] = from + std::min(i, rows - 1) * from_stride;
+  for (; k + 4 <= depth; k += 4) {
+    Vec out[4];
+    load_transposed_4(ListedRows{row}, k, out);
+    HWY_UNROLL(4)
+    for (size_t c = 0; c < 4; ++c) hn::StoreU(out[c], F32(), to + (k + c) * to_stride);
+  }
+#endif
+  for (; k < depth; ++k) {
+    for (size_t i = 0; i < kVecLanes; ++i) {
+      to[k * to_stride + i] = from[std::min(i, rows - 1) * from_stride + k];
+    }
+  }
+}
+
+// Packs a tile of A, `rows` <= kTileRows, depth-major: to[k * rows + i] = element (i, k). May write
+// kVecLanes elements past the end of `to`.
+HWY_INLINE void pack_tile(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to) {
+  if (a.transposed) {
+    for (size_t k = 0; k < depth; ++k) {
+      const float* from = a.data + k * a.stride;
+      for (size_t i = 0; i < rows; ++i) to[k * rows + i] = from[i];
+    }
+    return;
+  }
+  for (size_t i = 0; i < rows; i += kVecLanes) {
+    pack_transposed(
+        a.data + i * a.stride, a.stride, std::min(rows - i, kVecLanes), depth, to + i, rows);
+  }
+}
+
+// What lies depth-major already is read row by row for all tiles: a row of one tile is less than a
+// cache line, and the next one may be a page away.
+void pack_rows(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to) {
+  size_t i = 0;
+  if (a.transposed) {
+    const size_t whole = rows / kTileRows * kTileRows;
+    for (size_t k = 0; k < depth; ++k) {
+      const float* const from = a.data + k * a.stride;
+      for (i = 0; i < whole; i += kTileRows)
+        std::memcpy(to + i * depth + k * kTileRows, from + i, kTileRows * sizeof(float));
+    }
+    i = whole;
+  }
+  for (; i < rows; i += kTileRows)
+    pack_tile(a.at(i, 0), std::min(rows - i, kTileRows), depth, to + i * depth);
+}
+
+void pack_panel(GemmOperand b, size_t columns, size_t depth, float* HWY_RESTRICT to) {
+  const size_t width = round_up(columns, kVecLanes);
+  if (b.transposed) {
+    for (size_t j = 0; j < width; j += kVecLanes) {
+      pack_transposed(
+          b.data + j * b.stride, b.stride, std::min(columns - j, kVecLanes), depth, to + j, width);
+    }
+    return;
+  }
+  for (size_t k = 0; k < depth; ++k) {
+    const float* from = b.data + k * b.stride;
+    if (columns == kPanel) {
+      const F32 d;
+      HWY_UNROLL(4)
+      for (size_t v = 0; v < kPanel; v += kVecLanes) {
+        hn::StoreU(hn::LoadU(d, from + v), d, to + k * kPanel + v);
+      }
+    } else {
+      for (size_t j = 0; j < width; ++j) to[k * width + j] = from[std::min(j, columns - 1)];
+    }
+  }
+}
+
+void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to) {
+  for (int64_t index = 0; index < blocks.count(); ++index) {
+    const Range block = blocks.range(index);
+    for (size_t j = 0; j < columns; j += kPanel) {
+      pack_panel(b.at(block.begin, j),
+                 std::min(columns - j, kPanel),
+                 block.size(),
+                 to + block.begin * round_up(columns, kVecLanes) + j * block.size());
+    }
+  }
+}
+
+// Whether rows of a are packed. It costs about as much as a pass over them by the tiles, and is not
+// needed where they can be read as they lie: unless they are so far apart that what a tile reads
+// competes for the same cache lines.
+HWY_INLINE bool packs_rows(GemmOperand a, size_t columns) {
+  if (a.transposed) return columns > (a.stride < 256 ? 2 : 1) * kPanel;
+  return a.stride % 1024 == 0 && columns > kPanel;
+}
+
+// Rows of a that are packed at a time, while those after them are fetched.
+HWY_INLINE size_t rows_packed_together(GemmOperand a) {
+  return a.transposed ? 4 * kTileRows : kTileRows;
+}
+
+void multiply_block(size_t rows,
+                    size_t columns,
+                    size_t depth,
+                    GemmOperand a,
+                    const Panels& panels,
+                    Result c,
+                    bool accumulate,
+                    float* packed_a) {
+  const bool pack_a = packs_rows(a, columns);
+  const size_t rows_together = rows_packed_together(a);
+  for (size_t j = 0; j < columns; j += kPanel) {
+    const size_t panel_columns = std::min(columns - j, kPanel);
+    const size_t vectors = ceil_div(panel_columns, kVecLanes);
+    const size_t width = vectors * kVecLanes;
+    const bool whole = c.padded || panel_columns == width;
+
+    Prefetcher next_panel, next_rows;
+    Tiles tiles{};
+    tiles.depth = depth;
+    tiles.b = panels.ready + j * depth;
+    tiles.b_stride = width;
+    tiles.c_stride = c.stride;
+    tiles.accumulate = accumulate;
+    tiles.next_panel = &next_panel;
+    tiles.next_rows = &next_rows;
+    bool pack_b = false;  // by the first tile
+    if (panels.ready == nullptr) {
+      const GemmOperand b = panels.b.at(0, j);
+      tiles.pack_b = panels.buffer + (panels.keep ? j * depth : 0);
+      if (b.transposed || !whole || (panels.keep && rows < kTileRows)) {
+        pack_panel(b, panel_columns, depth, tiles.pack_b);
+        tiles.b = tiles.pack_b;
+      } else {
+        tiles.b = b.data;
+        tiles.b_stride = b.stride;
+        // A lower tile is the only one: it uses b where it lies.
+        pack_b = !panels.in_place && rows >= kTileRows;
+      }
+      if (j + kPanel < columns) {
+        next_panel = Prefetcher(panels.b.at(0, j + kPanel),
+                                depth,
+                                std::min(columns - j - kPanel, kPanel),
+                                ceil_div(rows, kTileRows));
+      }
+    }
+
+    const size_t rows_after = rows - std::min(rows, kTileRows);  // the first tile
+    if (j == 0 && !pack_a && !a.transposed && rows_after > 0) {
+      next_rows =
+          Prefetcher(a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows));
+    }
+
+    for (size_t i = 0; i < rows;) {
+      // All tiles of full height at once, but one by one while an operand is being packed.
+      const size_t tile_rows = std::min(rows - i, kTileRows);
+      const bool one = (j == 0 && pack_a) || pack_b || !whole;
+      tiles.tiles = one ? 1 : (rows - i) / tile_rows;
+      if (j == 0 && pack_a && i % rows_together == 0) {
+        const size_t some = std::min(rows - i, rows_together), after = i + some;
+        pack_rows(a.at(i, 0), some, depth, packed_a + i * depth);
+        next_rows = after == rows ? Prefetcher()
+                                  : Prefetcher(a.at(after, 0),
+                                               std::min(rows - after, rows_together),
+                                               depth,
+                                               rows_together / kTileRows);
+      }
+      tiles.a = pack_a ? packed_a + i * depth : a.at(i, 0).data;
+      tiles.a_stride = pack_a ? tile_rows : a.stride;
+      tiles.a_step = tile_rows * (pack_a ? depth : a.transposed ? 1 : a.stride);
+      tiles.c = c.data + i * c.stride + j;
+      const TileKernel kernel = tile_kernel(pack_a || a.transposed, pack_b, vectors, tile_rows);
+      if (whole) {
+        kernel(tiles);
+      } else {
+        multiply_edge_tile(kernel, tiles, tile_rows, panel_columns);
+      }
+      if (pack_b) {
+        tiles.b = tiles.pack_b;
+        tiles.b_stride = width;
+        pack_b = false;
+      }
+      i += tiles.tiles * tile_rows;
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();

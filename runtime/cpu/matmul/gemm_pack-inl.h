@@ -1,0 +1,91 @@
+// Packing the operands of matrix products: what gemm_block.cc defines for each instruction set, and
+// the transposition that it uses (include it only from a .cc file that Highway's foreach_target.h
+// includes repeatedly).
+
+// Include guard, toggled so that each instruction set includes the body once.
+#if defined(LOCKSTEP_RUNTIME_CPU_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_RUNTIME_CPU_GEMM_PACK_INL_H
+#undef LOCKSTEP_RUNTIME_CPU_GEMM_PACK_INL_H
+#else
+#define LOCKSTEP_RUNTIME_CPU_GEMM_PACK_INL_H
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/gemm.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+// Rows of a matrix: row i begins at rows(i).
+struct StridedRows {
+  const float* data;
+  size_t stride;
+  HWY_INLINE const float* operator()(size_t i) const { return data + i * stride; }
+};
+struct ListedRows {
+  const float* const* list;
+  HWY_INLINE const float* operator()(size_t i) const { return list[i]; }
+};
+
+// Four elements of each of several rows: block b of the result is from row first + 4 b.
+template <class D, class Rows>
+HWY_INLINE hn::Vec<D> load_blocks(D d, Rows rows, size_t first, size_t column) {
+  constexpr size_t kLanes = hn::MaxLanes(D());
+  if constexpr (kLanes == 4) {
+    return hn::LoadU(d, rows(first) + column);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d,
+                       load_blocks(half, rows, first + kLanes / 2, column),
+                       load_blocks(half, rows, first, column));
+  }
+}
+
+// out[c] = elements column + c of the kVecLanes rows, one row a lane.
+template <class Rows>
+HWY_INLINE void load_transposed_4(Rows rows, size_t column, Vec* HWY_RESTRICT out) {
+  const F32 d;
+  const hn::RepartitionToWide<hn::RebindToUnsigned<F32>> pairs;
+  const Vec r0 = load_blocks(d, rows, 0, column);
+  const Vec r1 = load_blocks(d, rows, 1, column);
+  const Vec r2 = load_blocks(d, rows, 2, column);
+  const Vec r3 = load_blocks(d, rows, 3, column);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+  out[0] = hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23));
+  out[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23));
+  out[2] = hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23));
+  out[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23));
+}
+#endif
+
+// to[k * to_stride + i] = from[i * from_stride + k] for i < rows <= kVecLanes, k < depth. Stores
+// whole vectors: lanes from `rows` on repeat the last row, and what follows them is overwritten, up
+// to kVecLanes elements from the beginning of the last k.
+void pack_transposed(
+    const float* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride);
+
+// Packs tiles of A, one after the other: element (i, k) of a tile of `rows` <= kTileRows rows is at
+// to[k * rows + i]. May write kVecLanes elements past the end of `to`.
+void pack_rows(GemmOperand a, size_t rows, size_t depth, float* to);
+
+// Packs the columns [0, columns) of B, columns <= kPanel, as one panel: row k is at to + k * width,
+// width = columns rounded up to whole vectors. Lanes past `columns` repeat a value of the row.
+void pack_panel(GemmOperand b, size_t columns, size_t depth, float* to);
+
+// Packs B(depth, columns): its depth blocks follow each other, and within a block its panels.
+void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to);
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCKSTEP_RUNTIME_CPU_GEMM_PACK_INL_H

@@ -1,0 +1,98 @@
+// The tiles of matrix products: what gemm_tile.cc defines for each instruction set (include it only
+// from a .cc file that Highway's foreach_target.h includes repeatedly).
+
+// Include guard, toggled so that each instruction set includes the body once.
+#if defined(LOCKSTEP_RUNTIME_CPU_GEMM_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_RUNTIME_CPU_GEMM_TILE_INL_H
+#undef LOCKSTEP_RUNTIME_CPU_GEMM_TILE_INL_H
+#else
+#define LOCKSTEP_RUNTIME_CPU_GEMM_TILE_INL_H
+#endif
+
+#include <algorithm>
+#include <cstddef>
+
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/gemm.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// The tile fills the register file: 12 x 2 accumulators of 32 vectors with AVX-512, 6 x 2 of 16
+// with AVX2.
+constexpr size_t kTileRows = kVecLanes == 16 ? 12 : kVecLanes == 8 ? 6 : 4;
+constexpr size_t kTileVectors = 2;
+constexpr size_t kPanel = kTileVectors * kVecLanes;
+static_assert(kRowUnit % kTileRows == 0 && kMaxPanel % kPanel == 0);
+
+// Touches memory that is needed next, some cache lines at a time between the tiles that compute on
+// other memory: so nothing waits for main memory.
+class Prefetcher {
+ public:
+  Prefetcher() = default;
+  // The part (rows, columns) of an operand, spread over so many calls of run(). None of them is 0.
+  HWY_INLINE Prefetcher(GemmOperand operand, size_t rows, size_t columns, size_t calls)
+      : row_(operand.data),
+        stride_(operand.stride),
+        rows_left_(operand.transposed ? columns : rows),
+        last_((operand.transposed ? rows : columns) - 1) {
+    // A row that does not begin with a line may end one line later.
+    const bool aligned =
+        reinterpret_cast<uintptr_t>(row_) % (kLine * sizeof(float)) == 0 && stride_ % kLine == 0;
+    row_lines_ = last_ / kLine + (aligned ? 1 : 2);
+    lines_ = ceil_div(rows_left_ * row_lines_, calls);
+  }
+
+  HWY_INLINE void run() {
+    for (size_t left = lines_; left > 0 && rows_left_ > 0;) {
+      const size_t end = std::min(row_lines_, line_ + left);
+      left -= end - line_;
+      for (; line_ < end; ++line_) __builtin_prefetch(row_ + std::min(line_ * kLine, last_), 0, 2);
+      if (line_ < row_lines_) return;
+      line_ = 0;
+      row_ += stride_;
+      --rows_left_;
+    }
+  }
+
+ private:
+  static constexpr size_t kLine = 16;  // floats
+  const float* row_ = nullptr;
+  size_t stride_ = 0, rows_left_ = 0;
+  size_t last_ = 0;  // index of a row's last element
+  size_t row_lines_ = 0, line_ = 0;
+  size_t lines_ = 0;  // in a call
+};
+
+// Tiles one below the other: c(tiles * rows, vectors * kVecLanes) = (accumulate ? c : 0) + a b.
+struct Tiles {
+  size_t tiles;
+  size_t depth;
+  const float* a;  // element (i, k) is a[i * a_stride + k], or a[k * a_stride + i] if depth-major
+  size_t a_stride;
+  size_t a_step;   // from one tile to the next
+  const float* b;  // row k is at b + k * b_stride
+  size_t b_stride;
+  float* pack_b;  // where rows of b are copied to, one after the other, by kernels that do that
+  float* c;
+  size_t c_stride;
+  bool accumulate;
+  Prefetcher *next_panel, *next_rows;  // each run once a tile
+};
+
+using TileKernel = void (*)(const Tiles&);
+
+// The kernel for tiles of `rows` rows and `vectors` vectors; with pack_b `rows` is kTileRows.
+TileKernel tile_kernel(bool depth_major, bool pack_b, size_t vectors, size_t rows);
+
+// Runs one tile whose last columns are missing in c: computes in a buffer and copies what exists.
+void multiply_edge_tile(TileKernel kernel, Tiles tile, size_t rows, size_t columns);
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCKSTEP_RUNTIME_CPU_GEMM_TILE_INL_H

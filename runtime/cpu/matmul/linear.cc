@@ -1,0 +1,321 @@
+#include "runtime/cpu/matmul/linear.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/matmul/gemm.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+
+// The forward product is computed transposed, y^T = w x^T: rows of w are broadcast, and the small x
+// is packed once, so that the large w streams through once. A strip of y^T stays in the cache until
+// its sums are complete; it is then transposed into y with bias and activation. A few rows of x
+// (generating text) would leave most lanes of a vector empty: they are multiplied the other way
+// round, with w packed panel by panel. So are many rows that nothing is done to afterwards: w is
+// the smaller operand then.
+
+#ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
+#define LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
+namespace lockstep::cpu {
+constexpr int64_t kRowChunk = 512;      // rows of x packed at a time
+constexpr int64_t kStripOutputs = 192;  // rows of y^T computed at a time
+// Floats between rows of a strip of y^T: not a multiple of a page, which would put all rows into
+// the same cache sets.
+constexpr int64_t kStripStride = kRowChunk + 16;
+
+// Scratch of one worker, in floats: packed rows of w; a strip of y^T, with room for the outputs
+// that pad its last vector; and packed x, one panel if panels are used once, or all of a chunk of
+// rows.
+struct ForwardScratch {
+  ForwardScratch(const LinearShape& shape, WorkerGrid grid) {
+    const int64_t outputs = grid.most_rows(shape.outputs);
+    const int64_t depth_block = DepthBlocks(shape.inputs).length;
+    packed_w = packed_rows_floats(std::min(outputs, kStripOutputs), depth_block);
+    strip = (std::min(round_up(outputs, 16), kStripOutputs) + 16) * kStripStride;
+    packed_x = outputs > kStripOutputs
+                   ? std::min(grid.most_columns(shape.rows), kRowChunk) * shape.inputs
+                   : kMaxPanel * depth_block;
+  }
+  int64_t floats() const { return packed_w + strip + packed_x; }
+
+  int64_t packed_w, strip, packed_x;
+};
+}  // namespace lockstep::cpu
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/matmul/linear.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/epilogue-inl.h"
+#include "runtime/cpu/matmul/gemm-inl.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Stores the pre-activation and the result, for the outputs that `access` selects.
+template <Activation kKind, typename Access>
+HWY_INLINE void finish(const LinearForward& op, Access access, Vec sum, size_t output, size_t at) {
+  const Epilogue& e = op.epilogue;
+  if (op.pre != nullptr) access.store(add_bias(e, access, sum, output), op.pre + at);
+  access.store(finished<kKind>(e, access, sum, output, at), op.y + at);
+}
+
+// Fetches what will be added to some outputs, before the products that they wait for.
+HWY_INLINE void prefetch_residual(const LinearForward& op, Range outputs, Range rows) {
+  if (op.epilogue.residual == nullptr) return;
+  for (int64_t m = rows.begin; m < rows.end; ++m) {
+    const float* const row = op.epilogue.residual + m * op.shape.outputs;
+    for (int64_t n = outputs.begin; n < outputs.end; n += 16) __builtin_prefetch(row + n, 0, 2);
+  }
+}
+
+// Writes the strip of y^T, outputs x rows, into y.
+template <Activation kKind>
+HWY_INLINE void finish_strip(const LinearForward& op,
+                             const float* strip,
+                             Range outputs,
+                             Range rows) {
+  const int64_t n_count = op.shape.outputs;
+  int64_t m = rows.begin;
+#if HWY_TARGET != HWY_SCALAR
+  for (; m + 4 <= rows.end; m += 4) {
+    for_each_vector(outputs.size(), [&](size_t i, auto access) HWY_ATTR {
+      Vec sums[4];
+      load_transposed_4(StridedRows{strip + i * kStripStride, kStripStride}, m - rows.begin, sums);
+      HWY_UNROLL(4)
+      for (int64_t c = 0; c < 4; ++c) {
+        const size_t at = (m + c) * n_count + outputs.begin + i;
+        finish<kKind>(op, access, sums[c], outputs.begin + i, at);
+      }
+    });
+  }
+#endif
+  for (; m < rows.end; ++m) {
+    for_each_vector(outputs.size(), [&](size_t i, auto access) HWY_ATTR {
+      alignas(64) float column[kVecLanes];
+      for (size_t lane = 0; lane < kVecLanes; ++lane) {
+        column[lane] = strip[(i + lane) * kStripStride + m - rows.begin];
+      }
+      const size_t output = outputs.begin + i;
+      finish<kKind>(op, access, hn::Load(F32(), column), output, m * n_count + output);
+    });
+  }
+}
+
+HWY_NOINLINE void finish_strip_with(const LinearForward& op,
+                                    const float* strip,
+                                    Range outputs,
+                                    Range rows) {
+  with_activation(op.epilogue.activation, [&](auto kind) HWY_ATTR {
+    finish_strip<decltype(kind)::value>(op, strip, outputs, rows);
+  });
+}
+
+// One worker's part of y^T: `outputs` x `rows`.
+HWY_NOINLINE void forward_rectangle(const LinearForward& op,
+                                    Range outputs,
+                                    Range rows,
+                                    float* packed_w,
+                                    float* strip,
+                                    float* packed_x) {
+  const int64_t depth = op.shape.inputs;
+  const GemmOperand w{op.w, depth}, x{op.x, depth, /*transposed=*/true};
+  const DepthBlocks blocks(depth);
+  const bool keep = outputs.size() > kStripOutputs;
+  for (int64_t m = rows.begin; m < rows.end; m += kRowChunk) {
+    const Range chunk{m, std::min(rows.end, m + kRowChunk)};
+    for (int64_t n = outputs.begin; n < outputs.end; n += kStripOutputs) {
+      const Range strip_outputs{n, std::min(outputs.end, n + kStripOutputs)};
+      for (int64_t index = 0; index < blocks.count(); ++index) {
+        const Range block = blocks.range(index);
+        float* const buffer =
+            packed_x + (keep ? block.begin * round_up(chunk.size(), kVecLanes) : 0);
+        if (index + 1 == blocks.count()) prefetch_residual(op, strip_outputs, chunk);
+        const Panels panels{.b = x.at(block.begin, m),
+                            .ready = n > outputs.begin ? buffer : nullptr,
+                            .buffer = buffer,
+                            .keep = keep};
+        multiply_block(strip_outputs.size(),
+                       chunk.size(),
+                       block.size(),
+                       w.at(n, block.begin),
+                       panels,
+                       Result{strip, kStripStride, /*padded=*/true},
+                       index > 0,
+                       packed_w);
+      }
+      finish_strip_with(op, strip, strip_outputs, chunk);
+    }
+  }
+}
+
+void forward_transposed(const LinearForward& op, float* workspace) {
+  const WorkerGrid grid = arrange_workers(compute_threads(), op.shape.outputs, op.shape.rows);
+  const ForwardScratch scratch(op.shape, grid);
+  for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+    float* const mine = workspace + worker * scratch.floats();
+    forward_rectangle(op,
+                      share(op.shape.outputs, kRowUnit, worker / grid.columns, grid.rows),
+                      share(op.shape.rows, kMaxPanel, worker % grid.columns, grid.columns),
+                      mine,
+                      mine + scratch.packed_w,
+                      mine + scratch.packed_w + scratch.strip);
+  });
+}
+
+// Few rows: y = x w^T with the rows of x broadcast.
+HWY_NOINLINE void forward_few_rows_part(const LinearForward& op, Range outputs, float* buffer) {
+  const auto [m_count, k_count, n_count] = op.shape;
+  const GemmOperand x{op.x, k_count}, w{op.w, k_count, /*transposed=*/true};
+  const DepthBlocks blocks(k_count);
+  for (int64_t n = outputs.begin; n < outputs.end; n += kPanel) {
+    const int64_t columns = std::min<int64_t>(kPanel, outputs.end - n);
+    for (int64_t index = 0; index < blocks.count(); ++index) {
+      const Range block = blocks.range(index);
+      multiply_block(m_count,
+                     columns,
+                     block.size(),
+                     x.at(0, block.begin),
+                     Panels{.b = w.at(block.begin, n), .buffer = buffer},
+                     Result{op.y + n, static_cast<size_t>(n_count), /*padded=*/false},
+                     index > 0,
+                     nullptr);
+    }
+    with_activation(op.epilogue.activation, [&](auto kind) HWY_ATTR {
+      for (int64_t m = 0; m < m_count; ++m) {
+        for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
+          const size_t at = m * n_count + n + j;
+          finish<decltype(kind)::value>(op, access, access.load(op.y + at), n + j, at);
+        });
+      }
+    });
+  }
+}
+
+void forward_few_rows(const LinearForward& op, float* workspace) {
+  const int workers = compute_threads();
+  for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
+    forward_few_rows_part(op,
+                          share(op.shape.outputs, kMaxPanel, worker, workers),
+                          workspace + worker * kMaxPanel * DepthBlocks(op.shape.inputs).length);
+  });
+}
+
+void linear_forward_kernel(const LinearForward& op, float* workspace) {
+  if (op.shape.rows <= static_cast<int64_t>(kVecLanes / 2)) {
+    forward_few_rows(op, workspace);
+  } else {
+    forward_transposed(op, workspace);
+  }
+}
+
+// Sums of the columns of d_pre, in vectors of columns.
+void backward_bias_kernel(
+    const float* d_pre, int64_t rows, int64_t stride, Range columns, bool accumulate, float* d_b) {
+  constexpr int64_t kTogether = 8;  // vectors summed in one pass over the rows
+  int64_t n = columns.begin;
+  for (; n + kTogether * static_cast<int64_t>(kVecLanes) <= columns.end;
+       n += kTogether * kVecLanes) {
+    Vec sum[kTogether];
+    HWY_UNROLL(8)
+    for (int64_t v = 0; v < kTogether; ++v) {
+      sum[v] = accumulate ? hn::LoadU(F32(), d_b + n + v * kVecLanes) : hn::Zero(F32());
+    }
+    for (int64_t m = 0; m < rows; ++m) {
+      HWY_UNROLL(8)
+      for (int64_t v = 0; v < kTogether; ++v) {
+        sum[v] = hn::Add(sum[v], hn::LoadU(F32(), d_pre + m * stride + n + v * kVecLanes));
+      }
+    }
+    HWY_UNROLL(8)
+    for (int64_t v = 0; v < kTogether; ++v) {
+      hn::StoreU(sum[v], F32(), d_b + n + v * kVecLanes);
+    }
+  }
+  for_each_vector(columns.end - n, [&](size_t j, auto access) HWY_ATTR {
+    Vec sum = accumulate ? access.load(d_b + n + j) : hn::Zero(F32());
+    for (int64_t m = 0; m < rows; ++m) sum = hn::Add(sum, access.load(d_pre + m * stride + n + j));
+    access.store(sum, d_b + n + j);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(linear_forward_kernel);
+HWY_EXPORT(backward_bias_kernel);
+
+namespace {
+constexpr int64_t kBiasGrain = 128;  // columns a thread sums at least
+}
+
+int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
+  const auto [m, k, n] = shape;
+  const WorkerGrid grid = arrange_workers(threads, n, m);
+  const int64_t forward =
+      grid.workers() * ForwardScratch(shape, grid).floats() * static_cast<int64_t>(sizeof(float));
+  return std::max({forward,
+                   gemm_workspace_bytes(m, n, k, threads),
+                   gemm_workspace_bytes(m, k, n, threads),
+                   gemm_workspace_bytes(n, k, m, threads)});
+}
+
+void linear_forward(const LinearForward& op, void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  const auto [m, k, n] = op.shape;
+  if (m >= n && op.pre == nullptr && op.epilogue.empty())
+    return gemm({.rows = m,
+                 .columns = n,
+                 .depth = k,
+                 .a = {op.x, k},
+                 .b = {op.w, k, /*transposed=*/true},
+                 .c = op.y,
+                 .c_stride = n},
+                workspace);
+  HWY_DYNAMIC_DISPATCH(linear_forward_kernel)(op, static_cast<float*>(workspace));
+}
+
+void linear_backward_input(
+    const LinearShape& shape, const float* d_pre, const float* w, float* d_x, void* workspace) {
+  const auto [m, k, n] = shape;
+  gemm({.rows = m, .columns = k, .depth = n, .a = {d_pre, n}, .b = {w, k}, .c = d_x, .c_stride = k},
+       workspace);
+}
+
+void linear_backward_weight(const LinearShape& shape,
+                            const float* d_pre,
+                            const float* x,
+                            float* d_w,
+                            bool accumulate,
+                            void* workspace) {
+  const auto [m, k, n] = shape;
+  gemm({.rows = n,
+        .columns = k,
+        .depth = m,
+        .a = {d_pre, n, /*transposed=*/true},
+        .b = {x, k},
+        .c = d_w,
+        .c_stride = k,
+        .accumulate = accumulate},
+       workspace);
+}
+
+void linear_backward_bias(const LinearShape& shape,
+                          const float* d_pre,
+                          float* d_b,
+                          bool accumulate) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(backward_bias_kernel);
+  parallel_for(shape.outputs, kBiasGrain, [&](int64_t begin, int64_t end) {
+    kernel(d_pre, shape.rows, shape.outputs, Range{begin, end}, accumulate, d_b);
+  });
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,79 @@
+#include "runtime/cpu/matmul/linear_bf16x3.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/cpu/matmul/bf16x3_gemm.h"
+#include "runtime/cpu/matmul/bf16x3_operands.h"
+
+namespace lockstep::cpu::bf16x3 {
+namespace {
+
+// Sums that become results while they are in the cache.
+struct LinearResult {
+  float* row(int64_t i) const { return op.y + i * op.shape.outputs; }
+  int64_t stride() const { return op.shape.outputs; }
+  void finish(Range rows, Range columns) const {
+    if (op.pre == nullptr && op.epilogue.empty()) return;
+    finish_block(op.epilogue,
+                 rows.begin,
+                 rows.end,
+                 columns.begin,
+                 columns.end,
+                 op.shape.outputs,
+                 op.pre,
+                 op.y);
+  }
+  const LinearForward& op;
+};
+
+}  // namespace
+
+int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
+  const auto [m, k, n] = shape;
+  return std::max({gemm_workspace_bytes(m, n, k, threads),
+                   gemm_workspace_bytes(m, k, n, threads),
+                   gemm_workspace_bytes(n, k, m, threads)});
+}
+
+void linear_forward(const LinearForward& op, void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  const auto [m, k, n] = op.shape;
+  if (m == 0 || n == 0) return;
+  LOCKSTEP_CHECK(k > 0);
+  multiply_all(DenseA{{op.x, k}, k},
+               DenseB{{op.w, k, /*transposed=*/true}, k},
+               LinearResult{op},
+               m,
+               n,
+               ceil_div(k, kTileDepth),
+               /*accumulate=*/false,
+               workspace);
+}
+
+void linear_backward_input(
+    const LinearShape& shape, const float* d_pre, const float* w, float* d_x, void* workspace) {
+  const auto [m, k, n] = shape;
+  gemm({.rows = m, .columns = k, .depth = n, .a = {d_pre, n}, .b = {w, k}, .c = d_x, .c_stride = k},
+       workspace);
+}
+
+void linear_backward_weight(const LinearShape& shape,
+                            const float* d_pre,
+                            const float* x,
+                            float* d_w,
+                            bool accumulate,
+                            void* workspace) {
+  const auto [m, k, n] = shape;
+  gemm({.rows = n,
+        .columns = k,
+        .depth = m,
+        .a = {d_pre, n, /*transposed=*/true},
+        .b = {x, k},
+        .c = d_w,
+        .c_stride = k,
+        .accumulate = accumulate},
+       workspace);
+}
+
+}  // namespace lockstep::cpu::bf16x3

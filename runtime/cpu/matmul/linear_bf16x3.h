@@ -1,0 +1,25 @@
+#pragma once
+// The linear layer of linear.h with the products of bf16x3.h: the order of the sums and their
+// accuracy are those told there. The other things are as in linear.h.
+
+#include <cstdint>
+
+#include "runtime/cpu/matmul/linear.h"
+
+namespace lockstep::cpu::bf16x3 {
+
+int64_t linear_workspace_bytes(const LinearShape& shape, int threads);
+
+void linear_forward(const LinearForward& op, void* workspace);
+
+void linear_backward_input(
+    const LinearShape& shape, const float* d_pre, const float* w, float* d_x, void* workspace);
+
+void linear_backward_weight(const LinearShape& shape,
+                            const float* d_pre,
+                            const float* x,
+                            float* d_w,
+                            bool accumulate,
+                            void* workspace);
+
+}  // namespace lockstep::cpu::bf16x3

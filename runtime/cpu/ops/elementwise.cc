@@ -1,0 +1,125 @@
+#include "runtime/cpu/ops/elementwise.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/elementwise.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+void add_kernel(const float* a, const float* b, float* out, int64_t n) {
+  for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
+    access.store(hn::Add(access.load(a + i), access.load(b + i)), out + i);
+  });
+}
+
+void scale_kernel(float* x, float factor, int64_t n) {
+  const Vec by = set(factor);
+  for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
+    access.store(hn::Mul(access.load(x + i), by), x + i);
+  });
+}
+
+using F64 = hn::ScalableTag<double>;
+using Doubles = hn::Vec<F64>;
+
+HWY_INLINE Doubles load_doubles(const float* x) {
+  return hn::PromoteTo(F64(), hn::LoadU(hn::Rebind<float, F64>(), x));
+}
+
+// Lane k: of the elements x[k], x[k + kDistance], ... of a chunk the sum of squares, halves added.
+template <size_t kDistance>
+HWY_INLINE Doubles folded_squares(const float* x) {
+  if constexpr (2 * kDistance == kSquaresChunk) {
+    const Doubles a = load_doubles(x), b = load_doubles(x + kDistance);
+    return hn::MulAdd(b, b, hn::Mul(a, a));
+  } else {
+    return hn::Add(folded_squares<2 * kDistance>(x), folded_squares<2 * kDistance>(x + kDistance));
+  }
+}
+
+// The sums of squares of `count` whole chunks.
+void chunk_squares_kernel(const float* x, int64_t count, double* sums) {
+  constexpr size_t kLanes = HWY_LANES(double);
+  for (int64_t i = 0; i < count; ++i) {
+    HWY_ALIGN double lanes[kLanes];
+    hn::Store(folded_squares<kLanes>(x + i * kSquaresChunk), F64(), lanes);
+    for (size_t width = kLanes / 2; width > 0; width /= 2) {
+      for (size_t k = 0; k < width; ++k) lanes[k] += lanes[k + width];
+    }
+    sums[i] = lanes[0];
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(add_kernel);
+HWY_EXPORT(scale_kernel);
+HWY_EXPORT(chunk_squares_kernel);
+
+namespace {
+constexpr int64_t kChunksAtOnce = 16;  // of squares; few, so that adding them overlaps with loads
+}  // namespace
+
+void add(const float* a, const float* b, float* out, int64_t n) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(add_kernel);
+  parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(a + begin, b + begin, out + begin, end - begin);
+  });
+}
+
+void accumulate(const float* from, float* to, int64_t n) { add(to, from, to, n); }
+
+void scale(float* x, float factor, int64_t n) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(scale_kernel);
+  parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
+    kernel(x + begin, factor, end - begin);
+  });
+}
+
+void fill(float* x, float value, int64_t n) {
+  parallel_for(
+      n, kGrainElements, [&](int64_t begin, int64_t end) { std::fill(x + begin, x + end, value); });
+}
+
+void add_squares(const float* x, int64_t n, ExactSum* sum) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(chunk_squares_kernel);
+  constexpr int64_t kGrainChunks = kGrainElements / kSquaresChunk;
+  parallel_for(n / kSquaresChunk, kGrainChunks, [&](int64_t begin, int64_t end) {
+    ExactSum mine;
+    double chunks[kChunksAtOnce];
+    for (int64_t i = begin; i < end; i += kChunksAtOnce) {
+      const int64_t count = std::min(kChunksAtOnce, end - i);
+      kernel(x + i * kSquaresChunk, count, chunks);
+      for (int64_t k = 0; k < count; ++k) mine.add(chunks[k]);
+    }
+    for (int i = 0; i < ExactSum::kWords; ++i) {
+      if (mine.words[i] != 0)
+        std::atomic_ref(sum->words[i]).fetch_add(mine.words[i], std::memory_order_relaxed);
+    }
+  });
+  if (const int64_t rest = n % kSquaresChunk; rest > 0) {
+    float last[kSquaresChunk] = {};
+    std::copy_n(x + n - rest, rest, last);
+    double chunk = 0;
+    kernel(last, 1, &chunk);
+    sum->add(chunk);
+  }
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,115 @@
+#include "runtime/cpu/ops/image_normalize.h"
+
+#include <algorithm>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/image_normalize.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// A vector of bytes as floats; `count` of them are there.
+HWY_INLINE Vec load_bytes(const uint8_t* from, size_t count) {
+  const hn::Rebind<uint8_t, F32> bytes;
+  const hn::RebindToSigned<F32> integers;
+  HWY_ALIGN uint8_t lanes[kVecLanes] = {};
+  if (count < kVecLanes) {
+    std::copy_n(from, count, lanes);
+    from = lanes;
+  }
+  return hn::ConvertTo(F32(), hn::PromoteTo(integers, hn::LoadU(bytes, from)));
+}
+
+struct Factors {
+  const float *scale, *offset;  // of the channels of kRowLanes pixels, which fill whole vectors
+  int64_t period;               // how many that are
+};
+
+// n elements from the beginning of a pixel, mixed with those of the other image where kMix.
+template <bool kMix>
+HWY_INLINE void normalize_part(const Factors& factors,
+                               const uint8_t* x,
+                               const uint8_t* other,
+                               float mix,
+                               int64_t n,
+                               float* y) {
+  const Vec own_share = set(mix);
+  for (int64_t first = 0; first < n; first += factors.period) {
+    const auto size = static_cast<size_t>(std::min(factors.period, n - first));
+    for_each_vector(size, [&](size_t i, auto access) HWY_ATTR {
+      Vec pixels = load_bytes(x + first + i, size - i);
+      if constexpr (kMix) {
+        const Vec others = load_bytes(other + first + i, size - i);
+        pixels = hn::MulAdd(own_share, hn::Sub(pixels, others), others);
+      }
+      access.store(
+          hn::MulAdd(pixels, access.load(factors.scale + i), access.load(factors.offset + i)),
+          y + first + i);
+    });
+  }
+}
+
+// Periods [begin, end) of all images, each of which begins with a new one.
+void image_normalize_kernel(
+    const ImageNormalize& op, const float* scale, const float* offset, int64_t begin, int64_t end) {
+  const Factors factors{scale, offset, static_cast<int64_t>(kRowLanes) * op.channels};
+  const int64_t elements = op.pixels * op.channels;  // of an image
+  const int64_t periods = (elements + factors.period - 1) / factors.period;
+  const int64_t mixed = op.mix == 1 ? 0 : std::min(op.images, op.valid_images);
+  while (begin < end) {
+    const int64_t image = begin / periods, first = begin % periods * factors.period;
+    const int64_t stop = std::min(end, (image + 1) * periods);
+    const int64_t n = std::min(elements - first, (stop - begin) * factors.period);
+    const uint8_t* const x = op.x + image * elements + first;
+    float* const y = op.y + image * elements + first;
+    if (image < mixed) {
+      const uint8_t* const other = op.x + (mixed - 1 - image) * elements + first;
+      normalize_part<true>(factors, x, other, op.mix, n, y);
+    } else {
+      normalize_part<false>(factors, x, nullptr, 1, n, y);
+    }
+    begin = stop;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(image_normalize_kernel);
+
+namespace {
+constexpr int64_t kPeriodPixels = 16;  // the kernel's kRowLanes
+}  // namespace
+
+size_t image_normalize_workspace_bytes(int64_t channels) {
+  return static_cast<size_t>(2 * kPeriodPixels * channels) * sizeof(float);
+}
+
+void image_normalize(const ImageNormalize& op) {
+  const int64_t period = kPeriodPixels * op.channels;
+  float* const scale = static_cast<float*>(op.workspace);
+  float* const offset = scale + period;
+  for (int64_t i = 0; i < period; ++i) {
+    const double deviation = op.std[i % op.channels];
+    scale[i] = static_cast<float>(1 / (255 * deviation));
+    offset[i] = static_cast<float>(-op.mean[i % op.channels] / deviation);
+  }
+  const int64_t periods = (op.pixels + kPeriodPixels - 1) / kPeriodPixels;  // of an image
+  const auto kernel = HWY_DYNAMIC_DISPATCH(image_normalize_kernel);
+  parallel_for(op.images * periods, grain_rows(period), [&](int64_t begin, int64_t end) {
+    kernel(op, scale, offset, begin, end);
+  });
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,313 @@
+// Launchers: each unpacks an op into the call of its kernel. Inputs and outputs are numbered as
+// graph/ops/<op>.cc documents.
+#include "runtime/cpu/ops/launchers.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/matmul/linear.h"
+#include "runtime/cpu/matmul/linear_bf16x3.h"
+#include "runtime/cpu/ops/activations.h"
+#include "runtime/cpu/ops/attention.h"
+#include "runtime/cpu/ops/binary_cross_entropy.h"
+#include "runtime/cpu/ops/dropout.h"
+#include "runtime/cpu/ops/elementwise.h"
+#include "runtime/cpu/ops/embedding.h"
+#include "runtime/cpu/ops/layer_norm.h"
+#include "runtime/cpu/ops/mean_squared_error.h"
+#include "runtime/cpu/ops/softmax_cross_entropy.h"
+
+namespace lockstep::cpu {
+namespace {
+
+bool always(const Graph&, const Op&) { return true; }
+size_t no_workspace(const Graph&, const Op&) { return 0; }
+
+LinearShape linear_shape(const Shape& x, const Shape& weight) {
+  return {x.elements() / weight[1], weight[1], weight[0]};  // x may have to be flattened
+}
+
+bool uses_bf16x3(const Graph& graph, const Op&) { return graph.bf16x3; }
+
+// The ways to multiply floats.
+struct LinearKernels {
+  decltype(&linear_workspace_bytes) workspace_bytes;
+  decltype(&linear_forward) forward;
+  decltype(&linear_backward_input) backward_input;
+  decltype(&linear_backward_weight) backward_weight;
+};
+constexpr LinearKernels kLinear = {
+    linear_workspace_bytes, linear_forward, linear_backward_input, linear_backward_weight};
+constexpr LinearKernels kLinearBf16x3 = {bf16x3::linear_workspace_bytes,
+                                         bf16x3::linear_forward,
+                                         bf16x3::linear_backward_input,
+                                         bf16x3::linear_backward_weight};
+
+template <const LinearKernels& kKernels>
+size_t linear_workspace(const Graph& graph, const Op& op) {
+  const bool forward = op.kind == OpKind::kLinear;
+  const LinearShape shape = linear_shape(graph.shape(op.inputs[forward ? 0 : 1]),
+                                         graph.shape(op.inputs[forward ? 1 : 2]));
+  return static_cast<size_t>(kKernels.workspace_bytes(shape, compute_threads()));
+}
+
+template <const LinearKernels& kKernels>
+void run_linear(const OpCall& call) {
+  kKernels.forward({.shape = linear_shape(call.input_shape(0), call.input_shape(1)),
+                    .x = call.input<float>(0),
+                    .w = call.input<float>(1),
+                    .epilogue = {.bias = call.input<float>(2),
+                                 .activation = call.attributes<LinearAttributes>().activation},
+                    .pre = call.output<float>(1),
+                    .y = call.output<float>(0)},
+                   call.workspace());
+}
+
+template <const LinearKernels& kKernels>
+void run_linear_backward(const OpCall& call) {
+  const LinearShape shape = linear_shape(call.input_shape(1), call.input_shape(2));
+  const auto& attributes = call.attributes<LinearBackwardAttributes>();
+  const float* d_y = call.input<float>(0);
+  if (float* d_x = call.output<float>(0)) {
+    kKernels.backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
+    if (const float* saved = call.input<float>(3))
+      activation_backward(attributes.input_activation, d_x, saved, d_x, shape.rows * shape.inputs);
+  }
+  kKernels.backward_weight(shape,
+                           d_y,
+                           call.input<float>(1),
+                           call.output<float>(1),
+                           attributes.accumulate_weight,
+                           call.workspace());
+  if (float* d_bias = call.output<float>(2))
+    linear_backward_bias(shape, d_y, d_bias, attributes.accumulate_bias);
+}
+
+void run_activation(const OpCall& call) {
+  activation_forward(call.attributes<ActivationAttributes>().activation,
+                     call.input<float>(0),
+                     call.output<float>(0),
+                     call.input_shape(0).elements());
+}
+
+void run_activation_backward(const OpCall& call) {
+  activation_backward(call.attributes<ActivationAttributes>().activation,
+                      call.input<float>(0),
+                      call.input<float>(1),
+                      call.output<float>(0),
+                      call.input_shape(0).elements());
+}
+
+void run_embedding(const OpCall& call) {
+  const Shape &ids = call.input_shape(0), &token = call.input_shape(1);
+  embedding_forward({ids[0], ids[1], token[1], token[0]},
+                    call.input<int32_t>(0),
+                    call.input<float>(1),
+                    call.input<float>(2),
+                    call.output<float>(0));
+}
+
+void run_embedding_backward(const OpCall& call) {
+  const Shape &ids = call.input_shape(1), &token = call.output_shape(0);
+  const auto& attributes = call.attributes<EmbeddingAttributes>();
+  embedding_backward({ids[0], ids[1], token[1], token[0]},
+                     call.input<int32_t>(1),
+                     call.input<float>(0),
+                     call.output<float>(0),
+                     attributes.accumulate_token,
+                     call.output<float>(1),
+                     attributes.accumulate_position);
+}
+
+void run_layer_norm(const OpCall& call) {
+  layer_norm_forward({.rows = call.input_shape(0).rows(),
+                      .columns = call.input_shape(0).columns(),
+                      .epsilon = call.attributes<LayerNormAttributes>().epsilon,
+                      .x = call.input<float>(0),
+                      .delta = call.input<float>(1),
+                      .gamma = call.input<float>(2),
+                      .beta = call.input<float>(3),
+                      .sum = call.output<float>(1),
+                      .y = call.output<float>(0),
+                      .mean = call.output<float>(2),
+                      .rstd = call.output<float>(3)});
+}
+
+size_t layer_norm_backward_workspace(const Graph& graph, const Op& op) {
+  const Shape& shape = graph.shape(op.inputs[0]);
+  return layer_norm_backward_workspace_bytes(shape.rows(), shape.columns());
+}
+
+void run_layer_norm_backward(const OpCall& call) {
+  layer_norm_backward({.rows = call.input_shape(0).rows(),
+                       .columns = call.input_shape(0).columns(),
+                       .d_y = call.input<float>(0),
+                       .x = call.input<float>(2),
+                       .gamma = call.input<float>(3),
+                       .mean = call.input<float>(4),
+                       .rstd = call.input<float>(5),
+                       .d_sum = call.input<float>(1),
+                       .d_x = call.output<float>(0),
+                       .d_gamma = call.output<float>(1),
+                       .d_beta = call.output<float>(2),
+                       .accumulate = false,
+                       .workspace = call.workspace()});
+}
+
+void run_dropout(const OpCall& call) {
+  const auto& attributes = call.attributes<DropoutAttributes>();
+  const LaneContext& lane = call.lane();
+  const RngStream stream{lane.seed, lane.step, lane.lane, kRngDropout | attributes.stream};
+  // Forward and backward apply the same mask to their first input.
+  dropout_forward(call.input<float>(0),
+                  call.output<float>(0),
+                  call.input_shape(0).elements(),
+                  attributes.probability,
+                  stream);
+}
+
+void run_add(const OpCall& call) {
+  add(call.input<float>(0),
+      call.input<float>(1),
+      call.output<float>(0),
+      call.input_shape(0).elements());
+}
+
+AttentionShape attention_shape(const Shape& qkv, const AttentionAttributes& attributes) {
+  return {qkv[0], qkv[1], attributes.heads, qkv[2] / 3 / attributes.heads, attributes.causal};
+}
+
+size_t attention_workspace(const Graph& graph, const Op& op) {
+  const TensorId qkv = op.inputs[op.kind == OpKind::kAttention ? 0 : 1];
+  const AttentionShape shape = attention_shape(graph.shape(qkv), op.as<AttentionAttributes>());
+  return static_cast<size_t>(attention_workspace_bytes(shape, compute_threads()));
+}
+
+void run_attention(const OpCall& call) {
+  attention_forward(attention_shape(call.input_shape(0), call.attributes<AttentionAttributes>()),
+                    call.input<float>(0),
+                    call.output<float>(0),
+                    call.output<float>(1),
+                    call.workspace());
+}
+
+void run_attention_backward(const OpCall& call) {
+  attention_backward(attention_shape(call.input_shape(1), call.attributes<AttentionAttributes>()),
+                     call.input<float>(0),
+                     call.input<float>(1),
+                     call.input<float>(2),
+                     call.input<float>(3),
+                     call.output<float>(0),
+                     call.workspace());
+}
+
+size_t loss_workspace(const Graph& graph, const Op& op) {
+  return loss_workspace_bytes(graph.shape(op.inputs[0]).rows());
+}
+
+// The gradient, where there is one, lies over the prediction.
+float* gradient_over_prediction(const OpCall& call) {
+  LOCKSTEP_CHECK(call.output<float>(1) == call.input<float>(0), "the loss works in place ");
+  return call.output<float>(1);
+}
+
+void run_softmax_cross_entropy(const OpCall& call) {
+  const Shape& logits = call.input_shape(0);
+  const SoftmaxCrossEntropy loss = {
+      .rows = logits.rows(),
+      .classes = logits.columns(),
+      .valid_rows = call.lane().valid_rows,
+      .label_smoothing = call.attributes<LossAttributes>().label_smoothing,
+      .targets = call.input<int32_t>(1),
+      .workspace = call.workspace(),
+      .mix = call.lane().mix};
+  if (call.training()) {
+    softmax_cross_entropy_forward_backward(
+        loss, gradient_over_prediction(call), call.lane().gradient_scale, call.output<double>(0));
+  } else {
+    softmax_cross_entropy_forward(loss, call.input<float>(0), call.output<double>(0));
+  }
+}
+
+void run_binary_cross_entropy(const OpCall& call) {
+  const Shape& logits = call.input_shape(0);
+  const BinaryCrossEntropy loss = {.rows = logits.rows(),
+                                   .outputs = logits.columns(),
+                                   .valid_rows = call.lane().valid_rows,
+                                   .targets = call.input<float>(1),
+                                   .workspace = call.workspace()};
+  if (call.training()) {
+    binary_cross_entropy_forward_backward(
+        loss, gradient_over_prediction(call), call.lane().gradient_scale, call.output<double>(0));
+  } else {
+    binary_cross_entropy_forward(loss, call.input<float>(0), call.output<double>(0));
+  }
+}
+
+void run_mean_squared_error(const OpCall& call) {
+  const Shape& predictions = call.input_shape(0);
+  const MeanSquaredError loss = {.rows = predictions.rows(),
+                                 .outputs = predictions.columns(),
+                                 .valid_rows = call.lane().valid_rows,
+                                 .targets = call.input<float>(1),
+                                 .workspace = call.workspace()};
+  if (call.training()) {
+    mean_squared_error_forward_backward(
+        loss, gradient_over_prediction(call), call.lane().gradient_scale, call.output<double>(0));
+  } else {
+    mean_squared_error_forward(loss, call.input<float>(0), call.output<double>(0));
+  }
+}
+
+const Implementation kImplementations[] = {
+    {OpKind::kLinear,
+     "bf16x3",
+     uses_bf16x3,
+     linear_workspace<kLinearBf16x3>,
+     run_linear<kLinearBf16x3>},
+    {OpKind::kLinear, "gemm", always, linear_workspace<kLinear>, run_linear<kLinear>},
+    {OpKind::kLinearBackward,
+     "bf16x3",
+     uses_bf16x3,
+     linear_workspace<kLinearBf16x3>,
+     run_linear_backward<kLinearBf16x3>},
+    {OpKind::kLinearBackward,
+     "gemm",
+     always,
+     linear_workspace<kLinear>,
+     run_linear_backward<kLinear>},
+    {OpKind::kActivation, "simd", always, no_workspace, run_activation},
+    {OpKind::kActivationBackward, "simd", always, no_workspace, run_activation_backward},
+    {OpKind::kEmbedding, "simd", always, no_workspace, run_embedding},
+    {OpKind::kEmbeddingBackward, "simd", always, no_workspace, run_embedding_backward},
+    {OpKind::kLayerNorm, "simd", always, no_workspace, run_layer_norm},
+    {OpKind::kLayerNormBackward,
+     "simd",
+     always,
+     layer_norm_backward_workspace,
+     run_layer_norm_backward},
+    {OpKind::kDropout, "simd", always, no_workspace, run_dropout},
+    {OpKind::kDropoutBackward, "simd", always, no_workspace, run_dropout},
+    {OpKind::kAdd, "simd", always, no_workspace, run_add},
+    {OpKind::kAttention, "blockwise", always, attention_workspace, run_attention},
+    {OpKind::kAttentionBackward, "blockwise", always, attention_workspace, run_attention_backward},
+    {OpKind::kSoftmaxCrossEntropy, "simd", always, loss_workspace, run_softmax_cross_entropy},
+    {OpKind::kBinaryCrossEntropy, "simd", always, loss_workspace, run_binary_cross_entropy},
+    {OpKind::kMeanSquaredError, "simd", always, loss_workspace, run_mean_squared_error},
+};
+
+}  // namespace
+
+std::span<const Implementation> cpu_implementations() {
+  static const std::vector<Implementation> all = [] {
+    std::vector<Implementation> list(std::begin(kImplementations), std::end(kImplementations));
+    const auto vision = vision_implementations();
+    list.insert(list.end(), vision.begin(), vision.end());
+    return list;
+  }();
+  return all;
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,190 @@
+#include "runtime/cpu/ops/layer_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/layer_norm.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Three passes over a row that stays in the first cache: the sum, the squared distances from the
+// mean (not E[x^2] - E[x]^2, which cancels), the output.
+void layer_norm_forward_kernel(const LayerNormForward& op, int64_t begin, int64_t end) {
+  const int64_t columns = op.columns;
+  for (int64_t row = begin; row < end; ++row) {
+    const float* x = op.x + row * columns;
+    RowSum total;
+    if (op.delta != nullptr) {
+      const float* delta = op.delta + row * columns;
+      float* sum = op.sum + row * columns;
+      for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
+        const Vec v = hn::Add(access.load(x + i), access.load(delta + i));
+        access.store(v, sum + i);
+        total.add(part, v);
+      });
+      x = sum;
+    } else {
+      for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
+        total.add(part, access.load(x + i));
+      });
+    }
+    const float mean = total.total() / static_cast<float>(columns);
+
+    const Vec mean_v = set(mean);
+    RowSum squares;
+    for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
+      const Vec distance = access.keep(hn::Sub(access.load(x + i), mean_v));
+      squares.add_product(part, distance, distance);
+    });
+    const float variance = squares.total() / static_cast<float>(columns);
+    const float rstd = 1.0f / std::sqrt(variance + op.epsilon);
+
+    const Vec rstd_v = set(rstd);
+    float* y = op.y + row * columns;
+    if (op.beta != nullptr) {
+      for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
+        const Vec xhat = hn::Mul(hn::Sub(access.load(x + i), mean_v), rstd_v);
+        access.store(hn::MulAdd(xhat, access.load(op.gamma + i), access.load(op.beta + i)), y + i);
+      });
+    } else {
+      for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
+        const Vec xhat = hn::Mul(hn::Sub(access.load(x + i), mean_v), rstd_v);
+        access.store(hn::Mul(xhat, access.load(op.gamma + i)), y + i);
+      });
+    }
+    op.mean[row] = mean;
+    op.rstd[row] = rstd;
+  }
+}
+
+// d_x of rows [begin, end), and their part of d_gamma and d_beta into `partial`: (2, columns),
+// d_gamma first.
+void layer_norm_backward_kernel(const LayerNormBackward& op,
+                                float* partial,
+                                int64_t begin,
+                                int64_t end) {
+  const int64_t columns = op.columns;
+  float* d_gamma = partial;
+  float* d_beta = partial + columns;
+  std::memset(partial, 0, 2 * columns * sizeof(float));
+  for (int64_t row = begin; row < end; ++row) {
+    const float* d_y = op.d_y + row * columns;
+    const float* x = op.x + row * columns;
+    const Vec mean = set(op.mean[row]), rstd = set(op.rstd[row]);
+    RowSum g_sum, g_xhat_sum;
+    for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
+      const Vec g = hn::Mul(access.load(d_y + i), access.load(op.gamma + i));
+      const Vec xhat = hn::Mul(hn::Sub(access.load(x + i), mean), rstd);
+      g_sum.add(part, g);
+      g_xhat_sum.add_product(part, g, xhat);
+    });
+    const Vec g_mean = set(g_sum.total() / static_cast<float>(columns));
+    const Vec g_xhat_mean = set(g_xhat_sum.total() / static_cast<float>(columns));
+
+    const float* d_sum = op.d_sum == nullptr ? nullptr : op.d_sum + row * columns;
+    float* d_x = op.d_x + row * columns;
+    for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
+      const Vec d = access.load(d_y + i);
+      const Vec xhat = hn::Mul(hn::Sub(access.load(x + i), mean), rstd);
+      access.store(hn::MulAdd(d, xhat, access.load(d_gamma + i)), d_gamma + i);
+      access.store(hn::Add(access.load(d_beta + i), d), d_beta + i);
+      const Vec centred = hn::Sub(hn::Mul(d, access.load(op.gamma + i)), g_mean);
+      Vec result = hn::Mul(rstd, hn::NegMulAdd(xhat, g_xhat_mean, centred));
+      if (d_sum != nullptr) result = hn::Add(access.load(d_sum + i), result);
+      access.store(result, d_x + i);
+    });
+  }
+}
+
+// Columns [begin, end) of gradient = or += the sum of the blocks' partial sums, in the order of the
+// blocks, `stride` apart.
+void layer_norm_combine_kernel(const float* partial,
+                               int64_t blocks,
+                               int64_t stride,
+                               float* gradient,
+                               bool accumulate,
+                               int64_t begin,
+                               int64_t end) {
+  for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
+    const int64_t i = begin + static_cast<int64_t>(offset);
+    Vec sum = access.load(partial + i);
+    for (int64_t block = 1; block < blocks; ++block)
+      sum = hn::Add(sum, access.load(partial + block * stride + i));
+    if (accumulate) sum = hn::Add(access.load(gradient + i), sum);
+    access.store(sum, gradient + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(layer_norm_forward_kernel);
+HWY_EXPORT(layer_norm_backward_kernel);
+HWY_EXPORT(layer_norm_combine_kernel);
+
+namespace {
+
+// Rows are split into at most kMaxBlocks blocks, by their number alone.
+constexpr int64_t kMaxBlocks = 128;
+constexpr int64_t kMinBlockRows = 16;
+
+int64_t block_rows(int64_t rows) {
+  return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks);
+}
+int64_t block_count(int64_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
+
+}  // namespace
+
+void layer_norm_forward(const LayerNormForward& op) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_forward_kernel);
+  parallel_for(
+      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+}
+
+size_t layer_norm_backward_workspace_bytes(int64_t rows, int64_t columns) {
+  return block_count(rows) * 2 * columns * sizeof(float);
+}
+
+void layer_norm_backward(const LayerNormBackward& op) {
+  if (op.rows == 0) {
+    if (!op.accumulate) {
+      std::fill_n(op.d_gamma, op.columns, 0.0f);
+      if (op.d_beta != nullptr) std::fill_n(op.d_beta, op.columns, 0.0f);
+    }
+    return;
+  }
+  float* partial = static_cast<float*>(op.workspace);  // (blocks, 2, columns)
+  const int64_t blocks = block_count(op.rows), rows_each = block_rows(op.rows),
+                stride = 2 * op.columns;
+  const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_backward_kernel);
+  parallel_for(blocks, grain_rows(rows_each * op.columns), [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block) {
+      kernel(op,
+             partial + block * stride,
+             block * rows_each,
+             std::min(op.rows, (block + 1) * rows_each));
+    }
+  });
+  const auto combine = HWY_DYNAMIC_DISPATCH(layer_norm_combine_kernel);
+  parallel_for(op.columns, grain_rows(2 * blocks), [&](int64_t begin, int64_t end) {
+    combine(partial, blocks, stride, op.d_gamma, op.accumulate, begin, end);
+    if (op.d_beta != nullptr)
+      combine(partial + op.columns, blocks, stride, op.d_beta, op.accumulate, begin, end);
+  });
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,320 @@
+// Every output, and in backward every pixel of x, is computed on its own from the windows that it
+// takes part in, in a fixed order: so bits do not depend on threads, and nothing is added up across
+// them. Channels are what vectors run along.
+#include "runtime/cpu/ops/pooling.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/pooling.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+#ifndef LOCKSTEP_RUNTIME_CPU_POOLING_CC
+#define LOCKSTEP_RUNTIME_CPU_POOLING_CC
+namespace lockstep::cpu {
+
+// [begin, end) of one direction.
+struct Places {
+  int64_t begin, end;
+};
+
+// The pixels that a window covers.
+inline Places pixels_of(
+    int64_t window, int64_t kernel, int64_t stride, int64_t padding, int64_t size) {
+  const int64_t first = window * stride - padding;
+  return {std::max<int64_t>(first, 0), std::min(first + kernel, size)};
+}
+
+// The windows that cover a pixel.
+inline Places windows_of(
+    int64_t pixel, int64_t kernel, int64_t stride, int64_t padding, int64_t count) {
+  const int64_t last = (pixel + padding) / stride;
+  const int64_t before = pixel + padding - kernel;  // windows that begin here or earlier miss it
+  const int64_t first = before < 0 ? 0 : before / stride + 1;
+  return {first, std::min(last + 1, count)};
+}
+
+// What a window's sum is divided by.
+inline float window_area(const PoolShape& s, int64_t row, int64_t column) {
+  const PoolAttributes& w = s.window;
+  if (w.count_include_pad) return static_cast<float>(w.kernel.height * w.kernel.width);
+  const Places rows = pixels_of(row, w.kernel.height, w.stride.height, w.padding.height, s.height);
+  const Places columns =
+      pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
+  return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
+}
+
+}  // namespace lockstep::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+using Bytes = hn::Rebind<uint8_t, F32>;
+using Integers = hn::RebindToSigned<F32>;
+
+HWY_INLINE hn::Vec<Integers> load_places(const uint8_t* from, size_t count) {
+  HWY_ALIGN uint8_t lanes[kVecLanes] = {};
+  if (count < kVecLanes) {
+    std::copy_n(from, count, lanes);
+    from = lanes;
+  }
+  return hn::PromoteTo(Integers(), hn::LoadU(Bytes(), from));
+}
+HWY_INLINE void store_places(hn::Vec<Integers> places, uint8_t* to, size_t count) {
+  const auto bytes = hn::DemoteTo(Bytes(), places);
+  if (count >= kVecLanes) return hn::StoreU(bytes, Bytes(), to);
+  HWY_ALIGN uint8_t lanes[kVecLanes];
+  hn::StoreU(bytes, Bytes(), lanes);
+  std::copy_n(lanes, count, to);
+}
+
+// Rows [begin, end) of y, counted over all images.
+void max_pool_forward_kernel(
+    const PoolShape& s, const float* x, float* y, uint8_t* place, int64_t begin, int64_t end) {
+  const PoolAttributes& w = s.window;
+  const auto channels = static_cast<size_t>(s.channels);
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t image = row / s.out_height, out_row = row % s.out_height;
+    const Places rows =
+        pixels_of(out_row, w.kernel.height, w.stride.height, w.padding.height, s.height);
+    const int64_t top = out_row * w.stride.height - w.padding.height;
+    for (int64_t column = 0; column < s.out_width; ++column) {
+      const Places columns =
+          pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
+      const int64_t left = column * w.stride.width - w.padding.width;
+      const int64_t at = (row * s.out_width + column) * s.channels;
+      for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
+        // The first pixel, whatever it is, comes before what is equal to it.
+        Vec best = set(-std::numeric_limits<float>::infinity());
+        auto best_tap = hn::Set(
+            Integers(),
+            static_cast<int32_t>((rows.begin - top) * w.kernel.width + columns.begin - left));
+        for (int64_t h = rows.begin; h < rows.end; ++h) {
+          for (int64_t v = columns.begin; v < columns.end; ++v) {
+            const int64_t pixel = (image * s.height + h) * s.width + v;
+            const Vec value = access.load(x + pixel * s.channels + static_cast<int64_t>(c));
+            const auto larger = hn::Or(hn::Gt(value, best), hn::IsNaN(value));
+            const auto tap =
+                hn::Set(Integers(), static_cast<int32_t>((h - top) * w.kernel.width + v - left));
+            best = hn::IfThenElse(larger, value, best);
+            best_tap = hn::IfThenElse(hn::RebindMask(Integers(), larger), tap, best_tap);
+          }
+        }
+        access.store(best, y + at + static_cast<int64_t>(c));
+        if (place != nullptr)
+          store_places(best_tap, place + at + static_cast<int64_t>(c), channels - c);
+      });
+    }
+  }
+}
+
+// Rows [begin, end) of d_x, counted over all images.
+void max_pool_backward_kernel(const PoolShape& s,
+                              const float* d_y,
+                              const uint8_t* place,
+                              float* d_x,
+                              int64_t begin,
+                              int64_t end) {
+  const PoolAttributes& w = s.window;
+  const auto channels = static_cast<size_t>(s.channels);
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t image = row / s.height, h = row % s.height;
+    const Places rows =
+        windows_of(h, w.kernel.height, w.stride.height, w.padding.height, s.out_height);
+    for (int64_t v = 0; v < s.width; ++v) {
+      const Places columns =
+          windows_of(v, w.kernel.width, w.stride.width, w.padding.width, s.out_width);
+      float* const to = d_x + (row * s.width + v) * s.channels;
+      for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
+        Vec sum = hn::Zero(F32());
+        for (int64_t out_row = rows.begin; out_row < rows.end; ++out_row) {
+          const int64_t down = h - (out_row * w.stride.height - w.padding.height);
+          for (int64_t column = columns.begin; column < columns.end; ++column) {
+            const int64_t across = v - (column * w.stride.width - w.padding.width);
+            const int64_t window = (image * s.out_height + out_row) * s.out_width + column;
+            const int64_t at = window * s.channels + static_cast<int64_t>(c);
+            const auto tap =
+                hn::Set(Integers(), static_cast<int32_t>(down * w.kernel.width + across));
+            const auto mine = hn::Eq(load_places(place + at, channels - c), tap);
+            sum = hn::Add(sum,
+                          hn::IfThenElseZero(hn::RebindMask(F32(), mine), access.load(d_y + at)));
+          }
+        }
+        access.store(sum, to + c);
+      });
+    }
+  }
+}
+
+void avg_pool_forward_kernel(
+    const PoolShape& s, const float* x, float* y, int64_t begin, int64_t end) {
+  const PoolAttributes& w = s.window;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t image = row / s.out_height, out_row = row % s.out_height;
+    const Places rows =
+        pixels_of(out_row, w.kernel.height, w.stride.height, w.padding.height, s.height);
+    for (int64_t column = 0; column < s.out_width; ++column) {
+      const Places columns =
+          pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
+      const Vec area = set(window_area(s, out_row, column));
+      float* const to = y + (row * s.out_width + column) * s.channels;
+      for_each_vector(static_cast<size_t>(s.channels), [&](size_t c, auto access) HWY_ATTR {
+        Vec sum = hn::Zero(F32());
+        for (int64_t h = rows.begin; h < rows.end; ++h) {
+          for (int64_t v = columns.begin; v < columns.end; ++v) {
+            const int64_t pixel = (image * s.height + h) * s.width + v;
+            sum = hn::Add(sum, access.load(x + pixel * s.channels + static_cast<int64_t>(c)));
+          }
+        }
+        access.store(hn::Div(sum, area), to + c);
+      });
+    }
+  }
+}
+
+void avg_pool_backward_kernel(
+    const PoolShape& s, const float* d_y, float* d_x, int64_t begin, int64_t end) {
+  const PoolAttributes& w = s.window;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t image = row / s.height, h = row % s.height;
+    const Places rows =
+        windows_of(h, w.kernel.height, w.stride.height, w.padding.height, s.out_height);
+    for (int64_t v = 0; v < s.width; ++v) {
+      const Places columns =
+          windows_of(v, w.kernel.width, w.stride.width, w.padding.width, s.out_width);
+      float* const to = d_x + (row * s.width + v) * s.channels;
+      for_each_vector(static_cast<size_t>(s.channels), [&](size_t c, auto access) HWY_ATTR {
+        Vec sum = hn::Zero(F32());
+        for (int64_t out_row = rows.begin; out_row < rows.end; ++out_row) {
+          for (int64_t column = columns.begin; column < columns.end; ++column) {
+            const int64_t window = (image * s.out_height + out_row) * s.out_width + column;
+            const Vec part = access.load(d_y + window * s.channels + static_cast<int64_t>(c));
+            sum = hn::Add(sum, hn::Div(part, set(window_area(s, out_row, column))));
+          }
+        }
+        access.store(sum, to + c);
+      });
+    }
+  }
+}
+
+// y of channels [begin, end) of one image. Four sums take turns, so that additions do not wait for
+// each other.
+void global_avg_pool_forward_kernel(
+    const float* x, int64_t pixels, int64_t channels, int64_t begin, int64_t end, float* y) {
+  const Vec count = set(static_cast<float>(pixels));
+  for_each_vector(static_cast<size_t>(end - begin), [&](size_t i, auto access) HWY_ATTR {
+    const float* const from = x + begin + static_cast<int64_t>(i);
+    Vec sums[4] = {hn::Zero(F32()), hn::Zero(F32()), hn::Zero(F32()), hn::Zero(F32())};
+    int64_t pixel = 0;
+    for (; pixel + 4 <= pixels; pixel += 4) {
+      for (int64_t k = 0; k < 4; ++k)
+        sums[k] = hn::Add(sums[k], access.load(from + (pixel + k) * channels));
+    }
+    for (; pixel < pixels; ++pixel)
+      sums[0] = hn::Add(sums[0], access.load(from + pixel * channels));
+    const Vec sum = hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
+    access.store(hn::Div(sum, count), y + begin + i);
+  });
+}
+
+void global_avg_pool_backward_kernel(
+    const float* d_y, int64_t pixels, int64_t channels, int64_t begin, int64_t end, float* d_x) {
+  const Vec count = set(static_cast<float>(pixels));
+  for (int64_t row = begin; row < end; ++row) {
+    const float* const from = d_y + row / pixels * channels;
+    for_each_vector(static_cast<size_t>(channels), [&](size_t c, auto access) HWY_ATTR {
+      access.store(hn::Div(access.load(from + c), count),
+                   d_x + row * channels + static_cast<int64_t>(c));
+    });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(max_pool_forward_kernel);
+HWY_EXPORT(max_pool_backward_kernel);
+HWY_EXPORT(avg_pool_forward_kernel);
+HWY_EXPORT(avg_pool_backward_kernel);
+HWY_EXPORT(global_avg_pool_forward_kernel);
+HWY_EXPORT(global_avg_pool_backward_kernel);
+
+namespace {
+
+// Runs body(begin, end) over the rows of all images' outputs, or inputs.
+template <typename Body>
+void over_outputs(const PoolShape& s, Body&& body) {
+  const int64_t work = s.window.kernel.height * s.window.kernel.width * s.out_width * s.channels;
+  parallel_for(s.images * s.out_height, grain_rows(work), body);
+}
+template <typename Body>
+void over_inputs(const PoolShape& s, Body&& body) {
+  parallel_for(s.images * s.height, grain_rows(s.width * s.channels), body);
+}
+
+}  // namespace
+
+void max_pool_forward(const PoolShape& shape, const float* x, float* y, uint8_t* place) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_forward_kernel);
+  over_outputs(shape, [&](int64_t begin, int64_t end) { kernel(shape, x, y, place, begin, end); });
+}
+
+void max_pool_backward(const PoolShape& shape, const float* d_y, const uint8_t* place, float* d_x) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_backward_kernel);
+  over_inputs(shape,
+              [&](int64_t begin, int64_t end) { kernel(shape, d_y, place, d_x, begin, end); });
+}
+
+void avg_pool_forward(const PoolShape& shape, const float* x, float* y) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_forward_kernel);
+  over_outputs(shape, [&](int64_t begin, int64_t end) { kernel(shape, x, y, begin, end); });
+}
+
+void avg_pool_backward(const PoolShape& shape, const float* d_y, float* d_x) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_backward_kernel);
+  over_inputs(shape, [&](int64_t begin, int64_t end) { kernel(shape, d_y, d_x, begin, end); });
+}
+
+void global_avg_pool_forward(
+    int64_t images, int64_t pixels, int64_t channels, const float* x, float* y) {
+  // Also by channels: a lane may have one image.
+  constexpr int64_t kChannels = 128;
+  const int64_t parts = (channels + kChannels - 1) / kChannels;
+  const auto kernel = HWY_DYNAMIC_DISPATCH(global_avg_pool_forward_kernel);
+  parallel_for(images * parts,
+               grain_rows(pixels * std::min(channels, kChannels)),
+               [&](int64_t first, int64_t last) {
+                 for (int64_t i = first; i < last; ++i) {
+                   const int64_t image = i / parts, begin = i % parts * kChannels;
+                   kernel(x + image * pixels * channels,
+                          pixels,
+                          channels,
+                          begin,
+                          std::min(channels, begin + kChannels),
+                          y + image * channels);
+                 }
+               });
+}
+
+void global_avg_pool_backward(
+    int64_t images, int64_t pixels, int64_t channels, const float* d_y, float* d_x) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(global_avg_pool_backward_kernel);
+  parallel_for(images * pixels, grain_rows(channels), [&](int64_t begin, int64_t end) {
+    kernel(d_y, pixels, channels, begin, end, d_x);
+  });
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,446 @@
+// All three passes are products of two matrices that are not in memory as such but gathered from
+// images and weights (implicit GEMM):
+//   forward           y (pixels, outputs)   = patches of x (pixels, taps * channels) * w^T
+//   gradient of x   d_x (pixels, channels)  = patches of d_y (pixels, taps * outputs) * w'
+//   gradient of w   d_w (outputs, taps * channels) = d_y^T (outputs, pixels) * patches of x
+// for each group of channels by itself. A block computes a tile of kTile x kTile sums, which its
+// threads keep in registers, kTile / 16 squared each, and gathers both operands kDepth products
+// deep into shared memory. The gradient of w has few sums of very many products: the products are
+// shared out over slices, whose sums are then added in order.
+#include "runtime/cuda/conv2d/conv2d.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/pixel_kernel.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kTile = 64;
+constexpr int kDepth = 16;
+constexpr int kThreads = 256;
+constexpr int kEach = 4;  // rows, and columns, of a thread
+constexpr int kPad = 4;   // keeps vectors of a tile's rows aligned and its columns apart
+constexpr int64_t kMostSlices = 64;
+constexpr int64_t kSliceBlocks = 512;  // tiles times slices that are worth having
+constexpr int64_t kFewestProducts = 256;
+
+// The shape in the numbers that kernels divide by.
+struct Sizes {
+  explicit Sizes(const Conv2dShape& s)
+      : height(static_cast<int>(s.height)),
+        width(static_cast<int>(s.width)),
+        out_height(static_cast<int>(s.out_height())),
+        out_width(static_cast<int>(s.out_width())),
+        kernel_h(static_cast<int>(s.kernel_h)),
+        kernel_w(static_cast<int>(s.kernel_w)),
+        stride_h(static_cast<int>(s.stride_h)),
+        stride_w(static_cast<int>(s.stride_w)),
+        pad_h(static_cast<int>(s.pad_h)),
+        pad_w(static_cast<int>(s.pad_w)),
+        dilation_h(static_cast<int>(s.dilation_h)),
+        dilation_w(static_cast<int>(s.dilation_w)),
+        depth(static_cast<int>(s.group_channels())),
+        group_outputs(static_cast<int>(s.group_outputs())),
+        channels(s.channels),
+        outputs(s.outputs) {}
+  int height, width, out_height, out_width;
+  int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int depth, group_outputs;  // channels and outputs of a group
+  int64_t channels, outputs;
+  __host__ __device__ int patch() const { return kernel_h * kernel_w * depth; }
+};
+
+// A tap and a channel, by their number within (KH, KW, C).
+struct Tap {
+  int row, column, channel;
+  __device__ __forceinline__ Tap(int number, int kernel_w, int channels) {
+    const int tap = number / channels;
+    channel = number - tap * channels;
+    row = tap / kernel_w;
+    column = tap - row * kernel_w;
+  }
+};
+
+// Operands: load(row, product, values) reads N elements of a row, N products one after the other
+// (kAlongProducts) or of N rows one after the other. N divides what lies together in memory; what
+// is outside of the matrix is zero.
+
+// What the taps of the windows of y see of x, (out pixels, KH KW C).
+template <typename T>
+struct Patches {
+  static constexpr bool kAlongProducts = true;
+  Sizes s;
+  int rows, products;
+  const T* x;
+  __device__ __forceinline__ void enter(int group) { x += static_cast<int64_t>(group) * s.depth; }
+
+  template <int N>
+  __device__ __forceinline__ void load(int row, int product, float (&to)[N]) const {
+    if (row >= rows || product >= products) return;
+    const Pixel at(row, s.out_height, s.out_width);
+    const Tap tap(product, s.kernel_w, s.depth);
+    const int h = at.row * s.stride_h - s.pad_h + tap.row * s.dilation_h;
+    const int v = at.column * s.stride_w - s.pad_w + tap.column * s.dilation_w;
+    if (h < 0 || h >= s.height || v < 0 || v >= s.width) return;
+    const int64_t pixel = (static_cast<int64_t>(at.image) * s.height + h) * s.width + v;
+    cuda::load(x + pixel * s.channels + tap.channel, to);
+  }
+};
+
+// The same, its rows and products exchanged: (KH KW C, out pixels).
+template <typename T>
+struct TransposedPatches {
+  static constexpr bool kAlongProducts = false;
+  Patches<T> patches;  // its rows are the products
+  __device__ __forceinline__ void enter(int group) { patches.enter(group); }
+
+  template <int N>
+  __device__ __forceinline__ void load(int row, int product, float (&to)[N]) const {
+    patches.load(product, row, to);
+  }
+};
+
+// The gradients of all outputs that a pixel of x goes into, (pixels, KH KW O).
+template <typename T>
+struct GradientPatches {
+  static constexpr bool kAlongProducts = true;
+  Sizes s;
+  int rows, products;
+  const T* d_y;
+  __device__ __forceinline__ void enter(int group) {
+    d_y += static_cast<int64_t>(group) * s.group_outputs;
+  }
+
+  template <int N>
+  __device__ __forceinline__ void load(int row, int product, float (&to)[N]) const {
+    if (row >= rows || product >= products) return;
+    const Pixel at(row, s.height, s.width);
+    const Tap tap(product, s.kernel_w, s.group_outputs);
+    const int down = at.row + s.pad_h - tap.row * s.dilation_h;
+    const int across = at.column + s.pad_w - tap.column * s.dilation_w;
+    if (down < 0 || across < 0) return;
+    const int h = down / s.stride_h, v = across / s.stride_w;
+    if (h * s.stride_h != down || v * s.stride_w != across) return;
+    if (h >= s.out_height || v >= s.out_width) return;
+    const int64_t pixel = (static_cast<int64_t>(at.image) * s.out_height + h) * s.out_width + v;
+    cuda::load(d_y + pixel * s.outputs + tap.channel, to);
+  }
+};
+
+// The weights of each output, (O, KH KW C).
+template <typename T>
+struct Weights {
+  static constexpr bool kAlongProducts = true;
+  Sizes s;
+  const T* w;
+  __device__ __forceinline__ void enter(int group) {
+    w += static_cast<int64_t>(group) * s.group_outputs * s.patch();
+  }
+
+  template <int N>
+  __device__ __forceinline__ void load(int row, int product, float (&to)[N]) const {
+    if (row >= s.group_outputs || product >= s.patch()) return;
+    cuda::load(w + static_cast<int64_t>(row) * s.patch() + product, to);
+  }
+};
+
+// The weights of each input, (C, KH KW O).
+template <typename T>
+struct TransposedWeights {
+  static constexpr bool kAlongProducts = false;
+  Sizes s;
+  int products;
+  const T* w;
+  __device__ __forceinline__ void enter(int group) {
+    w += static_cast<int64_t>(group) * s.group_outputs * s.patch();
+  }
+
+  template <int N>
+  __device__ __forceinline__ void load(int row, int product, float (&to)[N]) const {
+    if (row >= s.depth || product >= products) return;
+    const Tap tap(product, s.kernel_w, s.group_outputs);
+    const int64_t at = static_cast<int64_t>(tap.channel) * s.kernel_h + tap.row;
+    cuda::load(w + (at * s.kernel_w + tap.column) * s.depth + row, to);
+  }
+};
+
+// The gradients of each output, (O, out pixels).
+template <typename T>
+struct TransposedGradients {
+  static constexpr bool kAlongProducts = false;
+  Sizes s;
+  int products;
+  const T* d_y;
+  __device__ __forceinline__ void enter(int group) {
+    d_y += static_cast<int64_t>(group) * s.group_outputs;
+  }
+
+  template <int N>
+  __device__ __forceinline__ void load(int row, int product, float (&to)[N]) const {
+    if (row >= s.group_outputs || product >= products) return;
+    cuda::load(d_y + product * s.outputs + row, to);
+  }
+};
+
+// Where sums go: element (row, column) of a group and slice, and what is added to each column.
+template <typename T>
+struct Result {
+  T* out;
+  int64_t stride;              // from row to row
+  int64_t of_group, of_slice;  // elements before them
+  const T* bias;               // (groups, columns) or null
+};
+
+// In shared memory, each row of it on a multiple of a vector's size.
+struct alignas(16) Tile {
+  float at[kDepth][kTile + kPad];
+};
+
+// A tile of an operand, kDepth products from `product` on, as (products, rows).
+template <int N, typename Operand>
+__device__ __forceinline__ void gather(
+    const Operand& operand, int row, int product, int last_product, Tile& tile) {
+  constexpr int kLoads = kTile * kDepth / kThreads / N;
+  constexpr int kTogether = (Operand::kAlongProducts ? kDepth : kTile) / N;
+#pragma unroll
+  for (int part = 0; part < kLoads; ++part) {
+    const int number = part * kThreads + static_cast<int>(threadIdx.x);
+    const int across = number % kTogether * N, down = number / kTogether;
+    const int tile_row = Operand::kAlongProducts ? down : across;
+    const int depth = Operand::kAlongProducts ? across : down;
+    float values[N] = {};
+    if (product + depth < last_product)
+      operand.template load<N>(row + tile_row, product + depth, values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if constexpr (Operand::kAlongProducts) {
+        tile.at[depth + i][tile_row] = values[i];
+      } else {
+        tile.at[depth][tile_row + i] = values[i];
+      }
+    }
+  }
+}
+
+// NA and NB: elements of each operand read at once, 4 or 1. NA or NB products that are read at once
+// lie all within a slice, whose products are a multiple of kDepth.
+template <int NA, int NB, typename A, typename B, typename T>
+__global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
+                                                                    B b,
+                                                                    Result<T> result,
+                                                                    int rows,
+                                                                    int columns,
+                                                                    int products,
+                                                                    int slice_products,
+                                                                    int slices) {
+  __shared__ Tile tile_a, tile_b;
+  const int row = static_cast<int>(blockIdx.x) * kTile,
+            column = static_cast<int>(blockIdx.y) * kTile;
+  const int group = static_cast<int>(blockIdx.z) / slices;
+  const int slice = static_cast<int>(blockIdx.z) - group * slices;
+  a.enter(group);
+  b.enter(group);
+  const int begin = slice * slice_products;
+  const int end = begin + slice_products < products ? begin + slice_products : products;
+  const int own_row = static_cast<int>(threadIdx.x) / (kTile / kEach) * kEach;
+  const int own_column = static_cast<int>(threadIdx.x) % (kTile / kEach) * kEach;
+  float sums[kEach][kEach] = {};
+  for (int product = begin; product < end; product += kDepth) {
+    gather<NA>(a, row, product, end, tile_a);
+    gather<NB>(b, column, product, end, tile_b);
+    __syncthreads();
+#pragma unroll
+    for (int depth = 0; depth < kDepth; ++depth) {
+      float left[kEach], right[kEach];
+      load(&tile_a.at[depth][own_row], left);
+      load(&tile_b.at[depth][own_column], right);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
+      }
+    }
+    __syncthreads();
+  }
+  T* const out = result.out + group * result.of_group + slice * result.of_slice;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int64_t r = row + own_row + i;
+    if (r >= rows) return;
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const int c = column + own_column + j;
+      if (c >= columns) continue;
+      const float bias = result.bias == nullptr ? 0.0f : to_float(result.bias[group * columns + c]);
+      out[r * result.stride + c] = round_to<T>(sums[i][j] + bias);
+    }
+  }
+}
+
+struct Extents {
+  int64_t rows, columns, products, groups;
+  int64_t slice_products, slices;
+};
+
+template <int NA, int NB, typename A, typename B, typename T>
+void start(const A& a, const B& b, const Result<T>& result, const Extents& e, Stream stream) {
+  launch({{blocks_for(e.rows, kTile),
+           blocks_for(e.columns, kTile),
+           static_cast<unsigned>(e.groups * e.slices)},
+          {kThreads, 1, 1},
+          stream},
+         implicit_gemm_kernel<NA, NB, A, B, T>,
+         a,
+         b,
+         result,
+         e.rows,
+         e.columns,
+         e.products,
+         e.slice_products,
+         e.slices);
+}
+
+// Reads four elements at once where both operands' channels come in fours.
+template <typename A, typename B, typename Out>
+void multiply(const A& a,
+              const B& b,
+              bool vectors_a,
+              bool vectors_b,
+              const Result<Out>& result,
+              const Extents& e,
+              Stream stream) {
+  if (vectors_a && vectors_b) return start<4, 4>(a, b, result, e, stream);
+  start<1, 1>(a, b, result, e, stream);
+}
+
+Extents unsliced(int64_t rows, int64_t columns, int64_t products, int64_t groups) {
+  return {rows, columns, products, groups, products, 1};
+}
+
+// The slices of the gradient of w.
+Extents weight_extents(const Conv2dShape& s) {
+  Extents e = unsliced(s.group_outputs(), s.patch(), s.out_pixels(), s.groups);
+  const int64_t tiles =
+      ((e.rows + kTile - 1) / kTile) * ((e.columns + kTile - 1) / kTile) * e.groups;
+  const int64_t wanted = std::clamp<int64_t>(kSliceBlocks / tiles, 1, kMostSlices);
+  const int64_t products = std::max(kFewestProducts, (e.products + wanted - 1) / wanted);
+  e.slice_products = (products + kDepth - 1) / kDepth * kDepth;
+  e.slices = (e.products + e.slice_products - 1) / e.slice_products;
+  return e;
+}
+
+bool in_fours(int64_t n) { return n % 4 == 0; }
+
+template <typename T>
+struct AddBias {
+  const T* bias;
+  T* y;
+  int64_t channels;
+
+  template <typename Count>
+  __device__ void operator()(int64_t row, int64_t channel, Count) const {
+    float values[Count::value], more[Count::value];
+    load(bias + channel, more);
+    load(y + row * channels + channel, values);
+#pragma unroll
+    for (int i = 0; i < Count::value; ++i) values[i] += more[i];
+    store(values, y + row * channels + channel);
+  }
+};
+
+}  // namespace
+
+bool conv2d_supports(const Conv2dShape& s) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - kTile;
+  constexpr int64_t kMostTiles = 65535;  // of a grid's second and third dimension
+  return s.pixels() < kMost && s.out_pixels() < kMost && s.outputs * s.patch() < kMost &&
+         s.patch() / kTile < kMostTiles && s.group_outputs() / kTile < kMostTiles &&
+         weight_extents(s).slices * s.groups <= kMostTiles &&
+         s.kernel_h * s.kernel_w * s.group_outputs() < kMost;
+}
+
+template <typename T>
+void conv2d_forward(
+    const Conv2dShape& shape, const T* x, const T* w, const T* bias, T* y, Stream stream) {
+  const Sizes s(shape);
+  const Extents e =
+      unsliced(shape.out_pixels(), shape.group_outputs(), shape.patch(), shape.groups);
+  const bool vectors = in_fours(s.depth) && is_aligned(x) && is_aligned(w);
+  multiply(Patches<T>{s, static_cast<int>(e.rows), static_cast<int>(e.products), x},
+           Weights<T>{s, w},
+           vectors,
+           vectors,
+           Result<T>{y, shape.outputs, e.columns, 0, bias},
+           e,
+           stream);
+}
+
+template <typename T>
+void conv2d_backward_input(
+    const Conv2dShape& shape, const T* d_y, const T* w, T* d_x, Stream stream) {
+  const Sizes s(shape);
+  const int64_t products = shape.kernel_h * shape.kernel_w * shape.group_outputs();
+  const Extents e = unsliced(shape.pixels(), shape.group_channels(), products, shape.groups);
+  multiply(GradientPatches<T>{s, static_cast<int>(e.rows), static_cast<int>(products), d_y},
+           TransposedWeights<T>{s, static_cast<int>(products), w},
+           in_fours(s.group_outputs) && is_aligned(d_y),
+           in_fours(s.depth) && is_aligned(w),
+           Result<T>{d_x, shape.channels, e.columns, 0, nullptr},
+           e,
+           stream);
+}
+
+template <typename T>
+void conv2d_backward_weight(const Conv2dShape& shape,
+                            const T* d_y,
+                            const T* x,
+                            bool accumulate,
+                            float* d_w,
+                            float* workspace,
+                            Stream stream) {
+  const Sizes s(shape);
+  const Extents e = weight_extents(shape);
+  const int64_t elements = shape.outputs * shape.patch();
+  const bool direct = e.slices == 1 && !accumulate;
+  multiply(
+      TransposedGradients<T>{s, static_cast<int>(e.products), d_y},
+      TransposedPatches<T>{{s, static_cast<int>(e.products), static_cast<int>(shape.patch()), x}},
+      in_fours(s.group_outputs) && is_aligned(d_y),
+      in_fours(s.depth) && is_aligned(x),
+      Result<float>{
+          direct ? d_w : workspace, shape.patch(), e.rows * shape.patch(), elements, nullptr},
+      e,
+      stream);
+  if (!direct) sum_partials(workspace, e.slices, elements, accumulate, d_w, stream);
+}
+
+size_t conv2d_workspace_bytes(const Conv2dShape& shape) {
+  const auto elements = static_cast<size_t>(shape.outputs * shape.patch());
+  return static_cast<size_t>(weight_extents(shape).slices) * elements * sizeof(float);
+}
+
+template <typename T>
+void add_bias(const T* bias, int64_t rows, int64_t channels, T* y, Stream stream) {
+  for_each_pixel<kVectorWidth<T>>(rows,
+                                  channels,
+                                  is_vectorizable<T>(channels, {bias, y}),
+                                  AddBias<T>{bias, y, channels},
+                                  stream);
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                               \
+  template void conv2d_forward(const Conv2dShape&, const T*, const T*, const T*, T*, Stream); \
+  template void conv2d_backward_input(const Conv2dShape&, const T*, const T*, T*, Stream);    \
+  template void conv2d_backward_weight(                                                       \
+      const Conv2dShape&, const T*, const T*, bool, float*, float*, Stream);                  \
+  template void add_bias(const T*, int64_t, int64_t, T*, Stream);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(BFloat16)
+LOCKSTEP_INSTANTIATE(Float16)
+#undef LOCKSTEP_INSTANTIATE
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,51 @@
+#include "runtime/cuda/cudnn/cudnn_attention.h"
+
+#include <string>
+
+#include "runtime/cuda/cudnn/cudnn_graphs.h"
+
+namespace lockstep::cuda {
+
+struct CudnnAttention::Library : CudnnAttentionGraphs {
+  using CudnnAttentionGraphs::CudnnAttentionGraphs;
+  const int version = std::stoi(cudnn_version());  // which there is where graphs can be made
+};
+
+CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {}
+
+CudnnAttention::~CudnnAttention() = default;
+
+bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
+  if (dtype == DType::kF32) return false;
+  AttentionShape part = shape;
+  part.batch = cudnn_backward_batch(shape);
+  try {
+    if (!library_) library_ = std::make_unique<Library>(stream_);
+  } catch (const std::exception& error) {
+    why_not_ = error.what();
+    return false;
+  }
+  if (!fits_cudnn_workspace(shape, library_->version, why_not_)) return false;
+  for (const CudnnAttentionKey& key :
+       {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
+    const std::string& refusal = library_->refusal(key);
+    if (refusal.empty()) continue;
+    why_not_ = refusal;
+    return false;
+  }
+  return true;
+}
+
+void CudnnAttention::run(const CudnnAttentionKey& key,
+                         const CudnnAttentionArrays& arrays,
+                         void* workspace) {
+  library_->run(key, arrays, workspace);
+}
+
+std::string cudnn_attention_refusal(const CudnnAttentionKey& key,
+                                    int sm,
+                                    const std::string& device_json) {
+  return CudnnAttentionGraphs::refusal_on_described_gpu(key, sm, device_json);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,27 @@
+// In place of cudnn_attention.cc where the build found no cudnn-frontend.
+#include "runtime/base/error.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_missing.h"
+
+namespace lockstep::cuda {
+
+struct CudnnAttention::Library {};
+
+CudnnAttention::CudnnAttention(Stream stream) : stream_(stream), why_not_(kCudnnMissing) {}
+CudnnAttention::~CudnnAttention() = default;
+
+bool CudnnAttention::supports(const AttentionShape&, DType) { return false; }
+
+void CudnnAttention::run(const CudnnAttentionKey&, const CudnnAttentionArrays&, void*) {
+  LOCKSTEP_CHECK(false, "there is no cuDNN ");
+}
+
+size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey&) { return 0; }
+
+int64_t cudnn_backward_batch(const AttentionShape& shape) { return shape.batch; }
+
+std::string cudnn_attention_refusal(const CudnnAttentionKey&, int, const std::string&) {
+  return kCudnnMissing;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,52 @@
+// What is known of cuDNN's attention without the library.
+#include <fmt/core.h>
+
+#include "runtime/cuda/cudnn/cudnn_attention.h"
+
+namespace lockstep::cuda {
+namespace {
+
+size_t up(int64_t n, int64_t unit) { return static_cast<size_t>((n + unit - 1) / unit * unit); }
+
+// The gradient of the scores in 16 bits, in whole tiles: what the fixed order of the sums costs.
+size_t score_bytes(const AttentionShape& shape, int64_t batch) {
+  return 2 * static_cast<size_t>(batch * shape.heads) * up(shape.time, 64) * up(shape.time, 128);
+}
+
+}  // namespace
+
+int64_t cudnn_backward_batch(const AttentionShape& shape) {
+  constexpr size_t kMost = size_t{1} << 30;
+  int64_t batch = shape.batch;
+  while (batch > 1 && (shape.batch % batch != 0 || score_bytes(shape, batch) > kMost)) --batch;
+  return batch;
+}
+
+bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not) {
+  // The frontend puts words of 4 bytes first in the workspace, and the engine's own part, which
+  // must be aligned, behind them: a float for each token of each head and, with a cuDNN
+  // before 9.16, two lengths a sample where the tokens do not fill tiles.
+  constexpr int64_t kAlignedWords = 4, kTile = 128;
+  constexpr int kLastWithLengths = 91500;
+  const int64_t batch = cudnn_backward_batch(shape);
+  const bool has_lengths = version <= kLastWithLengths && shape.time % kTile != 0;
+  const int64_t words = batch * shape.heads * shape.time + (has_lengths ? 2 * batch : 0);
+  if (words % kAlignedWords == 0) return true;
+  why_not =
+      fmt::format("cuDNN {} would not align its workspace for {} samples of {} heads and {} tokens",
+                  version,
+                  batch,
+                  shape.heads,
+                  shape.time);
+  return false;
+}
+
+size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key) {
+  constexpr size_t kSlack = size_t{1} << 20;
+  if (!key.backward) return kSlack;
+  const AttentionShape& s = key.shape;
+  const size_t sums = static_cast<size_t>(s.batch * s.heads) * up(s.time, 128) * sizeof(float);
+  return score_bytes(s, s.batch) + sums + kSlack;
+}
+
+}  // namespace lockstep::cuda

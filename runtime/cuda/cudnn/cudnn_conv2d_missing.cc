@@ -1,0 +1,27 @@
+// In place of cudnn_conv2d.cc where the build found no cudnn-frontend.
+#include "runtime/base/error.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
+#include "runtime/cuda/cudnn/cudnn_missing.h"
+
+namespace lockstep::cuda {
+
+struct CudnnConv2d::Library {};
+
+CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream), why_not_(kCudnnMissing) {}
+CudnnConv2d::~CudnnConv2d() = default;
+
+std::string cudnn_version() { return ""; }
+
+bool CudnnConv2d::supports(const CudnnConv2dKey&) { return false; }
+
+void CudnnConv2d::run(const CudnnConv2dKey&, const CudnnConv2dArrays&, void*) {
+  LOCKSTEP_CHECK(false, "there is no cuDNN ");
+}
+
+size_t cudnn_conv2d_workspace_bytes(const CudnnConv2dKey&) { return 0; }
+
+std::string cudnn_conv2d_refusal(const CudnnConv2dKey&, int, const std::string&) {
+  return kCudnnMissing;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,124 @@
+#include "runtime/cuda/flat/column_sum.h"
+
+#include <algorithm>
+
+#include "runtime/cuda/row_tiles.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kGroups = 32;          // of partials, each summed by one thread
+constexpr int64_t kSummedRows = 16;  // of a thread, at least
+constexpr int64_t kMostBlocks = 1024;
+
+RowTiles tiles_of(int64_t rows, int64_t columns, int n) {
+  return row_tiles(rows, columns, n, kSummedRows, kMostBlocks);
+}
+
+// Threads (32, kGroups): x is the column within the block's 32, y the group.
+__global__ void __launch_bounds__(kWarp* kGroups) sum_partials_kernel(
+    const float* partials, int64_t count, int64_t columns, bool accumulate, float* out) {
+  __shared__ float sums[kGroups][kWarp];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  float sum = 0;
+  if (column < columns) {
+    for (int64_t p = threadIdx.y; p < count; p += kGroups) sum += partials[p * columns + column];
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || column >= columns) return;
+  sum = accumulate ? out[column] : 0.0f;
+  for (int group = 0; group < kGroups; ++group) sum += sums[group][threadIdx.x];
+  out[column] = sum;
+}
+
+// Each block's sums over its rows: its threads stand below one another where the columns are few.
+template <typename T, int N>
+__global__ void __launch_bounds__(kTileThreads) column_sum_kernel(const T* x,
+                                                                  int64_t rows,
+                                                                  int64_t columns,
+                                                                  int64_t stride,
+                                                                  int width,
+                                                                  int64_t block_rows,
+                                                                  float* partials) {
+  const TilePlace<N> place(width, block_rows, rows);
+  const bool inside = place.channel < columns;
+  float sums[N] = {};
+  if (inside) {
+#pragma unroll 4
+    for (int64_t row = place.begin; row < place.end; row += place.step) {
+      float values[N];
+      load(x + row * stride + place.channel, values);
+#pragma unroll
+      for (int i = 0; i < N; ++i) sums[i] += values[i];
+    }
+  }
+  add_up_tile(sums, width);
+  if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
+  float* const to = partials + static_cast<int64_t>(blockIdx.x) * columns + place.channel;
+  for (int i = 0; i < N; ++i) to[i] = sums[i];
+}
+
+// Returns how many partials it leaves.
+template <typename T, int N>
+int64_t start_column_sum(
+    const T* x, int64_t rows, int64_t columns, int64_t stride, float* partials, Stream stream) {
+  const RowTiles tiles = tiles_of(rows, columns, N);
+  launch({tiles.grid(), {kTileThreads, 1, 1}, stream},
+         column_sum_kernel<T, N>,
+         x,
+         rows,
+         columns,
+         stride,
+         tiles.width,
+         tiles.block_rows,
+         partials);
+  return tiles.row_blocks;
+}
+
+}  // namespace
+
+void sum_partials(const float* partials,
+                  int64_t count,
+                  int64_t columns,
+                  bool accumulate,
+                  float* out,
+                  Stream stream) {
+  launch({{blocks_for(columns, kWarp), 1, 1}, {kWarp, kGroups, 1}, stream},
+         sum_partials_kernel,
+         partials,
+         count,
+         columns,
+         accumulate,
+         out);
+}
+
+template <typename T>
+void column_sum(const T* x,
+                int64_t rows,
+                int64_t columns,
+                int64_t stride,
+                bool accumulate,
+                float* out,
+                float* workspace,
+                Stream stream) {
+  constexpr int kWide = kVectorWidth<T>;
+  const bool vectors = columns % kWide == 0 && is_vectorizable<T>(stride, {x});
+  const int64_t count =
+      vectors ? start_column_sum<T, kWide>(x, rows, columns, stride, workspace, stream)
+              : start_column_sum<T, 1>(x, rows, columns, stride, workspace, stream);
+  sum_partials(workspace, count, columns, accumulate, out, stream);
+}
+
+size_t column_sum_workspace_bytes(int64_t rows, int64_t columns) {
+  size_t blocks = 0;
+  for (const int n : {1, 4, 8})
+    blocks = std::max<size_t>(blocks, tiles_of(rows, columns, n).row_blocks);
+  return blocks * static_cast<size_t>(columns) * sizeof(float);
+}
+
+template void column_sum(const float*, int64_t, int64_t, int64_t, bool, float*, float*, Stream);
+template void column_sum(const BFloat16*, int64_t, int64_t, int64_t, bool, float*, float*, Stream);
+template void column_sum(const Float16*, int64_t, int64_t, int64_t, bool, float*, float*, Stream);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,79 @@
+#include "runtime/cuda/flat/flat_update.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/check.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// The table and the constants are copied to the device anew each time, in the order of the stream:
+// so all updates share the memory there.
+class QueuedUpdate final : public FlatUpdate {
+ public:
+  QueuedUpdate(std::span<const OptimizerConstants> constants,
+               std::span<const OptimizerSlice> slices,
+               std::span<PlacedSlice> table,
+               Workspace& workspace,
+               Stream stream)
+      : constants_(constants),
+        workspace_(workspace),
+        stream_(stream),
+        stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype) {
+    LOCKSTEP_CHECK(constants.size() <= kMostUpdateGroups && table.size() == slices.size());
+    const auto* on_device = reinterpret_cast<const OptimizerConstants*>(workspace.constants);
+    for (size_t first = 0; first < slices.size(); first += kMostSlices) {
+      const size_t count = std::min(kMostSlices, slices.size() - first);
+      PlacedSlice* const placed = &table[first];
+      const uint32_t blocks =
+          place_slices(slices.subspan(first, count), constants, on_device, placed);
+      launches_.push_back({{placed, count}, blocks});
+    }
+  }
+
+  void run() override {
+    copy(constants_, workspace_.constants);
+    for (const OneLaunch& launch : launches_) {
+      copy(launch.table, workspace_.slices);
+      const int count = static_cast<int>(launch.table.size());
+      by_type(stored_dtype_, [&]<typename T>() {
+        optimizer_update<T>(workspace_.slices, count, launch.blocks, stream_);
+      });
+    }
+  }
+
+ private:
+  struct OneLaunch {
+    std::span<const PlacedSlice> table;
+    uint32_t blocks;
+  };
+
+  template <typename T>
+  void copy(std::span<const T> from, void* to) {
+    LOCKSTEP_CUDA(
+        cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream_));
+  }
+
+  std::span<const OptimizerConstants> constants_;
+  Workspace& workspace_;
+  Stream stream_;
+  DType stored_dtype_;
+  std::vector<OneLaunch> launches_;
+};
+
+}  // namespace
+
+std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerConstants> constants,
+                                             std::span<const OptimizerSlice> slices,
+                                             std::span<PlacedSlice> table,
+                                             Workspace& workspace,
+                                             Stream stream) {
+  return std::make_unique<QueuedUpdate>(constants, slices, table, workspace, stream);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,172 @@
+#include "runtime/cuda/flat/tree_sum.h"
+
+#include <type_traits>
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/for_each.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// Arrays of T, whose values are rounded to Wire; float: not at all.
+template <typename T, typename Wire, int Count>
+struct Terms {
+  const T* at[Count];
+};
+
+// To Wire and back.
+template <typename Wire, int N>
+__device__ __forceinline__ void round_all(float (&x)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) x[k] = to_float(round_to<Wire>(x[k]));
+}
+
+// Sums terms First .. First + Count - 1, at element i.
+template <int First, int Count, int N, typename T, typename Wire, int All>
+__device__ __forceinline__ void sum_subtree(const Terms<T, Wire, All>& terms,
+                                            int64_t i,
+                                            float (&sum)[N]) {
+  if constexpr (Count == 1) {
+    load(terms.at[First] + i, sum);
+  } else {
+    float right[N];
+    sum_subtree<First, Count / 2>(terms, i, sum);
+    sum_subtree<First + Count / 2, Count / 2>(terms, i, right);
+    // What has travelled is rounded already, but sums of it are not.
+    if constexpr (Count > 2 || std::is_same_v<T, float>) {
+      round_all<Wire>(sum);
+      round_all<Wire>(right);
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum[k] += right[k];
+  }
+}
+
+template <typename T, typename Wire, int Count>
+struct TreeSum {
+  Terms<T, Wire, Count> terms;
+  bool round_sum;
+  float* out;
+  template <typename Width>
+  __device__ void operator()(int64_t i, Width) const {
+    float sum[Width::value];
+    sum_subtree<0, Count>(terms, i, sum);
+    if (round_sum) round_all<Wire>(sum);
+    store(sum, out + i);
+  }
+};
+
+// Sums terms First .. First + Count - 1, at element i, where every sum, or the only term, takes up
+// its residual.
+template <int First, int Count, typename T, int All>
+__device__ __forceinline__ float keeping_sum(const Terms<T, BFloat16, All>& terms,
+                                             const Residuals& residuals,
+                                             int64_t i) {
+  float wanted;
+  if constexpr (Count == 1) {
+    wanted = to_float(terms.at[First][i]);
+    if constexpr (All > 1) return wanted;
+  } else {
+    wanted = keeping_sum<First, Count / 2>(terms, residuals, i);
+    wanted += keeping_sum<First + Count / 2, Count / 2>(terms, residuals, i);
+  }
+  auto* const kept = reinterpret_cast<BFloat16*>(residuals.of(All > 1 ? First + Count / 2 : 1)) + i;
+  wanted += to_float(*kept);
+  const float rounded = to_float(round_to<BFloat16>(wanted));
+  const BFloat16 rest = round_to<BFloat16>(wanted - rounded);
+  *kept = fabsf(to_float(rest)) < INFINITY ? rest : round_to<BFloat16>(0.0f);
+  return rounded;
+}
+
+template <typename T, int Count>
+struct KeepingSum {
+  Terms<T, BFloat16, Count> terms;
+  Residuals residuals;
+  float* out;
+  template <typename Width>
+  __device__ void operator()(int64_t i, Width) const {
+    out[i] = keeping_sum<0, Count>(terms, residuals, i);
+  }
+};
+
+template <typename Wire>
+struct Pack {
+  const float* from;
+  Wire* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    float x[Count::value];
+    load(from + i, x);
+    store(x, to + i);
+  }
+};
+
+template <typename T, int Count>
+void start_keeping(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+  KeepingSum<T, Count> sum{.terms = {}, .residuals = terms.residuals, .out = out};
+  for (int s = 0; s < Count; ++s) sum.terms.at[s] = static_cast<const T*>(terms.arrays[s]);
+  for_each_flat<1>(n, true, sum, stream);
+}
+
+template <typename T, typename Wire, int Count>
+void start(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+  if constexpr (std::is_same_v<Wire, BFloat16>) {
+    if (terms.residuals) return start_keeping<T, Count>(terms, out, n, stream);
+  }
+  TreeSum<T, Wire, Count> sum{.terms = {}, .round_sum = terms.round_sum, .out = out};
+  bool vectors = is_aligned(out);
+  for (int s = 0; s < Count; ++s) {
+    sum.terms.at[s] = static_cast<const T*>(terms.arrays[s]);
+    vectors = vectors && is_aligned(sum.terms.at[s]);
+  }
+  // The compiler spills registers where it loads so many short vectors.
+  constexpr int kWidth = Count == kMostTerms && sizeof(T) == 2 ? 1 : 4;
+  for_each_flat<kWidth>(n, vectors, sum, stream);
+}
+
+template <typename T, typename Wire>
+void start_count(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+  switch (terms.count) {
+    case 1: return start<T, Wire, 1>(terms, out, n, stream);
+    case 2: return start<T, Wire, 2>(terms, out, n, stream);
+    case 4: return start<T, Wire, 4>(terms, out, n, stream);
+    case 8: return start<T, Wire, 8>(terms, out, n, stream);
+    case 16: return start<T, Wire, 16>(terms, out, n, stream);
+    case 32: return start<T, Wire, 32>(terms, out, n, stream);
+    case kMostTerms: return start<T, Wire, kMostTerms>(terms, out, n, stream);
+    default: LOCKSTEP_REQUIRE(false && "a power of two up to kMostTerms");
+  }
+}
+
+template <typename Wire>
+void start_rounded(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+  if (terms.travelled) return start_count<Wire, Wire>(terms, out, n, stream);
+  start_count<float, Wire>(terms, out, n, stream);
+}
+
+template <typename Wire>
+void start_pack(const float* from, std::byte* to, int64_t n, Stream stream) {
+  const Pack<Wire> pack = {from, reinterpret_cast<Wire*>(to)};
+  for_each_flat<4>(n, is_aligned(from) && is_aligned(to), pack, stream);
+}
+
+}  // namespace
+
+void tree_sum(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+  LOCKSTEP_REQUIRE(terms.wire == DType::kBF16 || !terms.residuals);
+  LOCKSTEP_REQUIRE(terms.copy_count == 0);
+  switch (terms.wire) {
+    case DType::kBF16: return start_rounded<BFloat16>(terms, out, n, stream);
+    case DType::kF16: return start_rounded<Float16>(terms, out, n, stream);
+    default: break;
+  }
+  start_count<float, float>(terms, out, n, stream);
+}
+
+void pack(const float* from, DType wire, std::byte* to, int64_t n, Stream stream) {
+  if (wire == DType::kBF16) return start_pack<BFloat16>(from, to, n, stream);
+  LOCKSTEP_REQUIRE(wire == DType::kF16);
+  start_pack<Float16>(from, to, n, stream);
+}
+
+}  // namespace lockstep::cuda

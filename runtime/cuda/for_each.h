@@ -1,0 +1,43 @@
+#pragma once
+// Kernels that treat each element of flat arrays by itself. Only kernel files include this.
+
+#include "runtime/cuda/kernel_tools.h"
+
+namespace lockstep::cuda {
+
+inline constexpr int kFlatThreads = 256;
+
+// f(first element, N elements as a compile-time constant) for all n elements; the last n % N of
+// them one by one.
+template <int N, typename F>
+__global__ void __launch_bounds__(kFlatThreads) flat_kernel(int64_t n, F f) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kFlatThreads + threadIdx.x) * N;
+  if (i + N <= n) {
+    f(i, std::integral_constant<int, N>());
+  } else {
+    for (int64_t k = i; k < n; ++k) f(k, std::integral_constant<int, 1>());
+  }
+}
+
+// Starts f, a device function object, N elements a thread where `vectors` says that all its arrays
+// begin on a multiple of N elements' size, else one a thread.
+template <int N, typename F>
+void for_each_flat(int64_t n, bool vectors, F f, Stream stream) {
+  if (n == 0) return;
+  if (vectors) {
+    launch({{blocks_for(n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream},
+           flat_kernel<N, F>,
+           n,
+           f);
+  } else {
+    launch({{blocks_for(n, kFlatThreads), 1, 1}, {kFlatThreads, 1, 1}, stream},
+           flat_kernel<1, F>,
+           n,
+           f);
+  }
+}
+
+// Whether an array begins where vectors of 16 bytes may.
+inline bool is_aligned(const void* array) { return reinterpret_cast<uintptr_t>(array) % 16 == 0; }
+
+}  // namespace lockstep::cuda

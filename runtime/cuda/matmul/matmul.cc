@@ -1,0 +1,247 @@
+#include "runtime/cuda/matmul/matmul.h"
+
+#include <cublasLt.h>
+
+#include <string>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/cuda/matmul/plain_product.h"
+
+namespace lockstep::cuda {
+namespace {
+
+void check(cublasStatus_t status, const char* expression, int line) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error(ExitCode::kInternal,
+              fmt::format("{}:{}: {} failed: {} ({})",
+                          __FILE__,
+                          line,
+                          expression,
+                          cublasLtGetStatusString(status),
+                          cublasLtGetStatusName(status)));
+}
+#define LOCKSTEP_CUBLAS(call) check((call), #call, __LINE__)
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return CUDA_R_32F;
+    case DType::kBF16: return CUDA_R_16BF;
+    case DType::kF16: return CUDA_R_16F;
+    default: LOCKSTEP_CHECK(false, "a product of {} ", name_of(dtype));
+  }
+}
+
+cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::kBiasRelu: return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case Epilogue::kBiasGelu: return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case Epilogue::kBiasGeluSaved: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::kGeluGradient: return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;  // a is cuBLASLt's B
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool has_saved(Epilogue epilogue) {
+  return epilogue == Epilogue::kBiasGeluSaved || epilogue == Epilogue::kGeluGradient;
+}
+
+// A matrix as cuBLASLt, which counts by columns, sees one that is stored by rows: transposed.
+class Layout {
+ public:
+  Layout(DType dtype, int64_t stored_rows, int64_t stored_columns, int64_t stride) {
+    LOCKSTEP_CUBLAS(cublasLtMatrixLayoutCreate(&layout_,
+                                               data_type(dtype),
+                                               static_cast<uint64_t>(stored_columns),
+                                               static_cast<uint64_t>(stored_rows),
+                                               stride > 0 ? stride : stored_columns));
+  }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
+  cublasLtMatrixLayout_t get() const { return layout_; }
+
+ private:
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+class Description {
+ public:
+  explicit Description(const Product& product) {
+    const auto compute = product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    LOCKSTEP_CUBLAS(cublasLtMatmulDescCreate(&description_, compute, CUDA_R_32F));
+    // out^T = op(b)^T op(a)^T: b comes first. What is stored by rows without transposition is, seen
+    // by columns, transposed already, as it must be.
+    set(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (product.epilogue == Epilogue::kNone) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product.epilogue));
+    // The heuristic asks how the arrays are aligned: as all of them are.
+    const void* const aligned = reinterpret_cast<const void*>(uintptr_t{256});
+    if (product.epilogue != Epilogue::kGeluGradient) {
+      const bool gradient = product.epilogue == Epilogue::kBiasGradient;
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(gradient ? DType::kF32 : product.in));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+    }
+    if (!has_saved(product.epilogue)) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);  // of the type of the output
+  }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+  ~Description() { cublasLtMatmulDescDestroy(description_); }
+
+  template <typename T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    LOCKSTEP_CUBLAS(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)));
+  }
+  cublasLtMatmulDesc_t get() const { return description_; }
+
+ private:
+  cublasLtMatmulDesc_t description_ = nullptr;
+};
+
+class Preference {
+ public:
+  Preference() { LOCKSTEP_CUBLAS(cublasLtMatmulPreferenceCreate(&preference_)); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
+  template <typename T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+    LOCKSTEP_CUBLAS(
+        cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)));
+  }
+  cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+}  // namespace
+
+struct Matmul::Library {
+  Library() { LOCKSTEP_CUBLAS(cublasLtCreate(&handle)); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library() { cublasLtDestroy(handle); }
+  cublasLtHandle_t handle = nullptr;
+};
+
+struct Matmul::Planned {
+  explicit Planned(const Product& p)
+      : description(p),
+        a(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.stride_a),
+        b(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.stride_b),
+        out(p.out, p.m, p.n, p.stride_out) {}
+
+  // Looks for an algorithm; why there is none, or nothing.
+  std::string choose(cublasLtHandle_t handle, const Product& product);
+
+  Description description;
+  Layout a, b, out;
+  cublasLtMatmulAlgo_t algorithm{};
+  std::string why_not;  // there is none; empty: there is
+  bool said = false;    // that there is none
+};
+
+std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
+  constexpr int64_t kSavedMultiple = 8;  // of the rows that an epilogue saves
+  if (has_saved(product.epilogue) && product.n % kSavedMultiple != 0)
+    return "rows that an epilogue saves must be multiples of 8";
+  Preference preference;
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  // A product split along k is summed in the workspace, in order, or not split at all.
+  const uint32_t reductions =
+      CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
+  const uint32_t alignment = 16;
+  for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    preference.set(attribute, alignment);
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle,
+                                                               description.get(),
+                                                               b.get(),
+                                                               a.get(),
+                                                               out.get(),
+                                                               out.get(),
+                                                               preference.get(),
+                                                               1,
+                                                               &best,
+                                                               &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+    return cublasLtGetStatusName(status);
+  LOCKSTEP_CUBLAS(status);
+  algorithm = best.algo;
+  return found > 0 && best.state == CUBLAS_STATUS_SUCCESS ? "" : "it finds none";
+}
+
+Matmul::Matmul(Stream stream, void* workspace)
+    : library_(std::make_unique<Library>()), stream_(stream), workspace_(workspace) {}
+
+Matmul::~Matmul() = default;
+
+Matmul::Planned& Matmul::plan(const Product& product) {
+  std::unique_ptr<Planned>& planned = planned_[product];
+  if (!planned) {
+    auto made = std::make_unique<Planned>(product);
+    made->why_not = made->choose(library_->handle, product);
+    planned = std::move(made);
+  }
+  return *planned;
+}
+
+void Matmul::run_without(const Product& product, const ProductOperands& operands) {
+  LOCKSTEP_CHECK(product.epilogue == Epilogue::kNone || product.epilogue == Epilogue::kBias);
+  Planned& planned = *planned_[product];
+  if (!std::exchange(planned.said, true))
+    log_warn(
+        "a product of {} x {} x {} in {} by the own kernel, which is slow: cuBLASLt has no "
+        "algorithm for it ({})",
+        product.m,
+        product.n,
+        product.k,
+        name_of(product.in),
+        planned.why_not);
+  plain_product(product, operands, stream_);
+}
+
+bool Matmul::supports(const Product& product) { return plan(product).why_not.empty(); }
+
+void Matmul::run(const Product& product, const ProductOperands& operands) {
+  Planned& planned = plan(product);
+  if (!planned.why_not.empty()) return run_without(product, operands);
+  if (product.epilogue == Epilogue::kBiasGradient)
+    planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
+  else if (product.epilogue != Epilogue::kNone && product.epilogue != Epilogue::kGeluGradient)
+    planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  if (has_saved(product.epilogue))
+    planned.description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
+  const float alpha = 1, beta = product.accumulate ? 1.0f : 0.0f;
+  LOCKSTEP_CUBLAS(cublasLtMatmul(library_->handle,
+                                 planned.description.get(),
+                                 &alpha,
+                                 operands.b,
+                                 planned.b.get(),
+                                 operands.a,
+                                 planned.a.get(),
+                                 &beta,
+                                 operands.out,
+                                 planned.out.get(),
+                                 operands.out,
+                                 planned.out.get(),
+                                 &planned.algorithm,
+                                 workspace_,
+                                 kWorkspaceBytes,
+                                 stream_));
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,331 @@
+#include "runtime/cuda/ops/attention.h"
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/kernel_tools.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+// How rows are split: Sharers neighbouring threads share a row (a query, or in the gradient of keys
+// and values a key), and each holds Part of its D elements. Rows of the other kind pass by in tiles
+// in shared memory, with zeros behind D.
+template <int Part, int Sharers>
+struct Split {
+  static constexpr int kPart = Part, kSharers = Sharers, kWidth = Part * Sharers;
+  static constexpr int kRows = kThreads / Sharers;
+  static constexpr int kTileRows = kWidth <= 128 ? 32 : 16;
+  static constexpr int kUnroll = Part <= 16 ? 2 : 1;  // of the loop over a tile: registers are few
+};
+
+// Where a thread stands: sample, head, its row and the first of its elements.
+struct Place {
+  int64_t sample, head, row, first;
+  bool inside;  // the row is one of the T tokens
+};
+template <typename S>
+__device__ __forceinline__ Place place_of_thread(const AttentionShape& shape) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * S::kRows + threadIdx.x / S::kSharers;
+  return {blockIdx.y / shape.heads,
+          blockIdx.y % shape.heads,
+          row,
+          static_cast<int64_t>(threadIdx.x % S::kSharers) * S::kPart,
+          row < shape.time};
+}
+
+// A matrix of tokens: the element d of head h of token t of sample b is at
+// data[((b T + t) stride) + h D + d].
+template <typename T>
+struct Tokens {
+  T* data;
+  int64_t stride;
+  __device__ __forceinline__ T* row(const AttentionShape& shape, const Place& at, int64_t t) const {
+    return data + (at.sample * shape.time + t) * stride + at.head * shape.head_size;
+  }
+};
+
+template <typename T>
+struct Packed {
+  Tokens<T> q, k, v;
+};
+template <typename T>
+Packed<T> unpack(const AttentionShape& shape, T* qkv) {
+  const int64_t width = shape.heads * shape.head_size, stride = 3 * width;
+  return {{qkv, stride}, {qkv + width, stride}, {qkv + 2 * width, stride}};
+}
+
+// The thread's part of a row; zeros behind D or where the row is not inside.
+template <typename S, typename T>
+__device__ __forceinline__ void read_part(const Tokens<const T>& tokens,
+                                          const AttentionShape& shape,
+                                          const Place& at,
+                                          float (&part)[S::kPart]) {
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) {
+    const bool there = at.inside && at.first + i < shape.head_size;
+    part[i] = there ? to_float(tokens.row(shape, at, at.row)[at.first + i]) : 0;
+  }
+}
+
+template <typename S, typename T>
+__device__ __forceinline__ void write_part(const float (&part)[S::kPart],
+                                           const Tokens<T>& tokens,
+                                           const AttentionShape& shape,
+                                           const Place& at) {
+  if (!at.inside) return;
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) {
+    if (at.first + i < shape.head_size)
+      tokens.row(shape, at, at.row)[at.first + i] = round_to<T>(part[i]);
+  }
+}
+
+// All threads of the block copy rows [begin, begin + kTileRows) into `tile`, zeros outside.
+template <typename S, typename T>
+__device__ __forceinline__ void read_tile(const Tokens<const T>& tokens,
+                                          const AttentionShape& shape,
+                                          const Place& at,
+                                          int64_t begin,
+                                          float (&tile)[S::kTileRows][S::kWidth]) {
+  constexpr int kWidth = S::kWidth;
+  for (int i = threadIdx.x; i < S::kTileRows * kWidth; i += kThreads) {
+    const int64_t t = begin + i / kWidth, d = i % kWidth;
+    const bool there = t < shape.time && d < shape.head_size;
+    tile[i / kWidth][d] = there ? to_float(tokens.row(shape, at, t)[d]) : 0;
+  }
+}
+
+// The product of two rows, whose parts the sharers hold; all of them get the same bits.
+template <typename S>
+__device__ __forceinline__ float dot(const float (&a)[S::kPart], const float* b) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) sum = fmaf(a[i], b[i], sum);
+#pragma unroll
+  for (int distance = 1; distance < S::kSharers; distance *= 2)
+    sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  return sum;
+}
+
+template <typename S>
+__device__ __forceinline__ void add_scaled(float factor, const float* row, float (&to)[S::kPart]) {
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) to[i] = fmaf(factor, row[i], to[i]);
+}
+
+__device__ __forceinline__ float softmax_scale(const AttentionShape& shape) {
+  return 1.0f / sqrtf(static_cast<float>(shape.head_size));
+}
+
+// One past the last key that the block's queries attend to.
+template <typename S>
+__device__ __forceinline__ int64_t keys_of_block(const AttentionShape& shape) {
+  const int64_t end = (static_cast<int64_t>(blockIdx.x) + 1) * S::kRows;
+  return shape.causal && end < shape.time ? end : shape.time;
+}
+
+template <typename S, typename T>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(AttentionShape shape, Packed<const T> in, Tokens<T> out, float* log_sum_exp) {
+  constexpr int kTile = S::kTileRows;
+  __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
+  const Place at = place_of_thread<S>(shape);
+  float q[S::kPart], sum[S::kPart] = {};
+  read_part<S>(in.q, shape, at, q);
+  const float scale = softmax_scale(shape);
+  float largest = -std::numeric_limits<float>::infinity(), denominator = 0;
+  const int64_t end = keys_of_block<S>(shape);
+  for (int64_t begin = 0; begin < end; begin += kTile) {
+    __syncthreads();
+    read_tile<S>(in.k, shape, at, begin, keys);
+    read_tile<S>(in.v, shape, at, begin, values);
+    __syncthreads();
+#pragma unroll S::kUnroll
+    for (int j = 0; j < kTile && begin + j < end; ++j) {
+      const float score = dot<S>(q, keys[j] + at.first) * scale;
+      if (shape.causal && begin + j > at.row) continue;
+      if (score > largest) {
+        const float shrink = expf(largest - score);
+        denominator *= shrink;
+#pragma unroll
+        for (int i = 0; i < S::kPart; ++i) sum[i] *= shrink;
+        largest = score;
+      }
+      const float weight = expf(score - largest);
+      denominator += weight;
+      add_scaled<S>(weight, values[j] + at.first, sum);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) sum[i] /= denominator;
+  write_part<S>(sum, out, shape, at);
+  if (at.inside && at.first == 0)
+    log_sum_exp[blockIdx.y * shape.time + at.row] = largest + logf(denominator);
+}
+
+// delta = the sum over a head of d_out * out, which backward subtracts from each weight's gradient.
+template <typename S, typename T>
+__global__ void __launch_bounds__(kThreads)
+    delta_kernel(AttentionShape shape, Tokens<const T> d_out, Tokens<const T> out, float* delta) {
+  const Place at = place_of_thread<S>(shape);
+  float a[S::kPart], b[S::kPart];
+  read_part<S>(d_out, shape, at, a);
+  read_part<S>(out, shape, at, b);
+  const float sum = dot<S>(a, b);
+  if (at.inside && at.first == 0) delta[blockIdx.y * shape.time + at.row] = sum;
+}
+
+// A thread's row is a query.
+template <typename S, typename T>
+__global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape shape,
+                                                                  Tokens<const T> d_out,
+                                                                  Packed<const T> in,
+                                                                  const float* log_sum_exp,
+                                                                  const float* delta,
+                                                                  Tokens<T> d_q) {
+  constexpr int kTile = S::kTileRows;
+  __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
+  const Place at = place_of_thread<S>(shape);
+  float q[S::kPart], d[S::kPart], sum[S::kPart] = {};
+  read_part<S>(in.q, shape, at, q);
+  read_part<S>(d_out, shape, at, d);
+  const int64_t row = blockIdx.y * shape.time + at.row;
+  const float log_sum = at.inside ? log_sum_exp[row] : 0, shift = at.inside ? delta[row] : 0;
+  const float scale = softmax_scale(shape);
+  const int64_t end = keys_of_block<S>(shape);
+  for (int64_t begin = 0; begin < end; begin += kTile) {
+    __syncthreads();
+    read_tile<S>(in.k, shape, at, begin, keys);
+    read_tile<S>(in.v, shape, at, begin, values);
+    __syncthreads();
+#pragma unroll S::kUnroll
+    for (int j = 0; j < kTile && begin + j < end; ++j) {
+      const float score = dot<S>(q, keys[j] + at.first) * scale;
+      const float d_weight = dot<S>(d, values[j] + at.first);
+      if (shape.causal && begin + j > at.row) continue;
+      const float d_score = expf(score - log_sum) * (d_weight - shift) * scale;
+      add_scaled<S>(d_score, keys[j] + at.first, sum);
+    }
+  }
+  write_part<S>(sum, d_q, shape, at);
+}
+
+// A thread's row is a key and its value.
+template <typename S, typename T>
+__global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(AttentionShape shape,
+                                                                      Tokens<const T> d_out,
+                                                                      Packed<const T> in,
+                                                                      const float* log_sum_exp,
+                                                                      const float* delta,
+                                                                      Tokens<T> d_k,
+                                                                      Tokens<T> d_v) {
+  constexpr int kTile = S::kTileRows;
+  __shared__ float queries[kTile][S::kWidth], d_outs[kTile][S::kWidth];
+  const Place at = place_of_thread<S>(shape);
+  float k[S::kPart], v[S::kPart], sum_k[S::kPart] = {}, sum_v[S::kPart] = {};
+  read_part<S>(in.k, shape, at, k);
+  read_part<S>(in.v, shape, at, v);
+  const float scale = softmax_scale(shape);
+  const int64_t first =
+      shape.causal ? static_cast<int64_t>(blockIdx.x) * S::kRows / kTile * kTile : 0;
+  for (int64_t begin = first; begin < shape.time; begin += kTile) {
+    __syncthreads();
+    read_tile<S>(in.q, shape, at, begin, queries);
+    read_tile<S>(d_out, shape, at, begin, d_outs);
+    __syncthreads();
+#pragma unroll S::kUnroll
+    for (int j = 0; j < kTile && begin + j < shape.time; ++j) {
+      const float score = dot<S>(k, queries[j] + at.first) * scale;
+      const float d_weight = dot<S>(v, d_outs[j] + at.first);
+      if (shape.causal && begin + j < at.row) continue;
+      const int64_t row = blockIdx.y * shape.time + begin + j;
+      const float weight = expf(score - log_sum_exp[row]);
+      add_scaled<S>(weight, d_outs[j] + at.first, sum_v);
+      add_scaled<S>(weight * (d_weight - delta[row]) * scale, queries[j] + at.first, sum_k);
+    }
+  }
+  write_part<S>(sum_k, d_k, shape, at);
+  write_part<S>(sum_v, d_v, shape, at);
+}
+
+// Calls f with the Split for heads of a size.
+template <typename F>
+void with_split(int64_t head_size, F f) {
+  LOCKSTEP_REQUIRE(head_size <= kMostHeadSize);
+  if (head_size <= 32) return f(Split<8, 4>());
+  if (head_size <= 64) return f(Split<16, 4>());
+  if (head_size <= 128) return f(Split<16, 8>());
+  return f(Split<32, 8>());
+}
+
+template <typename S>
+Launch how_to_launch(const AttentionShape& shape, Stream stream) {
+  const auto heads = static_cast<unsigned>(shape.batch * shape.heads);
+  return {{blocks_for(shape.time, S::kRows), heads, 1}, {kThreads, 1, 1}, stream};
+}
+
+}  // namespace
+
+template <typename T>
+void attention_forward(
+    const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, Stream stream) {
+  const Tokens<T> to{out, shape.heads * shape.head_size};
+  with_split(shape.head_size, [&](auto split) {
+    using S = decltype(split);
+    launch(how_to_launch<S>(shape, stream),
+           forward_kernel<S, T>,
+           shape,
+           unpack(shape, qkv),
+           to,
+           log_sum_exp);
+  });
+}
+
+template <typename T>
+void attention_backward(const AttentionShape& shape,
+                        const T* d_out,
+                        const T* qkv,
+                        const T* out,
+                        const float* log_sum_exp,
+                        T* d_qkv,
+                        float* workspace,
+                        Stream stream) {
+  const int64_t width = shape.heads * shape.head_size;
+  const Tokens<const T> d{d_out, width}, o{out, width};
+  const Packed<const T> in = unpack(shape, qkv);
+  const Packed<T> gradients = unpack(shape, d_qkv);
+  with_split(shape.head_size, [&](auto split) {
+    using S = decltype(split);
+    const Launch how = how_to_launch<S>(shape, stream);
+    launch(how, delta_kernel<S, T>, shape, d, o, workspace);
+    launch(how, query_gradient_kernel<S, T>, shape, d, in, log_sum_exp, workspace, gradients.q);
+    launch(how,
+           key_value_gradient_kernel<S, T>,
+           shape,
+           d,
+           in,
+           log_sum_exp,
+           workspace,
+           gradients.k,
+           gradients.v);
+  });
+}
+
+size_t attention_workspace_bytes(const AttentionShape& shape) {
+  return static_cast<size_t>(shape.batch * shape.heads * shape.time) * sizeof(float);
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                         \
+  template void attention_forward(const AttentionShape&, const T*, T*, float*, Stream); \
+  template void attention_backward(                                                     \
+      const AttentionShape&, const T*, const T*, const T*, const float*, T*, float*, Stream);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(BFloat16)
+LOCKSTEP_INSTANTIATE(Float16)
+
+}  // namespace lockstep::cuda

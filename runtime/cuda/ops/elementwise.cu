@@ -1,0 +1,186 @@
+#include "runtime/cuda/ops/elementwise.h"
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/for_each.h"
+
+namespace lockstep::cuda {
+namespace {
+
+template <typename T>
+struct Add {
+  const T *a, *b;
+  T* out;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    constexpr int N = Count::value;
+    float x[N], y[N];
+    load(a + i, x);
+    load(b + i, y);
+#pragma unroll
+    for (int k = 0; k < N; ++k) x[k] += y[k];
+    store(x, out + i);
+  }
+};
+
+template <typename T>
+struct Cast {
+  const float* from;
+  T* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    float x[Count::value];
+    load(from + i, x);
+    store(x, to + i);
+  }
+};
+
+template <typename T>
+struct Widen {
+  const T* from;
+  bool accumulate;
+  float* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    float x[Count::value], sum[Count::value] = {};
+    load(from + i, x);
+    if (accumulate) load(to + i, sum);
+#pragma unroll
+    for (int k = 0; k < Count::value; ++k) sum[k] += x[k];
+    store(sum, to + i);
+  }
+};
+
+constexpr int kSquaresThreads = 256;
+constexpr int kSquaresGroup = 4;  // threads that sum a chunk
+constexpr int kSquaresGroups = kSquaresThreads / kSquaresGroup;
+constexpr int kMergeThreads = ExactSum::kWords * kWarp;
+
+// The sum of squares of a chunk that begins at x, of which `count` elements are there: in each
+// thread of its group. Thread j has elements 16 i + 4 j + k; then halves are exchanged, so that
+// each thread adds what it keeps of itself and of a neighbour.
+template <bool Vectors>
+__device__ __forceinline__ double chunk_squares(const float* x, int64_t count) {
+  const int j = static_cast<int>(threadIdx.x) % kSquaresGroup;
+  float values[4][4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int first = 16 * i + 4 * j;
+    if (Vectors && first + 4 <= count) {
+      load(x + first, values[i]);
+    } else {
+      for (int k = 0; k < 4 && first + k < count; ++k) values[i][k] = x[first + k];
+    }
+  }
+  double sums[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    double squares[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) squares[i] = static_cast<double>(values[i][k]) * values[i][k];
+    sums[k] = (squares[0] + squares[2]) + (squares[1] + squares[3]);  // 32 apart, then 16
+  }
+  const bool upper = (j & 2) != 0, odd = (j & 1) != 0;
+  double pair[2];  // 8 apart; of k = 2 * upper and the one after it
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const double other = __shfl_xor_sync(kAllLanes, upper ? sums[k] : sums[k + 2], 2);
+    pair[k] = (upper ? sums[k + 2] : sums[k]) + other;
+  }
+  const double other = __shfl_xor_sync(kAllLanes, odd ? pair[0] : pair[1], 1);
+  double sum = (odd ? pair[1] : pair[0]) + other;  // 4 apart; of k = j
+  sum += __shfl_xor_sync(kAllLanes, sum, 2);       // 2 apart
+  return sum + __shfl_xor_sync(kAllLanes, sum, 1);
+}
+
+// Word by word, of `count` sums. All threads of the block must call it.
+template <int Threads>
+__device__ __forceinline__ void merge_sums(const ExactSum* sums,
+                                           int count,
+                                           bool accumulate,
+                                           ExactSum* out) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int word = static_cast<int>(threadIdx.x) / kWarp; word < ExactSum::kWords;
+       word += Threads / kWarp) {
+    uint64_t sum = 0;
+    for (int i = lane; i < count; i += kWarp) sum += sums[i].words[word];
+    sum = warp_reduce<Sum>(sum);
+    if (lane == 0) out->words[word] = (accumulate ? out->words[word] : 0) + sum;
+  }
+}
+
+// Every group adds the chunks that it takes to a sum of its own, and the block the groups'.
+template <bool Vectors>
+__global__ void __launch_bounds__(kSquaresThreads)
+    add_squares_kernel(const float* x, int64_t n, bool accumulate, ExactSum* out) {
+  __shared__ uint64_t words[kSquaresGroups * ExactSum::kWords];
+  ExactSum* const sums = reinterpret_cast<ExactSum*>(words);
+  const int group = static_cast<int>(threadIdx.x) / kSquaresGroup,
+            j = static_cast<int>(threadIdx.x) % kSquaresGroup;
+  for (int word = j; word < ExactSum::kWords; word += kSquaresGroup) sums[group].words[word] = 0;
+  __syncwarp();
+  const int64_t chunks = (n + kSquaresChunk - 1) / kSquaresChunk;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kSquaresGroups; first < chunks;
+       first += static_cast<int64_t>(gridDim.x) * kSquaresGroups) {
+    const int64_t begin = (first + group) * kSquaresChunk;
+    const ExactParts parts = exact_parts(chunk_squares<Vectors>(x + begin, n - begin));
+    // Thread by thread another word, so that nothing need be atomic.
+    const uint64_t part = j == 0 ? parts.at[0] : j == 1 ? parts.at[1] : parts.at[2];
+    if (j < 3) sums[group].words[parts.first + j] += part;
+    __syncwarp();
+  }
+  __syncthreads();
+  merge_sums<kSquaresThreads>(sums, kSquaresGroups, accumulate, out + blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_sums_kernel(const ExactSum* sums, int count, ExactSum* out) {
+  merge_sums<kMergeThreads>(sums, count, /*accumulate=*/true, out);
+}
+
+}  // namespace
+
+template <typename T>
+void add(const T* a, const T* b, T* out, int64_t n, Stream stream) {
+  const bool vectors = is_aligned(a) && is_aligned(b) && is_aligned(out);
+  for_each_flat<kVectorWidth<T>>(n, vectors, Add<T>{a, b, out}, stream);
+}
+
+template <typename T>
+void cast(const float* from, T* to, int64_t n, Stream stream) {
+  for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Cast<T>{from, to}, stream);
+}
+
+template <typename T>
+void widen(const T* from, bool accumulate, float* to, int64_t n, Stream stream) {
+  for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Widen<T>{from, accumulate, to}, stream);
+}
+
+void add_squares(const float* x, int64_t n, ExactSum* workspace, ExactSum* sum, Stream stream) {
+  if (n == 0) return;
+  const unsigned wanted = blocks_for(n, kSquaresBlock);
+  const unsigned blocks = wanted < kSquaresBlocks ? wanted : kSquaresBlocks;
+  const bool alone = blocks == 1;
+  launch({{blocks, 1, 1}, {kSquaresThreads, 1, 1}, stream},
+         is_aligned(x) ? add_squares_kernel<true> : add_squares_kernel<false>,
+         x,
+         n,
+         alone,
+         alone ? sum : workspace);
+  if (alone) return;
+  launch({{1, 1, 1}, {kMergeThreads, 1, 1}, stream},
+         merge_sums_kernel,
+         workspace,
+         static_cast<int>(blocks),
+         sum);
+}
+
+template void add(const float*, const float*, float*, int64_t, Stream);
+template void add(const BFloat16*, const BFloat16*, BFloat16*, int64_t, Stream);
+template void add(const Float16*, const Float16*, Float16*, int64_t, Stream);
+template void cast(const float*, BFloat16*, int64_t, Stream);
+template void cast(const float*, Float16*, int64_t, Stream);
+template void widen(const float*, bool, float*, int64_t, Stream);
+template void widen(const BFloat16*, bool, float*, int64_t, Stream);
+template void widen(const Float16*, bool, float*, int64_t, Stream);
+
+}  // namespace lockstep::cuda

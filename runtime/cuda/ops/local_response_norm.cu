@@ -1,0 +1,177 @@
+// A block works on a piece of the channels of some rows, and keeps in shared memory what neighbours
+// read of each other: x with all channels that the piece's windows reach, and in backward the terms
+// of the sums too.
+#include "runtime/cuda/ops/local_response_norm.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/kernel_tools.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPiece = 128;  // channels of a block, at most
+constexpr int kMostRows = 32;
+constexpr int kReach =
+    static_cast<int>(kMostNormChannels) - 1;  // of a window beside its own channel
+// Elements of a block's rows with `Reaches` times the window's reach beside the piece.
+template <int Reaches>
+inline constexpr int kShared = 2 * kThreads + kMostRows* Reaches* kReach;
+
+struct Piece {
+  int channels, rows;
+};
+
+// Few channels: more rows in a block, as many as fit.
+Piece piece_of(int64_t channels) {
+  const int piece = static_cast<int>(std::min<int64_t>(channels, kPiece));
+  return {piece, std::clamp(2 * kThreads / piece, 1, kMostRows)};
+}
+
+struct Window {
+  int size, before, after;  // before, after: channels of it beside its own
+  float share, k, beta;     // share: alpha / size
+};
+
+// s^-beta. 3/4, which everyone uses, needs no more than square roots.
+__device__ __forceinline__ float inverse_power(float s, float beta) {
+  if (beta == 0.75f) return rsqrtf(s) * sqrtf(rsqrtf(s));
+  return powf(s, -beta);
+}
+
+// s of the channel whose window begins at `from`.
+__device__ __forceinline__ float window_scale(const Window& w, const float* from) {
+  float sum = 0;
+  for (int i = 0; i < w.size; ++i) sum = fmaf(from[i], from[i], sum);
+  return fmaf(sum, w.share, w.k);
+}
+
+// Fills `to` (rows, wide) with x from channel `first` on; what is not there is zero.
+template <typename T>
+__device__ __forceinline__ void read_piece(const T* x,
+                                           int64_t row,
+                                           int64_t rows,
+                                           int64_t channels,
+                                           int64_t first,
+                                           int wide,
+                                           int count,
+                                           float* to) {
+  for (int i = threadIdx.x; i < count * wide; i += kThreads) {
+    const int64_t r = row + i / wide, c = first + i % wide;
+    to[i] = r < rows && c >= 0 && c < channels ? to_float(x[r * channels + c]) : 0.0f;
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(Window w, Piece piece, int64_t rows, int64_t channels, const T* x, T* y) {
+  __shared__ float around[kShared<1>];
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * piece.rows;
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * piece.channels;
+  const int wide = piece.channels + w.size - 1;
+  read_piece(x, row, rows, channels, first - w.before, wide, piece.rows, around);
+  __syncthreads();
+  for (int i = threadIdx.x; i < piece.rows * piece.channels; i += kThreads) {
+    const int r = i / piece.channels, c = i % piece.channels;
+    if (row + r >= rows || first + c >= channels) continue;
+    const float* const from = around + r * wide + c;
+    const float value = from[w.before] * inverse_power(window_scale(w, from), w.beta);
+    y[(row + r) * channels + first + c] = round_to<T>(value);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) backward_kernel(
+    Window w, Piece piece, int64_t rows, int64_t channels, const T* d_y, const T* x, T* d_x) {
+  // Channel c's window is [c - before, c + after]; those that hold c are of [c - after, c +
+  // before].
+  __shared__ float around[kShared<2>], gradient[kShared<1>], ratio[kShared<1>];
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * piece.rows;
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * piece.channels;
+  const int wide = piece.channels + w.size - 1, wider = wide + w.size - 1;
+  read_piece(x, row, rows, channels, first - w.after - w.before, wider, piece.rows, around);
+  read_piece(d_y, row, rows, channels, first - w.after, wide, piece.rows, gradient);
+  __syncthreads();
+  for (int i = threadIdx.x; i < piece.rows * wide; i += kThreads) {
+    const float* const from = around + i / wide * wider + i % wide;
+    const float s = window_scale(w, from);
+    gradient[i] *= inverse_power(s, w.beta);
+    ratio[i] = gradient[i] * from[w.before] / s;
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < piece.rows * piece.channels; i += kThreads) {
+    const int r = i / piece.channels, c = i % piece.channels;
+    if (row + r >= rows || first + c >= channels) continue;
+    float sum = 0;
+    for (int k = 0; k < w.size; ++k) sum += ratio[r * wide + c + k];
+    const float own = around[r * wider + c + w.after + w.before];
+    const float value = fmaf(-2 * w.share * w.beta * own, sum, gradient[r * wide + c + w.after]);
+    d_x[(row + r) * channels + first + c] = round_to<T>(value);
+  }
+}
+
+Window window_of(const LocalResponseNormAttributes& a) {
+  LOCKSTEP_REQUIRE(a.size >= 1 && a.size <= kMostNormChannels);
+  const int size = static_cast<int>(a.size);
+  return {size, size / 2, size - 1 - size / 2, a.alpha / static_cast<float>(size), a.k, a.beta};
+}
+
+Launch launch_of(const Piece& piece, int64_t rows, int64_t channels, Stream stream) {
+  return {{blocks_for(rows, piece.rows), blocks_for(channels, piece.channels), 1},
+          {kThreads, 1, 1},
+          stream};
+}
+
+}  // namespace
+
+template <typename T>
+void local_response_norm_forward(int64_t rows,
+                                 int64_t channels,
+                                 const LocalResponseNormAttributes& attributes,
+                                 const T* x,
+                                 T* y,
+                                 Stream stream) {
+  const Piece piece = piece_of(channels);
+  launch(launch_of(piece, rows, channels, stream),
+         forward_kernel<T>,
+         window_of(attributes),
+         piece,
+         rows,
+         channels,
+         x,
+         y);
+}
+
+template <typename T>
+void local_response_norm_backward(int64_t rows,
+                                  int64_t channels,
+                                  const LocalResponseNormAttributes& attributes,
+                                  const T* d_y,
+                                  const T* x,
+                                  T* d_x,
+                                  Stream stream) {
+  const Piece piece = piece_of(channels);
+  launch(launch_of(piece, rows, channels, stream),
+         backward_kernel<T>,
+         window_of(attributes),
+         piece,
+         rows,
+         channels,
+         d_y,
+         x,
+         d_x);
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                    \
+  template void local_response_norm_forward(                                       \
+      int64_t, int64_t, const LocalResponseNormAttributes&, const T*, T*, Stream); \
+  template void local_response_norm_backward(                                      \
+      int64_t, int64_t, const LocalResponseNormAttributes&, const T*, const T*, T*, Stream);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(BFloat16)
+LOCKSTEP_INSTANTIATE(Float16)
+#undef LOCKSTEP_INSTANTIATE
+
+}  // namespace lockstep::cuda

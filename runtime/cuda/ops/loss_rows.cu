@@ -1,0 +1,36 @@
+#include "runtime/cuda/ops/loss_rows.h"
+
+#include "runtime/cuda/kernel_tools.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+
+__global__ void __launch_bounds__(kThreads)
+    sum_row_losses_kernel(const RowLoss* rows, int64_t count, double* statistics) {
+  double loss = 0, counted = 0, correct = 0;
+  for (int64_t r = threadIdx.x; r < count; r += kThreads) {
+    const RowLoss row = rows[r];
+    if (row.correct == kNotCounted) continue;
+    loss += row.loss;
+    counted += 1;
+    correct += row.correct;
+  }
+  loss = block_reduce<Sum, kThreads>(loss);
+  counted = block_reduce<Sum, kThreads>(counted);
+  correct = block_reduce<Sum, kThreads>(correct);
+  if (threadIdx.x > 0) return;
+  statistics[0] = loss;
+  statistics[1] = counted;
+  statistics[2] = correct;
+  statistics[3] = 0;
+}
+
+}  // namespace
+
+void sum_row_losses(const RowLoss* rows, int64_t count, double* statistics, Stream stream) {
+  launch({{1, 1, 1}, {kThreads, 1, 1}, stream}, sum_row_losses_kernel, rows, count, statistics);
+}
+
+}  // namespace lockstep::cuda

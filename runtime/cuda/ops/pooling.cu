@@ -1,0 +1,330 @@
+#include "runtime/cuda/ops/pooling.h"
+
+#include <limits>
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/pixel_kernel.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// One direction of the windows.
+struct Axis {
+  int size, count;  // pixels, windows
+  int kernel, stride, padding;
+};
+
+// [begin, end) of one direction.
+struct Places {
+  int begin, end;
+};
+
+// The pixels that a window covers.
+__device__ __forceinline__ Places pixels_of(const Axis& a, int window) {
+  const int first = window * a.stride - a.padding;
+  return {first < 0 ? 0 : first, first + a.kernel < a.size ? first + a.kernel : a.size};
+}
+
+// The windows that cover a pixel.
+__device__ __forceinline__ Places windows_of(const Axis& a, int pixel) {
+  const int last = (pixel + a.padding) / a.stride + 1;
+  const int before = pixel + a.padding - a.kernel;  // windows that begin here or earlier miss it
+  return {before < 0 ? 0 : before / a.stride + 1, last < a.count ? last : a.count};
+}
+
+struct Windows {
+  explicit Windows(const PoolShape& s)
+      : down{static_cast<int>(s.height),
+             static_cast<int>(s.out_height),
+             static_cast<int>(s.window.kernel.height),
+             static_cast<int>(s.window.stride.height),
+             static_cast<int>(s.window.padding.height)},
+        across{static_cast<int>(s.width),
+               static_cast<int>(s.out_width),
+               static_cast<int>(s.window.kernel.width),
+               static_cast<int>(s.window.stride.width),
+               static_cast<int>(s.window.padding.width)},
+        channels(s.channels),
+        count_include_pad(s.window.count_include_pad) {}
+  Axis down, across;
+  int64_t channels;
+  bool count_include_pad;
+
+  // Elements before a pixel of x, and before one of y.
+  __device__ __forceinline__ int64_t in(int image, int row, int column) const {
+    return ((static_cast<int64_t>(image) * down.size + row) * across.size + column) * channels;
+  }
+  __device__ __forceinline__ int64_t out(int image, int row, int column) const {
+    return ((static_cast<int64_t>(image) * down.count + row) * across.count + column) * channels;
+  }
+  // What a window's sum is divided by.
+  __device__ __forceinline__ float area(int row, int column) const {
+    if (count_include_pad) return static_cast<float>(down.kernel * across.kernel);
+    const Places rows = pixels_of(down, row), columns = pixels_of(across, column);
+    return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
+  }
+};
+
+template <typename T>
+struct MaxForward {
+  Windows windows;
+  const T* x;
+  T* y;
+  uint8_t* place;
+
+  template <typename Count>
+  __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
+    constexpr int N = Count::value;
+    const Axis &down = windows.down, &across = windows.across;
+    const Pixel at(pixel, down.count, across.count);
+    const Places rows = pixels_of(down, at.row), columns = pixels_of(across, at.column);
+    const int top = at.row * down.stride - down.padding;
+    const int left = at.column * across.stride - across.padding;
+    float best[N];
+    // The first pixel, whatever it is, comes before what is equal to it.
+    Vector<uint8_t, N> tap;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      best[i] = -std::numeric_limits<float>::infinity();
+      tap.at[i] = static_cast<uint8_t>((rows.begin - top) * across.kernel + columns.begin - left);
+    }
+    for (int h = rows.begin; h < rows.end; ++h) {
+      for (int v = columns.begin; v < columns.end; ++v) {
+        float values[N];
+        load(x + windows.in(at.image, h, v) + channel, values);
+        const auto number = static_cast<uint8_t>((h - top) * across.kernel + v - left);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          // NaN is above all.
+          if (!(values[i] > best[i] || values[i] != values[i])) continue;
+          best[i] = values[i];
+          tap.at[i] = number;
+        }
+      }
+    }
+    const int64_t to = pixel * windows.channels + channel;
+    store(best, y + to);
+    if (place != nullptr) *reinterpret_cast<Vector<uint8_t, N>*>(place + to) = tap;
+  }
+};
+
+template <typename T>
+struct MaxBackward {
+  Windows windows;
+  const T* d_y;
+  const uint8_t* place;
+  T* d_x;
+
+  template <typename Count>
+  __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
+    constexpr int N = Count::value;
+    const Axis &down = windows.down, &across = windows.across;
+    const Pixel at(pixel, down.size, across.size);
+    const Places rows = windows_of(down, at.row), columns = windows_of(across, at.column);
+    float sums[N] = {};
+    for (int row = rows.begin; row < rows.end; ++row) {
+      const int tap_row = at.row - (row * down.stride - down.padding);
+      for (int column = columns.begin; column < columns.end; ++column) {
+        const int tap =
+            tap_row * across.kernel + at.column - (column * across.stride - across.padding);
+        const int64_t from = windows.out(at.image, row, column) + channel;
+        const auto taps = *reinterpret_cast<const Vector<uint8_t, N>*>(place + from);
+        float gradients[N];
+        load(d_y + from, gradients);
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[i] += taps.at[i] == tap ? gradients[i] : 0.0f;
+      }
+    }
+    store(sums, d_x + pixel * windows.channels + channel);
+  }
+};
+
+template <typename T>
+struct AvgForward {
+  Windows windows;
+  const T* x;
+  T* y;
+
+  template <typename Count>
+  __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
+    constexpr int N = Count::value;
+    const Pixel at(pixel, windows.down.count, windows.across.count);
+    const Places rows = pixels_of(windows.down, at.row),
+                 columns = pixels_of(windows.across, at.column);
+    float sums[N] = {};
+    for (int h = rows.begin; h < rows.end; ++h) {
+      for (int v = columns.begin; v < columns.end; ++v) {
+        float values[N];
+        load(x + windows.in(at.image, h, v) + channel, values);
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[i] += values[i];
+      }
+    }
+    const float area = windows.area(at.row, at.column);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums[i] /= area;
+    store(sums, y + pixel * windows.channels + channel);
+  }
+};
+
+template <typename T>
+struct AvgBackward {
+  Windows windows;
+  const T* d_y;
+  T* d_x;
+
+  template <typename Count>
+  __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
+    constexpr int N = Count::value;
+    const Pixel at(pixel, windows.down.size, windows.across.size);
+    const Places rows = windows_of(windows.down, at.row),
+                 columns = windows_of(windows.across, at.column);
+    float sums[N] = {};
+    for (int row = rows.begin; row < rows.end; ++row) {
+      for (int column = columns.begin; column < columns.end; ++column) {
+        const float share = 1 / windows.area(row, column);
+        float gradients[N];
+        load(d_y + windows.out(at.image, row, column) + channel, gradients);
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[i] = fmaf(gradients[i], share, sums[i]);
+      }
+    }
+    store(sums, d_x + pixel * windows.channels + channel);
+  }
+};
+
+// A block for each image and tile of channels.
+template <typename T, int N>
+__global__ void __launch_bounds__(kTileThreads)
+    global_avg_kernel(const T* x, int64_t pixels, int64_t channels, int width, T* y) {
+  const T* const image = x + blockIdx.x * pixels * channels;
+  const int64_t channel = (static_cast<int64_t>(blockIdx.y) * width + threadIdx.x % width) * N;
+  float sums[N] = {};
+  if (channel < channels) {
+    for (int64_t pixel = threadIdx.x / width; pixel < pixels; pixel += kTileThreads / width) {
+      float values[N];
+      load(image + pixel * channels + channel, values);
+#pragma unroll
+      for (int i = 0; i < N; ++i) sums[i] += values[i];
+    }
+  }
+  add_up_tile(sums, width);
+  if (channel >= channels || threadIdx.x >= static_cast<unsigned>(width)) return;
+#pragma unroll
+  for (int i = 0; i < N; ++i) sums[i] /= static_cast<float>(pixels);
+  store(sums, y + blockIdx.x * channels + channel);
+}
+
+template <typename T, int N>
+void start_global_avg(
+    int64_t images, int64_t pixels, int64_t channels, const T* x, T* y, Stream stream) {
+  const RowTiles tiles = row_tiles(images, channels, N, 1);
+  launch({{static_cast<unsigned>(images), tiles.channel_tiles, 1}, {kTileThreads, 1, 1}, stream},
+         global_avg_kernel<T, N>,
+         x,
+         pixels,
+         channels,
+         tiles.width,
+         y);
+}
+
+template <typename T>
+struct GlobalAvgBackward {
+  const T* d_y;
+  T* d_x;
+  int64_t channels;
+  uint32_t pixels;
+
+  template <typename Count>
+  __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
+    constexpr int N = Count::value;
+    const int64_t image = static_cast<uint32_t>(pixel) / pixels;
+    float values[N];
+    load(d_y + image * channels + channel, values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] /= static_cast<float>(pixels);
+    store(values, d_x + pixel * channels + channel);
+  }
+};
+
+int64_t pixels_in(const PoolShape& s) { return s.images * s.height * s.width; }
+int64_t pixels_out(const PoolShape& s) { return s.images * s.out_height * s.out_width; }
+
+void check_size(const PoolShape& s) {
+  LOCKSTEP_REQUIRE(pixels_in(s) < kMostPixels && pixels_out(s) < kMostPixels);
+}
+
+}  // namespace
+
+template <typename T>
+void max_pool_forward(const PoolShape& s, const T* x, T* y, uint8_t* place, Stream stream) {
+  check_size(s);
+  constexpr int N = kVectorWidth<T>;
+  const bool vectors =
+      is_vectorizable<T>(s.channels, {x, y}) && reinterpret_cast<uintptr_t>(place) % N == 0;
+  for_each_pixel<N>(
+      pixels_out(s), s.channels, vectors, MaxForward<T>{Windows(s), x, y, place}, stream);
+}
+
+template <typename T>
+void max_pool_backward(
+    const PoolShape& s, const T* d_y, const uint8_t* place, T* d_x, Stream stream) {
+  check_size(s);
+  constexpr int N = kVectorWidth<T>;
+  const bool vectors =
+      is_vectorizable<T>(s.channels, {d_y, d_x}) && reinterpret_cast<uintptr_t>(place) % N == 0;
+  for_each_pixel<N>(
+      pixels_in(s), s.channels, vectors, MaxBackward<T>{Windows(s), d_y, place, d_x}, stream);
+}
+
+template <typename T>
+void avg_pool_forward(const PoolShape& s, const T* x, T* y, Stream stream) {
+  check_size(s);
+  const bool vectors = is_vectorizable<T>(s.channels, {x, y});
+  for_each_pixel<kVectorWidth<T>>(
+      pixels_out(s), s.channels, vectors, AvgForward<T>{Windows(s), x, y}, stream);
+}
+
+template <typename T>
+void avg_pool_backward(const PoolShape& s, const T* d_y, T* d_x, Stream stream) {
+  check_size(s);
+  const bool vectors = is_vectorizable<T>(s.channels, {d_y, d_x});
+  for_each_pixel<kVectorWidth<T>>(
+      pixels_in(s), s.channels, vectors, AvgBackward<T>{Windows(s), d_y, d_x}, stream);
+}
+
+template <typename T>
+void global_avg_pool_forward(
+    int64_t images, int64_t pixels, int64_t channels, const T* x, T* y, Stream stream) {
+  if (is_vectorizable<T>(channels, {x, y})) {
+    start_global_avg<T, kVectorWidth<T>>(images, pixels, channels, x, y, stream);
+  } else {
+    start_global_avg<T, 1>(images, pixels, channels, x, y, stream);
+  }
+}
+
+template <typename T>
+void global_avg_pool_backward(
+    int64_t images, int64_t pixels, int64_t channels, const T* d_y, T* d_x, Stream stream) {
+  LOCKSTEP_REQUIRE(images * pixels < kMostPixels);
+  for_each_pixel<kVectorWidth<T>>(
+      images * pixels,
+      channels,
+      is_vectorizable<T>(channels, {d_y, d_x}),
+      GlobalAvgBackward<T>{d_y, d_x, channels, static_cast<uint32_t>(pixels)},
+      stream);
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                            \
+  template void max_pool_forward(const PoolShape&, const T*, T*, uint8_t*, Stream);        \
+  template void max_pool_backward(const PoolShape&, const T*, const uint8_t*, T*, Stream); \
+  template void avg_pool_forward(const PoolShape&, const T*, T*, Stream);                  \
+  template void avg_pool_backward(const PoolShape&, const T*, T*, Stream);                 \
+  template void global_avg_pool_forward(int64_t, int64_t, int64_t, const T*, T*, Stream);  \
+  template void global_avg_pool_backward(int64_t, int64_t, int64_t, const T*, T*, Stream);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(BFloat16)
+LOCKSTEP_INSTANTIATE(Float16)
+#undef LOCKSTEP_INSTANTIATE
+
+}  // namespace lockstep::cuda

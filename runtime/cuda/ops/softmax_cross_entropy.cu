@@ -1,0 +1,195 @@
+#include "runtime/cuda/ops/softmax_cross_entropy.h"
+
+#include <cmath>
+#include <limits>
+
+#include "runtime/cuda/kernel_tools.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kWide = 512;   // threads of a block where a row is long
+constexpr int kNarrow = 32;  // and where it is short
+constexpr int64_t kShortRow = 1024;
+
+// Calls f(column, values) for the part of a row that one of Threads threads works on: single
+// elements up to the first multiple of 16 bytes, then vectors, then single elements again, since
+// rows of an odd length begin anywhere.
+template <int Threads, typename T, typename F>
+__device__ __forceinline__ void each_in_row(const T* row, int64_t columns, F f) {
+  constexpr int N = kVectorWidth<T>;
+  const int64_t misaligned = reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T);
+  int64_t head = misaligned == 0 ? 0 : N - misaligned;
+  if (head > columns) head = columns;
+  const int64_t tail = head + (columns - head) / N * N;
+  const int64_t thread = threadIdx.x;
+  const auto single = [&](int64_t column) {
+    float value[1];
+    load(row + column, value);
+    f(column, value);
+  };
+  if (thread < head) single(thread);
+  for (int64_t column = head + thread * N; column < tail; column += Threads * N) {
+    float values[N];
+    load(row + column, values);
+    f(column, values);
+  }
+  if (tail + thread < columns) single(tail + thread);
+}
+
+// Maximum and sum of exponentials of what a thread has seen, kept as it goes.
+struct RunningSoftmax {
+  float max = -std::numeric_limits<float>::infinity();
+  float sum = 0;              // of exp(x - max)
+  float plain_sum = 0;        // of x
+  int64_t first_largest = 0;  // column
+
+  template <int N>
+  __device__ __forceinline__ void add(int64_t column, const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (x[i] > max) {  // a thread's columns ascend: the first of the largest stays
+        sum *= expf(max - x[i]);
+        max = x[i];
+        first_largest = column + i;
+      }
+      sum += expf(x[i] - max);
+      plain_sum += x[i];
+    }
+  }
+};
+
+struct Min {
+  template <typename T>
+  static __device__ __forceinline__ T apply(T a, T b) {
+    return a < b ? a : b;
+  }
+};
+
+// The second target of a row that counts; its own where it has no other.
+template <typename T>
+__device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op, int64_t row) {
+  const LaneContext& lane = *op.lane;
+  if (lane.mix == 1) return op.targets[row];
+  const int64_t counted = lane.valid_rows < op.rows ? lane.valid_rows : op.rows;
+  const int32_t other = op.targets[counted - 1 - row];
+  return other >= 0 ? other : op.targets[row];
+}
+
+// A block works on a row. Backward: the logits become their gradient.
+template <typename T, int Threads, bool Backward>
+__global__ void __launch_bounds__(Threads)
+    softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op, T* logits) {
+  const int64_t row = blockIdx.x;
+  T* const x = logits + row * op.stride;
+  const int32_t target = op.targets[row];
+  if (target < 0 || row >= op.lane->valid_rows) {
+    if (threadIdx.x == 0) op.workspace[row] = {0, kNotCounted};
+    if constexpr (Backward) {
+      for (int64_t c = threadIdx.x; c < op.stride; c += Threads) x[c] = round_to<T>(0);
+    }
+    return;
+  }
+
+  RunningSoftmax softmax;
+  each_in_row<Threads>(
+      x, op.classes, [&](int64_t column, auto& values) { softmax.add(column, values); });
+  const float max = block_reduce<Max, Threads>(softmax.max);
+  const float scaled = softmax.sum == 0 ? 0 : softmax.sum * expf(softmax.max - max);
+  const float log_sum = max + logf(block_reduce<Sum, Threads>(scaled));
+  const int64_t candidate = softmax.max == max ? softmax.first_largest : op.classes;
+  const int64_t largest = block_reduce<Min, Threads>(candidate);
+  const float each = op.label_smoothing / static_cast<float>(op.classes);
+  // Of the target, and of a second one that is not the same.
+  const int32_t other = other_target(op, row);
+  const bool mixed = other != target;
+  const float targets_share = 1 - op.label_smoothing;
+  const float target_share = mixed ? targets_share * op.lane->mix : targets_share;
+  const float other_share = targets_share - target_share;
+  const float other_logit = mixed ? to_float(x[other]) : 0;
+  float smooth_loss = 0;
+  if (each > 0) {
+    const float plain_sum = block_reduce<Sum, Threads>(softmax.plain_sum);
+    smooth_loss = each * (static_cast<float>(op.classes) * log_sum - plain_sum);
+  }
+  if (threadIdx.x == 0) {
+    float loss = target_share * (log_sum - to_float(x[target])) + smooth_loss;
+    if (mixed) loss += other_share * (log_sum - other_logit);
+    op.workspace[row] = {loss, largest == target ? 1.0f : 0.0f};
+  }
+  if constexpr (Backward) {
+    __syncthreads();  // the targets' logits have been read
+    const float gradient_scale = op.lane->gradient_scale;
+    each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
+      constexpr int N = sizeof(values) / sizeof(float);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const float share = column + i == target ? target_share + each : each;
+        values[i] = (expf(values[i] - log_sum) - share) * gradient_scale;
+      }
+      store(values, x + column);
+    });
+    for (int64_t c = op.classes + threadIdx.x; c < op.stride; c += Threads) x[c] = round_to<T>(0);
+    if (mixed) {
+      __syncthreads();  // the loop has left the second target out
+      if (threadIdx.x == 0) {
+        const float p = expf(other_logit - log_sum);
+        x[other] = round_to<T>((p - (other_share + each)) * gradient_scale);
+      }
+    }
+  }
+}
+
+template <typename T, bool Backward>
+void start(const SoftmaxCrossEntropy<T>& op, T* logits, Stream stream) {
+  const dim3 grid{static_cast<unsigned>(op.rows), 1, 1};
+  if (op.classes <= kShortRow) {
+    launch({grid, {kNarrow, 1, 1}, stream},
+           softmax_cross_entropy_kernel<T, kNarrow, Backward>,
+           op,
+           logits);
+  } else {
+    launch({grid, {kWide, 1, 1}, stream},
+           softmax_cross_entropy_kernel<T, kWide, Backward>,
+           op,
+           logits);
+  }
+  sum_row_losses(op.workspace, op.rows, op.statistics, stream);
+}
+
+}  // namespace
+
+template <typename T>
+void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<T>& op,
+                                   const T* logits,
+                                   Stream stream) {
+  start<T, false>(op, const_cast<T*>(logits), stream);
+}
+
+template <typename T>
+void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<T>& op,
+                                            T* logits,
+                                            Stream stream) {
+  start<T, true>(op, logits, stream);
+}
+
+template void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<float>&,
+                                            const float*,
+                                            Stream);
+template void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<BFloat16>&,
+                                            const BFloat16*,
+                                            Stream);
+template void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<Float16>&,
+                                            const Float16*,
+                                            Stream);
+template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<float>&,
+                                                     float*,
+                                                     Stream);
+template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<BFloat16>&,
+                                                     BFloat16*,
+                                                     Stream);
+template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<Float16>&,
+                                                     Float16*,
+                                                     Stream);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,124 @@
+#include "runtime/data/images/cifar.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/data/file_names.h"
+#include "runtime/data/images/image_stores.h"
+#include "runtime/data/source_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kPlane = size_t{kCifarSide} * kCifarSide;
+constexpr size_t kImageBytes = kPlane * kCifarChannels;
+
+CifarLayout layout_of(const CifarConfig& cifar) {
+  if (cifar.classes == 10) return {1, 0, 10};
+  return cifar.coarse ? CifarLayout{2, 0, 20} : CifarLayout{2, 1, 100};
+}
+
+// A bad label leaves its record out, or puts the next good record (the last one at the end) in its
+// place.
+std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
+                                             const CifarLayout& layout,
+                                             const std::vector<std::string>& patterns,
+                                             const std::string& field,
+                                             int64_t* bad_records) {
+  const std::vector<std::string> paths = expand_names(patterns, config.dir, "data." + field);
+  auto pixels = std::make_shared<std::vector<std::byte>>();
+  std::vector<int32_t> labels;
+  BadAtOpening bad(config);
+  int64_t records = 0;
+  const auto take = [&](size_t times, int32_t label, auto&& write) {
+    for (; times > 0; --times) {
+      pixels->resize(pixels->size() + kImageBytes);
+      write(pixels->data() + pixels->size() - kImageBytes);
+      labels.push_back(label);
+    }
+  };
+  for (const std::string& path : paths) {
+    const SourceFile file(config.dir, path, field, SourceFile::Gzip::kDecompress);
+    const int64_t count = count_cifar_records(file.bytes(), layout, file.name());
+    pixels->reserve(pixels->size() + static_cast<size_t>(count) * kImageBytes);
+    for (int64_t record = 0; record < count; ++record) {
+      const int32_t label = cifar_label(file.bytes(), layout, record);
+      if (label >= layout.classes) {
+        bad.add(fmt::format("{}: record {}: label {} is not below {}, the number of classes",
+                            file.name(),
+                            record,
+                            label,
+                            layout.classes));
+        continue;
+      }
+      take(1 + bad.take_waiting(), label, [&](std::byte* to) {
+        read_cifar_pixels(file.bytes(), layout, record, to);
+      });
+    }
+    records += count;
+  }
+  bad.check(records, paths.front());
+  *bad_records += bad.count();
+  if (labels.empty()) throw DataError("{}: no good record is left (data.{})", paths.front(), field);
+  take(bad.take_waiting(),
+       labels.back(),
+       [last = pixels->size() - kImageBytes, &pixels](std::byte* to) {
+         std::copy_n(pixels->data() + last, kImageBytes, to);
+       });
+  PixelArray array;
+  array.pixels = *pixels;
+  array.heap_bytes = static_cast<int64_t>(pixels->capacity());
+  array.owner = pixels;
+  array.labels = std::move(labels);
+  array.size = {kCifarSide, kCifarSide};
+  array.channels = kCifarChannels;
+  array.name = paths.front();
+  return make_pixel_store(std::move(array));
+}
+
+}  // namespace
+
+int64_t count_cifar_records(std::span<const std::byte> file,
+                            const CifarLayout& layout,
+                            const std::string& name) {
+  const size_t record = layout.record_bytes();
+  if (file.empty() || file.size() % record != 0)
+    throw DataError(
+        "{}: {} bytes are not a whole number of records of {} bytes (CIFAR-{} binary layout)",
+        name,
+        file.size(),
+        record,
+        layout.label_bytes == 1 ? 10 : 100);
+  return static_cast<int64_t>(file.size() / record);
+}
+
+int32_t cifar_label(std::span<const std::byte> file, const CifarLayout& layout, int64_t record) {
+  const size_t at = static_cast<size_t>(record) * layout.record_bytes();
+  return std::to_integer<int32_t>(file[at + static_cast<size_t>(layout.label_at)]);
+}
+
+void read_cifar_pixels(std::span<const std::byte> file,
+                       const CifarLayout& layout,
+                       int64_t record,
+                       std::byte* pixels) {
+  const std::byte* planes = file.data() + static_cast<size_t>(record) * layout.record_bytes() +
+                            static_cast<size_t>(layout.label_bytes);
+  for (size_t i = 0; i < kPlane; ++i)
+    for (size_t c = 0; c < kCifarChannels; ++c)
+      pixels[i * kCifarChannels + c] = planes[c * kPlane + i];
+}
+
+ImageStores open_cifar(const DataConfig& config, const CifarConfig& cifar, bool need_train) {
+  const CifarLayout layout = layout_of(cifar);
+  ImageStores stores;
+  stores.classes = layout.classes;
+  stores.kind = fmt::format("CIFAR-{}{}", cifar.classes, cifar.coarse ? " (coarse)" : "");
+  if (need_train)
+    stores.train = open_files(config, layout, cifar.train, "cifar.train", &stores.bad_records);
+  if (!cifar.eval.empty())
+    stores.eval = open_files(config, layout, cifar.eval, "cifar.eval", &stores.bad_records);
+  return stores;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#include "runtime/data/images/flattened.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+class FlattenedDataset final : public Dataset {
+ public:
+  FlattenedDataset(std::unique_ptr<Dataset> images,
+                   const std::vector<float>& mean,
+                   const std::vector<float>& std)
+      : images_(std::move(images)), normalised_(mean.size()) {
+    input_ = {DType::kF32, Shape{images_->input().shape.elements()}};
+    for (size_t c = 0; c < mean.size(); ++c)
+      for (int byte = 0; byte < 256; ++byte)
+        normalised_[c][static_cast<size_t>(byte)] =
+            (static_cast<float>(byte) / 255.0f - mean[c]) / std[c];
+  }
+
+  int64_t samples() const override { return images_->samples(); }
+  const SampleSpec& input() const override { return input_; }
+  const SampleSpec& target() const override { return images_->target(); }
+
+  // The bytes are read into the last quarter of the floats' room: float i ends before byte i + 1
+  // begins, so going upwards none is overwritten unread.
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    const auto features = static_cast<size_t>(input_.shape[0]);
+    std::byte* bytes = input + 3 * features;
+    images_->read(key, bytes, target);
+    const size_t channels = normalised_.size();
+    for (size_t i = 0; i < features; i += channels)
+      for (size_t c = 0; c < channels; ++c) {
+        const float x = normalised_[c][std::to_integer<size_t>(bytes[i + c])];
+        std::memcpy(input + 4 * (i + c), &x, sizeof(x));
+      }
+  }
+
+  int64_t resident_bytes() const override { return images_->resident_bytes(); }
+  SampleOrder order() const override { return images_->order(); }
+  bool costly() const override { return images_->costly(); }
+  int64_t bad_records() const override { return images_->bad_records(); }
+
+ private:
+  std::unique_ptr<Dataset> images_;
+  std::vector<std::array<float, 256>> normalised_;  // (channels)
+  SampleSpec input_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> flatten_images(std::unique_ptr<Dataset> images,
+                                        const std::vector<float>& mean,
+                                        const std::vector<float>& std) {
+  return std::make_unique<FlattenedDataset>(std::move(images), mean, std);
+}
+
+}  // namespace lockstep

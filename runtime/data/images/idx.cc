@@ -1,0 +1,258 @@
+#include "runtime/data/images/idx.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/data/big_endian.h"
+#include "runtime/data/images/image_stores.h"
+#include "runtime/data/source_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kUnsignedByte = 0x08;
+
+int64_t largest(std::span<const std::byte> labels) {
+  return std::to_integer<int64_t>(*std::max_element(labels.begin(), labels.end()));
+}
+
+// An IDX file and what is in it. The array points into the file, whose bytes stay in place when it
+// moves.
+struct IdxFile {
+  IdxFile(const std::string& dir,
+          const std::string& path,
+          const std::string& field,
+          int least,
+          int most)
+      : file(dir, path, field, SourceFile::Gzip::kDecompress),
+        array(parse_idx(file.bytes(), least, most, file.name())) {}
+  int64_t count() const { return array.extents[0]; }
+  int64_t features() const { return static_cast<int64_t>(array.values.size()) / count(); }
+
+  SourceFile file;
+  IdxArray array;
+};
+
+class IdxDataset final : public Dataset {
+ public:
+  IdxDataset(IdxFile images, IdxFile labels, const IdxConfig& config)
+      : images_(std::move(images)), labels_(std::move(labels)) {
+    input_ = {DType::kF32, Shape{images_.features()}};
+    target_ = {DType::kI32, Shape{}};
+    for (int byte = 0; byte < 256; ++byte)
+      normalised_[byte] = (static_cast<float>(byte) / 255.0f - config.mean) / config.std;
+  }
+
+  int64_t samples() const override { return images_.count(); }
+  const SampleSpec& input() const override { return input_; }
+  const SampleSpec& target() const override { return target_; }
+
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    const int64_t features = input_.shape[0];
+    const std::byte* pixels = images_.array.values.data() + key.index * features;
+    float* x = reinterpret_cast<float*>(input);  // (F)
+    for (int64_t i = 0; i < features; ++i) x[i] = normalised_[std::to_integer<size_t>(pixels[i])];
+    const int32_t label = std::to_integer<int32_t>(labels_.array.values[key.index]);
+    std::memcpy(target, &label, sizeof(label));
+  }
+
+  int64_t resident_bytes() const override {
+    return static_cast<int64_t>(images_.file.bytes().size() + labels_.file.bytes().size());
+  }
+
+ private:
+  IdxFile images_, labels_;
+  SampleSpec input_, target_;
+  std::array<float, 256> normalised_;
+};
+
+struct IdxPair {
+  IdxFile images, labels;
+};
+
+// Opens images of so many dimensions, the samples among them, and their labels. `classes` below 0
+// is set to one more than the largest label, else all must be below it.
+IdxPair open_files(const std::string& dir,
+                   const std::string& images_path,
+                   const std::string& labels_path,
+                   const std::string& prefix,
+                   int rank_least,
+                   int64_t* classes) {
+  IdxFile images(dir, images_path, prefix + "_images", rank_least, 4);
+  IdxFile labels(dir, labels_path, prefix + "_labels", 1, 1);
+  if (images.count() != labels.count())
+    throw DataError("{} has {} images but {} has {} labels; they must be as many",
+                    images.file.name(),
+                    images.count(),
+                    labels.file.name(),
+                    labels.count());
+  if (*classes < 0) *classes = largest(labels.array.values) + 1;
+  const auto bad =
+      std::find_if(labels.array.values.begin(), labels.array.values.end(), [&](std::byte b) {
+        return std::to_integer<int64_t>(b) >= *classes;
+      });
+  if (bad != labels.array.values.end())
+    throw DataError("{}: label {} of record {} is not below {}, the number of classes",
+                    labels.file.name(),
+                    std::to_integer<int>(*bad),
+                    bad - labels.array.values.begin(),
+                    *classes);
+  return {std::move(images), std::move(labels)};
+}
+
+std::unique_ptr<IdxDataset> open_pair(const std::string& dir,
+                                      const std::string& images_path,
+                                      const std::string& labels_path,
+                                      const std::string& prefix,
+                                      const IdxConfig& config,
+                                      int64_t* classes) {
+  IdxPair pair = open_files(dir, images_path, labels_path, prefix, 2, classes);
+  return std::make_unique<IdxDataset>(std::move(pair.images), std::move(pair.labels), config);
+}
+
+// (N, H, W) or (N, H, W, C) as pictures.
+std::shared_ptr<const ImageStore> make_store(IdxPair pair) {
+  PixelArray array;
+  const std::vector<int64_t>& extents = pair.images.array.extents;
+  constexpr int64_t kMostSide = 65536, kMostChannels = 16;
+  array.channels = static_cast<int>(extents.size() == 4 ? extents[3] : 1);
+  if (extents[1] > kMostSide || extents[2] > kMostSide || array.channels > kMostChannels)
+    throw DataError("{}: pictures of {} x {} pixels and {} channels; allowed: up to {} x {} and {}",
+                    pair.images.file.name(),
+                    extents[2],
+                    extents[1],
+                    array.channels,
+                    kMostSide,
+                    kMostSide,
+                    kMostChannels);
+  array.size = {static_cast<int>(extents[1]), static_cast<int>(extents[2])};
+  for (const std::byte label : pair.labels.array.values)
+    array.labels.push_back(std::to_integer<int32_t>(label));
+  array.name = pair.images.file.name();
+  array.heap_bytes = static_cast<int64_t>(pair.images.file.bytes().size());
+  auto file = std::make_shared<IdxFile>(std::move(pair.images));
+  array.pixels = file->array.values;
+  array.owner = std::move(file);
+  return make_pixel_store(std::move(array));
+}
+
+}  // namespace
+
+ImageStores open_idx_images(const DataConfig& config, const IdxConfig& idx, bool need_train) {
+  ImageStores stores;
+  stores.kind = "IDX images";
+  int64_t classes = -1;
+  if (need_train) {
+    stores.train = make_store(
+        open_files(config.dir, idx.train_images, idx.train_labels, "idx.train", 3, &classes));
+  } else {
+    const IdxFile labels(config.dir, idx.train_labels, "idx.train_labels", 1, 1);
+    classes = largest(labels.array.values) + 1;
+  }
+  if (!idx.eval_images.empty())
+    stores.eval = make_store(
+        open_files(config.dir, idx.eval_images, idx.eval_labels, "idx.eval", 3, &classes));
+  stores.classes = classes;
+  return stores;
+}
+
+IdxArray parse_idx(std::span<const std::byte> bytes,
+                   int rank_least,
+                   int rank_most,
+                   const std::string& name) {
+  if (bytes.size() < 4)
+    throw DataError("{}: {} bytes are too few for an IDX file", name, bytes.size());
+  const int64_t magic = big_endian_32(bytes, 0);
+  const int type = static_cast<int>(magic >> 8 & 0xff);
+  const int rank = static_cast<int>(magic & 0xff);
+  if (magic >> 16 != 0)
+    throw DataError(
+        "{}: not an IDX file: it begins with {:#010x}, not with two zero bytes", name, magic);
+  if (type != kUnsignedByte)
+    throw DataError(
+        "{}: IDX element type {:#04x}; only unsigned bytes (0x08) are allowed", name, type);
+  if (rank < rank_least || rank > rank_most)
+    throw DataError("{}: an IDX array of {} dimensions; allowed here: {}{}",
+                    name,
+                    rank,
+                    rank_least,
+                    rank_most > rank_least ? fmt::format(" to {}", rank_most) : "");
+  const size_t header_bytes = 4 + 4 * static_cast<size_t>(rank);
+  if (bytes.size() < header_bytes)
+    throw DataError(
+        "{}: truncated in the IDX header: {} of {} bytes", name, bytes.size(), header_bytes);
+  IdxArray array;
+  const size_t body_bytes = bytes.size() - header_bytes;
+  uint64_t claimed = 1;
+  bool huge = false;
+  for (int i = 0; i < rank; ++i) {
+    array.extents.push_back(big_endian_32(bytes, 4 + 4 * static_cast<size_t>(i)));
+    if (array.extents.back() == 0)
+      throw DataError("{}: dimension {} of the IDX array is 0", name, i);
+    huge |= __builtin_mul_overflow(claimed, static_cast<uint64_t>(array.extents.back()), &claimed);
+  }
+  if (huge || claimed != body_bytes)
+    throw DataError("{}: {}: the IDX header promises {} bytes of values, the file has {}",
+                    name,
+                    huge || claimed > body_bytes ? "truncated" : "too long",
+                    huge ? "over 2^64" : std::to_string(claimed),
+                    body_bytes);
+  array.values = bytes.subspan(header_bytes);
+  return array;
+}
+
+OpenedData open_idx(const DataConfig& config,
+                    const IdxConfig& idx,
+                    const MlpConfig& model,
+                    bool need_train) {
+  if (model.loss != Loss::kSoftmaxCrossEntropy)
+    throw ConfigError("data.idx gives class labels: model.mlp.loss must be SOFTMAX_CROSS_ENTROPY");
+  OpenedData opened;
+  // The training labels define the classes, unless the model says how many there are.
+  int64_t classes = -1;
+  if (need_train) {
+    opened.train =
+        open_pair(config.dir, idx.train_images, idx.train_labels, "idx.train", idx, &classes);
+    opened.summary.train_samples = opened.train->samples();
+    opened.summary.features = opened.train->input().shape[0];
+  } else if (model.outputs == 0 && !idx.train_labels.empty()) {
+    const IdxFile labels(config.dir, idx.train_labels, "idx.train_labels", 1, 1);
+    classes = largest(labels.array.values) + 1;
+  }
+  if (model.outputs > 0) {
+    if (classes > model.outputs)
+      throw DataError(
+          "{}: the largest label is {}; model.mlp.outputs is {}, and must be at least {}",
+          idx.train_labels,
+          classes - 1,
+          model.outputs,
+          classes);
+    classes = model.outputs;
+  }
+  if (!idx.eval_images.empty() || !idx.eval_labels.empty()) {
+    opened.eval =
+        open_pair(config.dir, idx.eval_images, idx.eval_labels, "idx.eval", idx, &classes);
+    opened.summary.eval_samples = opened.eval->samples();
+    const int64_t features = opened.eval->input().shape[0];
+    if (opened.train != nullptr && features != opened.summary.features)
+      throw DataError("{}: images of {} bytes; those in {} have {}",
+                      idx.eval_images,
+                      features,
+                      idx.train_images,
+                      opened.summary.features);
+    opened.summary.features = features;
+  }
+  opened.summary.classes = classes;
+  opened.summary.description =
+      fmt::format("IDX images: {} training and {} evaluation samples of {} bytes, {} classes",
+                  opened.summary.train_samples,
+                  opened.summary.eval_samples,
+                  opened.summary.features,
+                  classes);
+  return opened;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+#include "runtime/data/images/image_dataset.h"
+
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMostTold = 20;  // bad pictures that get a line each
+
+}  // namespace
+
+ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store,
+                           PipelineSettings settings,
+                           const DataConfig& config,
+                           uint64_t seed)
+    : store_(std::move(store)),
+      settings_(std::move(settings)),
+      policy_(config.bad_records),
+      max_bad_fraction_(config.max_bad_fraction),
+      seed_(seed),
+      known_bad_(static_cast<size_t>((store_->count() + 63) / 64)) {
+  input_ = {DType::kU8, Shape{settings_.output.height, settings_.output.width, store_->channels()}};
+  target_ = {DType::kI32, Shape{}};
+}
+
+void ImageDataset::read(const SampleKey& key, std::byte* input, std::byte* target) const {
+  const int64_t count = store_->count();
+  for (int64_t tried = 0; tried < count; ++tried) {
+    const int64_t index = (key.index + tried) % count;
+    if (known_bad(index) || !make_input(key, index, input, nullptr)) continue;
+    const int32_t label = store_->label(index);
+    std::memcpy(target, &label, sizeof(label));
+    return;
+  }
+  throw DataError("none of {} pictures can be decoded, {} being the first", count, store_->name(0));
+}
+
+bool ImageDataset::make_input(const SampleKey& key,
+                              int64_t index,
+                              std::byte* input,
+                              PipelineTimes* times) const {
+  try {
+    ImagePipeline::of_this_thread().run(settings_,
+                                        *store_,
+                                        index,
+                                        key.index,
+                                        key.epoch,
+                                        seed_,
+                                        key.augment,
+                                        reinterpret_cast<uint8_t*>(input),
+                                        times);
+    return true;
+  } catch (const DataError& error) {
+    note_bad(index, error.what());
+    return false;
+  } catch (const IoError& error) {
+    throw DataError("{}: {}", store_->name(index), error.what());
+  }
+}
+
+bool ImageDataset::known_bad(int64_t index) const {
+  const uint64_t word = known_bad_[static_cast<size_t>(index / 64)].load(std::memory_order_relaxed);
+  return (word >> (index % 64) & 1) != 0;
+}
+
+void ImageDataset::note_bad(int64_t index, const char* what) const {
+  const std::string name = store_->name(index);
+  if (policy_ == BadRecords::kFail)
+    throw DataError("{}: {} (data.bad_records: SKIP goes on without it)", name, what);
+  const uint64_t bit = uint64_t{1} << (index % 64);
+  if ((known_bad_[static_cast<size_t>(index / 64)].fetch_or(bit) & bit) != 0) return;
+  const int64_t bad = ++bad_;
+  const int64_t count = store_->count();
+  if (static_cast<double>(bad) >
+      static_cast<double>(max_bad_fraction_) * static_cast<double>(count))
+    throw DataError("{}: {}; {} bad of {} pictures are more than data.max_bad_fraction, {}, allows",
+                    name,
+                    what,
+                    bad,
+                    count,
+                    max_bad_fraction_);
+  if (bad <= kMostTold) log_warn("{}: {}; the next picture takes its place", name, what);
+}
+
+int64_t ImageDataset::resident_bytes() const {
+  return store_->resident_bytes() + static_cast<int64_t>(known_bad_.size() * sizeof(uint64_t));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/data/images/image_name.h"
+#include "runtime/data/images/image_stores.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+
+// The whole file; its memory is kept from file to file.
+std::span<const std::byte> read_into(const std::string& path, std::vector<std::byte>& buffer) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd < 0) throw IoError("open", path, errno);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) throw IoError("stat", path, errno);
+  if (status.st_size == 0) throw DataError("the file is empty");
+  if (status.st_size > kMostFileBytes)
+    throw DataError("{} bytes; allowed: up to {} bytes", status.st_size, kMostFileBytes);
+  const auto size = static_cast<size_t>(status.st_size);
+  if (buffer.size() < size) buffer.resize(size);
+  size_t read = 0;
+  while (read < size) {
+    const ssize_t got = ::read(file.fd, buffer.data() + read, size - read);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw IoError("read", path, errno);
+    if (got == 0) break;
+    read += static_cast<size_t>(got);
+  }
+  return std::span(buffer).first(read);
+}
+
+// Paths of many files, as one text: millions of strings would cost three times the memory.
+class FolderStore final : public ImageStore {
+ public:
+  explicit FolderStore(std::string root) : root_(std::move(root)) {}
+
+  void add(const std::string& path, int32_t label) {
+    begins_.push_back(paths_.size());
+    paths_ += path;
+    labels_.push_back(label);
+  }
+  void finish() {
+    begins_.push_back(paths_.size());
+    paths_.shrink_to_fit();
+  }
+
+  int64_t count() const override { return static_cast<int64_t>(labels_.size()); }
+  int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
+  std::string name(int64_t index) const override {
+    const size_t begin = begins_[static_cast<size_t>(index)];
+    const size_t end = begins_[static_cast<size_t>(index) + 1];
+    return root_ + "/" + paths_.substr(begin, end - begin);
+  }
+  StoredImage load(int64_t index, std::vector<std::byte>& buffer) const override {
+    StoredImage image;
+    image.bytes = read_into(name(index), buffer);
+    return image;
+  }
+  bool encoded() const override { return true; }
+  int64_t resident_bytes() const override {
+    return static_cast<int64_t>(paths_.capacity() + begins_.capacity() * sizeof(size_t) +
+                                labels_.capacity() * sizeof(int32_t));
+  }
+
+ private:
+  std::string root_;
+  std::string paths_;  // below root_, one after the other
+  std::vector<size_t> begins_;
+  std::vector<int32_t> labels_;
+};
+
+std::string path_of(const DataConfig& config, const std::string& path, const char* field) {
+  const fs::path folder = fs::path(config.dir) / path;
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw DataError("data.image_folder.{}: '{}' is not a folder", field, folder.string());
+  return folder.string();
+}
+
+// Names in a folder in the order of their bytes, which is the same everywhere.
+std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::directory_entry> entries;
+  fs::directory_iterator next(folder, fs::directory_options::none, error), end;
+  for (; !error && next != end; next.increment(error)) entries.push_back(*next);
+  if (error) throw DataError("{}: cannot be listed: {}", folder.string(), error.message());
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return a.path().filename().native() < b.path().filename().native();
+  });
+  return entries;
+}
+
+std::vector<std::string> classes_of(const std::string& root) {
+  std::vector<std::string> names;
+  for (const auto& entry : sorted_entries(root))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  return names;
+}
+
+// The pictures below one class's folder, which may have folders of its own.
+void add_pictures(const fs::path& folder,
+                  const std::string& below,
+                  int32_t label,
+                  FolderStore* store,
+                  int64_t* others) {
+  for (const auto& entry : sorted_entries(folder)) {
+    const std::string path = below + "/" + entry.path().filename().string();
+    if (entry.is_directory())
+      add_pictures(entry.path(), path, label, store, others);
+    else if (is_image_name(path))
+      store->add(path, label);
+    else
+      ++*others;
+  }
+}
+
+std::shared_ptr<const ImageStore> open_folder(const std::string& root,
+                                              const std::vector<std::string>& classes,
+                                              int64_t* others) {
+  auto store = std::make_shared<FolderStore>(root);
+  for (const auto& entry : sorted_entries(root)) {
+    if (!entry.is_directory()) {
+      ++*others;
+      continue;
+    }
+    const std::string name = entry.path().filename().string();
+    const auto found = std::lower_bound(classes.begin(), classes.end(), name);
+    if (found == classes.end() || *found != name)
+      throw DataError(
+          "{}: no folder of that name in data.image_folder.train, whose folders are "
+          "the classes",
+          entry.path().string());
+    add_pictures(
+        entry.path(), name, static_cast<int32_t>(found - classes.begin()), store.get(), others);
+  }
+  if (store->count() == 0) throw DataError("{}: no .jpg, .jpeg or .png file in its folders", root);
+  store->finish();
+  return store;
+}
+
+}  // namespace
+
+bool is_image_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  std::string extension(name.substr(dot + 1));
+  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  return extension == "jpg" || extension == "jpeg" || extension == "png";
+}
+
+ImageStores open_image_folder(const DataConfig& config,
+                              const ImageFolderConfig& folder,
+                              bool need_train) {
+  ImageStores stores;
+  const std::string train = path_of(config, folder.train, "train");
+  stores.class_names = classes_of(train);
+  if (stores.class_names.empty())
+    throw DataError("{}: no folders in it; data.image_folder takes one per class", train);
+  stores.classes = static_cast<int64_t>(stores.class_names.size());
+  int64_t others = 0;
+  if (need_train) stores.train = open_folder(train, stores.class_names, &others);
+  if (!folder.eval.empty())
+    stores.eval = open_folder(path_of(config, folder.eval, "eval"), stores.class_names, &others);
+  stores.kind = "folders of images";
+  if (others > 0) stores.kind += fmt::format(" ({} other files passed over)", others);
+  return stores;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,191 @@
+#include "runtime/data/images/image_pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using Axes = std::pair<ResampleAxis, ResampleAxis>;  // rows, columns
+
+// A region becomes the whole output; nothing outside it counts.
+Axes axes_of_crop(const ImageRegion& crop, ImageSize output) {
+  const auto axis = [](int low, int high, int outputs) {
+    return ResampleAxis{
+        static_cast<double>(low), static_cast<double>(high - low) / outputs, low, high, outputs};
+  };
+  return {axis(crop.top, crop.bottom, output.height), axis(crop.left, crop.right, output.width)};
+}
+
+// The size with the shorter side so long, as torchvision rounds the longer one.
+ImageSize resized(ImageSize size, int64_t shorter) {
+  const int64_t longer =
+      std::max(size.height, size.width) * shorter / std::min(size.height, size.width);
+  if (shorter * longer > kMostPixels)
+    throw DataError(
+        "a picture of {} x {} pixels, which resized to {} pixels on the shorter side "
+        "has more than {}",
+        size.width,
+        size.height,
+        shorter,
+        kMostPixels);
+  return size.height <= size.width ? ImageSize{static_cast<int>(shorter), static_cast<int>(longer)}
+                                   : ImageSize{static_cast<int>(longer), static_cast<int>(shorter)};
+}
+
+// The centre of the picture resized to `whole`, without computing the rest of it.
+Axes axes_of_centre(ImageSize size, ImageSize whole, ImageSize output) {
+  const auto axis = [](int input, int length, int outputs) {
+    const double scale = static_cast<double>(input) / length;
+    const double first = std::nearbyint((length - outputs) / 2.0);  // halves to even, as Python
+    return ResampleAxis{first * scale, scale, 0, input, outputs};
+  };
+  return {axis(size.height, whole.height, output.height),
+          axis(size.width, whole.width, output.width)};
+}
+
+// out(y, x) = in(y + shift_y, x + shift_x), black outside, and then left becomes right with `flip`.
+// The output has the size of the input.
+void place(const PixelView& in, const Augmentation& drawn, ImageSize output, uint8_t* out) {
+  const int channels = in.channels;
+  const int shift_x = drawn.flip ? -drawn.shift_x : drawn.shift_x;  // of the flipped picture
+  for (int y = 0; y < output.height; ++y) {
+    const int from_y = y + drawn.shift_y;
+    uint8_t* row = out + int64_t{y} * output.width * channels;
+    if (from_y < 0 || from_y >= in.size.height) {
+      std::memset(row, 0, static_cast<size_t>(output.width) * static_cast<size_t>(channels));
+      continue;
+    }
+    const uint8_t* from = in.origin + from_y * in.stride;
+    const int begin = std::clamp(-shift_x, 0, output.width);
+    const int end = std::clamp(in.size.width - shift_x, begin, output.width);
+    std::memset(row, 0, static_cast<size_t>(begin) * static_cast<size_t>(channels));
+    std::memset(row + int64_t{end} * channels,
+                0,
+                static_cast<size_t>(output.width - end) * static_cast<size_t>(channels));
+    if (!drawn.flip) {
+      std::memcpy(row + int64_t{begin} * channels,
+                  from + int64_t{begin + shift_x} * channels,
+                  static_cast<size_t>(end - begin) * static_cast<size_t>(channels));
+      continue;
+    }
+    const uint8_t* last = from + int64_t{in.size.width - 1 - shift_x} * channels;
+    for (int x = begin; x < end; ++x)
+      for (int c = 0; c < channels; ++c)
+        row[int64_t{x} * channels + c] = last[c - int64_t{x} * channels];
+  }
+}
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+PixelView view_of_pixels(const StoredImage& stored) {
+  PixelView view;
+  view.origin = reinterpret_cast<const uint8_t*>(stored.bytes.data());
+  view.channels = stored.channels;
+  view.stride = int64_t{stored.size.width} * stored.channels;
+  view.size = stored.size;
+  return view;
+}
+
+}  // namespace
+
+ImagePipeline& ImagePipeline::of_this_thread() {
+  thread_local ImagePipeline pipeline;
+  return pipeline;
+}
+
+// Shrinks in the decoder as far as the axes allow, and decodes what they look at; leaves the
+// resampler set.
+PixelView ImagePipeline::fetch(const StoredImage& stored, ResampleAxis rows, ResampleAxis columns) {
+  if (stored.pixels) {
+    resampler_.set(rows, columns);
+    return view_of_pixels(stored);
+  }
+  const int denominator = decoder_.denominator_for(std::min(rows.scale, columns.scale));
+  const ImageSize shrunk = decoder_.shrunk(denominator);
+  const ImageRegion region = resampler_.set(shrink(rows, denominator, shrunk.height),
+                                            shrink(columns, denominator, shrunk.width));
+  return decoder_.decode(denominator, region);
+}
+
+void ImagePipeline::run(const PipelineSettings& settings,
+                        const ImageStore& store,
+                        int64_t index,
+                        int64_t drawn_as,
+                        int64_t epoch,
+                        uint64_t seed,
+                        bool augment,
+                        uint8_t* out,
+                        PipelineTimes* times) {
+  const int64_t start = times != nullptr ? now_ns() : 0;
+  const StoredImage stored = store.load(index, buffer_);
+  const int64_t loaded = times != nullptr ? now_ns() : 0;
+  const ImageSize size = size_of(stored);
+  const ImageSize output = settings.output;
+  Augmentation drawn;
+  if (augment) drawn = draw_augmentation(settings.augment, size, seed, epoch, drawn_as);
+  const bool crop = augment && settings.augment.random_resized_crop.has_value();
+  const bool as_stored = !crop && settings.resize == 0;
+  const bool shifted = drawn.shift_y != 0 || drawn.shift_x != 0;
+  int64_t decoded = 0;
+  if (as_stored) {
+    LOCKSTEP_CHECK(stored.pixels && size == output);
+    if (times != nullptr) decoded = now_ns();
+    place(view_of_pixels(stored), drawn, output, out);
+  } else {
+    const auto [rows, columns] = crop
+                                     ? axes_of_crop(drawn.crop, output)
+                                     : axes_of_centre(size, resized(size, settings.resize), output);
+    const PixelView view = fetch(stored, rows, columns);
+    if (times != nullptr) decoded = now_ns();
+    if (!shifted) {
+      resampler_.run(view, drawn.flip, out);
+    } else {
+      scratch_.resize(static_cast<size_t>(output.height) * static_cast<size_t>(output.width) *
+                      static_cast<size_t>(view.channels));
+      resampler_.run(view, false, scratch_.data());
+      PixelView whole;
+      whole.origin = scratch_.data();
+      whole.channels = view.channels;
+      whole.stride = int64_t{output.width} * view.channels;
+      whole.size = output;
+      place(whole, drawn, output, out);
+    }
+  }
+  if (augment && settings.augment.colour_jitter)
+    jitter_colours(drawn, int64_t{output.height} * output.width, out);
+  if (times == nullptr) return;
+  times->load += loaded - start;
+  times->decode += decoded - loaded;
+  times->transform += now_ns() - decoded;
+}
+
+PixelView ImagePipeline::decode_whole(const StoredImage& stored, int64_t shorter_side) {
+  const ImageSize size = size_of(stored);
+  if (shorter_side <= 0)
+    return stored.pixels ? view_of_pixels(stored)
+                         : decoder_.decode(1, {0, size.height, 0, size.width});
+  const ImageSize whole = resized(size, shorter_side);
+  const auto [rows, columns] = axes_of_centre(size, whole, whole);
+  const PixelView view = fetch(stored, rows, columns);
+  scratch_.resize(static_cast<size_t>(whole.height) * static_cast<size_t>(whole.width) *
+                  static_cast<size_t>(view.channels));
+  resampler_.run(view, false, scratch_.data());
+  PixelView result;
+  result.origin = scratch_.data();
+  result.channels = view.channels;
+  result.stride = int64_t{whole.width} * view.channels;
+  result.size = whole;
+  return result;
+}
+
+}  // namespace lockstep

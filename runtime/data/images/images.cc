@@ -1,0 +1,153 @@
+// open_images(): a source's pictures, the pipeline in front of the model, and their summary.
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/images/image_dataset.h"
+#include "runtime/data/images/image_stores.h"
+
+namespace lockstep {
+namespace {
+
+struct StoreOpener {
+  const DataConfig& config;
+  uint64_t seed;
+  bool need_train;
+
+  ImageStores operator()(const CifarConfig& c) const { return open_cifar(config, c, need_train); }
+  ImageStores operator()(const ImageFolderConfig& c) const {
+    return open_image_folder(config, c, need_train);
+  }
+  ImageStores operator()(const TarShardsConfig& c) const {
+    return open_tar_shards(config, c, need_train);
+  }
+  ImageStores operator()(const RecordsConfig& c) const {
+    return open_records(config, c, need_train);
+  }
+  ImageStores operator()(const IdxConfig& c) const {
+    return open_idx_images(config, c, need_train);
+  }
+  ImageStores operator()(const SyntheticConfig& c) const {
+    return open_synthetic_images(c, seed, need_train);
+  }
+  template <typename Other>
+  ImageStores operator()(const Other&) const {
+    throw ConfigError("data: not a source of images");
+  }
+};
+
+// The side of the output is data.image.size or that of the stored pictures; see ImageConfig.
+PipelineSettings settings_for(const DataConfig& config, const ImageStore& store) {
+  PipelineSettings settings;
+  settings.augment = config.augment;
+  const auto common = store.common_size();
+  const int64_t size = config.image.size;
+  if (size > 0)
+    settings.output = {static_cast<int>(size), static_cast<int>(size)};
+  else if (common)
+    settings.output = *common;
+  else
+    throw ConfigError("data.image.size: missing; allowed: 1..8192: the pictures differ in size");
+  const bool as_stored = common == settings.output && config.image.resize == 0;
+  if (!as_stored) {
+    const int64_t side = std::max(settings.output.height, settings.output.width);
+    settings.resize = config.image.resize > 0 ? config.image.resize : side * 8 / 7;
+    if (settings.resize < side)
+      throw ConfigError("data.image.resize: value is {}; allowed: at least {}, the pictures' side",
+                        settings.resize,
+                        side);
+  }
+  return settings;
+}
+
+// One value for each channel: as configured, or the default.
+std::vector<float> per_channel(const char* field,
+                               const std::vector<float>& given,
+                               const std::vector<float>& of_imagenet,
+                               size_t channels) {
+  if (given.size() == channels) return given;
+  if (given.size() == 1) return std::vector<float>(channels, given[0]);
+  if (!given.empty())
+    throw ConfigError("{}: {} values for pictures of {} channels; allowed: one, or one per channel",
+                      field,
+                      given.size(),
+                      channels);
+  return channels == of_imagenet.size() ? of_imagenet : std::vector<float>(channels, 0.5f);
+}
+
+void set_normalisation(const DataConfig& config, DataSummary* summary) {
+  const auto channels = static_cast<size_t>(summary->channels);
+  if (const auto* idx = std::get_if<IdxConfig>(&config.source)) {
+    summary->mean.assign(channels, idx->mean);
+    summary->std.assign(channels, idx->std);
+    return;
+  }
+  summary->mean =
+      per_channel("data.image.mean", config.image.mean, {0.485f, 0.456f, 0.406f}, channels);
+  summary->std =
+      per_channel("data.image.std", config.image.std, {0.229f, 0.224f, 0.225f}, channels);
+}
+
+}  // namespace
+
+ImageStores open_image_stores(const DataConfig& config, uint64_t seed, bool need_train) {
+  return std::visit(StoreOpener{config, seed, need_train}, config.source);
+}
+
+OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train) {
+  const ImageStores stores = open_image_stores(config, seed, need_train);
+  OpenedData opened;
+  DataSummary& summary = opened.summary;
+  const auto open = [&](const std::shared_ptr<const ImageStore>& store) {
+    if (config.augment.colour_jitter && store->channels() != 3)
+      throw ConfigError("data.augment.colour_jitter: given; allowed: with 3 channels, not {}",
+                        store->channels());
+    auto dataset =
+        std::make_unique<ImageDataset>(store, settings_for(config, *store), config, seed);
+    const Shape& shape = dataset->input().shape;
+    if (summary.height > 0 && Shape{summary.height, summary.width, summary.channels} != shape)
+      throw DataError("pictures for evaluation are {}, those for training {}",
+                      to_string(shape),
+                      to_string(Shape{summary.height, summary.width, summary.channels}));
+    summary.height = shape[0];
+    summary.width = shape[1];
+    summary.channels = shape[2];
+    return dataset;
+  };
+  if (stores.train != nullptr) {
+    opened.train = open(stores.train);
+    summary.train_samples = opened.train->samples();
+  }
+  if (stores.eval != nullptr) {
+    opened.eval = open(stores.eval);
+    summary.eval_samples = opened.eval->samples();
+  }
+  // Synthetic data opened for evaluation: there are none, but the model wants to know their size.
+  if (summary.height == 0)
+    if (const auto* synthetic = std::get_if<SyntheticConfig>(&config.source)) {
+      const bool as_stored = config.image.size == 0;
+      summary.height = as_stored ? synthetic->height : config.image.size;
+      summary.width = as_stored ? synthetic->width : config.image.size;
+      summary.channels = synthetic->channels;
+    }
+  summary.features = summary.height * summary.width * summary.channels;
+  summary.classes = stores.classes;
+  summary.bad_records = stores.bad_records;
+  set_normalisation(config, &summary);
+  summary.description = fmt::format(
+      "{}: {} training and {} evaluation samples of {} x {} pixels, {} channels, {} classes",
+      stores.kind,
+      summary.train_samples,
+      summary.eval_samples,
+      summary.height,
+      summary.width,
+      summary.channels,
+      summary.classes);
+  if (summary.bad_records > 0)
+    summary.description += fmt::format(", {} bad records", summary.bad_records);
+  return opened;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,123 @@
+#include "runtime/data/images/png_decoder.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "runtime/base/error.h"
+#include "runtime/data/big_endian.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<uint8_t, 8> kSignature = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+constexpr size_t kHeaderBytes = 33;  // signature, and IHDR with length, type and checksum
+constexpr size_t kLongestText = 200;
+
+// What libpng's callbacks see: the rest of the file, and where the error's text goes.
+struct Reading {
+  std::span<const std::byte> left;
+  char text[kLongestText] = {};
+};
+
+[[noreturn]] void on_error(png_structp png, png_const_charp message) {
+  auto* reading = static_cast<Reading*>(png_get_error_ptr(png));
+  std::strncpy(reading->text, message, kLongestText - 1);
+  png_longjmp(png, 1);
+}
+
+void on_warning(png_structp, png_const_charp) {}
+
+void on_read(png_structp png, png_bytep to, size_t bytes) {
+  auto* reading = static_cast<Reading*>(png_get_io_ptr(png));
+  if (bytes > reading->left.size()) png_error(png, "the file is truncated");
+  std::memcpy(to, reading->left.data(), bytes);
+  reading->left = reading->left.subspan(bytes);
+}
+
+class PngReader {
+ public:
+  explicit PngReader(Reading* reading) {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, reading, on_error, on_warning);
+    if (png_ != nullptr) info_ = png_create_info_struct(png_);
+    if (info_ == nullptr) throw DataError("libpng cannot start: out of memory");
+    png_set_read_fn(png_, reading, on_read);
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // size_of() has looked
+    png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_QUIET_USE);
+  }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  png_structp png() { return png_; }
+  png_infop info() { return info_; }
+
+ private:
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+};
+
+// Reads the header and asks for 8-bit RGB. False when libpng gave up.
+bool begin(png_structp png, png_infop info) {
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  png_read_info(png, info);
+  png_set_expand(png);
+  png_set_scale_16(png);
+  png_set_gray_to_rgb(png);
+  png_set_strip_alpha(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  return true;
+}
+
+bool read_rows(png_structp png, uint8_t** rows) {
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  png_read_image(png, rows);
+  png_read_end(png, nullptr);
+  return true;
+}
+
+}  // namespace
+
+bool PngDecoder::is_png(std::span<const std::byte> bytes) {
+  return bytes.size() >= kSignature.size() &&
+         std::memcmp(bytes.data(), kSignature.data(), kSignature.size()) == 0;
+}
+
+ImageSize PngDecoder::size_of(std::span<const std::byte> bytes) {
+  if (!is_png(bytes) || bytes.size() < kHeaderBytes || std::memcmp(&bytes[12], "IHDR", 4) != 0)
+    throw DataError("damaged PNG: no header");
+  const int64_t width = big_endian_32(bytes, 16), height = big_endian_32(bytes, 20);
+  constexpr int64_t kMostSide = PNG_UINT_31_MAX;
+  if (width < 1 || height < 1 || width > kMostSide || height > kMostSide ||
+      height > kMostPixels / width)
+    throw DataError("a PNG of {} x {} pixels; allowed: 1 to {} pixels", width, height, kMostPixels);
+  // Deflate packs at most 1032 to 1: what cannot be there gets no memory.
+  if (height * (width / 8) > 1040 * static_cast<int64_t>(bytes.size()))
+    throw DataError("damaged PNG: the file is truncated");
+  return {static_cast<int>(height), static_cast<int>(width)};
+}
+
+PixelView PngDecoder::decode(std::span<const std::byte> bytes) {
+  const ImageSize size = size_of(bytes);
+  Reading reading{bytes, {}};
+  PngReader reader(&reading);
+  if (!begin(reader.png(), reader.info())) throw DataError("damaged PNG: {}", reading.text);
+  const size_t stride = png_get_rowbytes(reader.png(), reader.info());
+  LOCKSTEP_CHECK(stride == size_t{3} * size.width, "a row of {} bytes", stride);
+  const size_t needed = stride * size.height;
+  if (pixels_.size() < needed) pixels_.resize(needed);
+  rows_.resize(size.height);
+  for (int y = 0; y < size.height; ++y) rows_[y] = pixels_.data() + stride * y;
+  if (!read_rows(reader.png(), rows_.data())) throw DataError("damaged PNG: {}", reading.text);
+  PixelView view;
+  view.origin = pixels_.data();
+  view.stride = static_cast<int64_t>(stride);
+  view.channels = 3;
+  view.size = size;
+  return view;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/rng.h"
+#include "runtime/data/images/image_stores.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kTableImages = 4096;
+constexpr int64_t kTableBytes = int64_t{64} << 20;
+constexpr int kCells = 8;         // a class is told by the shades of 8 x 8 fields
+constexpr uint32_t kShade = 40;   // by which a field is lighter or darker than the middle
+constexpr uint32_t kNoise = 128;  // values of a pixel's noise
+
+// Streams of one seed, apart from those of synthetic.cc.
+enum Draw : uint32_t { kLabels = 16, kShades, kPixels };
+
+RngStream stream_of(uint64_t seed, Draw draw) {
+  return {.seed = seed, .step = 0, .lane = 0, .purpose = kRngSynthetic | uint32_t{draw}};
+}
+
+}  // namespace
+
+// Pictures: every field of 8 x 8 is lighter or darker, channel by channel, as its class decides,
+// under noise that is higher. At most 4,096 and about 64 MiB are made; larger indices
+// repeat them.
+ImageStores open_synthetic_images(const SyntheticConfig& synthetic,
+                                  uint64_t seed,
+                                  bool need_train) {
+  ImageStores stores;
+  stores.classes = synthetic.classes;
+  stores.kind = "synthetic images";
+  if (!need_train) return stores;
+  const int64_t height = synthetic.height, width = synthetic.width, channels = synthetic.channels;
+  const int64_t row_elems = width * channels, image_elems = height * row_elems;
+  const int64_t images =
+      std::clamp<int64_t>(kTableBytes / image_elems, 1, std::min(synthetic.samples, kTableImages));
+  auto pixels = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(images * image_elems));
+  PixelArray array;
+  const RngStream labels = stream_of(seed, kLabels), shades = stream_of(seed, kShades),
+                  noise = stream_of(seed, kPixels);
+  auto* next = reinterpret_cast<uint8_t*>(pixels->data());
+  for (int64_t image = 0; image < images; ++image) {
+    const uint32_t label = bounded_from_word(philox_word(labels, static_cast<uint64_t>(image)),
+                                             static_cast<uint32_t>(synthetic.classes));
+    array.labels.push_back(static_cast<int32_t>(label));
+    // 64 random bits per (label, channel): one per field.
+    uint64_t fields[16];
+    for (int64_t c = 0; c < channels; ++c) {
+      const Philox4 block =
+          philox(shades, static_cast<uint64_t>(label) * 16 + static_cast<uint64_t>(c));
+      fields[c] = uint64_t{block.word[0]} << 32 | block.word[1];
+    }
+    Philox4 block{};
+    for (int64_t i = 0; i < image_elems; ++i) {
+      if (i % 16 == 0)
+        block = philox(noise, static_cast<uint64_t>(image * ((image_elems + 15) / 16) + i / 16));
+      const int64_t y = i / row_elems, x = i % row_elems / channels, c = i % channels;
+      const int64_t field = y * kCells / height * kCells + x * kCells / width;
+      const uint32_t byte = block.word[i % 16 / 4] >> (i % 4 * 8) & 0xff;
+      const uint32_t shade = (fields[c] >> field & 1) != 0 ? 2 * kShade : 0;
+      *next++ = static_cast<uint8_t>(128 - kShade - kNoise / 2 + shade + byte * kNoise / 256);
+    }
+  }
+  array.pixels = *pixels;
+  array.heap_bytes = static_cast<int64_t>(pixels->size());
+  array.owner = pixels;
+  array.size = {static_cast<int>(height), static_cast<int>(width)};
+  array.channels = static_cast<int>(channels);
+  array.name = "synthetic";
+  array.samples = synthetic.samples;
+  stores.train = make_pixel_store(std::move(array));
+  return stores;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,162 @@
+#include "runtime/data/images/tar.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kBlock = 512;
+constexpr size_t kLongestName = 65536;
+
+// Fields of a header: offset and length.
+struct Field {
+  size_t at, length;
+};
+constexpr Field kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kType{156, 1}, kMagic{257, 6},
+    kPrefix{345, 155};
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return text.substr(0, text.find('\0'));
+}
+
+std::string_view text_of(std::span<const std::byte> header, Field field) {
+  return text_of(header.subspan(field.at, field.length));
+}
+
+// A number in octal digits, or, where the first bit is set, in base 256. Nothing where it is
+// neither.
+std::optional<uint64_t> number_of(std::span<const std::byte> header, Field field) {
+  const auto bytes = header.subspan(field.at, field.length);
+  uint64_t value = 0;
+  if ((bytes[0] & std::byte{0x80}) != std::byte{0}) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const auto digit = std::to_integer<uint64_t>(bytes[i] & std::byte(i == 0 ? 0x7f : 0xff));
+      if (value >> 55 != 0) return std::nullopt;
+      value = value << 8 | digit;
+    }
+    return value;
+  }
+  std::string_view text = text_of(bytes);
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 8);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool only_zeros(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+bool checksum_holds(std::span<const std::byte> header) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < kBlock; ++i) {
+    const bool own = i >= kChecksum.at && i < kChecksum.at + kChecksum.length;
+    sum += own ? uint64_t{' '} : std::to_integer<uint64_t>(header[i]);
+  }
+  return number_of(header, kChecksum) == sum;
+}
+
+// The value of `key` in the records "LENGTH KEY=VALUE\n" of a pax header; the last one counts.
+std::optional<std::string> pax_value(std::string_view records, std::string_view key) {
+  std::optional<std::string> found;
+  while (!records.empty()) {
+    size_t length = 0;
+    const auto [end, error] =
+        std::from_chars(records.data(), records.data() + records.size(), length);
+    const auto digits = static_cast<size_t>(end - records.data());
+    if (error != std::errc{} || length > records.size() || length < digits + 2) break;
+    const std::string_view record = records.substr(digits + 1, length - digits - 2);
+    const size_t equals = record.find('=');
+    if (equals != std::string_view::npos && record.substr(0, equals) == key)
+      found = record.substr(equals + 1);
+    records.remove_prefix(length);
+  }
+  return found;
+}
+
+}  // namespace
+
+TarReader::TarReader(std::span<const std::byte> file, std::string name)
+    : file_(file), name_(std::move(name)) {}
+
+std::span<const std::byte> TarReader::take_data(uint64_t size) {
+  const size_t left = file_.size() - position_;
+  if (size > left)
+    throw DataError("{}: truncated: the member at byte {} has {} bytes, the file {} more",
+                    name_,
+                    position_ - kBlock,
+                    size,
+                    left);
+  const auto data = file_.subspan(position_, size);
+  const size_t padded = (size + kBlock - 1) / kBlock * kBlock;
+  position_ += std::min(padded, left);  // the padding of the last member may be missing
+  return data;
+}
+
+bool TarReader::next(TarMember* member) {
+  std::optional<std::string> long_name;
+  uint64_t long_size = 0;
+  bool has_long_size = false;
+  while (position_ < file_.size()) {
+    if (file_.size() - position_ < kBlock)
+      throw DataError("{}: truncated in the header at byte {}", name_, position_);
+    const auto header = file_.subspan(position_, kBlock);
+    if (only_zeros(header)) {
+      const auto rest = file_.subspan(position_ + kBlock);
+      if (only_zeros(rest.first(std::min(kBlock, rest.size())))) return false;
+      throw DataError(
+          "{}: damaged: zeros where a tar header should be, at byte {}: the end would be two "
+          "blocks "
+          "of them",
+          name_,
+          position_);
+    }
+    if (!checksum_holds(header))
+      throw DataError("{}: not a tar header at byte {}: its checksum is wrong", name_, position_);
+    const std::optional<uint64_t> size = number_of(header, kSize);
+    if (!size) throw DataError("{}: no size in the tar header at byte {}", name_, position_);
+    position_ += kBlock;
+    const char type = std::to_integer<char>(header[kType.at]);
+    const bool regular = type == '0' || type == '\0' || type == '7';
+    // Links and folders have no data whatever their size says.
+    const bool has_data = regular || type == 'L' || type == 'K' || type == 'x' || type == 'g';
+    const auto data = has_data ? take_data(regular && has_long_size ? long_size : *size)
+                               : std::span<const std::byte>();
+    if (type == 'L') {
+      long_name = text_of(data.first(std::min(data.size(), kLongestName)));
+    } else if (type == 'x') {
+      const std::string_view records(reinterpret_cast<const char*>(data.data()), data.size());
+      if (auto path = pax_value(records, "path")) long_name = std::move(path);
+      if (const auto text = pax_value(records, "size")) {
+        uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+        if (error != std::errc{} || end != text->data() + text->size())
+          throw DataError("{}: bad size in the pax header before byte {}", name_, position_);
+        long_size = value;
+        has_long_size = true;
+      }
+    } else if (regular) {
+      member->name = text_of(header, kName);
+      const std::string_view prefix = text_of(header, kPrefix);
+      if (text_of(header, kMagic).substr(0, 5) == "ustar" && !prefix.empty() &&
+          header[kMagic.at + 5] == std::byte{0})
+        member->name = std::string(prefix) + "/" + member->name;
+      if (long_name) member->name = std::move(*long_name);
+      member->data = data;
+      return true;
+    } else if (type != 'K' && type != 'g') {
+      long_name.reset();
+      has_long_size = false;
+    }
+  }
+  return false;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/data/file_names.h"
+#include "runtime/data/images/image_stores.h"
+#include "runtime/data/images/tar.h"
+#include "runtime/data/images/tar_index.h"
+#include "runtime/data/source_file.h"
+
+namespace lockstep {
+namespace {
+
+class TarStore final : public ImageStore {
+ public:
+  explicit TarStore(int64_t window) : window_(window) {}
+
+  void add(SourceFile file, const std::vector<TarSample>& samples) {
+    files_.push_back(std::move(file));
+    begins_.push_back(static_cast<int64_t>(samples_.size()));
+    samples_.insert(samples_.end(), samples.begin(), samples.end());
+  }
+  void repeat_last(size_t times) {
+    samples_.insert(samples_.end(), times, TarSample(samples_.back()));
+  }
+  void finish() {
+    samples_.shrink_to_fit();
+    begins_.push_back(count());
+  }
+
+  int64_t count() const override { return static_cast<int64_t>(samples_.size()); }
+  int32_t label(int64_t index) const override { return samples_[static_cast<size_t>(index)].label; }
+
+  // Names are not kept: for a message the headers are gone through once more.
+  std::string name(int64_t index) const override {
+    const SourceFile& file = file_of(index);
+    TarReader reader(file.bytes(), file.name());
+    TarMember member;
+    const std::byte* wanted = file.bytes().data() + samples_[static_cast<size_t>(index)].offset;
+    while (reader.next(&member))
+      if (member.data.data() == wanted) return file.name() + ": " + member.name;
+    return file.name();
+  }
+
+  StoredImage load(int64_t index, std::vector<std::byte>& /*buffer*/) const override {
+    const TarSample& sample = samples_[static_cast<size_t>(index)];
+    if (sample.bytes == 0) throw DataError("the member is empty");
+    StoredImage image;
+    image.bytes = file_of(index).bytes().subspan(sample.offset, sample.bytes);
+    return image;
+  }
+
+  bool encoded() const override { return true; }
+  int64_t resident_bytes() const override {
+    return static_cast<int64_t>(samples_.capacity() * sizeof(TarSample));
+  }
+  SampleOrder order() const override {
+    SampleOrder order{count(), {}, window_};
+    for (size_t i = 0; i + 1 < begins_.size(); ++i)
+      order.shard_samples.push_back(begins_[i + 1] - begins_[i]);
+    return order;
+  }
+
+  int32_t largest_label() const {
+    return std::max_element(samples_.begin(),
+                            samples_.end(),
+                            [](const auto& a, const auto& b) { return a.label < b.label; })
+        ->label;
+  }
+
+ private:
+  const SourceFile& file_of(int64_t index) const {
+    const auto next = std::upper_bound(begins_.begin(), begins_.end(), index);
+    return files_[static_cast<size_t>(next - begins_.begin()) - 1];
+  }
+
+  std::vector<SourceFile> files_;
+  std::vector<int64_t> begins_;  // sample with which each file begins; then the number of samples
+  std::vector<TarSample> samples_;
+  int64_t window_;
+};
+
+// A bad sample is left out, or the next good one (the last one at the end) takes its place.
+// `classes`: 0 where the labels may be anything.
+std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
+                                            const std::vector<std::string>& patterns,
+                                            const std::string& field,
+                                            int64_t window,
+                                            int64_t classes,
+                                            int64_t* bad_records) {
+  auto store = std::make_shared<TarStore>(window);
+  BadAtOpening bad(config);
+  int64_t good = 0;
+  const std::vector<std::string> paths = expand_names(patterns, config.dir, "data." + field);
+  for (const std::string& path : paths) {
+    SourceFile file(config.dir, path, field, SourceFile::Gzip::kNever);
+    if (is_gzip(file.bytes()))
+      throw DataError("{}: compressed; data.{} takes plain tar files", file.name(), field);
+    std::vector<TarSample> samples;
+    index_tar(
+        file.bytes(),
+        file.name(),
+        classes,
+        [&](const TarSample& sample) {
+          samples.insert(samples.end(), 1 + bad.take_waiting(), sample);
+          ++good;
+        },
+        [&](const std::string& what) { bad.add(what); });
+    if (!samples.empty()) store->add(std::move(file), samples);
+  }
+  bad.check(good + bad.count(), paths.front());
+  *bad_records += bad.count();
+  if (good == 0)
+    throw DataError("{}: no samples: a sample is an image (.jpg, .jpeg, .png) and a class (.cls)",
+                    paths.front());
+  store->repeat_last(bad.take_waiting());
+  store->finish();
+  return store;
+}
+
+}  // namespace
+
+// The training shards define the classes, unless the config says how many there are.
+ImageStores open_tar_shards(const DataConfig& config,
+                            const TarShardsConfig& shards,
+                            bool need_train) {
+  ImageStores stores;
+  stores.classes = shards.classes;
+  stores.kind = "tar shards";
+  if (need_train || shards.classes == 0) {
+    const auto train = open_shards(config,
+                                   shards.train,
+                                   "tar_shards.train",
+                                   shards.shuffle_buffer,
+                                   shards.classes,
+                                   &stores.bad_records);
+    if (stores.classes == 0) stores.classes = int64_t{train->largest_label()} + 1;
+    if (need_train) stores.train = train;
+  }
+  if (!shards.eval.empty())
+    stores.eval = open_shards(config,
+                              shards.eval,
+                              "tar_shards.eval",
+                              shards.shuffle_buffer,
+                              stores.classes,
+                              &stores.bad_records);
+  return stores;
+}
+
+}  // namespace lockstep

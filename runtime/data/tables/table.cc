@@ -1,0 +1,205 @@
+#include "runtime/data/tables/table.h"
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/rng.h"
+#include "runtime/data/source_file.h"
+#include "runtime/data/tables/table_encoder.h"
+#include "runtime/data/tables/table_target.h"
+
+namespace lockstep {
+namespace {
+
+constexpr RngStream kHeldOut{.seed = 0, .step = 0, .lane = 0, .purpose = kRngShuffle | 2};
+
+class TableDataset final : public Dataset {
+ public:
+  TableDataset(std::shared_ptr<const TableEncoder> encoder,
+               const TableColumns& table,
+               const std::vector<double>& targets,
+               const std::vector<int64_t>& rows,
+               bool labels)
+      : encoder_(std::move(encoder)), cells_(encoder_->encode(table, rows)) {
+    input_ = {DType::kF32, Shape{encoder_->features()}};
+    target_ = labels ? SampleSpec{DType::kI32, Shape{}} : SampleSpec{DType::kF32, Shape{1}};
+    for (const int64_t row : rows) {
+      if (labels)
+        labels_.push_back(static_cast<int32_t>(targets[row]));
+      else
+        values_.push_back(static_cast<float>(targets[row]));
+    }
+  }
+
+  int64_t samples() const override { return static_cast<int64_t>(labels_.size() + values_.size()); }
+  const SampleSpec& input() const override { return input_; }
+  const SampleSpec& target() const override { return target_; }
+
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    encoder_->expand(&cells_[key.index * encoder_->encodings().size()],
+                     reinterpret_cast<float*>(input));
+    if (!labels_.empty())
+      std::memcpy(target, &labels_[key.index], sizeof(int32_t));
+    else
+      std::memcpy(target, &values_[key.index], sizeof(float));
+  }
+
+  int64_t resident_bytes() const override {
+    return static_cast<int64_t>(cells_.capacity() * sizeof(uint32_t) +
+                                labels_.capacity() * sizeof(int32_t) +
+                                values_.capacity() * sizeof(float));
+  }
+
+ private:
+  std::shared_ptr<const TableEncoder> encoder_;
+  std::vector<uint32_t> cells_;  // (samples, encodings)
+  std::vector<int32_t> labels_;  // (samples), or
+  std::vector<float> values_;    // (samples)
+  SampleSpec input_, target_;
+};
+
+// Whether a record of the training file is held out for evaluation.
+bool held_out(const TableConfig& config, int64_t record) {
+  return uniform_from_word(philox_word(kHeldOut, static_cast<uint64_t>(record))) <
+         config.eval_fraction;
+}
+
+// Makes the records bad whose targets are not allowed.
+void reject_targets(const TableTarget& target,
+                    const std::vector<double>& targets,
+                    TableColumns* table,
+                    BadRecordLog* bad) {
+  for (TableRecord& record : table->records) {
+    if (record.row < 0 || !std::isnan(targets[record.row])) continue;
+    const int64_t row = std::exchange(record.row, -1);
+    bad->add(record.line, target.complaint(*table, row));
+  }
+}
+
+// Rows of the samples, in file order: those of the records that `wanted` picks. A bad record is
+// left out, or has the row of the next good one that is picked (of the last one at the end).
+template <typename Wanted>
+std::vector<int64_t> choose_rows(const TableColumns& table, BadRecords policy, Wanted&& wanted) {
+  std::vector<int64_t> rows;
+  size_t waiting = 0;  // bad records since the last good one
+  for (size_t record = 0; record < table.records.size(); ++record) {
+    if (!wanted(static_cast<int64_t>(record))) continue;
+    const int64_t row = table.records[record].row;
+    if (row < 0) {
+      waiting += policy == BadRecords::kReplace;
+      continue;
+    }
+    rows.insert(rows.end(), std::exchange(waiting, 0) + 1, row);
+  }
+  if (!rows.empty()) rows.insert(rows.end(), waiting, rows.back());
+  return rows;
+}
+
+void check_not_empty(const std::vector<int64_t>& rows, const std::string& name, const char* use) {
+  if (rows.empty()) throw DataError("{}: no record is left for {}", name, use);
+}
+
+std::string describe(const OpenedData& opened,
+                     const TableEncoder& encoder,
+                     const TableTarget& target) {
+  int64_t categorical = 0;
+  for (const ColumnEncoding& encoding : encoder.encodings())
+    categorical += encoding.kind == ColumnKind::kCategorical;
+  const auto columns = static_cast<int64_t>(encoder.encodings().size());
+  std::string text = fmt::format(
+      "table: {} training and {} evaluation samples, {} numeric and {} categorical columns as {} "
+      "features",
+      opened.summary.train_samples,
+      opened.summary.eval_samples,
+      columns - categorical,
+      categorical,
+      encoder.features());
+  if (!target.classes().empty()) text += fmt::format(", {} classes", target.classes().size());
+  if (opened.summary.bad_records > 0)
+    text += fmt::format(", {} bad records", opened.summary.bad_records);
+  return text;
+}
+
+}  // namespace
+
+OpenedData make_table(const TableText& train,
+                      const TableText* eval,
+                      const DataConfig& config,
+                      const TableConfig& table,
+                      const MlpConfig& model,
+                      bool need_train) {
+  TableSchema schema = make_schema(train, table, TableTarget::column_kind(model.loss));
+  BadRecordLog bad(config, train.name);
+  TableColumns columns = read_columns(train, table, true, &schema, &bad);
+  const TableTarget target(schema, columns, model, train.name);
+  const std::vector<double> targets = target.decode(columns);
+  reject_targets(target, targets, &columns, &bad);
+  bad.check_fraction(static_cast<int64_t>(columns.records.size()));
+
+  const bool split = eval == nullptr && table.eval_fraction > 0;
+  const std::vector<int64_t> rows = choose_rows(columns, config.bad_records, [&](int64_t record) {
+    return !split || !held_out(table, record);
+  });
+  check_not_empty(rows, train.name, "training");
+  const auto encoder = std::make_shared<const TableEncoder>(schema, columns, rows, train.name);
+  const auto dataset_of = [&](const TableColumns& from, const auto& values, const auto& of_rows) {
+    return std::make_unique<TableDataset>(encoder, from, values, of_rows, target.is_label());
+  };
+
+  OpenedData opened;
+  opened.summary.bad_records = bad.count();
+  if (need_train) opened.train = dataset_of(columns, targets, rows);
+  if (split) {
+    const std::vector<int64_t> eval_rows = choose_rows(
+        columns, config.bad_records, [&](int64_t record) { return held_out(table, record); });
+    check_not_empty(eval_rows, train.name, "evaluation (data.table.eval_fraction)");
+    opened.eval = dataset_of(columns, targets, eval_rows);
+  } else if (eval != nullptr) {
+    columns = TableColumns();  // both files at once could be large
+    BadRecordLog eval_bad(config, eval->name);
+    TableColumns eval_columns = read_columns(*eval, table, false, &schema, &eval_bad);
+    const std::vector<double> eval_targets = target.decode(eval_columns);
+    reject_targets(target, eval_targets, &eval_columns, &eval_bad);
+    eval_bad.check_fraction(static_cast<int64_t>(eval_columns.records.size()));
+    const std::vector<int64_t> eval_rows =
+        choose_rows(eval_columns, config.bad_records, [](int64_t) { return true; });
+    check_not_empty(eval_rows, eval->name, "evaluation");
+    opened.eval = dataset_of(eval_columns, eval_targets, eval_rows);
+    opened.summary.bad_records += eval_bad.count();
+  }
+
+  DataSummary& summary = opened.summary;
+  summary.features = encoder->features();
+  if (target.is_label())
+    summary.classes =
+        model.outputs > 0 ? model.outputs : static_cast<int64_t>(target.classes().size());
+  else
+    summary.target_columns = 1;
+  if (opened.train != nullptr) summary.train_samples = opened.train->samples();
+  if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
+  summary.description = describe(opened, *encoder, target);
+  return opened;
+}
+
+OpenedData open_table(const DataConfig& config,
+                      const TableConfig& table,
+                      const MlpConfig& model,
+                      bool need_train) {
+  const auto text_of = [](const SourceFile& file) {
+    const auto bytes = file.bytes();
+    return TableText{{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.name()};
+  };
+  const SourceFile train(config.dir, table.train, "table.train", SourceFile::Gzip::kDecompress);
+  const TableText train_text = text_of(train);
+  if (table.eval.empty()) return make_table(train_text, nullptr, config, table, model, need_train);
+  const SourceFile eval(config.dir, table.eval, "table.eval", SourceFile::Gzip::kDecompress);
+  const TableText eval_text = text_of(eval);
+  return make_table(train_text, &eval_text, config, table, model, need_train);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,290 @@
+#include "runtime/data/tables/table_columns.h"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <limits>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/data/tables/csv.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kLongestQuote = 40;        // of a cell, in a message
+constexpr int kRecordsToCountFields = 100;  // without a header
+constexpr size_t kMostNames = 1'000'000;    // of one categorical column
+
+std::string in_quotes(std::string_view cell) {
+  if (cell.size() <= kLongestQuote) return fmt::format("'{}'", cell);
+  return fmt::format("'{}...'", cell.substr(0, kLongestQuote));
+}
+
+char delimiter_of(const TableConfig& config) {
+  if (config.delimiter.size() != 1 || config.delimiter == "\"" || config.delimiter == "\n")
+    throw ConfigError(
+        "data.table.delimiter is '{}'; it must be one character, not a quote or line end",
+        config.delimiter);
+  return config.delimiter[0];
+}
+
+void check_encoding(const TableText& file) {
+  if (file.text.starts_with("\xFF\xFE") || file.text.starts_with("\xFE\xFF"))
+    throw DataError("{}: is UTF-16 text; save it as UTF-8", file.name);
+}
+
+std::vector<std::string> header_of(const TableText& file, const TableConfig& config) {
+  CsvReader reader(file.text, delimiter_of(config));
+  if (!reader.next()) throw DataError("{}: has no records", file.name);
+  if (!reader.problem().empty())
+    throw DataError("{}:{}: {}", file.name, reader.line(), reader.problem());
+  return {reader.fields().begin(), reader.fields().end()};
+}
+
+// Without a header: numbers as names, as many as most of the first records have fields, so that a
+// stray line at the top does not decide.
+std::vector<std::string> numbers_of(const TableText& file, const TableConfig& config) {
+  CsvReader reader(file.text, delimiter_of(config));
+  std::map<size_t, int> seen;
+  for (int i = 0; i < kRecordsToCountFields && reader.next(); ++i) ++seen[reader.fields().size()];
+  if (seen.empty()) throw DataError("{}: has no records", file.name);
+  const auto most = std::max_element(
+      seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::vector<std::string> names;
+  for (size_t i = 0; i < most->first; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+size_t find_column(const TableText& file,
+                   const TableSchema& schema,
+                   const std::string& name,
+                   const char* field) {
+  const auto named = [&](const ColumnSchema& column) { return column.name == name; };
+  const auto begin = schema.columns.begin(), end = schema.columns.end();
+  const auto found = std::find_if(begin, end, named);
+  if (found == end) {
+    std::string known;
+    for (size_t i = 0; i < std::min<size_t>(schema.columns.size(), 8); ++i)
+      known += (i > 0 ? ", " : "") + in_quotes(schema.columns[i].name);
+    if (schema.columns.size() > 8) known += fmt::format(" and {} more", schema.columns.size() - 8);
+    throw DataError("{}: has no column '{}' (data.table.{}); its columns are {}",
+                    file.name,
+                    name,
+                    field,
+                    known);
+  }
+  if (std::find_if(found + 1, end, named) != end)
+    throw DataError("{}: two columns are named '{}' (data.table.{})", file.name, name, field);
+  return static_cast<size_t>(found - begin);
+}
+
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
+// Reads the records of one file; see read_columns().
+class ColumnsReader {
+ public:
+  ColumnsReader(const TableText& file, const TableConfig& config, const TableSchema& schema)
+      : file_(file), config_(config), schema_(schema), ids_(schema.columns.size()) {
+    table_.columns.resize(schema.columns.size());
+  }
+
+  // Reads with the kinds of the schema. When a value shows that an inferred column is categorical,
+  // the rest of the file is only searched for more of them, and false is returned: mark those
+  // columns in `not_numeric` as categorical and read again.
+  bool read(bool infer, BadRecordLog* bad, std::vector<bool>* not_numeric) {
+    CsvReader reader(file_.text, delimiter_of(config_));
+    if (config_.header) reader.next();
+    bool complete = true;
+    while (reader.next()) {
+      if (reader.unclosed_quote())
+        throw DataError("{}:{}: {}", file_.name, reader.line(), reader.problem());
+      const std::string problem = check(reader, infer, not_numeric, &complete);
+      if (!complete) continue;
+      table_.records.push_back({reader.line(), problem.empty() ? table_.rows : -1});
+      if (problem.empty())
+        append(reader.fields());
+      else
+        bad->add(reader.line(), problem);
+    }
+    return complete;
+  }
+
+  TableColumns take() { return std::move(table_); }
+
+ private:
+  bool missing(std::string_view cell) const {
+    return std::find(config_.missing.begin(), config_.missing.end(), cell) != config_.missing.end();
+  }
+
+  // What is wrong with a record; empty when it is good. Leaves the numbers in parsed_.
+  std::string check(const CsvReader& reader,
+                    bool infer,
+                    std::vector<bool>* not_numeric,
+                    bool* complete) {
+    const auto& fields = reader.fields();
+    const auto& columns = schema_.columns;
+    if (!reader.problem().empty()) return reader.problem();
+    if (fields.size() != columns.size())
+      return fmt::format("{} fields, expected {}", fields.size(), columns.size());
+    if (missing(fields[schema_.target]))
+      return fmt::format("the target {} is missing", schema_.describe(schema_.target));
+    parsed_.resize(columns.size());
+    shown_categorical_.clear();
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i].kind != ColumnKind::kNumeric) continue;
+      if (missing(fields[i])) {
+        parsed_[i] = std::numeric_limits<double>::quiet_NaN();
+      } else if (!parse_number(fields[i], &parsed_[i])) {
+        if (!infer || !columns[i].inferred)
+          return fmt::format("{}: {} is not a number", schema_.describe(i), in_quotes(fields[i]));
+        shown_categorical_.push_back(i);
+      }
+    }
+    // Only a record that is good otherwise decides about kinds.
+    for (const size_t i : shown_categorical_) (*not_numeric)[i] = true;
+    if (!shown_categorical_.empty()) *complete = false;
+    return "";
+  }
+
+  void append(const std::vector<std::string_view>& fields) {
+    for (size_t i = 0; i < fields.size(); ++i) {
+      TableColumn& column = table_.columns[i];
+      switch (schema_.columns[i].kind) {
+        case ColumnKind::kIgnored: break;
+        case ColumnKind::kNumeric: column.numbers.push_back(parsed_[i]); break;
+        case ColumnKind::kCategorical:
+          column.ids.push_back(missing(fields[i]) ? -1 : id_of(i, fields[i]));
+          break;
+      }
+    }
+    ++table_.rows;
+  }
+
+  int32_t id_of(size_t i, std::string_view cell) {
+    const auto found = ids_[i].find(cell);
+    if (found != ids_[i].end()) return found->second;
+    auto& names = table_.columns[i].names;
+    if (names.size() == kMostNames)
+      throw DataError(
+          "{}: {} has more than {} different values; name it in data.table.ignore or .numeric",
+          file_.name,
+          schema_.describe(i),
+          kMostNames);
+    names.emplace_back(cell);
+    const auto id = static_cast<int32_t>(names.size() - 1);
+    ids_[i].emplace(names.back(), id);
+    return id;
+  }
+
+  const TableText& file_;
+  const TableConfig& config_;
+  const TableSchema& schema_;
+  TableColumns table_;
+  std::vector<std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>> ids_;
+  std::vector<double> parsed_;             // numbers of the current record
+  std::vector<size_t> shown_categorical_;  // inferred columns in which it has no number
+};
+
+}  // namespace
+
+std::string TableSchema::describe(size_t column) const {
+  const std::string number = std::to_string(column);
+  if (columns[column].name == number) return "column " + number;
+  return fmt::format("column {}", in_quotes(columns[column].name));
+}
+
+BadRecordLog::BadRecordLog(const DataConfig& config, std::string file_name)
+    : policy_(config.bad_records),
+      max_fraction_(config.max_bad_fraction),
+      file_name_(std::move(file_name)) {}
+
+void BadRecordLog::add(int64_t line, const std::string& problem) {
+  const std::string message = fmt::format("{}:{}: {}", file_name_, line, problem);
+  if (policy_ == BadRecords::kFail)
+    throw DataError("{} (data.bad_records: SKIP or REPLACE would go on)", message);
+  if (count_++ == 0 || line < first_line_) {
+    first_line_ = line;
+    first_ = message;
+  }
+}
+
+void BadRecordLog::check_fraction(int64_t records) const {
+  if (static_cast<double>(count_) <=
+      static_cast<double>(max_fraction_) * static_cast<double>(records))
+    return;
+  throw DataError(
+      "{}: {} of {} records are bad, more than data.max_bad_fraction = {}; the first: {}",
+      file_name_,
+      count_,
+      records,
+      max_fraction_,
+      first_);
+}
+
+TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind) {
+  check_encoding(file);
+  TableSchema schema;
+  for (std::string& name : config.header ? header_of(file, config) : numbers_of(file, config))
+    schema.columns.push_back({.name = std::move(name)});
+  std::vector<std::string> forced_by(schema.columns.size());
+  const auto force = [&](const std::string& name, const char* field, ColumnKind kind) {
+    const size_t column = find_column(file, schema, name, field);
+    if (!forced_by[column].empty() && forced_by[column] != field)
+      throw ConfigError(
+          "data.table: column '{}' is named in both {} and {}", name, forced_by[column], field);
+    forced_by[column] = field;
+    schema.columns[column].kind = kind;
+    schema.columns[column].inferred = false;
+    return column;
+  };
+  schema.target = force(config.target, "target", target_kind);
+  for (const auto& name : config.categorical) force(name, "categorical", ColumnKind::kCategorical);
+  for (const auto& name : config.numeric) force(name, "numeric", ColumnKind::kNumeric);
+  for (const auto& name : config.ignore) force(name, "ignore", ColumnKind::kIgnored);
+  return schema;
+}
+
+TableColumns read_columns(const TableText& file,
+                          const TableConfig& config,
+                          bool infer,
+                          TableSchema* schema,
+                          BadRecordLog* bad) {
+  check_encoding(file);
+  if (config.header) {
+    const std::vector<std::string> names = header_of(file, config);
+    if (names.size() != schema->columns.size())
+      throw DataError("{}: the header has {} columns, expected {}",
+                      file.name,
+                      names.size(),
+                      schema->columns.size());
+    for (size_t i = 0; i < names.size(); ++i)
+      if (names[i] != schema->columns[i].name)
+        throw DataError("{}: column {} of the header is {}, in the training file it is {}",
+                        file.name,
+                        i,
+                        in_quotes(names[i]),
+                        in_quotes(schema->columns[i].name));
+  }
+  // At most two passes: the first finds every column that is not numeric, the second reads.
+  const BadRecordLog before = *bad;
+  std::vector<bool> not_numeric(schema->columns.size());
+  while (true) {
+    ColumnsReader reader(file, config, *schema);
+    if (reader.read(infer, bad, &not_numeric)) {
+      TableColumns table = reader.take();
+      if (table.rows == 0 && bad->count() == 0) throw DataError("{}: has no records", file.name);
+      return table;
+    }
+    for (size_t i = 0; i < not_numeric.size(); ++i)
+      if (not_numeric[i]) schema->columns[i].kind = ColumnKind::kCategorical;
+    *bad = before;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,134 @@
+#include "runtime/data/text/sequence.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/rng.h"
+
+namespace lockstep {
+namespace {
+
+constexpr uint32_t kShiftPurpose = kRngShuffle | 1;  // the sampler uses kRngShuffle itself
+constexpr int64_t kScanTokens = 1 << 16;
+
+template <typename Token>
+int32_t load(const std::byte* bytes, int64_t index) {
+  Token token;
+  std::memcpy(&token, bytes + index * static_cast<int64_t>(sizeof(Token)), sizeof(Token));
+  return token;
+}
+
+template <typename Token>
+int32_t largest_of(const std::byte* bytes, int64_t count) {
+  Token most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Token token;
+    std::memcpy(&token, bytes + i * static_cast<int64_t>(sizeof(Token)), sizeof(Token));
+    most = std::max(most, token);
+  }
+  return most;
+}
+
+class SequenceDataset final : public Dataset {
+ public:
+  SequenceDataset(std::shared_ptr<const SourceFile> file,
+                  TokenSequence tokens,
+                  int64_t context,
+                  uint64_t seed,
+                  bool shifted)
+      : file_(std::move(file)), tokens_(tokens), context_(context), seed_(seed) {
+    const int64_t pairs = tokens.count() - 1;  // (token, next token)
+    if (pairs < context)
+      throw DataError("{}: {} tokens are too few for one sample of model.gpt.context + 1 = {}",
+                      file_->name(),
+                      tokens.count(),
+                      context + 1);
+    // Room for the largest shift costs at most one sample; a sequence of one sample shifts as it
+    // can.
+    samples_ = shifted ? std::max<int64_t>(1, (pairs - (context - 1)) / context) : pairs / context;
+    if (shifted) shifts_ = std::min(context, pairs - samples_ * context + 1);
+    spec_ = {DType::kI32, Shape{context}};
+  }
+
+  int64_t samples() const override { return samples_; }
+  const SampleSpec& input() const override { return spec_; }
+  const SampleSpec& target() const override { return spec_; }
+
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    const int64_t first = key.index * context_ + (key.augment ? shift(key.epoch) : 0);
+    int32_t* x = reinterpret_cast<int32_t*>(input);   // (T)
+    int32_t* y = reinterpret_cast<int32_t*>(target);  // (T)
+    if (tokens_.token_bytes == 1)
+      copy<uint8_t>(first, x, y);
+    else
+      copy<uint16_t>(first, x, y);
+  }
+
+  int64_t resident_bytes() const override { return static_cast<int64_t>(tokens_.bytes.size()); }
+
+ private:
+  int64_t shift(int64_t epoch) const {
+    const RngStream stream{
+        .seed = seed_, .step = static_cast<uint32_t>(epoch), .purpose = kShiftPurpose};
+    return bounded_from_word(philox_word(stream, 0), static_cast<uint32_t>(shifts_));
+  }
+
+  template <typename Token>
+  void copy(int64_t first, int32_t* x, int32_t* y) const {
+    const std::byte* from = tokens_.bytes.data();
+    for (int64_t t = 0; t < context_; ++t) x[t] = load<Token>(from, first + t);
+    std::memcpy(y, x + 1, static_cast<size_t>(context_ - 1) * sizeof(int32_t));
+    y[context_ - 1] = load<Token>(from, first + context_);
+  }
+
+  std::shared_ptr<const SourceFile> file_;
+  TokenSequence tokens_;
+  int64_t context_;
+  uint64_t seed_;
+  int64_t samples_ = 0;
+  int64_t shifts_ = 1;  // shift is in [0, shifts_)
+  SampleSpec spec_;
+};
+
+}  // namespace
+
+int32_t TokenSequence::operator[](int64_t index) const {
+  return token_bytes == 1 ? load<uint8_t>(bytes.data(), index)
+                          : load<uint16_t>(bytes.data(), index);
+}
+
+int32_t largest_token(const TokenSequence& tokens) {
+  return tokens.token_bytes == 1 ? largest_of<uint8_t>(tokens.bytes.data(), tokens.count())
+                                 : largest_of<uint16_t>(tokens.bytes.data(), tokens.count());
+}
+
+void check_vocabulary(const TokenSequence& tokens, int64_t vocabulary, const std::string& name) {
+  if (vocabulary >= int64_t{1} << (8 * tokens.token_bytes)) return;  // no token can be too large
+  for (int64_t begin = 0; begin < tokens.count(); begin += kScanTokens) {
+    const int64_t end = std::min(tokens.count(), begin + kScanTokens);
+    const TokenSequence block{
+        tokens.bytes.subspan(begin * tokens.token_bytes, (end - begin) * tokens.token_bytes),
+        tokens.token_bytes};
+    if (largest_token(block) < vocabulary) continue;
+    for (int64_t i = begin; i < end; ++i)
+      if (tokens[i] >= vocabulary)
+        throw DataError(
+            "{}: token {} is {}; ids must be below the vocabulary of {} (model.gpt.vocabulary)",
+            name,
+            i,
+            tokens[i],
+            vocabulary);
+  }
+}
+
+std::unique_ptr<Dataset> make_sequence_dataset(std::shared_ptr<const SourceFile> file,
+                                               TokenSequence tokens,
+                                               int64_t context,
+                                               uint64_t seed,
+                                               bool shifted) {
+  return std::make_unique<SequenceDataset>(std::move(file), tokens, context, seed, shifted);
+}
+
+}  // namespace lockstep

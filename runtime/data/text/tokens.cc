@@ -1,0 +1,98 @@
+#include "runtime/data/text/tokens.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int32_t kMagic = 20240520;
+constexpr int32_t kVersion = 1;
+constexpr size_t kHeaderBytes = 256 * sizeof(int32_t);  // magic, version, count, then zeros
+
+struct TokenFile {
+  TokenFile(const DataConfig& config,
+            const TokensConfig& tokens,
+            const std::string& path,
+            const char* field)
+      : file(std::make_shared<const SourceFile>(config.dir, path, field, SourceFile::Gzip::kNever)),
+        sequence(parse_tokens(file->bytes(), tokens.format, file->name())) {}
+
+  std::shared_ptr<const SourceFile> file;
+  TokenSequence sequence;
+};
+
+}  // namespace
+
+TokenSequence parse_tokens(std::span<const std::byte> bytes,
+                           TokensConfig::Format format,
+                           const std::string& name) {
+  if (format == TokensConfig::Format::kLlmc) {
+    if (bytes.size() < kHeaderBytes)
+      throw DataError(
+          "{}: {} bytes are too few for the header of {}", name, bytes.size(), kHeaderBytes);
+    int32_t header[3];
+    std::memcpy(header, bytes.data(), sizeof(header));
+    if (header[0] != kMagic)
+      throw DataError(
+          "{}: begins with {}, not with llm.c's magic number {}", name, header[0], kMagic);
+    if (header[1] != kVersion)
+      throw DataError("{}: version {} of llm.c's format; allowed: {}", name, header[1], kVersion);
+    // The count is written as int32; files of more than 2^31 tokens make sense only read unsigned.
+    const uint64_t count = static_cast<uint32_t>(header[2]);
+    const size_t body_bytes = bytes.size() - kHeaderBytes;
+    if (count * sizeof(uint16_t) != body_bytes)
+      throw DataError(
+          "{}: {}: the header promises {} tokens, the file has {} bytes of them, two each",
+          name,
+          count * sizeof(uint16_t) > body_bytes ? "truncated" : "too long",
+          count,
+          body_bytes);
+    bytes = bytes.subspan(kHeaderBytes);
+  } else if (bytes.size() % sizeof(uint16_t) != 0) {
+    throw DataError("{}: {} bytes; a file of 16-bit tokens has an even size", name, bytes.size());
+  }
+  if (bytes.empty()) throw DataError("{}: has no tokens", name);
+  return {bytes, sizeof(uint16_t)};
+}
+
+OpenedData open_tokens(const DataConfig& config,
+                       const TokensConfig& tokens,
+                       const GptConfig& model,
+                       uint64_t seed,
+                       bool need_train) {
+  OpenedData opened;
+  int64_t vocabulary = model.vocabulary;
+  if (need_train || vocabulary == 0) {
+    const TokenFile train(config, tokens, tokens.train, "tokens.train");
+    if (vocabulary == 0)
+      vocabulary = largest_token(train.sequence) + 1;
+    else
+      check_vocabulary(train.sequence, vocabulary, train.file->name());
+    if (need_train)
+      opened.train =
+          make_sequence_dataset(train.file, train.sequence, model.context, seed, config.shuffle);
+  }
+  if (!tokens.eval.empty()) {
+    const TokenFile eval(config, tokens, tokens.eval, "tokens.eval");
+    check_vocabulary(eval.sequence, vocabulary, eval.file->name());
+    opened.eval = make_sequence_dataset(eval.file, eval.sequence, model.context, seed, false);
+  }
+  DataSummary& summary = opened.summary;
+  summary.features = model.context;
+  summary.classes = vocabulary;
+  if (opened.train != nullptr) summary.train_samples = opened.train->samples();
+  if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
+  summary.description =
+      fmt::format("tokens: {} training and {} evaluation samples of {} tokens, vocabulary {}",
+                  summary.train_samples,
+                  summary.eval_samples,
+                  model.context,
+                  vocabulary);
+  return opened;
+}
+
+}  // namespace lockstep
