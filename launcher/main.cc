@@ -4,6 +4,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
+#include "launcher/ranks/session.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/metrics/environment.h"

@@ -6,6 +6,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/bench/op_timing.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "runtime/base/file.h"

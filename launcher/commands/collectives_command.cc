@@ -10,6 +10,7 @@
 #include "collectives/find_topology.h"
 #include "collectives/mpi/mpi_communicator.h"
 #include "launcher/bench/collectives_timing.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/transport.h"

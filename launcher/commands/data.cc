@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "launcher/commands/commands.h"
 #include "runtime/base/threads.h"
 
 namespace lockstep {

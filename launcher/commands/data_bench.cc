@@ -8,6 +8,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/assembly.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/data.h"
 #include "launcher/commands/results.h"
 #include "runtime/base/file.h"

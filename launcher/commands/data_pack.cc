@@ -8,8 +8,10 @@
 #include <optional>
 
 #include "collectives/agreement.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/data.h"
 #include "launcher/commands/results.h"
+#include "launcher/common_options.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"

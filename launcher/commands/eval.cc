@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "launcher/commands/commands.h"
 #include "launcher/commands/evaluation.h"
 #include "launcher/commands/results.h"
 #include "runtime/base/log.h"

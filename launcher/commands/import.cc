@@ -6,6 +6,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/assembly.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/tensor_names.h"
 #include "models/io_of_weights.h"

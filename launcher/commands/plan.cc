@@ -6,6 +6,7 @@
 #include "collectives/agreement.h"
 #include "launcher/bench/bucket_record.h"
 #include "launcher/bench/tune_buckets.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/gpu_models.h"

@@ -7,6 +7,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/bench/op_parity.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "runtime/base/file.h"

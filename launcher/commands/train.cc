@@ -8,6 +8,7 @@
 #include "collectives/agreement.h"
 #include "collectives/find_topology.h"
 #include "launcher/bench/tune_buckets.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/run_folder.h"
 #include "launcher/ranks/devices.h"

@@ -12,6 +12,7 @@
 #include "launcher/ranks/gpu_binding.h"
 #include "launcher/ranks/gpu_choice.h"
 #include "launcher/ranks/host_memory.h"
+#include "launcher/ranks/session.h"
 #include "runtime/base/host.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"

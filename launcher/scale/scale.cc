@@ -12,7 +12,9 @@
 
 #include "collectives/agreement.h"
 #include "launcher/assembly.h"
+#include "launcher/commands/commands.h"
 #include "launcher/ranks/devices.h"
+#include "launcher/ranks/session.h"
 #include "launcher/scale/cautions.h"
 #include "launcher/scale/facts.h"
 #include "launcher/scale/plots.h"
