@@ -225,10 +225,10 @@ def cmake_words(text):
 
 
 def built_sources(root, files):
-    """Sources that a CMakeLists.txt of their folder, or of one above, names."""
+    """Sources that a CMakeLists.txt or a .cmake file of their folder, or of one above, names."""
     named = set()
     for path in files:
-        if os.path.basename(path) != "CMakeLists.txt":
+        if os.path.basename(path) != "CMakeLists.txt" and not path.endswith(".cmake"):
             continue
         folder = os.path.dirname(path)
         with open(os.path.join(root, path), encoding="utf-8") as text:
@@ -334,7 +334,8 @@ SELF_TEST_TREE = {
     "runtime/graph/CMakeLists.txt": "foreach(s IN ITEMS add relu)\n list(APPEND l ${s}.cc)\nendforeach()",
     "runtime/graph/add.cc": "#include <cuda_runtime.h>\n" + "\n" * 600,
     "runtime/graph/relu.cc": '#include "runtime/config/parse.h"\n' + "\n" * 800,
-    "runtime/plan/CMakeLists.txt": "add_library(plan plan.cc)",
+    "runtime/plan/CMakeLists.txt": "include(sources.cmake)\nadd_library(plan ${sources})",
+    "runtime/plan/sources.cmake": "set(sources plan.cc)",
     "runtime/plan/plan.cc": '#include "collectives/sharding.h"\n#include "collectives/reduce/reducer.h"\n',
     "runtime/plan/lonely.h": "",
     "runtime/train/CMakeLists.txt": "add_library(train trainer.cc)",
