@@ -216,7 +216,7 @@ if [[ "$("$mpirun_program" --version 2>&1)" == *Open\ MPI* || -n "$bundle" ]]; t
 fi
 result="$(mktemp)"
 trap 'rm -f "$result"' EXIT
-train=("${mpirun[@]}" "$lockstep" train "$config" --run-dir "$run_dir" --set train.log_every=250 "$@")
+train=("${mpirun[@]}" "$lockstep" train "$config" --run-dir "$run_dir" "$@")
 
 step "3/3 Training: $config on $ranks rank(s)"
 if [ -n "$gpus" ]; then

@@ -271,7 +271,7 @@ void visit_fields(FieldVisitor& v, TrainConfig& c) {
   v.field("steps", c.steps, kStepCount);
   v.field("epochs", c.epochs, RealLimit{0, kMostEpochs});
   v.field("hash_every", c.hash_every, kStepCount);
-  v.field("log_every", c.log_every, IntegerLimit{1, kMostSteps});
+  v.field("log_every", c.log_every, kStepCount);
   v.field("init_from", c.init_from);
   v.field("ema_decay", c.ema_decay, kFractionBelowOne);
   v.field("mixup", c.mixup, RealLimit{0, kMostMixup});

@@ -17,6 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr double kRedrawMs = 100;
+// Lines by time: the pause before the next is this part of the time since the start, within limits.
+constexpr double kLinePause = 0.25, kShortestLinePauseMs = 500, kLongestLinePauseMs = 10'000;
 constexpr double kSmoothing = 0.3;     // weight of the newest measurement of speed
 constexpr double kWorthNaming = 0.05;  // of the time: ranks that others wait for so long
 constexpr size_t kMostSlowRanks = 64;
@@ -104,8 +106,11 @@ std::string format_progress(const StepRecord& record,
 }
 
 Progress::Progress(const ProgressOptions& options)
-    : options_(options), speed_since_ms_(now_ms()), speed_since_step_(options.start_step) {
-  LOCKSTEP_CHECK(options.log_every >= 1);
+    : options_(options),
+      start_ms_(now_ms()),
+      speed_since_ms_(start_ms_),
+      speed_since_step_(options.start_step) {
+  LOCKSTEP_CHECK(options.log_every >= 0);
   slowest_.reserve(kMostSlowRanks);  // steps allocate nothing
   const char* kind = std::getenv("TERM");
   terminal_ = ::isatty(options.fd) == 1 && !(kind != nullptr && std::strcmp(kind, "dumb") == 0);
@@ -113,16 +118,21 @@ Progress::Progress(const ProgressOptions& options)
 
 Progress::~Progress() { finish(); }
 
-void Progress::update(const StepRecord& record) {
+bool Progress::line_is_due(const StepRecord& record, double now) const {
+  return options_.log_every > 0 ? record.step % options_.log_every == 0 : now >= next_draw_ms_;
+}
+
+void Progress::update(const StepRecord& record, bool checkpoint) {
   const bool evaluated = record.eval_loss || record.eval_accuracy;
-  if (!terminal_) {
-    count_slowest(record);
-    if (evaluated || record.step % options_.log_every == 0) print_line(record);
-    return;
-  }
+  const double now = now_ms();
   last_ = record;
   last_drawn_ = false;
-  const double now = now_ms();
+  if (!terminal_) {
+    count_slowest(record);
+    const bool saves = checkpoint && options_.log_every == 0;
+    if (evaluated || saves || line_is_due(record, now)) print_line(record, now, checkpoint);
+    return;
+  }
   if (evaluated) {
     clear();
     write_all(options_.fd, fmt::format("step {}: {}\n", record.step, eval_text(record)));
@@ -181,8 +191,8 @@ std::string Progress::slowest_text() const {
                      100 * most->longer_ms / line_ms_);
 }
 
-void Progress::print_line(const StepRecord& record) {
-  update_speed(record.step, now_ms());
+void Progress::print_line(const StepRecord& record, double now, bool checkpoint) {
+  update_speed(record.step, now);
   const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
   std::string line =
       fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {:.1f} ms  {}  ETA {}",
@@ -199,7 +209,11 @@ void Progress::print_line(const StepRecord& record) {
   line_ms_ = 0;
   const std::string evaluation = eval_text(record);
   if (!evaluation.empty()) line += "  " + evaluation;
+  if (checkpoint) line += "  checkpoint";
   write_all(options_.fd, line + "\n");
+  next_draw_ms_ =
+      now + std::clamp(kLinePause * (now - start_ms_), kShortestLinePauseMs, kLongestLinePauseMs);
+  last_drawn_ = true;
 }
 
 void Progress::clear() {
@@ -212,7 +226,10 @@ void Progress::clear() {
 void Progress::finish() {
   if (finished_) return;
   finished_ = true;
-  if (!terminal_) return;
+  if (!terminal_) {
+    if (!last_drawn_ && options_.log_every == 0) print_line(last_, now_ms(), false);
+    return;
+  }
   if (!last_drawn_) draw(last_, now_ms());
   if (line_open_) write_all(options_.fd, "\n");
   line_open_ = false;

@@ -1,4 +1,5 @@
 #pragma once
+// How training goes, for the person who started it.
 
 #include <cstdint>
 #include <string>
@@ -12,13 +13,15 @@ struct ProgressOptions {
   int fd = 2;               // where to print; not owned
   int64_t start_step = 0;   // completed before this process began
   int64_t total_steps = 0;  // length of the run
-  int64_t log_every = 10;   // >= 1; lines on something that is not a terminal
+  int64_t log_every = 0;    // steps from line to line where there is no terminal; 0: by time
 };
 
-// Shows how training goes. On a terminal one line is redrawn at most ten times a second; elsewhere
-// (and on TERM=dumb) a line is printed every log_every steps and for each evaluation. Costs less
-// than 100 ns when it prints nothing. Errors of the descriptor are ignored: training does not end
-// because nobody watches. Not thread-safe.
+// Shows how training goes. On a terminal one line is redrawn at most ten times a second. Elsewhere
+// (and on TERM=dumb) lines are printed: by time, for the first step, twice a second at the start and
+// less and less often, down to one in ten seconds, for checkpoints and for the last step; or, where
+// log_every is given, every so many steps. For evaluations always. Costs less than 100 ns when it
+// prints nothing. Errors of the descriptor are ignored: training does not end because nobody
+// watches. Not thread-safe.
 class Progress {
  public:
   explicit Progress(const ProgressOptions& options);
@@ -26,15 +29,17 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(const StepRecord& record);
+  // `checkpoint`: one is about to be written.
+  void update(const StepRecord& record, bool checkpoint = false);
   // Erases the line, so that other output starts clean; the next update draws it again.
   void clear();
-  // Draws the last step once more and ends the line.
+  // Draws or, by time, prints the last step if that was not done, and ends the line.
   void finish();
 
  private:
   void draw(const StepRecord& record, double now);
-  void print_line(const StepRecord& record);
+  bool line_is_due(const StepRecord& record, double now) const;
+  void print_line(const StepRecord& record, double now, bool checkpoint);
   void update_speed(int64_t step, double now);
   void count_slowest(const StepRecord& record);
   std::string slowest_text() const;
@@ -44,7 +49,8 @@ class Progress {
   bool line_open_ = false;
   bool finished_ = false;
   bool last_drawn_ = true;
-  double next_draw_ms_ = 0;
+  double start_ms_;
+  double next_draw_ms_ = 0;    // or line, by time
   double speed_ms_ = 0;        // smoothed wall milliseconds a step; 0: not known yet
   double speed_since_ms_ = 0;  // when the current measurement began, and at which step
   int64_t speed_since_step_ = 0;

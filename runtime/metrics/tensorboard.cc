@@ -1,14 +1,15 @@
 #include "runtime/metrics/tensorboard.h"
 
+#include <isa-l/crc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
 #include <string>
 
 #include "runtime/base/error.h"
-#include "runtime/metrics/crc32c.h"
 #include "runtime/metrics/event.pb.h"
 
 namespace lockstep {
@@ -16,6 +17,8 @@ namespace {
 
 // What the name of every event file begins with.
 constexpr const char* kEvents = "events.out.tfevents.";
+// Steps with training scalars: some 5 MB.
+constexpr int64_t kMostPoints = 10'000;
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -37,6 +40,13 @@ bool has_events(const std::filesystem::path& folder) {
   return false;
 }
 
+// CRC-32C as TFRecord files store it: rotated right by 15 bits, plus a constant.
+uint32_t masked_crc32c(char* data, size_t bytes) {
+  const uint32_t crc =
+      ~crc32_iscsi(reinterpret_cast<unsigned char*>(data), static_cast<int>(bytes), ~0u);
+  return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
 // TFRecord framing: length, its checksum, data, its checksum; little-endian.
 void append_event(BufferedFile& file, const proto::TensorBoardEvent& event) {
   const uint64_t length = event.ByteSizeLong();
@@ -54,13 +64,12 @@ void append_event(BufferedFile& file, const proto::TensorBoardEvent& event) {
 }  // namespace
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder,
-                                     int64_t log_every,
-                                     int64_t resume_step)
+                                     int64_t resume_step,
+                                     int64_t total_steps)
     : follows_another_(has_events(folder)),
       path_(event_path(folder)),
       file_(path_),
-      log_every_(log_every) {
-  LOCKSTEP_CHECK(log_every >= 1);
+      every_(std::max<int64_t>(1, (total_steps + kMostPoints - 1) / kMostPoints)) {
   proto::TensorBoardEvent event;
   event.set_wall_time(wall_seconds());
   event.set_file_version("brain.Event:2");
@@ -74,8 +83,23 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder,
 }
 
 void TensorBoardWriter::append(const StepRecord& record) {
-  const bool train = record.step % log_every_ == 0;
-  if (!train && !record.eval_loss && !record.eval_accuracy) return;
+  const bool training = record.step % every_ == 0;
+  last_.reset();
+  if (!training) last_ = record;
+  if (training || record.eval_loss || record.eval_accuracy) write(record, training);
+}
+
+void TensorBoardWriter::finish() {
+  if (last_) {
+    last_->eval_loss.reset();
+    last_->eval_accuracy.reset();
+    write(*last_, true);
+    last_.reset();
+  }
+  flush();
+}
+
+void TensorBoardWriter::write(const StepRecord& record, bool training) {
   proto::TensorBoardEvent event;
   event.set_wall_time(wall_seconds());
   event.set_step(record.step);
@@ -84,7 +108,7 @@ void TensorBoardWriter::append(const StepRecord& record) {
     entry.set_tag(tag);
     entry.set_simple_value(static_cast<float>(value));
   };
-  if (train) {
+  if (training) {
     scalar("train/loss", record.loss);
     scalar("train/lr", record.lr);
     scalar("train/grad_norm", record.grad_norm);

@@ -1,7 +1,9 @@
 #pragma once
+// Event files for TensorBoard.
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "runtime/metrics/buffered_file.h"
 #include "runtime/metrics/step_record.h"
@@ -13,19 +15,24 @@ namespace lockstep {
 // time/{step,compute,comm_exposed,data_wait,optimizer}_ms and eval/{loss,accuracy}. Throws IoError.
 class TensorBoardWriter {
  public:
-  // Training scalars are written every `log_every` (>= 1) steps, evaluations always. Where there
-  // are event files already, TensorBoard is told to hide what they have for steps after
-  // `resume_step`.
-  TensorBoardWriter(const std::filesystem::path& folder, int64_t log_every, int64_t resume_step);
+  // Training scalars are written for every step of a run of up to 10,000, in a longer one for every
+  // second, third, ... so that there are at most so many; evaluations always. Where there are event
+  // files already, TensorBoard is told to hide what they have for steps after `resume_step`.
+  TensorBoardWriter(const std::filesystem::path& folder, int64_t resume_step, int64_t total_steps);
   void append(const StepRecord& record);
+  // Writes the last step, if append() has not.
+  void finish();
   void flush() { file_.flush(); }
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void write(const StepRecord& record, bool training);
+
   bool follows_another_;  // there were event files in the folder
   std::filesystem::path path_;
   BufferedFile file_;
-  int64_t log_every_;
+  int64_t every_;                   // steps from one with training scalars to the next
+  std::optional<StepRecord> last_;  // not written, or only its evaluation
 };
 
 }  // namespace lockstep

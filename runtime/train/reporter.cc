@@ -7,14 +7,13 @@ namespace lockstep {
 Reporter::Reporter(const RunParts& parts, int64_t start_step, int64_t last_step)
     : jsonl_(parts.run_dir / "metrics.jsonl", start_step > 0 ? start_step : -1),
       progress_({STDERR_FILENO, start_step, last_step, parts.config.train.log_every}) {
-  if (parts.config.output.tensorboard)
-    tensorboard_.emplace(parts.run_dir, parts.config.train.log_every, start_step);
+  if (parts.config.output.tensorboard) tensorboard_.emplace(parts.run_dir, start_step, last_step);
 }
 
-void Reporter::report(const StepRecord& record) {
+void Reporter::report(const StepRecord& record, bool checkpoint) {
   jsonl_.append(record);
   if (tensorboard_) tensorboard_->append(record);
-  progress_.update(record);
+  progress_.update(record, checkpoint);
 }
 
 void Reporter::flush() {
@@ -24,7 +23,8 @@ void Reporter::flush() {
 
 void Reporter::finish() {
   progress_.finish();
-  flush();
+  jsonl_.flush();
+  if (tensorboard_) tensorboard_->finish();
 }
 
 }  // namespace lockstep

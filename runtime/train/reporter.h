@@ -16,7 +16,8 @@ class Reporter {
   // Continues after `start_step` completed steps; shows progress up to `last_step`.
   Reporter(const RunParts& parts, int64_t start_step, int64_t last_step);
 
-  void report(const StepRecord& record);
+  // `checkpoint`: one is about to be written.
+  void report(const StepRecord& record, bool checkpoint);
   void flush();
   void finish();
 

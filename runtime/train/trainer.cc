@@ -355,7 +355,7 @@ TrainResult Trainer::run(int64_t max_steps) {
     if (record.eval_loss || record.weights_hash) together_ms_ = now_ms();
     // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
     step_start_ms_ = now_ms();
-    if (reporter_) reporter_->report(record);
+    if (reporter_) reporter_->report(record, next.save);
     if (next.save) {
       const double save_start = now_ms();
       save(record);

@@ -183,7 +183,7 @@ const BadCase kRunCases[] = {
     {"epochs_inf", kMlpText, {"train.steps=0", "train.epochs=inf"}, "train.epochs", "inf", "[0, 1"},
     {"epochs_negative", kMlpText, {"train.epochs=-1"}, "train.epochs", "-1", "[0, 1"},
     {"hash_every", kMlpText, {"train.hash_every=-1"}, "train.hash_every", "-1", "0..1"},
-    {"log_every", kMlpText, {"train.log_every=0"}, "train.log_every", "0", "1..1"},
+    {"log_every", kMlpText, {"train.log_every=-1"}, "train.log_every", "-1", "0..1"},
     {"momentum", kMlpText, {"optimizer.sgd.momentum=1"}, "optimizer.sgd.momentum", "1", "[0, 1)"},
     {"nesterov",
      kMlpText,

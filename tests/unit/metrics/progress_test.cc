@@ -174,6 +174,38 @@ TEST_F(Pipe, LineEveryFewStepsAndAtEvaluations) {
   EXPECT_LACKS(text, "\r");
 }
 
+// The first step, the checkpoint and the last step; by time at most two a second.
+TEST_F(Pipe, LinesByTime) {
+  constexpr int64_t kSteps = 200;
+  const double start = now_ms();
+  {
+    Progress progress({ends_[1], 0, kSteps, 0});
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      progress.update(sample_record(step), step == 77);
+      ::usleep(4000);
+    }
+  }
+  const double halves = (now_ms() - start) / 500;
+  const std::string text = drain(ends_[0]);
+  EXPECT_TRUE(text.starts_with("step 1/200  ")) << text;
+  EXPECT_CONTAINS(text, "step 77/200");
+  EXPECT_CONTAINS(text, "  checkpoint\nstep ");
+  EXPECT_CONTAINS(text, "\nstep 200/200  ");
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  EXPECT_GE(lines, 4) << text;
+  EXPECT_LE(lines, halves + 4) << text;
+}
+
+TEST_F(Pipe, TheLastLineIsPrintedOnce) {
+  {
+    Progress progress({ends_[1], 0, 1, 0});
+    progress.update(sample_record(1));
+    progress.finish();
+  }
+  const std::string text = drain(ends_[0]);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
 TEST_F(Pipe, NobodyReads) {
   const int null = ::open("/dev/full", O_WRONLY);
   if (null < 0) GTEST_SKIP() << "no /dev/full here";

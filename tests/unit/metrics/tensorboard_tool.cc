@@ -1,6 +1,6 @@
 // Helper of tests/tools/check_tensorboard.py: tensorboard_tool FOLDER writes what a run of 30 steps
-// leaves that was interrupted after step 24 and resumed from a checkpoint of step 20, with
-// log_every 5; the loss is 1 / step, plus 10 before the interruption.
+// leaves that was interrupted after step 24 and resumed from a checkpoint of step 20; the loss is
+// 1 / step, plus 10 before the interruption.
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 namespace {
 
 void run(const char* folder, int64_t first, int64_t last, double extra_loss) {
-  lockstep::TensorBoardWriter writer(folder, 5, first - 1);
+  lockstep::TensorBoardWriter writer(folder, first - 1, 30);
   for (int64_t step = first; step <= last; ++step) {
     lockstep::StepRecord record;
     record.step = step;
