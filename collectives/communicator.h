@@ -29,18 +29,18 @@ class Communicator {
   // with a group of as many, and no two of these groups overlap. Slots are numbered by the index in
   // the group; me is this rank's.
   //
-  // Starts an exchange of slices: for every other index i, send + i * bytes goes to i's receive +
-  // me
-  // * bytes. The slot receive + me * bytes is left alone. Returns a handle.
+  // Starts an exchange of slices: for every other index i,
+  //   send + i * bytes  goes to i's  receive + me * bytes.
+  // The slot receive + me * bytes of this rank is left alone. Returns a handle.
   virtual int start_exchange(const std::byte* send,
                              std::byte* receive,
                              size_t bytes,
                              const RankGroup& group) = 0;
   // Starts an in-place all-gather: the slot of index i is buffer + i * bytes. Returns a handle.
   virtual int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) = 0;
-  // Starts a sum over ranks, in an order that the library chooses; rank r receives the sum of send
-  // + r * elements. `receive` has room for the parts of all ranks, size() * elements, which may lie
-  // there meanwhile; the sum is what the first elements then are.
+  // Starts a sum over ranks, in an order that the library chooses: rank r receives the sum of what
+  // all ranks have at send + r * elements. `receive` has room for the parts of all ranks,
+  // size() * elements, which may lie there meanwhile; the sum is what the first elements then are.
   virtual int start_reduce_scatter(const float* send, float* receive, int64_t elements) = 0;
   // Completes a started operation.
   virtual void wait(int handle) = 0;

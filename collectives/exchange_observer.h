@@ -1,4 +1,5 @@
 #pragma once
+// Who is told when exchanges between ranks begin and end: timeline, and the split of lost time.
 
 #include <cstddef>
 

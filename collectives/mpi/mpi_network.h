@@ -1,4 +1,5 @@
 #pragma once
+// Whether MPI has a fast network between hosts, or plain TCP, which our own TCP beats.
 
 namespace lockstep {
 

@@ -1,4 +1,5 @@
 #pragma once
+// What commands do with their results: the file of --json, and words for the last lines.
 
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,5 @@
 #pragma once
+// The run folder: made before the first step, described once the run is sure to go on there.
 
 #include "launcher/ranks/session.h"
 #include "runtime/config/run_config.h"

@@ -1,4 +1,5 @@
 #pragma once
+// NCCL's connections, made before memory is planned: what they take is then no longer free.
 
 #include "collectives/communicator.h"
 #include "runtime/cuda/backend.h"

@@ -1,4 +1,5 @@
 #pragma once
+// What the plugin says of GPUs before a run opens one.
 
 #include "launcher/cuda/plugin.h"
 

@@ -1,4 +1,5 @@
 #pragma once
+// The GPU code is a library of its own, so that one program starts with and without CUDA.
 
 #include <string>
 

@@ -1,4 +1,5 @@
 #pragma once
+// How NCCL is used: settings that all ranks must have alike.
 
 #include "collectives/nccl/nccl_communicator.h"
 #include "launcher/cuda/plugin.h"

@@ -1,4 +1,5 @@
 #pragma once
+// Who exchanges gradients and parameters that lie in the memory of GPUs.
 
 #include <memory>
 

@@ -1,4 +1,5 @@
 #pragma once
+// Memory of GPUs that are not here, for `lockstep plan --gpu`.
 
 #include <cstddef>
 #include <string>

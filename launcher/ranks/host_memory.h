@@ -1,4 +1,5 @@
 #pragma once
+// How much memory a run may take on this host.
 
 #include <cstddef>
 

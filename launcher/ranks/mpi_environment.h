@@ -1,4 +1,5 @@
 #pragma once
+// What Open MPI must be told before it starts.
 
 namespace lockstep {
 

@@ -1,4 +1,5 @@
 #pragma once
+// Open MPI's files of shared memory: what killed runs left, and whether there is room.
 
 namespace lockstep {
 

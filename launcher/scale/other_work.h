@@ -1,4 +1,5 @@
 #pragma once
+// Whether something else used the CPUs while a run was timed.
 
 #include <string>
 #include <vector>

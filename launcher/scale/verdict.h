@@ -1,4 +1,5 @@
 #pragma once
+// The sentence that a scaling report ends with.
 
 #include <string>
 

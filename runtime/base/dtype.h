@@ -1,4 +1,5 @@
 #pragma once
+// Types of the elements of tensors.
 
 #include <cstddef>
 #include <cstdint>

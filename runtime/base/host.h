@@ -1,4 +1,5 @@
 #pragma once
+// Which machine this is.
 
 #include <string>
 

@@ -1,4 +1,5 @@
 #pragma once
+// Extents of tensors.
 
 #include <array>
 #include <cstdint>

@@ -1,4 +1,5 @@
 #pragma once
+// The clock by which everything here is timed.
 
 #include <cstdint>
 #include <ctime>

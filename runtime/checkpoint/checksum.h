@@ -1,4 +1,5 @@
 #pragma once
+// The checksum that every tensor and file of a checkpoint has.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
 #pragma once
+// Training on the CPU.
 
 #include <memory>
 

@@ -1,4 +1,5 @@
 #pragma once
+// The CPU as a device that a run may choose.
 
 #include "runtime/exec/device.h"
 

@@ -1,4 +1,5 @@
 #pragma once
+// How much work is worth a thread.
 
 #include <algorithm>
 #include <cstdint>

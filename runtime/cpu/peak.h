@@ -1,4 +1,5 @@
 #pragma once
+// The denominator of MFU on a CPU.
 
 namespace lockstep::cpu {
 

@@ -1,4 +1,5 @@
 #pragma once
+// Sums over rows whose order does not depend on the number of threads.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,5 @@
 #pragma once
+// Training on one GPU.
 
 #include <memory>
 

@@ -1,4 +1,5 @@
 #pragma once
+// From a DType to the C++ type of a kernel.
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"

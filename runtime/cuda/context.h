@@ -1,4 +1,5 @@
 #pragma once
+// The libraries and the stream that ops are queued with.
 
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"

@@ -1,4 +1,5 @@
 #pragma once
+// CUDA graphs: work that every step repeats, queued with one call.
 
 #include <functional>
 #include <memory>

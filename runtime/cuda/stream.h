@@ -1,4 +1,5 @@
 #pragma once
+// CUDA's stream type for headers that include no CUDA header.
 
 struct CUstream_st;
 

@@ -1,4 +1,5 @@
 #pragma once
+// What CUDA libraries load at first use, loaded before memory is planned.
 
 #include "runtime/cuda/recorded_work.h"
 #include "runtime/cuda/stream.h"

@@ -1,4 +1,5 @@
 #pragma once
+// Numbers as IDX and PNG files store them.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
 #pragma once
+// Numbers that a device writes and the host reads.
 
 #include <vector>
 

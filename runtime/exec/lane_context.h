@@ -1,4 +1,5 @@
 #pragma once
+// What ops know of the lane that they run for.
 
 #include <cstdint>
 

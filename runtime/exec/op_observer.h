@@ -1,4 +1,5 @@
 #pragma once
+// Who is told of each op that runs: the timeline.
 
 #include <cstddef>
 

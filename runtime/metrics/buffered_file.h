@@ -1,4 +1,5 @@
 #pragma once
+// How metrics are written while training runs.
 
 #include <cstddef>
 #include <filesystem>

@@ -1,4 +1,5 @@
 #pragma once
+// environment.json of the run folder: machine, versions, settings.
 
 #include <filesystem>
 #include <string>

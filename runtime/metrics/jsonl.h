@@ -1,4 +1,5 @@
 #pragma once
+// metrics.jsonl of the run folder.
 
 #include <cstdint>
 #include <filesystem>

@@ -1,4 +1,5 @@
 #pragma once
+// Times of the phases of a step.
 
 #include "runtime/base/time.h"
 

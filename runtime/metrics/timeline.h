@@ -1,4 +1,5 @@
 #pragma once
+// timeline.json of the run folder, a trace of what ranks did when.
 
 #include <cstdint>
 #include <filesystem>

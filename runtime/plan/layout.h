@@ -1,4 +1,5 @@
 #pragma once
+// Where each parameter lies in the flat buffers, and which belong to a bucket.
 
 #include "runtime/plan/plan.h"
 

@@ -90,12 +90,12 @@ struct MemoryRow {
 struct Plan {
   Topology topology;
   // What the ranks share out, as DeepSpeed numbers it.
-  // 0: nothing. The summed gradients are brought to all, and every rank updates all parameters.
-  // 1: the optimizer's moments and master weights.
-  // 2: the gradients too. Every lane's are summed across the ranks by themselves, bucket by bucket
-  // in memory that the next ones use again, and a rank keeps its part of the sum. 3: the parameters
-  // too. Each program gathers a block of them ahead of the ops that read it, in memory that other
-  // blocks use before and after.
+  //   0: nothing. The summed gradients are brought to all, and every rank updates all parameters.
+  //   1: the optimizer's moments and master weights.
+  //   2: the gradients too. Every lane's are summed across the ranks by themselves, bucket by
+  //      bucket in memory that the next ones use again, and a rank keeps its part of the sum.
+  //   3: the parameters too. Each program gathers a block of them ahead of the ops that read it, in
+  //      memory that other blocks use before and after.
   int zero_stage = 1;
   int lanes = 1;
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()

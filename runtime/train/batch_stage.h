@@ -1,4 +1,5 @@
 #pragma once
+// The last part of the way of the data: from the loader to the ops.
 
 #include <vector>
 

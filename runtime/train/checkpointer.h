@@ -1,4 +1,5 @@
 #pragma once
+// Checkpoints of a run: what is saved, when it is whole, and how a run goes on from one.
 
 #include <optional>
 

@@ -1,4 +1,5 @@
 #pragma once
+// One pass over the evaluation data, for losses as for predictions.
 
 #include <functional>
 #include <vector>

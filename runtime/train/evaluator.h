@@ -1,4 +1,5 @@
 #pragma once
+// Loss and accuracy on the evaluation data.
 
 #include <vector>
 

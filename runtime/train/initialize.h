@@ -1,4 +1,5 @@
 #pragma once
+// Initial weights, and their names in checkpoints.
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,5 @@
 #pragma once
+// A network's outputs on the evaluation data.
 
 #include <vector>
 

@@ -1,4 +1,5 @@
 #pragma once
+// Where the time of a run went, per rank: what scaling reports split.
 
 #include <string>
 #include <vector>

@@ -1,4 +1,5 @@
 #pragma once
+// Learning rates and gradient clipping.
 
 #include <cstdint>
 

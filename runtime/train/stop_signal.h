@@ -1,4 +1,5 @@
 #pragma once
+// Signals that end a run with a checkpoint.
 
 namespace lockstep {
 

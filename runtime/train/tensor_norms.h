@@ -1,4 +1,5 @@
 #pragma once
+// Norms of tensors for layer-wise optimizers (LARS, LAMB).
 
 #include <cstdint>
 #include <span>

@@ -1,4 +1,5 @@
 #pragma once
+// The moving average of the weights (EMA).
 
 #include <memory>
 #include <span>

@@ -1,4 +1,5 @@
 #pragma once
+// The order of threads that the host plays for a GPU.
 
 namespace lockstep::fibers {
 

@@ -1,4 +1,5 @@
 #pragma once
+// A folder for one test.
 
 #include <stdlib.h>
 

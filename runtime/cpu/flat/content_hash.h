@@ -1,4 +1,5 @@
 #pragma once
+// The hash of weights (runtime/base/content_hash.h), fast.
 
 #include <cstdint>
 

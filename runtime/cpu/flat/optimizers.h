@@ -1,4 +1,5 @@
 #pragma once
+// Optimizer steps on slices of the flat buffers.
 
 #include "runtime/exec/optimizer_math.h"
 

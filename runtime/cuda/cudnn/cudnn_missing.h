@@ -1,4 +1,5 @@
 #pragma once
+// A build without cuDNN.
 
 namespace lockstep::cuda {
 

@@ -1,4 +1,5 @@
 #pragma once
+// The optimizer step of all slices as one piece of queued work.
 
 #include <memory>
 #include <span>

@@ -1,4 +1,5 @@
 #pragma once
+// Kernels of optimizer steps on slices of the flat buffers.
 
 #include <span>
 

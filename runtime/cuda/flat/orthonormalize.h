@@ -1,4 +1,5 @@
 #pragma once
+// Gram-Schmidt on thin matrices, PowerSGD's factors.
 
 #include <cstdint>
 

@@ -1,4 +1,5 @@
 #pragma once
+// Which files count as images.
 
 #include <string_view>
 

@@ -11,10 +11,9 @@
 namespace lockstep {
 
 // Splits delimited text that lies in memory into records, as RFC 4180 describes: fields may be
-// quoted with
-// '"', a doubled quote stands for one, and delimiters and line ends inside quotes are text. Lines
-// end with LF or CRLF. Beyond the RFC: blank lines are skipped, and so are a UTF-8 byte order mark
-// and spaces around a field (outside its quotes).
+// quoted with '"', a doubled quote stands for one, and delimiters and line ends inside quotes are
+// text. Lines end with LF or CRLF. Beyond the RFC: blank lines are skipped, and so are a UTF-8 byte
+// order mark and spaces around a field (outside its quotes).
 class CsvReader {
  public:
   CsvReader(std::string_view text, char delimiter);

@@ -1,4 +1,5 @@
 #pragma once
+// What the tests of metrics share.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
