@@ -273,7 +273,7 @@ struct TrainConfig {
   int64_t steps = 0;
   double epochs = 0;       // at most 10^6
   int64_t hash_every = 0;  // steps between weights_hash; 0: only at checkpoints and at the end
-  int64_t log_every = 0;  // steps from line to line where there is no terminal; 0: by time
+  int64_t log_every = 0;   // steps from line to line where there is no terminal; 0: by time
   std::string init_from;   // a safetensors file with initial weights; empty: random
   // Above 0: a moving average of the weights, e = ema_decay e + (1 - ema_decay) w after every
   // update, which evaluations of the run use; checkpoints keep it beside the weights, and `lockstep
