@@ -14,8 +14,8 @@ usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter
   --target   build only this, such as unit_tests; may be given many times
   --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
 Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
-Without --label and --filter it also checks the include directions, the lengths of the files and,
-where clang-format 14 is installed, the format.
+Without --label and --filter it also checks the include directions, the lengths of the files, the links
+of the pages and, where clang-format 14 is installed, the format.
 TEXT
 }
 
@@ -105,6 +105,8 @@ if [ "${#selection[@]}" = 0 ]; then
   step "Sources"
   check "include directions, lengths" tests/tools/check_includes.py
   check "the include checker itself" tests/tools/check_includes.py --self-test
+  check "links of the pages" tests/tools/check_links.py
+  check "the link checker itself" tests/tools/check_links.py --self-test
   if [[ "$(clang-format --version 2>/dev/null)" == *"version 14."* ]]; then
     check "format" check_format
   else

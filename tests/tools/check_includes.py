@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Checks that includes point down, that third-party headers stay where they belong, that every source
-is built, and that files stay short. Prints `file:line: what is wrong` and ends with 1 if anything is.
+is built, that files stay short, and that the diagram in runtime/README.md is the one that follows from
+the rules here. Prints `file:line: what is wrong` and ends with 1 if anything is.
 
-  check_includes.py [--root DIR]   check the tree (default: the one this script lies in)
-  check_includes.py --diagram      print who may include whom
-  check_includes.py --self-test    check this script on a made-up tree
+  check_includes.py [--root DIR]    check the tree (default: the one this script lies in)
+  check_includes.py --diagram       print who may include whom
+  check_includes.py --write-diagram write it into runtime/README.md
+  check_includes.py --self-test     check this script on a made-up tree
 """
 
 import argparse
@@ -117,6 +119,11 @@ RESTRICTED = [
     ("spdlog", re.compile(r"spdlog/"), ["runtime/base/log.cc"]),
     ("CLI11", re.compile(r"CLI/"), ["launcher/command_line.cc"]),
 ]
+
+# The page with the diagram, and the lines between which it stands there.
+DIAGRAM_PAGE = "runtime/README.md"
+DIAGRAM_BEGIN = "<!-- diagram: written by tests/tools/check_includes.py --write-diagram -->"
+DIAGRAM_END = "<!-- end of the diagram -->"
 
 MAX_LINES = 800
 LONG_LINES = 500
@@ -265,6 +272,45 @@ def check_length(root, path, report):
         report.warning(path, lines, f"{lines} lines: look for the seam (over {LONG_LINES})")
 
 
+def split_at_diagram(text):
+    """A page's lines before, of and after its diagram, without the markers; None where these are not there."""
+    lines = text.splitlines()
+    if lines.count(DIAGRAM_BEGIN) != 1 or lines.count(DIAGRAM_END) != 1:
+        return None
+    begin, end = lines.index(DIAGRAM_BEGIN), lines.index(DIAGRAM_END)
+    return (lines[:begin], lines[begin + 1 : end], lines[end + 1 :]) if begin < end else None
+
+
+def diagram_block():
+    """The lines that a page has between its markers."""
+    return ["```text", *diagram().splitlines(), "```"]
+
+
+def check_diagram(root, files, report):
+    if DIAGRAM_PAGE not in files:
+        report.error(DIAGRAM_PAGE, 1, "there is no such page, which has the diagram of who may include whom")
+        return
+    with open(os.path.join(root, DIAGRAM_PAGE), encoding="utf-8") as text:
+        parts = split_at_diagram(text.read())
+    if parts is None:
+        report.error(DIAGRAM_PAGE, 1, f"needs one line '{DIAGRAM_BEGIN}' and below it one '{DIAGRAM_END}'")
+    elif parts[1] != diagram_block():
+        line = len(parts[0]) + 1
+        report.error(DIAGRAM_PAGE, line, "the diagram is not that of the rules: check_includes.py --write-diagram")
+
+
+def write_diagram(root):
+    """Puts the diagram between the page's markers."""
+    path = os.path.join(root, DIAGRAM_PAGE)
+    with open(path, encoding="utf-8") as text:
+        parts = split_at_diagram(text.read())
+    if parts is None:
+        sys.exit(f"{DIAGRAM_PAGE}: needs one line '{DIAGRAM_BEGIN}' and below it one '{DIAGRAM_END}'")
+    before, _, after = parts
+    with open(path, "w", encoding="utf-8") as text:
+        text.write("\n".join([*before, DIAGRAM_BEGIN, *diagram_block(), DIAGRAM_END, *after]) + "\n")
+
+
 def check_tree(root):
     report = Report()
     files = find_files(root)
@@ -282,6 +328,7 @@ def check_tree(root):
     for path in files:
         if path.endswith(COUNTED_SUFFIXES):
             check_length(root, path, report)
+    check_diagram(root, files, report)
     return report, len(includes)
 
 
@@ -320,6 +367,7 @@ def diagram():
 
 
 SELF_TEST_TREE = {
+    "runtime/README.md": f"# Page\n{DIAGRAM_BEGIN}\n```text\n  launcher -> nothing\n```\n{DIAGRAM_END}\n",
     "runtime/base/CMakeLists.txt": "add_library(base error.cc json.cc log.cc)",
     "runtime/base/error.h": "",
     "runtime/base/error.cc": '#include "runtime/base/error.h"\n#include "runtime/config/parse.h"\n',
@@ -356,6 +404,7 @@ SELF_TEST_TREE = {
     "launcher/ranks/bootstrap_mpi.cc": "#include <mpi.h>\n",
 }
 SELF_TEST_ERRORS = [
+    ("runtime/README.md:2", "the diagram is not that of the rules"),
     ("runtime/base/error.cc:2", "runtime/base may include only itself"),
     ("runtime/base/json.cc:2", "spdlog headers"),
     ("runtime/base/log.cc:2", "nlohmann headers"),
@@ -383,7 +432,9 @@ def self_test():
             with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                 file.write(text)
         report, _ = check_tree(root)
-    failures = []
+        write_diagram(root)
+        written, _ = check_tree(root)
+    failures = [f"after --write-diagram: {line}" for line in written.errors if line.startswith(DIAGRAM_PAGE)]
     for expected, found in (
         (SELF_TEST_ERRORS, report.errors),
         (SELF_TEST_WARNINGS, report.warnings),
@@ -410,10 +461,14 @@ def main():
     )
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(here)))
     parser.add_argument("--diagram", action="store_true")
+    parser.add_argument("--write-diagram", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.diagram:
         print(diagram())
+        return 0
+    if arguments.write_diagram:
+        write_diagram(arguments.root)
         return 0
     if arguments.self_test:
         return self_test()
