@@ -1,8 +1,8 @@
 #!/bin/bash
 # From a fresh clone to a trained network: installs what is missing, builds Lockstep, and trains a
 # multilayer perceptron on Fashion-MNIST with two ranks. Started again it only trains, into a new
-# folder. With a portable folder (README: a folder to carry to bare nodes) it builds nothing. Where
-# an NVIDIA GPU is visible it trains on that.
+# folder. With a portable folder (launcher/README.md: a folder to carry to bare nodes) it builds
+# nothing. Where an NVIDIA GPU is visible it trains on that.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 source "$root/launcher/cuda/quickstart_gpus.sh"

@@ -12,7 +12,7 @@ namespace {
 std::vector<std::filesystem::path> example_configs() {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_CONFIGS)) {
-    if (entry.is_regular_file()) paths.push_back(entry.path());
+    if (entry.is_regular_file() && entry.path().extension() != ".md") paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
   return paths;
