@@ -19,7 +19,8 @@
 // through shared memory or from the network, which alone makes use of it, and so is the sum: what
 // is sent can be as short, and the bits are still the same on any number of ranks. With residuals,
 // what rounding takes from a sum is added to the same sum of the next step: over the steps
-// next to nothing is lost (error feedback). residual_layout.h says which sums are rounded then.
+// next to nothing is lost (error feedback). error_feedback_layout.h says which sums are rounded
+// then.
 
 #include <array>
 #include <cstdint>
