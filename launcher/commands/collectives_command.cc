@@ -134,20 +134,15 @@ void check_countable(const BenchCollectivesOptions& options, int64_t most_elemen
         *std::max_element(options.sizes.begin(), options.sizes.end()));
 }
 
-ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
-  const int ranks = session.communicator().size();
-  init_log(options.common.log_level, session.communicator().rank(), ranks);
-  RunDevice device(session, options.common);
-  const OpSet& ops = device.device().ops();
-  Topology topology = find_topology(session.communicator());
-  choose_transport(session, transport_named(options.transport), ops);
+// Refuses what cannot be run, and chooses the number of threads. All ranks together.
+void prepare(Session& session,
+             RunDevice& device,
+             const BenchCollectivesOptions& options,
+             int64_t most_elements,
+             size_t bytes) {
   Communicator& communicator = session.communicator();
-  const int sharing = ranks_sharing_cpus(communicator);
-  const std::vector<CollectiveRequest> requests = requests_of(options);
-  int64_t most_elements = 0;
-  for (const CollectiveRequest& request : requests)
-    most_elements = std::max(most_elements, elements_of(request, ranks));
-  const size_t bytes = collective_bench_bytes(most_elements) + ops.workspace_bytes;
+  const int ranks = communicator.size(), sharing = ranks_sharing_cpus(communicator);
+  const OpSet& ops = device.device().ops();
   run_on_all(communicator, [&] {
     check_result_path("--json", options.common.json);
     check_wire(options);
@@ -159,11 +154,45 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
     check_fits(device.limits(), ops, bytes, session.local_ranks());
     set_compute_threads(std::max(1, available_cpus() / sharing));
   });
+}
+
+// What the device is opened for: sums in the tree's order, unless all are in the library's.
+RunConfig config_of(const std::vector<CollectiveRequest>& requests) {
   RunConfig config;
   const bool tree = std::any_of(
       requests.begin(), requests.end(), [](const auto& request) { return !request.fast_order; });
   if (!tree) config.comm.order = CommConfig::Order::kFast;
-  device.open(config, {}, topology);
+  return config;
+}
+
+void print_head(int ranks, int nodes, const std::string& device, const std::string& transport) {
+  fmt::print("{} ranks on {} node(s), {}, vectors over {}\n", ranks, nodes, device, transport);
+  fmt::print("{:16}{:>6}{:>6}{:>12}{:>12}{:>12}{:>10}{:>10}\n",
+             "collective",
+             "order",
+             "dtype",
+             "bytes",
+             "p50 us",
+             "p99 us",
+             "algbw",
+             "busbw");
+}
+
+ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
+  const int ranks = session.communicator().size();
+  init_log(options.common.log_level, session.communicator().rank(), ranks);
+  RunDevice device(session, options.common);
+  const OpSet& ops = device.device().ops();
+  Topology topology = find_topology(session.communicator());
+  choose_transport(session, transport_named(options.transport), ops);
+  Communicator& communicator = session.communicator();
+  const std::vector<CollectiveRequest> requests = requests_of(options);
+  int64_t most_elements = 0;
+  for (const CollectiveRequest& request : requests)
+    most_elements = std::max(most_elements, elements_of(request, ranks));
+  const size_t bytes = collective_bench_bytes(most_elements) + ops.workspace_bytes;
+  prepare(session, device, options, most_elements, bytes);
+  device.open(config_of(requests), {}, topology);
   run_on_all(communicator, [&] { device.backend().reserve(bytes); });
   // In shared memory nothing travels, and nothing could be shorter.
   const bool sends = options.no_shared_memory || options.wire != "FP32";
@@ -174,26 +203,12 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
       {device.slices(), communicator, node.get()}, device.backend(), topology, most_elements);
   const bool speaks = communicator.rank() == 0;
   const std::string transport = name_of_transport(device.slices(), topology);
-  const std::string carriers = fmt::format("{} ranks on {} node(s), {}, vectors over {}",
-                                           ranks,
-                                           topology.nodes,
-                                           device.device().description(),
-                                           transport);
-  if (speaks)
-    fmt::print("{}\n{:16}{:>6}{:>6}{:>12}{:>12}{:>12}{:>10}{:>10}\n",
-               carriers,
-               "collective",
-               "order",
-               "dtype",
-               "bytes",
-               "p50 us",
-               "p99 us",
-               "algbw",
-               "busbw");
+  const std::string description = device.device().description();
+  if (speaks) print_head(ranks, topology.nodes, description, transport);
   Json json;
   json["ranks"] = ranks;
   json["nodes"] = topology.nodes;
-  json["device"] = device.device().description();
+  json["device"] = description;
   json["transport"] = transport;
   json["library"] = session.library();
   json["repeats"] = options.repeats;

@@ -112,6 +112,46 @@ void read_tensors(const SafetensorsFile& file,
   }
 }
 
+namespace {
+
+// A piece lies within the flat buffer, beyond those before it, which end at `covered`.
+void check_place(const MomentPiece& piece,
+                 const CheckpointState& state,
+                 int64_t covered,
+                 const std::string& moment) {
+  if (piece.begin >= covered && piece.elements <= state.flat_elements &&
+      piece.begin <= state.flat_elements - piece.elements)
+    return;
+  throw CheckpointError(
+      "{}: the piece of moment {} at flat element {} is stored twice or lies outside the flat "
+      "buffer",
+      state.files[piece.file].name,
+      quote_name(moment),
+      piece.begin);
+}
+
+// Copies what a piece, whose elements are `values`, has of what is wanted, from copies[first] on,
+// and returns how many elements that is.
+int64_t copy_piece(const MomentPiece& piece,
+                   const std::vector<float>& values,
+                   const std::vector<Copy>& copies,
+                   size_t first) {
+  const int64_t piece_end = piece.begin + piece.elements;
+  int64_t copied = 0;
+  for (size_t i = first; i < copies.size() && copies[i].begin < piece_end; ++i) {
+    const int64_t begin = std::max(copies[i].begin, piece.begin);
+    const int64_t end = std::min(copies[i].begin + copies[i].elements, piece_end);
+    if (begin >= end) continue;
+    std::copy(values.begin() + (begin - piece.begin),
+              values.begin() + (end - piece.begin),
+              copies[i].out + (begin - copies[i].begin));
+    copied += end - begin;
+  }
+  return copied;
+}
+
+}  // namespace
+
 void read_optimizer(const fs::path& folder,
                     const CheckpointState& state,
                     const std::vector<NamedSlice>& slices,
@@ -140,15 +180,7 @@ void read_optimizer(const fs::path& folder,
   int64_t covered = 0;
   for (const MomentPiece& piece : pieces) {
     const FileRecord& record = state.files[piece.file];
-    if (piece.begin < covered || piece.elements > state.flat_elements ||
-        piece.begin > state.flat_elements - piece.elements) {
-      throw CheckpointError(
-          "{}: the piece of moment {} at flat element {} is stored twice or lies "
-          "outside the flat buffer",
-          record.name,
-          quote_name(moment),
-          piece.begin);
-    }
+    check_place(piece, state, covered, moment);
     const int64_t piece_end = covered = piece.begin + piece.elements;
     while (first_copy < copies.size() &&
            copies[first_copy].begin + copies[first_copy].elements <= piece.begin) {
@@ -165,15 +197,7 @@ void read_optimizer(const fs::path& folder,
     if (!read_checked(opened->second, entry, tensor.checksum, values.data())) {
       throw CheckpointError("{}", damaged(opened->second, entry));
     }
-    for (size_t i = first_copy; i < copies.size() && copies[i].begin < piece_end; ++i) {
-      const int64_t begin = std::max(copies[i].begin, piece.begin);
-      const int64_t end = std::min(copies[i].begin + copies[i].elements, piece_end);
-      if (begin >= end) continue;
-      std::copy(values.begin() + (begin - piece.begin),
-                values.begin() + (end - piece.begin),
-                copies[i].out + (begin - copies[i].begin));
-      copied += end - begin;
-    }
+    copied += copy_piece(piece, values, copies, first_copy);
   }
   if (copied != wanted) {
     throw CheckpointError("{}: the shards of moment {} lack {} of {} elements",

@@ -195,10 +195,9 @@ void Checkpointer::refuse_later_checkpoints(int64_t step) const {
       step);
 }
 
-void Checkpointer::check_compatible(const CheckpointState& state,
-                                    const std::filesystem::path& folder) const {
+void Checkpointer::check_same_samples(const CheckpointState& state,
+                                      const std::string& where) const {
   const RunConfig& config = parts_.config;
-  const std::string where = folder.string();
   if (state.global_batch != config.train.global_batch)
     throw CheckpointError(
         "{}: written with train.global_batch {}, the config has {}; sample order would change",
@@ -219,14 +218,15 @@ void Checkpointer::check_compatible(const CheckpointState& state,
                             then->second,
                             now);
   }
-  if (state.step > config.train.steps)
-    throw CheckpointError(
-        "{}: is of step {}; train.steps is only {}", where, state.step, config.train.steps);
-  // An average and residuals may come and go.
+}
+
+// An average and residuals may come and go.
+void Checkpointer::check_same_optimizer(const CheckpointState& state,
+                                        const std::string& where) const {
+  const OptimizerConfig& optimizer = parts_.config.optimizer;
   std::vector<std::string> moments = state.moments;
   std::erase_if(moments, [](const std::string& name) { return !is_moment(name); });
-  if (state.optimizer != optimizer_name(config.optimizer) ||
-      moments != moment_names(config.optimizer))
+  if (state.optimizer != optimizer_name(optimizer) || moments != moment_names(optimizer))
     throw CheckpointError(
         "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start anew "
         "from its weights, set "
@@ -234,27 +234,44 @@ void Checkpointer::check_compatible(const CheckpointState& state,
         where,
         state.optimizer,
         moments.size(),
-        optimizer_name(config.optimizer),
-        moment_names(config.optimizer).size());
+        optimizer_name(optimizer),
+        moment_names(optimizer).size());
+}
+
+// What a run may go on with, though not to the same bits.
+void Checkpointer::warn_of_other_bits(const CheckpointState& state,
+                                      const std::string& where) const {
+  if (parts_.communicator.rank() != 0) return;
   const std::vector<std::string> kept = residuals_.names();
   const auto dropped =
       std::count_if(state.moments.begin(), state.moments.end(), [&](const auto& n) {
         return n.starts_with(kResidualPrefix) &&
                std::find(kept.begin(), kept.end(), n) == kept.end();
       });
-  if (dropped > 0 && parts_.communicator.rank() == 0)
+  if (dropped > 0)
     log_warn(
         "{}: {} of its arrays of compressed gradients are of other lanes, groups or factors than "
         "this run's: what they keep is lost, and training goes on with other bits",
         where,
         dropped);
-  if (state.lanes != parts_.plan.lanes && parts_.communicator.rank() == 0)
+  if (state.lanes != parts_.plan.lanes)
     log_warn(
         "{}: written with {} lanes, now {}: training goes on, with other bits than without the "
         "change",
         where,
         state.lanes,
         parts_.plan.lanes);
+}
+
+void Checkpointer::check_compatible(const CheckpointState& state,
+                                    const std::filesystem::path& folder) const {
+  const std::string where = folder.string();
+  check_same_samples(state, where);
+  if (state.step > parts_.config.train.steps)
+    throw CheckpointError(
+        "{}: is of step {}; train.steps is only {}", where, state.step, parts_.config.train.steps);
+  check_same_optimizer(state, where);
+  warn_of_other_bits(state, where);
 }
 
 // An average that the checkpoint lacks begins with the weights.

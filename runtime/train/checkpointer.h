@@ -41,6 +41,9 @@ class Checkpointer {
  private:
   CheckpointState state_for(const Progression& progression, uint64_t weights_hash) const;
   void refuse_later_checkpoints(int64_t step) const;
+  void check_same_samples(const CheckpointState& state, const std::string& where) const;
+  void check_same_optimizer(const CheckpointState& state, const std::string& where) const;
+  void warn_of_other_bits(const CheckpointState& state, const std::string& where) const;
   void check_compatible(const CheckpointState& state, const std::filesystem::path& folder) const;
   HostCopy host_moments() const;
   void restore_moments(const CheckpointState& state,
