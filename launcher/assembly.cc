@@ -10,7 +10,9 @@
 #include "runtime/base/host.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
+#include "runtime/config/sections.h"
 #include "runtime/config/validate.h"
+#include "runtime/config/validate_data.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/graph/schema.h"
 #include "runtime/train/batch_stage.h"
@@ -104,14 +106,14 @@ void check_supported(const ModelConfig& model, const Graph& graph, const OpSet& 
                                  [&](const Implementation& i) { return i.kind == op.kind; });
     if (!any)
       throw ConfigError("model.{}: device {} cannot run {} yet; allowed: --device cpu",
-                        model_section(model),
+                        section_of(model),
                         ops.device,
                         schema_of(op.kind).name);
     throw ConfigError(
         "model.{}: device {} cannot run '{}' ({} of {}): it is beyond what its kernels take; "
         "allowed: a "
         "narrower model, or a smaller train.global_batch / train.lanes",
-        model_section(model),
+        section_of(model),
         ops.device,
         op.name,
         schema_of(op.kind).name,
@@ -204,8 +206,15 @@ bool may_share_memory(const RunConfig& config, const Topology& topology) {
 
 }  // namespace
 
+RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  RunConfig config = load_config(path, overrides);
+  check_model(config);
+  validate_data_for_model(config.data, traits_of(config.model));
+  return config;
+}
+
 RunConfig read_config(const CommonOptions& options) {
-  RunConfig config = load_config(options.config, options.set);
+  RunConfig config = read_config(options.config, options.set);
   if (!options.data.empty()) config.data.dir = options.data;
   if (!options.run_dir.empty()) config.output.run_dir = options.run_dir;
   if (config.output.run_dir.empty()) config.output.run_dir = "runs/" + config.name;
@@ -265,7 +274,7 @@ Assembly assemble(RunConfig config,
   Assembly assembly;
   assembly.purpose = purpose;
   const bool training = purpose == AssemblyPurpose::kTrain;
-  assembly.data = open_data(config.data, config.model, config.seed, training);
+  assembly.data = open_data(config.data, traits_of(config.model), config.seed, training);
   if (!training && !assembly.data.eval)
     throw ConfigError(
         "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
@@ -392,7 +401,8 @@ RunParts parts_of(const Assembly& assembly,
           assembly.config.output.run_dir,
           assembly.train_ring_batches,
           assembly.eval_ring_batches,
-          model_flops_per_sample(assembly.config.model, assembly.io)};
+          model_flops_per_sample(assembly.config.model, assembly.io),
+          traits_of(assembly.config.model)};
 }
 
 }  // namespace lockstep

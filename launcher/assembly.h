@@ -33,7 +33,10 @@ struct Assembly : Program {
   const OpSet* ops = nullptr;
 };
 
-// The config file with --set, --data and --run-dir applied. Throws ConfigError.
+// The config file with overrides applied, and all checked that needs no data. Throws ConfigError.
+RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides);
+
+// The same with --set, --data and --run-dir applied.
 RunConfig read_config(const CommonOptions& options);
 
 // The type that a precision computes in.

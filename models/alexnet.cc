@@ -4,8 +4,7 @@
 //
 // The classifier looks at 6 x 6 pixels of 256 channels: images of 224. Of smaller images it looks
 // at what is left of them.
-#include "models/builders.h"
-#include "models/image_layers.h"
+#include "models/image_model.h"
 #include "runtime/base/error.h"
 #include "runtime/graph/window.h"
 
@@ -22,68 +21,76 @@ int64_t feature_side(int64_t pixels) {
   return window_count(side, 3, 2, 0);
 }
 
+class Alexnet final : public ImageModel<AlexnetConfig> {
+ public:
+  using ImageModel::ImageModel;
+
+ private:
+  void check_images(const ModelIo& io) const override {
+    const int64_t height = feature_side(io.height), width = feature_side(io.width);
+    const auto fits = [](int64_t side) { return side >= 1 && (side < kSide || side % kSide == 0); };
+    if (fits(height) && fits(width) && (height < kSide) == (width < kSide)) return;
+    throw ConfigError(
+        "model.alexnet: images are {} x {}, which the layers make {} x {}; allowed: 63 to 254 "
+        "pixels "
+        "in both directions",
+        io.height,
+        io.width,
+        height,
+        width);
+  }
+
+  TensorId add_layers(ImageLayers& layers) const override {
+    GraphBuilder& builder = layers.builder();
+    TensorId x = layers.images();
+    const auto conv =
+        [&](int number, int64_t outputs, int64_t kernel, int64_t stride, int64_t padding) {
+          x = layers.conv("features." + std::to_string(number),
+                          x,
+                          {.outputs = outputs,
+                           .kernel = kernel,
+                           .stride = stride,
+                           .padding = padding,
+                           .bias = true,
+                           .activation = Activation::kRelu},
+                          InitialWeights::kUniformFanIn);
+        };
+    const auto pool = [&](int number) {
+      const std::string name = "features." + std::to_string(number);
+      if (config().local_response_norm && number < 12) {
+        // The paper's alpha multiplies the sum over 5 channels, ours their mean.
+        const LocalResponseNormAttributes norm = {.size = 5, .alpha = 5e-4f, .beta = 0.75f, .k = 2};
+        x = builder.local_response_norm(name + ".norm", x, norm);
+      }
+      x = layers.max_pool(name, x, 3, 2);
+    };
+    conv(0, 64, 11, 4, 2);
+    pool(2);
+    conv(3, 192, 5, 1, 2);
+    pool(5);
+    conv(6, 384, 3, 1, 1);
+    conv(8, 256, 3, 1, 1);
+    conv(10, 256, 3, 1, 1);
+    pool(12);
+
+    x = layers.average_down("avgpool", x, kSide);
+    const auto dense = [&](const char* name, int64_t outputs, Activation activation) {
+      x = layers.linear(name, x, outputs, activation, InitialWeights::kUniformFanIn);
+    };
+    x = builder.dropout("classifier.0", x, config().dropout);
+    dense("classifier.1", 4096, Activation::kRelu);
+    x = builder.dropout("classifier.3", x, config().dropout);
+    dense("classifier.4", 4096, Activation::kRelu);
+    dense("classifier.6", config().classes, Activation::kNone);
+    return x;
+  }
+};
+
 }  // namespace
 
-void check_images(const AlexnetConfig&, const ModelIo& io) {
-  const int64_t height = feature_side(io.height), width = feature_side(io.width);
-  const auto fits = [](int64_t side) { return side >= 1 && (side < kSide || side % kSide == 0); };
-  if (fits(height) && fits(width) && (height < kSide) == (width < kSide)) return;
-  throw ConfigError(
-      "model.alexnet: images are {} x {}, which the layers make {} x {}; allowed: 63 to 254 pixels "
-      "in both directions",
-      io.height,
-      io.width,
-      height,
-      width);
-}
-
-Graph build_alexnet(const AlexnetConfig& config,
-                    const ModelIo& io,
-                    int64_t lane_batch,
-                    const GraphOptions& options) {
-  ImageLayers layers(io, lane_batch, options);
-  GraphBuilder& builder = layers.builder();
-  TensorId x = layers.images();
-  const auto conv =
-      [&](int number, int64_t outputs, int64_t kernel, int64_t stride, int64_t padding) {
-        x = layers.conv("features." + std::to_string(number),
-                        x,
-                        {.outputs = outputs,
-                         .kernel = kernel,
-                         .stride = stride,
-                         .padding = padding,
-                         .bias = true,
-                         .activation = Activation::kRelu},
-                        InitialWeights::kUniformFanIn);
-      };
-  const auto pool = [&](int number) {
-    const std::string name = "features." + std::to_string(number);
-    if (config.local_response_norm && number < 12) {
-      // The paper's alpha multiplies the sum over 5 channels, ours their mean.
-      const LocalResponseNormAttributes norm = {.size = 5, .alpha = 5e-4f, .beta = 0.75f, .k = 2};
-      x = builder.local_response_norm(name + ".norm", x, norm);
-    }
-    x = layers.max_pool(name, x, 3, 2);
-  };
-  conv(0, 64, 11, 4, 2);
-  pool(2);
-  conv(3, 192, 5, 1, 2);
-  pool(5);
-  conv(6, 384, 3, 1, 1);
-  conv(8, 256, 3, 1, 1);
-  conv(10, 256, 3, 1, 1);
-  pool(12);
-
-  x = layers.average_down("avgpool", x, kSide);
-  const auto dense = [&](const char* name, int64_t outputs, Activation activation) {
-    x = layers.linear(name, x, outputs, activation, InitialWeights::kUniformFanIn);
-  };
-  x = builder.dropout("classifier.0", x, config.dropout);
-  dense("classifier.1", 4096, Activation::kRelu);
-  x = builder.dropout("classifier.3", x, config.dropout);
-  dense("classifier.4", 4096, Activation::kRelu);
-  dense("classifier.6", config.classes, Activation::kNone);
-  return std::move(layers).finish(x, config.label_smoothing);
+template <>
+std::unique_ptr<const Model> make_model(const AlexnetConfig& config) {
+  return std::make_unique<Alexnet>(config);
 }
 
 }  // namespace lockstep

@@ -6,10 +6,14 @@
 // residual stream scaled by 1/sqrt(2 * layers), biases 0, norm gains 1.
 #include <cmath>
 
-#include "models/builders.h"
+#include "models/model.h"
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 
 namespace lockstep {
 namespace {
+
+constexpr char kEmbedding[] = "transformer.wte.weight";
 
 class GptBuilder {
  public:
@@ -28,8 +32,7 @@ class GptBuilder {
     TensorId targets = kNoTensor;
     if (purpose_ != Purpose::kInference)
       targets = builder_.input("targets", {lane_batch_, tokens_}, DType::kI32);
-    const TensorId token =
-        matrix("transformer.wte.weight", config_.vocabulary, config_.width, kStd);
+    const TensorId token = matrix(kEmbedding, config_.vocabulary, config_.width, kStd);
     const TensorId position =
         matrix("transformer.wpe.weight", config_.context, config_.width, kStd);
 
@@ -127,13 +130,72 @@ class GptBuilder {
   TensorId pending_ = kNoTensor;  // (B, T, C) branch not yet added to it
 };
 
+class Gpt final : public Model {
+ public:
+  explicit Gpt(const GptConfig& config) : config_(config) {}
+
+  void check() const override {
+    if (config_.width % config_.heads != 0) {
+      refuse_value("model.gpt.heads",
+                   config_.heads,
+                   fmt::format("a divisor of model.gpt.width, which is {}", config_.width));
+    }
+  }
+
+  ModelTraits traits() const override {
+    return {.input = ModelInput::kTokens,
+            .context = config_.context,
+            .outputs = config_.vocabulary,
+            .outputs_field = "vocabulary",
+            .vocabulary_tensor = kEmbedding,
+            .has_blocks = true};
+  }
+
+  ModelConfig resolve(const ModelIo& io) const override {
+    GptConfig gpt = config_;
+    if (gpt.vocabulary == 0) gpt.vocabulary = io.classes;
+    if (gpt.vocabulary < io.classes)
+      throw ConfigError("model.gpt.vocabulary: value is {}; the data has token ids up to {}",
+                        gpt.vocabulary,
+                        io.classes - 1);
+    return gpt;
+  }
+
+  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
+    ModelIo io;
+    io.classes = extent(extents_of, kEmbedding, 0, 1);
+    return io;
+  }
+
+  Graph build(const ModelIo& /*io*/,
+              int64_t lane_batch,
+              int64_t tokens,
+              const GraphOptions& options) const override {
+    return GptBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options).build();
+  }
+
+  // 6 per parameter that multiplies a token, and causal attention's half of all pairs of tokens.
+  double flops_per_sample(const ModelIo& /*io*/) const override {
+    const auto width = static_cast<double>(config_.width),
+               layers = static_cast<double>(config_.layers),
+               context = static_cast<double>(config_.context),
+               vocabulary = static_cast<double>(config_.vocabulary);
+    // Blocks, norms, head or shared embedding; positions and a separate input embedding multiply
+    // nothing.
+    const double parameters =
+        layers * (12 * width * width + 13 * width) + 2 * width + vocabulary * width;
+    return context * (6 * parameters + 6 * layers * width * context);
+  }
+
+ private:
+  GptConfig config_;
+};
+
 }  // namespace
 
-Graph build_gpt(const GptConfig& config,
-                int64_t lane_batch,
-                int64_t tokens,
-                const GraphOptions& options) {
-  return GptBuilder(config, lane_batch, tokens, options).build();
+template <>
+std::unique_ptr<const Model> make_model(const GptConfig& config) {
+  return std::make_unique<Gpt>(config);
 }
 
 }  // namespace lockstep

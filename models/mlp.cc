@@ -3,51 +3,127 @@
 // makes results comparable).
 #include <cmath>
 
-#include "models/builders.h"
+#include "models/model.h"
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 
 namespace lockstep {
 
-Graph build_mlp(const MlpConfig& config,
-                const ModelIo& io,
-                int64_t lane_batch,
-                const GraphOptions& options) {
-  const Purpose purpose = options.purpose;
-  GraphBuilder builder(options);
-  TensorId x = builder.input("features", {lane_batch, io.features}, DType::kF32);
-  const bool labels = config.loss == Loss::kSoftmaxCrossEntropy;
-  TensorId target = kNoTensor;
-  if (purpose != Purpose::kInference)
-    target = labels ? builder.input("labels", {lane_batch}, DType::kI32)
-                    : builder.input("targets", {lane_batch, config.outputs}, DType::kF32);
+namespace {
 
-  x = builder.cast("features.rounded", x);
-  int64_t width = io.features;
-  const auto layer = [&](const std::string& name, int64_t outputs, Activation activation) {
-    const Initializer uniform = {Initializer::Kind::kUniform,
-                                 1.0f / std::sqrt(static_cast<float>(width))};
-    const TensorId weight = builder.parameter(name + ".weight", {outputs, width}, uniform, true);
-    const TensorId bias = builder.parameter(name + ".bias", {outputs}, uniform, false);
-    width = outputs;
-    x = builder.linear(name, x, weight, bias, activation);
-  };
-  for (size_t i = 0; i < config.hidden.size(); ++i) {
-    const std::string number = std::to_string(i);
-    layer("layers." + number, config.hidden[i], config.activation);
-    x = builder.dropout("dropout." + number, x, config.dropout);
-  }
-  layer("layers." + std::to_string(config.hidden.size()), config.outputs, Activation::kNone);
+class Mlp final : public Model {
+ public:
+  explicit Mlp(const MlpConfig& config) : config_(config) {}
 
-  if (purpose == Purpose::kInference) {
-    builder.keep(x);
-  } else if (labels) {
-    builder.softmax_cross_entropy(
-        x, target, purpose == Purpose::kTraining ? config.label_smoothing : 0);
-  } else if (config.loss == Loss::kBinaryCrossEntropy) {
-    builder.binary_cross_entropy(x, target);
-  } else {
-    builder.mean_squared_error(x, target);
+  void check() const override {
+    if (config_.label_smoothing > 0 && !has_labels()) {
+      refuse_value("model.mlp.label_smoothing",
+                   config_.label_smoothing,
+                   "0, or above it only with model.mlp.loss SOFTMAX_CROSS_ENTROPY");
+    }
+    if (config_.dropout > 0 && config_.hidden.empty()) {
+      refuse_value("model.mlp.dropout",
+                   config_.dropout,
+                   "0, or above it only with model.mlp.hidden layers, whose outputs it drops");
+    }
+    if (config_.outputs > 1 && config_.loss == Loss::kBinaryCrossEntropy) {
+      refuse_value(
+          "model.mlp.outputs", config_.outputs, "0 or 1 with model.mlp.loss BINARY_CROSS_ENTROPY");
+    }
   }
-  return std::move(builder).finish();
+
+  ModelTraits traits() const override {
+    return {.input = ModelInput::kFeatures, .loss = config_.loss, .outputs = config_.outputs};
+  }
+
+  ModelConfig resolve(const ModelIo& io) const override {
+    MlpConfig mlp = config_;
+    const bool binary = mlp.loss == Loss::kBinaryCrossEntropy;
+    const int64_t from_data =
+        has_labels() ? io.classes : (io.target_columns > 0 ? io.target_columns : (binary ? 1 : 0));
+    if (mlp.outputs == 0) mlp.outputs = from_data;
+    if (has_labels() ? mlp.outputs < from_data : mlp.outputs != from_data)
+      throw ConfigError("model.mlp.outputs: value is {}; the data has {} {}",
+                        mlp.outputs,
+                        from_data,
+                        has_labels() ? "classes" : "target columns");
+    return mlp;
+  }
+
+  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
+    const std::string last = "layers." + std::to_string(config_.hidden.size()) + ".weight";
+    ModelIo io;
+    io.features = extent(extents_of, "layers.0.weight", 1, 1);
+    (has_labels() ? io.classes : io.target_columns) = extent(extents_of, last, 0, 1);
+    return io;
+  }
+
+  Graph build(const ModelIo& io,
+              int64_t lane_batch,
+              int64_t /*tokens*/,
+              const GraphOptions& options) const override {
+    const Purpose purpose = options.purpose;
+    GraphBuilder builder(options);
+    TensorId x = builder.input("features", {lane_batch, io.features}, DType::kF32);
+    const bool labels = has_labels();
+    TensorId target = kNoTensor;
+    if (purpose != Purpose::kInference)
+      target = labels ? builder.input("labels", {lane_batch}, DType::kI32)
+                      : builder.input("targets", {lane_batch, config_.outputs}, DType::kF32);
+
+    x = builder.cast("features.rounded", x);
+    int64_t width = io.features;
+    const auto layer = [&](const std::string& name, int64_t outputs, Activation activation) {
+      const Initializer uniform = {Initializer::Kind::kUniform,
+                                   1.0f / std::sqrt(static_cast<float>(width))};
+      const TensorId weight = builder.parameter(name + ".weight", {outputs, width}, uniform, true);
+      const TensorId bias = builder.parameter(name + ".bias", {outputs}, uniform, false);
+      width = outputs;
+      x = builder.linear(name, x, weight, bias, activation);
+    };
+    for (size_t i = 0; i < config_.hidden.size(); ++i) {
+      const std::string number = std::to_string(i);
+      layer("layers." + number, config_.hidden[i], config_.activation);
+      x = builder.dropout("dropout." + number, x, config_.dropout);
+    }
+    layer("layers." + std::to_string(config_.hidden.size()), config_.outputs, Activation::kNone);
+
+    if (purpose == Purpose::kInference) {
+      builder.keep(x);
+    } else if (labels) {
+      builder.softmax_cross_entropy(
+          x, target, purpose == Purpose::kTraining ? config_.label_smoothing : 0);
+    } else if (config_.loss == Loss::kBinaryCrossEntropy) {
+      builder.binary_cross_entropy(x, target);
+    } else {
+      builder.mean_squared_error(x, target);
+    }
+    return std::move(builder).finish();
+  }
+
+  // Biases count as well: each is one more input.
+  double flops_per_sample(const ModelIo& io) const override {
+    double multiplying = 0;
+    int64_t width = io.features;
+    for (int64_t hidden : config_.hidden) {
+      multiplying += static_cast<double>(width + 1) * static_cast<double>(hidden);
+      width = hidden;
+    }
+    return 6 *
+           (multiplying + static_cast<double>(width + 1) * static_cast<double>(config_.outputs));
+  }
+
+ private:
+  bool has_labels() const { return config_.loss == Loss::kSoftmaxCrossEntropy; }
+
+  MlpConfig config_;
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<const Model> make_model(const MlpConfig& config) {
+  return std::make_unique<Mlp>(config);
 }
 
 }  // namespace lockstep

@@ -1,8 +1,12 @@
 #pragma once
 // From the config's model section to a graph.
 
+#include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "runtime/config/model_traits.h"
 #include "runtime/config/run_config.h"
 #include "runtime/graph/builder.h"
 
@@ -18,8 +22,23 @@ struct ModelIo {
   std::vector<float> mean = {}, std = {};  // (channels) each, of pixels in [0, 1]
 };
 
-// The name of its section in the config: "mlp", "resnet".
-const char* model_section(const ModelConfig& model);
+ModelTraits traits_of(const ModelConfig& model);
+
+// A config of every family, as it is by default.
+std::vector<ModelConfig> all_models();
+
+// The sections of the models of which it is true, each with `before` in front: "resnet, vgg or lenet".
+std::string sections_where(const std::function<bool(const ModelTraits&)>& is_true,
+                           const std::string& before = "");
+
+// The traits of the models whose checkpoints have a tensor by which they are known; none where that
+// is nobody's.
+std::optional<ModelTraits> traits_by_tensors(
+    const std::function<bool(const std::string& name)>& has_tensor);
+
+// Checks the model's own fields, and the other sections' fields that only some models go with.
+// Throws ConfigError.
+void check_model(const RunConfig& config);
 
 // The config with what it leaves to the data filled in (outputs, vocabulary). Throws ConfigError
 // where both are given and do not agree.
@@ -38,5 +57,14 @@ Graph build_model(const ModelConfig& model,
 // parameter that multiplies each token or sample and, for causal attention, 6 * layers * width *
 // context per token; for images three times the forward pass of convolutions and linear layers.
 double model_flops_per_sample(const ModelConfig& model, const ModelIo& io);
+
+// Extents of the tensor of this name, as files hold it; none where there is no such tensor.
+using ExtentsOf = std::function<std::optional<std::vector<int64_t>>(const std::string& name)>;
+
+// Inputs, classes and the size of images, read off the first and the last tensors of weights that
+// exist already, so that a model can be built without its data. Where a network takes images of any
+// size, or a tensor is missing, a usual value stands in: what does not fit shows when shapes are
+// compared.
+ModelIo io_of_weights(const ModelConfig& model, const ExtentsOf& extents_of);
 
 }  // namespace lockstep

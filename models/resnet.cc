@@ -6,30 +6,29 @@
 // and n blocks each; names and initial weights are those of the reimplementation by Y. Idelbayev.
 #include <algorithm>
 
-#include "models/builders.h"
-#include "models/image_layers.h"
-#include "runtime/base/error.h"
+#include "models/image_model.h"
+#include "runtime/config/limits.h"
 
 namespace lockstep {
 namespace {
 
-bool is_cifar(const ResnetConfig& config) {
-  return config.depth != 18 && config.depth != 34 && config.depth != 50 && config.depth != 101;
+constexpr int64_t kImagenetDepths[] = {18, 34, 50, 101}, kCifarDepths[] = {20, 32, 56, 110};
+
+template <typename Depths>
+bool is_one_of(const Depths& depths, int64_t depth) {
+  return std::find(std::begin(depths), std::end(depths), depth) != std::end(depths);
 }
 
 class ResnetBuilder {
  public:
-  ResnetBuilder(const ResnetConfig& config,
-                const ModelIo& io,
-                int64_t lane_batch,
-                const GraphOptions& options)
+  ResnetBuilder(const ResnetConfig& config, ImageLayers& layers)
       : config_(config),
-        cifar_(is_cifar(config)),
+        cifar_(!is_one_of(kImagenetDepths, config.depth)),
         bottleneck_(config.depth == 50 || config.depth == 101),
         initial_(cifar_ ? InitialWeights::kKaimingFanIn : InitialWeights::kKaimingFanOut),
-        layers_(io, lane_batch, options) {}
+        layers_(layers) {}
 
-  Graph build() {
+  TensorId logits() {
     layers_.synchronise_norms(config_.sync_batch_norm);
     TensorId x = stem(layers_.images());
     int64_t width = cifar_ ? 16 : 64;
@@ -43,12 +42,11 @@ class ResnetBuilder {
       ++stage;
     }
     x = layers_.builder().global_avg_pool("avgpool", x);
-    x = layers_.linear(cifar_ ? "linear" : "fc",
-                       x,
-                       config_.classes,
-                       Activation::kNone,
-                       cifar_ ? InitialWeights::kKaimingFanIn : InitialWeights::kUniformFanIn);
-    return std::move(layers_).finish(x, config_.label_smoothing);
+    return layers_.linear(cifar_ ? "linear" : "fc",
+                          x,
+                          config_.classes,
+                          Activation::kNone,
+                          cifar_ ? InitialWeights::kKaimingFanIn : InitialWeights::kUniformFanIn);
   }
 
  private:
@@ -111,19 +109,49 @@ class ResnetBuilder {
   const ResnetConfig& config_;
   bool cifar_, bottleneck_;
   InitialWeights initial_;
-  ImageLayers layers_;
+  ImageLayers& layers_;
+};
+
+class Resnet final : public ImageModel<ResnetConfig> {
+ public:
+  using ImageModel::ImageModel;
+
+  void check() const override {
+    const ResnetConfig& resnet = config();
+    const bool imagenet = is_one_of(kImagenetDepths, resnet.depth);
+    if (!imagenet && !is_one_of(kCifarDepths, resnet.depth)) {
+      refuse_value("model.resnet.depth",
+                   resnet.depth,
+                   "18, 34, 50, 101 (ImageNet), 20, 32, 56, 110 (CIFAR)");
+    }
+    if (resnet.shortcut == ResnetConfig::Shortcut::kPadded && imagenet) {
+      refuse_value("model.resnet.shortcut",
+                   "PADDED",
+                   fmt::format("PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
+                               resnet.depth));
+    }
+  }
+
+  // torchvision calls the last layer of every residual network fc, also where ours, after the usual
+  // files of CIFAR networks, is linear.
+  ModelTraits traits() const override {
+    ModelTraits traits = ImageModel::traits();
+    traits.torchvision_names = {{"linear.", "fc."}};
+    traits.known_by = "layer1.0.conv1.weight";
+    return traits;
+  }
+
+ private:
+  TensorId add_layers(ImageLayers& layers) const override {
+    return ResnetBuilder(config(), layers).logits();
+  }
 };
 
 }  // namespace
 
-// Every window fits whatever the size: all layers are padded.
-void check_images(const ResnetConfig&, const ModelIo&) {}
-
-Graph build_resnet(const ResnetConfig& config,
-                   const ModelIo& io,
-                   int64_t lane_batch,
-                   const GraphOptions& options) {
-  return ResnetBuilder(config, io, lane_batch, options).build();
+template <>
+std::unique_ptr<const Model> make_model(const ResnetConfig& config) {
+  return std::make_unique<Resnet>(config);
 }
 
 }  // namespace lockstep

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "models/registry.h"
 #include "runtime/exec/device.h"
+#include "runtime/graph/builder.h"
 
 namespace lockstep {
 

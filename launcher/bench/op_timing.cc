@@ -4,10 +4,10 @@
 #include <cmath>
 #include <map>
 
-#include "models/registry.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/time.h"
 #include "runtime/exec/op_runner.h"
+#include "runtime/graph/builder.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
@@ -112,10 +112,12 @@ Ceilings measure_ceilings(Device& device, const BackendRequest& request, bool bf
   GraphOptions options(Purpose::kInference);
   options.compute = request.compute;
   options.bf16x3 = bf16x3;
-  MlpConfig one_layer;
-  one_layer.outputs = size;
-  one_layer.loss = Loss::kMeanSquaredError;
-  const Graph graph = build_model(one_layer, {size, 0, size}, size, options);
+  GraphBuilder builder(options);
+  const TensorId x = builder.cast("rounded", builder.input("x", {size, size}, DType::kF32));
+  const TensorId weight = builder.parameter("weight", {size, size}, {}, true);
+  const TensorId bias = builder.parameter("bias", {size}, {}, false);
+  builder.keep(builder.linear("product", x, weight, bias, Activation::kNone));
+  const Graph graph = std::move(builder).finish();
   for (const OpTiming& timing : time_ops(graph, device, request, repeats))
     ceilings.matmul_tflops = std::max(ceilings.matmul_tflops, timing.tflops);
   return ceilings;

@@ -156,9 +156,10 @@ Json to_json(const DataSummary& summary,
 void bench(const DataBenchOptions& options) {
   check_result_path("--json", options.common.json);
   const RunConfig config = read_config(options.common);
-  const bool images = gives_images(config.data) || wants_images(config.model);
+  const ModelTraits model = traits_of(config.model);
+  const bool images = gives_images(config.data) || model.wants_images();
   const OpenedData opened = images ? open_images(config.data, config.seed, true)
-                                   : open_data(config.data, config.model, config.seed, true);
+                                   : open_data(config.data, model, config.seed, true);
   const int wanted =
       options.threads > 0 ? options.threads : static_cast<int>(config.data.decode_threads);
   const int threads = choose_loader_threads(*opened.train, wanted, choose_threads(config, 1));

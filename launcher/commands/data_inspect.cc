@@ -151,12 +151,13 @@ void inspect(const InspectOptions& options) {
   const std::string& path = options.common.config;
   if (is_image_path(path)) return inspect_pictures(open_image_path(path, true), options);
   RunConfig config = read_config(options.common);
-  if (gives_images(config.data) || wants_images(config.model)) {
+  const ModelTraits model = traits_of(config.model);
+  if (gives_images(config.data) || model.wants_images()) {
     config.data.bad_records = BadRecords::kSkip;
     config.data.max_bad_fraction = 1;
     return inspect_pictures(open_image_stores(config.data, config.seed, true), options);
   }
-  const DataSummary summary = open_data(config.data, config.model, config.seed, true).summary;
+  const DataSummary summary = open_data(config.data, model, config.seed, true).summary;
   fmt::print("{}\n", summary.description);
   std::fflush(stdout);
   if (options.common.json.empty()) return;

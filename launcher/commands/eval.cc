@@ -31,7 +31,7 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   json["step"] = state.step;
   json["samples"] = result.samples;
   json["eval_loss"] = result.loss;
-  const bool labels = parts.has_accuracy();
+  const bool labels = parts.model.has_accuracy();
   if (labels) json["eval_accuracy"] = result.accuracy;
   json["weights_hash"] = hash_text_of(state.weights_hash);
   const std::optional<int64_t> bad_records = count_bad_records(parts);

@@ -1,6 +1,7 @@
 // lockstep export CHECKPOINT|CONFIG --out FILE.safetensors
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "collectives/agreement.h"
@@ -34,11 +35,12 @@ std::filesystem::path folder_of(const std::string& from) {
 }
 
 // A checkpoint does not say of which model it is; its tensors do.
-ModelConfig model_of(const std::vector<NamedSlice>& layout) {
-  for (const NamedSlice& slice : layout) {
-    if (slice.name == "layer1.0.conv1.weight") return ResnetConfig{};
-  }
-  return MlpConfig{};
+ModelTraits model_of(const std::vector<NamedSlice>& layout) {
+  const auto has_tensor = [&](const std::string& name) {
+    return std::any_of(
+        layout.begin(), layout.end(), [&](const auto& slice) { return slice.name == name; });
+  };
+  return traits_by_tensors(has_tensor).value_or(ModelTraits{});
 }
 
 void export_weights(const ExportOptions& options) {
@@ -52,7 +54,7 @@ void export_weights(const ExportOptions& options) {
     read_model(folder, state, state.layout, parameters.data());
   }
   std::vector<NamedSlice> slices = state.layout;
-  const ModelConfig model = model_of(slices);
+  const ModelTraits model = model_of(slices);
   for (NamedSlice& slice : slices) slice.name = name_in_file(options.names, model, slice.name);
   WrittenFile written;
   replace_file(options.out, [&](const std::filesystem::path& unfinished) {

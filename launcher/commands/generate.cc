@@ -74,25 +74,28 @@ class TokenSampler {
   std::vector<double> weights_;
 };
 
-// The vocabulary that the checkpoint was trained with, where the config leaves it to the data.
-int64_t vocabulary_of(const CheckpointState& state) {
+// The vocabulary: what the config says or, where it leaves it to the data, what the checkpoint was
+// trained with.
+int64_t vocabulary_of(const ModelTraits& model, const CheckpointState& state) {
+  if (model.outputs > 0) return model.outputs;
   for (const NamedSlice& slice : state.layout) {
-    if (slice.name == "transformer.wte.weight") return slice.shape[0];
+    if (slice.name == model.vocabulary_tensor) return slice.shape[0];
   }
-  throw CheckpointError(
-      "the checkpoint of step {} has no tensor transformer.wte.weight: it is not a language model",
-      state.step);
+  throw CheckpointError("the checkpoint of step {} has no tensor {}: it is not a language model",
+                        state.step,
+                        model.vocabulary_tensor);
 }
 
-// A GPT with its weights, ready to give the logits of the token that follows.
+// A network with its weights, ready to give the logits of the token that follows.
 class LanguageModel {
  public:
   LanguageModel(Device& device,
-                GptConfig config,
+                const ModelConfig& config,
+                int64_t vocabulary,
                 int64_t context,
                 const std::filesystem::path& folder,
                 const CheckpointState& state)
-      : context_(context), vocabulary_(config.vocabulary), backend_(device.make_backend({})) {
+      : context_(context), vocabulary_(vocabulary), backend_(device.make_backend({})) {
     const Graph training = build_model(config, {}, 1, Purpose::kTraining);
     layout_ = make_layout(training, 1);
     graph_ = build_model(config, {}, 1, Purpose::kInference, context);
@@ -168,19 +171,26 @@ std::vector<int32_t> prompt_of(const GenerateOptions& options, int64_t vocabular
 void generate_tokens(const GenerateOptions& options, Device& device) {
   const RunConfig config = read_config(options.common);
   set_compute_threads(choose_threads(config, 1));
-  const auto* gpt = std::get_if<GptConfig>(&config.model);
-  if (gpt == nullptr) throw ConfigError("model: is an mlp, which generates no text; allowed: gpt");
+  const ModelTraits traits = traits_of(config.model);
+  const auto generates = [](const ModelTraits& model) {
+    return model.vocabulary_tensor != nullptr;
+  };
+  if (!generates(traits))
+    throw ConfigError("model: is {}, which generates no text; allowed: {}",
+                      traits.section,
+                      sections_where(generates));
   const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
   const CheckpointState state = read_state(folder);
-  GptConfig resolved = *gpt;
-  if (resolved.vocabulary == 0) resolved.vocabulary = vocabulary_of(state);
+  const int64_t vocabulary = vocabulary_of(traits, state);
+  const ModelConfig resolved = resolve_model(config.model, {.classes = vocabulary});
   const bool text = std::holds_alternative<TextConfig>(config.data.source);
-  std::vector<int32_t> tokens = prompt_of(options, resolved.vocabulary, text);
+  std::vector<int32_t> tokens = prompt_of(options, vocabulary, text);
   const int64_t needed = static_cast<int64_t>(tokens.size()) + options.tokens;
-  LanguageModel model(device, resolved, std::min(resolved.context, needed), folder, state);
+  LanguageModel model(
+      device, resolved, vocabulary, std::min(traits.context, needed), folder, state);
   // A text is bytes, whatever room the vocabulary has beyond them.
   constexpr int64_t kBytes = 256;
-  TokenSampler sampler(options, text ? std::min(resolved.vocabulary, kBytes) : resolved.vocabulary);
+  TokenSampler sampler(options, text ? std::min(vocabulary, kBytes) : vocabulary);
 
   const auto emit = [&](int32_t token) {
     if (text) {

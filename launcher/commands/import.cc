@@ -9,7 +9,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/tensor_names.h"
-#include "models/io_of_weights.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/match.h"
@@ -55,7 +54,7 @@ FoundTensors find_tensors(const SafetensorsFile& file) {
 
 // Prints a line for every tensor that does not fit; throws if there are any.
 void check_tensors(const ImportOptions& options,
-                   const ModelConfig& model,
+                   const ModelTraits& model,
                    const FoundTensors& found,
                    const std::vector<NamedSlice>& slices) {
   ShapeByName expected;
@@ -103,24 +102,24 @@ void import_weights(const ImportOptions& options) {
     throw CheckpointError("--out: '{}' has checkpoints already; give another folder", options.out);
   const SafetensorsFile file(options.file);
   const FoundTensors found = find_tensors(file);
-  const ModelConfig named = config.model;
-  const ModelIo io =
-      io_of_weights(named, [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
-        const auto at = found.shapes.find(name_in_file(options.names, named, name));
+  const ModelTraits model = traits_of(config.model);
+  const ModelIo io = io_of_weights(
+      config.model, [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
+        const auto at = found.shapes.find(name_in_file(options.names, model, name));
         return at == found.shapes.end() ? std::nullopt : std::optional(at->second);
       });
   config.model = resolve_model(config.model, io);
   const ParameterLayout layout = make_layout(build_model(config.model, io, 1, Purpose::kTraining),
                                              static_cast<int>(config.train.lanes));
   const std::vector<NamedSlice> slices = named_slices(layout);
-  check_tensors(options, config.model, found, slices);
+  check_tensors(options, model, found, slices);
 
   std::vector<float> parameters(static_cast<size_t>(layout.elements), 0.0f);
   read_tensors(
       file,
       slices,
       [&](const std::string& name) {
-        return found.prefix + name_in_file(options.names, config.model, name);
+        return found.prefix + name_in_file(options.names, model, name);
       },
       parameters.data());
   const std::string broken = first_not_finite(layout, parameters.data());

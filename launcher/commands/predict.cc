@@ -25,10 +25,12 @@ constexpr char kOutputTensor[] = "output";
 void check_model(const PredictOptions& options) {
   check_result_path("--out", options.out);
   const RunConfig config = read_config(options.evaluation.common);
-  if (std::holds_alternative<GptConfig>(config.model))
+  const ModelTraits model = traits_of(config.model);
+  if (model.input == ModelInput::kTokens)
     throw ConfigError(
-        "model: is a gpt, whose outputs are one row of logits for each token; allowed: the other "
-        "models (`lockstep generate` continues a text)");
+        "model: is a {}, whose outputs are one row of logits for each token; allowed: the other "
+        "models (`lockstep generate` continues a text)",
+        model.section);
 }
 
 ExitCode predict(Session& session, const PredictOptions& options) {

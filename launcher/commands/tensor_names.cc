@@ -1,16 +1,15 @@
 #include "launcher/commands/tensor_names.h"
 
-#include <variant>
-
 namespace lockstep {
 
 std::string name_in_file(const std::string& names,
-                         const ModelConfig& model,
+                         const ModelTraits& model,
                          const std::string& name) {
-  constexpr const char* kOurs = "linear.";
-  const bool renamed = names == kTorchvisionNames && std::holds_alternative<ResnetConfig>(model) &&
-                       name.starts_with(kOurs);
-  return renamed ? "fc." + name.substr(std::string(kOurs).size()) : name;
+  if (names != kTorchvisionNames) return name;
+  for (const auto& [ours, theirs] : model.torchvision_names) {
+    if (name.starts_with(ours)) return theirs + name.substr(ours.size());
+  }
+  return name;
 }
 
 }  // namespace lockstep

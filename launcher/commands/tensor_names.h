@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/config/run_config.h"
+#include "runtime/config/model_traits.h"
 
 namespace lockstep {
 
@@ -11,11 +11,9 @@ namespace lockstep {
 inline constexpr const char* kOwnNames = "own";
 inline constexpr const char* kTorchvisionNames = "torchvision";
 
-// The name in such a file of the tensor that the model calls `name`. torchvision calls the last
-// layer of every residual network fc, also where ours, after the usual files of CIFAR networks, is
-// linear; else the names are ours.
+// The name in such a file of the tensor that the model calls `name`.
 std::string name_in_file(const std::string& names,
-                         const ModelConfig& model,
+                         const ModelTraits& model,
                          const std::string& name);
 
 }  // namespace lockstep

@@ -58,7 +58,7 @@ Json to_json(const TrainResult& result,
   if (result.loss) json["loss"] = *result.loss;
   if (result.evaluation) {
     json["eval_loss"] = result.evaluation->loss;
-    if (parts.has_accuracy()) json["eval_accuracy"] = result.evaluation->accuracy;
+    if (parts.model.has_accuracy()) json["eval_accuracy"] = result.evaluation->accuracy;
   }
   if (result.best_metric) json["best_metric"] = *result.best_metric;
   if (result.best_metric) json["best_step"] = result.best_step;
@@ -88,7 +88,8 @@ std::string summary(const TrainResult& result, const RunParts& parts) {
       *result.loss);
   if (result.evaluation) {
     text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss);
-    if (parts.has_accuracy()) text += fmt::format(", accuracy {:.4f}", result.evaluation->accuracy);
+    if (parts.model.has_accuracy())
+      text += fmt::format(", accuracy {:.4f}", result.evaluation->accuracy);
   }
   return text;
 }

@@ -89,7 +89,7 @@ std::vector<World> worlds_of(const ScaleCommandOptions& options,
     overrides.push_back(fmt::format("train.global_batch={}", world.global_batch));
     overrides.push_back(fmt::format("train.lanes={}", world.lanes));
     try {
-      validate_for_ranks(load_config(options.common.config, overrides), ranks);
+      validate_for_ranks(read_config(options.common.config, overrides), ranks);
     } catch (const ConfigError& error) {
       throw ConfigError("--ranks: {} in {} scaling: {}", ranks, scale::name_of(mode), error.what());
     }

@@ -28,60 +28,6 @@ void validate_name(const std::string& name) {
   }
 }
 
-void validate_mlp(const MlpConfig& mlp) {
-  if (mlp.label_smoothing > 0 && mlp.loss != Loss::kSoftmaxCrossEntropy) {
-    refuse_value("model.mlp.label_smoothing",
-                 mlp.label_smoothing,
-                 "0, or above it only with model.mlp.loss SOFTMAX_CROSS_ENTROPY");
-  }
-  if (mlp.dropout > 0 && mlp.hidden.empty()) {
-    refuse_value("model.mlp.dropout",
-                 mlp.dropout,
-                 "0, or above it only with model.mlp.hidden layers, whose outputs it drops");
-  }
-  if (mlp.outputs > 1 && mlp.loss == Loss::kBinaryCrossEntropy) {
-    refuse_value(
-        "model.mlp.outputs", mlp.outputs, "0 or 1 with model.mlp.loss BINARY_CROSS_ENTROPY");
-  }
-}
-
-void validate_gpt(const GptConfig& gpt) {
-  if (gpt.width % gpt.heads != 0) {
-    refuse_value("model.gpt.heads",
-                 gpt.heads,
-                 fmt::format("a divisor of model.gpt.width, which is {}", gpt.width));
-  }
-}
-
-void validate_resnet(const ResnetConfig& resnet) {
-  constexpr int64_t kImagenetDepths[] = {18, 34, 50, 101}, kCifarDepths[] = {20, 32, 56, 110};
-  const auto is_in = [&](const auto& depths) {
-    return std::find(std::begin(depths), std::end(depths), resnet.depth) != std::end(depths);
-  };
-  if (!is_in(kImagenetDepths) && !is_in(kCifarDepths)) {
-    refuse_value(
-        "model.resnet.depth", resnet.depth, "18, 34, 50, 101 (ImageNet), 20, 32, 56, 110 (CIFAR)");
-  }
-  if (resnet.shortcut == ResnetConfig::Shortcut::kPadded && is_in(kImagenetDepths)) {
-    refuse_value("model.resnet.shortcut",
-                 "PADDED",
-                 fmt::format("PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
-                             resnet.depth));
-  }
-}
-
-void validate_vgg(const VggConfig& vgg) {
-  if (vgg.sync_batch_norm && !vgg.batch_norm)
-    refuse_value("model.vgg.sync_batch_norm", "true", "false without model.vgg.batch_norm");
-}
-
-void validate_lenet(const LenetConfig& lenet) {
-  if (lenet.activation == Activation::kRelu || lenet.activation == Activation::kTanh) return;
-  refuse_value("model.lenet.activation",
-               proto::Activation_Name(static_cast<proto::Activation>(lenet.activation)),
-               "RELU or TANH");
-}
-
 void validate_train(const TrainConfig& train) {
   if (!std::has_single_bit(static_cast<uint64_t>(train.lanes))) {
     refuse_value("train.lanes", train.lanes, "a power of two in 1..4096");
@@ -101,22 +47,6 @@ void validate_train(const TrainConfig& train) {
                  fmt::format("exactly one of train.epochs and train.steps, which is {}; set the "
                              "other one to 0",
                              train.steps));
-  }
-}
-
-void validate_mixup(const RunConfig& config) {
-  const TrainConfig& train = config.train;
-  if (train.mixup == 0) return;
-  if (!wants_images(config.model)) {
-    refuse_value("train.mixup",
-                 train.mixup,
-                 "0, or above it only with a model of images: resnet, vgg, alexnet or lenet");
-  }
-  if (train.global_batch == train.lanes) {
-    refuse_value("train.mixup",
-                 train.mixup,
-                 "0, or above it only with 2 samples or more in a lane, where "
-                 "train.global_batch / train.lanes has 1");
   }
 }
 
@@ -186,11 +116,6 @@ void validate_eval(const RunConfig& config) {
                  eval.every,
                  "0, or above it only with evaluation data in the data section, which has none");
   }
-  const MlpConfig* mlp = std::get_if<MlpConfig>(&config.model);
-  if (eval.best == EvalConfig::Metric::kAccuracy && mlp != nullptr &&
-      mlp->loss == Loss::kMeanSquaredError) {
-    refuse_value("eval.best", "ACCURACY", "LOSS with model.mlp.loss MEAN_SQUARED_ERROR");
-  }
 }
 
 void validate_wire(const CommConfig& comm) {
@@ -253,17 +178,12 @@ void validate_residual_groups(const RunConfig& config) {
 }
 
 void validate_execution(const RunConfig& config) {
-  using Recompute = ExecutionConfig::Recompute;
   const ExecutionConfig& execution = config.execution;
   if (execution.tf32 && execution.precision != Precision::kFp32) {
     refuse_value("execution.tf32", "true", "false, but with execution.precision FP32");
   }
   if (execution.bf16x3 && execution.precision != Precision::kFp32) {
     refuse_value("execution.bf16x3", "true", "false, but with execution.precision FP32");
-  }
-  if (execution.recompute != Recompute::kNothing &&
-      !std::holds_alternative<GptConfig>(config.model)) {
-    refuse_value("execution.recompute", "BLOCKS", "NOTHING: only model.gpt has blocks");
   }
   const ExecutionConfig defaults;
   if (has_fp16_gradients(config)) return;
@@ -295,15 +215,8 @@ void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps) {
 
 void validate(const RunConfig& config) {
   validate_name(config.name);
-  if (const auto* mlp = std::get_if<MlpConfig>(&config.model)) validate_mlp(*mlp);
-  if (const auto* gpt = std::get_if<GptConfig>(&config.model)) validate_gpt(*gpt);
-  if (const auto* resnet = std::get_if<ResnetConfig>(&config.model)) validate_resnet(*resnet);
-  if (const auto* vgg = std::get_if<VggConfig>(&config.model)) validate_vgg(*vgg);
-  if (const auto* lenet = std::get_if<LenetConfig>(&config.model)) validate_lenet(*lenet);
   validate_data(config.data);
-  validate_data_for_model(config.data, config.model);
   validate_train(config.train);
-  validate_mixup(config);
   validate_optimizer(config.optimizer);
   validate_schedule(config.schedule);
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);

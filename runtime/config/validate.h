@@ -4,8 +4,9 @@
 
 namespace lockstep {
 
-// Checks what run_config.h says beyond the range of a single number: spellings, fields that must be
-// given, and relations between fields. Throws ConfigError. Opens no data file.
+// Checks what run_config.h says beyond the range of a single number, but for what needs to know the
+// model: spellings, fields that must be given, and relations between fields. Throws ConfigError.
+// Opens no data file.
 void validate(const RunConfig& config);
 
 // Checks the schedule against the length of the run, once it is known: a config may give epochs.

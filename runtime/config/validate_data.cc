@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/sections.h"
 
 namespace lockstep {
 namespace {
@@ -172,21 +173,11 @@ void validate_augment(const AugmentConfig& augment) {
   }
 }
 
-std::string_view section_of(const IdxConfig&) { return "data.idx"; }
-std::string_view section_of(const TableConfig&) { return "data.table"; }
-std::string_view section_of(const TextConfig&) { return "data.text"; }
-std::string_view section_of(const TokensConfig&) { return "data.tokens"; }
-std::string_view section_of(const SyntheticConfig&) { return "data.synthetic"; }
-std::string_view section_of(const CifarConfig&) { return "data.cifar"; }
-std::string_view section_of(const ImageFolderConfig&) { return "data.image_folder"; }
-std::string_view section_of(const TarShardsConfig&) { return "data.tar_shards"; }
-std::string_view section_of(const RecordsConfig&) { return "data.records"; }
-
-void validate_vocabulary(const DataConfig& data, const GptConfig& gpt) {
+void validate_vocabulary(const DataConfig& data, const ModelTraits& model) {
   const bool bytes = std::holds_alternative<TextConfig>(data.source);
-  if (bytes && gpt.vocabulary != 0 && gpt.vocabulary < kByteValues) {
-    refuse_value("model.gpt.vocabulary",
-                 gpt.vocabulary,
+  if (bytes && model.outputs != 0 && model.outputs < kByteValues) {
+    refuse_value(model.field(model.outputs_field),
+                 model.outputs,
                  "0 (from the data), or at least 256 with data.text, whose tokens are bytes");
   }
 }
@@ -199,40 +190,33 @@ void validate_data(const DataConfig& data) {
   validate_augment(data.augment);
 }
 
-void validate_data_for_model(const DataConfig& data, const ModelConfig& model) {
+void validate_data_for_model(const DataConfig& data, const ModelTraits& model) {
   const bool tokens = std::holds_alternative<TextConfig>(data.source) ||
                       std::holds_alternative<TokensConfig>(data.source);
   const bool either = std::holds_alternative<SyntheticConfig>(data.source);
-  const std::string_view section =
-      std::visit([](const auto& source) { return section_of(source); }, data.source);
-  if (wants_images(model)) {
+  const std::string section = section_of_source(data), with = " with model." + model.section;
+  if (model.wants_images()) {
     if (tokens || std::holds_alternative<TableConfig>(data.source)) {
       refuse_value("data",
                    section,
                    "data.cifar, data.image_folder, data.tar_shards, data.records, data.idx or "
                    "data.synthetic with a model of images");
     }
-  } else if (const auto* gpt = std::get_if<GptConfig>(&model)) {
-    if (!tokens && !either) {
-      refuse_value("data", section, "data.text, data.tokens or data.synthetic with model.gpt");
-    }
-    validate_vocabulary(data, *gpt);
+  } else if (model.input == ModelInput::kTokens) {
+    if (!tokens && !either)
+      refuse_value("data", section, "data.text, data.tokens or data.synthetic" + with);
+    validate_vocabulary(data, model);
   } else if (tokens) {
-    refuse_value("data",
-                 section,
-                 "data.idx, data.table, data.synthetic or a source of images with model.mlp");
+    refuse_value(
+        "data", section, "data.idx, data.table, data.synthetic or a source of images" + with);
   }
-  if (wants_images(model) || gives_images(data)) return;
+  if (model.wants_images() || gives_images(data)) return;
   if (!(data.image == ImageConfig{}))
     throw ConfigError("data.image: given; allowed: only where the data are images, not {}",
                       section);
   if (!(data.augment == AugmentConfig{}))
     throw ConfigError("data.augment: given; allowed: only where the data are images, not {}",
                       section);
-}
-
-bool wants_images(const ModelConfig& model) {
-  return !std::holds_alternative<MlpConfig>(model) && !std::holds_alternative<GptConfig>(model);
 }
 
 bool gives_images(const DataConfig& data) {

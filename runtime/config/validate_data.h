@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/config/run_config.h"
+#include "runtime/config/model_traits.h"
 
 namespace lockstep {
 
@@ -9,11 +9,7 @@ namespace lockstep {
 void validate_data(const DataConfig& data);
 
 // Checks that the model can learn from this kind of data. Throws ConfigError.
-void validate_data_for_model(const DataConfig& data, const ModelConfig& model);
-
-// Whether the model takes images, (height, width, channels) bytes: every model that takes neither
-// features nor tokens.
-bool wants_images(const ModelConfig& model);
+void validate_data_for_model(const DataConfig& data, const ModelTraits& model);
 
 // Whether the source has nothing but images: those of data.cifar, data.image_folder,
 // data.tar_shards and data.records. data.idx and data.synthetic give them to models that want them.

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/config/validate_data.h"
 #include "runtime/data/images/flattened.h"
 #include "runtime/data/images/idx.h"
 #include "runtime/data/synthetic.h"
@@ -14,29 +13,26 @@
 namespace lockstep {
 namespace {
 
-template <typename Model>
-const Model& need_model(const ModelConfig& model, const char* source, const char* need) {
-  const Model* wanted = std::get_if<Model>(&model);
-  if (wanted == nullptr) throw ConfigError("data.{} needs a model that takes {}", source, need);
-  return *wanted;
+void need_input(const ModelTraits& model, ModelInput input, const char* source, const char* need) {
+  if (model.input != input) throw ConfigError("data.{} needs a model that takes {}", source, need);
 }
 
 // Pictures as features, normalised here since the model does not do it.
 OpenedData open_flattened(const DataConfig& config,
-                          const MlpConfig& model,
+                          const ModelTraits& model,
                           uint64_t seed,
                           bool need_train) {
   if (model.loss != Loss::kSoftmaxCrossEntropy)
-    throw ConfigError(
-        "data: images have class labels: model.mlp.loss must be SOFTMAX_CROSS_ENTROPY");
+    throw ConfigError("data: images have class labels: {} must be SOFTMAX_CROSS_ENTROPY",
+                      model.field("loss"));
   OpenedData opened = open_images(config, seed, need_train);
   DataSummary& summary = opened.summary;
   if (model.outputs > 0) {
     if (summary.classes > model.outputs)
-      throw DataError(
-          "the data have {} classes; model.mlp.outputs is {}, and must be at least that",
-          summary.classes,
-          model.outputs);
+      throw DataError("the data have {} classes; {} is {}, and must be at least that",
+                      summary.classes,
+                      model.field(model.outputs_field),
+                      model.outputs);
     summary.classes = model.outputs;
   }
   for (std::unique_ptr<Dataset>* dataset : {&opened.train, &opened.eval})
@@ -51,48 +47,43 @@ OpenedData open_flattened(const DataConfig& config,
 // Chooses by the kind of source.
 struct Opener {
   const DataConfig& config;
-  const ModelConfig& model;
+  const ModelTraits& model;
   uint64_t seed;
   bool need_train;
 
   OpenedData operator()(const IdxConfig& idx) const {
-    return open_idx(
-        config, idx, need_model<MlpConfig>(model, "idx", "features: model.mlp"), need_train);
+    need_input(model, ModelInput::kFeatures, "idx", "features");
+    return open_idx(config, idx, model, need_train);
   }
   OpenedData operator()(const TableConfig& table) const {
-    return open_table(
-        config, table, need_model<MlpConfig>(model, "table", "features: model.mlp"), need_train);
+    need_input(model, ModelInput::kFeatures, "table", "features");
+    return open_table(config, table, model, need_train);
   }
   OpenedData operator()(const TextConfig& text) const {
-    return open_text(
-        config, text, need_model<GptConfig>(model, "text", "tokens: model.gpt"), seed, need_train);
+    need_input(model, ModelInput::kTokens, "text", "tokens");
+    return open_text(config, text, model, seed, need_train);
   }
   OpenedData operator()(const TokensConfig& tokens) const {
-    return open_tokens(config,
-                       tokens,
-                       need_model<GptConfig>(model, "tokens", "tokens: model.gpt"),
-                       seed,
-                       need_train);
+    need_input(model, ModelInput::kTokens, "tokens", "tokens");
+    return open_tokens(config, tokens, model, seed, need_train);
   }
   OpenedData operator()(const SyntheticConfig& synthetic) const {
     return open_synthetic(synthetic, model, seed, need_train);
   }
   template <typename Images>
   OpenedData operator()(const Images&) const {
-    return open_flattened(config,
-                          need_model<MlpConfig>(model, "image sources", "images or features"),
-                          seed,
-                          need_train);
+    need_input(model, ModelInput::kFeatures, "image sources", "images or features");
+    return open_flattened(config, model, seed, need_train);
   }
 };
 
 }  // namespace
 
 OpenedData open_data(const DataConfig& config,
-                     const ModelConfig& model,
+                     const ModelTraits& model,
                      uint64_t seed,
                      bool need_train) {
-  if (wants_images(model)) return open_images(config, seed, need_train);
+  if (model.wants_images()) return open_images(config, seed, need_train);
   return std::visit(Opener{config, model, seed, need_train}, config.source);
 }
 

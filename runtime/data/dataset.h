@@ -9,7 +9,7 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/shape.h"
-#include "runtime/config/run_config.h"
+#include "runtime/config/model_traits.h"
 #include "runtime/data/sample_order.h"
 
 namespace lockstep {
@@ -76,7 +76,7 @@ struct OpenedData {
 // Throws DataError that names the file, the row, record or column, the value and what is allowed,
 // and ConfigError where the data source does not fit the model.
 OpenedData open_data(const DataConfig& config,
-                     const ModelConfig& model,
+                     const ModelTraits& model,
                      uint64_t seed,
                      bool need_train);
 

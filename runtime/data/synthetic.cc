@@ -151,26 +151,26 @@ class SyntheticDataset final : public Dataset {
 }  // namespace
 
 OpenedData open_synthetic(const SyntheticConfig& synthetic,
-                          const ModelConfig& model,
+                          const ModelTraits& model,
                           uint64_t seed,
                           bool need_train) {
   OpenedData opened;
   DataSummary& summary = opened.summary;
   std::unique_ptr<SyntheticDataset> dataset;
-  if (const auto* gpt = std::get_if<GptConfig>(&model)) {
-    summary.features = gpt->context;
-    summary.classes = gpt->vocabulary > 0 ? gpt->vocabulary : synthetic.classes;
-    const SampleSpec tokens{DType::kI32, Shape{gpt->context}};
+  const bool tokens = model.input == ModelInput::kTokens;
+  if (tokens) {
+    summary.features = model.context;
+    summary.classes = model.outputs > 0 ? model.outputs : synthetic.classes;
+    const SampleSpec sequence{DType::kI32, Shape{model.context}};
     if (need_train) {
-      dataset = std::make_unique<SyntheticDataset>(synthetic.samples, tokens, tokens);
+      dataset = std::make_unique<SyntheticDataset>(synthetic.samples, sequence, sequence);
       dataset->make_tokens(seed, summary.classes);
     }
   } else {
-    const auto& mlp = std::get<MlpConfig>(model);
-    const bool labels = mlp.loss == Loss::kSoftmaxCrossEntropy;
-    const bool binary = mlp.loss == Loss::kBinaryCrossEntropy;
+    const bool labels = model.loss == Loss::kSoftmaxCrossEntropy;
+    const bool binary = model.loss == Loss::kBinaryCrossEntropy;
     summary.features = synthetic.features;
-    const int64_t outputs = mlp.outputs > 0 ? mlp.outputs : binary ? 1 : synthetic.classes;
+    const int64_t outputs = model.outputs > 0 ? model.outputs : binary ? 1 : synthetic.classes;
     (labels ? summary.classes : summary.target_columns) = outputs;
     const SampleSpec features{DType::kF32, Shape{synthetic.features}};
     const SampleSpec target =
@@ -184,13 +184,12 @@ OpenedData open_synthetic(const SyntheticConfig& synthetic,
     }
   }
   summary.train_samples = need_train ? synthetic.samples : 0;
-  summary.description =
-      fmt::format("synthetic: {} samples of {} {}, {} {}",
-                  synthetic.samples,
-                  summary.features,
-                  std::holds_alternative<GptConfig>(model) ? "tokens" : "features",
-                  std::max(summary.classes, summary.target_columns),
-                  summary.classes > 0 ? "classes" : "targets");
+  summary.description = fmt::format("synthetic: {} samples of {} {}, {} {}",
+                                    synthetic.samples,
+                                    summary.features,
+                                    tokens ? "tokens" : "features",
+                                    std::max(summary.classes, summary.target_columns),
+                                    summary.classes > 0 ? "classes" : "targets");
   opened.train = std::move(dataset);
   return opened;
 }

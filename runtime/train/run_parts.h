@@ -8,7 +8,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/shm/node_memory.h"
-#include "runtime/config/run_config.h"
+#include "runtime/config/model_traits.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
@@ -31,6 +31,7 @@ struct RunParts {
   int64_t train_ring_batches = 2;
   int64_t eval_ring_batches = 2;
   double flops_per_sample = 0;  // forward and backward, for MFU
+  ModelTraits model = {};
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
   std::vector<Range> owned() const {
@@ -44,11 +45,6 @@ struct RunParts {
   NodeMemory* parameters_node() const { return plan.shares_parameters() ? node : nullptr; }
   LocalLanes lanes() const { return plan.lanes_of(communicator.rank()); }
   int local_lanes() const { return lanes().count; }
-  // Whether the loss counts correct predictions: a regression has none.
-  bool has_accuracy() const {
-    const auto* mlp = std::get_if<MlpConfig>(&config.model);
-    return mlp == nullptr || mlp->loss != Loss::kMeanSquaredError;
-  }
   BatchGeometry geometry() const {
     return {config.train.global_batch / plan.lanes,
             plan.lanes,

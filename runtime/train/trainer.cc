@@ -261,7 +261,7 @@ StepRecord Trainer::make_record(const StepTotals& totals, const Update& update) 
   record.data_wait_ms = phases_.data;
   record.optimizer_ms = phases_.optimizer;
   record.samples_per_s = batch / step_ms * 1000;
-  if (std::holds_alternative<GptConfig>(parts_.config.model))
+  if (parts_.model.input == ModelInput::kTokens)
     record.tokens_per_s =
         record.samples_per_s * static_cast<double>(parts_.training.loss_rows_per_sample);
   if (peak_flops_ > 0) record.mfu = parts_.flops_per_sample * record.samples_per_s / peak_flops_;
@@ -429,7 +429,7 @@ void Trainer::evaluate(StepRecord& record) {
   swap_average();
   result_.evaluation = evaluation;
   record.eval_loss = evaluation.loss;
-  if (parts_.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
+  if (parts_.model.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
   if (!std::isfinite(evaluation.loss))
     refuse_not_finite(record.step, fmt::format("the evaluation's loss is {}", evaluation.loss));
   log_record(fmt::format("step {}: loss {:.6f}, evaluation loss {:.6f}, accuracy {:.4f}",

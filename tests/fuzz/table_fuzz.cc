@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   table.header = options % 2 == 0;
   table.target.assign(1, table.header ? 'y' : '1');
   table.eval_fraction = options / 12 != 0 ? 0.3f : 0;
-  MlpConfig model;
+  ModelTraits model;
   model.loss = static_cast<Loss>(options / 4 % 3);
   fuzz::expect_errors_only([&] {
     const OpenedData opened =

@@ -206,10 +206,11 @@ IdxArray parse_idx(std::span<const std::byte> bytes,
 
 OpenedData open_idx(const DataConfig& config,
                     const IdxConfig& idx,
-                    const MlpConfig& model,
+                    const ModelTraits& model,
                     bool need_train) {
   if (model.loss != Loss::kSoftmaxCrossEntropy)
-    throw ConfigError("data.idx gives class labels: model.mlp.loss must be SOFTMAX_CROSS_ENTROPY");
+    throw ConfigError("data.idx gives class labels: {} must be SOFTMAX_CROSS_ENTROPY",
+                      model.field("loss"));
   OpenedData opened;
   // The training labels define the classes, unless the model says how many there are.
   int64_t classes = -1;
@@ -224,12 +225,12 @@ OpenedData open_idx(const DataConfig& config,
   }
   if (model.outputs > 0) {
     if (classes > model.outputs)
-      throw DataError(
-          "{}: the largest label is {}; model.mlp.outputs is {}, and must be at least {}",
-          idx.train_labels,
-          classes - 1,
-          model.outputs,
-          classes);
+      throw DataError("{}: the largest label is {}; {} is {}, and must be at least {}",
+                      idx.train_labels,
+                      classes - 1,
+                      model.field(model.outputs_field),
+                      model.outputs,
+                      classes);
     classes = model.outputs;
   }
   if (!idx.eval_images.empty() || !idx.eval_labels.empty()) {

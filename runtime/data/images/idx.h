@@ -32,7 +32,7 @@ IdxArray parse_idx(std::span<const std::byte> bytes,
 // label of the training file.
 OpenedData open_idx(const DataConfig& config,
                     const IdxConfig& idx,
-                    const MlpConfig& model,
+                    const ModelTraits& model,
                     bool need_train);
 
 }  // namespace lockstep

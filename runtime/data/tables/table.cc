@@ -131,7 +131,7 @@ OpenedData make_table(const TableText& train,
                       const TableText* eval,
                       const DataConfig& config,
                       const TableConfig& table,
-                      const MlpConfig& model,
+                      const ModelTraits& model,
                       bool need_train) {
   TableSchema schema = make_schema(train, table, TableTarget::column_kind(model.loss));
   BadRecordLog bad(config, train.name);
@@ -188,7 +188,7 @@ OpenedData make_table(const TableText& train,
 
 OpenedData open_table(const DataConfig& config,
                       const TableConfig& table,
-                      const MlpConfig& model,
+                      const ModelTraits& model,
                       bool need_train) {
   const auto text_of = [](const SourceFile& file) {
     const auto bytes = file.bytes();

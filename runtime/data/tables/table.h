@@ -13,7 +13,7 @@ namespace lockstep {
 // files and the config, so all ranks see the same samples.
 OpenedData open_table(const DataConfig& config,
                       const TableConfig& table,
-                      const MlpConfig& model,
+                      const ModelTraits& model,
                       bool need_train);
 
 // The same from text in memory; `eval` is null when the config names no evaluation file.
@@ -21,7 +21,7 @@ OpenedData make_table(const TableText& train,
                       const TableText* eval,
                       const DataConfig& config,
                       const TableConfig& table,
-                      const MlpConfig& model,
+                      const ModelTraits& model,
                       bool need_train);
 
 }  // namespace lockstep

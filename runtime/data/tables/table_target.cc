@@ -48,7 +48,7 @@ ColumnKind TableTarget::column_kind(Loss loss) {
 
 TableTarget::TableTarget(const TableSchema& schema,
                          const TableColumns& table,
-                         const MlpConfig& model,
+                         const ModelTraits& model,
                          const std::string& file_name)
     : column_(schema.target), column_name_(schema.describe(schema.target)), loss_(model.loss) {
   const std::vector<std::string>& names = table.columns[column_].names;
@@ -70,11 +70,12 @@ TableTarget::TableTarget(const TableSchema& schema,
   const bool fits =
       model.outputs == 0 || (is_label() ? outputs <= model.outputs : outputs == model.outputs);
   if (!fits)
-    throw DataError("{}: {} gives {} {}; model.mlp.outputs is {}",
+    throw DataError("{}: {} gives {} {}; {} is {}",
                     file_name,
                     column_name_,
                     outputs,
                     is_label() ? "classes" : "target",
+                    model.field(model.outputs_field),
                     model.outputs);
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/run_config.h"
+#include "runtime/config/model_traits.h"
 #include "runtime/data/tables/table_columns.h"
 
 namespace lockstep {
@@ -19,10 +19,11 @@ namespace lockstep {
 // Adult's test file end so.
 class TableTarget {
  public:
-  // Throws DataError when the training targets do not fit the loss or model.mlp.outputs.
+  // Throws DataError when the training targets do not fit the loss or the outputs of
+  // the model.
   TableTarget(const TableSchema& schema,
               const TableColumns& table,
-              const MlpConfig& model,
+              const ModelTraits& model,
               const std::string& file_name);
 
   // How the schema must read the target column for a loss.

@@ -35,15 +35,17 @@ class SequenceDataset final : public Dataset {
  public:
   SequenceDataset(std::shared_ptr<const SourceFile> file,
                   TokenSequence tokens,
-                  int64_t context,
+                  const ModelTraits& model,
                   uint64_t seed,
                   bool shifted)
-      : file_(std::move(file)), tokens_(tokens), context_(context), seed_(seed) {
+      : file_(std::move(file)), tokens_(tokens), context_(model.context), seed_(seed) {
+    const int64_t context = context_;
     const int64_t pairs = tokens.count() - 1;  // (token, next token)
     if (pairs < context)
-      throw DataError("{}: {} tokens are too few for one sample of model.gpt.context + 1 = {}",
+      throw DataError("{}: {} tokens are too few for one sample of {} + 1 = {}",
                       file_->name(),
                       tokens.count(),
+                      model.field("context"),
                       context + 1);
     // Room for the largest shift costs at most one sample; a sequence of one sample shifts as it
     // can.
@@ -104,7 +106,10 @@ int32_t largest_token(const TokenSequence& tokens) {
                                  : largest_of<uint16_t>(tokens.bytes.data(), tokens.count());
 }
 
-void check_vocabulary(const TokenSequence& tokens, int64_t vocabulary, const std::string& name) {
+void check_vocabulary(const TokenSequence& tokens,
+                      int64_t vocabulary,
+                      const ModelTraits& model,
+                      const std::string& name) {
   if (vocabulary >= int64_t{1} << (8 * tokens.token_bytes)) return;  // no token can be too large
   for (int64_t begin = 0; begin < tokens.count(); begin += kScanTokens) {
     const int64_t end = std::min(tokens.count(), begin + kScanTokens);
@@ -114,21 +119,21 @@ void check_vocabulary(const TokenSequence& tokens, int64_t vocabulary, const std
     if (largest_token(block) < vocabulary) continue;
     for (int64_t i = begin; i < end; ++i)
       if (tokens[i] >= vocabulary)
-        throw DataError(
-            "{}: token {} is {}; ids must be below the vocabulary of {} (model.gpt.vocabulary)",
-            name,
-            i,
-            tokens[i],
-            vocabulary);
+        throw DataError("{}: token {} is {}; ids must be below the vocabulary of {} ({})",
+                        name,
+                        i,
+                        tokens[i],
+                        vocabulary,
+                        model.field(model.outputs_field));
   }
 }
 
 std::unique_ptr<Dataset> make_sequence_dataset(std::shared_ptr<const SourceFile> file,
                                                TokenSequence tokens,
-                                               int64_t context,
+                                               const ModelTraits& model,
                                                uint64_t seed,
                                                bool shifted) {
-  return std::make_unique<SequenceDataset>(std::move(file), tokens, context, seed, shifted);
+  return std::make_unique<SequenceDataset>(std::move(file), tokens, model, seed, shifted);
 }
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace lockstep {
 // the evaluation set is the last eval_fraction of the training file.
 OpenedData open_text(const DataConfig& config,
                      const TextConfig& text,
-                     const GptConfig& model,
+                     const ModelTraits& model,
                      uint64_t seed,
                      bool need_train);
 

@@ -61,25 +61,24 @@ TokenSequence parse_tokens(std::span<const std::byte> bytes,
 
 OpenedData open_tokens(const DataConfig& config,
                        const TokensConfig& tokens,
-                       const GptConfig& model,
+                       const ModelTraits& model,
                        uint64_t seed,
                        bool need_train) {
   OpenedData opened;
-  int64_t vocabulary = model.vocabulary;
+  int64_t vocabulary = model.outputs;
   if (need_train || vocabulary == 0) {
     const TokenFile train(config, tokens, tokens.train, "tokens.train");
     if (vocabulary == 0)
       vocabulary = largest_token(train.sequence) + 1;
     else
-      check_vocabulary(train.sequence, vocabulary, train.file->name());
+      check_vocabulary(train.sequence, vocabulary, model, train.file->name());
     if (need_train)
-      opened.train =
-          make_sequence_dataset(train.file, train.sequence, model.context, seed, config.shuffle);
+      opened.train = make_sequence_dataset(train.file, train.sequence, model, seed, config.shuffle);
   }
   if (!tokens.eval.empty()) {
     const TokenFile eval(config, tokens, tokens.eval, "tokens.eval");
-    check_vocabulary(eval.sequence, vocabulary, eval.file->name());
-    opened.eval = make_sequence_dataset(eval.file, eval.sequence, model.context, seed, false);
+    check_vocabulary(eval.sequence, vocabulary, model, eval.file->name());
+    opened.eval = make_sequence_dataset(eval.file, eval.sequence, model, seed, false);
   }
   DataSummary& summary = opened.summary;
   summary.features = model.context;

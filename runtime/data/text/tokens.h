@@ -19,10 +19,10 @@ TokenSequence parse_tokens(std::span<const std::byte> bytes,
                            const std::string& name);
 
 // Samples as in sequence.h, shifted from epoch to epoch when shuffling. The vocabulary is
-// model.vocabulary, or else the largest training token + 1; every token is checked against it.
+// model.outputs, or else the largest training token + 1; every token is checked against it.
 OpenedData open_tokens(const DataConfig& config,
                        const TokensConfig& tokens,
-                       const GptConfig& model,
+                       const ModelTraits& model,
                        uint64_t seed,
                        bool need_train);
 

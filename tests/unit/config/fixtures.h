@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/config/parse.h"
+#include "runtime/config/validate_data.h"
 
 namespace lockstep {
 
@@ -25,7 +27,10 @@ optimizer { adamw {} }
 
 inline RunConfig parse_good(const std::string& text,
                             const std::vector<std::string>& overrides = {}) {
-  return parse_config(text, "run.textproto", overrides);
+  const RunConfig config = parse_config(text, "run.textproto", overrides);
+  check_model(config);
+  validate_data_for_model(config.data, traits_of(config.model));
+  return config;
 }
 
 // The message with which the input is refused; a test failure and "" when it is not refused, when
@@ -33,7 +38,7 @@ inline RunConfig parse_good(const std::string& text,
 inline std::string refusal(const std::string& text,
                            const std::vector<std::string>& overrides = {}) {
   try {
-    parse_config(text, "run.textproto", overrides);
+    parse_good(text, overrides);
   } catch (const ConfigError& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
     const std::string message = error.what();

@@ -103,8 +103,8 @@ TEST(ImageConfigs, KnowWhatIsAnImage) {
   EXPECT_TRUE(gives_images(parse_good(kCifar).data));
   EXPECT_TRUE(gives_images(parse_good(kShards).data));
   EXPECT_FALSE(gives_images(parse_good(kMlpText).data));
-  EXPECT_FALSE(wants_images(parse_good(kMlpText).model));
-  EXPECT_FALSE(wants_images(parse_good(kGptText).model));
+  EXPECT_FALSE(traits_of(parse_good(kMlpText).model).wants_images());
+  EXPECT_FALSE(traits_of(parse_good(kGptText).model).wants_images());
 }
 
 TEST(ImageConfigs, KnowTheirEvaluationData) {

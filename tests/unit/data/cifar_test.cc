@@ -100,7 +100,7 @@ TEST_F(Cifar, FeedsAnMlp) {
   config_.image.std = {1, 0.5f, 2};
   config_.dir = folder_.path();
   config_.source = cifar_;
-  const OpenedData opened = open_data(config_, MlpConfig{}, 1, true);
+  const OpenedData opened = open_data(config_, test::mlp(), 1, true);
   EXPECT_EQ(opened.summary.height, 0);
   const auto sample = test::read<float, int32_t>(*opened.train, {.index = 0});
   ASSERT_EQ(sample.input.size(), 3072u);

@@ -21,11 +21,16 @@ namespace lockstep::test {
 
 using testing::TemporaryFolder;
 
-inline MlpConfig mlp(Loss loss, int64_t outputs = 0) {
-  MlpConfig model;
-  model.loss = loss;
-  model.outputs = outputs;
-  return model;
+// Traits of models as models/ would give them.
+inline ModelTraits mlp(Loss loss = Loss::kSoftmaxCrossEntropy, int64_t outputs = 0) {
+  return {.section = "mlp", .input = ModelInput::kFeatures, .loss = loss, .outputs = outputs};
+}
+inline ModelTraits gpt(int64_t context, int64_t vocabulary = 0) {
+  return {.section = "gpt",
+          .input = ModelInput::kTokens,
+          .context = context,
+          .outputs = vocabulary,
+          .outputs_field = "vocabulary"};
 }
 
 inline std::string gzip(const std::string& bytes) {

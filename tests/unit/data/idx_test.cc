@@ -40,7 +40,7 @@ class Idx : public ::testing::Test {
   }
   OpenedData open(bool need_train = true) {
     config_.source = idx_;
-    return open_data(config_, MlpConfig{}, 1, need_train);
+    return open_data(config_, test::mlp(), 1, need_train);
   }
 
   test::TemporaryFolder folder_;
@@ -110,8 +110,8 @@ TEST_F(Idx, RefusesWhatDoesNotFitTogether) {
   expect_parts(error_of([&] { open_data(config_, test::mlp(Loss::kMeanSquaredError), 1, true); },
                         ExitCode::kUsage),
                {"model.mlp.loss", "SOFTMAX_CROSS_ENTROPY"});
-  expect_parts(error_of([&] { open_data(config_, GptConfig{}, 1, true); }, ExitCode::kUsage),
-               {"data.idx", "model.mlp"});
+  expect_parts(error_of([&] { open_data(config_, test::gpt(1024), 1, true); }, ExitCode::kUsage),
+               {"data.idx", "features"});
 }
 
 TEST_F(Idx, RefusesCorruptFiles) {

@@ -25,7 +25,7 @@ class RealData : public ::testing::TestWithParam<std::string> {
                    << "; set LOCKSTEP_TEST_DATA to a folder with data sets";
   }
   OpenedData open(decltype(DataConfig::source) source,
-                  const ModelConfig& model,
+                  const ModelTraits& model,
                   BadRecords policy = BadRecords::kFail) {
     DataConfig config;
     config.source = std::move(source);
@@ -45,7 +45,7 @@ TEST_P(Adult, HasItsKnownCounts) {
   table.eval = "adult-test.csv.gz";
   table.header = false;
   table.target = "14";
-  const OpenedData opened = open(table, MlpConfig{});
+  const OpenedData opened = open(table, test::mlp());
   EXPECT_EQ(opened.summary.train_samples, 32561);
   EXPECT_EQ(opened.summary.eval_samples, 16281);
   EXPECT_EQ(opened.summary.classes, 2);
@@ -79,7 +79,7 @@ TEST_P(FashionMnist, HasItsKnownCounts) {
   idx.eval_labels = "t10k-labels-idx1-ubyte.gz";
   idx.mean = 0.2860f;  // the known mean and deviation of its pixels
   idx.std = 0.3530f;
-  const OpenedData opened = open(idx, MlpConfig{});
+  const OpenedData opened = open(idx, test::mlp());
   EXPECT_EQ(opened.summary.train_samples, 60000);
   EXPECT_EQ(opened.summary.eval_samples, 10000);
   EXPECT_EQ(opened.summary.features, 784);
@@ -109,8 +109,7 @@ TEST_P(TinyShakespeare, BeginsAsItDoes) {
   TextConfig text;
   text.train = "input.txt";
   text.eval_fraction = 0.1f;
-  GptConfig model;
-  model.context = 64;
+  const ModelTraits model = test::gpt(64);
   const OpenedData opened = open(text, model);
   EXPECT_EQ(opened.train->resident_bytes() + opened.eval->resident_bytes(), 1115394);
   EXPECT_EQ(opened.summary.classes, 256);

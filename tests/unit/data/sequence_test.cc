@@ -18,6 +18,7 @@ namespace {
 
 using test::error_of;
 using test::expect_parts;
+using test::gpt;
 
 using TokenSample = test::Sample<int32_t, int32_t>;
 
@@ -37,13 +38,6 @@ void expect_counting(const TokenSample& sample, int64_t first) {
     ASSERT_EQ(sample.input[t], (first + static_cast<int64_t>(t)) % 251);
     ASSERT_EQ(sample.target[t], (first + static_cast<int64_t>(t) + 1) % 251);
   }
-}
-
-GptConfig gpt(int64_t context, int64_t vocabulary = 0) {
-  GptConfig model;
-  model.context = context;
-  model.vocabulary = vocabulary;
-  return model;
 }
 
 DataConfig text_config(const test::TemporaryFolder& folder,
@@ -137,8 +131,8 @@ TEST(Text, RefusesTooLittleAndTooLargeBytes) {
                {"short", "token 0 is 111", "vocabulary of 100"});
   std::get<TextConfig>(config.source).eval = "absent";
   expect_parts(error_of([&] { open_data(config, gpt(4), 1, true); }), {"data.text.eval", "absent"});
-  expect_parts(error_of([&] { open_data(config, MlpConfig{}, 1, true); }, ExitCode::kUsage),
-               {"data.text", "model.gpt"});
+  expect_parts(error_of([&] { open_data(config, test::mlp(), 1, true); }, ExitCode::kUsage),
+               {"data.text", "tokens"});
 }
 
 std::string tokens_of(const std::vector<uint16_t>& ids) {

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-OpenedData open(const SyntheticConfig& synthetic, const ModelConfig& model, uint64_t seed = 1) {
+OpenedData open(const SyntheticConfig& synthetic, const ModelTraits& model, uint64_t seed = 1) {
   DataConfig config;
   config.source = synthetic;
   return open_data(config, model, seed, true);
@@ -22,8 +22,8 @@ OpenedData open(const SyntheticConfig& synthetic, const ModelConfig& model, uint
 
 TEST(Synthetic, IsAPureFunctionOfSeedAndIndex) {
   const SyntheticConfig small{.samples = 100, .features = 20, .classes = 3};
-  const OpenedData a = open(small, MlpConfig{}), b = open(small, MlpConfig{}),
-                   c = open(small, MlpConfig{}, 2);
+  const OpenedData a = open(small, test::mlp()), b = open(small, test::mlp()),
+                   c = open(small, test::mlp(), 2);
   for (int64_t i : {0, 1, 99}) {
     const auto x = test::read<float, int32_t>(*a.train, {.index = i});
     const auto y = test::read<float, int32_t>(*b.train, {.index = i, .epoch = 3, .augment = true});
@@ -38,7 +38,7 @@ TEST(Synthetic, IsAPureFunctionOfSeedAndIndex) {
 TEST(Synthetic, IsStandardisedAndItsClassesAreSeparable) {
   constexpr int64_t kSamples = 2000, kFeatures = 64, kClasses = 5;
   const OpenedData opened =
-      open({.samples = kSamples, .features = kFeatures, .classes = kClasses}, MlpConfig{});
+      open({.samples = kSamples, .features = kFeatures, .classes = kClasses}, test::mlp());
   std::vector<std::vector<double>> means(kClasses, std::vector<double>(kFeatures));
   std::vector<int> counts(kClasses);
   double sum = 0, squares = 0;
@@ -120,8 +120,7 @@ TEST(Synthetic, BinaryTargetsAreBalanced) {
 }
 
 TEST(Synthetic, TokensFollowTheirRuleMostly) {
-  GptConfig model;
-  model.context = 32;
+  const ModelTraits model = test::gpt(32);
   const OpenedData opened = open({.samples = 500, .classes = 97}, model);
   EXPECT_EQ(opened.summary.classes, 97);
   std::map<int32_t, std::map<int32_t, int>> next;
@@ -145,12 +144,12 @@ TEST(Synthetic, TokensFollowTheirRuleMostly) {
 }
 
 TEST(Synthetic, BoundsItsMemory) {
-  const OpenedData wide = open({.samples = int64_t{1} << 40, .features = 1'000'000}, MlpConfig{});
+  const OpenedData wide = open({.samples = int64_t{1} << 40, .features = 1'000'000}, test::mlp());
   EXPECT_LE(wide.train->resident_bytes(), int64_t{65} << 20);
   EXPECT_EQ(wide.train->samples(), int64_t{1} << 40);
   const auto far = test::read<float, int32_t>(*wide.train, {.index = (int64_t{1} << 40) - 1});
   EXPECT_EQ(far.input.size(), 1'000'000u);
-  const OpenedData many = open({.samples = int64_t{1} << 40, .features = 4}, MlpConfig{});
+  const OpenedData many = open({.samples = int64_t{1} << 40, .features = 4}, test::mlp());
   EXPECT_LE(many.train->resident_bytes(), 4096 * 20);
 }
 

@@ -17,7 +17,7 @@ struct Case {
   std::string eval;
   std::vector<std::string> parts;
   TableConfig table;
-  MlpConfig model;
+  ModelTraits model = test::mlp();
   ExitCode code = ExitCode::kData;
 };
 
@@ -39,8 +39,8 @@ std::vector<Case> cases() {
   numbered.header = false;
   TableConfig split = target("y");
   split.eval_fraction = 0.99f;
-  const MlpConfig binary = test::mlp(Loss::kBinaryCrossEntropy),
-                  regression = test::mlp(Loss::kMeanSquaredError);
+  const ModelTraits binary = test::mlp(Loss::kBinaryCrossEntropy),
+                    regression = test::mlp(Loss::kMeanSquaredError);
   const std::string good = "x,y\n1,a\n2,b\n";
   return {
       {"empty", "\n\n", "", {"train.csv: has no records"}, target("y"), {}},

@@ -24,7 +24,7 @@ struct Table {
   std::string eval;
   DataConfig config;
   TableConfig table;
-  MlpConfig model;
+  ModelTraits model = test::mlp();
 
   OpenedData open(bool need_train = true) const {
     const TableText train_text{train, "train.csv"}, eval_text{eval, "eval.csv"};
@@ -281,12 +281,12 @@ TEST(Table, OpensFilesPlainAndCompressed) {
     table.train = name;
     table.target = "y";
     config.source = table;
-    const OpenedData opened = open_data(config, MlpConfig{}, 1, true);
+    const OpenedData opened = open_data(config, test::mlp(), 1, true);
     EXPECT_EQ(opened.train->samples(), 2);
     EXPECT_EQ(label(*opened.train, 0), 0);
     EXPECT_EQ(opened.train->resident_bytes(), 2 * 4 + 2 * 4);
   }
-  EXPECT_EQ(open_data(config, MlpConfig{}, 1, false).train, nullptr);
+  EXPECT_EQ(open_data(config, test::mlp(), 1, false).train, nullptr);
 }
 
 TEST(TableEncoder, DescribesItself) {

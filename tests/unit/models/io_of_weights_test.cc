@@ -1,10 +1,10 @@
 // Catches: a model for weights from elsewhere that is built with other inputs, classes or images
 // than they were trained with.
-#include "models/io_of_weights.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
+
+#include "models/registry.h"
 
 namespace lockstep {
 namespace {

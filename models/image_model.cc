@@ -1,33 +1,9 @@
-#include "models/io_of_weights.h"
+#include "models/image_model.h"
 
 #include "runtime/base/error.h"
 
 namespace lockstep {
 namespace {
-
-// Extent `dimension` of a tensor, or `otherwise`.
-int64_t extent(const ExtentsOf& extents_of,
-               const std::string& name,
-               size_t dimension,
-               int64_t otherwise) {
-  const auto extents = extents_of(name);
-  return extents && dimension < extents->size() ? (*extents)[dimension] : otherwise;
-}
-
-ModelIo io_of(const MlpConfig& mlp, const ExtentsOf& extents_of) {
-  const std::string last = "layers." + std::to_string(mlp.hidden.size()) + ".weight";
-  const int64_t outputs = extent(extents_of, last, 0, 1);
-  ModelIo io;
-  io.features = extent(extents_of, "layers.0.weight", 1, 1);
-  (mlp.loss == Loss::kSoftmaxCrossEntropy ? io.classes : io.target_columns) = outputs;
-  return io;
-}
-
-ModelIo io_of(const GptConfig&, const ExtentsOf& extents_of) {
-  ModelIo io;
-  io.classes = extent(extents_of, "transformer.wte.weight", 0, 1);
-  return io;
-}
 
 void set_images(ModelIo& io, int64_t side, int64_t channels) {
   io.height = io.width = side;
@@ -47,15 +23,23 @@ bool columns_agree(const Graph& graph, const ExtentsOf& extents_of) {
   return true;
 }
 
-// Networks that take images: the names are those of the graph itself.
-template <typename Config>
-ModelIo io_of(Config config, const ExtentsOf& extents_of) {
-  config.classes = 1;
+}  // namespace
+
+int64_t resolve_classes(int64_t configured, const ModelIo& io, const std::string& section) {
+  if (configured == 0) return io.classes;
+  if (configured < io.classes)
+    throw ConfigError(
+        "model.{}.classes: value is {}; the data has {} classes", section, configured, io.classes);
+  return configured;
+}
+
+// The names are those of the graph itself.
+ModelIo io_of_image_weights(const ModelConfig& model, const ExtentsOf& extents_of) {
   constexpr int64_t kUsual[] = {224, 32, 28};
   constexpr int64_t kLargest = 512;
   ModelIo usual;
   set_images(usual, kUsual[0], 3);
-  const Graph some = build_model(config, usual, 1, Purpose::kInference);
+  const Graph some = build_model(model, usual, 1, Purpose::kInference);
   const std::string first = some[some.parameters.front()].name,
                     last = some[some.parameters.back()].name;
   const int64_t channels = extent(extents_of, first, 1, 3);
@@ -63,11 +47,11 @@ ModelIo io_of(Config config, const ExtentsOf& extents_of) {
     ModelIo io;
     set_images(io, side, channels);
     try {
-      resolve_model(config, io);
+      resolve_model(model, io);
     } catch (const ConfigError&) {
       return false;  // the network does not take images of this size
     }
-    return columns_agree(build_model(config, io, 1, Purpose::kInference), extents_of);
+    return columns_agree(build_model(model, io, 1, Purpose::kInference), extents_of);
   };
   int64_t side = 0;
   for (const int64_t candidate : kUsual) {
@@ -80,12 +64,6 @@ ModelIo io_of(Config config, const ExtentsOf& extents_of) {
   set_images(io, side > 0 ? side : kUsual[0], channels);
   io.classes = extent(extents_of, last, 0, 1);
   return io;
-}
-
-}  // namespace
-
-ModelIo io_of_weights(const ModelConfig& model, const ExtentsOf& extents_of) {
-  return std::visit([&](const auto& config) { return io_of(config, extents_of); }, model);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,77 @@
+#include "models/small_models.h"
+
+namespace lockstep {
+
+std::vector<SmallModel> small_models() {
+  std::vector<SmallModel> models;
+  const auto add = [&](const std::string& name,
+                       const ModelConfig& model,
+                       const ModelIo& io,
+                       int64_t lane_batch,
+                       Purpose purpose = Purpose::kTraining,
+                       float mix = 1,
+                       int lanes = 1) {
+    models.push_back({name, model, io, lane_batch, purpose, mix, lanes});
+  };
+  const ModelIo labels = {.features = 61, .classes = 13, .target_columns = 0};
+  for (const auto& [name, activation] : {std::pair("relu", Activation::kRelu),
+                                         std::pair("gelu_tanh", Activation::kGeluTanh),
+                                         std::pair("gelu_erf", Activation::kGeluErf),
+                                         std::pair("silu", Activation::kSilu),
+                                         std::pair("tanh", Activation::kTanh)}) {
+    MlpConfig mlp;
+    mlp.hidden = {72, 39};
+    mlp.activation = activation;
+    mlp.dropout = 0.2f;
+    mlp.label_smoothing = 0.1f;
+    mlp.outputs = 13;
+    add(std::string("mlp ") + name, mlp, labels, 37);
+  }
+  for (const auto& [name, loss] : {std::pair("binary", Loss::kBinaryCrossEntropy),
+                                   std::pair("squared error", Loss::kMeanSquaredError)}) {
+    MlpConfig mlp;
+    mlp.hidden = {64};
+    mlp.loss = loss;
+    mlp.outputs = 3;
+    add(std::string("mlp ") + name, mlp, {61, 0, 3}, 37);
+  }
+  GptConfig gpt;
+  gpt.layers = 2;
+  gpt.heads = 3;
+  gpt.width = 96;
+  gpt.context = 65;
+  gpt.vocabulary = 131;
+  gpt.dropout = 0.1f;
+  add("gpt odd", gpt, {0, 131, 0}, 3);
+  gpt.heads = 2;
+  gpt.width = 128;
+  gpt.context = 128;
+  gpt.vocabulary = 5003;
+  gpt.layers = 1;
+  gpt.tied_head = false;
+  gpt.bias = false;
+  add("gpt heads of 64", gpt, {0, 5003, 0}, 2);
+  gpt.heads = 1;
+  gpt.width = 64;
+  gpt.context = 1024;
+  gpt.vocabulary = 257;
+  add("gpt of 1024 tokens", gpt, {0, 257, 0}, 1);
+  ModelIo images = {.classes = 10};
+  images.height = 12;
+  images.width = 10;
+  images.channels = 3;
+  images.mean = {0.49f, 0.48f, 0.45f};
+  images.std = {0.25f, 0.24f, 0.26f};
+  ResnetConfig resnet;
+  resnet.depth = 8;  // a block in each stage
+  resnet.classes = 10;
+  add("resnet projected", resnet, images, 3);
+  resnet.shortcut = ResnetConfig::Shortcut::kPadded;
+  add("resnet padded, images mixed", resnet, images, 4, Purpose::kTraining, 0.625f);
+  add("resnet evaluated", resnet, images, 5, Purpose::kEvaluation);
+  resnet.sync_batch_norm = true;
+  add("resnet of three lanes", resnet, images, 3, Purpose::kTraining, 1, 3);
+  return models;
+}
+
+}  // namespace lockstep

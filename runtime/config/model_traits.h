@@ -1,0 +1,43 @@
+#pragma once
+// What the rest of the program needs to know of a model. models/ says it of every config
+// (traits_of); nobody else names a family.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/config/run_config.h"
+
+namespace lockstep {
+
+// Of a sample: features (F) f32, tokens (T) i32, or pixels (H, W, C) u8.
+enum class ModelInput { kFeatures, kTokens, kImages };
+
+struct ModelTraits {
+  std::string section;  // of the config, below model: "gpt"
+  ModelInput input = ModelInput::kFeatures;
+  // Says what the targets are: with softmax cross-entropy class labels (of tokens: the tokens that
+  // follow), with the others values.
+  Loss loss = Loss::kSoftmaxCrossEntropy;
+  int64_t context = 0;  // tokens of a sample; 0 where the input is something else
+  // Classes, vocabulary or values to predict; 0: from the data. And the field that says so.
+  int64_t outputs = 0;
+  const char* outputs_field = "outputs";
+  // The tensor (V, ...) whose rows are the vocabulary, for `generate`; null: it generates nothing.
+  const char* vocabulary_tensor = nullptr;
+  bool has_blocks = false;  // which execution.recompute can compute again
+
+  // Beginnings of tensors' names that torchvision spells otherwise: ours and theirs. And a tensor
+  // by which a checkpoint, which does not name its model, is known to be one of these.
+  std::vector<std::pair<std::string, std::string>> torchvision_names = {};
+  const char* known_by = nullptr;
+
+  bool wants_images() const { return input == ModelInput::kImages; }
+  // Whether the loss counts correct predictions: a regression has none.
+  bool has_accuracy() const { return loss != Loss::kMeanSquaredError; }
+  // The path of a field of the model, for messages: "model.gpt.context".
+  std::string field(const std::string& name) const { return "model." + section + "." + name; }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+// Catches: a family that is not in the registry's list, traits that tell the data and the commands
+// something else than the model is.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "models/registry.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Traits, EveryFamilyHasASectionOfItsOwn) {
+  std::set<std::string> sections;
+  for (const ModelConfig& model : all_models()) sections.insert(traits_of(model).section);
+  EXPECT_EQ(sections.size(), std::variant_size_v<ModelConfig>);
+  EXPECT_EQ(traits_of(ResnetConfig{}).section, "resnet");
+}
+
+TEST(Traits, FollowTheConfig) {
+  MlpConfig mlp;
+  mlp.loss = Loss::kMeanSquaredError;
+  mlp.outputs = 3;
+  ModelTraits traits = traits_of(mlp);
+  EXPECT_EQ(traits.input, ModelInput::kFeatures);
+  EXPECT_FALSE(traits.has_accuracy());
+  EXPECT_EQ(traits.outputs, 3);
+  EXPECT_EQ(traits.field(traits.outputs_field), "model.mlp.outputs");
+
+  GptConfig gpt;
+  gpt.context = 7;
+  gpt.vocabulary = 300;
+  traits = traits_of(gpt);
+  EXPECT_EQ(traits.input, ModelInput::kTokens);
+  EXPECT_EQ(traits.context, 7);
+  EXPECT_EQ(traits.outputs, 300);
+  EXPECT_EQ(traits.field(traits.outputs_field), "model.gpt.vocabulary");
+  EXPECT_TRUE(traits.has_blocks);
+
+  VggConfig vgg;
+  vgg.classes = 12;
+  traits = traits_of(vgg);
+  EXPECT_TRUE(traits.wants_images());
+  EXPECT_EQ(traits.outputs, 12);
+  EXPECT_EQ(traits.field(traits.outputs_field), "model.vgg.classes");
+  EXPECT_EQ(traits.vocabulary_tensor, nullptr);
+}
+
+TEST(Traits, OfACheckpointAreKnownByItsTensors) {
+  const auto known = [](const std::string& tensor) {
+    return traits_by_tensors([&](const std::string& name) { return name == tensor; });
+  };
+  ASSERT_TRUE(known("layer1.0.conv1.weight"));
+  EXPECT_EQ(known("layer1.0.conv1.weight")->section, "resnet");
+  EXPECT_FALSE(known("layers.0.weight"));
+}
+
+// The vocabulary's tensor is one that the model has, with a row for each token.
+TEST(Traits, TheVocabularysTensorHasItsRows) {
+  GptConfig gpt;
+  gpt.layers = 1;
+  gpt.vocabulary = 31;
+  const Graph graph = build_model(gpt, {}, 1, Purpose::kInference);
+  int64_t rows = 0;
+  for (const TensorId id : graph.parameters) {
+    if (graph[id].name == traits_of(gpt).vocabulary_tensor) rows = graph.shape(id)[0];
+  }
+  EXPECT_EQ(rows, 31);
+}
+
+}  // namespace
+}  // namespace lockstep
