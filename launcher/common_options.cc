@@ -1,6 +1,16 @@
 #include "launcher/common_options.h"
 
+#include "runtime/run/read_config.h"
+
 namespace lockstep {
+
+RunConfig read_config(const CommonOptions& options) {
+  RunConfig config = read_config(options.config, options.set);
+  if (!options.data.empty()) config.data.dir = options.data;
+  if (!options.run_dir.empty()) config.output.run_dir = options.run_dir;
+  if (config.output.run_dir.empty()) config.output.run_dir = "runs/" + config.name;
+  return config;
+}
 
 void add_output_options(CommandSpec& command, CommonOptions& options) {
   command.add("--json", &options.json, "Write the command's result to this file as JSON");

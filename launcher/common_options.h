@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launcher/command_line.h"
+#include "runtime/config/run_config.h"
 
 namespace lockstep {
 
@@ -20,6 +21,10 @@ struct CommonOptions {
   std::string json;              // --json: the result as a JSON file
   std::string log_level = "info";
 };
+
+// The config file with --set, --data and --run-dir applied: see runtime/run/read_config.h. Throws
+// ConfigError.
+RunConfig read_config(const CommonOptions& options);
 
 // Adds the flags of what to write and what to say.
 void add_output_options(CommandSpec& command, CommonOptions& options);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "launcher/bench/parity_images.h"
+#include "models/registry.h"
 #include "models/small_models.h"
 #include "runtime/base/error.h"
 #include "runtime/base/rng.h"

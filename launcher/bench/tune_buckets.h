@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/assembly.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/session.h"
+#include "runtime/run/assembly.h"
 
 namespace lockstep {
 

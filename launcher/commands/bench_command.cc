@@ -12,6 +12,8 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
+#include "runtime/run/assembly.h"
+#include "runtime/run/threads.h"
 
 namespace lockstep {
 namespace {
@@ -76,7 +78,7 @@ void bench_ops(const BenchOptions& options, Device& device) {
   RunConfig config = read_config(options.common);
   set_compute_threads(choose_threads(config, 1));
   const Assembly assembly =
-      assemble(std::move(config), Topology{}, AssemblyPurpose::kTrain, device.ops());
+      assemble(std::move(config), Topology{}, RunPurpose::kTrain, device.ops());
   const BackendRequest request = {assembly.config.execution.tf32,
                                   compute_type(assembly.config.execution.precision),
                                   /*record_repeated_work=*/!options.common.eager};

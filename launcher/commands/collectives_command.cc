@@ -17,6 +17,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
+#include "runtime/run/threads.h"
 
 namespace lockstep {
 namespace {

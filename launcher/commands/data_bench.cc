@@ -7,16 +7,18 @@
 #include <optional>
 
 #include "collectives/agreement.h"
-#include "launcher/assembly.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/data.h"
 #include "launcher/commands/results.h"
+#include "launcher/common_options.h"
+#include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/config/validate_data.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/loader.h"
+#include "runtime/run/threads.h"
 
 namespace lockstep {
 namespace {

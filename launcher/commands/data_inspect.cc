@@ -7,10 +7,11 @@
 #include <numeric>
 
 #include "collectives/agreement.h"
-#include "launcher/assembly.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/data.h"
 #include "launcher/commands/results.h"
+#include "launcher/common_options.h"
+#include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/config/validate_data.h"

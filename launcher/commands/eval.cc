@@ -16,7 +16,7 @@ namespace {
 ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
-  const EvaluationRun run(session, options, AssemblyPurpose::kEvaluate);
+  const EvaluationRun run(session, options, RunPurpose::kEvaluate);
   const RunParts& parts = run.parts();
   const Plan& plan = parts.plan;
   Reducer reducer({parts.slices, communicator},

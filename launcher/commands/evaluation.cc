@@ -7,6 +7,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/run/threads.h"
 #include "runtime/train/initialize.h"
 #include "runtime/train/weights.h"
 
@@ -23,9 +24,7 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
               "Take the average of the weights (train.ema_decay) that the checkpoint has");
 }
 
-EvaluationRun::EvaluationRun(Session& session,
-                             const EvaluationOptions& options,
-                             AssemblyPurpose purpose)
+EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options, RunPurpose purpose)
     : device_(session, options.common) {
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);

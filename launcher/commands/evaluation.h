@@ -5,6 +5,7 @@
 
 #include "launcher/ranks/devices.h"
 #include "runtime/checkpoint/state.h"
+#include "runtime/run/assembly.h"
 #include "runtime/train/run_parts.h"
 
 namespace lockstep {
@@ -22,7 +23,7 @@ class EvaluationRun {
  public:
   // Opens everything and reads the weights. All ranks together; throws the same error on all of
   // them (AgreedError).
-  EvaluationRun(Session& session, const EvaluationOptions& options, AssemblyPurpose purpose);
+  EvaluationRun(Session& session, const EvaluationOptions& options, RunPurpose purpose);
 
   const Assembly& assembly() const { return assembly_; }
   const RunParts& parts() const { return *parts_; }

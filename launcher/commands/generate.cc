@@ -10,6 +10,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
+#include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/rng.h"
@@ -19,6 +20,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
+#include "runtime/run/threads.h"
 #include "runtime/train/initialize.h"
 
 namespace lockstep {

@@ -5,10 +5,11 @@
 #include <cstdio>
 
 #include "collectives/agreement.h"
-#include "launcher/assembly.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/tensor_names.h"
+#include "launcher/common_options.h"
+#include "models/registry.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/match.h"

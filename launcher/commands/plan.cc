@@ -15,6 +15,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/graph/schema.h"
+#include "runtime/run/assembly.h"
+#include "runtime/run/memory_check.h"
+#include "runtime/run/threads.h"
 
 namespace lockstep {
 namespace {
@@ -68,7 +71,7 @@ Json to_json(const Assembly& assembly, int local, double step_flops) {
   // Without a level of nodes the plan does not tell which of its ranks are on other ones.
   if (assembly.plan.topology.nodes > 1 || local == assembly.plan.topology.ranks())
     json["network_bytes_per_step_per_rank"] = assembly.plan.network_bytes;
-  json["bucket_mib"] = assembly.config.comm.bucket_mib;
+  json["bucket_mib"] = assembly.decisions.bucket_mib;
   json["buckets"] = assembly.plan.buckets.size();
   json["steps"] = assembly.config.train.steps;
   return json;
@@ -105,6 +108,7 @@ void print_plan(const Assembly& assembly, int local, double step_flops) {
   fmt::print("the run: {} steps of {} samples\n",
              assembly.config.train.steps,
              assembly.config.train.global_batch);
+  fmt::print("decided: {}\n", to_text(assembly.decisions));
 }
 
 // What the device of the run has: the GPU named, or else the one that is here, if one is.
@@ -166,7 +170,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (record) config.comm.bucket_mib = record->bucket_mib;
   set_compute_threads(choose_threads(config, local));
   const Assembly assembly = assemble(
-      std::move(config), nodes_of(ranks, local), AssemblyPurpose::kTrain, ops_to_plan_for(device));
+      std::move(config), nodes_of(ranks, local), RunPurpose::kTrain, ops_to_plan_for(device));
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
   print_plan(assembly, local, step_flops);

@@ -7,6 +7,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/evaluation.h"
 #include "launcher/commands/results.h"
+#include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -38,7 +39,7 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   const CommonOptions& common = options.evaluation.common;
   init_log(common.log_level, communicator.rank(), communicator.size());
   run_on_all(communicator, [&] { check_model(options); });
-  const EvaluationRun run(session, options.evaluation, AssemblyPurpose::kPredict);
+  const EvaluationRun run(session, options.evaluation, RunPurpose::kPredict);
   Predictor predictor(run.parts(), run.memory());
   const std::vector<float> outputs = predictor.run();
   const int64_t samples = predictor.samples(), columns = predictor.columns();

@@ -16,6 +16,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
+#include "runtime/run/assembly.h"
+#include "runtime/run/threads.h"
 #include "runtime/train/stop_signal.h"
 #include "runtime/train/trainer.h"
 
@@ -153,15 +155,15 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   choose_transport(session, config.comm.transport, device.device().ops());
   Communicator& communicator = session.communicator();
   const int sharing = ranks_sharing_cpus(communicator);
-  const bool wants_node_memory =
-      config.comm.shared_memory && !device.device().ops().separate_memory;
   const std::unique_ptr<NodeMemory> node =
-      wants_node_memory ? NodeMemory::join(communicator, topology) : nullptr;
+      wants_shared_memory(config.comm, topology, device.device().ops())
+          ? NodeMemory::join(communicator, topology)
+          : nullptr;
   topology.shares_memory = node != nullptr;
   Assembly assembly;
   const auto assemble_run = [&] {
     assembly = {};
-    assembly = assemble(config, topology, AssemblyPurpose::kTrain, device.device().ops());
+    assembly = assemble(config, topology, RunPurpose::kTrain, device.device().ops());
   };
   const auto check_fit = [&] { check_memory(assembly, session.local_ranks(), device.limits()); };
   run_on_all(communicator, [&] {

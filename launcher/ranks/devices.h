@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "launcher/assembly.h"
 #include "launcher/common_options.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/device.h"
+#include "runtime/run/memory_check.h"
 
 namespace lockstep {
 

@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/assembly.h"
+#include "launcher/common_options.h"
 #include "launcher/scale/report_text.h"
+#include "runtime/run/assembly.h"
 
 namespace lockstep::scale {
 

@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "collectives/agreement.h"
-#include "launcher/assembly.h"
 #include "launcher/commands/commands.h"
+#include "launcher/common_options.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/session.h"
 #include "launcher/scale/cautions.h"
@@ -22,6 +22,8 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
+#include "runtime/run/assembly.h"
+#include "runtime/run/read_config.h"
 
 namespace lockstep {
 namespace {
@@ -118,7 +120,7 @@ struct Beforehand {
 // Opens the data, so that what it lacks is told before the first run.
 Beforehand look_ahead(const ScaleCommandOptions& options, const RunConfig& config, int smallest) {
   const Assembly assembly = assemble(
-      config, Topology::flat(smallest), AssemblyPurpose::kTrain, ops_to_plan_for(options.common));
+      config, Topology::flat(smallest), RunPurpose::kTrain, ops_to_plan_for(options.common));
   return {scale::facts_of_config(options.common, config, assembly),
           assembly.ops->separate_memory ? "cuda" : "cpu",
           assembly.config.train.steps};

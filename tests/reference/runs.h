@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <string>
 
-#include "launcher/assembly.h"
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
 #include "runtime/cpu/backend.h"
+#include "runtime/run/assembly.h"
 #include "runtime/train/trainer.h"
 #include "tests/reference/temporary_folder.h"
 #include "tests/reference/thread_communicator.h"
@@ -89,7 +89,7 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
     const Topology topology = {
         training.nodes, training.ranks / training.nodes, training.shares_memory};
     const Assembly assembly =
-        assemble(std::move(config), topology, AssemblyPurpose::kTrain, backend->ops());
+        assemble(std::move(config), topology, RunPurpose::kTrain, backend->ops());
     const auto node = share_memory(communicator, assembly.plan);
     const RunParts parts = parts_of(assembly, communicator, communicator, *backend, node.get());
     Trainer trainer(parts);

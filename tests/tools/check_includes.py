@@ -49,6 +49,16 @@ MAY_INCLUDE = {
         "runtime/metrics",
         "collectives",
     ],
+    "runtime/run": [
+        "runtime/train",
+        "runtime/exec",
+        "runtime/plan",
+        "runtime/graph",
+        "runtime/config",
+        "runtime/data",
+        "models",
+        "collectives",
+    ],
     "launcher": ["*"],
     "tests": ["*"],
 }

@@ -1,8 +1,8 @@
 // Catches: a device that lacks an op and does not say which model it cannot run.
 #include <gtest/gtest.h>
 
-#include "launcher/assembly.h"
 #include "runtime/base/error.h"
+#include "runtime/run/assembly.h"
 
 namespace lockstep {
 namespace {
@@ -15,7 +15,7 @@ TEST(UnsupportedModel, IsNamed) {
   config.train.steps = 1;
   OpSet nothing = {"none", {}, true, 0, 1, 4096, 8};
   try {
-    assemble(config, Topology{}, AssemblyPurpose::kTrain, nothing);
+    assemble(config, Topology{}, RunPurpose::kTrain, nothing);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     const std::string text = error.what();

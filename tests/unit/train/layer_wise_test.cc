@@ -269,10 +269,10 @@ TEST_P(LayerWiseTraining, IsRefusedWhereADeviceHasTooFewGroups) {
   small.device = "small";
   const RunConfig config = parse_config(testing::mlp_config(), "test", changes(GetParam()));
   small.most_update_groups = 6;  // the three of all models and those of three weight matrices
-  assemble(config, Topology::flat(1), AssemblyPurpose::kTrain, small);
+  assemble(config, Topology::flat(1), RunPurpose::kTrain, small);
   small.most_update_groups = 5;
   try {
-    assemble(config, Topology::flat(1), AssemblyPurpose::kTrain, small);
+    assemble(config, Topology::flat(1), RunPurpose::kTrain, small);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     EXPECT_EQ(std::string(error.what()),

@@ -108,7 +108,7 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
       config.output.run_dir = folder.path();
       const std::unique_ptr<Backend> backend = cpu::make_backend();
       const Assembly assembly =
-          assemble(std::move(config), topology, AssemblyPurpose::kTrain, backend->ops());
+          assemble(std::move(config), topology, RunPurpose::kTrain, backend->ops());
       const auto node = testing::share_memory(communicator, assembly.plan);
       const RunParts parts = parts_of(assembly, communicator, communicator, *backend, node.get());
       const auto expect_planned = [&] {

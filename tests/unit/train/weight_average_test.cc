@@ -45,7 +45,7 @@ TEST(WeightAverage, FollowsTheFormulaFromTheFirstWeightsOn) {
   train_in(folder.path(), {testing::mlp_config(), 2, testing::whole(), changes});
   const Assembly assembly = assemble(parse_config(testing::mlp_config(), "test", changes),
                                      Topology::flat(2),
-                                     AssemblyPurpose::kTrain,
+                                     RunPurpose::kTrain,
                                      cpu::make_backend()->ops());
   std::vector<float> first(static_cast<size_t>(assembly.plan.layout.elements));
   initialize_parameters(assembly.plan.layout, assembly.config.seed, first.data());

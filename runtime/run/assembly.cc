@@ -1,0 +1,189 @@
+#include "runtime/run/assembly.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "runtime/base/error.h"
+#include "runtime/config/parse.h"
+#include "runtime/config/validate.h"
+#include "runtime/graph/fusion.h"
+#include "runtime/run/supported.h"
+#include "runtime/train/batch_stage.h"
+#include "runtime/train/weight_average.h"
+
+namespace lockstep {
+namespace {
+
+// The step is 32 bits of the random streams' counters.
+constexpr int64_t kMostSteps = int64_t{1} << 31;
+
+void resolve_length(TrainConfig& train, int64_t samples) {
+  if (train.steps > 0) return;
+  const double steps = std::ceil(train.epochs * static_cast<double>(samples) /
+                                 static_cast<double>(train.global_batch));
+  if (steps > static_cast<double>(kMostSteps))
+    throw ConfigError("train.epochs: value is {}, which is {:.0f} steps; allowed: up to {} steps",
+                      train.epochs,
+                      steps,
+                      kMostSteps);
+  train.steps = std::max<int64_t>(static_cast<int64_t>(steps), 1);
+  train.epochs = 0;
+}
+
+ModelIo io_of(const DataSummary& summary) {
+  return {.features = summary.features,
+          .classes = summary.classes,
+          .target_columns = summary.target_columns,
+          .height = summary.height,
+          .width = summary.width,
+          .channels = summary.channels,
+          .mean = summary.mean,
+          .std = summary.std};
+}
+
+// Bytes of a loader's ring, choosing its length where the config leaves it open.
+size_t ring_bytes(const Dataset& dataset,
+                  const BatchGeometry& geometry,
+                  int64_t wanted,
+                  int64_t& batches) {
+  batches = wanted > 0 ? wanted : default_ring_batches(loader_bytes(dataset, geometry, 1));
+  return loader_bytes(dataset, geometry, batches);
+}
+
+Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
+  const RunConfig& config = run.config;
+  GraphOptions options(purpose);
+  options.compute = compute_type(config.execution.precision);
+  options.logits_alignment = run.ops->logits_alignment;
+  options.lanes = static_cast<int>(config.train.lanes);
+  options.bf16x3 = config.execution.bf16x3;
+  options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
+  Graph graph = build_model(config.model, run.io, global_batch / config.train.lanes, options);
+  check_ops(config.model, graph, *run.ops);
+  fuse_batch_norms(graph, [&](const Graph& g, const Op& op) { return run.ops->supports(g, op); });
+  return graph;
+}
+
+// The graphs alone.
+Program build_graphs(const Assembly& run, int64_t global_batch) {
+  Program program;
+  program.training = build_graph(run, Purpose::kTraining, global_batch);
+  const bool predicts = run.purpose == RunPurpose::kPredict;
+  if (run.data.eval)
+    program.evaluation =
+        build_graph(run, predicts ? Purpose::kInference : Purpose::kEvaluation, global_batch);
+  return program;
+}
+
+// Plans the graphs of a program as decided.
+void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
+  const RunConfig& config = run.config;
+  const OpSet& ops = *run.ops;
+  const bool trains = run.purpose == RunPurpose::kTrain;
+  const int lanes = static_cast<int>(config.train.lanes);
+  const int local_lanes = lanes / run.decisions.topology.ranks();
+  PlanOptions options;
+  options.topology = run.decisions.topology;
+  options.zero_stage = run.decisions.zero_stage;
+  options.bucket_mib = run.decisions.bucket_mib;
+  options.lanes = lanes;
+  options.wire = compute_type(config.comm.wire_dtype);
+  options.moments = static_cast<int>(kept_arrays(config).size());
+  options.evaluation_only = !trains;
+  const BatchGeometry geometry = {
+      global_batch / lanes, lanes, 0, local_lanes};  // sizes alone count
+  const int64_t wanted = config.execution.prefetch_batches;
+  for (const auto& [dataset, bytes, batches] :
+       {std::tuple(run.data.train.get(), &options.train_batch_bytes, &program.train_ring_batches),
+        std::tuple(run.data.eval.get(), &options.eval_batch_bytes, &program.eval_ring_batches)}) {
+    if (dataset == nullptr) continue;
+    *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
+    options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
+  }
+  if (trains) {
+    options.residual_groups = residual_groups(config);
+    options.power_sgd = static_cast<int>(config.comm.power_sgd_rank);
+  }
+  options.separate_memory = ops.separate_memory;
+  if (ops.separate_memory) {
+    options.library_bytes = ops.workspace_bytes;
+    options.device_batch_bytes =
+        BatchStage::device_bytes(program.training, static_cast<size_t>(local_lanes));
+  }
+  program.plan = make_plan(program.training,
+                           program.evaluation ? &*program.evaluation : nullptr,
+                           options,
+                           [&ops](const Graph& graph, const Op& op) {
+                             return ops.find(graph, op).workspace_bytes(graph, op);
+                           });
+}
+
+}  // namespace
+
+Assembly assemble(RunConfig config, const Topology& placed, RunPurpose purpose, const OpSet& ops) {
+  const bool training = purpose == RunPurpose::kTrain;
+  if (!training) config.comm.residual_groups = 0;  // nothing is summed
+  validate_for_ranks(config, placed.ranks());
+  check_precision(config.execution, ops);
+  check_tree(config.comm, placed, ops);
+  Assembly run;
+  run.purpose = purpose;
+  run.ops = &ops;
+  run.data = open_data(config.data, traits_of(config.model), config.seed, training);
+  if (!training && !run.data.eval)
+    throw ConfigError(
+        "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
+  run.io = io_of(run.data.summary);
+  config.model = resolve_model(config.model, run.io);
+  if (training) {
+    resolve_length(config.train, run.data.train->samples());
+    validate_schedule_length(config.schedule, config.train.steps);
+  }
+  run.config = std::move(config);
+  const int64_t global_batch = run.config.train.global_batch;
+  Program program = build_graphs(run, global_batch);
+  run.decisions = decide(run.config.comm, placed, purpose, ops, program.training);
+  run.config.comm.bucket_mib = run.decisions.bucket_mib;
+  add_plan(run, global_batch, program);
+  static_cast<Program&>(run) = std::move(program);
+  if (training) {
+    check_zero_stage(run.config.comm, run.plan);
+    check_update_groups(run.config.optimizer, run.plan.layout, ops);
+  }
+  return run;
+}
+
+Program program_for(const Assembly& assembly, int64_t global_batch) {
+  Program program = build_graphs(assembly, global_batch);
+  add_plan(assembly, global_batch, program);
+  return program;
+}
+
+void plan_again(Assembly& assembly, double bucket_mib) {
+  assembly.config.comm.bucket_mib = assembly.decisions.bucket_mib = bucket_mib;
+  add_plan(assembly, assembly.config.train.global_batch, assembly);
+}
+
+RunParts parts_of(const Assembly& assembly,
+                  Communicator& communicator,
+                  Communicator& slices,
+                  Backend& backend,
+                  NodeMemory* node) {
+  return {assembly.config,
+          communicator,
+          slices,
+          node,
+          backend,
+          assembly.training,
+          assembly.evaluation ? &*assembly.evaluation : nullptr,
+          assembly.plan,
+          assembly.data,
+          assembly.config.output.run_dir,
+          assembly.train_ring_batches,
+          assembly.eval_ring_batches,
+          model_flops_per_sample(assembly.config.model, assembly.io),
+          traits_of(assembly.config.model)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+#pragma once
+// From a config to everything that a run is made of.
+
+#include <optional>
+
+#include "models/registry.h"
+#include "runtime/config/run_config.h"
+#include "runtime/data/dataset.h"
+#include "runtime/exec/backend.h"
+#include "runtime/plan/plan.h"
+#include "runtime/run/decisions.h"
+#include "runtime/train/run_parts.h"
+
+namespace lockstep {
+
+// The graphs of a run and their plan.
+struct Program {
+  Graph training;
+  std::optional<Graph> evaluation;  // ends in the loss or, to predict, in the network's output
+  Plan plan;
+  int64_t train_ring_batches = 0, eval_ring_batches = 0;  // read ahead by the loaders
+};
+
+struct Assembly : Program {
+  RunPurpose purpose = RunPurpose::kTrain;
+  RunConfig config;  // resolved: steps, model outputs, folders, buckets
+  OpenedData data;
+  ModelIo io;
+  const OpSet* ops = nullptr;
+  RunDecisions decisions;
+};
+
+// Opens the data, builds the graphs and plans the memory for ranks that are placed so, each with a
+// device that can run `ops`, which is borrowed; `placed`: see decide(). Communicates nothing.
+// Throws ConfigError, DataError.
+Assembly assemble(RunConfig config, const Topology& placed, RunPurpose purpose, const OpSet& ops);
+
+// The program that the same run would have with another global batch, a multiple of the lanes.
+Program program_for(const Assembly& assembly, int64_t global_batch);
+
+// Plans a training again, with buckets of another size.
+void plan_again(Assembly& assembly, double bucket_mib);
+
+// What the trainer and the evaluator work on; refers to all of its arguments. `node`: where the
+// plan's topology shares memory, and with the memory that the plan says.
+RunParts parts_of(const Assembly& assembly,
+                  Communicator& communicator,
+                  Communicator& slices,
+                  Backend& backend,
+                  NodeMemory* node = nullptr);
+
+}  // namespace lockstep

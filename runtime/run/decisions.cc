@@ -1,0 +1,65 @@
+#include "runtime/run/decisions.h"
+
+#include <fmt/core.h>
+
+#include "runtime/plan/plan.h"
+
+namespace lockstep {
+namespace {
+
+// Where the memory for gradients has buckets, or on GPUs, whose networks the cost model does not
+// know: the usual size.
+double bucket_mib_of(const CommConfig& comm, const OpSet& ops, const Graph& training) {
+  constexpr double kMiB = 1024.0 * 1024;
+  if (comm.bucket_mib > 0) return comm.bucket_mib;
+  if (ops.separate_memory || comm.zero_stage >= 2)
+    return static_cast<double>(kUsualBucketElements) * sizeof(float) / kMiB;
+  return usual_bucket_mib(training, compute_type(comm.wire_dtype));
+}
+
+}  // namespace
+
+DType compute_type(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16: return DType::kBF16;
+    case Precision::kFp16: return DType::kF16;
+    case Precision::kFp32: break;
+  }
+  return DType::kF32;
+}
+
+bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const OpSet& ops) {
+  if (!comm.shared_memory || ops.separate_memory || placed.per_node == 1) return false;
+  if (comm.order == CommConfig::Order::kFast) return false;  // a library sums
+  // In ZeRO stage 0 the ranks of a node would have sums in common, but not what comes from others.
+  if (comm.zero_stage == 0) return placed.nodes == 1 && comm.power_sgd_rank == 0;
+  return comm.zero_stage < 3;
+}
+
+RunDecisions decide(const CommConfig& comm,
+                    const Topology& placed,
+                    RunPurpose purpose,
+                    const OpSet& ops,
+                    const Graph& training) {
+  const bool trains = purpose == RunPurpose::kTrain;
+  RunDecisions decisions;
+  // A library that chooses the order knows the nodes itself.
+  decisions.topology =
+      comm.order == CommConfig::Order::kFast ? Topology::flat(placed.ranks()) : placed;
+  decisions.topology.shares_memory =
+      trains && placed.shares_memory && wants_shared_memory(comm, placed, ops);
+  decisions.zero_stage = trains && placed.ranks() > 1 ? static_cast<int>(comm.zero_stage) : 1;
+  decisions.bucket_mib = bucket_mib_of(comm, ops, training);
+  return decisions;
+}
+
+std::string to_text(const RunDecisions& decisions) {
+  const Topology& topology = decisions.topology;
+  if (topology.ranks() == 1) return fmt::format("buckets of {:g} MiB", decisions.bucket_mib);
+  return fmt::format("ZeRO stage {}, buckets of {:g} MiB, the ranks {}",
+                     decisions.zero_stage,
+                     decisions.bucket_mib,
+                     topology.shares_memory ? "of a node share memory" : "send messages");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+#include "runtime/run/read_config.h"
+
+#include "models/registry.h"
+#include "runtime/config/parse.h"
+#include "runtime/config/validate_data.h"
+
+namespace lockstep {
+
+RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  RunConfig config = load_config(path, overrides);
+  check_model(config);
+  validate_data_for_model(config.data, traits_of(config.model));
+  return config;
+}
+
+}  // namespace lockstep

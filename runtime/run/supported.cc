@@ -1,0 +1,92 @@
+#include "runtime/run/supported.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/config/sections.h"
+#include "runtime/graph/schema.h"
+#include "runtime/train/optimizer.h"
+
+namespace lockstep {
+
+void check_precision(const ExecutionConfig& execution, const OpSet& ops) {
+  if (ops.separate_memory) {
+    if (execution.bf16x3)
+      throw ConfigError(
+          "execution.bf16x3: value is true; allowed on {}: false (execution.tf32 is for GPUs)",
+          ops.device);
+    return;
+  }
+  if (execution.precision != Precision::kFp32)
+    throw ConfigError(
+        "execution.precision: value is {}; allowed on {}: FP32 (a GPU has BF16 and FP16)",
+        execution.precision == Precision::kBf16 ? "BF16" : "FP16",
+        ops.device);
+  if (execution.tf32)
+    throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
+}
+
+void check_tree(const CommConfig& comm, const Topology& placed, const OpSet& ops) {
+  if (comm.order == CommConfig::Order::kFast) return;
+  for (const RankGroup& group : placed.groups_of(0)) {
+    if (group.count <= ops.most_tree_ranks) continue;
+    throw ConfigError(
+        "comm.order: value is TREE; allowed where sums of {} ranks meet on device {}: FAST (TREE "
+        "for up to {} ranks a node, as many on each, and up to {} nodes)",
+        group.count,
+        ops.device,
+        ops.most_tree_ranks,
+        ops.most_tree_ranks);
+  }
+}
+
+void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
+  for (const Op& op : graph.ops) {
+    if (ops.supports(graph, op)) continue;
+    const bool any = std::any_of(ops.implementations.begin(),
+                                 ops.implementations.end(),
+                                 [&](const Implementation& i) { return i.kind == op.kind; });
+    if (!any)
+      throw ConfigError("model.{}: device {} cannot run {} yet; allowed: --device cpu",
+                        section_of(model),
+                        ops.device,
+                        schema_of(op.kind).name);
+    throw ConfigError(
+        "model.{}: device {} cannot run '{}' ({} of {}): it is beyond what its kernels take; "
+        "allowed: a narrower model, or a smaller train.global_batch / train.lanes",
+        section_of(model),
+        ops.device,
+        op.name,
+        schema_of(op.kind).name,
+        to_string(graph.shape(op.inputs[0])));
+  }
+}
+
+void check_zero_stage(const CommConfig& comm, const Plan& plan) {
+  const int ranks = plan.topology.ranks();
+  if (plan.zero_stage < 2 || !plan.lanes_together || plan.lanes == ranks) return;
+  throw ConfigError(
+      "comm.zero_stage: value is {}; allowed with sync_batch_norm, whose lanes run together: 0, 1, "
+      "or {} with as many ranks as train.lanes, {}, of which there are {}",
+      comm.zero_stage,
+      comm.zero_stage,
+      plan.lanes,
+      ranks);
+}
+
+void check_update_groups(const OptimizerConfig& optimizer,
+                         const ParameterLayout& layout,
+                         const OpSet& ops) {
+  const size_t groups = Optimizer::groups(optimizer, layout);
+  if (groups <= ops.most_update_groups) return;
+  const size_t tensors = adapted_slots(optimizer, layout).size();
+  throw ConfigError(
+      "optimizer.{}: the model has {} tensors with a rate of their own; allowed on {}: up to {}, "
+      "or --device cpu",
+      optimizer_name(optimizer),
+      tensors,
+      ops.device,
+      ops.most_update_groups - (groups - tensors));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+#pragma once
+// What a device cannot do is refused by the name of the config's field, before anything is
+// allocated. All of these throw ConfigError.
+
+#include "collectives/topology.h"
+#include "runtime/config/run_config.h"
+#include "runtime/exec/op_set.h"
+#include "runtime/graph/graph.h"
+#include "runtime/plan/plan.h"
+
+namespace lockstep {
+
+// The number formats to compute in.
+void check_precision(const ExecutionConfig& execution, const OpSet& ops);
+
+// As many ranks as meet in one sum of the tree, where they are placed so.
+void check_tree(const CommConfig& comm, const Topology& placed, const OpSet& ops);
+
+// Every op of the model's graph.
+void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops);
+
+// The ZeRO stage: lanes that run together are summed together.
+void check_zero_stage(const CommConfig& comm, const Plan& plan);
+
+// The optimizer's constants: a layer-wise one has a rate for every tensor, of which a device holds
+// so many.
+void check_update_groups(const OptimizerConfig& optimizer,
+                         const ParameterLayout& layout,
+                         const OpSet& ops);
+
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+#pragma once
+// How many threads a rank computes with.
+
+#include "collectives/communicator.h"
+#include "runtime/config/run_config.h"
+
+namespace lockstep {
+
+// Compute threads of a rank: as configured, or its share of the CPUs that it may use.
+int choose_threads(const RunConfig& config, int sharing_ranks);
+
+// Ranks of this host that may use the same CPUs as this one, itself included: all of them where no
+// launcher has bound them. All ranks together.
+int ranks_sharing_cpus(Communicator& communicator);
+
+}  // namespace lockstep
