@@ -1,0 +1,96 @@
+// Catches: memory that is shared where it must not be or left unshared where it may, a size of
+// buckets that depends on the ranks, and a ZeRO stage that takes effect where nothing is sharded.
+#include "runtime/run/decisions.h"
+
+#include <gtest/gtest.h>
+
+#include "models/registry.h"
+
+namespace lockstep {
+namespace {
+
+constexpr Topology kNode = {.nodes = 1, .per_node = 4, .shares_memory = true};
+constexpr Topology kTwoNodes = {.nodes = 2, .per_node = 2, .shares_memory = true};
+
+OpSet gpu() {
+  OpSet ops = {};
+  ops.separate_memory = true;
+  return ops;
+}
+
+CommConfig comm_of(int64_t zero_stage) {
+  CommConfig comm;
+  comm.zero_stage = zero_stage;
+  return comm;
+}
+
+Graph small_model() {
+  MlpConfig mlp;
+  mlp.hidden = {64};
+  mlp.outputs = 8;
+  return build_model(mlp, {.features = 32, .classes = 8}, 4, GraphOptions(Purpose::kTraining));
+}
+
+TEST(Decisions, WhoSharesMemoryWithinANode) {
+  const OpSet cpu = {};
+  for (int64_t stage : {0, 1, 2}) EXPECT_TRUE(wants_shared_memory(comm_of(stage), kNode, cpu));
+  EXPECT_FALSE(wants_shared_memory(comm_of(3), kNode, cpu));
+  EXPECT_FALSE(wants_shared_memory(comm_of(0), kTwoNodes, cpu));
+  EXPECT_TRUE(wants_shared_memory(comm_of(1), kTwoNodes, cpu));
+  EXPECT_FALSE(wants_shared_memory(comm_of(1), kNode, gpu()));
+  EXPECT_FALSE(wants_shared_memory(comm_of(1), Topology{.nodes = 4}, cpu));
+  CommConfig comm = comm_of(0);
+  comm.power_sgd_rank = 2;
+  EXPECT_FALSE(wants_shared_memory(comm, kNode, cpu));
+  comm = comm_of(1);
+  comm.order = CommConfig::Order::kFast;
+  EXPECT_FALSE(wants_shared_memory(comm, kNode, cpu));
+  comm = comm_of(1);
+  comm.shared_memory = false;
+  EXPECT_FALSE(wants_shared_memory(comm, kNode, cpu));
+}
+
+TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
+  const Graph model = small_model();
+  const auto shares = [&](Topology placed, bool reached, RunPurpose purpose) {
+    placed.shares_memory = reached;
+    return decide(comm_of(1), placed, purpose, {}, model).topology.shares_memory;
+  };
+  EXPECT_TRUE(shares(kNode, true, RunPurpose::kTrain));
+  EXPECT_FALSE(shares(kNode, false, RunPurpose::kTrain));
+  EXPECT_FALSE(shares(kNode, true, RunPurpose::kEvaluate));
+}
+
+TEST(Decisions, TheStageTakesEffectWhereRanksTrain) {
+  const Graph model = small_model();
+  const auto stage = [&](const Topology& placed, RunPurpose purpose) {
+    return decide(comm_of(3), placed, purpose, {}, model).zero_stage;
+  };
+  EXPECT_EQ(stage(kNode, RunPurpose::kTrain), 3);
+  EXPECT_EQ(stage({}, RunPurpose::kTrain), 1);
+  EXPECT_EQ(stage(kNode, RunPurpose::kPredict), 1);
+}
+
+TEST(Decisions, BucketsAreAsConfiguredOrDependOnTheModelAlone) {
+  const Graph model = small_model();
+  const auto bucket_mib = [&](const CommConfig& comm, const Topology& placed, const OpSet& ops) {
+    return decide(comm, placed, RunPurpose::kTrain, ops, model).bucket_mib;
+  };
+  CommConfig configured = comm_of(1);
+  configured.bucket_mib = 3;
+  EXPECT_EQ(bucket_mib(configured, kNode, {}), 3);
+  EXPECT_EQ(bucket_mib(comm_of(1), kNode, {}), bucket_mib(comm_of(1), {}, {}));
+  EXPECT_LT(bucket_mib(comm_of(1), kNode, {}), 1);
+  EXPECT_EQ(bucket_mib(comm_of(2), kNode, {}), 25);
+  EXPECT_EQ(bucket_mib(comm_of(1), kNode, gpu()), 25);
+}
+
+TEST(Decisions, FastOrderKnowsNoNodes) {
+  CommConfig comm = comm_of(1);
+  comm.order = CommConfig::Order::kFast;
+  EXPECT_EQ(decide(comm, kTwoNodes, RunPurpose::kTrain, {}, small_model()).topology,
+            Topology::flat(4));
+}
+
+}  // namespace
+}  // namespace lockstep
