@@ -7,20 +7,11 @@
 #include "runtime/checkpoint/state.h"
 #include "runtime/exec/host_copy.h"
 #include "runtime/train/error_feedback_store.h"
-#include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/train/progression.h"
 #include "runtime/train/run_parts.h"
 
 namespace lockstep {
-
-// What a run knows of its own progress, beside weights and moments.
-struct Progression {
-  int64_t step = 0;  // completed
-  std::optional<double> best_metric;
-  int64_t best_step = 0;
-  int64_t evals_since_best = 0;
-  LossScale::State loss_scale;
-};
 
 // Saves and restores a run, all ranks together: rank 0 decides about folders and every rank learns
 // the decision and the error; each rank writes and reads its own part of the moments.

@@ -1,0 +1,93 @@
+// Catches: an evaluation, a checkpoint or an end that comes at another step than the config says,
+// and an evaluation that counts for patience only because the process happened to end there.
+#include "runtime/train/run_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+RunConfig config_of(int64_t steps) {
+  RunConfig config;
+  config.train.steps = steps;
+  config.train.hash_every = 0;
+  config.eval = {};
+  config.eval.every = 10;
+  config.eval.best = EvalConfig::Metric::kLoss;
+  config.checkpoint = {};
+  config.checkpoint.every = 20;
+  config.checkpoint.at_end = true;
+  config.checkpoint.keep_best = false;
+  return config;
+}
+
+Evaluation with_loss(double loss) { return {.loss = loss}; }
+
+TEST(RunPolicy, EvaluatesWhenDueAndAtTheEnd) {
+  const RunConfig config = config_of(25);
+  const RunPolicy policy(config, true);
+  EXPECT_FALSE(policy.evaluates({.step = 9}));
+  EXPECT_TRUE(policy.evaluates({.step = 10}));
+  EXPECT_TRUE(policy.evaluates({.step = 25}));
+  EXPECT_TRUE(policy.evaluates({.step = 7, .last = true}));
+  EXPECT_FALSE(policy.evaluates({.step = 7, .last = true, .stop = true}));
+  EXPECT_FALSE(RunPolicy(config, false).evaluates({.step = 10}));
+}
+
+TEST(RunPolicy, SavesAndHashesWhenDueAndWhenTheProcessEnds) {
+  const RunConfig config = config_of(50);
+  const RunPolicy policy(config, false);
+  const auto next = [&](const RunPolicy::Place& place) { return policy.next(place, false, {}); };
+  EXPECT_FALSE(next({.step = 19}).save || next({.step = 19}).hash || next({.step = 19}).end);
+  EXPECT_TRUE(next({.step = 20}).save && next({.step = 20}).hash);
+  EXPECT_FALSE(next({.step = 20}).end);
+  const RunPolicy::Next ended = next({.step = 31, .last = true});
+  EXPECT_TRUE(ended.end && ended.save && ended.hash);
+  EXPECT_FALSE(ended.preempted);
+}
+
+TEST(RunPolicy, ARequestToStopBeforeTheEndSavesWhateverTheConfig) {
+  RunConfig config = config_of(50);
+  config.checkpoint.every = 0;
+  config.checkpoint.at_end = false;
+  const RunPolicy policy(config, false);
+  const RunPolicy::Next stopped = policy.next({.step = 7, .stop = true}, false, {});
+  EXPECT_TRUE(stopped.end && stopped.save && stopped.preempted);
+  const RunPolicy::Next done = policy.next({.step = 50, .last = true, .stop = true}, false, {});
+  EXPECT_TRUE(done.end && done.hash);
+  EXPECT_FALSE(done.save || done.preempted);
+}
+
+TEST(RunPolicy, TheBestIsSavedAndPatienceRunsOut) {
+  RunConfig config = config_of(100);
+  config.checkpoint.keep_best = true;
+  config.eval.early_stop_patience = 2;
+  const RunPolicy policy(config, true);
+  Progression progression;
+  const auto judge = [&](int64_t step, double loss, bool last = false) {
+    const RunPolicy::Place place = {.step = step, .last = last};
+    policy.judge(with_loss(loss), place, progression);
+    return policy.next(place, true, progression);
+  };
+  EXPECT_TRUE(judge(10, 3.0).save);
+  EXPECT_FALSE(judge(30, 3.5).save);
+  EXPECT_EQ(progression.best_step, 10);
+  // Of an evaluation only because the process ends here nothing is noted.
+  judge(33, 9.0, true);
+  EXPECT_EQ(progression.evals_since_best, 1);
+  EXPECT_FALSE(policy.out_of_patience(progression));
+  const RunPolicy::Next stopped = judge(50, 3.0);
+  EXPECT_TRUE(stopped.early_stopped && stopped.end);
+}
+
+TEST(RunPolicy, TrainsToTheStepAskedForButNotBeyondTheEnd) {
+  const RunConfig config = config_of(25);
+  const RunPolicy policy(config, false);
+  EXPECT_EQ(policy.last_step(-1), 25);
+  EXPECT_EQ(policy.last_step(0), 0);
+  EXPECT_EQ(policy.last_step(7), 7);
+  EXPECT_EQ(policy.last_step(70), 25);
+}
+
+}  // namespace
+}  // namespace lockstep
