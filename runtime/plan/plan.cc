@@ -12,7 +12,7 @@
 namespace lockstep {
 
 int64_t Plan::place_of(int rank, size_t bucket, int64_t flat) const {
-  if (zero_stage == 0) return flat;
+  if (!shards_optimizer) return flat;
   const Range part = part_of(buckets[bucket], topology.part_of(rank), topology.ranks());
   return buckets[bucket].begin / topology.ranks() + flat - part.begin;
 }
@@ -53,7 +53,7 @@ size_t Plan::host_bytes(int ranks) const {
 
 size_t Plan::weights_copy_bytes() const {
   const bool fp32 = compute == DType::kF32;
-  if (fp32 && zero_stage < 3 && device_bytes() == 0) return 0;
+  if (fp32 && !shards_parameters && device_bytes() == 0) return 0;
   return static_cast<size_t>(layout.elements) * (sizeof(float) + (fp32 ? 0 : size_of(compute)));
 }
 
@@ -75,7 +75,7 @@ MemoryRow parameters_row(const Plan& plan) {
   MemoryRow row = {kParametersRow,
                    flat_bytes_of(plan, plan.compute),
                    fmt::format("{} parameters, {}", plan.layout.parameters, written(plan.compute))};
-  if (plan.zero_stage >= 3) {
+  if (plan.shards_parameters) {
     row.bytes /= static_cast<size_t>(plan.topology.ranks());
     row.note += fmt::format(", 1/{} of them on this rank", plan.topology.ranks());
   }
@@ -128,20 +128,19 @@ std::vector<MemoryRow> compression_rows(const Plan& plan) {
 
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.topology.ranks();
-  const bool packed_sums = plan.zero_stage >= 2;
   const int counted = plan.power_sgd ? options.lanes / plan.residual_groups : local_lanes;
   const int sums =
       gradient_buffers(plan.lanes_together ? local_lanes : counted, plan.lanes_together);
-  const int buffers = packed_sums ? 1 : sums;
+  const int buffers = plan.shards_gradients ? 1 : sums;
   const size_t gradient_bytes = static_cast<size_t>(plan.gradient_elements) * sizeof(float);
   const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
   const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
                ranks = static_cast<size_t>(options.topology.ranks()),
-               updaters = plan.zero_stage == 0 ? 1 : ranks;
+               updaters = plan.shards_optimizer ? ranks : 1;
   const std::string share = updaters == 1 ? "" : fmt::format(", 1/{} of them on this rank", ranks);
   const int64_t staging = staging_elements(plan.exchanged_elements, options.topology);
   std::vector<MemoryRow> rows = {parameters_row(plan)};
-  if (plan.zero_stage >= 3)
+  if (plan.shards_parameters)
     rows.push_back({kGatheredRow,
                     std::max(plan.training.gathered_bytes, plan.evaluation.gathered_bytes),
                     "of the blocks that are read, by lifetime"});
@@ -154,11 +153,11 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                        local_lanes,
                        local_lanes == 1 ? "" : "s");
   };
-  rows.push_back(
-      {kGradientsRow,
-       gradient_bytes * static_cast<size_t>(buffers),
-       packed_sums ? "fp32, of the buckets under way" : "fp32, " + partial_sums(buffers)});
-  if (packed_sums)
+  rows.push_back({kGradientsRow,
+                  gradient_bytes * static_cast<size_t>(buffers),
+                  plan.shards_gradients ? "fp32, of the buckets under way"
+                                        : "fp32, " + partial_sums(buffers)});
+  if (plan.shards_gradients)
     rows.push_back(
         {kGradientSumsRow,
          flat_bytes / ranks * static_cast<size_t>(sums),
@@ -275,7 +274,9 @@ Plan make_plan(const Graph& training,
                const WorkspaceBytes& workspace_bytes) {
   Plan plan;
   plan.topology = options.topology;
-  plan.zero_stage = options.zero_stage;
+  plan.shards_optimizer = options.zero_stage >= 1;
+  plan.shards_gradients = options.zero_stage >= 2;
+  plan.shards_parameters = options.zero_stage >= 3;
   plan.lanes = options.lanes;
   plan.wire = options.wire;
   plan.residual_groups = options.residual_groups;
@@ -290,19 +291,19 @@ Plan make_plan(const Graph& training,
         matrices_of(plan.layout), plan.layout.elements, options.power_sgd, options.residual_groups);
   if (!plan.power_sgd)
     plan.exchanged_elements =
-        exchanged_elements(plan.buckets, /*saves_memory=*/plan.zero_stage >= 2);
+        exchanged_elements(plan.buckets, /*saves_memory=*/plan.shards_gradients);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
   plan.gradient_elements = plan.layout.elements;
-  if (plan.zero_stage >= 2) share_gradient_memory(training, plan);
+  if (plan.shards_gradients) share_gradient_memory(training, plan);
   if (evaluation != nullptr) plan.evaluation = plan_program(*evaluation, workspace_bytes);
   const size_t element_bytes = size_of(plan.compute);
-  if (plan.zero_stage >= 3) {
+  if (plan.shards_parameters) {
     gather_blocks(training, plan.layout, plan.buckets, element_bytes, plan.training);
     if (evaluation != nullptr)
       gather_blocks(*evaluation, plan.layout, plan.buckets, element_bytes, plan.evaluation);
-  } else if (plan.zero_stage == 0 && !plan.power_sgd && !plan.sums_everywhere()) {
+  } else if (!plan.shards_optimizer && !plan.power_sgd && !plan.sums_everywhere()) {
     const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
     const size_t rounded = rounds ? plan.gradient_buckets() : 0;
     plan.rounded_gathers = staged_gathers(
@@ -314,7 +315,7 @@ Plan make_plan(const Graph& training,
     for (size_t b = rounded; b < plan.buckets.size(); ++b)
       plan.gradient_gathers.push_back(
           {static_cast<int>(b), static_cast<size_t>(plan.buckets[b].begin) * sizeof(float)});
-  } else if (plan.zero_stage > 0) {
+  } else if (plan.shards_optimizer) {
     gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
   }
 

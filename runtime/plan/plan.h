@@ -67,7 +67,7 @@ struct ProgramPlan {
   std::vector<std::vector<int>>
       buckets_after_op;  // gradient buckets that are complete after each op; training only
   // Parameters that several ranks bring to each other, in the order of need, and how many of them
-  // each op needs. In training; from ZeRO stage 3 on in every program, each time that it runs.
+  // each op needs. In training; where they are sharded in every program, each time that it runs.
   std::vector<GatherItem> gathers;
   std::vector<size_t> gathered_before_op;
   bool gathers_each_run = false;
@@ -89,14 +89,18 @@ struct MemoryRow {
 
 struct Plan {
   Topology topology;
-  // What the ranks share out, as DeepSpeed numbers it.
-  //   0: nothing. The summed gradients are brought to all, and every rank updates all parameters.
-  //   1: the optimizer's moments and master weights.
-  //   2: the gradients too. Every lane's are summed across the ranks by themselves, bucket by
-  //      bucket in memory that the next ones use again, and a rank keeps its part of the sum.
-  //   3: the parameters too. Each program gathers a block of them ahead of the ops that read it, in
-  //      memory that other blocks use before and after.
-  int zero_stage = 1;
+  // What is sharded, so that a rank has but its part of it; each comes with those before it, and
+  // they are stages 1 to 3 of ZeRO.
+  //
+  // Moments and master weights: a rank updates its part of the parameters, which all then gather.
+  // Else the summed gradients are gathered, and every rank updates all parameters.
+  bool shards_optimizer = true;
+  // Gradients: every lane's are summed across the ranks by themselves, bucket by bucket in memory
+  // that the next ones use again, and a rank keeps its part of the sum.
+  bool shards_gradients = false;
+  // Parameters: each program gathers a block of them ahead of the ops that read it, in memory that
+  // other blocks use before and after.
+  bool shards_parameters = false;
   int lanes = 1;
   bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
   ParameterLayout layout;
@@ -113,8 +117,8 @@ struct Plan {
   // to. None: they lie as in the flat buffer.
   std::vector<int64_t> bucket_offsets;
   std::vector<std::vector<Range>> bucket_gaps;
-  // Of the sums, in stage 0 unless sums_everywhere(), and of those that travel as `wire`, through
-  // the staging.
+  // Of the sums, where the optimizer is not sharded and unless sums_everywhere(), and of those that
+  // travel as `wire`, through the staging.
   std::vector<GatherItem> gradient_gathers, rounded_gathers;
   ProgramPlan training;
   ProgramPlan evaluation;
@@ -123,11 +127,11 @@ struct Plan {
   int64_t network_bytes = 0;      // of these, to other nodes
 
   // The ranks of a node have one copy of the parameters together.
-  bool shares_parameters() const { return topology.shares_memory && zero_stage > 0; }
+  bool shares_parameters() const { return topology.shares_memory && shards_optimizer; }
   // Ranks that share memory write their sums into each other's gradients.
-  bool sums_everywhere() const { return topology.shares_memory && zero_stage == 0; }
+  bool sums_everywhere() const { return topology.shares_memory && !shards_optimizer; }
   LocalLanes lanes_of(int rank) const {
-    return local_lanes(lanes, topology.ranks(), rank, zero_stage >= 2 && !lanes_together);
+    return local_lanes(lanes, topology.ranks(), rank, shards_gradients && !lanes_together);
   }
   // Where element `flat` of a bucket lies among those that a rank updates, one range after the
   // other.
@@ -169,7 +173,7 @@ using WorkspaceBytes = std::function<size_t(const Graph&, const Op&)>;
 
 struct PlanOptions {
   Topology topology;
-  int zero_stage = 1;  // with one rank all are the same
+  int zero_stage = 1;  // 0 to 3, as DeepSpeed numbers them; with one rank all are the same
   int lanes = 1;
   double bucket_mib = 25;
   DType wire = DType::kF32;

@@ -64,7 +64,7 @@ void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
 
 void check_zero_stage(const CommConfig& comm, const Plan& plan) {
   const int ranks = plan.topology.ranks();
-  if (plan.zero_stage < 2 || !plan.lanes_together || plan.lanes == ranks) return;
+  if (!plan.shards_gradients || !plan.lanes_together || plan.lanes == ranks) return;
   throw ConfigError(
       "comm.zero_stage: value is {}; allowed with sync_batch_norm, whose lanes run together: 0, 1, "
       "or {} with as many ranks as train.lanes, {}, of which there are {}",

@@ -21,7 +21,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   backend.reserve(plan.device_bytes());
   RunMemory memory;
   memory.parameters = plan.shares_parameters() ? node->common() : take(kParametersRow);
-  memory.gathered = plan.zero_stage >= 3 ? take(kGatheredRow) : memory.parameters;
+  memory.gathered = plan.shards_parameters ? take(kGatheredRow) : memory.parameters;
   memory.masters = take_floats(kMastersRow);
   memory.gradients =
       node != nullptr ? reinterpret_cast<float*>(node->own()) : take_floats(kGradientsRow);

@@ -38,8 +38,8 @@ struct RunParts {
     return owned_ranges(
         plan.buckets, plan.topology.part_of(communicator.rank()), plan.topology.ranks());
   }
-  // Those that it updates: in ZeRO stage 0 every rank updates all.
-  std::vector<Range> updated() const { return plan.zero_stage == 0 ? plan.buckets : owned(); }
+  // Those that it updates.
+  std::vector<Range> updated() const { return plan.shards_optimizer ? owned() : plan.buckets; }
   // Whether this rank writes the parameters that it has: another one may do it for it.
   bool writes_parameters() const { return !plan.shares_parameters() || node->index() == 0; }
   NodeMemory* parameters_node() const { return plan.shares_parameters() ? node : nullptr; }
@@ -57,7 +57,7 @@ struct RunParts {
 // The allocations of a run: one for each row of the plan's memory table (the data set has made its
 // own).
 struct RunMemory {
-  // Of the plan's compute type: flat, or from ZeRO stage 3 on this rank's owned ranges one after
+  // Of the plan's compute type: flat, or where they are sharded this rank's owned ranges one after
   // the other.
   std::byte* parameters = nullptr;
   std::byte* gathered = nullptr;  // where the ops read them: the same, or memory for some blocks

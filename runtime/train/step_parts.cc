@@ -44,9 +44,9 @@ ReducerOptions reducer_options(const RunParts& parts,
 }
 
 BucketAllGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {
-  if (plan.zero_stage == 0) return {.gathered = reinterpret_cast<std::byte*>(memory.gradients)};
+  if (!plan.shards_optimizer) return {.gathered = reinterpret_cast<std::byte*>(memory.gradients)};
   return {.gathered = memory.gathered,
-          .owned = plan.zero_stage >= 3 ? memory.parameters : nullptr,
+          .owned = plan.shards_parameters ? memory.parameters : nullptr,
           .element_bytes = size_of(plan.compute)};
 }
 
@@ -55,7 +55,7 @@ SumAllGather::Memory sum_all_gather_memory(const Plan& plan, const RunMemory& me
 }
 
 FlatWeights weights_of(const RunParts& parts, const RunMemory& memory) {
-  return {memory.parameters, parts.plan.compute, memory.masters, parts.plan.zero_stage >= 3};
+  return {memory.parameters, parts.plan.compute, memory.masters, parts.plan.shards_parameters};
 }
 
 std::unique_ptr<WeightAverage> make_average(const RunParts& parts,

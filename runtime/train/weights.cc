@@ -32,7 +32,7 @@ std::byte* bytes(float* x) { return reinterpret_cast<std::byte*>(x); }
 
 // This rank's parts of the fp32 weights, one after the other; null where it has all.
 float* fp32_owned(const Plan& plan, const RunMemory& memory) {
-  const bool packed = plan.zero_stage >= 3 && plan.compute == DType::kF32;
+  const bool packed = plan.shards_parameters && plan.compute == DType::kF32;
   return packed ? reinterpret_cast<float*>(memory.parameters) : memory.masters;
 }
 
@@ -41,15 +41,14 @@ float* fp32_owned(const Plan& plan, const RunMemory& memory) {
 HostWeights::HostWeights(const RunParts& parts, const RunMemory& memory)
     : parts_(parts), memory_(memory) {
   const Plan& plan = parts.plan;
-  const bool packed = plan.zero_stage >= 3;
-  if (plan.compute == DType::kF32 && !packed) {
+  if (plan.compute == DType::kF32 && !plan.shards_parameters) {
     parameters_.emplace(
         parts.backend, reinterpret_cast<float*>(memory.parameters), plan.layout.elements);
     return;
   }
   whole_.resize(static_cast<size_t>(plan.layout.elements));
   float* const owned = fp32_owned(parts.plan, memory);
-  const int64_t parts_of_all = plan.zero_stage == 0 ? 1 : parts.communicator.size();
+  const int64_t parts_of_all = plan.shards_optimizer ? parts.communicator.size() : 1;
   if (owned != nullptr) masters_.emplace(parts.backend, owned, plan.layout.elements / parts_of_all);
 }
 
@@ -95,7 +94,7 @@ void HostWeights::write() {
                         memory_.parameters + static_cast<size_t>(to) * size,
                         static_cast<size_t>(n) * size);
   };
-  if (parts_.plan.zero_stage >= 3) {
+  if (parts_.plan.shards_parameters) {
     each_updated(copy);
   } else {
     copy(0, 0, static_cast<int64_t>(whole_.size()));
@@ -145,7 +144,7 @@ ContentHash WeightsHash::hash(const std::byte* memory,
 WeightsHash::Result WeightsHash::take() {
   const DType compute = parts_.plan.compute;
   ContentHash replica;
-  if (parts_.plan.zero_stage < 3) replica = hash(memory_.parameters, compute, whole_);
+  if (!parts_.plan.shards_parameters) replica = hash(memory_.parameters, compute, whole_);
   const float* const owned = fp32_owned(parts_.plan, memory_);
   if (owned == nullptr) return {replica.sum, replica.sum, replica.not_finite == 0};
   const ContentHash mine = hash(reinterpret_cast<const std::byte*>(owned), DType::kF32, owned_);

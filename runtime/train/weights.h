@@ -11,8 +11,8 @@
 namespace lockstep {
 
 // Where the ops read fp32, the parameters themselves, which every rank has whole. Otherwise the
-// fp32 master weights, of which every rank has its owned ranges, as it has of fp32 parameters from
-// ZeRO stage 3 on.
+// fp32 master weights, of which every rank has its owned ranges, as it has of fp32 parameters that
+// are sharded.
 class HostWeights {
  public:
   HostWeights(const RunParts& parts, const RunMemory& memory);

@@ -16,8 +16,8 @@ class WeightsAgreement {
   // Both are borrowed.
   WeightsAgreement(const RunParts& parts, const RunMemory& memory);
 
-  // The hash of the weights after `step` steps, which every rank has whole, or whole among them all.
-  // All ranks together. Throws AgreedError where replicas differ or a weight is not finite.
+  // The hash of the weights after `step` steps, of which every rank has all or its part. All ranks
+  // together. Throws AgreedError where replicas differ or a weight is not finite.
   uint64_t hash(int64_t step);
   // Throws AgreedError. To be called on all ranks, of what every one of them has seen.
   [[noreturn]] void refuse_not_finite(int64_t step, const std::string& what) const;
