@@ -74,6 +74,8 @@ Json to_json(const Assembly& assembly, int local, double step_flops) {
   json["bucket_mib"] = assembly.decisions.bucket_mib;
   json["buckets"] = assembly.plan.buckets.size();
   json["steps"] = assembly.config.train.steps;
+  const std::string& assumed = assembly.data.summary.assumed;
+  if (!assumed.empty()) json["assumed"] = assumed;
   return json;
 }
 
@@ -169,8 +171,11 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const auto record = tunes ? read_bucket_record(config.output.run_dir) : std::nullopt;
   if (record) config.comm.bucket_mib = record->bucket_mib;
   set_compute_threads(choose_threads(config, local));
-  const Assembly assembly = assemble(
-      std::move(config), nodes_of(ranks, local), RunPurpose::kTrain, ops_to_plan_for(device));
+  const Assembly assembly = assemble(std::move(config),
+                                     nodes_of(ranks, local),
+                                     RunPurpose::kTrain,
+                                     ops_to_plan_for(device),
+                                     /*may_assume_data=*/true);
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
   print_plan(assembly, local, step_flops);
@@ -212,6 +217,9 @@ CommandSpec plan_command() {
       "Plan for a GPU of this kind, which need not be here: H200, A100-80GB, ... or its GiB");
   command.add("--activations", &options->activations, "Also print where each activation lies");
   command.footer =
+      "Data files need not be here where the config says what they would be: the plan then says "
+      "what "
+      "it assumed.\n"
       "Ends with exit code 5 when the run would not fit in this host's free memory, or the GPU's.";
   command.run = [options](Session& session) { return plan(session, *options); };
   return command;

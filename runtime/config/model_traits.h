@@ -15,7 +15,7 @@ namespace lockstep {
 enum class ModelInput { kFeatures, kTokens, kImages };
 
 struct ModelTraits {
-  std::string section;  // of the config, below model: "gpt"
+  std::string section = {};  // of the config, below model: "gpt"
   ModelInput input = ModelInput::kFeatures;
   // Says what the targets are: with softmax cross-entropy class labels (of tokens: the tokens that
   // follow), with the others values.

@@ -17,33 +17,6 @@ void need_input(const ModelTraits& model, ModelInput input, const char* source, 
   if (model.input != input) throw ConfigError("data.{} needs a model that takes {}", source, need);
 }
 
-// Pictures as features, normalised here since the model does not do it.
-OpenedData open_flattened(const DataConfig& config,
-                          const ModelTraits& model,
-                          uint64_t seed,
-                          bool need_train) {
-  if (model.loss != Loss::kSoftmaxCrossEntropy)
-    throw ConfigError("data: images have class labels: {} must be SOFTMAX_CROSS_ENTROPY",
-                      model.field("loss"));
-  OpenedData opened = open_images(config, seed, need_train);
-  DataSummary& summary = opened.summary;
-  if (model.outputs > 0) {
-    if (summary.classes > model.outputs)
-      throw DataError("the data have {} classes; {} is {}, and must be at least that",
-                      summary.classes,
-                      model.field(model.outputs_field),
-                      model.outputs);
-    summary.classes = model.outputs;
-  }
-  for (std::unique_ptr<Dataset>* dataset : {&opened.train, &opened.eval})
-    if (*dataset != nullptr)
-      *dataset = flatten_images(std::move(*dataset), summary.mean, summary.std);
-  summary.height = summary.width = summary.channels = 0;
-  summary.mean.clear();
-  summary.std.clear();
-  return opened;
-}
-
 // Chooses by the kind of source.
 struct Opener {
   const DataConfig& config;
@@ -73,7 +46,7 @@ struct Opener {
   template <typename Images>
   OpenedData operator()(const Images&) const {
     need_input(model, ModelInput::kFeatures, "image sources", "images or features");
-    return open_flattened(config, model, seed, need_train);
+    return flatten_images(open_images(config, seed, need_train), model);
   }
 };
 

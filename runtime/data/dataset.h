@@ -60,6 +60,7 @@ struct DataSummary {
   int64_t eval_samples = 0;    // 0 without an evaluation set
   int64_t bad_records = 0;     // skipped or replaced, training and evaluation files together
   std::string description;     // one line for the log
+  std::string assumed;         // in one line, where files are not here: see assumed.h
   // Images, (height, width, channels) u8; all 0 and empty where the input is something else.
   int64_t height = 0, width = 0, channels = 0;
   std::vector<float> mean, std;  // (channels) that the model normalises with

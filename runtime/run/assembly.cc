@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/validate.h"
+#include "runtime/data/assumed.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/run/supported.h"
 #include "runtime/train/batch_stage.h"
@@ -121,7 +122,11 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
 
 }  // namespace
 
-Assembly assemble(RunConfig config, const Topology& placed, RunPurpose purpose, const OpSet& ops) {
+Assembly assemble(RunConfig config,
+                  const Topology& placed,
+                  RunPurpose purpose,
+                  const OpSet& ops,
+                  bool may_assume_data) {
   const bool training = purpose == RunPurpose::kTrain;
   if (!training) config.comm.residual_groups = 0;  // nothing is summed
   validate_for_ranks(config, placed.ranks());
@@ -130,7 +135,9 @@ Assembly assemble(RunConfig config, const Topology& placed, RunPurpose purpose, 
   Assembly run;
   run.purpose = purpose;
   run.ops = &ops;
-  run.data = open_data(config.data, traits_of(config.model), config.seed, training);
+  const ModelTraits model = traits_of(config.model);
+  run.data = may_assume_data ? open_or_assume_data(config.data, model, config.seed)
+                             : open_data(config.data, model, config.seed, training);
   if (!training && !run.data.eval)
     throw ConfigError(
         "data: names no evaluation data; give the source's eval file(s) or eval_fraction");

@@ -31,9 +31,14 @@ struct Assembly : Program {
 };
 
 // Opens the data, builds the graphs and plans the memory for ranks that are placed so, each with a
-// device that can run `ops`, which is borrowed; `placed`: see decide(). Communicates nothing.
-// Throws ConfigError, DataError.
-Assembly assemble(RunConfig config, const Topology& placed, RunPurpose purpose, const OpSet& ops);
+// device that can run `ops`, which is borrowed; `placed`: see decide(). With `may_assume_data` the
+// files of a training need not be here: see data/assumed.h. Communicates nothing. Throws ConfigError,
+// DataError.
+Assembly assemble(RunConfig config,
+                  const Topology& placed,
+                  RunPurpose purpose,
+                  const OpSet& ops,
+                  bool may_assume_data = false);
 
 // The program that the same run would have with another global batch, a multiple of the lanes.
 Program program_for(const Assembly& assembly, int64_t global_batch);

@@ -235,6 +235,25 @@ def refuses(bench):
     assert done.returncode == 4, done
 
 
+def plans_without_data(bench):
+    """The plan of data that are not here is that of data that are, but for what lies in memory; else it says what is missing."""
+    out = bench.folder / "plan.json"
+    found = {}
+    for where in (bench.folder, bench.folder / "nowhere"):
+        done = bench.run("plan", bench.gpt, "--data", where, "--json", out)
+        found[where] = json.loads(out.read_text())
+    here, assumed = found.values()
+    told = assumed.pop("assumed")
+    assert told in done.stdout and "text.txt is not here" in told and "model.gpt.vocabulary" in told, (told, done.stdout)
+    assert here["memory_bytes"].pop("data set") == len("a small text, again and again. ") * 60, here
+    assert assumed["memory_bytes"].pop("data set") == 0, assumed
+    for plan in (here, assumed):
+        plan.pop("memory_bytes_total")
+    assert here == assumed, (here, assumed)
+    done = bench.run("plan", bench.mlp, "--data", bench.folder / "nowhere", code=3)
+    assert "nowhere/train.csv' is not here" in done.stderr and "features" in done.stderr, done.stderr
+
+
 def diverges(bench):
     """Numbers that are not finite are never saved as good."""
     done = bench.run("train", bench.mlp, "--data", bench.folder, "--run-dir", bench.folder / "nan", "--set", "train.steps=1",
@@ -253,7 +272,8 @@ def logs(bench):
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
-        for part in (evaluates, predicts, averages, benches, exchanges, sends, generates, ends, slices, refuses, diverges, logs):
+        for part in (evaluates, predicts, averages, benches, exchanges, sends, generates, ends, slices, refuses, plans_without_data, diverges,
+                     logs):
             part(bench)
             print(part.__name__, "passed", flush=True)
 

@@ -2,7 +2,11 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <utility>
+#include <vector>
+
+#include "runtime/base/error.h"
 
 namespace lockstep {
 namespace {
@@ -51,10 +55,26 @@ class FlattenedDataset final : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> flatten_images(std::unique_ptr<Dataset> images,
-                                        const std::vector<float>& mean,
-                                        const std::vector<float>& std) {
-  return std::make_unique<FlattenedDataset>(std::move(images), mean, std);
+OpenedData flatten_images(OpenedData images, const ModelTraits& model) {
+  if (model.loss != Loss::kSoftmaxCrossEntropy)
+    throw ConfigError("data: images have class labels: {} must be SOFTMAX_CROSS_ENTROPY",
+                      model.field("loss"));
+  DataSummary& summary = images.summary;
+  if (model.outputs > 0) {
+    if (summary.classes > model.outputs)
+      throw DataError("the data have {} classes; {} is {}, and must be at least that",
+                      summary.classes,
+                      model.field(model.outputs_field),
+                      model.outputs);
+    summary.classes = model.outputs;
+  }
+  for (std::unique_ptr<Dataset>* dataset : {&images.train, &images.eval})
+    if (*dataset != nullptr)
+      *dataset = std::make_unique<FlattenedDataset>(std::move(*dataset), summary.mean, summary.std);
+  summary.height = summary.width = summary.channels = 0;
+  summary.mean.clear();
+  summary.std.clear();
+  return images;
 }
 
 }  // namespace lockstep

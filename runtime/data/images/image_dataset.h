@@ -10,6 +10,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/images/image_pipeline.h"
 #include "runtime/data/images/image_store.h"
+#include "runtime/data/images/image_stores.h"
 
 namespace lockstep {
 
@@ -64,5 +65,9 @@ class ImageDataset final : public Dataset {
   mutable std::vector<std::atomic<uint64_t>> known_bad_;  // a bit per sample
   mutable std::atomic<int64_t> bad_{0};
 };
+
+// The data sets of opened stores. Throws ConfigError where the image and augment sections do not fit
+// the pictures, DataError where those for evaluation have another size.
+OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint64_t seed);
 
 }  // namespace lockstep

@@ -97,7 +97,10 @@ ImageStores open_image_stores(const DataConfig& config, uint64_t seed, bool need
 }
 
 OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train) {
-  const ImageStores stores = open_image_stores(config, seed, need_train);
+  return open_stores(config, open_image_stores(config, seed, need_train), seed);
+}
+
+OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint64_t seed) {
   OpenedData opened;
   DataSummary& summary = opened.summary;
   const auto open = [&](const std::shared_ptr<const ImageStore>& store) {
