@@ -6,9 +6,11 @@ namespace lockstep {
 
 PowerSgd::PowerSgd(const RankCommunicators& communicators,
                    SliceMath& math,
+                   PowerSgdProducts& products,
                    Options options,
                    const Memory& memory)
     : math_(math),
+      products_(products),
       options_(std::move(options)),
       memory_(memory),
       groups_(options_.layout.groups / options_.topology.ranks()),
@@ -35,11 +37,10 @@ void PowerSgd::finish(float* sums) {
   const float share = 1.0f / static_cast<float>(options_.layout.groups);
   for (const Matrix& matrix : options_.layout.matrices) {
     float* const product = sums + matrix.offset;
-    math_.power_sgd_product(
-        lefts_.sum() + matrix.left, rights() + matrix.right, matrix.shape, product);
+    products_.product(lefts_.sum() + matrix.left, rights() + matrix.right, matrix.shape, product);
     const int64_t n = matrix.shape.rows * matrix.shape.columns;
     for (int group = 0; group < groups_; ++group)
-      math_.power_sgd_subtract(residuals(group) + matrix.offset, product, share, n);
+      products_.subtract(residuals(group) + matrix.offset, product, share, n);
   }
   each_exact([&](const Range& range, int64_t place) {
     copy(lefts_.sum() + place, sums + range.begin, range.size());
@@ -50,14 +51,14 @@ void PowerSgd::finish(float* sums) {
 
 void PowerSgd::sum_lefts() {
   for (const Matrix& matrix : options_.layout.matrices)
-    math_.fill_zero_columns(rights() + matrix.right, matrix.shape.columns, matrix.shape.rank);
+    products_.fill_zero_columns(rights() + matrix.right, matrix.shape.columns, matrix.shape.rank);
   for (int group = 0; group < groups_; ++group) {
     float* const lefts = lefts_.next();
     for (const Matrix& matrix : options_.layout.matrices)
-      math_.power_sgd_left(residuals(group) + matrix.offset,
-                           rights() + matrix.right,
-                           matrix.shape,
-                           lefts + matrix.left);
+      products_.left(residuals(group) + matrix.offset,
+                     rights() + matrix.right,
+                     matrix.shape,
+                     lefts + matrix.left);
     each_exact([&](const Range& range, int64_t place) {
       copy(residuals(group) + range.begin, lefts + place, range.size());
     });
@@ -65,17 +66,17 @@ void PowerSgd::sum_lefts() {
   }
   lefts_.finish();
   for (const Matrix& matrix : options_.layout.matrices)
-    math_.orthonormalize(lefts_.sum() + matrix.left, matrix.shape.rows, matrix.shape.rank);
+    products_.orthonormalize(lefts_.sum() + matrix.left, matrix.shape.rows, matrix.shape.rank);
 }
 
 void PowerSgd::sum_rights() {
   for (int group = 0; group < groups_; ++group) {
     float* const rights = rights_.next();
     for (const Matrix& matrix : options_.layout.matrices)
-      math_.power_sgd_right(residuals(group) + matrix.offset,
-                            lefts_.sum() + matrix.left,
-                            matrix.shape,
-                            rights + matrix.right);
+      products_.right(residuals(group) + matrix.offset,
+                      lefts_.sum() + matrix.left,
+                      matrix.shape,
+                      rights + matrix.right);
     rights_.written();
   }
   rights_.finish();

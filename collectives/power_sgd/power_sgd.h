@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/power_sgd/power_sgd_layout.h"
+#include "collectives/power_sgd/power_sgd_products.h"
 #include "collectives/reduce/group_sums.h"
 #include "collectives/reduce/small_all_reduce.h"
 
@@ -34,6 +35,7 @@ class PowerSgd final : public GroupSums {
   };
   PowerSgd(const RankCommunicators& communicators,
            SliceMath& math,
+           PowerSgdProducts& products,
            Options options,
            const Memory& memory);
 
@@ -63,6 +65,7 @@ class PowerSgd final : public GroupSums {
   void copy(const float* from, float* to, int64_t n);
 
   SliceMath& math_;
+  PowerSgdProducts& products_;
   Options options_;
   Memory memory_;
   int groups_;  // of this rank

@@ -14,8 +14,7 @@
 #include "runtime/base/time.h"
 #include "runtime/cpu/flat/content_hash.h"
 #include "runtime/cpu/flat/optimizers.h"
-#include "runtime/cpu/flat/orthonormalize.h"
-#include "runtime/cpu/flat/power_sgd.h"
+#include "runtime/cpu/flat/power_sgd_products.h"
 #include "runtime/cpu/flat/tree_sum.h"
 #include "runtime/cpu/ops/elementwise.h"
 #include "runtime/cpu/ops/launchers.h"
@@ -82,6 +81,18 @@ class PlainUpdate final : public FlatUpdate {
   std::vector<OptimizerSlice> slices_;
 };
 
+// A device that reads the host's memory needs none; the copies are made at once.
+class PlainUploads final : public BatchUploads {
+ public:
+  void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void take(const std::byte* from, std::byte* to, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void finish() override {}
+};
+
 class CpuBackend final : public Backend {
  public:
   const OpSet& ops() const override { return op_set(); }
@@ -108,43 +119,13 @@ class CpuBackend final : public Backend {
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     cpu::pack(from, wire, to, n);
   }
-  void power_sgd_left(const float* matrix,
-                      const float* right,
-                      const PowerSgdShape& shape,
-                      float* left) override {
-    cpu::power_sgd_left(matrix, right, shape, left);
-  }
-  void power_sgd_right(const float* matrix,
-                       const float* left,
-                       const PowerSgdShape& shape,
-                       float* right) override {
-    cpu::power_sgd_right(matrix, left, shape, right);
-  }
-  void fill_zero_columns(float* right, int64_t columns, int rank) override {
-    cpu::fill_zero_columns(right, columns, rank);
-  }
-  void orthonormalize(float* left, int64_t rows, int rank) override {
-    cpu::orthonormalize(left, rows, rank);
-  }
-  void power_sgd_product(const float* left,
-                         const float* right,
-                         const PowerSgdShape& shape,
-                         float* matrix) override {
-    cpu::power_sgd_product(left, right, shape, matrix);
-  }
-  void power_sgd_subtract(float* matrix, const float* product, float factor, int64_t n) override {
-    cpu::power_sgd_subtract(matrix, product, factor, n);
-  }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
 
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
-  void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
-    copy(from, to, bytes);
-  }
-  void take(const std::byte* from, std::byte* to, size_t bytes) override { copy(from, to, bytes); }
-  void finish_copies() override {}
+  BatchUploads& uploads() override { return uploads_; }
+  PowerSgdProducts& power_sgd() override { return power_sgd_; }
 
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {
@@ -170,6 +151,8 @@ class CpuBackend final : public Backend {
   struct alignas(64) Line {
     std::byte bytes[64];
   };
+  PlainUploads uploads_;
+  CpuPowerSgdProducts power_sgd_;
   std::deque<std::vector<Line>> host_memory_;
   std::vector<Mapping> mappings_;
   size_t allocated_bytes_ = 0;

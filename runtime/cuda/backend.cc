@@ -13,8 +13,7 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/flat_update.h"
-#include "runtime/cuda/flat/orthonormalize.h"
-#include "runtime/cuda/flat/power_sgd.h"
+#include "runtime/cuda/flat/power_sgd_products.h"
 #include "runtime/cuda/flat/tree_sum.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/ops/launchers.h"
@@ -86,12 +85,35 @@ class Border {
   cudaEvent_t event_ = nullptr;
 };
 
+// Copies on a stream of their own.
+class StreamUploads final : public BatchUploads {
+ public:
+  StreamUploads(int device, Stream work) : work_(work), copies_(device) {}
+  void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
+    taken_.hold(copies_.get());
+    LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies_.get()));
+    uploaded_.record(copies_.get());
+  }
+  void take(const std::byte* from, std::byte* to, size_t bytes) override {
+    uploaded_.hold(work_);
+    LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, work_));
+    taken_.record(work_);
+  }
+  void finish() override { LOCKSTEP_CUDA(cudaStreamSynchronize(copies_.get())); }
+
+ private:
+  Stream work_;  // the stream that the copies overtake
+  OwnStream copies_;
+  Border uploaded_, taken_;
+};
+
 class Gpu final : public CudaBackend {
  public:
   explicit Gpu(const BackendOptions& options)
       : options_(options),
         stream_(options.device),
-        copies_(options.device),
+        uploads_(options.device, stream_.get()),
+        power_sgd_(stream_.get()),
         recorder_(stream_.get()) {}
 
   const OpSet& ops() const override { return op_set(); }
@@ -120,17 +142,8 @@ class Gpu final : public CudaBackend {
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()));
   }
-  void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
-    taken_.hold(copies_.get());
-    LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies_.get()));
-    uploaded_.record(copies_.get());
-  }
-  void finish_copies() override { LOCKSTEP_CUDA(cudaStreamSynchronize(copies_.get())); }
-  void take(const std::byte* from, std::byte* to, size_t bytes) override {
-    uploaded_.hold(stream());
-    LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()));
-    taken_.record(stream());
-  }
+  BatchUploads& uploads() override { return uploads_; }
+  PowerSgdProducts& power_sgd() override { return power_sgd_; }
 
   void begin_lane(const LaneContext& lane) override {
     LOCKSTEP_CUDA(
@@ -149,33 +162,6 @@ class Gpu final : public CudaBackend {
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     cuda::pack(from, wire, to, n, stream());
-  }
-  void power_sgd_left(const float* matrix,
-                      const float* right,
-                      const PowerSgdShape& shape,
-                      float* left) override {
-    cuda::power_sgd_left(matrix, right, shape, left, stream());
-  }
-  void power_sgd_right(const float* matrix,
-                       const float* left,
-                       const PowerSgdShape& shape,
-                       float* right) override {
-    cuda::power_sgd_right(matrix, left, shape, right, stream());
-  }
-  void fill_zero_columns(float* right, int64_t columns, int rank) override {
-    cuda::fill_zero_columns(right, columns, rank, stream());
-  }
-  void orthonormalize(float* left, int64_t rows, int rank) override {
-    cuda::orthonormalize(left, rows, rank, stream());
-  }
-  void power_sgd_product(const float* left,
-                         const float* right,
-                         const PowerSgdShape& shape,
-                         float* matrix) override {
-    cuda::power_sgd_product(left, right, shape, matrix, stream());
-  }
-  void power_sgd_subtract(float* matrix, const float* product, float factor, int64_t n) override {
-    cuda::power_sgd_subtract(matrix, product, factor, n, stream());
   }
   void fill_zeros(float* out, int64_t n) override {
     LOCKSTEP_CUDA(cudaMemsetAsync(out, 0, static_cast<size_t>(n) * sizeof(float), stream()));
@@ -226,9 +212,9 @@ class Gpu final : public CudaBackend {
 
  private:
   BackendOptions options_;
-  OwnStream stream_;  // of all work but
-  OwnStream copies_;  // that which overtakes it
-  Border uploaded_, taken_;
+  OwnStream stream_;  // of all work but the uploads
+  StreamUploads uploads_;
+  CudaPowerSgdProducts power_sgd_;
   Recorder recorder_;
   DeviceArena arena_;
   PinnedMemory pinned_;

@@ -1,6 +1,6 @@
 #pragma once
 // What a device must offer: memory, the ops, and arithmetic on flat slices. A device may only queue
-// the work that it is given: see SliceMath.
+// the work that it is given: see SliceMemory.
 
 #include <cstddef>
 #include <functional>
@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "collectives/reduce/reducer.h"
+#include "collectives/power_sgd/power_sgd_products.h"
+#include "collectives/slice_math.h"
 #include "runtime/base/content_hash.h"
 #include "runtime/exec/op_set.h"
 #include "runtime/exec/optimizer_math.h"
@@ -32,6 +33,20 @@ class FlatUpdate {
   virtual void run() = 0;
 };
 
+// Copies that overtake queued work, so that the next step's batches come while this step's are in
+// use.
+class BatchUploads {
+ public:
+  virtual ~BatchUploads() = default;
+  // A copy that overtakes the work queued since the last take(), from host memory of
+  // Backend::allocate() to where no queued work but take() reads or writes.
+  virtual void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) = 0;
+  // Queues a copy of what was so brought.
+  virtual void take(const std::byte* from, std::byte* to, size_t bytes) = 0;
+  // Returns when all copies ahead are done: what they read may change.
+  virtual void finish() = 0;
+};
+
 class Backend : public SliceMath {
  public:
   virtual const OpSet& ops() const = 0;
@@ -49,12 +64,8 @@ class Backend : public SliceMath {
   virtual size_t allocated_bytes() const = 0;
   // copy() is between pieces of allocate() and host_array().
 
-  // A copy that overtakes the work queued since the last take(), from host memory of allocate() to
-  // where no queued work but take() reads or writes. take() queues a copy of what was so brought.
-  virtual void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) = 0;
-  virtual void take(const std::byte* from, std::byte* to, size_t bytes) = 0;
-  // Returns when all copies ahead are done: what they read may change.
-  virtual void finish_copies() = 0;
+  virtual BatchUploads& uploads() = 0;
+  virtual PowerSgdProducts& power_sgd() = 0;
 
   // The ops that follow are those of this lane, which lies in a host_array().
   virtual void begin_lane(const LaneContext& lane) = 0;

@@ -44,15 +44,15 @@ LaneBatch BatchStage::place(size_t lane, const LaneBatch& batch) {
 }
 
 void BatchStage::load(Loader& loader) {
-  backend_.finish_copies();  // the loader fills anew what they read
+  backend_.uploads().finish();  // the loader fills anew what they read
   const LaneBatch* const batches = loader.next();
   std::copy_n(batches, lanes_, batches_.begin());
   loaded_ = true;
   if (device_ == nullptr) return;
   for (size_t lane = 0; lane < lanes_; ++lane) {
     std::byte* const input = input_of(lanes_ + lane);
-    backend_.copy_ahead(batches[lane].input, input, input_bytes_);
-    backend_.copy_ahead(batches[lane].target, input + target_offset_, target_bytes_);
+    backend_.uploads().copy_ahead(batches[lane].input, input, input_bytes_);
+    backend_.uploads().copy_ahead(batches[lane].target, input + target_offset_, target_bytes_);
   }
 }
 
@@ -60,7 +60,7 @@ const std::vector<LaneBatch>& BatchStage::take() {
   LOCKSTEP_CHECK(loaded_);
   loaded_ = false;
   if (device_ == nullptr) return batches_;
-  backend_.take(input_of(lanes_), device_, lanes_ * lane_bytes_);
+  backend_.uploads().take(input_of(lanes_), device_, lanes_ * lane_bytes_);
   for (size_t lane = 0; lane < lanes_; ++lane) {
     batches_[lane].input = input_of(lane);
     batches_[lane].target = input_of(lane) + target_offset_;

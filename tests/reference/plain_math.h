@@ -1,11 +1,12 @@
 #pragma once
-// SliceMath in plain loops on the host, for tests of what works with it.
+// SliceMath and PowerSgdProducts in plain loops on the host, for tests of what works with it.
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <vector>
 
+#include "collectives/power_sgd/power_sgd_products.h"
 #include "collectives/slice_math.h"
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
@@ -13,7 +14,7 @@
 
 namespace lockstep::test {
 
-class PlainMath final : public SliceMath {
+class PlainMath final : public SliceMath, public PowerSgdProducts {
  public:
   void tree_sum(const SumTerms& terms, float* out, int64_t n) override {
     for (int64_t i = 0; i < n; ++i) {
@@ -36,7 +37,7 @@ class PlainMath final : public SliceMath {
       sum->add(chunk);
     }
   }
-  void power_sgd_left(const float* matrix,
+  void left(const float* matrix,
                       const float* right,
                       const PowerSgdShape& shape,
                       float* left) override {
@@ -45,7 +46,7 @@ class PlainMath final : public SliceMath {
                                 doubles(right, shape.columns * shape.rank),
                                 shape));
   }
-  void power_sgd_right(const float* matrix,
+  void right(const float* matrix,
                        const float* left,
                        const PowerSgdShape& shape,
                        float* right) override {
@@ -64,7 +65,7 @@ class PlainMath final : public SliceMath {
   void orthonormalize(float* left, int64_t rows, int rank) override {
     assign(left, test::orthonormal(doubles(left, rows * rank), rank));
   }
-  void power_sgd_product(const float* left,
+  void product(const float* left,
                          const float* right,
                          const PowerSgdShape& shape,
                          float* matrix) override {
@@ -73,7 +74,7 @@ class PlainMath final : public SliceMath {
                                    doubles(right, shape.columns * shape.rank),
                                    shape));
   }
-  void power_sgd_subtract(float* matrix, const float* product, float factor, int64_t n) override {
+  void subtract(float* matrix, const float* product, float factor, int64_t n) override {
     for (int64_t i = 0; i < n; ++i) matrix[i] -= factor * product[i];
   }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }

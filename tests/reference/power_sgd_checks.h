@@ -16,7 +16,7 @@
 
 namespace lockstep::test {
 
-// The methods of SliceMath.
+// The methods of PowerSgdProducts.
 struct PowerSgdMath {
   using Product = std::function<void(const float*, const float*, const PowerSgdShape&, float*)>;
   Product left, right, product;

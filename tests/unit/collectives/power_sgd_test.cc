@@ -55,6 +55,7 @@ Outcome reduce(const Topology& topology, Gradient gradient, int steps, int64_t b
     test::PlainMath math;
     PowerSgd sum({communicator, communicator},
                  math,
+                 math,
                  {layout, kLanes, topology, kElements},
                  {residuals.data(), factors.data()});
     Reducer reducer({communicator, communicator},
