@@ -68,7 +68,7 @@ int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory)
 // Floats that a rank receives so many elements of buckets in.
 int64_t staging_elements(int64_t elements, const Topology& topology);
 
-// A bucket that is brought to all ranks.
+// The all-gather of a bucket.
 struct GatherItem {
   int bucket = 0;
   size_t offset = 0;  // bytes: where it begins in the memory for what is gathered

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "collectives/communicator.h"
-#include "collectives/reduce/sum_terms.h"
+#include "collectives/reduce/tree_sum_terms.h"
 #include "collectives/shm/node_memory.h"
 #include "collectives/slice_memory.h"
 #include "runtime/base/exact_sum.h"
@@ -17,7 +17,7 @@ class SliceMath : public SliceMemory {
  public:
   // out = the sum of terms of n numbers each; out may be one of their arrays, where they are
   // floats.
-  virtual void tree_sum(const SumTerms& terms, float* out, int64_t n) = 0;
+  virtual void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) = 0;
   // to = n floats, rounded to `wire`: kBF16 or kF16.
   virtual void pack(const float* from, DType wire, std::byte* to, int64_t n) = 0;
   // *sum, in memory of allocate_host(), += the squares of n floats, in chunks from the first on.

@@ -24,7 +24,7 @@ class TimedWaits {
 
   // This rank has got to an event: what to wait for the others with.
   Arrival signal(NodeMemory::Event event) { return {-1, event, node_->signal(event)}; }
-  // For what, and for which bucket, the observer is told; -1: for none. Returns when it ended.
+  // `what` and `bucket`, -1 for none, are for the observer. Returns when it ended.
   double wait(const Arrival& arrival, ExchangeObserver::Wait what, int bucket) {
     return timed(what, bucket, [&] {
       if (arrival.handle >= 0) {
@@ -45,7 +45,7 @@ class TimedWaits {
     return end_ms;
   }
 
-  // Tells it, borrowed, from now on; null: nobody.
+  // Reports to it, borrowed, from now on; null: to none.
   void observe(ExchangeObserver* observer) { observer_ = observer; }
   ExchangeObserver* observer() const { return observer_; }
 

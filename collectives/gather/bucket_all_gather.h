@@ -1,5 +1,5 @@
 #pragma once
-// Brings what every rank owns of the parameters to all ranks, bucket by bucket in the order of
+// All-gather of the parameters that each rank owns, bucket by bucket in the order of
 // need, while they compute.
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class BucketAllGather {
                   std::vector<Range> buckets,
                   const Memory& memory);
 
-  // Begins to bring the items, borrowed, in this order, once those before are all there.
+  // Begins to gather the items, borrowed, in this order, once those before are all there.
   void start(std::span<const GatherItem> items);
   // Returns once the first `count` items are there.
   void need(size_t count);
@@ -41,7 +41,7 @@ class BucketAllGather {
   void progress() {
     if (done_ < started_) communicator_.progress();
   }
-  // Tells it, borrowed, from now on; null: nobody.
+  // Reports to it, borrowed, from now on; null: to none.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
   // Milliseconds that the host spent waiting for other ranks since begin_step().
   void begin_step() { waits_.clear(); }

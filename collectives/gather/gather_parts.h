@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Brings every rank's part, of `bytes` each, of a buffer to all ranks.
+// All-gather of every rank's part, of `bytes` each, of a buffer.
 void gather_parts(Communicator& communicator,
                   const Topology& topology,
                   std::byte* buffer,

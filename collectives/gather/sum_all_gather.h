@@ -1,5 +1,5 @@
 #pragma once
-// Brings summed gradients to all ranks in 16 bits, bucket by bucket, where every rank updates all
+// All-gather of summed gradients in 16 bits, bucket by bucket, where every rank updates all
 // parameters.
 
 #include <span>
@@ -26,7 +26,7 @@ class SumAllGather {
                const std::vector<Range>& buckets,
                const Memory& memory);
 
-  // Brings all parts of the buckets of items, as staged_gathers() makes them, into sums. All ranks
+  // Gathers all parts of the buckets of items, as staged_gathers() makes them, into sums. All ranks
   // together.
   void run(std::span<const GatherItem> items);
 

@@ -14,12 +14,12 @@
 
 #include "collectives/power_sgd/power_sgd_layout.h"
 #include "collectives/power_sgd/power_sgd_products.h"
-#include "collectives/reduce/group_sums.h"
+#include "collectives/reduce/compressed_all_reduce.h"
 #include "collectives/reduce/small_all_reduce.h"
 
 namespace lockstep {
 
-class PowerSgd final : public GroupSums {
+class PowerSgd final : public CompressedAllReduce {
  public:
   struct Options {
     PowerSgdLayout layout;
@@ -43,7 +43,7 @@ class PowerSgd final : public GroupSums {
   void add(int group, const Range& range, const float* sums) override;
   void finish(float* sums) override;
 
-  // Tells it, borrowed, from now on of both sums; null: nobody.
+  // Reports both sums to it, borrowed, from now on; null: to none.
   void observe(ExchangeObserver* observer) {
     lefts_.observe(observer);
     rights_.observe(observer);

@@ -53,7 +53,9 @@ ErrorFeedbackLayout::ErrorFeedbackLayout(
   }
 }
 
-Residuals ErrorFeedbackLayout::of_lanes(uint16_t* data, const LaneSum& local, int64_t begin) const {
+ErrorFeedbackResiduals ErrorFeedbackLayout::of_lanes(uint16_t* data,
+                                                     const LaneSum& local,
+                                                     int64_t begin) const {
   if (local.count < group_lanes_) return {};
   if (local.count == group_lanes_)
     return {data + local.first / group_lanes_ * flat_elements_ + begin, 0};
@@ -61,7 +63,9 @@ Residuals ErrorFeedbackLayout::of_lanes(uint16_t* data, const LaneSum& local, in
   return {data + (local_groups_ + join - 1) * flat_elements_ + begin, 0};
 }
 
-Residuals ErrorFeedbackLayout::of_level(uint16_t* data, size_t level, int64_t bucket_begin) const {
+ErrorFeedbackResiduals ErrorFeedbackLayout::of_level(uint16_t* data,
+                                                     size_t level,
+                                                     int64_t bucket_begin) const {
   const auto [offset, parts] = levels_[level];
   return {data + offset + bucket_begin / parts, flat_elements_ / parts};
 }

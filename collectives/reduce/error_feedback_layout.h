@@ -1,6 +1,6 @@
 #pragma once
-// Where a rank keeps what rounding takes from the sums of the lanes' tree (Residuals in
-// sum_terms.h): pure arithmetic.
+// Error feedback: where a rank keeps what rounding takes from the sums of the lanes' tree
+// (ErrorFeedbackResiduals in tree_sum_terms.h). Pure arithmetic.
 //
 // The lanes are summed in groups of neighbouring ones. The sum of a group, exact so far, is the
 // first to be rounded, and so is every sum above it: 2 * groups - 1 of them, each with a residual
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/reduce/sum_terms.h"
+#include "collectives/reduce/tree_sum_terms.h"
 #include "collectives/sharding.h"
 #include "collectives/topology.h"
 
@@ -46,9 +46,9 @@ class ErrorFeedbackLayout {
 
   // In `data`, of elements(): of a sum of the rank's own lanes, counted from its first one, from
   // element `begin` of the flat buffer on; none where it is not rounded.
-  Residuals of_lanes(uint16_t* data, const LaneSum& local, int64_t begin) const;
+  ErrorFeedbackResiduals of_lanes(uint16_t* data, const LaneSum& local, int64_t begin) const;
   // Of a level's sums, in this rank's part of the bucket that begins there.
-  Residuals of_level(uint16_t* data, size_t level, int64_t bucket_begin) const;
+  ErrorFeedbackResiduals of_level(uint16_t* data, size_t level, int64_t bucket_begin) const;
 
  private:
   struct Level {

@@ -36,7 +36,7 @@ Reducer::Reducer(const RankCommunicators& communicators,
       elements_(options_.buckets.back().end),
       gradient_elements_(options_.bucket_offsets.empty() ? elements_ : options_.gradient_elements),
       lanes_(local_lanes(options_.lanes, control_.size(), control_.rank(), across_first_)),
-      counted_(options_.group_sums != nullptr ? options_.group_sums->group_lanes() : lanes_.count),
+      counted_(options_.compressed != nullptr ? options_.compressed->group_lanes() : lanes_.count),
       part_(options_.topology.part_of(control_.rank())),
       groups_(options_.topology.groups_of(control_.rank())),
       ring_(options_.exchanged_elements, kMostExchangesInFlight) {
@@ -52,7 +52,7 @@ Reducer::Reducer(const RankCommunicators& communicators,
                  (node_ != nullptr && groups_.size() == 1 && sums_.data == gradients_ &&
                   options_.bucket_offsets.empty()));
   LOCKSTEP_CHECK(options_.wire == DType::kF32 || !options_.fast_order);
-  LOCKSTEP_CHECK(options_.group_sums == nullptr ||
+  LOCKSTEP_CHECK(options_.compressed == nullptr ||
                  (options_.bucket_offsets.empty() && sums_.data == gradients_));
   if (options_.residuals != nullptr) {
     LOCKSTEP_CHECK(options_.wire == DType::kBF16 && !across_first_ && !sums_.packed);
@@ -93,7 +93,7 @@ void Reducer::bucket_begins(int bucket) {
 void Reducer::bucket_ready(int bucket) {
   if (!across_first_) {
     merge_lanes(bucket);
-    if (options_.group_sums != nullptr) return give_group(bucket);
+    if (options_.compressed != nullptr) return add_to_compressed(bucket);
     if (lane_ + 1 < lanes_.count) return;
   }
   if (communicator_.size() == 1) {
@@ -134,7 +134,7 @@ void Reducer::count(int bucket, float* sums, int64_t stride, int lane, int64_t n
 // Makes a sum of the rank's own lanes, of two halves.
 void Reducer::merge(int bucket, const LaneSum& local, float* into, const float* from, int64_t n) {
   const void* both[2] = {into, from};
-  SumTerms terms = {.arrays = both, .count = 2, .wire = wire_of(bucket)};
+  TreeSumTerms terms = {.arrays = both, .count = 2, .wire = wire_of(bucket)};
   // Of all lanes, where this rank has them all or has summed each across the ranks.
   terms.round_sum = local.count == lanes_.count && (across_first_ || communicator_.size() == 1);
   if (keeps_residuals(bucket)) {
@@ -145,20 +145,20 @@ void Reducer::merge(int bucket, const LaneSum& local, float* into, const float* 
 }
 
 // The groups that this lane completes.
-void Reducer::give_group(int bucket) {
+void Reducer::add_to_compressed(int bucket) {
   if ((lane_ + 1) % counted_ != 0) return;
   const Range& range = bucket_range(bucket);
   const float* const sums = gradient_at(gradients_, bucket, range.begin);
-  if (!options_.lanes_together) return options_.group_sums->add(lane_ / counted_, range, sums);
+  if (!options_.lanes_together) return options_.compressed->add(lane_ / counted_, range, sums);
   if (lane_ + 1 < lanes_.count) return;
   for (int lane = 0; lane < lanes_.count; lane += counted_)
-    options_.group_sums->add(lane / counted_, range, sums + lane * gradient_elements_);
+    options_.compressed->add(lane / counted_, range, sums + lane * gradient_elements_);
 }
 
 // What a lane has computed, where it is a group by itself.
 void Reducer::round_lane(int bucket, int lane, float* gradients, int64_t n) {
   if (!keeps_residuals(bucket)) return;
-  const Residuals residuals =
+  const ErrorFeedbackResiduals residuals =
       residuals_->of_lanes(options_.residuals, {lane, 1}, bucket_range(bucket).begin);
   if (!residuals) return;
   const void* const only = gradients;
@@ -249,14 +249,16 @@ void Reducer::start_level(Exchange& exchange) {
 }
 
 // What the group has of `mine`, in the order of its ranks, in `arrays`.
-SumTerms Reducer::terms_of(const Exchange& exchange, const Range& mine, const void** arrays) const {
+TreeSumTerms Reducer::terms_of(const Exchange& exchange,
+                               const Range& mine,
+                               const void** arrays) const {
   if (options_.fast_order) {
     arrays[0] = exchange.received;  // summed
     return {.arrays = arrays};
   }
   const RankGroup& group = groups_[exchange.level];
   const DType wire = wire_of(exchange.bucket);
-  SumTerms terms = {.arrays = arrays, .count = group.count, .wire = wire};
+  TreeSumTerms terms = {.arrays = arrays, .count = group.count, .wire = wire};
   if (in_memory(exchange.level)) {
     for (int i = 0; i < group.count; ++i)
       arrays[i] =
@@ -302,7 +304,7 @@ void Reducer::sum_level(Exchange& exchange) {
                          : gradient_at(gradients_, exchange.bucket, mine.begin);
   std::array<const void*, kMaxRanks> arrays;
   std::array<float*, kMaxRanks> copies;
-  SumTerms terms = terms_of(exchange, mine, arrays.data());
+  TreeSumTerms terms = terms_of(exchange, mine, arrays.data());
   terms.round_sum = last && (!across_first_ || lanes_.count == 1);
   if (keeps_residuals(exchange.bucket))
     terms.residuals = residuals_->of_level(
@@ -347,8 +349,8 @@ void Reducer::reduce() {
   LOCKSTEP_CHECK(lane_ == lanes_.count);
   if (options_.sums_everywhere)  // the others' parts
     waits_.wait(last_reading_.back(), Wait::kExchange, static_cast<int>(last_reading_.size()) - 1);
-  if (options_.group_sums == nullptr) return;
-  options_.group_sums->finish(gradients_);
+  if (options_.compressed == nullptr) return;
+  options_.compressed->finish(gradients_);
   for (size_t b = 0; b < options_.buckets.size(); ++b) add_squares(static_cast<int>(b));
 }
 

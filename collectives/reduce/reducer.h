@@ -17,9 +17,9 @@
 //
 // With a `wire` that rounds, every term of the tree is rounded wherever it is added, within a rank,
 // through shared memory or from the network, which alone makes use of it, and so is the sum: what
-// is sent can be as short, and the bits are still the same on any number of ranks. With residuals,
-// what rounding takes from a sum is added to the same sum of the next step: over the steps
-// next to nothing is lost (error feedback). error_feedback_layout.h says which sums are rounded
+// is sent can be as short, and the bits are still the same on any number of ranks. With error
+// feedback, what rounding takes from a sum, its residual, is added to the same sum of the next
+// step: over the steps next to nothing is lost. error_feedback_layout.h says which sums are rounded
 // then.
 
 #include <array>
@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "collectives/exchange_observer.h"
+#include "collectives/reduce/compressed_all_reduce.h"
 #include "collectives/reduce/error_feedback_layout.h"
-#include "collectives/reduce/group_sums.h"
 #include "collectives/ring.h"
 #include "collectives/sharding.h"
 #include "collectives/slice_math.h"
@@ -77,7 +77,7 @@ struct ReducerOptions {
   // as many buffers as a counter of the local lanes needs.
   OwnedFloats sums = {};
   // Every rank writes its sums into the gradients of all: where all share memory and none has sums
-  // elsewhere. After reduce() all have the whole sum.
+  // elsewhere. After reduce() all ranks have all sums.
   bool sums_everywhere = false;
   // What gradients are rounded to before they are added, and their sums; running statistics are
   // not.
@@ -88,7 +88,7 @@ struct ReducerOptions {
   uint16_t* residuals = nullptr;
   // Takes the place of the exchange; then the gradients are flat, and all ranks have all sums.
   // Borrowed.
-  GroupSums* group_sums = nullptr;
+  CompressedAllReduce* compressed = nullptr;
 };
 
 class Reducer {
@@ -101,7 +101,7 @@ class Reducer {
           float* gradients,
           float* staging);
 
-  // Tells it, borrowed, from now on; null: nobody.
+  // Reports to it, borrowed, from now on; null: to none.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
 
   const LocalLanes& lanes() const { return lanes_; }
@@ -113,10 +113,10 @@ class Reducer {
   }
   // The lane under way, where they run together and take turns.
   void select_lane(int local_lane) { lane_ = local_lane; }
-  // Brings `bytes` of every lane to all ranks: this rank's lie in their places already.
+  // All-gather of `bytes` of every lane: this rank's lie in their places already.
   void gather_lanes(std::byte* all, size_t bytes);
   // Where buckets share memory: the lane under way is about to write the first gradient of
-  // `bucket`. TimedWaits for those that its memory served before.
+  // `bucket`. Waits for those that its memory served before.
   void bucket_begins(int bucket);
   // The lane under way has finished every gradient of `bucket`. Called once per bucket and lane, in
   // increasing order.
@@ -129,7 +129,7 @@ class Reducer {
   // Completes the exchange; afterwards this rank's parts in sums() are of all lanes, and all parts
   // with sums_everywhere.
   void reduce();
-  // TimedWaits for what has been queued and sums the statistics and squares of the step over all
+  // Waits for what has been queued and sums the statistics and squares of the step over all
   // ranks. `busy_ms`: milliseconds that this rank has worked, without its waits for others, since
   // they last left here together.
   StepTotals totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
@@ -164,7 +164,7 @@ class Reducer {
   void merge_lanes(int bucket);
   void count(int bucket, float* sums, int64_t stride, int lane, int64_t n);
   void merge(int bucket, const LaneSum& local, float* into, const float* from, int64_t n);
-  void give_group(int bucket);
+  void add_to_compressed(int bucket);
   void round_lane(int bucket, int lane, float* gradients, int64_t n);
   DType wire_of(int bucket) const;
   bool keeps_residuals(int bucket) const {
@@ -188,7 +188,7 @@ class Reducer {
   }
   void start_exchange(int bucket);
   void start_level(Exchange& exchange);
-  SumTerms terms_of(const Exchange& exchange, const Range& mine, const void** arrays) const;
+  TreeSumTerms terms_of(const Exchange& exchange, const Range& mine, const void** arrays) const;
   int copies_of(const Exchange& exchange, const Range& mine, float** copies) const;
   void sum_level(Exchange& exchange);
   void complete_oldest();

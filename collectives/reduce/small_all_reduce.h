@@ -1,5 +1,5 @@
 #pragma once
-// The sum over all lanes of small buffers of floats, in the order of the lanes' tree, on every
+// All-reduce over all lanes of small buffers of floats, in the order of the lanes' tree, on every
 // rank.
 
 #include <vector>
@@ -18,7 +18,7 @@ class SmallAllReduce {
                  const SmallAllReduceLayout& layout,
                  float* memory);
 
-  // Tells it, borrowed, from now on; null: nobody. Buckets are those of the buffers.
+  // Reports to it, borrowed, from now on; null: to none. Buckets are those of the buffers.
   void observe(ExchangeObserver* observer);
 
   // Nothing is waited for yet.
@@ -26,7 +26,7 @@ class SmallAllReduce {
   // Where this rank's next lane writes its floats, and that it has.
   float* next() { return reducer_.lane_gradients(); }
   void written();
-  // Brings the sum to all. All ranks together.
+  // All-gathers the sum. All ranks together.
   void finish();
   // Until the next step's first next(); zeros before the first one's.
   float* sum() const { return memory_; }

@@ -186,7 +186,7 @@ class Guest {
     return expected;
   }
 
-  // TimedWaits for rank 0's word; throws CommError where it says that the run has failed.
+  // Waits for rank 0's word; throws CommError where it says that the run has failed.
   void hear_root() {
     Notice notice;
     try {

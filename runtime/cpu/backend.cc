@@ -113,7 +113,7 @@ class CpuBackend final : public Backend {
 
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }
 
-  void tree_sum(const SumTerms& terms, float* out, int64_t n) override {
+  void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {
     cpu::tree_sum(terms, out, n);
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {

@@ -157,7 +157,7 @@ class Gpu final : public CudaBackend {
         constants, slices, host_array<PlacedSlice>(slices.size()), *workspace_, stream());
   }
 
-  void tree_sum(const SumTerms& terms, float* out, int64_t n) override {
+  void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {
     cuda::tree_sum(terms, out, n, stream());
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {

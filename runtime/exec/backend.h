@@ -41,7 +41,7 @@ class BatchUploads {
   // A copy that overtakes the work queued since the last take(), from host memory of
   // Backend::allocate() to where no queued work but take() reads or writes.
   virtual void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) = 0;
-  // Queues a copy of what was so brought.
+  // Queues a copy of what was so copied.
   virtual void take(const std::byte* from, std::byte* to, size_t bytes) = 0;
   // Returns when all copies ahead are done: what they read may change.
   virtual void finish() = 0;

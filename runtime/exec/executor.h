@@ -19,7 +19,7 @@ struct ExecutorMemory {
   // Of the graph's compute type: flat, ParameterLayout::elements, or where the program gathers
   // them.
   std::byte* parameters = nullptr;
-  BucketAllGather* gather = nullptr;  // brings them there; null: they are there
+  BucketAllGather* gather = nullptr;  // the all-gather that fills it; null: they are there
 };
 
 class Executor {
@@ -34,8 +34,8 @@ class Executor {
            int lanes_together = 1);
 
   // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to
-  // the buffer `gradients`, each parameter's at its gradient_offset; `reducer`, if given, is told
-  // of each bucket as soon as its gradients are complete. The graph's result, statistics (4) f64 or
+  // the buffer `gradients`, each parameter's at its gradient_offset; `reducer`, if given, gets
+  // each bucket as soon as its gradients are complete. The graph's result, statistics (4) f64 or
   // an inference output, goes to `result`. `lane` and `result` lie in a host_array(), input and
   // target in memory of the backend. Each op waits for the gather of the parameters that it reads,
   // which begins here where the program gathers each time. Allocates nothing.
@@ -56,7 +56,7 @@ class Executor {
   };
   void run_together(std::span<const LaneRun> lanes, Reducer& reducer);
 
-  // Tells it, borrowed, of each op from now on; null: nobody.
+  // Reports each op to it, borrowed, from now on; null: to none.
   void observe(OpObserver* observer) { observer_ = observer; }
 
  private:

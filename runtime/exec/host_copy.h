@@ -19,7 +19,7 @@ class HostCopyOf {
         copy_(backend.ops().separate_memory ? static_cast<size_t>(n) : 0) {}
 
   T* data() { return copy_.empty() ? device_ : copy_.data(); }
-  // Brings what the device has, once everything queued is done.
+  // Copies what the device has, once everything queued is done.
   T* read() {
     if (!copy_.empty()) backend_.copy(bytes(device_), bytes(copy_.data()), size());
     backend_.synchronize();

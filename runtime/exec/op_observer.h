@@ -1,5 +1,5 @@
 #pragma once
-// Who is told of each op that runs: the timeline.
+// The listener to each op that runs: the timeline.
 
 #include <cstddef>
 

@@ -18,7 +18,7 @@ class OpRunner {
   // Allocates all tensors, as zeros, from memory that the backend has reserved. Both are borrowed.
   OpRunner(const Graph& graph, Backend& backend);
 
-  // What the ops are told from here on.
+  // The lane that the ops are given from here on.
   void begin(const LaneContext& lane);
 
   // The elements of a tensor in row-major order, without padding; waits for queued work.

@@ -1,4 +1,4 @@
-// When parameters that ranks own are brought to all.
+// When parameters that ranks own are all-gathered.
 #include <algorithm>
 
 #include "runtime/base/error.h"

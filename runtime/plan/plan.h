@@ -66,13 +66,13 @@ struct ProgramPlan {
   int64_t flops = 0;  // of one lane
   std::vector<std::vector<int>>
       buckets_after_op;  // gradient buckets that are complete after each op; training only
-  // Parameters that several ranks bring to each other, in the order of need, and how many of them
+  // The all-gathers of parameters, in the order of need, and how many of them
   // each op needs. In training; where they are sharded in every program, each time that it runs.
   std::vector<GatherItem> gathers;
   std::vector<size_t> gathered_before_op;
   bool gathers_each_run = false;
   std::vector<std::vector<PlacedParameter>> placed_before_op;  // of the blocks that come then
-  size_t gathered_bytes = 0;  // memory for them, where they are not brought to their own place
+  size_t gathered_bytes = 0;  // memory for them, where they are not gathered in place
   // Gradient buckets that each op is the first to write, where buckets share memory; training only.
   std::vector<std::vector<int>> buckets_begun_by_op;
 };

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Brings the batches of a rank's lanes to where the backend's ops read them: each lane always to
+// Copies the batches of a rank's lanes to where the backend's ops read them: each lane always to
 // the same place. A backend with memory of its own has room for a second batch of each lane, which
 // comes while the first is in use. Without memory of its own it reads them where the loader put
 // them.
@@ -27,7 +27,7 @@ class BatchStage {
   // queued work uses the batches taken before.
   void load(Loader& loader);
   bool loaded() const { return loaded_; }
-  // Whether bringing early is of use.
+  // Whether copying ahead is of use.
   bool ahead() const { return device_ != nullptr; }
   // Where the batches of all lanes will be once the work queued so far is done.
   const std::vector<LaneBatch>& take();
@@ -40,7 +40,7 @@ class BatchStage {
   size_t lanes_;
   size_t input_bytes_, target_bytes_, lane_bytes_, target_offset_;
   bool loaded_ = false;
-  std::vector<LaneBatch> batches_;  // brought, then taken
+  std::vector<LaneBatch> batches_;  // copied ahead, then taken
 };
 
 }  // namespace lockstep

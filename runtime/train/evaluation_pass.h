@@ -16,7 +16,7 @@ namespace lockstep {
 // that do not count.
 class EvaluationPass {
  public:
-  // `gather`: brings the parameters where no rank has all of them; else null.
+  // `gather`: the all-gather of parameters that are sharded; else null.
   EvaluationPass(const RunParts& parts, const RunMemory& memory, BucketAllGather* gather = nullptr);
 
   // Of all ranks together.

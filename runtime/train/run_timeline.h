@@ -30,7 +30,7 @@ class RunTimeline : public ExchangeObserver, public OpObserver {
   void waited(Wait what, int bucket, double start_ms, double end_ms) override;
   void ran(size_t op, double start_ms, double end_ms) override;
 
-  // Brings the clocks of the ranks together and has rank 0 write the file, whose times count from
+  // Compares the clocks of the ranks and has rank 0 write the file, whose times count from
   // the beginning of the run, and tell how well the clocks agree and what was not kept. All ranks
   // together.
   // Throws AgreedError.

@@ -23,9 +23,9 @@ std::unique_ptr<PowerSgd> make_power_sgd(const RunParts& parts, const RunMemory&
 
 ReducerOptions reducer_options(const RunParts& parts,
                                const RunMemory& memory,
-                               GroupSums* group_sums) {
+                               CompressedAllReduce* compressed) {
   const Plan& plan = parts.plan;
-  const bool rounds = group_sums == nullptr && plan.residual_groups > 0;
+  const bool rounds = compressed == nullptr && plan.residual_groups > 0;
   return {.lanes = plan.lanes,
           .fast_order = parts.config.comm.order == CommConfig::Order::kFast,
           .buckets = plan.buckets,
@@ -41,7 +41,7 @@ ReducerOptions reducer_options(const RunParts& parts,
           .wire = plan.wire,
           .residual_groups = rounds ? plan.residual_groups : 0,
           .residuals = rounds ? reinterpret_cast<uint16_t*>(memory.residuals) : nullptr,
-          .group_sums = group_sums};
+          .compressed = compressed};
 }
 
 BucketAllGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {

@@ -20,10 +20,10 @@ std::unique_ptr<TensorNorms> make_tensor_norms(const RunParts& parts);
 // Null where gradients travel whole.
 std::unique_ptr<PowerSgd> make_power_sgd(const RunParts& parts, const RunMemory& memory);
 
-// `group_sums`: borrowed; null where the reducer exchanges the gradients.
+// `compressed`: borrowed; null where the reducer exchanges the gradients.
 ReducerOptions reducer_options(const RunParts& parts,
                                const RunMemory& memory,
-                               GroupSums* group_sums);
+                               CompressedAllReduce* compressed);
 
 // Of parameters or, where every rank updates all of them, of summed gradients.
 BucketAllGather::Memory gather_memory(const Plan& plan, const RunMemory& memory);

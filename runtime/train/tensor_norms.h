@@ -38,11 +38,11 @@ class TensorNorms {
   };
   // Queues both sums of a piece of owned(). The pointers are to the piece.
   void measure(const Piece& piece, const float* parameters, const float* directions);
-  // TimedWaits for the device and adds the pieces of all ranks; by place in `slots`. Then it begins
+  // Waits for the device and adds the pieces of all ranks; by place in `slots`. Then it begins
   // anew. All ranks together.
   std::span<const Squares> sum();
 
-  // Tells it, borrowed, from now on; null: nobody.
+  // Reports to it, borrowed, from now on; null: to none.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
   // Milliseconds that the host spent waiting for other ranks since begin_step().
   void begin_step() { waits_.clear(); }

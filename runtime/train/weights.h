@@ -19,7 +19,8 @@ class HostWeights {
 
   // The flat buffer (ParameterLayout::elements).
   float* data() { return whole_.empty() ? parameters_->data() : whole_.data(); }
-  // Brings the weights of the device, whole; returns data(). All ranks together.
+  // Copies the weights from the device and all-gathers them where they are sharded; returns data().
+  // All ranks together.
   float* read();
   // Gives the device what data() holds: masters and, rounded, parameters.
   void write();

@@ -78,7 +78,7 @@ TEST(CudaTreeSumTest, KeepsTheResidualsOfTheCpu) {
         floats.push_back(arrays[s].data());
         halves.push_back(packed[s].data());
       }
-      SumTerms terms = {.arrays = floats.data(), .count = count, .wire = DType::kBF16};
+      TreeSumTerms terms = {.arrays = floats.data(), .count = count, .wire = DType::kBF16};
       Guarded<float> expected(n), sum(n), travelled(n, 1);
       terms.residuals = {wanted_kept.data(), n};
       cpu::tree_sum(terms, expected.data(), n);

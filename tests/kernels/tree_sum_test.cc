@@ -59,7 +59,7 @@ struct Arrays {
       pointers.push_back(values[k].data());
     }
   }
-  SumTerms terms(DType wire) const {
+  TreeSumTerms terms(DType wire) const {
     return {pointers.data(), static_cast<int>(pointers.size()), wire, false};
   }
   std::vector<float> expected(DType wire) const {
@@ -81,7 +81,7 @@ TEST(TreeSumTest, AddsInTheOrderOfTheTreeWhatIsRounded) {
           const std::vector<float> expected = arrays.expected(wire);
           const std::string what = fmt::format("{} sum of {}, {}", name_of(wire), count, target);
           Guarded<float> out(n, 1);
-          SumTerms whole = arrays.terms(wire);
+          TreeSumTerms whole = arrays.terms(wire);
           whole.round_sum = true;
           cpu::tree_sum(whole, out.data(), n);
           std::vector<float> rounded_sums = expected;
@@ -97,7 +97,7 @@ TEST(TreeSumTest, AddsInTheOrderOfTheTreeWhatIsRounded) {
           Guarded<float> copy(n, 1);
           std::vector<float*> copies = {copy.data()};
           for (size_t k = 1; k < terms.values.size(); ++k) copies.push_back(terms.values[k].data());
-          SumTerms copied = terms.terms(wire);
+          TreeSumTerms copied = terms.terms(wire);
           copied.copies = copies.data();
           copied.copy_count = static_cast<int>(copies.size());
           cpu::tree_sum(copied, terms.values[0].data(), n);
@@ -220,7 +220,7 @@ TEST(TreeSumTest, ResidualsReturnInTheNextSum) {
             cpu::pack(
                 values.data(), DType::kBF16, reinterpret_cast<std::byte*>(packed.back().data()), n);
           }
-          SumTerms terms = arrays.terms(DType::kBF16);
+          TreeSumTerms terms = arrays.terms(DType::kBF16);
           terms.residuals = {kept.data(), n};
           Guarded<float> out(n, 1), travelled(n);
           cpu::tree_sum(terms, out.data(), n);

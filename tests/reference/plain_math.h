@@ -16,7 +16,7 @@ namespace lockstep::test {
 
 class PlainMath final : public SliceMath, public PowerSgdProducts {
  public:
-  void tree_sum(const SumTerms& terms, float* out, int64_t n) override {
+  void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {
     for (int64_t i = 0; i < n; ++i) {
       out[i] =
           terms.residuals ? keeping_sum(terms, 0, terms.count, i) : sum(terms, 0, terms.count, i);
@@ -38,18 +38,18 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
     }
   }
   void left(const float* matrix,
-                      const float* right,
-                      const PowerSgdShape& shape,
-                      float* left) override {
+            const float* right,
+            const PowerSgdShape& shape,
+            float* left) override {
     assign(left,
            test::power_sgd_left(doubles(matrix, shape.rows * shape.columns),
                                 doubles(right, shape.columns * shape.rank),
                                 shape));
   }
   void right(const float* matrix,
-                       const float* left,
-                       const PowerSgdShape& shape,
-                       float* right) override {
+             const float* left,
+             const PowerSgdShape& shape,
+             float* right) override {
     assign(right,
            test::power_sgd_right(doubles(matrix, shape.rows * shape.columns),
                                  doubles(left, shape.rows * shape.rank),
@@ -66,9 +66,9 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
     assign(left, test::orthonormal(doubles(left, rows * rank), rank));
   }
   void product(const float* left,
-                         const float* right,
-                         const PowerSgdShape& shape,
-                         float* matrix) override {
+               const float* right,
+               const PowerSgdShape& shape,
+               float* matrix) override {
     assign(matrix,
            test::power_sgd_product(doubles(left, shape.rows * shape.rank),
                                    doubles(right, shape.columns * shape.rank),
@@ -95,13 +95,13 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
   static float rounded(float x, DType wire) {
     return wire == DType::kBF16 ? to_float(round_to<BFloat16>(x)) : x;
   }
-  static float sum(const SumTerms& terms, int first, int count, int64_t i) {
+  static float sum(const TreeSumTerms& terms, int first, int count, int64_t i) {
     if (count > 1)
       return rounded(sum(terms, first, count / 2, i), terms.wire) +
              rounded(sum(terms, first + count / 2, count / 2, i), terms.wire);
     return read(terms, first, i);
   }
-  static float keeping_sum(const SumTerms& terms, int first, int count, int64_t i) {
+  static float keeping_sum(const TreeSumTerms& terms, int first, int count, int64_t i) {
     if (count == 1 && terms.count > 1) return read(terms, first, i);
     const int middle = first + count / 2;
     const float exact = count == 1 ? read(terms, first, i)
@@ -113,7 +113,7 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
     kept = round_to<BFloat16>(wanted - sum).bits;
     return sum;
   }
-  static float read(const SumTerms& terms, int number, int64_t i) {
+  static float read(const TreeSumTerms& terms, int number, int64_t i) {
     return terms.travelled ? to_float(static_cast<const BFloat16*>(terms.arrays[number])[i])
                            : static_cast<const float*>(terms.arrays[number])[i];
   }

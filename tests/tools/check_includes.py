@@ -36,8 +36,8 @@ MAY_INCLUDE = {
         "collectives/sharding.h",
     ],
     # The backends see nothing of the configuration but what graph/activation.h passes on.
-    "runtime/cpu": ["runtime/exec", "runtime/graph", "collectives/power_sgd/power_sgd_math.h", "collectives/power_sgd/power_sgd_products.h", "collectives/reduce/sum_terms.h"],
-    "runtime/cuda": ["runtime/exec", "runtime/graph", "collectives/power_sgd/power_sgd_math.h", "collectives/power_sgd/power_sgd_products.h", "collectives/reduce/sum_terms.h"],
+    "runtime/cpu": ["runtime/exec", "runtime/graph", "collectives/power_sgd/power_sgd_math.h", "collectives/power_sgd/power_sgd_products.h", "collectives/reduce/tree_sum_terms.h"],
+    "runtime/cuda": ["runtime/exec", "runtime/graph", "collectives/power_sgd/power_sgd_math.h", "collectives/power_sgd/power_sgd_products.h", "collectives/reduce/tree_sum_terms.h"],
     "runtime/data": ["runtime/config"],
     "runtime/metrics": ["runtime/config"],
     "runtime/checkpoint": ["runtime/graph", "collectives/sharding.h"],

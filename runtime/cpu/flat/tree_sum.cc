@@ -149,7 +149,7 @@ struct RoundedJoin {
 
 // The same with residuals, of the join's number.
 struct KeepingJoin {
-  Residuals residuals;
+  ErrorFeedbackResiduals residuals;
 
   template <typename Access>
   HWY_INLINE Vec round(Vec sum, int join, size_t i, Access access) const {
@@ -196,8 +196,12 @@ Vec deep_sum(const Terms& terms, const Join& join, int first, int count, size_t 
 // Where `stream`, past the caches, for which `out` must be aligned: a sum that is not read soon
 // displaces nothing, and its lines need not be read first.
 template <typename Wire, bool kTravelled, typename Sum>
-HWY_INLINE void write_sums(
-    const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream, const Sum& sum_at) {
+HWY_INLINE void write_sums(const TreeSumTerms& terms,
+                           float* out,
+                           int64_t begin,
+                           int64_t end,
+                           bool stream,
+                           const Sum& sum_at) {
   const auto first = static_cast<size_t>(begin);
   const Terms<Wire, kTravelled> from = {terms.arrays};
   const int copies = terms.copy_count;
@@ -220,8 +224,12 @@ HWY_INLINE void write_sums(
 // Plain sums are as fast as memory: up to eight terms have a loop of their own. Where every sum is
 // rounded, two have one, and four are what a call sums.
 template <typename Wire, bool kTravelled, typename Join>
-void sum_with(
-    const Join& join, const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
+void sum_with(const Join& join,
+              const TreeSumTerms& terms,
+              float* out,
+              int64_t begin,
+              int64_t end,
+              bool stream) {
   constexpr bool kPlain = std::is_same_v<Wire, Unrounded>;
   const auto write = [&](const auto& sum_at) HWY_ATTR {
     write_sums<Wire, kTravelled>(terms, out, begin, end, stream, sum_at);
@@ -245,17 +253,18 @@ void sum_with(
 }
 
 template <typename Wire, bool kTravelled>
-void sum_typed(const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
+void sum_typed(const TreeSumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
   sum_with<Wire, kTravelled>(RoundedJoin<Wire, kTravelled>(), terms, out, begin, end, stream);
 }
 
 template <bool kTravelled>
-void sum_keeping(const SumTerms& terms, float* out, int64_t begin, int64_t end) {
+void sum_keeping(const TreeSumTerms& terms, float* out, int64_t begin, int64_t end) {
   const KeepingJoin join = {terms.residuals};
   sum_with<AsBF16, kTravelled>(join, terms, out, begin, end, /*stream=*/false);
 }
 
-void tree_sum_kernel(const SumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
+void tree_sum_kernel(
+    const TreeSumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
   const bool travelled = terms.travelled;
   if (terms.residuals)
     return travelled ? sum_keeping<true>(terms, out, begin, end)
@@ -298,7 +307,7 @@ constexpr int64_t kStreamElements = int64_t{1} << 20;
 constexpr uintptr_t kStreamAlignment = 64;  // bytes: of the widest vectors
 }  // namespace
 
-void tree_sum(const SumTerms& terms, float* out, int64_t n) {
+void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) {
   const int count = terms.count;
   LOCKSTEP_CHECK(count > 0 && (count & (count - 1)) == 0, "count = {}", count);
   LOCKSTEP_CHECK(terms.wire != DType::kF32 || !terms.travelled);

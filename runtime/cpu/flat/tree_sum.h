@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/reduce/sum_terms.h"
+#include "collectives/reduce/tree_sum_terms.h"
 
 namespace lockstep::cpu {
 
 // out = the sum of the terms, of n numbers each. out may be one of the arrays, where they are
 // floats.
-void tree_sum(const SumTerms& terms,
+void tree_sum(const TreeSumTerms& terms,
               float* out,  // (n)
               int64_t n);
 

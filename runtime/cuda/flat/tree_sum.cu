@@ -60,7 +60,7 @@ struct TreeSum {
 // its residual.
 template <int First, int Count, typename T, int All>
 __device__ __forceinline__ float keeping_sum(const Terms<T, BFloat16, All>& terms,
-                                             const Residuals& residuals,
+                                             const ErrorFeedbackResiduals& residuals,
                                              int64_t i) {
   float wanted;
   if constexpr (Count == 1) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ float keeping_sum(const Terms<T, BFloat16, All>& term
 template <typename T, int Count>
 struct KeepingSum {
   Terms<T, BFloat16, Count> terms;
-  Residuals residuals;
+  ErrorFeedbackResiduals residuals;
   float* out;
   template <typename Width>
   __device__ void operator()(int64_t i, Width) const {
@@ -102,14 +102,14 @@ struct Pack {
 };
 
 template <typename T, int Count>
-void start_keeping(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+void start_keeping(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   KeepingSum<T, Count> sum{.terms = {}, .residuals = terms.residuals, .out = out};
   for (int s = 0; s < Count; ++s) sum.terms.at[s] = static_cast<const T*>(terms.arrays[s]);
   for_each_flat<1>(n, true, sum, stream);
 }
 
 template <typename T, typename Wire, int Count>
-void start(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+void start(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   if constexpr (std::is_same_v<Wire, BFloat16>) {
     if (terms.residuals) return start_keeping<T, Count>(terms, out, n, stream);
   }
@@ -125,7 +125,7 @@ void start(const SumTerms& terms, float* out, int64_t n, Stream stream) {
 }
 
 template <typename T, typename Wire>
-void start_count(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+void start_count(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   switch (terms.count) {
     case 1: return start<T, Wire, 1>(terms, out, n, stream);
     case 2: return start<T, Wire, 2>(terms, out, n, stream);
@@ -139,7 +139,7 @@ void start_count(const SumTerms& terms, float* out, int64_t n, Stream stream) {
 }
 
 template <typename Wire>
-void start_rounded(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+void start_rounded(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   if (terms.travelled) return start_count<Wire, Wire>(terms, out, n, stream);
   start_count<float, Wire>(terms, out, n, stream);
 }
@@ -152,7 +152,7 @@ void start_pack(const float* from, std::byte* to, int64_t n, Stream stream) {
 
 }  // namespace
 
-void tree_sum(const SumTerms& terms, float* out, int64_t n, Stream stream) {
+void tree_sum(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   LOCKSTEP_REQUIRE(terms.wire == DType::kBF16 || !terms.residuals);
   LOCKSTEP_REQUIRE(terms.copy_count == 0);
   switch (terms.wire) {

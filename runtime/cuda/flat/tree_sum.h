@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/reduce/sum_terms.h"
+#include "collectives/reduce/tree_sum_terms.h"
 #include "runtime/cuda/stream.h"
 
 namespace lockstep::cuda {
@@ -14,7 +14,7 @@ inline constexpr int kMostTerms = 64;
 
 // out = the sum of the terms, of n numbers each in memory of the device; the list of the arrays is
 // on the host. out may be one of the arrays, where they are floats.
-void tree_sum(const SumTerms& terms,
+void tree_sum(const TreeSumTerms& terms,
               float* out,  // (n)
               int64_t n,
               Stream stream);

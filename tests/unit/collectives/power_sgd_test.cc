@@ -64,7 +64,7 @@ Outcome reduce(const Topology& topology, Gradient gradient, int steps, int64_t b
                      .buckets = buckets,
                      .topology = topology,
                      .gradient_buckets = 1,
-                     .group_sums = &sum},
+                     .compressed = &sum},
                     gradients.data(),
                     nullptr);
     for (int step = 0; step < steps; ++step) {

@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-// Of sums that are rounded, what the rounding took: kept in BF16, and added to the same sums when
-// they are next made. Join m, of 1 .. count - 1, adds the terms [m - h, m) and [m, m + h), where h
-// is the lowest bit of m. Borrowed.
-struct Residuals {
+// Error feedback: of sums that are rounded, what the rounding took, kept in BF16 and added to the
+// same sums when they are next made. Join m, of 1 .. count - 1, adds the terms [m - h, m)
+// and [m, m + h), where h is the lowest bit of m. Borrowed.
+struct ErrorFeedbackResiduals {
   uint16_t* first = nullptr;  // of join 1 or, where there is but one term, of that
   int64_t stride = 0;         // numbers from a join to the next
 
@@ -23,7 +23,7 @@ struct Residuals {
 // Every term, and every partial sum that is added to another, is rounded to `wire` first (to the
 // nearest, ties to even; kF32: not at all). So one level after the other gives the bits of all at
 // once.
-struct SumTerms {
+struct TreeSumTerms {
   const void* const* arrays = nullptr;  // (count)
   int count = 1;                        // a power of two
   DType wire = DType::kF32;             // kF32, kBF16 or kF16
@@ -31,7 +31,7 @@ struct SumTerms {
   bool round_sum = false;               // to `wire`, too
   // With them, `wire` is kBF16, terms are added as they are, and every sum of two, or the only
   // term, takes up its residual and is rounded. One that is not finite leaves a residual of 0.
-  Residuals residuals = {};
+  ErrorFeedbackResiduals residuals = {};
   // Further arrays that receive the sum, on CPUs alone; each may be one of `arrays`.
   float* const* copies = nullptr;  // (copy_count)
   int copy_count = 0;

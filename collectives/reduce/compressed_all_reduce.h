@@ -1,14 +1,14 @@
 #pragma once
-// What takes the place of an exchange of gradients: it is given the sums of groups of lanes and
-// brings their sum, or what comes near it, to all ranks.
+// An all-reduce of gradients that takes the place of the reducer's exchange: of the sums of groups
+// of lanes it leaves the sum, or what comes near it, on all ranks.
 
 #include "collectives/sharding.h"
 
 namespace lockstep {
 
-class GroupSums {
+class CompressedAllReduce {
  public:
-  virtual ~GroupSums() = default;
+  virtual ~CompressedAllReduce() = default;
   // Neighbouring lanes in a group.
   virtual int group_lanes() const = 0;
   // Takes the sum over the lanes of this rank's group `group` in a range of the flat buffer. Every
