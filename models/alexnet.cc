@@ -6,6 +6,8 @@
 // at what is left of them.
 #include "models/image_model.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/ops/dropout.h"
+#include "runtime/graph/ops/local_response_norm.h"
 #include "runtime/graph/window.h"
 
 namespace lockstep {
@@ -60,7 +62,7 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
       if (config().local_response_norm && number < 12) {
         // The paper's alpha multiplies the sum over 5 channels, ours their mean.
         const LocalResponseNormAttributes norm = {.size = 5, .alpha = 5e-4f, .beta = 0.75f, .k = 2};
-        x = builder.local_response_norm(name + ".norm", x, norm);
+        x = ops::local_response_norm(builder, name + ".norm", x, norm);
       }
       x = layers.max_pool(name, x, 3, 2);
     };
@@ -77,9 +79,9 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
     const auto dense = [&](const char* name, int64_t outputs, Activation activation) {
       x = layers.linear(name, x, outputs, activation, InitialWeights::kUniformFanIn);
     };
-    x = builder.dropout("classifier.0", x, config().dropout);
+    x = ops::dropout(builder, "classifier.0", x, config().dropout);
     dense("classifier.1", 4096, Activation::kRelu);
-    x = builder.dropout("classifier.3", x, config().dropout);
+    x = ops::dropout(builder, "classifier.3", x, config().dropout);
     dense("classifier.4", 4096, Activation::kRelu);
     dense("classifier.6", config().classes, Activation::kNone);
     return x;

@@ -3,12 +3,19 @@
 // untied.
 //
 // Initialisation as GPT-2's: N(0, 0.02) for matrices and embeddings, the matrices that write to the
-// residual stream scaled by 1/sqrt(2 * layers), biases 0, norm gains 1.
+// residual stream scaled by 1/sqrt(2 * layers), biases 0, gammas of norms 1.
 #include <cmath>
 
 #include "models/model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/dropout.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/layer_norm.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
 namespace {
@@ -36,9 +43,10 @@ class GptBuilder {
     const TensorId position =
         matrix("transformer.wpe.weight", config_.context, config_.width, kStd);
 
-    stream_ = builder_.dropout("transformer.drop",
-                               builder_.embedding("transformer.embedding", ids, token, position),
-                               config_.dropout);
+    stream_ = ops::dropout(builder_,
+                           "transformer.drop",
+                           ops::embedding(builder_, "transformer.embedding", ids, token, position),
+                           config_.dropout);
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string name = "transformer.h." + std::to_string(i) + ".";
       join_stream(name);
@@ -50,12 +58,13 @@ class GptBuilder {
     const TensorId head = config_.tied_head
                               ? token
                               : matrix("lm_head.weight", config_.vocabulary, config_.width, kStd);
-    const TensorId logits = builder_.linear("lm_head", normed, head, kNoTensor, Activation::kNone);
+    const TensorId logits =
+        ops::linear(builder_, "lm_head", normed, head, kNoTensor, Activation::kNone);
     if (purpose_ == Purpose::kInference) {
       builder_.keep(logits);
     } else {
-      builder_.softmax_cross_entropy(
-          logits, targets, purpose_ == Purpose::kTraining ? config_.label_smoothing : 0);
+      ops::softmax_cross_entropy(
+          builder_, logits, targets, purpose_ == Purpose::kTraining ? config_.label_smoothing : 0);
     }
     return std::move(builder_).finish();
   }
@@ -70,7 +79,8 @@ class GptBuilder {
     const float residual_std = kStd / std::sqrt(2.0f * static_cast<float>(config_.layers));
     const TensorId qkv = linear(
         name + "attn.c_attn", norm(name + "ln_1"), width, 3 * width, kStd, Activation::kNone);
-    const TensorId mixed = builder_.attention(name + "attn", qkv, config_.heads, /*causal=*/true);
+    const TensorId mixed =
+        ops::attention(builder_, name + "attn", qkv, config_.heads, /*causal=*/true);
     branch(name + "attn.",
            linear(name + "attn.c_proj", mixed, width, width, residual_std, Activation::kNone));
     const TensorId up =
@@ -83,20 +93,20 @@ class GptBuilder {
   // its first norm adds the pending branch.
   void join_stream(const std::string& name) {
     if (!builder_.options().recompute || pending_ == kNoTensor) return;
-    stream_ = builder_.add(name + "input", stream_, pending_);
+    stream_ = ops::add(builder_, name + "input", stream_, pending_);
     pending_ = kNoTensor;
   }
 
   void branch(const std::string& name, TensorId delta) {
-    pending_ = builder_.dropout(name + "dropout", delta, config_.dropout);
+    pending_ = ops::dropout(builder_, name + "dropout", delta, config_.dropout);
   }
 
   // Adds the pending branch to the residual stream and returns the norm of the sum.
   TensorId norm(const std::string& name) {
-    const TensorId gain = builder_.parameter(
+    const TensorId gamma = builder_.parameter(
         name + ".weight", {config_.width}, {Initializer::Kind::kConstant, 1}, false);
-    const TensorId bias = bias_of(name, config_.width);
-    const auto [sum, normed] = builder_.layer_norm_residual(name, stream_, pending_, gain, bias);
+    const TensorId beta = bias_of(name, config_.width);
+    const auto [sum, normed] = ops::layer_norm(builder_, name, stream_, pending_, gamma, beta);
     stream_ = sum;
     pending_ = kNoTensor;
     return normed;
@@ -109,7 +119,7 @@ class GptBuilder {
                   float std,
                   Activation activation) {
     const TensorId weight = matrix(name + ".weight", outputs, inputs, std);
-    return builder_.linear(name, x, weight, bias_of(name, outputs), activation);
+    return ops::linear(builder_, name, x, weight, bias_of(name, outputs), activation);
   }
 
   TensorId matrix(const std::string& name, int64_t rows, int64_t columns, float std) {

@@ -1,4 +1,10 @@
 #include "models/image_layers.h"
+#include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/image_normalize.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pooling.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 #include <cmath>
 
@@ -15,7 +21,7 @@ ImageLayers::ImageLayers(const ModelIo& io, int64_t lane_batch, const GraphOptio
       builder_.input("images", {lane_batch, io.height, io.width, io.channels}, DType::kU8);
   if (options.purpose != Purpose::kInference)
     labels_ = builder_.input("labels", {lane_batch}, DType::kI32);
-  images_ = builder_.image_normalize("images.normalized", pixels, {io.mean, io.std});
+  images_ = ops::image_normalize(builder_, "images.normalized", pixels, {io.mean, io.std});
 }
 
 TensorId ImageLayers::weight(const std::string& name,
@@ -67,28 +73,28 @@ TensorId ImageLayers::conv(const std::string& name,
   attributes.stride = {conv.stride, conv.stride};
   attributes.padding = {conv.padding, conv.padding};
   attributes.activation = conv.activation;
-  return builder_.conv2d(name, x, w, b, attributes);
+  return ops::conv2d(builder_, name, x, w, b, attributes);
 }
 
 TensorId ImageLayers::norm(const std::string& name,
                            TensorId x,
                            TensorId delta,
                            Activation activation,
-                           float initial_gain) {
+                           float initial_gamma) {
   const Shape shape = {channels(x)};
   const auto constant = [&](const char* suffix, float value) {
     return builder_.parameter(name + suffix, shape, {Initializer::Kind::kConstant, value}, false);
   };
-  GraphBuilder::BatchNormParameters parameters;
-  parameters.gain = constant(".weight", initial_gain);
-  parameters.bias = constant(".bias", 0);
+  ops::BatchNormParameters parameters;
+  parameters.gamma = constant(".weight", initial_gamma);
+  parameters.beta = constant(".bias", 0);
   parameters.running_mean = builder_.running_statistic(name + ".running_mean", shape, 0, kMomentum);
   parameters.running_variance =
       builder_.running_statistic(name + ".running_var", shape, 1, kMomentum);
   BatchNormAttributes attributes;
   attributes.activation = activation;
   attributes.synchronised = synchronised_;
-  return builder_.batch_norm(name, x, delta, parameters, attributes);
+  return ops::batch_norm(builder_, name, x, delta, parameters, attributes);
 }
 
 TensorId ImageLayers::linear(const std::string& name,
@@ -100,7 +106,7 @@ TensorId ImageLayers::linear(const std::string& name,
   const int64_t inputs = shape.elements() / shape[0];
   const TensorId w = weight(name, {outputs, inputs}, outputs, initial);
   if (shape.rank() == 4) builder_.set_channels_last(w, {outputs, shape[1], shape[2], shape[3]});
-  return builder_.linear(name, x, w, bias(name, w, outputs, initial), activation);
+  return ops::linear(builder_, name, x, w, bias(name, w, outputs, initial), activation);
 }
 
 TensorId ImageLayers::max_pool(
@@ -109,7 +115,7 @@ TensorId ImageLayers::max_pool(
   attributes.kernel = {kernel, kernel};
   attributes.stride = {stride, stride};
   attributes.padding = {padding, padding};
-  return builder_.max_pool(name, x, attributes);
+  return ops::max_pool(builder_, name, x, attributes);
 }
 
 TensorId ImageLayers::avg_pool(const std::string& name,
@@ -119,7 +125,7 @@ TensorId ImageLayers::avg_pool(const std::string& name,
   PoolAttributes attributes;
   attributes.kernel = {kernel, kernel};
   attributes.stride = {stride, stride};
-  return builder_.avg_pool(name, x, attributes);
+  return ops::avg_pool(builder_, name, x, attributes);
 }
 
 TensorId ImageLayers::average_down(const std::string& name, TensorId x, int64_t side) {
@@ -127,14 +133,15 @@ TensorId ImageLayers::average_down(const std::string& name, TensorId x, int64_t 
   if (features[1] <= side && features[2] <= side) return x;
   PoolAttributes mean;
   mean.kernel = mean.stride = {features[1] / side, features[2] / side};
-  return builder_.avg_pool(name, x, mean);
+  return ops::avg_pool(builder_, name, x, mean);
 }
 
 Graph ImageLayers::finish(TensorId logits, float label_smoothing) && {
   if (labels_ == kNoTensor) {
     builder_.keep(logits);
   } else {
-    builder_.softmax_cross_entropy(logits, labels_, builder_.training() ? label_smoothing : 0);
+    ops::softmax_cross_entropy(
+        builder_, logits, labels_, builder_.training() ? label_smoothing : 0);
   }
   return std::move(builder_).finish();
 }

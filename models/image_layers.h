@@ -40,7 +40,7 @@ class ImageLayers {
                 TensorId x,
                 TensorId delta,
                 Activation activation,
-                float initial_gain = 1);
+                float initial_gamma = 1);
   // Reads images (N, H, W, C) as rows of H * W * C.
   TensorId linear(const std::string& name,
                   TensorId x,

@@ -6,6 +6,11 @@
 #include "models/model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/cast.h"
+#include "runtime/graph/ops/dropout.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
 
@@ -71,7 +76,7 @@ class Mlp final : public Model {
       target = labels ? builder.input("labels", {lane_batch}, DType::kI32)
                       : builder.input("targets", {lane_batch, config_.outputs}, DType::kF32);
 
-    x = builder.cast("features.rounded", x);
+    x = ops::cast(builder, "features.rounded", x);
     int64_t width = io.features;
     const auto layer = [&](const std::string& name, int64_t outputs, Activation activation) {
       const Initializer uniform = {Initializer::Kind::kUniform,
@@ -79,24 +84,24 @@ class Mlp final : public Model {
       const TensorId weight = builder.parameter(name + ".weight", {outputs, width}, uniform, true);
       const TensorId bias = builder.parameter(name + ".bias", {outputs}, uniform, false);
       width = outputs;
-      x = builder.linear(name, x, weight, bias, activation);
+      x = ops::linear(builder, name, x, weight, bias, activation);
     };
     for (size_t i = 0; i < config_.hidden.size(); ++i) {
       const std::string number = std::to_string(i);
       layer("layers." + number, config_.hidden[i], config_.activation);
-      x = builder.dropout("dropout." + number, x, config_.dropout);
+      x = ops::dropout(builder, "dropout." + number, x, config_.dropout);
     }
     layer("layers." + std::to_string(config_.hidden.size()), config_.outputs, Activation::kNone);
 
     if (purpose == Purpose::kInference) {
       builder.keep(x);
     } else if (labels) {
-      builder.softmax_cross_entropy(
-          x, target, purpose == Purpose::kTraining ? config_.label_smoothing : 0);
+      ops::softmax_cross_entropy(
+          builder, x, target, purpose == Purpose::kTraining ? config_.label_smoothing : 0);
     } else if (config_.loss == Loss::kBinaryCrossEntropy) {
-      builder.binary_cross_entropy(x, target);
+      ops::binary_cross_entropy(builder, x, target);
     } else {
-      builder.mean_squared_error(x, target);
+      ops::mean_squared_error(builder, x, target);
     }
     return std::move(builder).finish();
   }

@@ -8,6 +8,8 @@
 
 #include "models/image_model.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/padded_identity.h"
+#include "runtime/graph/ops/pooling.h"
 
 namespace lockstep {
 namespace {
@@ -41,7 +43,7 @@ class ResnetBuilder {
       width *= 2;
       ++stage;
     }
-    x = layers_.builder().global_avg_pool("avgpool", x);
+    x = ops::global_avg_pool(layers_.builder(), "avgpool", x);
     return layers_.linear(cifar_ ? "linear" : "fc",
                           x,
                           config_.classes,
@@ -78,7 +80,7 @@ class ResnetBuilder {
 
   // The branch's last norm adds the shortcut and activates the sum.
   TensorId block(const std::string& name, TensorId x, int64_t width, int64_t stride) {
-    const float last_gain = config_.zero_init_gamma ? 0 : 1;
+    const float last_gamma = config_.zero_init_gamma ? 0 : 1;
     const int64_t outputs = bottleneck_ ? 4 * width : width;
     TensorId y = bottleneck_ ? conv(name + "conv1", x, width, 1, 1)
                              : conv(name + "conv1", x, width, 3, stride);
@@ -90,7 +92,7 @@ class ResnetBuilder {
     }
     const std::string last = name + (bottleneck_ ? "bn3" : "bn2");
     const TensorId delta = shortcut(name, x, outputs, stride);
-    return layers_.norm(last, y, delta, Activation::kRelu, last_gain);
+    return layers_.norm(last, y, delta, Activation::kRelu, last_gamma);
   }
 
   TensorId shortcut(const std::string& name, TensorId x, int64_t outputs, int64_t stride) {
@@ -98,8 +100,8 @@ class ResnetBuilder {
     if (stride == 1 && inputs == outputs) return x;
     if (config_.shortcut == ResnetConfig::Shortcut::kPadded) {
       const int64_t more = outputs - inputs;
-      return layers_.builder().padded_identity(
-          name + "shortcut", x, {stride, more / 2, more - more / 2});
+      return ops::padded_identity(
+          layers_.builder(), name + "shortcut", x, {stride, more / 2, more - more / 2});
     }
     const std::string prefix = name + (cifar_ ? "shortcut." : "downsample.");
     const TensorId projected = conv(prefix + "0", x, outputs, 1, stride);

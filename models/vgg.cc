@@ -6,6 +6,7 @@
 #include "models/image_model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/dropout.h"
 
 namespace lockstep {
 namespace {
@@ -64,9 +65,9 @@ class Vgg final : public ImageModel<VggConfig> {
       x = layers.linear(name, x, outputs, activation, InitialWeights::kNormal001);
     };
     dense("classifier.0", 4096, Activation::kRelu);
-    x = layers.builder().dropout("classifier.2", x, config().dropout);
+    x = ops::dropout(layers.builder(), "classifier.2", x, config().dropout);
     dense("classifier.3", 4096, Activation::kRelu);
-    x = layers.builder().dropout("classifier.5", x, config().dropout);
+    x = ops::dropout(layers.builder(), "classifier.5", x, config().dropout);
     dense("classifier.6", config().classes, Activation::kNone);
     return x;
   }

@@ -66,7 +66,7 @@ class Pair {
       } catch (const Error& error) {
         const Op& op = device_graph_.ops[i];
         throw Error(error.code(),
-                    fmt::format("{} {}: {}", schema_of(op.kind).name, op.name, error.what()));
+                    fmt::format("{} {}: {}", name_of(op.kind), op.name, error.what()));
       }
     }
     LOCKSTEP_CHECK(mine == cpu_graph_.ops.size());
@@ -138,7 +138,7 @@ class Pair {
       // What the forward pass of attention leaves for its backward is each library's own affair.
       if (cpu_op.kind == OpKind::kAttention && k == 1) continue;
       const std::vector<double> expected = cpu_->read(cpu), got = device_->read(device);
-      found.push_back({fmt::format("{} {}", schema_of(cpu_op.kind).name, cpu_op.name),
+      found.push_back({fmt::format("{} {}", name_of(cpu_op.kind), cpu_op.name),
                        cpu_graph_[cpu].name,
                        deviation(expected, got),
                        limit_for(mode_, cpu_op.kind)});

@@ -8,6 +8,8 @@
 #include "runtime/base/time.h"
 #include "runtime/exec/op_runner.h"
 #include "runtime/graph/builder.h"
+#include "runtime/graph/ops/cast.h"
+#include "runtime/graph/ops/linear.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
@@ -83,7 +85,7 @@ std::vector<OpTiming> time_ops(const Graph& graph,
   std::map<std::string, size_t> known;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    OpTiming timing{schema_of(op.kind).name, shapes_of(graph, op)};
+    OpTiming timing{name_of(op.kind), shapes_of(graph, op)};
     const auto [at, fresh] = known.try_emplace(timing.op + timing.shapes, timings.size());
     if (fresh) {
       timing.us = time_us(*backend, repeats, [&] { runner.run(i); });
@@ -113,10 +115,10 @@ Ceilings measure_ceilings(Device& device, const BackendRequest& request, bool bf
   options.compute = request.compute;
   options.bf16x3 = bf16x3;
   GraphBuilder builder(options);
-  const TensorId x = builder.cast("rounded", builder.input("x", {size, size}, DType::kF32));
+  const TensorId x = ops::cast(builder, "rounded", builder.input("x", {size, size}, DType::kF32));
   const TensorId weight = builder.parameter("weight", {size, size}, {}, true);
   const TensorId bias = builder.parameter("bias", {size}, {}, false);
-  builder.keep(builder.linear("product", x, weight, bias, Activation::kNone));
+  builder.keep(ops::linear(builder, "product", x, weight, bias, Activation::kNone));
   const Graph graph = std::move(builder).finish();
   for (const OpTiming& timing : time_ops(graph, device, request, repeats))
     ceilings.matmul_tflops = std::max(ceilings.matmul_tflops, timing.tflops);

@@ -1,6 +1,14 @@
 #include "launcher/bench/parity_images.h"
 
 #include "runtime/graph/autodiff.h"
+#include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/image_normalize.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/local_response_norm.h"
+#include "runtime/graph/ops/padded_identity.h"
+#include "runtime/graph/ops/pooling.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
 namespace {
@@ -12,11 +20,11 @@ class ImagesBuilder {
   Graph build(int64_t lane_batch) {
     const TensorId pixels = builder_.input("images", {lane_batch, 27, 25, 3}, DType::kU8);
     const TensorId labels = builder_.input("labels", {lane_batch}, DType::kI32);
-    TensorId x =
-        builder_.image_normalize("normalize", pixels, {{0.5f, 0.4f, 0.3f}, {0.2f, 0.25f, 0.3f}});
+    TensorId x = ops::image_normalize(
+        builder_, "normalize", pixels, {{0.5f, 0.4f, 0.3f}, {0.2f, 0.25f, 0.3f}});
     // A first layer as large networks have it, with bias and activation.
     x = conv("first", x, 16, {7, 5}, strided(2, {3, 2}, Activation::kRelu), true);
-    x = builder_.max_pool("largest", x, {{3, 3}, {2, 2}, {1, 1}, true});
+    x = ops::max_pool(builder_, "largest", x, {{3, 3}, {2, 2}, {1, 1}, true});
     const TensorId shortcut = x;
     x = norm("norm1", x, kNoTensor, Activation::kNone);
     Conv2dAttributes grouped = strided(1, {1, 1}, Activation::kNone);
@@ -24,24 +32,24 @@ class ImagesBuilder {
     // Without a bias: before a norm its gradient is zero but for rounding.
     x = conv("grouped", x, 16, {3, 3}, grouped, false);
     x = norm("norm2", x, shortcut, Activation::kNone);
-    x = builder_.local_response_norm("response", x, {5, 1e-1f, 0.75f, 2});
+    x = ops::local_response_norm(builder_, "response", x, {5, 1e-1f, 0.75f, 2});
     Conv2dAttributes dilated = strided(1, {2, 2}, Activation::kTanh);
     dilated.dilation = {2, 2};
     x = conv("dilated", x, 24, {3, 3}, dilated, true);
     Conv2dAttributes depthwise = strided(1, {1, 1}, Activation::kNone);
     depthwise.groups = 24;
     x = conv("depthwise", x, 24, {3, 3}, depthwise, false);
-    x = builder_.avg_pool("mean", x, {{3, 2}, {2, 2}, {1, 1}, false});
+    x = ops::avg_pool(builder_, "mean", x, {{3, 2}, {2, 2}, {1, 1}, false});
     x = conv("pointwise", x, 40, {1, 1}, strided(1, {0, 0}, Activation::kNone), true);
     // Odd channels: nothing comes in whole vectors.
     x = conv("odd", x, 9, {2, 3}, strided(1, {1, 1}, Activation::kRelu), true);
     x = conv("odd_pointwise", x, 11, {1, 1}, strided(1, {0, 0}, Activation::kNone), false);
     x = norm("norm3", x, kNoTensor, Activation::kRelu);
-    x = builder_.padded_identity("fewer", x, {2, 2, 3});
+    x = ops::padded_identity(builder_, "fewer", x, {2, 2, 3});
     const TensorId weight = parameter("head.weight", {kImagesClasses, columns(x)});
-    x = builder_.linear(
-        "head", x, weight, parameter("head.bias", {kImagesClasses}), Activation::kNone);
-    builder_.softmax_cross_entropy(x, labels, 0);
+    x = ops::linear(
+        builder_, "head", x, weight, parameter("head.bias", {kImagesClasses}), Activation::kNone);
+    ops::softmax_cross_entropy(builder_, x, labels, 0);
     Graph graph = std::move(builder_).finish();
     if (graph.purpose == Purpose::kTraining) differentiate(graph);
     return graph;
@@ -71,20 +79,24 @@ class ImagesBuilder {
     const int64_t channels = builder_.graph().shape(x).columns() / attributes.groups;
     const TensorId weight =
         parameter(name + ".weight", {outputs, kernel.height, kernel.width, channels});
-    return builder_.conv2d(
-        name, x, weight, bias ? parameter(name + ".bias", {outputs}) : kNoTensor, attributes);
+    return ops::conv2d(builder_,
+                       name,
+                       x,
+                       weight,
+                       bias ? parameter(name + ".bias", {outputs}) : kNoTensor,
+                       attributes);
   }
   TensorId norm(const std::string& name, TensorId x, TensorId delta, Activation activation) {
     const Shape shape = {builder_.graph().shape(x).columns()};
-    GraphBuilder::BatchNormParameters parameters;
-    parameters.gain = parameter(name + ".weight", shape);
-    parameters.bias = parameter(name + ".bias", shape);
+    ops::BatchNormParameters parameters;
+    parameters.gamma = parameter(name + ".weight", shape);
+    parameters.beta = parameter(name + ".bias", shape);
     parameters.running_mean = builder_.running_statistic(name + ".mean", shape, 0, 0.1f);
     parameters.running_variance = builder_.running_statistic(name + ".var", shape, 1, 0.1f);
     BatchNormAttributes attributes;
     attributes.activation = activation;
     attributes.synchronised = true;  // where there are lanes
-    return builder_.batch_norm(name, x, delta, parameters, attributes);
+    return ops::batch_norm(builder_, name, x, delta, parameters, attributes);
   }
 
   GraphBuilder builder_;

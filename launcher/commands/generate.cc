@@ -103,7 +103,7 @@ class LanguageModel {
     graph_ = build_model(config, {}, 1, Purpose::kInference, context);
     const OpSet& ops = backend_->ops();
     plan_ = plan_program(graph_, [&](const Graph& graph, const Op& op) {
-      return ops.find(graph, op).workspace_bytes(graph, op);
+      return ops.op_workspace_bytes(graph, op);
     });
     const size_t parameter_bytes = static_cast<size_t>(layout_.elements) * sizeof(float);
     const size_t window_bytes = static_cast<size_t>(context) * sizeof(int32_t);

@@ -15,7 +15,7 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/ops/launchers.h"
+#include "runtime/cuda/op_set.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "launcher/cuda/plugin.h"
 
 #include "launcher/cuda/gpu.h"
-#include "runtime/cuda/ops/launchers.h"
+#include "runtime/cuda/op_set.h"
 
 extern "C" __attribute__((visibility("default"))) const lockstep::cuda::Plugin*
 lockstep_cuda_plugin() {

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "runtime/base/error.h"
+#include "runtime/base/check.h"
 
 namespace lockstep {
 
@@ -17,14 +17,14 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> extents) {
-    LOCKSTEP_CHECK(extents.size() <= kMaxRank);
+    LOCKSTEP_REQUIRE(extents.size() <= kMaxRank);
     for (int64_t extent : extents) extents_[rank_++] = extent;
   }
 
   int rank() const { return rank_; }
   int64_t operator[](int dimension) const { return extents_[dimension]; }
   void append(int64_t extent) {
-    LOCKSTEP_CHECK(rank_ < kMaxRank);
+    LOCKSTEP_REQUIRE(rank_ < kMaxRank);
     extents_[rank_++] = extent;
   }
 

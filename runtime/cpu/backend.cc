@@ -17,7 +17,7 @@
 #include "runtime/cpu/flat/power_sgd_products.h"
 #include "runtime/cpu/flat/tree_sum.h"
 #include "runtime/cpu/ops/elementwise.h"
-#include "runtime/cpu/ops/launchers.h"
+#include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/peak.h"
 
 namespace lockstep::cpu {
@@ -162,7 +162,7 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 const OpSet& op_set() {
-  static const OpSet ops = {"cpu", cpu_implementations(), false, 0, 1, 4096, SIZE_MAX};
+  static const OpSet ops = {"cpu", all_implementations(), false, 0, 1, 4096, SIZE_MAX};
   return ops;
 }
 

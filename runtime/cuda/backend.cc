@@ -12,11 +12,13 @@
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/flat/flat_update.h"
 #include "runtime/cuda/flat/power_sgd_products.h"
 #include "runtime/cuda/flat/tree_sum.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/ops/launchers.h"
+#include "runtime/cuda/op_set.h"
 #include "runtime/cuda/recorded_work.h"
 #include "runtime/cuda/warm_up.h"
 #include "runtime/cuda/workspace.h"
@@ -127,8 +129,12 @@ class Gpu final : public CudaBackend {
     matmul_.emplace(stream(), workspace_->matmul);
     cudnn_attention_.emplace(stream());
     cudnn_conv2d_.emplace(stream());
-    context_.emplace(LaunchContext{
-        stream(), *matmul_, *cudnn_attention_, *cudnn_conv2d_, options_.tf32, &workspace_->lane});
+    context_.emplace(LaunchContext{stream(),
+                                   &*matmul_,
+                                   &*cudnn_attention_,
+                                   &*cudnn_conv2d_,
+                                   options_.tf32,
+                                   &workspace_->lane});
   }
   std::byte* allocate(size_t bytes, const char* what, Place place) override {
     if (place == Place::kDevice) return arena_.take(bytes, what);

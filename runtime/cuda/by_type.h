@@ -1,8 +1,8 @@
 #pragma once
 // From a DType to the C++ type of a kernel.
 
+#include "runtime/base/check.h"
 #include "runtime/base/dtype.h"
-#include "runtime/base/error.h"
 #include "runtime/base/half.h"
 
 namespace lockstep::cuda {
@@ -14,7 +14,7 @@ void by_type(DType dtype, F f) {
     case DType::kF32: return f.template operator()<float>();
     case DType::kBF16: return f.template operator()<BFloat16>();
     case DType::kF16: return f.template operator()<Float16>();
-    default: LOCKSTEP_CHECK(false, "no kernels for {} ", name_of(dtype));
+    default: LOCKSTEP_REQUIRE(!"a type that there are kernels for");
   }
 }
 

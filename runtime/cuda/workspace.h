@@ -7,8 +7,8 @@
 #include "runtime/cuda/flat/optimizers.h"
 #include "runtime/cuda/matmul/matmul.h"
 #include "runtime/cuda/ops/elementwise.h"
-#include "runtime/exec/lane_context.h"
 #include "runtime/exec/optimizer_math.h"
+#include "runtime/graph/lane_context.h"
 
 namespace lockstep::cuda {
 

@@ -2,7 +2,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
-#include "runtime/graph/schema.h"
 
 namespace lockstep {
 namespace {
@@ -13,8 +12,7 @@ void run_named(const Implementation& implementation, const Op& op, const OpCall&
   try {
     implementation.run(call);
   } catch (const Error& error) {
-    throw Error(error.code(),
-                fmt::format("{} '{}': {}", schema_of(op.kind).name, op.name, error.what()));
+    throw Error(error.code(), fmt::format("{} '{}': {}", name_of(op.kind), op.name, error.what()));
   }
 }
 
@@ -34,7 +32,8 @@ Executor::Executor(const Graph& graph,
       arena_(memory.arena),
       tensors_(static_cast<size_t>(lanes_together), Tensors(graph.tensors.size(), nullptr)) {
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    implementations_.push_back(&backend.ops().find(graph, graph.ops[i]));
+    implementations_.push_back(
+        &backend.ops().choose(graph, graph.ops[i], backend.launch_context()));
     if (graph.ops[i].kind == OpKind::kGatherLanes) gathers_.push_back(i);
   }
   for (size_t place = 0; place < tensors_.size(); ++place) {

@@ -26,8 +26,7 @@ TensorId over_prediction(const Graph& graph) {
 
 size_t largest_workspace(const Graph& graph, const OpSet& ops) {
   size_t most = 0;
-  for (const Op& op : graph.ops)
-    most = std::max(most, ops.find(graph, op).workspace_bytes(graph, op));
+  for (const Op& op : graph.ops) most = std::max(most, ops.op_workspace_bytes(graph, op));
   return most;
 }
 
@@ -96,7 +95,8 @@ OpRunner::OpRunner(const Graph& graph, Backend& backend)
     }
   }
   workspace_ = backend.allocate(aligned(largest_workspace(graph, backend.ops())), "workspace");
-  for (const Op& op : graph.ops) implementations_.push_back(&backend.ops().find(graph, op));
+  for (const Op& op : graph.ops)
+    implementations_.push_back(&backend.ops().choose(graph, op, backend.launch_context()));
   staging_ = {backend.allocate_host(largest), largest};
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/exec/backend.h"
+#include "runtime/graph/graph.h"
 
 namespace lockstep {
 

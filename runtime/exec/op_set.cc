@@ -1,28 +1,61 @@
 #include "runtime/exec/op_set.h"
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
-#include "runtime/graph/schema.h"
+#include "runtime/graph/graph.h"
 
 namespace lockstep {
+namespace {
 
-const Implementation* OpSet::first(const Graph& graph, const Op& op) const {
-  for (const Implementation& implementation : implementations) {
-    if (implementation.kind == op.kind && implementation.supports(graph, op))
-      return &implementation;
-  }
-  return nullptr;
+// What is no backend's.
+constexpr Implementation kOfTheExecutor[] = {{OpKind::kGatherLanes, "executor", nullptr}};
+
+// Calls f(implementation) for each one of the kind, in order, until it says true; whether it did.
+template <typename F>
+bool any_of_kind(const OpSet& ops, OpKind kind, F f) {
+  const auto any = [&](Implementations rows) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Implementation& row) {
+      return row.kind == kind && f(row);
+    });
+  };
+  return any(kOfTheExecutor) ||
+         std::any_of(ops.implementations.begin(), ops.implementations.end(), any);
 }
 
-bool OpSet::supports(const Graph& graph, const Op& op) const { return first(graph, op) != nullptr; }
+}  // namespace
 
-const Implementation& OpSet::find(const Graph& graph, const Op& op) const {
-  const Implementation* implementation = first(graph, op);
-  LOCKSTEP_CHECK(implementation != nullptr,
-                 "{} has no implementation of {} ({}) ",
-                 device,
-                 schema_of(op.kind).name,
-                 op.name);
-  return *implementation;
+bool OpSet::has(OpKind kind) const {
+  return any_of_kind(*this, kind, [](const Implementation&) { return true; });
+}
+
+bool OpSet::supports(const Graph& graph, const Op& op) const {
+  const OpCall call(graph, op);
+  return any_of_kind(*this, op.kind, [&](const Implementation& row) { return row.supports(call); });
+}
+
+size_t OpSet::op_workspace_bytes(const Graph& graph, const Op& op) const {
+  const OpCall call(graph, op);
+  size_t bytes = 0;
+  const bool found = any_of_kind(*this, op.kind, [&](const Implementation& row) {
+    if (!row.supports(call)) return false;
+    bytes = std::max(bytes, row.workspace_bytes(call));
+    return row.available == nullptr;
+  });
+  LOCKSTEP_CHECK(found, "{} cannot run {} ({}) ", device, name_of(op.kind), op.name);
+  return bytes;
+}
+
+const Implementation& OpSet::choose(const Graph& graph, const Op& op, void* context) const {
+  const OpCall call(graph, op, context);
+  const Implementation* chosen = nullptr;
+  any_of_kind(*this, op.kind, [&](const Implementation& row) {
+    if (!row.supports(call) || (row.available != nullptr && !row.available(call))) return false;
+    chosen = &row;
+    return true;
+  });
+  LOCKSTEP_CHECK(chosen != nullptr, "{} cannot run {} ({}) ", device, name_of(op.kind), op.name);
+  return *chosen;
 }
 
 }  // namespace lockstep

@@ -1,12 +1,15 @@
 #include "runtime/graph/attributes.h"
 
+#include "runtime/base/error.h"
+
 namespace lockstep {
 
-Attributes::Attributes() = default;
-Attributes::Attributes(const Attributes& other) = default;
-Attributes::Attributes(Attributes&& other) noexcept = default;
-Attributes& Attributes::operator=(const Attributes& other) = default;
-Attributes& Attributes::operator=(Attributes&& other) noexcept = default;
-Attributes::~Attributes() = default;
+const void* Attributes::get(const std::type_info& type) const {
+  LOCKSTEP_CHECK(type_ != nullptr && *type_ == type,
+                 "the attributes are {} and not {} ",
+                 type_ == nullptr ? "none" : type_->name(),
+                 type.name());
+  return value_.get();
+}
 
 }  // namespace lockstep

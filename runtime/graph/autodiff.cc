@@ -62,8 +62,7 @@ std::pair<TensorId, bool> GradientBuilder::parameter_gradient(TensorId parameter
 
 void differentiate(Graph& graph) {
   LOCKSTEP_CHECK(graph.purpose == Purpose::kTraining && graph.result != kNoTensor);
-  GradientBuilder builder(graph);
-  builder.needs_gradient_ = find_trainable(graph);
+  GradientBuilder builder(graph, find_trainable(graph));
   graph.forward_ops = graph.ops.size();
 
   // Contributions to the gradient of each forward tensor, in the order in which the backward pass
@@ -99,7 +98,7 @@ void differentiate(Graph& graph) {
     }
     if (!any) continue;
     const auto rule = schema_of(op.kind).backward;
-    LOCKSTEP_CHECK(rule != nullptr, "no backward rule for {} ", schema_of(op.kind).name);
+    LOCKSTEP_CHECK(rule != nullptr, "no backward rule for {} ", name_of(op.kind));
     const std::vector<TensorId> d_inputs = rule(builder, again, d_outputs);
     LOCKSTEP_CHECK(d_inputs.size() == op.inputs.size());
     for (size_t k = 0; k < d_inputs.size(); ++k) {

@@ -17,7 +17,9 @@ void differentiate(Graph& graph);
 // What a backward rule may do.
 class GradientBuilder {
  public:
-  explicit GradientBuilder(Graph& graph) : graph_(graph) {}
+  // needs_gradient: of each tensor of the graph, whether anything trainable lies behind it.
+  GradientBuilder(Graph& graph, std::vector<bool> needs_gradient)
+      : graph_(graph), needs_gradient_(std::move(needs_gradient)) {}
 
   const Graph& graph() const { return graph_; }
   // Whether anything trainable lies behind this tensor.
@@ -36,7 +38,6 @@ class GradientBuilder {
   void append(Op op) { graph_.ops.push_back(std::move(op)); }
 
  private:
-  friend void differentiate(Graph& graph);
   friend class Recomputation;
   Graph& graph_;
   std::vector<bool> needs_gradient_;

@@ -1,5 +1,7 @@
 #include "runtime/graph/builder.h"
 
+#include "runtime/base/error.h"
+
 namespace lockstep {
 
 TensorId GraphBuilder::tensor(std::string name, Shape shape, DType dtype, Role role) {
@@ -56,6 +58,16 @@ void GraphBuilder::begin_block() {
 
 void GraphBuilder::end_block() {
   if (training() && options_.recompute) graph_.recomputed.back().end = graph_.ops.size();
+}
+
+void GraphBuilder::append_loss(OpKind kind,
+                               TensorId prediction,
+                               TensorId target,
+                               Attributes attributes) {
+  const TensorId statistics = tensor("statistics", {kStatisticCount}, DType::kF64, Role::kResult);
+  append({kind, name_of(kind), {prediction, target}, {statistics}, std::move(attributes)});
+  graph_.result = statistics;
+  graph_.loss_rows_per_sample = graph_.shape(prediction).rows() / graph_.shape(prediction)[0];
 }
 
 void GraphBuilder::keep(TensorId output) {

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/linear.h"
+
 namespace lockstep {
 namespace {
 
@@ -50,8 +54,9 @@ void fuse_activation_backward(Graph& graph) {
     Op& linear = graph.ops[maker[d_y]];
     linear.inputs[3] = op.inputs[1];
     linear.outputs[0] = op.outputs[0];
-    std::get<LinearBackwardAttributes>(linear.attributes).input_activation =
-        op.as<ActivationAttributes>().activation;
+    LinearBackwardAttributes attributes = linear.as<LinearBackwardAttributes>();
+    attributes.input_activation = op.as<ActivationAttributes>().activation;
+    linear.attributes = attributes;
     fused[i] = true;
   }
   drop_ops(graph, fused);

@@ -9,11 +9,10 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/shape.h"
 #include "runtime/graph/attributes.h"
+#include "runtime/graph/op_kind.h"
+#include "runtime/graph/tensor_id.h"
 
 namespace lockstep {
-
-using TensorId = int32_t;
-inline constexpr TensorId kNoTensor = -1;
 
 // What the graph is built for. Training has dropout, saved tensors and gradients; evaluation ends
 // in the loss statistics; inference ends in the model's output.
@@ -58,58 +57,17 @@ struct Tensor {
   }
 };
 
-enum class OpKind : uint8_t {
-  kLinear,
-  kLinearBackward,
-  kActivation,
-  kActivationBackward,
-  kEmbedding,
-  kEmbeddingBackward,
-  kLayerNorm,
-  kLayerNormBackward,
-  kAttention,
-  kAttentionBackward,
-  kDropout,
-  kDropoutBackward,
-  kAdd,
-  kCast,
-  kImageNormalize,
-  kConv2d,
-  kConv2dBackward,
-  kConv2dBatchNorm,
-  kBatchNorm,
-  kBatchNormBackward,
-  kBatchStatistics,
-  kBatchNormSums,
-  kBatchNormInputGradient,
-  kGatherLanes,
-  kMaxPool,
-  kMaxPoolBackward,
-  kAvgPool,
-  kAvgPoolBackward,
-  kGlobalAvgPool,
-  kGlobalAvgPoolBackward,
-  kLocalResponseNorm,
-  kLocalResponseNormBackward,
-  kPaddedIdentity,
-  kPaddedIdentityBackward,
-  kSoftmaxCrossEntropy,
-  kBinaryCrossEntropy,
-  kMeanSquaredError,
-  kCount,
-};
-
 // Absent inputs and outputs are kNoTensor.
 struct Op {
   OpKind kind;
   std::string name;
-  std::vector<TensorId> inputs;  // in the order that the op's file documents
+  std::vector<TensorId> inputs;  // in the order that the op's header documents
   std::vector<TensorId> outputs;
   Attributes attributes;
 
   template <typename T>
   const T& as() const {
-    return std::get<T>(attributes);
+    return attributes.as<T>();
   }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the graph knows of each kind of op: its name, its backward rule, its cost and where it may
-// work in place.
+// What the graph knows of each kind of op: its backward rule, its cost and where it may work in
+// place.
 
 #include <cstdint>
 #include <utility>
@@ -13,7 +13,6 @@ namespace lockstep {
 class GradientBuilder;
 
 struct OpSchema {
-  const char* name;
   // Appends the ops that compute the gradients of op's inputs from those of its outputs (kNoTensor:
   // gradient is zero) and returns one id per input (kNoTensor: none needed). Parameter gradients
   // are written through GradientBuilder. Null for backward ops; losses are roots and have their own
@@ -33,16 +32,8 @@ const OpSchema& schema_of(OpKind kind);
 // Bytes read and written by an op when everything comes from memory once.
 int64_t bytes_moved(const Graph& graph, const Op& op);
 
-// Defined in graph/ops/, one file per op.
-extern const OpSchema kLinearSchema, kLinearBackwardSchema, kActivationSchema,
-    kActivationBackwardSchema, kEmbeddingSchema, kEmbeddingBackwardSchema, kLayerNormSchema,
-    kLayerNormBackwardSchema, kAttentionSchema, kAttentionBackwardSchema, kDropoutSchema,
-    kDropoutBackwardSchema, kAddSchema, kCastSchema, kImageNormalizeSchema, kConv2dSchema,
-    kConv2dBackwardSchema, kConv2dBatchNormSchema, kBatchNormSchema, kBatchNormBackwardSchema,
-    kBatchStatisticsSchema, kBatchNormSumsSchema, kBatchNormInputGradientSchema, kGatherLanesSchema,
-    kMaxPoolSchema, kMaxPoolBackwardSchema, kAvgPoolSchema, kAvgPoolBackwardSchema,
-    kGlobalAvgPoolSchema, kGlobalAvgPoolBackwardSchema, kLocalResponseNormSchema,
-    kLocalResponseNormBackwardSchema, kPaddedIdentitySchema, kPaddedIdentityBackwardSchema,
-    kSoftmaxCrossEntropySchema, kBinaryCrossEntropySchema, kMeanSquaredErrorSchema;
+// Defined in graph/ops/, by each op.
+#define KIND(Kind, name) extern const OpSchema k##Kind##Schema;
+#include "runtime/graph/ops.def"
 
 }  // namespace lockstep

@@ -116,7 +116,7 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
                            program.evaluation ? &*program.evaluation : nullptr,
                            options,
                            [&ops](const Graph& graph, const Op& op) {
-                             return ops.find(graph, op).workspace_bytes(graph, op);
+                             return ops.op_workspace_bytes(graph, op);
                            });
 }
 

@@ -43,21 +43,18 @@ void check_tree(const CommConfig& comm, const Topology& placed, const OpSet& ops
 void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
   for (const Op& op : graph.ops) {
     if (ops.supports(graph, op)) continue;
-    const bool any = std::any_of(ops.implementations.begin(),
-                                 ops.implementations.end(),
-                                 [&](const Implementation& i) { return i.kind == op.kind; });
-    if (!any)
+    if (!ops.has(op.kind))
       throw ConfigError("model.{}: device {} cannot run {} yet; allowed: --device cpu",
                         section_of(model),
                         ops.device,
-                        schema_of(op.kind).name);
+                        name_of(op.kind));
     throw ConfigError(
         "model.{}: device {} cannot run '{}' ({} of {}): it is beyond what its kernels take; "
         "allowed: a narrower model, or a smaller train.global_batch / train.lanes",
         section_of(model),
         ops.device,
         op.name,
-        schema_of(op.kind).name,
+        name_of(op.kind),
         to_string(graph.shape(op.inputs[0])));
   }
 }

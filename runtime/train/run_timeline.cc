@@ -48,7 +48,7 @@ RunTimeline::RunTimeline(const RunParts& parts)
       timeline_(kSpans),
       start_ms_(now_ms()) {
   for (const Op& op : parts.training.ops) {
-    const char* const kind = schema_of(op.kind).name;
+    const char* const kind = name_of(op.kind);
     op_names_.push_back(op.name == kind ? op.name : fmt::format("{} {}", kind, op.name));
   }
 }

@@ -31,17 +31,17 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
   const std::string where =
       " (" + std::to_string(rows) + ", " + std::to_string(channels) + "), " + order;
   Guarded<T> x(n, at.offset), delta(n, at.offset), y(n, at.offset), d_y(n, at.offset);
-  Guarded<T> gain(channels, at.offset), bias(channels, at.offset);
+  Guarded<T> gamma(channels, at.offset), beta(channels, at.offset);
   Guarded<float> mean(channels), variance(channels);
   Guarded<float> workspace(
       static_cast<int64_t>(cuda::batch_norm_workspace_bytes(rows, channels) / sizeof(float)));
   test::fill_stored(x, at.centre - 2, at.centre + 1, 1);
   test::fill_stored(delta, -1, 1, 2);
-  test::fill_stored(gain, 0.5, 1.5, 3);
-  test::fill_stored(bias, -1, 1, 4);
+  test::fill_stored(gamma, 0.5, 1.5, 3);
+  test::fill_stored(beta, -1, 1, 4);
   test::fill_stored(d_y, -1, 1, 5);
-  const std::vector<double> x64 = test::as_doubles(x), gain64 = test::as_doubles(gain),
-                            bias64 = test::as_doubles(bias),
+  const std::vector<double> x64 = test::as_doubles(x), gain64 = test::as_doubles(gamma),
+                            bias64 = test::as_doubles(beta),
                             delta64 = at.residual ? test::as_doubles(delta) : std::vector<double>();
   cuda::batch_norm_statistics<T>(
       x.data(), rows, channels, mean.data(), variance.data(), workspace.data(), nullptr);
@@ -51,8 +51,8 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
                                       .relu = at.relu,
                                       .x = x.data(),
                                       .delta = at.residual ? delta.data() : nullptr,
-                                      .gain = gain.data(),
-                                      .bias = bias.data(),
+                                      .gamma = gamma.data(),
+                                      .beta = beta.data(),
                                       .mean = mean.data(),
                                       .variance = variance.data(),
                                       .y = y.data()},
@@ -97,7 +97,7 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
   const test::BatchNormGradients expected =
       test::batch_norm_gradients(passed, x64, gain64, mean64, variance64, kEpsilon);
   Guarded<T> d_x(n, at.offset), d_delta(n, at.offset);
-  Guarded<float> d_gain(channels), d_bias(channels), d_mean(channels, 1), d_variance(channels, 1);
+  Guarded<float> d_gamma(channels), d_beta(channels), d_mean(channels, 1), d_variance(channels, 1);
   cuda::batch_norm_backward<T>({.rows = rows,
                                 .channels = channels,
                                 .epsilon = kEpsilon,
@@ -105,14 +105,14 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
                                 .d_y = d_y.data(),
                                 .y = from_y ? y.data() : nullptr,
                                 .x = x.data(),
-                                .gain = gain.data(),
-                                .bias = bias.data(),
+                                .gamma = gamma.data(),
+                                .beta = beta.data(),
                                 .mean = mean.data(),
                                 .variance = variance.data(),
                                 .d_x = d_x.data(),
                                 .d_delta = from_y ? d_delta.data() : nullptr,
-                                .d_gain = d_gain.data(),
-                                .d_bias = d_bias.data(),
+                                .d_gamma = d_gamma.data(),
+                                .d_beta = d_beta.data(),
                                 .batch_mean = d_mean.data(),
                                 .unbiased_variance = d_variance.data(),
                                 .workspace = workspace.data()},
@@ -120,8 +120,8 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
   // No gradient is above one, so sums over rows of them and of g xhat are at most `rows`; each is
   // made of some ten roundings one after the other.
   const double sum_eps = 4 * kEps * static_cast<double>(rows);
-  test::expect_close(d_bias, expected.d_bias, sum_eps, "d_bias" + where);
-  test::expect_close(d_gain, expected.d_gain, sum_eps, "d_gain" + where);
+  test::expect_close(d_beta, expected.d_beta, sum_eps, "d_beta" + where);
+  test::expect_close(d_gamma, expected.d_gamma, sum_eps, "d_gamma" + where);
   test::expect_close(
       test::as_doubles(d_x),
       expected.d_x,
@@ -144,7 +144,7 @@ std::vector<std::byte> check(const Case& at, const std::string& order) {
       "the unbiased variance" + where);
   for (int64_t c = 0; c < channels; ++c)
     EXPECT_NEAR(d_variance[c], variance[c] * unbiased, 4 * kEps * variance[c] * unbiased) << where;
-  return test::bytes_of(y, mean, variance, d_x, d_gain, d_bias, d_variance);
+  return test::bytes_of(y, mean, variance, d_x, d_gamma, d_beta, d_variance);
 }
 
 template <typename T>
@@ -174,20 +174,20 @@ TYPED_TEST(CudaBatchNormTest, NothingCancelsFarFromZero) {
 TYPED_TEST(CudaBatchNormTest, WorksInPlace) {
   using T = TypeParam;
   const int64_t rows = 70, channels = 24, n = rows * channels;
-  Guarded<T> x(n), delta(n), gain(channels), bias(channels), y(n), d_y(n), d_x(n), d_delta(n);
+  Guarded<T> x(n), delta(n), gamma(channels), beta(channels), y(n), d_y(n), d_x(n), d_delta(n);
   Guarded<float> mean(channels), variance(channels), sums(4 * channels);
   std::vector<float> workspace(cuda::batch_norm_workspace_bytes(rows, channels));
   test::fill_stored(x, -2, 1, 1);
   test::fill_stored(delta, -1, 1, 2);
-  test::fill_stored(gain, 0.5, 1.5, 3);
-  test::fill_stored(bias, -1, 1, 4);
+  test::fill_stored(gamma, 0.5, 1.5, 3);
+  test::fill_stored(beta, -1, 1, 4);
   test::fill_stored(d_y, -1, 1, 5);
   cuda::batch_norm_statistics<T>(
       x.data(), rows, channels, mean.data(), variance.data(), workspace.data(), nullptr);
   cuda::BatchNormForward<T, float> forward{};
   forward.rows = rows, forward.channels = channels, forward.epsilon = kEpsilon;
   forward.relu = true, forward.x = x.data(), forward.delta = delta.data();
-  forward.gain = gain.data(), forward.bias = bias.data(), forward.mean = mean.data();
+  forward.gamma = gamma.data(), forward.beta = beta.data(), forward.mean = mean.data();
   forward.variance = variance.data(), forward.y = y.data();
   cuda::batch_norm_forward(forward, nullptr);
   const std::vector<T> kept = x.copy();
@@ -202,10 +202,10 @@ TYPED_TEST(CudaBatchNormTest, WorksInPlace) {
   cuda::BatchNormBackward<T> backward{};
   backward.rows = rows, backward.channels = channels, backward.epsilon = kEpsilon;
   backward.relu = true, backward.d_y = d_y.data(), backward.y = y.data(), backward.x = x.data();
-  backward.gain = gain.data(), backward.bias = bias.data(), backward.mean = mean.data();
+  backward.gamma = gamma.data(), backward.beta = beta.data(), backward.mean = mean.data();
   backward.variance = variance.data(), backward.d_x = d_x.data();
-  backward.d_delta = d_delta.data(), backward.d_gain = sums.data();
-  backward.d_bias = sums.data() + channels, backward.batch_mean = sums.data() + 2 * channels;
+  backward.d_delta = d_delta.data(), backward.d_gamma = sums.data();
+  backward.d_beta = sums.data() + channels, backward.batch_mean = sums.data() + 2 * channels;
   backward.unbiased_variance = sums.data() + 3 * channels, backward.workspace = workspace.data();
   cuda::batch_norm_backward(backward, nullptr);
   backward.d_x = x.data();
@@ -221,14 +221,14 @@ std::vector<std::byte> check_lanes(int64_t lanes, const Case& at, const std::str
   const int64_t rows = at.rows, channels = at.channels, lane = rows * channels, n = lanes * lane;
   const std::string where = " of " + std::to_string(lanes) + " lanes (" + std::to_string(rows) +
                             ", " + std::to_string(channels) + "), " + order;
-  Guarded<T> x(n), delta(n), y(n), d_y(n), gain(channels), bias(channels);
+  Guarded<T> x(n), delta(n), y(n), d_y(n), gamma(channels), beta(channels);
   Guarded<float> statistics(2 * lanes * channels), mean(channels), variance(channels),
       whole_mean(channels), whole_variance(channels);
   std::vector<float> workspace(cuda::batch_norm_workspace_bytes(lanes * rows, channels));
   test::fill_stored(x, -2, 1, 1);
   test::fill_stored(delta, -1, 1, 2);
-  test::fill_stored(gain, 0.5, 1.5, 3);
-  test::fill_stored(bias, -1, 1, 4);
+  test::fill_stored(gamma, 0.5, 1.5, 3);
+  test::fill_stored(beta, -1, 1, 4);
   test::fill_stored(d_y, -1, 1, 5);
   // Lanes whose means differ.
   for (int64_t i = 0; i < n; ++i) x[i] = round_to<T>(to_float(x[i]) + static_cast<float>(i / lane));
@@ -258,8 +258,8 @@ std::vector<std::byte> check_lanes(int64_t lanes, const Case& at, const std::str
                                       .relu = at.relu,
                                       .x = x.data(),
                                       .delta = at.residual ? delta.data() : nullptr,
-                                      .gain = gain.data(),
-                                      .bias = bias.data(),
+                                      .gamma = gamma.data(),
+                                      .beta = beta.data(),
                                       .mean = mean.data(),
                                       .variance = variance.data(),
                                       .y = y.data()},
@@ -269,12 +269,12 @@ std::vector<std::byte> check_lanes(int64_t lanes, const Case& at, const std::str
     Gradients(int64_t elements, int64_t channels)
         : d_x(elements),
           d_delta(elements),
-          d_gain(channels),
-          d_bias(channels),
+          d_gamma(channels),
+          d_beta(channels),
           d_mean(channels, 1),
           d_variance(channels, 1) {}
     Guarded<T> d_x, d_delta;
-    Guarded<float> d_gain, d_bias, d_mean, d_variance;
+    Guarded<float> d_gamma, d_beta, d_mean, d_variance;
   };
   const auto backward = [&](int64_t of, int64_t from, Gradients& to) {
     return cuda::BatchNormBackward<T>{.rows = of,
@@ -284,14 +284,14 @@ std::vector<std::byte> check_lanes(int64_t lanes, const Case& at, const std::str
                                       .d_y = d_y.data() + from,
                                       .y = from_y ? y.data() + from : nullptr,
                                       .x = x.data() + from,
-                                      .gain = gain.data(),
-                                      .bias = bias.data(),
+                                      .gamma = gamma.data(),
+                                      .beta = beta.data(),
                                       .mean = mean.data(),
                                       .variance = variance.data(),
                                       .d_x = to.d_x.data(),
                                       .d_delta = from_y ? to.d_delta.data() : nullptr,
-                                      .d_gain = to.d_gain.data(),
-                                      .d_bias = to.d_bias.data(),
+                                      .d_gamma = to.d_gamma.data(),
+                                      .d_beta = to.d_beta.data(),
                                       .batch_mean = to.d_mean.data(),
                                       .unbiased_variance = to.d_variance.data(),
                                       .workspace = workspace.data()};
@@ -306,16 +306,16 @@ std::vector<std::byte> check_lanes(int64_t lanes, const Case& at, const std::str
     cuda::BatchNormBackward<T> op = backward(rows, l * lane, part);
     op.d_x = nullptr;
     cuda::batch_norm_backward_sums<T>(op, lanes, nullptr);
-    std::copy(part.d_bias.begin(), part.d_bias.end(), all.data() + 2 * l * channels);
-    std::copy(part.d_gain.begin(), part.d_gain.end(), all.data() + (2 * l + 1) * channels);
+    std::copy(part.d_beta.begin(), part.d_beta.end(), all.data() + 2 * l * channels);
+    std::copy(part.d_gamma.begin(), part.d_gamma.end(), all.data() + (2 * l + 1) * channels);
     test::expect_same_bits(part.d_mean, mean, "the batch's mean" + where);
     test::expect_same_bits(part.d_variance, whole.d_variance, "the unbiased variance" + where);
   }
   cuda::sum_lanes(lanes, 2 * channels, all.data(), sums.data(), nullptr);
   const double sum_eps = 4 * kEps * static_cast<double>(lanes * rows);
   for (int64_t c = 0; c < channels; ++c) {
-    EXPECT_NEAR(sums[c], whole.d_bias[c], sum_eps) << "d_bias" << where;
-    EXPECT_NEAR(sums[channels + c], whole.d_gain[c], sum_eps) << "d_gain" << where;
+    EXPECT_NEAR(sums[c], whole.d_beta[c], sum_eps) << "d_beta" << where;
+    EXPECT_NEAR(sums[channels + c], whole.d_gamma[c], sum_eps) << "d_gamma" << where;
   }
   std::vector<std::byte> bytes = test::bytes_of(mean, variance, sums);
   for (int64_t l = 0; l < lanes; ++l) {
@@ -324,8 +324,8 @@ std::vector<std::byte> check_lanes(int64_t lanes, const Case& at, const std::str
     if (from_y) op.d_y = part.d_delta.data(), op.relu = false;  // masked already
     op.y = nullptr;
     op.d_delta = nullptr;
-    op.d_bias = sums.data();
-    op.d_gain = sums.data() + channels;
+    op.d_beta = sums.data();
+    op.d_gamma = sums.data() + channels;
     cuda::batch_norm_backward_input<T>(op, lanes, nullptr);
     for (int64_t i = 0; i < lane; ++i) {
       const double expected = to_float(whole.d_x[l * lane + i]);
@@ -364,15 +364,15 @@ TYPED_TEST(CudaBatchNormTest, LanesTogetherAreOneBatch) {
 TYPED_TEST(CudaBatchNormTest, EvaluatesWithStatisticsBeyondTheRange) {
   using T = TypeParam;
   for (const int64_t channels : {5, 16}) {
-    Guarded<T> x(channels), y(channels), gain(channels), bias(channels), mean(channels),
+    Guarded<T> x(channels), y(channels), gamma(channels), beta(channels), mean(channels),
         variance(channels);
     for (int64_t c = 0; c < channels; ++c) {
-      x[c] = round_to<T>(500), gain[c] = round_to<T>(1), bias[c] = round_to<T>(0.5f);
+      x[c] = round_to<T>(500), gamma[c] = round_to<T>(1), beta[c] = round_to<T>(0.5f);
       mean[c] = round_to<T>(-12), variance[c] = round_to<T>(262144);
     }
     cuda::BatchNormForward<T, T> op{};
     op.rows = 1, op.channels = channels, op.epsilon = kEpsilon, op.x = x.data();
-    op.gain = gain.data(), op.bias = bias.data(), op.mean = mean.data();
+    op.gamma = gamma.data(), op.beta = beta.data(), op.mean = mean.data();
     op.variance = variance.data(), op.y = y.data();
     cuda::batch_norm_forward(op, nullptr);
     const double read = std::is_same_v<T, Float16> ? 65504 : 262144;
@@ -391,23 +391,23 @@ TYPED_TEST(CudaBatchNormTest, EvaluatesWithStoredStatistics) {
   using T = TypeParam;
   for (const int64_t channels : {5, 16}) {
     const int64_t rows = 9;
-    Guarded<T> x(rows * channels), y(rows * channels), gain(channels), bias(channels),
+    Guarded<T> x(rows * channels), y(rows * channels), gamma(channels), beta(channels),
         mean(channels), variance(channels);
     test::fill_stored(x, -2, 1, 1);
-    test::fill_stored(gain, 0.5, 1.5, 3);
-    test::fill_stored(bias, -1, 1, 4);
+    test::fill_stored(gamma, 0.5, 1.5, 3);
+    test::fill_stored(beta, -1, 1, 4);
     test::fill_stored(mean, -1, 1, 5);
     test::fill_stored(variance, 0.5, 2, 6);
     cuda::BatchNormForward<T, T> op{};
     op.rows = rows, op.channels = channels, op.epsilon = kEpsilon, op.x = x.data();
-    op.gain = gain.data(), op.bias = bias.data(), op.mean = mean.data();
+    op.gamma = gamma.data(), op.beta = beta.data(), op.mean = mean.data();
     op.variance = variance.data(), op.y = y.data();
     cuda::batch_norm_forward(op, nullptr);
     for (int64_t i = 0; i < rows * channels; ++i) {
       const int64_t c = i % channels;
       const double expected = (to_float(x[i]) - to_float(mean[c])) /
-                                  std::sqrt(to_float(variance[c]) + kEpsilon) * to_float(gain[c]) +
-                              to_float(bias[c]);
+                                  std::sqrt(to_float(variance[c]) + kEpsilon) * to_float(gamma[c]) +
+                              to_float(beta[c]);
       EXPECT_NEAR(to_float(y[i]), expected, 16 * kEps + test::kSpacing<T> / 2 * std::abs(expected));
     }
   }

@@ -20,24 +20,24 @@ constexpr float kEpsilon = 1e-5f;
 TEST(BatchNormTest, DoublePrecisionGradientMatchesFiniteDifferences) {
   for (const bool relu : {false, true}) {
     const int64_t rows = 5, channels = 3;
-    std::vector<double> x(rows * channels), delta(x.size()), d_y(x.size()), gain(channels),
-        bias(channels);
+    std::vector<double> x(rows * channels), delta(x.size()), d_y(x.size()), gamma(channels),
+        beta(channels);
     test::fill_uniform(x, -1, 1, 1);
     test::fill_uniform(delta, -1, 1, 2);
     test::fill_uniform(d_y, -1, 1, 3);
-    test::fill_uniform(gain, 0.5, 1.5, 4);
-    test::fill_uniform(bias, -1, 1, 5);
+    test::fill_uniform(gamma, 0.5, 1.5, 4);
+    test::fill_uniform(beta, -1, 1, 5);
     const auto f = [&] {
-      const auto y = test::batch_norm_forward(x, delta, gain, bias, kEpsilon, relu).y;
+      const auto y = test::batch_norm_forward(x, delta, gamma, beta, kEpsilon, relu).y;
       double sum = 0;
       for (size_t i = 0; i < y.size(); ++i) sum += d_y[i] * y[i];
       return sum;
     };
-    const auto gradients = test::batch_norm_backward(d_y, x, delta, gain, bias, kEpsilon, relu);
+    const auto gradients = test::batch_norm_backward(d_y, x, delta, gamma, beta, kEpsilon, relu);
     test::expect_gradient(f, x, gradients.d_x, "d_x");
     test::expect_gradient(f, delta, gradients.d_delta, "d_delta");
-    test::expect_gradient(f, gain, gradients.d_gain, "d_gain");
-    test::expect_gradient(f, bias, gradients.d_bias, "d_bias");
+    test::expect_gradient(f, gamma, gradients.d_gamma, "d_gamma");
+    test::expect_gradient(f, beta, gradients.d_beta, "d_beta");
   }
 }
 
@@ -58,18 +58,18 @@ struct Norm {
         d_y(n, 2),
         d_x(n, 1),
         d_delta(n, 3),
-        gain(at.channels, 1),
-        bias(at.channels, 2),
+        gamma(at.channels, 1),
+        beta(at.channels, 2),
         mean(at.channels, 3),
         variance(at.channels),
-        d_gain(at.channels, 1),
-        d_bias(at.channels, 2),
+        d_gamma(at.channels, 1),
+        d_beta(at.channels, 2),
         workspace(static_cast<int64_t>(cpu::batch_norm_workspace_bytes(at.rows, at.channels))) {
     test::fill_uniform(x, at.mean - 1, at.mean + 1, 1);
     test::fill_uniform(delta, -1, 1, 2);
     test::fill_uniform(d_y, -1, 1, 3);
-    test::fill_uniform(gain, 0.5, 1.5, 4);
-    test::fill_uniform(bias, -1, 1, 5);
+    test::fill_uniform(gamma, 0.5, 1.5, 4);
+    test::fill_uniform(beta, -1, 1, 5);
   }
   void forward(float* to) {
     cpu::batch_norm_statistics(
@@ -80,8 +80,8 @@ struct Norm {
                              .relu = at.relu,
                              .x = x.data(),
                              .delta = at.delta ? delta.data() : nullptr,
-                             .gain = gain.data(),
-                             .bias = bias.data(),
+                             .gamma = gamma.data(),
+                             .beta = beta.data(),
                              .mean = mean.data(),
                              .variance = variance.data(),
                              .y = to,
@@ -95,20 +95,20 @@ struct Norm {
                               .d_y = d_y.data(),
                               .y = at.delta && at.relu ? y.data() : nullptr,
                               .x = x.data(),
-                              .gain = gain.data(),
-                              .bias = bias.data(),
+                              .gamma = gamma.data(),
+                              .beta = beta.data(),
                               .mean = mean.data(),
                               .variance = variance.data(),
                               .d_x = d_x_to,
                               .d_delta = at.delta ? d_delta_to : nullptr,
-                              .d_gain = d_gain.data(),
-                              .d_bias = d_bias.data(),
+                              .d_gamma = d_gamma.data(),
+                              .d_beta = d_beta.data(),
                               .workspace = workspace.data()});
   }
 
   Case at;
   int64_t n;
-  Guarded<float> x, delta, y, d_y, d_x, d_delta, gain, bias, mean, variance, d_gain, d_bias;
+  Guarded<float> x, delta, y, d_y, d_x, d_delta, gamma, beta, mean, variance, d_gamma, d_beta;
   Guarded<std::byte> workspace;
 };
 
@@ -118,10 +118,10 @@ void check(const Case& at, const std::string& target) {
                             target;
   Norm run(at);
   run.forward(run.y.data());
-  const auto x = test::to_double(run.x), gain = test::to_double(run.gain),
-             bias = test::to_double(run.bias);
+  const auto x = test::to_double(run.x), gamma = test::to_double(run.gamma),
+             beta = test::to_double(run.beta);
   const auto delta = at.delta ? test::to_double(run.delta) : std::vector<double>();
-  const auto expected = test::batch_norm_forward(x, delta, gain, bias, kEpsilon, at.relu);
+  const auto expected = test::batch_norm_forward(x, delta, gamma, beta, kEpsilon, at.relu);
   // Blocks are summed in fp32, from distances below 2: a block's error is some ulps of that.
   test::expect_close(run.mean, expected.mean, (std::abs(at.mean) + 8) * kEps, "mean" + where);
   test::expect_close(
@@ -129,7 +129,7 @@ void check(const Case& at, const std::string& target) {
       expected.variance,
       [&](int64_t c) { return 64 * kEps * (expected.variance[c] + kEps); },
       "variance" + where);
-  // The mean's last bit moves every y by gain * rstd of it.
+  // The mean's last bit moves every y by gamma * rstd of it.
   const auto tolerance = [&](int64_t i) {
     const auto c = static_cast<size_t>(i % at.channels);
     const double rstd = 1 / std::sqrt(expected.variance[c] + kEpsilon);
@@ -139,7 +139,7 @@ void check(const Case& at, const std::string& target) {
 
   run.backward(run.d_x.data(), run.d_delta.data());
   const auto gradients =
-      test::batch_norm_backward(test::to_double(run.d_y), x, delta, gain, bias, kEpsilon, at.relu);
+      test::batch_norm_backward(test::to_double(run.d_y), x, delta, gamma, beta, kEpsilon, at.relu);
   // Where y is as good as zero, rounding may decide whether the gradient passes: such elements are
   // left out, and what they may add to the sums is allowed for.
   double doubtful = 0;
@@ -147,15 +147,15 @@ void check(const Case& at, const std::string& target) {
     doubtful += at.relu && expected.y[static_cast<size_t>(i)] < tolerance(i) && run.y[i] != 0;
   const double sum_tolerance =
       (64 + std::sqrt(static_cast<double>(at.rows)) * 8) * kEps * 4 + doubtful * 4;
-  test::expect_close(run.d_bias, gradients.d_bias, sum_tolerance, "d_bias" + where);
+  test::expect_close(run.d_beta, gradients.d_beta, sum_tolerance, "d_beta" + where);
   test::expect_close(
-      run.d_gain,
-      gradients.d_gain,
+      run.d_gamma,
+      gradients.d_gamma,
       [&](int64_t c) {
         const double rstd = 1 / std::sqrt(expected.variance[static_cast<size_t>(c)] + kEpsilon);
         return sum_tolerance * (1 + (std::abs(at.mean) + 8) * rstd);
       },
-      "d_gain" + where);
+      "d_gamma" + where);
   const auto d_x_tolerance = [&](int64_t i) {
     const auto c = static_cast<size_t>(i % at.channels);
     const double rstd = 1 / std::sqrt(expected.variance[c] + kEpsilon);
@@ -190,16 +190,16 @@ TEST(BatchNormTest, ConstantChannelsAndSingleRowsHaveNoVariance) {
   for (int64_t c = 0; c < 4; ++c) {
     EXPECT_EQ(run.mean[c], 0.1f);
     EXPECT_EQ(run.variance[c], 0.0f);
-    EXPECT_EQ(run.y[c], std::max(run.bias[c], 0.0f));
+    EXPECT_EQ(run.y[c], std::max(run.beta[c], 0.0f));
   }
   Norm row({1, 4, false, false, 2});
   row.forward(row.y.data());
-  for (int64_t c = 0; c < 4; ++c) EXPECT_EQ(row.y[c], row.bias[c]);
+  for (int64_t c = 0; c < 4; ++c) EXPECT_EQ(row.y[c], row.beta[c]);
   Guarded<float> unbiased(4);
   cpu::unbiased_variance(1, 4, row.variance.data(), unbiased.data());
   for (int64_t c = 0; c < 4; ++c) EXPECT_EQ(unbiased[c], 0.0f);
-  cpu::unbiased_variance(5, 4, row.bias.data(), unbiased.data());
-  for (int64_t c = 0; c < 4; ++c) EXPECT_EQ(unbiased[c], row.bias[c] * 1.25f);
+  cpu::unbiased_variance(5, 4, row.beta.data(), unbiased.data());
+  for (int64_t c = 0; c < 4; ++c) EXPECT_EQ(unbiased[c], row.beta[c] * 1.25f);
 }
 
 TEST(BatchNormTest, NotANumberIsNotHidden) {
@@ -265,14 +265,14 @@ void check_lanes(int64_t lanes, const Case& of_lane, const std::string& where) {
                                   .d_y = whole.d_y.data() + l * lane,
                                   .y = from_y ? whole.y.data() + l * lane : nullptr,
                                   .x = whole.x.data() + l * lane,
-                                  .gain = whole.gain.data(),
-                                  .bias = whole.bias.data(),
+                                  .gamma = whole.gamma.data(),
+                                  .beta = whole.beta.data(),
                                   .mean = whole.mean.data(),
                                   .variance = whole.variance.data(),
                                   .d_x = nullptr,
                                   .d_delta = from_y ? part.d_delta.data() : nullptr,
-                                  .d_gain = part.d_gain.data(),
-                                  .d_bias = part.d_bias.data(),
+                                  .d_gamma = part.d_gamma.data(),
+                                  .d_beta = part.d_beta.data(),
                                   .workspace = part.workspace.data()};
   };
   std::deque<Norm> parts;
@@ -281,13 +281,13 @@ void check_lanes(int64_t lanes, const Case& of_lane, const std::string& where) {
     Norm& part = parts.emplace_back(of_lane);
     cpu::batch_norm_backward_sums(half(l, part));
     for (int64_t c = 0; c < channels; ++c) {
-      sums[static_cast<size_t>(c)] += part.d_bias[c];
-      products[static_cast<size_t>(c)] += part.d_gain[c];
+      sums[static_cast<size_t>(c)] += part.d_beta[c];
+      products[static_cast<size_t>(c)] += part.d_gamma[c];
     }
   }
   const double sum_eps = 4 * kEps * static_cast<double>(at.rows);
-  test::expect_close(whole.d_bias, sums, sum_eps, "d_bias" + where);
-  test::expect_close(whole.d_gain, products, sum_eps, "d_gain" + where);
+  test::expect_close(whole.d_beta, sums, sum_eps, "d_beta" + where);
+  test::expect_close(whole.d_gamma, products, sum_eps, "d_gamma" + where);
   for (int64_t l = 0; l < lanes; ++l) {
     Norm& part = parts[static_cast<size_t>(l)];
     cpu::BatchNormBackward op = half(l, part);
@@ -326,7 +326,7 @@ TEST(BatchNormTest, BitsDoNotDependOnThreadsOrVectors) {
           run.forward(run.y.data());
           run.backward(run.d_x.data(), run.d_delta.data());
           std::vector<float> all = run.y.copy();
-          for (const auto* more : {&run.d_x, &run.mean, &run.variance, &run.d_gain, &run.d_bias})
+          for (const auto* more : {&run.d_x, &run.mean, &run.variance, &run.d_gamma, &run.d_beta})
             all.insert(all.end(), more->begin(), more->end());
           return all;
         },

@@ -20,24 +20,24 @@ struct Norm {
   explicit Norm(const Conv2dShape& s)
       : channels(s.outputs),
         rows(s.out_pixels()),
-        gain(channels, 1),
-        bias(channels, 2),
+        gamma(channels, 1),
+        beta(channels, 2),
         mean(channels, 3),
         variance(channels),
         scale(channels, 1),
         delta(rows * channels, 2) {
-    test::fill_uniform(gain, 0.5, 1.5, 21);
-    test::fill_uniform(bias, -1, 1, 22);
+    test::fill_uniform(gamma, 0.5, 1.5, 21);
+    test::fill_uniform(beta, -1, 1, 22);
     test::fill_uniform(mean, -1, 1, 23);
     test::fill_uniform(variance, 0.25, 2, 24);
     test::fill_uniform(delta, -1, 1, 25);
-    batch_norm_scale(channels, gain.data(), variance.data(), kEpsilon, scale.data());
+    batch_norm_scale(channels, gamma.data(), variance.data(), kEpsilon, scale.data());
   }
   Epilogue epilogue(const float* conv_bias, bool with_delta, bool relu) const {
     return {.bias = conv_bias,
             .mean = mean.data(),
             .scale = scale.data(),
-            .shift = bias.data(),
+            .shift = beta.data(),
             .residual = with_delta ? delta.data() : nullptr,
             .activation = relu ? Activation::kRelu : Activation::kNone};
   }
@@ -50,8 +50,8 @@ struct Norm {
                         .relu = relu,
                         .x = x.data(),
                         .delta = with_delta ? delta.data() : nullptr,
-                        .gain = gain.data(),
-                        .bias = bias.data(),
+                        .gamma = gamma.data(),
+                        .beta = beta.data(),
                         .mean = mean.data(),
                         .variance = variance.data(),
                         .y = x.data(),
@@ -63,7 +63,7 @@ struct Norm {
   static constexpr double kMostScale = 3;  // 1.5 / sqrt(0.25)
 
   int64_t channels, rows;
-  Guarded<float> gain, bias, mean, variance, scale, delta;
+  Guarded<float> gamma, beta, mean, variance, scale, delta;
 };
 
 TEST(Conv2d, NormAndShortcutAreClose) {
@@ -77,8 +77,8 @@ TEST(Conv2d, NormAndShortcutAreClose) {
       const std::vector<double> expected =
           test::batch_norm_output(conv.y,
                                   with_delta ? test::to_double(norm.delta) : std::vector<double>(),
-                                  test::to_double(norm.gain),
-                                  test::to_double(norm.bias),
+                                  test::to_double(norm.gamma),
+                                  test::to_double(norm.beta),
                                   test::to_double(norm.mean),
                                   test::to_double(norm.variance),
                                   Norm::kEpsilon,

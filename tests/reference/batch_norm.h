@@ -16,16 +16,16 @@ struct BatchNormResult {
 // y with these statistics. delta may be empty.
 inline std::vector<double> batch_norm_output(const std::vector<double>& x,
                                              const std::vector<double>& delta,
-                                             const std::vector<double>& gain,
-                                             const std::vector<double>& bias,
+                                             const std::vector<double>& gamma,
+                                             const std::vector<double>& beta,
                                              const std::vector<double>& mean,
                                              const std::vector<double>& variance,
                                              double epsilon,
                                              bool relu) {
   std::vector<double> y(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
-    const size_t c = i % gain.size();
-    y[i] = (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * gain[c] + bias[c] +
+    const size_t c = i % gamma.size();
+    y[i] = (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * gamma[c] + beta[c] +
            (delta.empty() ? 0 : delta[i]);
     if (relu) y[i] = std::max(y[i], 0.0);
   }
@@ -35,34 +35,34 @@ inline std::vector<double> batch_norm_output(const std::vector<double>& x,
 // delta may be empty.
 inline BatchNormResult batch_norm_forward(const std::vector<double>& x,
                                           const std::vector<double>& delta,
-                                          const std::vector<double>& gain,
-                                          const std::vector<double>& bias,
+                                          const std::vector<double>& gamma,
+                                          const std::vector<double>& beta,
                                           double epsilon,
                                           bool relu) {
-  const size_t channels = gain.size(), rows = x.size() / channels;
+  const size_t channels = gamma.size(), rows = x.size() / channels;
   BatchNormResult result{{}, std::vector<double>(channels), std::vector<double>(channels)};
   for (size_t i = 0; i < x.size(); ++i)
     result.mean[i % channels] += x[i] / static_cast<double>(rows);
   for (size_t i = 0; i < x.size(); ++i)
     result.variance[i % channels] +=
         std::pow(x[i] - result.mean[i % channels], 2) / static_cast<double>(rows);
-  result.y = batch_norm_output(x, delta, gain, bias, result.mean, result.variance, epsilon, relu);
+  result.y = batch_norm_output(x, delta, gamma, beta, result.mean, result.variance, epsilon, relu);
   return result;
 }
 
 struct BatchNormGradients {
   std::vector<double> d_x, d_delta;    // (rows, channels)
-  std::vector<double> d_gain, d_bias;  // (channels)
+  std::vector<double> d_gamma, d_beta;  // (channels)
 };
 
 // From g, the gradient that the activation passed, with these statistics.
 inline BatchNormGradients batch_norm_gradients(const std::vector<double>& g,
                                                const std::vector<double>& x,
-                                               const std::vector<double>& gain,
+                                               const std::vector<double>& gamma,
                                                const std::vector<double>& mean,
                                                const std::vector<double>& variance,
                                                double epsilon) {
-  const size_t channels = gain.size();
+  const size_t channels = gamma.size();
   const auto m = static_cast<double>(x.size() / channels);
   BatchNormGradients result{std::vector<double>(x.size()),
                             g,
@@ -73,13 +73,13 @@ inline BatchNormGradients batch_norm_gradients(const std::vector<double>& g,
     return (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon);
   };
   for (size_t i = 0; i < x.size(); ++i) {
-    result.d_bias[i % channels] += g[i];
-    result.d_gain[i % channels] += g[i] * xhat(i);
+    result.d_beta[i % channels] += g[i];
+    result.d_gamma[i % channels] += g[i] * xhat(i);
   }
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t c = i % channels;
-    result.d_x[i] = gain[c] / std::sqrt(variance[c] + epsilon) *
-                    (g[i] - result.d_bias[c] / m - xhat(i) * result.d_gain[c] / m);
+    result.d_x[i] = gamma[c] / std::sqrt(variance[c] + epsilon) *
+                    (g[i] - result.d_beta[c] / m - xhat(i) * result.d_gamma[c] / m);
   }
   return result;
 }
@@ -87,16 +87,16 @@ inline BatchNormGradients batch_norm_gradients(const std::vector<double>& g,
 inline BatchNormGradients batch_norm_backward(const std::vector<double>& d_y,
                                               const std::vector<double>& x,
                                               const std::vector<double>& delta,
-                                              const std::vector<double>& gain,
-                                              const std::vector<double>& bias,
+                                              const std::vector<double>& gamma,
+                                              const std::vector<double>& beta,
                                               double epsilon,
                                               bool relu) {
-  const BatchNormResult forward = batch_norm_forward(x, delta, gain, bias, epsilon, relu);
+  const BatchNormResult forward = batch_norm_forward(x, delta, gamma, beta, epsilon, relu);
   std::vector<double> g = d_y;
   for (size_t i = 0; relu && i < g.size(); ++i) {
     if (!(forward.y[i] > 0)) g[i] = 0;
   }
-  return batch_norm_gradients(g, x, gain, forward.mean, forward.variance, epsilon);
+  return batch_norm_gradients(g, x, gamma, forward.mean, forward.variance, epsilon);
 }
 
 }  // namespace lockstep::test

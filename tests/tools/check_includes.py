@@ -85,7 +85,7 @@ WINGS = {
     },
     "runtime/cuda": {
         "ops": ["cudnn", "flat"],
-        "conv2d": ["cudnn", "flat", "ops"],
+        "conv2d": ["cudnn", "flat", "matmul", "ops"],
         "matmul": ["flat", "ops"],
         "flat": [],
         "cudnn": ["conv2d", "ops"],
@@ -243,15 +243,34 @@ def cmake_words(text):
             yield word
 
 
+def op_stems(root):
+    """The first words of the list of ops."""
+    path = os.path.join(root, "runtime/graph/ops.def")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as text:
+        return re.findall(r"^(?:CUDA_)?OP\((\w+)", text.read(), re.MULTILINE)
+
+
+def op_sources(text, stems):
+    """Files that op_sources(OUT FOLDER SUFFIX) of runtime/graph/ops.cmake finds."""
+    for folder, suffix in re.findall(r"\bop_sources\(\s*\w+\s+(\S+)\s+([^\s)]+)\)", text):
+        for stem in stems:
+            yield f"{folder}/{stem}{suffix}"
+
+
 def built_sources(root, files):
-    """Sources that a CMakeLists.txt or a .cmake file of their folder, or of one above, names."""
+    """Sources that a CMakeLists.txt or a .cmake file of their folder, or of one above, names, by
+    itself or through the list of ops."""
     named = set()
+    stems = op_stems(root)
     for path in files:
         if os.path.basename(path) != "CMakeLists.txt" and not path.endswith(".cmake"):
             continue
         folder = os.path.dirname(path)
         with open(os.path.join(root, path), encoding="utf-8") as text:
-            for word in cmake_words(text.read()):
+            content = text.read()
+            for word in list(cmake_words(content)) + list(op_sources(content, stems)):
                 word = re.sub(r"^\$\{(CMAKE_SOURCE_DIR|PROJECT_SOURCE_DIR)\}/", "/", word)
                 word = re.sub(r"^\$\{CMAKE_CURRENT_(SOURCE|LIST)_DIR\}/", "", word)
                 where = word[1:] if word.startswith("/") else os.path.join(folder, word)
@@ -390,8 +409,13 @@ SELF_TEST_TREE = {
     "runtime/config/parse.cc": '#include "parse.h"\n#include <google/protobuf/message.h>\n'
     '#include "../graph/add.h"\n',
     "runtime/graph/add.h": "",
+    "runtime/graph/ops.def": "#define OP\nOP(scale, Scale) KIND(Scale, scale)\nCUDA_OP(cast, Cast)\n",
+    "runtime/graph/ops/scale.cc": "",
+    "runtime/graph/ops/cast.cc": "",
+    "runtime/graph/ops/unlisted.cc": "",
     "runtime/config/stray.cc": "",
-    "runtime/graph/CMakeLists.txt": "foreach(s IN ITEMS add relu)\n list(APPEND l ${s}.cc)\nendforeach()",
+    "runtime/graph/CMakeLists.txt": "foreach(s IN ITEMS add relu)\n list(APPEND l ${s}.cc)\nendforeach()\n"
+    "op_sources(ops ops .cc)",
     "runtime/graph/add.cc": "#include <cuda_runtime.h>\n" + "\n" * 600,
     "runtime/graph/relu.cc": '#include "runtime/config/parse.h"\n' + "\n" * 800,
     "runtime/plan/CMakeLists.txt": "include(sources.cmake)\nadd_library(plan ${sources})",
@@ -423,6 +447,7 @@ SELF_TEST_ERRORS = [
     ("runtime/config/parse.cc:3", "runtime/config may include only itself"),
     ("runtime/config/stray.cc:1", "no CMakeLists.txt names"),
     ("runtime/graph/add.cc:1", "CUDA headers"),
+    ("runtime/graph/ops/unlisted.cc:1", "no CMakeLists.txt names"),
     ("runtime/graph/relu.cc:801", "801 lines"),
     ("runtime/plan/plan.cc:2", "runtime/plan may include only itself"),
     ("runtime/plan/lonely.h:1", "nothing that is built includes"),

@@ -19,8 +19,8 @@ namespace lockstep::cpu {
 // What is known of each channel once the statistics are. (channels) each.
 struct ChannelFactors {
   const float* mean;
-  const float* scale;  // gain / sqrt(variance + epsilon)
-  const float* bias;
+  const float* scale;  // gamma / sqrt(variance + epsilon)
+  const float* beta;
   const float* slope;  // backward: d_x = scale * g + (x - mean) * slope + offset
   const float* offset;
 };
@@ -123,10 +123,10 @@ HWY_INLINE void forward_rows(const BatchNormForward& op, const ChannelFactors& a
   float* const y = op.y + row * channels;
   for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
     const Vec mean = access.load(at.mean + c), scale = access.load(at.scale + c);
-    const Vec bias = access.load(at.bias + c);
+    const Vec beta = access.load(at.beta + c);
     for (int k = 0; k < kRows; ++k) {
       const int64_t i = k * channels + static_cast<int64_t>(c);
-      Vec v = hn::MulAdd(hn::Sub(access.load(x + i), mean), scale, bias);
+      Vec v = hn::MulAdd(hn::Sub(access.load(x + i), mean), scale, beta);
       if constexpr (kDelta) v = hn::Add(v, access.load(delta + i));
       if constexpr (kRelu) v = at_least(0.0f, v);
       access.store(v, y + i);
@@ -170,7 +170,7 @@ passed(const BatchNormBackward& op, const ChannelFactors& at, int64_t i, size_t 
     return {hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), d_y), centred};
   } else {
     // The very arithmetic of the forward pass.
-    const Vec y = hn::MulAdd(centred, access.load(at.scale + c), access.load(at.bias + c));
+    const Vec y = hn::MulAdd(centred, access.load(at.scale + c), access.load(at.beta + c));
     return {hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), d_y), centred};
   }
 }
@@ -319,9 +319,9 @@ size_t batch_norm_workspace_bytes(int64_t rows, int64_t channels) {
 }
 
 void batch_norm_scale(
-    int64_t channels, const float* gain, const float* variance, float epsilon, float* scale) {
+    int64_t channels, const float* gamma, const float* variance, float epsilon, float* scale) {
   for (int64_t c = 0; c < channels; ++c)
-    scale[c] = static_cast<float>(gain[c] * inverse_deviation(variance[c], epsilon));
+    scale[c] = static_cast<float>(gamma[c] * inverse_deviation(variance[c], epsilon));
 }
 
 void batch_norm_statistics(
@@ -341,8 +341,8 @@ void batch_norm_statistics(
 
 void batch_norm_forward(const BatchNormForward& op) {
   const Workspace at(op.workspace, op.channels);
-  batch_norm_scale(op.channels, op.gain, op.variance, op.epsilon, at.scale);
-  const ChannelFactors factors = {op.mean, at.scale, op.bias, nullptr, nullptr};
+  batch_norm_scale(op.channels, op.gamma, op.variance, op.epsilon, at.scale);
+  const ChannelFactors factors = {op.mean, at.scale, op.beta, nullptr, nullptr};
   const auto kernel = HWY_DYNAMIC_DISPATCH(forward_kernel);
   parallel_for(op.rows, grain_rows(op.channels), [&](int64_t begin, int64_t end) {
     kernel(op, factors, begin, end);
@@ -352,8 +352,8 @@ void batch_norm_forward(const BatchNormForward& op) {
 namespace {
 
 ChannelFactors backward_factors(const BatchNormBackward& op, const Workspace& at) {
-  batch_norm_scale(op.channels, op.gain, op.variance, op.epsilon, at.scale);
-  return {op.mean, at.scale, op.bias, at.slope, at.offset};
+  batch_norm_scale(op.channels, op.gamma, op.variance, op.epsilon, at.scale);
+  return {op.mean, at.scale, op.beta, at.slope, at.offset};
 }
 
 Mask mask_of(const BatchNormBackward& op) {
@@ -362,7 +362,7 @@ Mask mask_of(const BatchNormBackward& op) {
 }
 
 // Leaves the sums of g and of g * xhat over the rows in the scratch, in double precision, and
-// writes d_gain, d_bias and d_delta.
+// writes d_gamma, d_beta and d_delta.
 void sum_rows(const BatchNormBackward& op, const Workspace& at, const ChannelFactors& factors) {
   const int64_t channels = op.channels;
   const Mask mask = mask_of(op);
@@ -383,8 +383,8 @@ void sum_rows(const BatchNormBackward& op, const Workspace& at, const ChannelFac
     }
     for (int64_t c = begin; c < end; ++c) {
       product_sum[c] *= inverse_deviation(op.variance[c], op.epsilon);
-      op.d_bias[c] = static_cast<float>(g_sum[c]);
-      op.d_gain[c] = static_cast<float>(product_sum[c]);
+      op.d_beta[c] = static_cast<float>(g_sum[c]);
+      op.d_gamma[c] = static_cast<float>(product_sum[c]);
     }
   });
 }
@@ -398,7 +398,7 @@ void spread_sums(const BatchNormBackward& op,
                  const double* product_sums) {
   const auto rows = static_cast<double>(all_rows);
   for (int64_t c = 0; c < op.channels; ++c) {
-    const double rstd = inverse_deviation(op.variance[c], op.epsilon), scale = op.gain[c] * rstd;
+    const double rstd = inverse_deviation(op.variance[c], op.epsilon), scale = op.gamma[c] * rstd;
     at.offset[c] = static_cast<float>(-scale * g_sums[c] / rows);
     at.slope[c] = static_cast<float>(-scale * rstd * product_sums[c] / rows);
   }

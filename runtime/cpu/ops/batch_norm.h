@@ -11,9 +11,9 @@ namespace lockstep::cpu {
 // Scratch bytes of any function below; `workspace` is aligned to 64 bytes.
 size_t batch_norm_workspace_bytes(int64_t rows, int64_t channels);
 
-// What x - mean is multiplied by: gain / sqrt(variance + epsilon).
+// What x - mean is multiplied by: gamma / sqrt(variance + epsilon).
 void batch_norm_scale(int64_t channels,
-                      const float* gain,      // (channels)
+                      const float* gamma,      // (channels)
                       const float* variance,  // (channels)
                       float epsilon,
                       float* scale);  // (channels)
@@ -28,7 +28,7 @@ void batch_norm_statistics(int64_t rows,
                            float* variance,  // (channels)
                            void* workspace);
 
-// y = relu((x - mean) * gain / sqrt(variance + epsilon) + bias + delta). y may be x or delta.
+// y = relu((x - mean) * gamma / sqrt(variance + epsilon) + beta + delta). y may be x or delta.
 struct BatchNormForward {
   int64_t rows;
   int64_t channels;
@@ -36,8 +36,8 @@ struct BatchNormForward {
   bool relu;
   const float* x;         // (rows, channels)
   const float* delta;     // (rows, channels) or null
-  const float* gain;      // (channels)
-  const float* bias;      // (channels)
+  const float* gamma;      // (channels)
+  const float* beta;      // (channels)
   const float* mean;      // (channels)
   const float* variance;  // (channels)
   float* y;               // (rows, channels)
@@ -46,8 +46,8 @@ struct BatchNormForward {
 void batch_norm_forward(const BatchNormForward& op);
 
 // With g = d_y where relu passed it, xhat = (x - mean) / sqrt(variance + epsilon), M = rows:
-//   d_bias = sum g, d_gain = sum g * xhat, d_delta = g,
-//   d_x = gain / sqrt(variance + epsilon) * (g - d_bias / M - xhat * d_gain / M).
+//   d_beta = sum g, d_gamma = sum g * xhat, d_delta = g,
+//   d_x = gamma / sqrt(variance + epsilon) * (g - d_beta / M - xhat * d_gamma / M).
 // d_x and d_delta may each be d_y, x or y, but not the same one.
 struct BatchNormBackward {
   int64_t rows;
@@ -58,20 +58,20 @@ struct BatchNormBackward {
   const float*
       y;  // (rows, channels), the forward's; null: there was no delta, and y follows from x
   const float* x;         // (rows, channels)
-  const float* gain;      // (channels)
-  const float* bias;      // (channels)
+  const float* gamma;      // (channels)
+  const float* beta;      // (channels)
   const float* mean;      // (channels), of these rows
   const float* variance;  // (channels)
   float* d_x;             // (rows, channels)
   float* d_delta;         // (rows, channels) or null
-  float* d_gain;          // (channels)
-  float* d_bias;          // (channels)
+  float* d_gamma;          // (channels)
+  float* d_beta;          // (channels)
   void* workspace;
 };
 void batch_norm_backward(const BatchNormBackward& op);
 
 // Its halves, for rows that are a part of the M of which mean and variance are. The sums over these
-// rows, d_gain and d_bias, and d_delta:
+// rows, d_gamma and d_beta, and d_delta:
 void batch_norm_backward_sums(const BatchNormBackward& op);
 // d_x from the sums over all M rows. op.d_y is d_delta, with neither relu nor y, where there was
 // one.

@@ -7,19 +7,19 @@
 #include "runtime/cpu/matmul/linear.h"
 #include "runtime/cpu/ops/batch_norm.h"
 #include "runtime/cpu/ops/image_normalize.h"
-#include "runtime/cpu/ops/launchers.h"
+#include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/local_response_norm.h"
 #include "runtime/cpu/ops/padded_identity.h"
 #include "runtime/cpu/ops/pooling.h"
+#include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/image_normalize.h"
 
 namespace lockstep::cpu {
 namespace {
 
-bool always(const Graph&, const Op&) { return true; }
-size_t no_workspace(const Graph&, const Op&) { return 0; }
-
-size_t image_normalize_workspace(const Graph& graph, const Op& op) {
-  return image_normalize_workspace_bytes(graph.shape(op.inputs[0]).columns());
+size_t image_normalize_workspace(const OpCall& op) {
+  return image_normalize_workspace_bytes(op.input_shape(0).columns());
 }
 
 void run_image_normalize(const OpCall& call) {
@@ -37,15 +37,17 @@ void run_image_normalize(const OpCall& call) {
                    .mix = call.lane().mix});
 }
 
-Conv2dShape shape_of_conv2d(const Graph& graph, const Op& op) {
-  if (op.kind == OpKind::kConv2dBackward) {
-    return conv2d_shape(graph.shape(op.inputs[1]),
-                        graph.shape(op.inputs[2]),
-                        op.as<Conv2dBackwardAttributes>().forward);
+Conv2dShape shape_of_conv2d(const OpCall& op) {
+  switch (op.kind()) {
+    case OpKind::kConv2dBackward:
+      return conv2d_shape(
+          op.input_shape(1), op.input_shape(2), op.attributes<Conv2dBackwardAttributes>().forward);
+    case OpKind::kConv2dBatchNorm:
+      return conv2d_shape(
+          op.input_shape(0), op.input_shape(1), op.attributes<Conv2dBatchNormAttributes>().conv);
+    default:
+      return conv2d_shape(op.input_shape(0), op.input_shape(1), op.attributes<Conv2dAttributes>());
   }
-  const auto& attributes = op.kind == OpKind::kConv2d ? op.as<Conv2dAttributes>()
-                                                      : op.as<Conv2dBatchNormAttributes>().conv;
-  return conv2d_shape(graph.shape(op.inputs[0]), graph.shape(op.inputs[1]), attributes);
 }
 
 // The ways to multiply floats.
@@ -66,15 +68,15 @@ constexpr Conv2dKernels kConv2dBf16x3 = {bf16x3::conv2d_workspace_bytes,
                                          bf16x3::conv2d_backward_input,
                                          bf16x3::conv2d_backward_weight};
 
-bool conv2d_uses_bf16x3(const Graph& graph, const Op& op) {
-  return graph.bf16x3 && bf16x3::supports(shape_of_conv2d(graph, op));
+bool conv2d_uses_bf16x3(const OpCall& op) {
+  return op.bf16x3() && bf16x3::supports(shape_of_conv2d(op));
 }
 
 template <const Conv2dKernels& kKernels>
-size_t conv2d_workspace(const Graph& graph, const Op& op) {
+size_t conv2d_workspace(const OpCall& op) {
   const auto bytes =
-      op.kind == OpKind::kConv2d ? kKernels.forward_workspace_bytes : kKernels.workspace_bytes;
-  return static_cast<size_t>(bytes(shape_of_conv2d(graph, op), compute_threads()));
+      op.kind() == OpKind::kConv2d ? kKernels.forward_workspace_bytes : kKernels.workspace_bytes;
+  return static_cast<size_t>(bytes(shape_of_conv2d(op), compute_threads()));
 }
 
 template <const Conv2dKernels& kKernels>
@@ -96,8 +98,8 @@ size_t norm_scale_offset(const Conv2dShape& shape) {
 }
 
 template <const Conv2dKernels& kKernels>
-size_t conv2d_batch_norm_workspace(const Graph& graph, const Op& op) {
-  const Conv2dShape shape = shape_of_conv2d(graph, op);
+size_t conv2d_batch_norm_workspace(const OpCall& op) {
+  const Conv2dShape shape = shape_of_conv2d(op);
   return norm_scale_offset<kKernels>(shape) + static_cast<size_t>(shape.outputs) * sizeof(float);
 }
 
@@ -141,8 +143,8 @@ void run_conv2d_backward(const OpCall& call) {
         {shape.out_pixels(), 0, shape.outputs}, d_y, d_bias, attributes.accumulate_bias);
 }
 
-size_t batch_norm_workspace(const Graph& graph, const Op& op) {
-  const Shape& x = graph.shape(op.inputs[0]);
+size_t batch_norm_workspace(const OpCall& op) {
+  const Shape& x = op.input_shape(0);
   return batch_norm_workspace_bytes(x.rows(), x.columns());
 }
 
@@ -167,8 +169,8 @@ void run_batch_norm(const OpCall& call) {
                       .relu = attributes.activation == Activation::kRelu,
                       .x = call.input<float>(0),
                       .delta = call.input<float>(1),
-                      .gain = call.input<float>(2),
-                      .bias = call.input<float>(3),
+                      .gamma = call.input<float>(2),
+                      .beta = call.input<float>(3),
                       .mean = mean,
                       .variance = variance,
                       .y = call.output<float>(0),
@@ -185,14 +187,14 @@ BatchNormBackward batch_norm_backward_of(const OpCall& call) {
           .d_y = call.input<float>(0),
           .y = call.input<float>(1),
           .x = call.input<float>(2),
-          .gain = call.input<float>(3),
-          .bias = call.input<float>(4),
+          .gamma = call.input<float>(3),
+          .beta = call.input<float>(4),
           .mean = call.input<float>(5),
           .variance = call.input<float>(6),
           .d_x = nullptr,
           .d_delta = nullptr,
-          .d_gain = nullptr,
-          .d_bias = nullptr,
+          .d_gamma = nullptr,
+          .d_beta = nullptr,
           .workspace = call.workspace()};
 }
 
@@ -206,8 +208,8 @@ void run_batch_norm_backward(const OpCall& call) {
   BatchNormBackward op = batch_norm_backward_of(call);
   op.d_x = call.output<float>(0);
   op.d_delta = call.output<float>(1);
-  op.d_gain = call.output<float>(2);
-  op.d_bias = call.output<float>(3);
+  op.d_gamma = call.output<float>(2);
+  op.d_beta = call.output<float>(3);
   batch_norm_backward(op);
   show_statistics(call, op, op.rows);
 }
@@ -226,19 +228,19 @@ void run_batch_statistics(const OpCall& call) {
 void run_batch_norm_sums(const OpCall& call) {
   BatchNormBackward op = batch_norm_backward_of(call);
   op.d_delta = call.output<float>(1);
-  op.d_gain = call.output<float>(2);
-  op.d_bias = call.output<float>(3);
+  op.d_gamma = call.output<float>(2);
+  op.d_beta = call.output<float>(3);
   batch_norm_backward_sums(op);
   float* const sums = call.output<float>(0);
-  std::copy_n(op.d_bias, op.channels, sums);
-  std::copy_n(op.d_gain, op.channels, sums + op.channels);
+  std::copy_n(op.d_beta, op.channels, sums);
+  std::copy_n(op.d_gamma, op.channels, sums + op.channels);
   const auto& attributes = call.attributes<BatchNormAttributes>();
   show_statistics(call, op, op.rows * attributes.lanes);
 }
 
 // The lanes' sums, in order, in double precision behind what the kernel itself needs.
-size_t batch_norm_input_gradient_workspace(const Graph& graph, const Op& op) {
-  const Shape& x = graph.shape(op.inputs[2]);
+size_t batch_norm_input_gradient_workspace(const OpCall& op) {
+  const Shape& x = op.input_shape(2);
   return batch_norm_workspace_bytes(x.rows(), x.columns()) / 64 * 64 + 64 +
          2 * static_cast<size_t>(x.columns()) * sizeof(double);
 }
@@ -320,8 +322,8 @@ void run_local_response_norm_backward(const OpCall& call) {
                                call.output<float>(0));
 }
 
-bool narrow_window(const Graph&, const Op& op) {
-  return op.as<LocalResponseNormAttributes>().size <= kMostNormChannels;
+bool narrow_window(const OpCall& op) {
+  return op.attributes<LocalResponseNormAttributes>().size <= kMostNormChannels;
 }
 
 void run_padded_identity(const OpCall& call) {
@@ -338,62 +340,75 @@ void run_padded_identity_backward(const OpCall& call) {
                            call.output<float>(0));
 }
 
-const Implementation kImplementations[] = {
-    {OpKind::kImageNormalize, "simd", always, image_normalize_workspace, run_image_normalize},
+constexpr Implementation kImageNormalizeRows[] = {
+    {OpKind::kImageNormalize, "simd", run_image_normalize, image_normalize_workspace},
+};
+constexpr Implementation kConv2dRows[] = {
     {OpKind::kConv2d,
      "bf16x3",
-     conv2d_uses_bf16x3,
+     run_conv2d<kConv2dBf16x3>,
      conv2d_workspace<kConv2dBf16x3>,
-     run_conv2d<kConv2dBf16x3>},
-    {OpKind::kConv2d, "implicit gemm", always, conv2d_workspace<kConv2d>, run_conv2d<kConv2d>},
+     conv2d_uses_bf16x3},
+    {OpKind::kConv2d, "implicit gemm", run_conv2d<kConv2d>, conv2d_workspace<kConv2d>},
     {OpKind::kConv2dBackward,
      "bf16x3",
-     conv2d_uses_bf16x3,
+     run_conv2d_backward<kConv2dBf16x3>,
      conv2d_workspace<kConv2dBf16x3>,
-     run_conv2d_backward<kConv2dBf16x3>},
+     conv2d_uses_bf16x3},
     {OpKind::kConv2dBackward,
      "implicit gemm",
-     always,
-     conv2d_workspace<kConv2d>,
-     run_conv2d_backward<kConv2d>},
+     run_conv2d_backward<kConv2d>,
+     conv2d_workspace<kConv2d>},
     {OpKind::kConv2dBatchNorm,
      "bf16x3",
-     conv2d_uses_bf16x3,
+     run_conv2d_batch_norm<kConv2dBf16x3>,
      conv2d_batch_norm_workspace<kConv2dBf16x3>,
-     run_conv2d_batch_norm<kConv2dBf16x3>},
+     conv2d_uses_bf16x3},
     {OpKind::kConv2dBatchNorm,
      "implicit gemm",
-     always,
-     conv2d_batch_norm_workspace<kConv2d>,
-     run_conv2d_batch_norm<kConv2d>},
-    {OpKind::kBatchNorm, "simd", always, batch_norm_workspace, run_batch_norm},
-    {OpKind::kBatchNormBackward, "simd", always, batch_norm_workspace, run_batch_norm_backward},
-    {OpKind::kBatchStatistics, "simd", always, batch_norm_workspace, run_batch_statistics},
-    {OpKind::kBatchNormSums, "simd", always, batch_norm_workspace, run_batch_norm_sums},
+     run_conv2d_batch_norm<kConv2d>,
+     conv2d_batch_norm_workspace<kConv2d>},
+};
+constexpr Implementation kBatchNormRows[] = {
+    {OpKind::kBatchNorm, "simd", run_batch_norm, batch_norm_workspace},
+    {OpKind::kBatchNormBackward, "simd", run_batch_norm_backward, batch_norm_workspace},
+    {OpKind::kBatchStatistics, "simd", run_batch_statistics, batch_norm_workspace},
+    {OpKind::kBatchNormSums, "simd", run_batch_norm_sums, batch_norm_workspace},
     {OpKind::kBatchNormInputGradient,
      "simd",
-     always,
-     batch_norm_input_gradient_workspace,
-     run_batch_norm_input_gradient},
-    {OpKind::kGatherLanes, "executor", always, no_workspace, nullptr},
-    {OpKind::kMaxPool, "simd", always, no_workspace, run_max_pool},
-    {OpKind::kMaxPoolBackward, "simd", always, no_workspace, run_max_pool_backward},
-    {OpKind::kAvgPool, "simd", always, no_workspace, run_avg_pool},
-    {OpKind::kAvgPoolBackward, "simd", always, no_workspace, run_avg_pool_backward},
-    {OpKind::kGlobalAvgPool, "simd", always, no_workspace, run_global_avg_pool},
-    {OpKind::kGlobalAvgPoolBackward, "simd", always, no_workspace, run_global_avg_pool_backward},
-    {OpKind::kLocalResponseNorm, "simd", narrow_window, no_workspace, run_local_response_norm},
-    {OpKind::kLocalResponseNormBackward,
-     "simd",
-     narrow_window,
-     no_workspace,
-     run_local_response_norm_backward},
-    {OpKind::kPaddedIdentity, "copy", always, no_workspace, run_padded_identity},
-    {OpKind::kPaddedIdentityBackward, "copy", always, no_workspace, run_padded_identity_backward},
+     run_batch_norm_input_gradient,
+     batch_norm_input_gradient_workspace},
+};
+constexpr Implementation kPoolingRows[] = {
+    {OpKind::kMaxPool, "simd", run_max_pool},
+    {OpKind::kMaxPoolBackward, "simd", run_max_pool_backward},
+    {OpKind::kAvgPool, "simd", run_avg_pool},
+    {OpKind::kAvgPoolBackward, "simd", run_avg_pool_backward},
+    {OpKind::kGlobalAvgPool, "simd", run_global_avg_pool},
+    {OpKind::kGlobalAvgPoolBackward, "simd", run_global_avg_pool_backward},
+};
+constexpr Implementation kLocalResponseNormRows[] = {
+    {.kind = OpKind::kLocalResponseNorm,
+     .name = "simd",
+     .run = run_local_response_norm,
+     .supports = narrow_window},
+    {.kind = OpKind::kLocalResponseNormBackward,
+     .name = "simd",
+     .run = run_local_response_norm_backward,
+     .supports = narrow_window},
+};
+constexpr Implementation kPaddedIdentityRows[] = {
+    {OpKind::kPaddedIdentity, "copy", run_padded_identity},
+    {OpKind::kPaddedIdentityBackward, "copy", run_padded_identity_backward},
 };
 
 }  // namespace
 
-std::span<const Implementation> vision_implementations() { return kImplementations; }
+constinit const Implementations kCpuImageNormalize = kImageNormalizeRows;
+constinit const Implementations kCpuConv2d = kConv2dRows;
+constinit const Implementations kCpuBatchNorm = kBatchNormRows;
+constinit const Implementations kCpuPooling = kPoolingRows;
+constinit const Implementations kCpuLocalResponseNorm = kLocalResponseNormRows;
+constinit const Implementations kCpuPaddedIdentity = kPaddedIdentityRows;
 
 }  // namespace lockstep::cpu

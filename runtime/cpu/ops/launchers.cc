@@ -1,7 +1,5 @@
 // Launchers: each unpacks an op into the call of its kernel. Inputs and outputs are numbered as
-// graph/ops/<op>.cc documents.
-#include "runtime/cpu/ops/launchers.h"
-
+// graph/ops/<op>.h documents.
 #include <algorithm>
 #include <vector>
 
@@ -15,21 +13,27 @@
 #include "runtime/cpu/ops/dropout.h"
 #include "runtime/cpu/ops/elementwise.h"
 #include "runtime/cpu/ops/embedding.h"
+#include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/layer_norm.h"
 #include "runtime/cpu/ops/mean_squared_error.h"
 #include "runtime/cpu/ops/softmax_cross_entropy.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/dropout.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/layer_norm.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep::cpu {
 namespace {
-
-bool always(const Graph&, const Op&) { return true; }
-size_t no_workspace(const Graph&, const Op&) { return 0; }
 
 LinearShape linear_shape(const Shape& x, const Shape& weight) {
   return {x.elements() / weight[1], weight[1], weight[0]};  // x may have to be flattened
 }
 
-bool uses_bf16x3(const Graph& graph, const Op&) { return graph.bf16x3; }
+bool uses_bf16x3(const OpCall& op) { return op.bf16x3(); }
 
 // The ways to multiply floats.
 struct LinearKernels {
@@ -46,10 +50,10 @@ constexpr LinearKernels kLinearBf16x3 = {bf16x3::linear_workspace_bytes,
                                          bf16x3::linear_backward_weight};
 
 template <const LinearKernels& kKernels>
-size_t linear_workspace(const Graph& graph, const Op& op) {
-  const bool forward = op.kind == OpKind::kLinear;
-  const LinearShape shape = linear_shape(graph.shape(op.inputs[forward ? 0 : 1]),
-                                         graph.shape(op.inputs[forward ? 1 : 2]));
+size_t linear_workspace(const OpCall& op) {
+  const bool forward = op.kind() == OpKind::kLinear;
+  const LinearShape shape =
+      linear_shape(op.input_shape(forward ? 0 : 1), op.input_shape(forward ? 1 : 2));
   return static_cast<size_t>(kKernels.workspace_bytes(shape, compute_threads()));
 }
 
@@ -135,8 +139,8 @@ void run_layer_norm(const OpCall& call) {
                       .rstd = call.output<float>(3)});
 }
 
-size_t layer_norm_backward_workspace(const Graph& graph, const Op& op) {
-  const Shape& shape = graph.shape(op.inputs[0]);
+size_t layer_norm_backward_workspace(const OpCall& op) {
+  const Shape& shape = op.input_shape(0);
   return layer_norm_backward_workspace_bytes(shape.rows(), shape.columns());
 }
 
@@ -179,9 +183,10 @@ AttentionShape attention_shape(const Shape& qkv, const AttentionAttributes& attr
   return {qkv[0], qkv[1], attributes.heads, qkv[2] / 3 / attributes.heads, attributes.causal};
 }
 
-size_t attention_workspace(const Graph& graph, const Op& op) {
-  const TensorId qkv = op.inputs[op.kind == OpKind::kAttention ? 0 : 1];
-  const AttentionShape shape = attention_shape(graph.shape(qkv), op.as<AttentionAttributes>());
+size_t attention_workspace(const OpCall& op) {
+  const size_t qkv = op.kind() == OpKind::kAttention ? 0 : 1;
+  const AttentionShape shape =
+      attention_shape(op.input_shape(qkv), op.attributes<AttentionAttributes>());
   return static_cast<size_t>(attention_workspace_bytes(shape, compute_threads()));
 }
 
@@ -203,9 +208,7 @@ void run_attention_backward(const OpCall& call) {
                      call.workspace());
 }
 
-size_t loss_workspace(const Graph& graph, const Op& op) {
-  return loss_workspace_bytes(graph.shape(op.inputs[0]).rows());
-}
+size_t loss_workspace(const OpCall& op) { return loss_workspace_bytes(op.input_shape(0).rows()); }
 
 // The gradient, where there is one, lies over the prediction.
 float* gradient_over_prediction(const OpCall& call) {
@@ -219,7 +222,7 @@ void run_softmax_cross_entropy(const OpCall& call) {
       .rows = logits.rows(),
       .classes = logits.columns(),
       .valid_rows = call.lane().valid_rows,
-      .label_smoothing = call.attributes<LossAttributes>().label_smoothing,
+      .label_smoothing = call.attributes<SoftmaxCrossEntropyAttributes>().label_smoothing,
       .targets = call.input<int32_t>(1),
       .workspace = call.workspace(),
       .mix = call.lane().mix};
@@ -261,53 +264,59 @@ void run_mean_squared_error(const OpCall& call) {
   }
 }
 
-const Implementation kImplementations[] = {
+constexpr Implementation kLinearRows[] = {
     {OpKind::kLinear,
      "bf16x3",
-     uses_bf16x3,
+     run_linear<kLinearBf16x3>,
      linear_workspace<kLinearBf16x3>,
-     run_linear<kLinearBf16x3>},
-    {OpKind::kLinear, "gemm", always, linear_workspace<kLinear>, run_linear<kLinear>},
+     uses_bf16x3},
+    {OpKind::kLinear, "gemm", run_linear<kLinear>, linear_workspace<kLinear>},
     {OpKind::kLinearBackward,
      "bf16x3",
-     uses_bf16x3,
+     run_linear_backward<kLinearBf16x3>,
      linear_workspace<kLinearBf16x3>,
-     run_linear_backward<kLinearBf16x3>},
-    {OpKind::kLinearBackward,
-     "gemm",
-     always,
-     linear_workspace<kLinear>,
-     run_linear_backward<kLinear>},
-    {OpKind::kActivation, "simd", always, no_workspace, run_activation},
-    {OpKind::kActivationBackward, "simd", always, no_workspace, run_activation_backward},
-    {OpKind::kEmbedding, "simd", always, no_workspace, run_embedding},
-    {OpKind::kEmbeddingBackward, "simd", always, no_workspace, run_embedding_backward},
-    {OpKind::kLayerNorm, "simd", always, no_workspace, run_layer_norm},
-    {OpKind::kLayerNormBackward,
-     "simd",
-     always,
-     layer_norm_backward_workspace,
-     run_layer_norm_backward},
-    {OpKind::kDropout, "simd", always, no_workspace, run_dropout},
-    {OpKind::kDropoutBackward, "simd", always, no_workspace, run_dropout},
-    {OpKind::kAdd, "simd", always, no_workspace, run_add},
-    {OpKind::kAttention, "blockwise", always, attention_workspace, run_attention},
-    {OpKind::kAttentionBackward, "blockwise", always, attention_workspace, run_attention_backward},
-    {OpKind::kSoftmaxCrossEntropy, "simd", always, loss_workspace, run_softmax_cross_entropy},
-    {OpKind::kBinaryCrossEntropy, "simd", always, loss_workspace, run_binary_cross_entropy},
-    {OpKind::kMeanSquaredError, "simd", always, loss_workspace, run_mean_squared_error},
+     uses_bf16x3},
+    {OpKind::kLinearBackward, "gemm", run_linear_backward<kLinear>, linear_workspace<kLinear>},
+};
+constexpr Implementation kActivationRows[] = {
+    {OpKind::kActivation, "simd", run_activation},
+    {OpKind::kActivationBackward, "simd", run_activation_backward},
+};
+constexpr Implementation kEmbeddingRows[] = {
+    {OpKind::kEmbedding, "simd", run_embedding},
+    {OpKind::kEmbeddingBackward, "simd", run_embedding_backward},
+};
+constexpr Implementation kLayerNormRows[] = {
+    {OpKind::kLayerNorm, "simd", run_layer_norm},
+    {OpKind::kLayerNormBackward, "simd", run_layer_norm_backward, layer_norm_backward_workspace},
+};
+constexpr Implementation kDropoutRows[] = {
+    {OpKind::kDropout, "simd", run_dropout},
+    {OpKind::kDropoutBackward, "simd", run_dropout},
+};
+constexpr Implementation kAddRows[] = {{OpKind::kAdd, "simd", run_add}};
+constexpr Implementation kAttentionRows[] = {
+    {OpKind::kAttention, "blockwise", run_attention, attention_workspace},
+    {OpKind::kAttentionBackward, "blockwise", run_attention_backward, attention_workspace},
+};
+constexpr Implementation kSoftmaxCrossEntropyRows[] = {
+    {OpKind::kSoftmaxCrossEntropy, "simd", run_softmax_cross_entropy, loss_workspace},
+};
+constexpr Implementation kPointwiseLossesRows[] = {
+    {OpKind::kBinaryCrossEntropy, "simd", run_binary_cross_entropy, loss_workspace},
+    {OpKind::kMeanSquaredError, "simd", run_mean_squared_error, loss_workspace},
 };
 
 }  // namespace
 
-std::span<const Implementation> cpu_implementations() {
-  static const std::vector<Implementation> all = [] {
-    std::vector<Implementation> list(std::begin(kImplementations), std::end(kImplementations));
-    const auto vision = vision_implementations();
-    list.insert(list.end(), vision.begin(), vision.end());
-    return list;
-  }();
-  return all;
-}
+constinit const Implementations kCpuLinear = kLinearRows;
+constinit const Implementations kCpuActivation = kActivationRows;
+constinit const Implementations kCpuEmbedding = kEmbeddingRows;
+constinit const Implementations kCpuLayerNorm = kLayerNormRows;
+constinit const Implementations kCpuDropout = kDropoutRows;
+constinit const Implementations kCpuAdd = kAddRows;
+constinit const Implementations kCpuAttention = kAttentionRows;
+constinit const Implementations kCpuSoftmaxCrossEntropy = kSoftmaxCrossEntropyRows;
+constinit const Implementations kCpuPointwiseLosses = kPointwiseLossesRows;
 
 }  // namespace lockstep::cpu

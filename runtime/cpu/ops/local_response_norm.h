@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "runtime/graph/attributes.h"
+#include "runtime/graph/ops/local_response_norm.h"
 
 namespace lockstep::cpu {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "runtime/graph/attributes.h"
+#include "runtime/graph/ops/padded_identity.h"
 
 namespace lockstep::cpu {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/graph/attributes.h"
+#include "runtime/graph/ops/pooling.h"
 
 namespace lockstep::cpu {
 

@@ -115,14 +115,14 @@ __device__ __forceinline__ void load_statistics(const S* from, float (&to)[N]) {
 // What is known of N channels once the statistics are.
 template <int N>
 struct Channels {
-  float mean[N], rstd[N], scale[N], bias[N];  // scale: gain rstd
+  float mean[N], rstd[N], scale[N], beta[N];  // scale: gamma rstd
 
   template <typename Op>
   __device__ __forceinline__ Channels(const Op& op, int64_t channel) {
     load_statistics(op.mean + channel, mean);
     load_statistics(op.variance + channel, rstd);
-    load(op.gain + channel, scale);
-    load(op.bias + channel, bias);
+    load(op.gamma + channel, scale);
+    load(op.beta + channel, beta);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       rstd[i] = rsqrtf(rstd[i] + op.epsilon);
@@ -131,7 +131,7 @@ struct Channels {
   }
   // Forward and backward must agree to the bit: where it is above zero ReLU passes.
   __device__ __forceinline__ float normalise(int i, float x) const {
-    return fmaf(x - mean[i], scale[i], bias[i]);
+    return fmaf(x - mean[i], scale[i], beta[i]);
   }
 };
 
@@ -231,8 +231,8 @@ __global__ void __launch_bounds__(kWarp* kGroups)
     products += parts[group][1][threadIdx.x];
   }
   const float variance = op.variance[channel];
-  op.d_bias[channel] = sum;
-  op.d_gain[channel] = products * rsqrtf(variance + op.epsilon);
+  op.d_beta[channel] = sum;
+  op.d_gamma[channel] = products * rsqrtf(variance + op.epsilon);
   op.batch_mean[channel] = op.mean[channel];
   const auto rows = static_cast<float>(all_rows);
   op.unbiased_variance[channel] = all_rows > 1 ? variance * (rows / (rows - 1)) : variance;
@@ -246,8 +246,8 @@ __global__ void __launch_bounds__(kTileThreads)
   const Channels<N> channels(op, place.channel);
   const float share = 1 / static_cast<float>(all_rows);
   float slope[N], mean_g[N];  // d_x = scale (g - mean_g - (x - mean) slope)
-  load(op.d_gain + place.channel, slope);
-  load(op.d_bias + place.channel, mean_g);
+  load(op.d_gamma + place.channel, slope);
+  load(op.d_beta + place.channel, mean_g);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     slope[i] *= channels.rstd[i] * share;
@@ -388,7 +388,7 @@ void batch_norm_statistics(const T* x,
 
 template <typename T, typename S>
 void batch_norm_forward(const BatchNormForward<T, S>& op, Stream stream) {
-  if (is_vectorizable<T>(op.channels, {op.x, op.delta, op.gain, op.bias, op.y}) &&
+  if (is_vectorizable<T>(op.channels, {op.x, op.delta, op.gamma, op.beta, op.y}) &&
       all_aligned({op.mean, op.variance})) {
     start_forward<T, S, kVectorWidth<T>>(op, stream);
   } else {
@@ -401,8 +401,8 @@ namespace {
 template <typename T>
 bool backward_vectors(const BatchNormBackward<T>& op) {
   return is_vectorizable<T>(op.channels,
-                            {op.d_y, op.y, op.x, op.gain, op.bias, op.d_x, op.d_delta}) &&
-         all_aligned({op.mean, op.variance, op.d_gain, op.d_bias});
+                            {op.d_y, op.y, op.x, op.gamma, op.beta, op.d_x, op.d_delta}) &&
+         all_aligned({op.mean, op.variance, op.d_gamma, op.d_beta});
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ void batch_norm_statistics(const T* x,  // (rows, channels)
                            float* workspace,  // batch_norm_workspace_bytes(rows, channels)
                            Stream stream);
 
-// y = relu((x - mean) * gain / sqrt(variance + epsilon) + bias + delta). y may be x or delta. S,
+// y = relu((x - mean) * gamma / sqrt(variance + epsilon) + beta + delta). y may be x or delta. S,
 // what the statistics are stored as, is float (those of the batch) or T (the running ones); of
 // FP16, infinity is read as the largest finite number.
 template <typename T, typename S>
@@ -35,8 +35,8 @@ struct BatchNormForward {
   bool relu;
   const T* x;         // (rows, channels)
   const T* delta;     // (rows, channels) or null
-  const T* gain;      // (channels)
-  const T* bias;      // (channels)
+  const T* gamma;      // (channels)
+  const T* beta;      // (channels)
   const S* mean;      // (channels)
   const S* variance;  // (channels)
   T* y;               // (rows, channels)
@@ -55,14 +55,14 @@ struct BatchNormBackward {
   const T* y;     // (rows, channels), the forward's; null: there was no delta, and what ReLU passed
                   // follows from x
   const T* x;     // (rows, channels)
-  const T* gain;  // (channels)
-  const T* bias;  // (channels)
+  const T* gamma;  // (channels)
+  const T* beta;  // (channels)
   const float* mean;         // (channels), of these rows
   const float* variance;     // (channels)
   T* d_x;                    // (rows, channels)
   T* d_delta;                // (rows, channels) or null
-  float* d_gain;             // (channels)
-  float* d_bias;             // (channels)
+  float* d_gamma;             // (channels)
+  float* d_beta;             // (channels)
   float* batch_mean;         // (channels): receives mean
   float* unbiased_variance;  // (channels): receives variance * rows / (rows - 1)
   float* workspace;          // batch_norm_workspace_bytes(rows, channels)
@@ -71,10 +71,10 @@ template <typename T>
 void batch_norm_backward(const BatchNormBackward<T>& op, Stream stream);
 
 // Its halves, where these rows are those of one of `lanes` lanes, and mean and variance of all.
-// Writes d_delta, d_gain, d_bias (of these rows), batch_mean and unbiased_variance (of all):
+// Writes d_delta, d_gamma, d_beta (of these rows), batch_mean and unbiased_variance (of all):
 template <typename T>
 void batch_norm_backward_sums(const BatchNormBackward<T>& op, int64_t lanes, Stream stream);
-// Writes d_x; d_gain and d_bias are read: sums over the rows of all lanes.
+// Writes d_x; d_gamma and d_beta are read: sums over the rows of all lanes.
 template <typename T>
 void batch_norm_backward_input(const BatchNormBackward<T>& op, int64_t lanes, Stream stream);
 

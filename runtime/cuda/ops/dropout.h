@@ -4,7 +4,7 @@
 
 #include "runtime/base/rng.h"
 #include "runtime/cuda/stream.h"
-#include "runtime/exec/lane_context.h"
+#include "runtime/graph/lane_context.h"
 
 namespace lockstep::cuda {
 

@@ -1,34 +1,30 @@
 // Launchers of the ops on images but convolutions: each unpacks an op into the call of its kernel.
-// Inputs and outputs are numbered as graph/ops/<op>.cc documents.
+// Inputs and outputs are numbered as graph/ops/<op>.h documents.
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/ops/batch_norm.h"
 #include "runtime/cuda/ops/image_normalize.h"
-#include "runtime/cuda/ops/launchers.h"
+#include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/local_response_norm.h"
 #include "runtime/cuda/ops/padded_identity.h"
 #include "runtime/cuda/ops/pooling.h"
+#include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/ops/image_normalize.h"
 
 namespace lockstep::cuda {
 namespace {
 
-LaunchContext& context_of(const OpCall& call) { return call.device<LaunchContext>(); }
-Stream stream_of(const OpCall& call) { return context_of(call).stream; }
-
 // Elements that a kernel numbers in 32 bits.
 constexpr int64_t kMostNumbered = (int64_t{1} << 31) - 1;
 
-}  // namespace
-
-bool supports_image_normalize(const Graph& graph, const Op& op) {
-  const Shape& x = graph.shape(op.inputs[0]);
+bool supports_image_normalize(const OpCall& op) {
+  const Shape& x = op.input_shape(0);
   return x.columns() <= kMostImageChannels && x.elements() <= kMostNumbered;
 }
 
 // Numbers of images and pixels, whichever of input and output has more.
-bool supports_pixels(const Graph& graph, const Op& op) {
-  return graph.shape(op.inputs[0]).rows() <= kMostNumbered &&
-         graph.shape(op.outputs[0]).rows() <= kMostNumbered;
+bool supports_pixels(const OpCall& op) {
+  return op.input_shape(0).rows() <= kMostNumbered && op.output_shape(0).rows() <= kMostNumbered;
 }
 
 void run_image_normalize(const OpCall& call) {
@@ -46,12 +42,10 @@ void run_image_normalize(const OpCall& call) {
   });
 }
 
-size_t batch_norm_workspace(const Graph& graph, const Op& op) {
-  const Shape& x = graph.shape(op.inputs[0]);
+size_t batch_norm_workspace(const OpCall& op) {
+  const Shape& x = op.input_shape(0);
   return batch_norm_workspace_bytes(x.rows(), x.columns());
 }
-
-namespace {
 
 template <typename T, typename S>
 void normalise(const OpCall& call, const S* mean, const S* variance) {
@@ -62,15 +56,13 @@ void normalise(const OpCall& call, const S* mean, const S* variance) {
                             .relu = attributes.activation == Activation::kRelu,
                             .x = call.input<T>(0),
                             .delta = call.input<T>(1),
-                            .gain = call.input<T>(2),
-                            .bias = call.input<T>(3),
+                            .gamma = call.input<T>(2),
+                            .beta = call.input<T>(3),
                             .mean = mean,
                             .variance = variance,
                             .y = call.output<T>(0)},
                            stream_of(call));
 }
-
-}  // namespace
 
 // Evaluation reads the running statistics as all parameters are stored, so rounded to 16 bits where
 // the ops compute in such: one part in 500 of each at most, but for what is beyond FP16's range.
@@ -95,8 +87,6 @@ void run_batch_norm(const OpCall& call) {
   });
 }
 
-namespace {
-
 // What the backward ops share: all but where results go.
 template <typename T>
 BatchNormBackward<T> batch_norm_backward_of(const OpCall& call) {
@@ -109,8 +99,8 @@ BatchNormBackward<T> batch_norm_backward_of(const OpCall& call) {
   op.d_y = call.input<T>(0);
   op.y = call.input<T>(1);
   op.x = call.input<T>(2);
-  op.gain = call.input<T>(3);
-  op.bias = call.input<T>(4);
+  op.gamma = call.input<T>(3);
+  op.beta = call.input<T>(4);
   op.mean = call.input<float>(5);
   op.variance = call.input<float>(6);
   op.workspace = reinterpret_cast<float*>(call.workspace());
@@ -120,13 +110,11 @@ BatchNormBackward<T> batch_norm_backward_of(const OpCall& call) {
 template <typename T>
 void give_gradients(const OpCall& call, BatchNormBackward<T>& op) {
   op.d_delta = call.output<T>(1);
-  op.d_gain = call.output<float>(2);
-  op.d_bias = call.output<float>(3);
+  op.d_gamma = call.output<float>(2);
+  op.d_beta = call.output<float>(3);
   op.batch_mean = call.output<float>(4);
   op.unbiased_variance = call.output<float>(5);
 }
-
-}  // namespace
 
 void run_batch_norm_backward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -157,13 +145,13 @@ void run_batch_norm_sums(const OpCall& call) {
     give_gradients(call, op);
     batch_norm_backward_sums<T>(op, call.attributes<BatchNormAttributes>().lanes, stream_of(call));
     float* const sums = call.output<float>(0);
-    sum_lanes(1, op.channels, op.d_bias, sums, stream_of(call));
-    sum_lanes(1, op.channels, op.d_gain, sums + op.channels, stream_of(call));
+    sum_lanes(1, op.channels, op.d_beta, sums, stream_of(call));
+    sum_lanes(1, op.channels, op.d_gamma, sums + op.channels, stream_of(call));
   });
 }
 
-size_t batch_norm_input_gradient_workspace(const Graph& graph, const Op& op) {
-  return 2 * static_cast<size_t>(graph.shape(op.inputs[2]).columns()) * sizeof(float);
+size_t batch_norm_input_gradient_workspace(const OpCall& op) {
+  return 2 * static_cast<size_t>(op.input_shape(2).columns()) * sizeof(float);
 }
 
 void run_batch_norm_input_gradient(const OpCall& call) {
@@ -172,14 +160,12 @@ void run_batch_norm_input_gradient(const OpCall& call) {
     const int64_t lanes = call.input_shape(7)[0];
     auto* const sums = reinterpret_cast<float*>(call.workspace());
     sum_lanes(lanes, 2 * op.channels, call.input<float>(7), sums, stream_of(call));
-    op.d_bias = sums;
-    op.d_gain = sums + op.channels;
+    op.d_beta = sums;
+    op.d_gamma = sums + op.channels;
     op.d_x = call.output<T>(0);
     batch_norm_backward_input<T>(op, lanes, stream_of(call));
   });
 }
-
-namespace {
 
 PoolShape pool_shape(const OpCall& call, const Shape& x, const Shape& y) {
   return {x[0], x[1], x[2], x[3], y[1], y[2], call.attributes<PoolAttributes>()};
@@ -188,8 +174,6 @@ PoolShape pool_shape(const OpCall& call, const Shape& x, const Shape& y) {
 PaddedIdentityShape padded_identity_shape(const OpCall& call, const Shape& x) {
   return {x[0], x[1], x[2], x[3], call.attributes<PaddedIdentityAttributes>()};
 }
-
-}  // namespace
 
 void run_max_pool(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -245,8 +229,8 @@ void run_global_avg_pool_backward(const OpCall& call) {
   });
 }
 
-bool supports_local_response_norm(const Graph&, const Op& op) {
-  return op.as<LocalResponseNormAttributes>().size <= kMostNormChannels;
+bool supports_local_response_norm(const OpCall& op) {
+  return op.attributes<LocalResponseNormAttributes>().size <= kMostNormChannels;
 }
 
 void run_local_response_norm(const OpCall& call) {
@@ -289,5 +273,70 @@ void run_padded_identity_backward(const OpCall& call) {
                                 stream_of(call));
   });
 }
+
+constexpr Implementation kImageNormalizeRows[] = {
+    {.kind = OpKind::kImageNormalize,
+     .name = "own",
+     .run = run_image_normalize,
+     .supports = supports_image_normalize},
+};
+constexpr Implementation kBatchNormRows[] = {
+    {OpKind::kBatchNorm, "own", run_batch_norm, batch_norm_workspace},
+    {OpKind::kBatchNormBackward, "own", run_batch_norm_backward, batch_norm_workspace},
+    {OpKind::kBatchStatistics, "own", run_batch_statistics, batch_norm_workspace},
+    {OpKind::kBatchNormSums, "own", run_batch_norm_sums, batch_norm_workspace},
+    {OpKind::kBatchNormInputGradient,
+     "own",
+     run_batch_norm_input_gradient,
+     batch_norm_input_gradient_workspace},
+};
+constexpr Implementation kPoolingRows[] = {
+    {.kind = OpKind::kMaxPool, .name = "own", .run = run_max_pool, .supports = supports_pixels},
+    {.kind = OpKind::kMaxPoolBackward,
+     .name = "own",
+     .run = run_max_pool_backward,
+     .supports = supports_pixels},
+    {.kind = OpKind::kAvgPool, .name = "own", .run = run_avg_pool, .supports = supports_pixels},
+    {.kind = OpKind::kAvgPoolBackward,
+     .name = "own",
+     .run = run_avg_pool_backward,
+     .supports = supports_pixels},
+    {.kind = OpKind::kGlobalAvgPool,
+     .name = "own",
+     .run = run_global_avg_pool,
+     .supports = supports_pixels},
+    {.kind = OpKind::kGlobalAvgPoolBackward,
+     .name = "own",
+     .run = run_global_avg_pool_backward,
+     .supports = supports_pixels},
+};
+constexpr Implementation kLocalResponseNormRows[] = {
+    {.kind = OpKind::kLocalResponseNorm,
+     .name = "own",
+     .run = run_local_response_norm,
+     .supports = supports_local_response_norm},
+    {.kind = OpKind::kLocalResponseNormBackward,
+     .name = "own",
+     .run = run_local_response_norm_backward,
+     .supports = supports_local_response_norm},
+};
+constexpr Implementation kPaddedIdentityRows[] = {
+    {.kind = OpKind::kPaddedIdentity,
+     .name = "own",
+     .run = run_padded_identity,
+     .supports = supports_pixels},
+    {.kind = OpKind::kPaddedIdentityBackward,
+     .name = "own",
+     .run = run_padded_identity_backward,
+     .supports = supports_pixels},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaImageNormalize = kImageNormalizeRows;
+constinit const Implementations kCudaBatchNorm = kBatchNormRows;
+constinit const Implementations kCudaPooling = kPoolingRows;
+constinit const Implementations kCudaLocalResponseNorm = kLocalResponseNormRows;
+constinit const Implementations kCudaPaddedIdentity = kPaddedIdentityRows;
 
 }  // namespace lockstep::cuda

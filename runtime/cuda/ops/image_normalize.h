@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/cuda/stream.h"
-#include "runtime/exec/lane_context.h"
+#include "runtime/graph/lane_context.h"
 
 namespace lockstep::cuda {
 

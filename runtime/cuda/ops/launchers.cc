@@ -1,7 +1,8 @@
 // Launchers on own kernels: each unpacks an op into the call of its kernel, for the type that the
-// op's tensors store. Inputs and outputs are numbered as graph/ops/<op>.cc documents.
-#include "runtime/cuda/ops/launchers.h"
+// op's tensors store. Inputs and outputs are numbered as graph/ops/<op>.h documents.
+#include <algorithm>
 
+#include "runtime/base/error.h"
 #include "runtime/base/rng.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
@@ -9,15 +10,19 @@
 #include "runtime/cuda/ops/dropout.h"
 #include "runtime/cuda/ops/elementwise.h"
 #include "runtime/cuda/ops/embedding.h"
+#include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/layer_norm.h"
 #include "runtime/cuda/ops/pointwise_losses.h"
 #include "runtime/cuda/ops/softmax_cross_entropy.h"
 #include "runtime/cuda/ops/token_sort.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/dropout.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/layer_norm.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep::cuda {
 namespace {
-
-const LaunchContext& context_of(const OpCall& call) { return call.device<LaunchContext>(); }
 
 constexpr size_t kAlignment = 256;
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -54,15 +59,12 @@ void run_pointwise_loss(const OpCall& call, PointwiseLossKind kind) {
                               .statistics = call.output<double>(0)};
   by_type(call.input_dtype(0), [&]<typename T>() {
     if (call.training()) {
-      pointwise_loss_forward_backward(
-          loss, gradient_over_prediction<T>(call), context_of(call).stream);
+      pointwise_loss_forward_backward(loss, gradient_over_prediction<T>(call), stream_of(call));
     } else {
-      pointwise_loss_forward(loss, call.input<T>(0), context_of(call).stream);
+      pointwise_loss_forward(loss, call.input<T>(0), stream_of(call));
     }
   });
 }
-
-}  // namespace
 
 void run_activation(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -70,7 +72,7 @@ void run_activation(const OpCall& call) {
                           call.input<T>(0),
                           call.output<T>(0),
                           call.input_shape(0).elements(),
-                          context_of(call).stream);
+                          stream_of(call));
   });
 }
 
@@ -81,7 +83,7 @@ void run_activation_backward(const OpCall& call) {
                            call.input<T>(1),
                            call.output<T>(0),
                            call.input_shape(0).elements(),
-                           context_of(call).stream);
+                           stream_of(call));
   });
 }
 
@@ -92,24 +94,24 @@ void run_embedding(const OpCall& call) {
                          call.input<T>(1),
                          call.input<T>(2),
                          call.output<T>(0),
-                         context_of(call).stream);
+                         stream_of(call));
   });
 }
 
-size_t embedding_backward_workspace(const Graph& graph, const Op& op) {
-  const Shape& ids = graph.shape(op.inputs[1]);
+size_t embedding_backward_workspace(const OpCall& op) {
+  const Shape& ids = op.input_shape(1);
   const SortedTokens parts(ids);
   // The sort is over when the sums begin.
-  return parts.rest + std::max(sort_tokens_workspace_bytes(parts.count),
-                               embedding_backward_workspace_bytes(
-                                   embedding_sizes(ids, graph.shape(op.outputs[0]))));
+  return parts.rest +
+         std::max(sort_tokens_workspace_bytes(parts.count),
+                  embedding_backward_workspace_bytes(embedding_sizes(ids, op.output_shape(0))));
 }
 
 void run_embedding_backward(const OpCall& call) {
   const EmbeddingSizes sizes = embedding_sizes(call.input_shape(1), call.output_shape(0));
   const auto& attributes = call.attributes<EmbeddingAttributes>();
   const SortedTokens parts(call.input_shape(1));
-  const Stream stream = context_of(call).stream;
+  const Stream stream = stream_of(call);
   auto* sorted = reinterpret_cast<int32_t*>(call.workspace());
   auto* places = reinterpret_cast<int32_t*>(call.workspace() + parts.places);
   std::byte* rest = call.workspace() + parts.rest;
@@ -128,10 +130,9 @@ void run_embedding_backward(const OpCall& call) {
   });
 }
 
-bool supports_layer_norm(const Graph& graph, const Op& op) {
-  const Tensor& x = graph[op.inputs[0]];
-  const auto vector = static_cast<int64_t>(16 / size_of(x.dtype));
-  const int64_t columns = x.shape.columns();
+bool supports_layer_norm(const OpCall& op) {
+  const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(0)));
+  const int64_t columns = op.input_shape(0).columns();
   return columns <= (columns % vector == 0 ? kLayerNormColumns : kLayerNormOddColumns);
 }
 
@@ -148,12 +149,12 @@ void run_layer_norm(const OpCall& call) {
                            .y = call.output<T>(0),
                            .mean = call.output<float>(2),
                            .rstd = call.output<float>(3)},
-                          context_of(call).stream);
+                          stream_of(call));
   });
 }
 
-size_t layer_norm_backward_workspace(const Graph& graph, const Op& op) {
-  const Shape& shape = graph.shape(op.inputs[0]);
+size_t layer_norm_backward_workspace(const OpCall& op) {
+  const Shape& shape = op.input_shape(0);
   return layer_norm_backward_workspace_bytes(shape.rows(), shape.columns());
 }
 
@@ -172,7 +173,7 @@ void run_layer_norm_backward(const OpCall& call) {
                             .d_beta = call.output<float>(2),
                             .accumulate = false,
                             .workspace = reinterpret_cast<float*>(call.workspace())},
-                           context_of(call).stream);
+                           stream_of(call));
   });
 }
 
@@ -186,7 +187,7 @@ void run_dropout(const OpCall& call) {
                attributes.probability,
                context_of(call).lane,
                kRngDropout | attributes.stream,
-               context_of(call).stream);
+               stream_of(call));
   });
 }
 
@@ -196,13 +197,13 @@ void run_add(const OpCall& call) {
            call.input<T>(1),
            call.output<T>(0),
            call.input_shape(0).elements(),
-           context_of(call).stream);
+           stream_of(call));
   });
 }
 
 void run_cast(const OpCall& call) {
   const int64_t n = call.input_shape(0).elements();
-  const Stream stream = context_of(call).stream;
+  const Stream stream = stream_of(call);
   if (call.output_dtype(0) == DType::kBF16) {
     cast(call.input<float>(0), call.output<BFloat16>(0), n, stream);
   } else {
@@ -210,9 +211,7 @@ void run_cast(const OpCall& call) {
   }
 }
 
-size_t loss_workspace(const Graph& graph, const Op& op) {
-  return loss_workspace_bytes(graph.shape(op.inputs[0]).rows());
-}
+size_t loss_workspace(const OpCall& op) { return loss_workspace_bytes(op.input_shape(0).rows()); }
 
 void run_softmax_cross_entropy(const OpCall& call) {
   const Shape& logits = call.input_shape(0);
@@ -222,15 +221,15 @@ void run_softmax_cross_entropy(const OpCall& call) {
         .classes = logits.columns(),
         .stride = call.input_stride(0),
         .lane = context_of(call).lane,
-        .label_smoothing = call.attributes<LossAttributes>().label_smoothing,
+        .label_smoothing = call.attributes<SoftmaxCrossEntropyAttributes>().label_smoothing,
         .targets = call.input<int32_t>(1),
         .workspace = reinterpret_cast<RowLoss*>(call.workspace()),
         .statistics = call.output<double>(0)};
     if (call.training()) {
       softmax_cross_entropy_forward_backward(
-          loss, gradient_over_prediction<T>(call), context_of(call).stream);
+          loss, gradient_over_prediction<T>(call), stream_of(call));
     } else {
-      softmax_cross_entropy_forward(loss, call.input<T>(0), context_of(call).stream);
+      softmax_cross_entropy_forward(loss, call.input<T>(0), stream_of(call));
     }
   });
 }
@@ -242,5 +241,53 @@ void run_binary_cross_entropy(const OpCall& call) {
 void run_mean_squared_error(const OpCall& call) {
   run_pointwise_loss(call, PointwiseLossKind::kMeanSquaredError);
 }
+
+constexpr Implementation kActivationRows[] = {
+    {OpKind::kActivation, "own", run_activation},
+    {OpKind::kActivationBackward, "own", run_activation_backward},
+};
+constexpr Implementation kEmbeddingRows[] = {
+    {OpKind::kEmbedding, "own", run_embedding},
+    {OpKind::kEmbeddingBackward, "own", run_embedding_backward, embedding_backward_workspace},
+};
+constexpr Implementation kLayerNormRows[] = {
+    {.kind = OpKind::kLayerNorm,
+     .name = "own",
+     .run = run_layer_norm,
+     .supports = supports_layer_norm},
+    {OpKind::kLayerNormBackward,
+     "own",
+     run_layer_norm_backward,
+     layer_norm_backward_workspace,
+     supports_layer_norm},
+};
+constexpr Implementation kDropoutRows[] = {
+    {OpKind::kDropout, "own", run_dropout},
+    {OpKind::kDropoutBackward, "own", run_dropout},
+};
+constexpr Implementation kAddRows[] = {
+    {OpKind::kAdd, "own", run_add},
+};
+constexpr Implementation kCastRows[] = {
+    {OpKind::kCast, "own", run_cast},
+};
+constexpr Implementation kSoftmaxCrossEntropyRows[] = {
+    {OpKind::kSoftmaxCrossEntropy, "own", run_softmax_cross_entropy, loss_workspace},
+};
+constexpr Implementation kPointwiseLossesRows[] = {
+    {OpKind::kBinaryCrossEntropy, "own", run_binary_cross_entropy, loss_workspace},
+    {OpKind::kMeanSquaredError, "own", run_mean_squared_error, loss_workspace},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaActivation = kActivationRows;
+constinit const Implementations kCudaEmbedding = kEmbeddingRows;
+constinit const Implementations kCudaLayerNorm = kLayerNormRows;
+constinit const Implementations kCudaDropout = kDropoutRows;
+constinit const Implementations kCudaAdd = kAddRows;
+constinit const Implementations kCudaCast = kCastRows;
+constinit const Implementations kCudaSoftmaxCrossEntropy = kSoftmaxCrossEntropyRows;
+constinit const Implementations kCudaPointwiseLosses = kPointwiseLossesRows;
 
 }  // namespace lockstep::cuda

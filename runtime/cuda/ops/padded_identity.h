@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "runtime/cuda/stream.h"
-#include "runtime/graph/attributes.h"
+#include "runtime/graph/ops/padded_identity.h"
 
 namespace lockstep::cuda {
 

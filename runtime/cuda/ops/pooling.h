@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "runtime/cuda/stream.h"
-#include "runtime/graph/attributes.h"
+#include "runtime/graph/ops/pooling.h"
 
 namespace lockstep::cuda {
 

@@ -8,7 +8,7 @@
 
 #include "runtime/cuda/ops/loss_rows.h"
 #include "runtime/cuda/stream.h"
-#include "runtime/exec/lane_context.h"
+#include "runtime/graph/lane_context.h"
 
 namespace lockstep::cuda {
 

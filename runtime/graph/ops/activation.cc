@@ -1,15 +1,18 @@
-// activation: y = f(x) elementwise.          inputs x; outputs y
-// activation_backward: d_x = d_y * f'(saved). inputs d_y, saved (x for GELU and SiLU, y for ReLU
-// and tanh); outputs d_x
+#include "runtime/graph/ops/activation.h"
+
+#include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-TensorId GraphBuilder::activation(const std::string& name, TensorId x, Activation activation) {
-  const TensorId y = activation_tensor(name, graph_.shape(x));
-  graph_.ops.push_back({OpKind::kActivation, name, {x}, {y}, ActivationAttributes{activation}});
+TensorId ops::activation(GraphBuilder& builder,
+                         const std::string& name,
+                         TensorId x,
+                         Activation activation) {
+  const TensorId y = builder.activation_tensor(name, builder.shape(x));
+  builder.append({OpKind::kActivation, name, {x}, {y}, ActivationAttributes{activation}});
   return y;
 }
 
@@ -37,9 +40,8 @@ std::vector<TensorId> activation_gradient(GradientBuilder& builder,
 
 }  // namespace
 
-const OpSchema kActivationSchema = {
-    "activation", activation_gradient, elementwise_flops<10>, {{0, 0}}};
+const OpSchema kActivationSchema = {activation_gradient, elementwise_flops<10>, {{0, 0}}};
 const OpSchema kActivationBackwardSchema = {
-    "activation_backward", nullptr, elementwise_flops<kActivationBackwardFlops>, {{0, 0}}};
+    nullptr, elementwise_flops<kActivationBackwardFlops>, {{0, 0}}};
 
 }  // namespace lockstep

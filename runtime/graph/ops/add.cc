@@ -1,18 +1,20 @@
-// add: y = a + b. inputs a, b; outputs y. Its gradient is passed through to both.
+#include "runtime/graph/ops/add.h"
+
+#include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-TensorId GraphBuilder::add(const std::string& name, TensorId a, TensorId b) {
-  LOCKSTEP_CHECK(graph_.shape(a) == graph_.shape(b),
+TensorId ops::add(GraphBuilder& builder, const std::string& name, TensorId a, TensorId b) {
+  LOCKSTEP_CHECK(builder.shape(a) == builder.shape(b),
                  "{}: {} + {} ",
                  name,
-                 to_string(graph_.shape(a)),
-                 to_string(graph_.shape(b)));
-  const TensorId y = activation_tensor(name, graph_.shape(a));
-  graph_.ops.push_back({OpKind::kAdd, name, {a, b}, {y}, {}});
+                 to_string(builder.shape(a)),
+                 to_string(builder.shape(b)));
+  const TensorId y = builder.activation_tensor(name, builder.shape(a));
+  builder.append({OpKind::kAdd, name, {a, b}, {y}, {}});
   return y;
 }
 
@@ -29,6 +31,6 @@ std::vector<TensorId> add_gradient(GradientBuilder& builder,
 
 }  // namespace
 
-const OpSchema kAddSchema = {"add", add_gradient, elementwise_flops<1>, {{0, 0}, {0, 1}}};
+const OpSchema kAddSchema = {add_gradient, elementwise_flops<1>, {{0, 0}, {0, 1}}};
 
 }  // namespace lockstep

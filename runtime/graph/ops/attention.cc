@@ -1,23 +1,21 @@
-// attention: per head, softmax(q k^T / sqrt(D) [causal mask]) v, blockwise.
-//   inputs qkv (B, T, 3C); outputs y (B, T, C), log_sum_exp (B, H, T)
-// attention_backward: inputs d_y, qkv, y, log_sum_exp; outputs d_qkv (B, T, 3C)
+#include "runtime/graph/ops/attention.h"
+
+#include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-TensorId GraphBuilder::attention(const std::string& name,
-                                 TensorId qkv,
-                                 int64_t heads,
-                                 bool causal) {
-  const Shape shape = graph_.shape(qkv);
+TensorId ops::attention(
+    GraphBuilder& builder, const std::string& name, TensorId qkv, int64_t heads, bool causal) {
+  const Shape shape = builder.shape(qkv);
   LOCKSTEP_CHECK(
       shape.rank() == 3 && shape[2] % (3 * heads) == 0, "{}: qkv {} ", name, to_string(shape));
-  const TensorId y = activation_tensor(name, {shape[0], shape[1], shape[2] / 3});
+  const TensorId y = builder.activation_tensor(name, {shape[0], shape[1], shape[2] / 3});
   const TensorId log_sum_exp =
-      statistics_tensor(name + ".log_sum_exp", {shape[0], heads, shape[1]});
-  graph_.ops.push_back(
+      builder.statistics_tensor(name + ".log_sum_exp", {shape[0], heads, shape[1]});
+  builder.append(
       {OpKind::kAttention, name, {qkv}, {y, log_sum_exp}, AttentionAttributes{heads, causal}});
   return y;
 }
@@ -53,8 +51,7 @@ int64_t attention_backward_flops(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-const OpSchema kAttentionSchema = {"attention", attention_gradient, attention_flops, {}};
-const OpSchema kAttentionBackwardSchema = {
-    "attention_backward", nullptr, attention_backward_flops, {}};
+const OpSchema kAttentionSchema = {attention_gradient, attention_flops, {}};
+const OpSchema kAttentionBackwardSchema = {nullptr, attention_backward_flops, {}};
 
 }  // namespace lockstep

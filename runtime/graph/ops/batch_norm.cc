@@ -1,68 +1,48 @@
-// batch_norm: y = activation((x - mean) rstd gain + bias + delta), rstd = 1 / sqrt(variance +
-// epsilon), by channel. In training mean and (biased) variance are those of this lane's batch, else
-// the running ones.
-//   inputs  x (..., C), delta (..., C) or none, gain (C), bias (C), running_mean (C),
-//   running_variance (C), statistics (L, 2, C) f32 of all lanes, or none
-//   outputs y (..., C); in training also mean (C) and variance (C), f32
-// batch_norm_backward: with g = d_y where the activation passes it, xhat = (x - mean) rstd and sums
-// over the M rows, d_bias = sum g, d_gain = sum g xhat, d_x = gain rstd (g - d_bias / M - xhat
-// d_gain / M), d_delta = g. The running statistics' gradients are what this lane shows of them: its
-// mean and its unbiased variance.
-//   inputs  d_y (..., C), y (..., C) where both delta and an activation are (elsewhere what the
-//   activation passed follows from x), x, gain, bias, mean, variance
-//   outputs d_x, d_delta or none (no delta, or no activation: then it is d_y), d_gain, d_bias,
-//   d_running_mean, d_running_variance
-// A parameter of a norm is used once in a graph, so its gradient is always overwritten.
-//
-// Synchronised over L lanes, what is summed over rows meets the other lanes on the way. Forward:
-//   batch_statistics: x -> (2, C) f32, mean and biased variance of the lane;
-//   gather_lanes: (2, C) -> (L, 2, C), every lane's; batch_norm with these.
-// Backward, with the same formulas and M rows of all lanes:
-//   batch_norm_sums: inputs as batch_norm_backward; outputs sums (2, C) f32 of g and of g xhat,
-//   d_delta, d_gain, d_bias, d_running_mean, d_running_variance;
-//   gather_lanes: sums -> (L, 2, C); batch_norm_input_gradient: the inputs again, d_delta in place
-//   of d_y (and no y) where there is one, and all sums -> d_x.
+#include "runtime/graph/ops/batch_norm.h"
+
+#include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-TensorId GraphBuilder::batch_norm(const std::string& name,
-                                  TensorId x,
-                                  TensorId delta,
-                                  const BatchNormParameters& p,
-                                  const BatchNormAttributes& attributes) {
-  const Shape shape = graph_.shape(x), channels = {shape.columns()};
-  for (const TensorId id : {p.gain, p.bias, p.running_mean, p.running_variance})
-    LOCKSTEP_CHECK(graph_.shape(id) == channels, "{}: {} ", name, graph_[id].name);
-  LOCKSTEP_CHECK(delta == kNoTensor || graph_.shape(delta) == shape, "{}: delta ", name);
+TensorId ops::batch_norm(GraphBuilder& builder,
+                         const std::string& name,
+                         TensorId x,
+                         TensorId delta,
+                         const BatchNormParameters& p,
+                         const BatchNormAttributes& attributes) {
+  const Shape shape = builder.shape(x), channels = {shape.columns()};
+  for (const TensorId id : {p.gamma, p.beta, p.running_mean, p.running_variance})
+    LOCKSTEP_CHECK(builder.shape(id) == channels, "{}: {} ", name, builder[id].name);
+  LOCKSTEP_CHECK(delta == kNoTensor || builder.shape(delta) == shape, "{}: delta ", name);
   LOCKSTEP_CHECK(
       attributes.activation == Activation::kNone || attributes.activation == Activation::kRelu,
       "{}: activation ",
       name);
-  const TensorId y = activation_tensor(name, shape);
+  const TensorId y = builder.activation_tensor(name, shape);
   std::vector<TensorId> outputs = {y};
-  if (training()) {
-    outputs.push_back(statistics_tensor(name + ".mean", channels));
-    outputs.push_back(statistics_tensor(name + ".variance", channels));
+  if (builder.training()) {
+    outputs.push_back(builder.statistics_tensor(name + ".mean", channels));
+    outputs.push_back(builder.statistics_tensor(name + ".variance", channels));
   }
   BatchNormAttributes done = attributes;
-  done.synchronised = attributes.synchronised && training() && options_.lanes > 1;
-  if (done.synchronised) done.lanes = options_.lanes;
+  done.synchronised = attributes.synchronised && builder.training() && builder.options().lanes > 1;
+  if (done.synchronised) done.lanes = builder.options().lanes;
   TensorId statistics = kNoTensor;
   if (done.synchronised) {
     const int64_t c = shape.columns();
-    const TensorId mine = statistics_tensor(name + ".lane", {2, c});
-    graph_.ops.push_back({OpKind::kBatchStatistics, name, {x}, {mine}, done});
-    statistics = statistics_tensor(name + ".lanes", {options_.lanes, 2, c});
-    graph_.ops.push_back({OpKind::kGatherLanes, name, {mine}, {statistics}, {}});
+    const TensorId mine = builder.statistics_tensor(name + ".lane", {2, c});
+    builder.append({OpKind::kBatchStatistics, name, {x}, {mine}, done});
+    statistics = builder.statistics_tensor(name + ".lanes", {builder.options().lanes, 2, c});
+    builder.append({OpKind::kGatherLanes, name, {mine}, {statistics}, {}});
   }
-  graph_.ops.push_back({OpKind::kBatchNorm,
-                        name,
-                        {x, delta, p.gain, p.bias, p.running_mean, p.running_variance, statistics},
-                        outputs,
-                        done});
+  builder.append({OpKind::kBatchNorm,
+                  name,
+                  {x, delta, p.gamma, p.beta, p.running_mean, p.running_variance, statistics},
+                  outputs,
+                  done});
   return y;
 }
 
@@ -99,11 +79,7 @@ std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
   const TensorId d_x = builder.new_gradient(x);
   const TensorId d_delta = to_delta && masked ? builder.new_gradient(delta) : kNoTensor;
   std::vector<TensorId> outputs = {d_x, d_delta};
-  for (size_t i = 2; i < 6; ++i) {
-    const auto [gradient, accumulate] = builder.parameter_gradient(op.inputs[i]);
-    LOCKSTEP_CHECK(!accumulate, "{}: parameters of a norm cannot be shared ", op.name);
-    outputs.push_back(gradient);
-  }
+  for (size_t i = 2; i < 6; ++i) outputs.push_back(unshared_gradient(builder, op, op.inputs[i]));
   std::vector<TensorId> inputs = {d_y,
                                   delta != kNoTensor && masked ? op.outputs[0] : kNoTensor,
                                   x,
@@ -128,15 +104,13 @@ std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
 
 // All of x is read before any of y is written; beyond that both work element by element.
 const OpSchema kBatchNormSchema = {
-    "batch_norm", batch_norm_gradient, elementwise_flops<kBatchNormFlops>, {{0, 0}, {0, 1}}};
+    batch_norm_gradient, elementwise_flops<kBatchNormFlops>, {{0, 0}, {0, 1}}};
 const OpSchema kBatchNormBackwardSchema = {
-    "batch_norm_backward", nullptr, elementwise_flops<12>, {{0, 2}, {0, 0}, {1, 0}, {1, 1}}};
-const OpSchema kBatchStatisticsSchema = {"batch_statistics", nullptr, elementwise_flops<3>, {}};
-const OpSchema kBatchNormSumsSchema = {
-    "batch_norm_sums", nullptr, elementwise_flops<6>, {{1, 0}, {1, 1}}};
-const OpSchema kBatchNormInputGradientSchema = {
-    "batch_norm_input_gradient", nullptr, elementwise_flops<6>, {{0, 2}, {0, 0}}};
+    nullptr, elementwise_flops<12>, {{0, 2}, {0, 0}, {1, 0}, {1, 1}}};
+const OpSchema kBatchStatisticsSchema = {nullptr, elementwise_flops<3>, {}};
+const OpSchema kBatchNormSumsSchema = {nullptr, elementwise_flops<6>, {{1, 0}, {1, 1}}};
+const OpSchema kBatchNormInputGradientSchema = {nullptr, elementwise_flops<6>, {{0, 2}, {0, 0}}};
 // Done by the executor, which has the lanes.
-const OpSchema kGatherLanesSchema = {"gather_lanes", nullptr, elementwise_flops<0>, {}};
+const OpSchema kGatherLanesSchema = {nullptr, elementwise_flops<0>, {}};
 
 }  // namespace lockstep

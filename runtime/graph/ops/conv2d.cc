@@ -1,16 +1,6 @@
-// conv2d: y = activation(conv(x, weight) + bias), each group of outputs over its own inputs.
-//   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none
-//   outputs y (N, OH, OW, O)
-// conv2d_backward: d_x = transposed conv of d_y, d_weight (+)= correlation of x and d_y, d_bias
-// (+)= sums of d_y.
-//   inputs  d_y (N, OH, OW, O) of the value before the activation, x, weight
-//   outputs d_x or none, d_weight, d_bias or none
-// conv2d_batch_norm: batch_norm, with its running statistics, of conv(x, weight) + bias, which is
-// stored nowhere. Made of the two by fuse_batch_norms().
-//   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none, the norm's gain (O),
-//   bias (O), running_mean (O), running_variance (O), and delta (N, OH, OW, O) or none
-//   outputs y (N, OH, OW, O)
-#include "runtime/graph/autodiff.h"
+#include "runtime/graph/ops/conv2d.h"
+
+#include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/conv2d_shape.h"
 #include "runtime/graph/ops/rules.h"
@@ -35,12 +25,13 @@ Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dAttrib
           .groups = a.groups};
 }
 
-TensorId GraphBuilder::conv2d(const std::string& name,
-                              TensorId x,
-                              TensorId weight,
-                              TensorId bias,
-                              const Conv2dAttributes& a) {
-  const Shape x_shape = graph_.shape(x), w_shape = graph_.shape(weight);
+TensorId ops::conv2d(GraphBuilder& builder,
+                     const std::string& name,
+                     TensorId x,
+                     TensorId weight,
+                     TensorId bias,
+                     const Conv2dAttributes& a) {
+  const Shape x_shape = builder.shape(x), w_shape = builder.shape(weight);
   LOCKSTEP_CHECK(x_shape.rank() == 4 && w_shape.rank() == 4 && a.groups > 0 &&
                      x_shape[3] == w_shape[3] * a.groups && w_shape[0] % a.groups == 0,
                  "{}: x {} weight {} groups {} ",
@@ -48,7 +39,8 @@ TensorId GraphBuilder::conv2d(const std::string& name,
                  to_string(x_shape),
                  to_string(w_shape),
                  a.groups);
-  LOCKSTEP_CHECK(bias == kNoTensor || graph_.shape(bias) == Shape({w_shape[0]}), "{}: bias ", name);
+  LOCKSTEP_CHECK(
+      bias == kNoTensor || builder.shape(bias) == Shape({w_shape[0]}), "{}: bias ", name);
   LOCKSTEP_CHECK(!saves_pre_activation(a.activation), "{}: activation ", name);
   const Conv2dShape extents = conv2d_shape(x_shape, w_shape, a);
   const int64_t height = extents.out_height(), width = extents.out_width();
@@ -56,8 +48,8 @@ TensorId GraphBuilder::conv2d(const std::string& name,
                  "{}: images {} are smaller than the kernel ",
                  name,
                  to_string(x_shape));
-  const TensorId y = activation_tensor(name, {x_shape[0], height, width, w_shape[0]});
-  graph_.ops.push_back({OpKind::kConv2d, name, {x, weight, bias}, {y}, a});
+  const TensorId y = builder.activation_tensor(name, {x_shape[0], height, width, w_shape[0]});
+  builder.append({OpKind::kConv2d, name, {x, weight, bias}, {y}, a});
   return y;
 }
 
@@ -101,8 +93,8 @@ int64_t conv2d_backward_flops(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-const OpSchema kConv2dSchema = {"conv2d", conv2d_gradient, conv2d_flops, {}};
-const OpSchema kConv2dBackwardSchema = {"conv2d_backward", nullptr, conv2d_backward_flops, {}};
-const OpSchema kConv2dBatchNormSchema = {"conv2d_batch_norm", nullptr, conv2d_batch_norm_flops, {}};
+const OpSchema kConv2dSchema = {conv2d_gradient, conv2d_flops, {}};
+const OpSchema kConv2dBackwardSchema = {nullptr, conv2d_backward_flops, {}};
+const OpSchema kConv2dBatchNormSchema = {nullptr, conv2d_batch_norm_flops, {}};
 
 }  // namespace lockstep

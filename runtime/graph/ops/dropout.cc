@@ -1,18 +1,23 @@
-// dropout: y = x * keep / (1 - p), keep drawn from the counter-based stream (seed, step, lane, this
-// dropout's number, element).
-//   inputs x; outputs y
-// dropout_backward: the same mask, drawn again, applied to the gradient. inputs d_y; outputs d_x
+#include "runtime/graph/ops/dropout.h"
+
+#include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-TensorId GraphBuilder::dropout(const std::string& name, TensorId x, float probability) {
-  if (!training() || probability == 0) return x;
-  const TensorId y = activation_tensor(name, graph_.shape(x));
-  graph_.ops.push_back(
-      {OpKind::kDropout, name, {x}, {y}, DropoutAttributes{probability, dropouts_++}});
+TensorId ops::dropout(GraphBuilder& builder,
+                      const std::string& name,
+                      TensorId x,
+                      float probability) {
+  if (!builder.training() || probability == 0) return x;
+  const TensorId y = builder.activation_tensor(name, builder.shape(x));
+  builder.append({OpKind::kDropout,
+                  name,
+                  {x},
+                  {y},
+                  DropoutAttributes{probability, builder.new_random_stream()}});
   return y;
 }
 
@@ -28,8 +33,7 @@ std::vector<TensorId> dropout_gradient(GradientBuilder& builder,
 
 }  // namespace
 
-const OpSchema kDropoutSchema = {"dropout", dropout_gradient, elementwise_flops<2>, {{0, 0}}};
-const OpSchema kDropoutBackwardSchema = {
-    "dropout_backward", nullptr, elementwise_flops<2>, {{0, 0}}};
+const OpSchema kDropoutSchema = {dropout_gradient, elementwise_flops<2>, {{0, 0}}};
+const OpSchema kDropoutBackwardSchema = {nullptr, elementwise_flops<2>, {{0, 0}}};
 
 }  // namespace lockstep

@@ -1,27 +1,25 @@
-// embedding: y[b, t] = token[ids[b, t]] + position[t].
-//   inputs ids (B, T) i32, token (V, C), position (>=T, C); outputs y (B, T, C)
-// embedding_backward: d_token (+)= sum of d_y over equal ids, d_position (+)= sum of d_y over b, in
-// a fixed order.
-//   inputs d_y, ids; outputs d_token, d_position
+#include "runtime/graph/ops/embedding.h"
+
+#include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-TensorId GraphBuilder::embedding(const std::string& name,
-                                 TensorId ids,
-                                 TensorId token,
-                                 TensorId position) {
-  const Shape id_shape = graph_.shape(ids), token_shape = graph_.shape(token),
-              position_shape = graph_.shape(position);
-  LOCKSTEP_CHECK(id_shape.rank() == 2 && graph_[ids].dtype == DType::kI32, "{}: ids ", name);
+TensorId ops::embedding(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId ids,
+                        TensorId token,
+                        TensorId position) {
+  const Shape id_shape = builder.shape(ids), token_shape = builder.shape(token),
+              position_shape = builder.shape(position);
+  LOCKSTEP_CHECK(id_shape.rank() == 2 && builder[ids].dtype == DType::kI32, "{}: ids ", name);
   LOCKSTEP_CHECK(position_shape[0] >= id_shape[1] && position_shape[1] == token_shape[1],
                  "{}: position ",
                  name);
-  const TensorId y = activation_tensor(name, {id_shape[0], id_shape[1], token_shape[1]});
-  graph_.ops.push_back(
-      {OpKind::kEmbedding, name, {ids, token, position}, {y}, EmbeddingAttributes{}});
+  const TensorId y = builder.activation_tensor(name, {id_shape[0], id_shape[1], token_shape[1]});
+  builder.append({OpKind::kEmbedding, name, {ids, token, position}, {y}, EmbeddingAttributes{}});
   return y;
 }
 
@@ -46,7 +44,7 @@ int64_t embedding_flops(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-const OpSchema kEmbeddingSchema = {"embedding", embedding_gradient, embedding_flops, {}};
-const OpSchema kEmbeddingBackwardSchema = {"embedding_backward", nullptr, elementwise_flops<2>, {}};
+const OpSchema kEmbeddingSchema = {embedding_gradient, embedding_flops, {}};
+const OpSchema kEmbeddingBackwardSchema = {nullptr, elementwise_flops<2>, {}};
 
 }  // namespace lockstep

@@ -1,37 +1,34 @@
-// linear: y = activation(x weight^T + bias).
-//   inputs  x (..., K), weight (N, K), bias (N) or none; x (M, ...) with K elements a row is read
-//           as (M, K): rows of a dense tensor need no work to be flattened
-//   outputs y (..., N), pre (..., N): the value before the activation, only in training and only
-//   where its gradient needs it
-// linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y. Where x
-// is the output of an activation, d_x may be the gradient of that one's input: times f'(saved).
-//   inputs  d_y (..., N) of the value before the activation, x, weight, saved (..., K) or none (of
-//           input_activation, as in activation_backward)
-//   outputs d_x or none, d_weight, d_bias or none
-#include "runtime/graph/autodiff.h"
+#include "runtime/graph/ops/linear.h"
+
+#include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-TensorId GraphBuilder::linear(
-    const std::string& name, TensorId x, TensorId weight, TensorId bias, Activation activation) {
-  const Shape x_shape = graph_.shape(x), w_shape = graph_.shape(weight);
+TensorId ops::linear(GraphBuilder& builder,
+                     const std::string& name,
+                     TensorId x,
+                     TensorId weight,
+                     TensorId bias,
+                     Activation activation) {
+  const Shape x_shape = builder.shape(x), w_shape = builder.shape(weight);
   const bool flatten = x_shape.columns() != w_shape[1];
   LOCKSTEP_CHECK(w_shape.rank() == 2 && (!flatten || x_shape.elements() == x_shape[0] * w_shape[1]),
                  "{}: x {} weight {} ",
                  name,
                  to_string(x_shape),
                  to_string(w_shape));
-  LOCKSTEP_CHECK(bias == kNoTensor || graph_.shape(bias) == Shape({w_shape[0]}), "{}: bias ", name);
+  LOCKSTEP_CHECK(
+      bias == kNoTensor || builder.shape(bias) == Shape({w_shape[0]}), "{}: bias ", name);
   Shape y_shape;
   for (int i = 0; i < (flatten ? 1 : x_shape.rank() - 1); ++i) y_shape.append(x_shape[i]);
   y_shape.append(w_shape[0]);
-  const TensorId y = activation_tensor(name, y_shape);
-  const bool keep_pre = training() && saves_pre_activation(activation);
-  const TensorId pre = keep_pre ? activation_tensor(name + ".pre", y_shape) : kNoTensor;
-  graph_.ops.push_back(
+  const TensorId y = builder.activation_tensor(name, y_shape);
+  const bool keep_pre = builder.training() && saves_pre_activation(activation);
+  const TensorId pre = keep_pre ? builder.activation_tensor(name + ".pre", y_shape) : kNoTensor;
+  builder.append(
       {OpKind::kLinear, name, {x, weight, bias}, {y, pre}, LinearAttributes{activation}});
   return y;
 }
@@ -76,7 +73,7 @@ int64_t linear_backward_flops(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-const OpSchema kLinearSchema = {"linear", linear_gradient, linear_flops, {}};
-const OpSchema kLinearBackwardSchema = {"linear_backward", nullptr, linear_backward_flops, {}};
+const OpSchema kLinearSchema = {linear_gradient, linear_flops, {}};
+const OpSchema kLinearBackwardSchema = {nullptr, linear_backward_flops, {}};
 
 }  // namespace lockstep

@@ -1,6 +1,10 @@
 #pragma once
 // Pieces that several ops' rules share.
 
+#include <string>
+
+#include "runtime/base/error.h"
+#include "runtime/graph/activation.h"
 #include "runtime/graph/autodiff.h"
 
 namespace lockstep {
@@ -12,11 +16,13 @@ TensorId append_activation_backward(GradientBuilder& builder,
                                     TensorId saved,
                                     Activation activation);
 
-// The shape of a pool's output; that a window does not fit is a broken invariant.
-Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes& attributes);
-
-// One for each tap of each window.
-int64_t pool_flops(const Graph& graph, const Op& op);
+// The gradient of a parameter that no other op may use, so that it is always overwritten; kNoTensor
+// for kNoTensor.
+inline TensorId unshared_gradient(GradientBuilder& builder, const Op& op, TensorId parameter) {
+  const auto [gradient, accumulate] = builder.parameter_gradient(parameter);
+  LOCKSTEP_CHECK(!accumulate, "{}: the parameters of a norm cannot be shared ", op.name);
+  return gradient;
+}
 
 // Of each element.
 inline constexpr int kActivationBackwardFlops = 12;

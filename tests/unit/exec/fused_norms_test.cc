@@ -34,7 +34,7 @@ struct Outcome {
 Outcome run(const Graph& graph, const ParameterLayout& layout) {
   const std::unique_ptr<Backend> backend = cpu::make_backend();
   const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
-    return backend->ops().find(g, op).workspace_bytes(g, op);
+    return backend->ops().op_workspace_bytes(g, op);
   });
   auto* const parameters = reinterpret_cast<float*>(
       backend->allocate(static_cast<size_t>(layout.elements) * sizeof(float), "parameters"));

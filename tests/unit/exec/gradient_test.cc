@@ -32,7 +32,7 @@ class Machine {
         layout_(make_layout(graph_, 1)),
         plan_(plan_program(graph_,
                            [&](const Graph& g, const Op& op) {
-                             return backend_->ops().find(g, op).workspace_bytes(g, op);
+                             return backend_->ops().op_workspace_bytes(g, op);
                            })),
         parameters_(floats(layout_.elements)),
         gradients_(floats(layout_.elements)),

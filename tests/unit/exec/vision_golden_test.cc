@@ -90,7 +90,7 @@ void compare(const Golden& of, bool bf16x3) {
   const ParameterLayout layout = make_layout(graph, 1);
   const auto backend = cpu::make_backend();
   const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
-    return backend->ops().find(g, op).workspace_bytes(g, op);
+    return backend->ops().op_workspace_bytes(g, op);
   });
   const auto floats = [&] {
     return reinterpret_cast<float*>(

@@ -7,6 +7,12 @@
 #include <algorithm>
 
 #include "runtime/graph/builder.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
@@ -28,8 +34,9 @@ TEST(Autodiff, TheFirstLinearNeedsNoInputGradient) {
   const TensorId target = builder.input("target", {4, 2}, DType::kF32);
   const TensorId w1 = builder.parameter("w1", {3, 6}, {}, true),
                  w2 = builder.parameter("w2", {2, 3}, {}, true);
-  const TensorId h = builder.linear("first", x, w1, kNoTensor, Activation::kRelu);
-  builder.mean_squared_error(builder.linear("second", h, w2, kNoTensor, Activation::kNone), target);
+  const TensorId h = ops::linear(builder, "first", x, w1, kNoTensor, Activation::kRelu);
+  ops::mean_squared_error(
+      builder, ops::linear(builder, "second", h, w2, kNoTensor, Activation::kNone), target);
   Graph graph = std::move(builder).finish();
   differentiate(graph);
   const Op& first = last_of(graph, OpKind::kLinearBackward);
@@ -53,9 +60,9 @@ TEST(Autodiff, AnActivationWhoseGradientComesFromElsewhereStaysAnOp) {
   const TensorId target = builder.input("target", {4, 3}, DType::kF32);
   const TensorId w = builder.parameter("w", {3, 3}, {}, true),
                  w2 = builder.parameter("w2", {3, 3}, {}, true);
-  const TensorId h = builder.linear("h", x, w, kNoTensor, Activation::kRelu);
-  const TensorId y = builder.linear("y", h, w2, kNoTensor, Activation::kNone);
-  builder.mean_squared_error(builder.add("sum", h, y), target);
+  const TensorId h = ops::linear(builder, "h", x, w, kNoTensor, Activation::kRelu);
+  const TensorId y = ops::linear(builder, "y", h, w2, kNoTensor, Activation::kNone);
+  ops::mean_squared_error(builder, ops::add(builder, "sum", h, y), target);
   Graph graph = std::move(builder).finish();
   differentiate(graph);
   EXPECT_EQ(count(graph, OpKind::kActivationBackward), 1);
@@ -66,9 +73,9 @@ TEST(Autodiff, ATensorUsedTwiceSumsItsGradients) {
   const TensorId x = builder.input("x", {4, 3}, DType::kF32);
   const TensorId target = builder.input("target", {4, 3}, DType::kF32);
   const TensorId w = builder.parameter("w", {3, 3}, {}, true);
-  const TensorId h = builder.linear("h", x, w, kNoTensor, Activation::kNone);
-  const TensorId t = builder.activation("t", h, Activation::kTanh);
-  builder.mean_squared_error(builder.add("sum", h, t), target);
+  const TensorId h = ops::linear(builder, "h", x, w, kNoTensor, Activation::kNone);
+  const TensorId t = ops::activation(builder, "t", h, Activation::kTanh);
+  ops::mean_squared_error(builder, ops::add(builder, "sum", h, t), target);
   Graph graph = std::move(builder).finish();
   differentiate(graph);
   EXPECT_EQ(count(graph, OpKind::kAdd), 2);  // one forward, one of gradients
@@ -81,9 +88,9 @@ TEST(Autodiff, AParameterUsedTwiceIsOverwrittenFirstAndAccumulatedThen) {
   const TensorId targets = builder.input("targets", {2, 5}, DType::kI32);
   const TensorId token = builder.parameter("token", {11, 4}, {}, true);
   const TensorId position = builder.parameter("position", {5, 4}, {}, true);
-  const TensorId x = builder.embedding("embedding", ids, token, position);
-  builder.softmax_cross_entropy(
-      builder.linear("head", x, token, kNoTensor, Activation::kNone), targets, 0);
+  const TensorId x = ops::embedding(builder, "embedding", ids, token, position);
+  ops::softmax_cross_entropy(
+      builder, ops::linear(builder, "head", x, token, kNoTensor, Activation::kNone), targets, 0);
   Graph graph = std::move(builder).finish();
   differentiate(graph);
   EXPECT_FALSE(
@@ -99,8 +106,8 @@ TEST(Autodiff, TheLossGivesItsGradientInTheForwardPass) {
   const TensorId x = builder.input("x", {4, 3}, DType::kF32);
   const TensorId labels = builder.input("labels", {4}, DType::kI32);
   const TensorId w = builder.parameter("w", {5, 3}, {}, true);
-  builder.softmax_cross_entropy(
-      builder.linear("head", x, w, kNoTensor, Activation::kNone), labels, 0);
+  ops::softmax_cross_entropy(
+      builder, ops::linear(builder, "head", x, w, kNoTensor, Activation::kNone), labels, 0);
   Graph graph = std::move(builder).finish();
   differentiate(graph);
   const Op& loss = graph.ops[graph.forward_ops - 1];

@@ -8,6 +8,9 @@
 #include <algorithm>
 
 #include "runtime/graph/builder.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/ops/conv2d.h"
 
 namespace lockstep {
 namespace {
@@ -32,18 +35,19 @@ class Layers {
     attributes.padding = {1, 1};
     attributes.activation = activation;
     const TensorId weight = parameter(name + ".weight", {kChannels, 3, 3, kChannels});
-    return builder_.conv2d(name, x, weight, parameter(name + ".bias", {kChannels}), attributes);
+    return ops::conv2d(
+        builder_, name, x, weight, parameter(name + ".bias", {kChannels}), attributes);
   }
   TensorId norm(const std::string& name, TensorId x, TensorId delta = kNoTensor) {
-    GraphBuilder::BatchNormParameters p;
-    p.gain = parameter(name + ".weight", {kChannels});
-    p.bias = parameter(name + ".bias", {kChannels});
+    ops::BatchNormParameters p;
+    p.gamma = parameter(name + ".weight", {kChannels});
+    p.beta = parameter(name + ".bias", {kChannels});
     p.running_mean = builder_.running_statistic(name + ".mean", {kChannels}, 0, 0.1f);
     p.running_variance = builder_.running_statistic(name + ".variance", {kChannels}, 1, 0.1f);
     BatchNormAttributes attributes;
     attributes.epsilon = 1e-3f;
     attributes.activation = Activation::kRelu;
-    return builder_.batch_norm(name, x, delta, p, attributes);
+    return ops::batch_norm(builder_, name, x, delta, p, attributes);
   }
   GraphBuilder& builder() { return builder_; }
   Graph finish(TensorId output) && {
@@ -124,7 +128,7 @@ TEST(FuseBatchNorms, ADeviceThatHasNoSuchOpKeepsBoth) {
 TEST(FuseBatchNorms, WhatSomethingElseReadsStays) {
   Layers layers;
   const TensorId y = layers.conv("conv", layers.input());
-  const TensorId sum = layers.builder().add("sum", layers.norm("norm", y), y);
+  const TensorId sum = ops::add(layers.builder(), "sum", layers.norm("norm", y), y);
   Graph graph = std::move(layers).finish(sum);
   fuse_batch_norms(graph, always);
   EXPECT_EQ(count(graph, OpKind::kConv2dBatchNorm), 0);

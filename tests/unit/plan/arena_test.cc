@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/graph/builder.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/dropout.h"
 #include "runtime/plan/plan.h"
 #include "tests/reference/models.h"
 
@@ -88,10 +91,10 @@ TEST(Arena, SharesMemoryOverTime) {
 TEST(Arena, DropoutWorksInPlaceOnlyWhenItsInputDies) {
   GraphBuilder builder(Purpose::kTraining);
   const TensorId x = builder.input("x", {4, 8}, DType::kF32);
-  const TensorId a = builder.activation("a", x, Activation::kRelu);
-  const TensorId kept = builder.dropout("kept", a, 0.5f);
-  const TensorId b = builder.activation("b", kept, Activation::kTanh);
-  const TensorId sum = builder.add("sum", a, b);
+  const TensorId a = ops::activation(builder, "a", x, Activation::kRelu);
+  const TensorId kept = ops::dropout(builder, "kept", a, 0.5f);
+  const TensorId b = ops::activation(builder, "b", kept, Activation::kTanh);
+  const TensorId sum = ops::add(builder, "sum", a, b);
   builder.keep(sum);
   const Graph graph = std::move(builder).finish();
   const ProgramPlan plan = plan_program(graph, [](const Graph&, const Op&) { return size_t{0}; });

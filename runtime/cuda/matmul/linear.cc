@@ -1,10 +1,13 @@
 // Linear layers as cuBLASLt products: bias and activation in the epilogue where it has them, else
 // by a kernel of their own over the product.
+#include "runtime/graph/ops/linear.h"
+#include "runtime/base/error.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/matmul/matmul.h"
 #include "runtime/cuda/ops/activations.h"
-#include "runtime/cuda/ops/launchers.h"
+#include "runtime/cuda/ops/implementations.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -28,10 +31,8 @@ bool applies(Epilogue epilogue, Activation activation) {
   }
 }
 
-}  // namespace
-
 void run_linear(const OpCall& call) {
-  auto& context = call.device<LaunchContext>();
+  auto& context = context_of(call);
   const Activation activation = call.attributes<LinearAttributes>().activation;
   const DType dtype = call.input_dtype(0);
   const auto* bias = call.input<std::byte>(2);
@@ -46,17 +47,17 @@ void run_linear(const OpCall& call) {
                   .out = dtype,
                   .tf32 = context.tf32,
                   .epilogue = whole_epilogue(activation, bias != nullptr, pre != nullptr)};
-  if (!context.matmul.supports(product) && !applies(product.epilogue, Activation::kNone))
+  if (!context.matmul->supports(product) && !applies(product.epilogue, Activation::kNone))
     product.epilogue = Epilogue::kBias;
   const bool whole = applies(product.epilogue, activation);
   // Without an activation in the epilogue the product is what the activation reads.
   auto* const out = whole || pre == nullptr ? y : pre;
-  context.matmul.run(product,
-                     {.a = call.input<std::byte>(0),
-                      .b = call.input<std::byte>(1),
-                      .out = out,
-                      .bias = bias,
-                      .saved = whole ? pre : nullptr});
+  context.matmul->run(product,
+                      {.a = call.input<std::byte>(0),
+                       .b = call.input<std::byte>(1),
+                       .out = out,
+                       .bias = bias,
+                       .saved = whole ? pre : nullptr});
   if (whole) return;
   LOCKSTEP_CHECK(call.output_stride(0) == product.n, "only logits have padded rows ");
   by_type(dtype, [&]<typename T>() {
@@ -68,17 +69,15 @@ void run_linear(const OpCall& call) {
   });
 }
 
-size_t linear_backward_workspace(const Graph& graph, const Op& op) {
-  if (op.outputs[2] == kNoTensor) return 0;
-  const Shape& d_y = graph.shape(op.inputs[0]);
+size_t linear_backward_workspace(const OpCall& op) {
+  if (!op.has_output(2)) return 0;
+  const Shape& d_y = op.input_shape(0);
   return column_sum_workspace_bytes(d_y.rows(), d_y.columns());
 }
 
-namespace {
-
 // d_x = d_y weight, times the derivative of the activation before, where there is one.
 void run_input_gradient(const OpCall& call, std::byte* d_x) {
-  auto& context = call.device<LaunchContext>();
+  auto& context = context_of(call);
   const Activation activation = call.attributes<LinearBackwardAttributes>().input_activation;
   const DType dtype = call.input_dtype(0);
   const Shape& weight = call.input_shape(2);
@@ -90,12 +89,12 @@ void run_input_gradient(const OpCall& call, std::byte* d_x) {
                   .out = dtype,
                   .tf32 = context.tf32};
   if (activation == Activation::kGeluTanh) product.epilogue = Epilogue::kGeluGradient;
-  if (!context.matmul.supports(product)) product.epilogue = Epilogue::kNone;
-  context.matmul.run(product,
-                     {.a = call.input<std::byte>(0),
-                      .b = call.input<std::byte>(2),
-                      .out = d_x,
-                      .saved = const_cast<std::byte*>(call.input<std::byte>(3))});
+  if (!context.matmul->supports(product)) product.epilogue = Epilogue::kNone;
+  context.matmul->run(product,
+                      {.a = call.input<std::byte>(0),
+                       .b = call.input<std::byte>(2),
+                       .out = d_x,
+                       .saved = const_cast<std::byte*>(call.input<std::byte>(3))});
   if (activation == Activation::kNone || product.epilogue != Epilogue::kNone) return;
   by_type(dtype, [&]<typename T>() {
     activation_backward<T>(activation,
@@ -107,10 +106,8 @@ void run_input_gradient(const OpCall& call, std::byte* d_x) {
   });
 }
 
-}  // namespace
-
 void run_linear_backward(const OpCall& call) {
-  auto& context = call.device<LaunchContext>();
+  auto& context = context_of(call);
   const auto& attributes = call.attributes<LinearBackwardAttributes>();
   const DType dtype = call.input_dtype(0);
   const Shape& weight = call.input_shape(2);
@@ -128,12 +125,12 @@ void run_linear_backward(const OpCall& call) {
                   .tf32 = context.tf32};
   // The product reads all that the bias' gradient sums.
   if (d_bias != nullptr && !attributes.accumulate_bias) product.epilogue = Epilogue::kBiasGradient;
-  if (!context.matmul.supports(product)) product.epilogue = Epilogue::kNone;
-  context.matmul.run(product,
-                     {.a = call.input<std::byte>(0),
-                      .b = call.input<std::byte>(1),
-                      .out = call.output<std::byte>(1),
-                      .bias_gradient = d_bias});
+  if (!context.matmul->supports(product)) product.epilogue = Epilogue::kNone;
+  context.matmul->run(product,
+                      {.a = call.input<std::byte>(0),
+                       .b = call.input<std::byte>(1),
+                       .out = call.output<std::byte>(1),
+                       .bias_gradient = d_bias});
   if (d_bias == nullptr || product.epilogue != Epilogue::kNone) return;
   by_type(dtype, [&]<typename T>() {
     column_sum<T>(call.input<T>(0),
@@ -146,5 +143,14 @@ void run_linear_backward(const OpCall& call) {
                   context.stream);
   });
 }
+
+constexpr Implementation kLinearRows[] = {
+    {OpKind::kLinear, "cublaslt", run_linear},
+    {OpKind::kLinearBackward, "cublaslt", run_linear_backward, linear_backward_workspace},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaLinear = kLinearRows;
 
 }  // namespace lockstep::cuda

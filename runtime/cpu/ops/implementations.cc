@@ -1,0 +1,13 @@
+#include "runtime/cpu/ops/implementations.h"
+
+namespace lockstep::cpu {
+
+std::span<const Implementations> all_implementations() {
+  static const Implementations all[] = {
+#define OP(stem, Stem) kCpu##Stem,
+#include "runtime/graph/ops.def"
+  };
+  return all;
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,12 @@
+#pragma once
+// What a GPU can run: each op's file defines its own.
+
+#include "runtime/exec/op_set.h"
+
+namespace lockstep::cuda {
+
+#define OP(stem, Stem) extern const Implementations kCuda##Stem;
+#define CUDA_OP OP
+#include "runtime/graph/ops.def"
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+// Two extents of an image, or of what slides over it.
+struct Extent2d {
+  int64_t height = 1, width = 1;
+  bool operator==(const Extent2d&) const = default;
+};
+
+}  // namespace lockstep

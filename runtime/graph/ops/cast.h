@@ -1,0 +1,20 @@
+#pragma once
+// cast: y = x in the graph's compute type. Stands where inputs enter the graph; it has no gradient.
+//   inputs x; outputs y
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+namespace ops {
+
+// x in the graph's compute type; x itself where it is that already. No gradient passes.
+TensorId cast(GraphBuilder& builder, const std::string& name, TensorId x);
+
+}  // namespace ops
+}  // namespace lockstep

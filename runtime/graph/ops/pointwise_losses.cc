@@ -1,0 +1,23 @@
+#include "runtime/graph/ops/pointwise_losses.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+void ops::binary_cross_entropy(GraphBuilder& builder, TensorId logits, TensorId targets) {
+  LOCKSTEP_CHECK(builder.shape(logits).elements() == builder.shape(targets).elements());
+  builder.append_loss(OpKind::kBinaryCrossEntropy, logits, targets, {});
+}
+
+void ops::mean_squared_error(GraphBuilder& builder, TensorId predictions, TensorId targets) {
+  LOCKSTEP_CHECK(builder.shape(predictions).elements() == builder.shape(targets).elements());
+  builder.append_loss(OpKind::kMeanSquaredError, predictions, targets, {});
+}
+
+const OpSchema kBinaryCrossEntropySchema = {nullptr, elementwise_flops<12>, {{1, 0}}};
+const OpSchema kMeanSquaredErrorSchema = {nullptr, elementwise_flops<4>, {{1, 0}}};
+
+}  // namespace lockstep

@@ -1,0 +1,118 @@
+#include "runtime/graph/ops/pooling.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+#include "runtime/graph/window.h"
+
+namespace lockstep {
+namespace {
+
+// That a window does not fit is a broken invariant.
+Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes& a) {
+  LOCKSTEP_CHECK(x.rank() == 4, "{}: x {} ", name, to_string(x));
+  LOCKSTEP_CHECK(a.padding.height < a.kernel.height && a.padding.width < a.kernel.width,
+                 "{}: a window must not lie in the padding alone ",
+                 name);
+  const int64_t height = window_count(x[1], a.kernel.height, a.stride.height, a.padding.height);
+  const int64_t width = window_count(x[2], a.kernel.width, a.stride.width, a.padding.width);
+  LOCKSTEP_CHECK(
+      height > 0 && width > 0, "{}: images {} are smaller than the window ", name, to_string(x));
+  return {x[0], height, width, x[3]};
+}
+
+// One for each tap of each window.
+int64_t pool_flops(const Graph& graph, const Op& op) {
+  const Extent2d kernel = op.as<PoolAttributes>().kernel;
+  const bool forward = op.kind == OpKind::kMaxPool || op.kind == OpKind::kAvgPool;
+  const TensorId y = forward ? op.outputs[0] : op.inputs[0];
+  return graph.shape(y).elements() * kernel.height * kernel.width;
+}
+
+}  // namespace
+
+TensorId ops::max_pool(GraphBuilder& builder,
+                       const std::string& name,
+                       TensorId x,
+                       const PoolAttributes& attributes) {
+  const Shape shape = pool_output(name, builder.shape(x), attributes);
+  LOCKSTEP_CHECK(
+      attributes.kernel.height * attributes.kernel.width <= 256, "{}: the place is a byte ", name);
+  std::vector<TensorId> outputs = {builder.activation_tensor(name, shape)};
+  if (builder.training())
+    outputs.push_back(builder.tensor(name + ".place", shape, DType::kU8, Role::kActivation));
+  const TensorId y = outputs[0];
+  builder.append({OpKind::kMaxPool, name, {x}, outputs, attributes});
+  return y;
+}
+
+namespace {
+
+std::vector<TensorId> max_pool_gradient(GradientBuilder& builder,
+                                        const Op& op,
+                                        const std::vector<TensorId>& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[0]);
+  builder.append(
+      {OpKind::kMaxPoolBackward, op.name, {d_outputs[0], op.outputs[1]}, {d_x}, op.attributes});
+  return {d_x};
+}
+
+}  // namespace
+
+const OpSchema kMaxPoolSchema = {max_pool_gradient, pool_flops, {}};
+const OpSchema kMaxPoolBackwardSchema = {nullptr, pool_flops, {}};
+
+TensorId ops::avg_pool(GraphBuilder& builder,
+                       const std::string& name,
+                       TensorId x,
+                       const PoolAttributes& attributes) {
+  const TensorId y =
+      builder.activation_tensor(name, pool_output(name, builder.shape(x), attributes));
+  builder.append({OpKind::kAvgPool, name, {x}, {y}, attributes});
+  return y;
+}
+
+namespace {
+
+std::vector<TensorId> avg_pool_gradient(GradientBuilder& builder,
+                                        const Op& op,
+                                        const std::vector<TensorId>& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[0]);
+  builder.append({OpKind::kAvgPoolBackward, op.name, {d_outputs[0]}, {d_x}, op.attributes});
+  return {d_x};
+}
+
+}  // namespace
+
+const OpSchema kAvgPoolSchema = {avg_pool_gradient, pool_flops, {}};
+const OpSchema kAvgPoolBackwardSchema = {nullptr, pool_flops, {}};
+
+TensorId ops::global_avg_pool(GraphBuilder& builder, const std::string& name, TensorId x) {
+  const Shape shape = builder.shape(x);
+  LOCKSTEP_CHECK(shape.rank() == 4, "{}: x {} ", name, to_string(shape));
+  const TensorId y = builder.activation_tensor(name, {shape[0], shape[3]});
+  builder.append({OpKind::kGlobalAvgPool, name, {x}, {y}, {}});
+  return y;
+}
+
+namespace {
+
+std::vector<TensorId> global_avg_pool_gradient(GradientBuilder& builder,
+                                               const Op& op,
+                                               const std::vector<TensorId>& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[0]);
+  builder.append({OpKind::kGlobalAvgPoolBackward, op.name, {d_outputs[0]}, {d_x}, {}});
+  return {d_x};
+}
+
+int64_t backward_flops(const Graph& graph, const Op& op) {
+  return graph.shape(op.outputs[0]).elements();
+}
+
+}  // namespace
+
+const OpSchema kGlobalAvgPoolSchema = {global_avg_pool_gradient, elementwise_flops<1>, {}};
+const OpSchema kGlobalAvgPoolBackwardSchema = {nullptr, backward_flops, {}};
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+void ops::softmax_cross_entropy(GraphBuilder& builder,
+                                TensorId logits,
+                                TensorId targets,
+                                float label_smoothing) {
+  LOCKSTEP_CHECK(builder.shape(logits).rows() == builder.shape(targets).elements());
+  LOCKSTEP_CHECK(builder[targets].dtype == DType::kI32);
+  // The kernels of a large vocabulary want rows that begin on aligned addresses.
+  const GraphOptions& options = builder.options();
+  const int64_t unit = options.logits_alignment / static_cast<int64_t>(size_of(options.compute));
+  if (unit > 1) {
+    const int64_t columns = builder.shape(logits).columns();
+    builder[logits].padded_columns = (columns + unit - 1) / unit * unit;
+  }
+  builder.append_loss(OpKind::kSoftmaxCrossEntropy,
+                      logits,
+                      targets,
+                      SoftmaxCrossEntropyAttributes{.label_smoothing = label_smoothing});
+}
+
+const OpSchema kSoftmaxCrossEntropySchema = {nullptr, elementwise_flops<8>, {{1, 0}}};
+
+}  // namespace lockstep

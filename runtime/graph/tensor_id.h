@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+// Number of a tensor in its graph.
+using TensorId = int32_t;
+inline constexpr TensorId kNoTensor = -1;
+
+}  // namespace lockstep
