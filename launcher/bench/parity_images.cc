@@ -8,6 +8,7 @@
 #include "runtime/graph/ops/local_response_norm.h"
 #include "runtime/graph/ops/padded_identity.h"
 #include "runtime/graph/ops/pooling.h"
+#include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
@@ -41,6 +42,7 @@ class ImagesBuilder {
     x = conv("depthwise", x, 24, {3, 3}, depthwise, false);
     x = ops::avg_pool(builder_, "mean", x, {{3, 2}, {2, 2}, {1, 1}, false});
     x = conv("pointwise", x, 40, {1, 1}, strided(1, {0, 0}, Activation::kNone), true);
+    x = ops::rms_norm(builder_, "rms", x, kNoTensor, parameter("rms.weight", {40}), 1e-5f).second;
     // Odd channels: nothing comes in whole vectors.
     x = conv("odd", x, 9, {2, 3}, strided(1, {1, 1}, Activation::kRelu), true);
     x = conv("odd_pointwise", x, 11, {1, 1}, strided(1, {0, 0}, Activation::kNone), false);

@@ -1,0 +1,157 @@
+#include "runtime/graph/ops/rms_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/row_parts.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/rms_norm.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Rows [begin, end), each read from memory once: what is read again lies in the first cache.
+void rms_norm_forward_kernel(const RmsNormForward<float>& op, int64_t begin, int64_t end) {
+  const int64_t columns = op.columns;
+  for (int64_t row = begin; row < end; ++row) {
+    const float* x = op.x + row * columns;
+    RowSum squares;
+    if (op.delta != nullptr) {
+      const float* delta = op.delta + row * columns;
+      float* sum = op.sum + row * columns;
+      for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
+        const Vec v = hn::Add(access.load(x + i), access.load(delta + i));
+        access.store(v, sum + i);
+        squares.add_product(part, v, v);
+      });
+      x = sum;
+    } else {
+      for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
+        const Vec v = access.load(x + i);
+        squares.add_product(part, v, v);
+      });
+    }
+    const float rstd = 1.0f / std::sqrt(squares.total() / static_cast<float>(columns) + op.epsilon);
+    op.rstd[row] = rstd;
+
+    const Vec rstd_v = set(rstd);
+    float* y = op.y + row * columns;
+    for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
+      access.store(hn::Mul(hn::Mul(access.load(x + i), rstd_v), access.load(op.gamma + i)), y + i);
+    });
+  }
+}
+
+// d_sum of rows [begin, end), and their part of d_gamma into `partial` (columns).
+void rms_norm_backward_kernel(const RmsNormBackward<float>& op,
+                              float* partial,
+                              int64_t begin,
+                              int64_t end) {
+  const int64_t columns = op.columns;
+  std::memset(partial, 0, columns * sizeof(float));
+  for (int64_t row = begin; row < end; ++row) {
+    const float* d_y = op.d_y + row * columns;
+    const float* x = op.sum + row * columns;
+    const Vec rstd = set(op.rstd[row]);
+    RowSum g_xhat_sum;
+    for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
+      const Vec g = hn::Mul(access.load(d_y + i), access.load(op.gamma + i));
+      g_xhat_sum.add_product(part, g, hn::Mul(access.load(x + i), rstd));
+    });
+    const Vec g_xhat_mean = set(g_xhat_sum.total() / static_cast<float>(columns));
+
+    const float* d_residual = op.d_residual == nullptr ? nullptr : op.d_residual + row * columns;
+    float* d_sum = op.d_sum + row * columns;
+    for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
+      const Vec d = access.load(d_y + i);
+      const Vec xhat = hn::Mul(access.load(x + i), rstd);
+      access.store(hn::MulAdd(d, xhat, access.load(partial + i)), partial + i);
+      const Vec g = hn::Mul(d, access.load(op.gamma + i));
+      Vec result = hn::Mul(rstd, hn::NegMulAdd(xhat, g_xhat_mean, g));
+      if (d_residual != nullptr) result = hn::Add(access.load(d_residual + i), result);
+      access.store(result, d_sum + i);
+    });
+  }
+}
+
+// Columns [begin, end) of `out` = the sum of the blocks' partial sums, in the order of the blocks.
+void rms_norm_combine_kernel(
+    const float* partial, int64_t blocks, int64_t columns, float* out, int64_t begin, int64_t end) {
+  for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
+    const int64_t i = begin + static_cast<int64_t>(offset);
+    Vec sum = access.load(partial + i);
+    for (int64_t block = 1; block < blocks; ++block)
+      sum = hn::Add(sum, access.load(partial + block * columns + i));
+    access.store(sum, out + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(rms_norm_forward_kernel);
+HWY_EXPORT(rms_norm_backward_kernel);
+HWY_EXPORT(rms_norm_combine_kernel);
+
+namespace {
+
+// Blocks of rows whose sums are added in order: the rows alone decide how many there are.
+constexpr int64_t kMaxBlocks = 128;
+constexpr int64_t kMinBlockRows = 16;
+RowParts blocks_of(int64_t rows) { return RowParts(rows, kMaxBlocks, kMinBlockRows); }
+
+void run_forward(const OpCall& call) {
+  const auto op = RmsNormForward<float>::of(call);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(rms_norm_forward_kernel);
+  parallel_for(
+      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+}
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  const auto op = RmsNormBackward<float>::of(call);
+  return blocks_of(op.rows).count * op.columns * sizeof(float);
+}
+
+void run_backward(const OpCall& call) {
+  const auto op = RmsNormBackward<float>::of(call);
+  const RowParts blocks = blocks_of(op.rows);
+  float* const partial = op.workspace;  // (blocks, columns)
+  const auto kernel = HWY_DYNAMIC_DISPATCH(rms_norm_backward_kernel);
+  parallel_for(
+      blocks.count, grain_rows(blocks.rows_each * op.columns), [&](int64_t first, int64_t last) {
+        for (int64_t block = first; block < last; ++block) {
+          kernel(op,
+                 partial + block * op.columns,
+                 block * blocks.rows_each,
+                 std::min(op.rows, (block + 1) * blocks.rows_each));
+        }
+      });
+  const auto combine = HWY_DYNAMIC_DISPATCH(rms_norm_combine_kernel);
+  parallel_for(op.columns, grain_rows(blocks.count), [&](int64_t begin, int64_t end) {
+    combine(partial, blocks.count, op.columns, op.d_gamma, begin, end);
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kRmsNorm, "simd", run_forward},
+    {OpKind::kRmsNormBackward, "simd", run_backward, backward_workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuRmsNorm = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,162 @@
+#include "runtime/graph/ops/rms_norm.h"
+
+#include <type_traits>
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/row_parts.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// A warp a row, or a block for long ones; what is read of a row stays in registers.
+template <typename T, int N, int Held, int RowThreads>
+__global__ void __launch_bounds__(kBlockThreads<RowThreads>) forward_kernel(RmsNormForward<T> op) {
+  constexpr int kRows = kBlockThreads<RowThreads> / RowThreads;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / RowThreads;
+  if (row >= op.rows) return;
+  const int lane = threadIdx.x % RowThreads;
+  const int64_t begin = row * op.columns;
+
+  RowPart<N, Held, RowThreads> part;
+  float squares = 0;
+  part.each(op.columns, lane, [&](int64_t column, float(&x)[N]) {
+    load(op.x + begin + column, x);
+    if (op.delta != nullptr) {
+      float delta[N];
+      load(op.delta + begin + column, delta);
+#pragma unroll
+      for (int i = 0; i < N; ++i) x[i] = to_float(round_to<T>(x[i] + delta[i]));
+      store(x, op.sum + begin + column);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) squares += x[i] * x[i];
+  });
+  const float mean = row_sum<RowThreads>(squares) / static_cast<float>(op.columns);
+  const float rstd = rsqrtf(mean + op.epsilon);
+  part.each(op.columns, lane, [&](int64_t column, float(&x)[N]) {
+    float gamma[N];
+    load(op.gamma + column, gamma);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = x[i] * rstd * gamma[i];
+    store(x, op.y + begin + column);
+  });
+  if (lane == 0) op.rstd[row] = rstd;
+}
+
+// Each block has `block_rows` rows, and keeps their share of d_gamma in registers.
+template <typename T, int N, int Held, int Threads>
+__global__ void __launch_bounds__(Threads)
+    backward_kernel(RmsNormBackward<T> op, int64_t block_rows) {
+  const int thread = threadIdx.x;
+  const int64_t first = blockIdx.x * block_rows;
+  const int64_t last = first + block_rows < op.rows ? first + block_rows : op.rows;
+  RowPart<N, Held, Threads> gamma, d_gamma;
+  gamma.each(op.columns, thread, [&](int64_t column, float(&g)[N]) { load(op.gamma + column, g); });
+
+  for (int64_t row = first; row < last; ++row) {
+    const int64_t begin = row * op.columns;
+    const float rstd = op.rstd[row];
+    RowPart<N, Held, Threads> g, xhat;
+    float sum_g_xhat = 0;
+#pragma unroll
+    for (int k = 0; k < Held; ++k) {
+      const int64_t column = static_cast<int64_t>(k * Threads + thread) * N;
+      if (column >= op.columns) continue;
+      load(op.d_y + begin + column, g.values[k]);
+      load(op.sum + begin + column, xhat.values[k]);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        xhat.values[k][i] *= rstd;
+        d_gamma.values[k][i] += g.values[k][i] * xhat.values[k][i];
+        g.values[k][i] *= gamma.values[k][i];
+        sum_g_xhat += g.values[k][i] * xhat.values[k][i];
+      }
+    }
+    const float mean_g_xhat =
+        block_reduce<Sum, Threads>(sum_g_xhat) / static_cast<float>(op.columns);
+#pragma unroll
+    for (int k = 0; k < Held; ++k) {
+      const int64_t column = static_cast<int64_t>(k * Threads + thread) * N;
+      if (column >= op.columns) continue;
+      float d_sum[N] = {};
+      if (op.d_residual != nullptr) load(op.d_residual + begin + column, d_sum);
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        d_sum[i] += rstd * (g.values[k][i] - xhat.values[k][i] * mean_g_xhat);
+      store(d_sum, op.d_sum + begin + column);
+    }
+  }
+
+  float* partials = op.workspace + blockIdx.x * op.columns;
+  d_gamma.each(op.columns, thread, [&](int64_t column, float(&sums)[N]) {
+    for (int i = 0; i < N; ++i) partials[column + i] = sums[i];
+  });
+}
+
+template <typename T, int N>
+void start_forward(const RmsNormForward<T>& op, Stream stream) {
+  with_threads<N, 0, kWarp, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
+    constexpr int kThreads = decltype(threads)::value;
+    constexpr unsigned kBlock = kBlockThreads<kThreads>;
+    launch({{blocks_for(op.rows, kBlock / kThreads), 1, 1}, {kBlock, 1, 1}, stream},
+           forward_kernel<T, N, held(), kThreads>,
+           op);
+  });
+}
+
+template <typename T, int N>
+void start_backward(const RmsNormBackward<T>& op, int64_t block_rows, Stream stream) {
+  with_threads<N, 0, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
+    constexpr int kBlock = decltype(threads)::value;
+    launch({{blocks_for(op.rows, block_rows), 1, 1}, {kBlock, 1, 1}, stream},
+           backward_kernel<T, N, held(), kBlock>,
+           op,
+           block_rows);
+  });
+}
+
+void run_forward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = RmsNormForward<T>::of(call);
+    if (is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y})) {
+      start_forward<T, kVectorWidth<T>>(op, stream_of(call));
+    } else {
+      start_forward<T, 1>(op, stream_of(call));
+    }
+  });
+}
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  const auto op = RmsNormBackward<float>::of(call);
+  return blocks_for(op.rows, rows_per_block(op.rows)) * static_cast<size_t>(op.columns) *
+         sizeof(float);
+}
+
+void run_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = RmsNormBackward<T>::of(call);
+    const int64_t block_rows = rows_per_block(op.rows);
+    if (is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum})) {
+      start_backward<T, kVectorWidth<T>>(op, block_rows, stream_of(call));
+    } else {
+      start_backward<T, 1>(op, block_rows, stream_of(call));
+    }
+    const int64_t count = blocks_for(op.rows, block_rows);
+    sum_partials(op.workspace, count, op.columns, false, op.d_gamma, stream_of(call));
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kRmsNorm, .name = "own", .run = run_forward, .supports = supports_row},
+    {OpKind::kRmsNormBackward, "own", run_backward, backward_workspace_bytes, supports_row},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaRmsNorm = kRows;
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,89 @@
+#pragma once
+// How kernels that normalise rows share them out: a row is held in the registers of a warp or of a
+// block. Only kernel files include this.
+
+#include <type_traits>
+
+#include "runtime/base/check.h"
+#include "runtime/cuda/kernel_tools.h"
+#include "runtime/graph/op_call.h"
+
+namespace lockstep::cuda {
+
+// Columns that a row may have when it is whole vectors of 16 bytes; without that kMostOddColumns.
+inline constexpr int64_t kMostRowColumns = 8192;
+inline constexpr int64_t kMostOddColumns = 2048;
+
+// Whether the rows of the op's first input are such.
+inline bool supports_row(const OpCall& op) {
+  const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(0)));
+  const int64_t columns = op.input_shape(0).columns();
+  return columns <= (columns % vector == 0 ? kMostRowColumns : kMostOddColumns);
+}
+
+inline constexpr int kRowThreads = 128;
+inline constexpr int kWideRowThreads = 256;  // of a block for long rows
+
+// Vectors of N elements that a thread keeps in registers: more would not fit.
+template <int N>
+inline constexpr int kMostHeld = N == 8 ? 4 : 8;
+
+// A backward pass gives each block of threads a block of rows and keeps its share of the sums over
+// rows in registers.
+inline int64_t rows_per_block(int64_t rows) {
+  constexpr int64_t kRowBlocks = 1024;
+  return (rows + kRowBlocks - 1) / kRowBlocks;
+}
+
+// The elements of a row that one of Threads threads works on: vectors `thread`, `thread` + Threads,
+// ... of N elements. Their first Held vectors are kept in registers.
+template <int N, int Held, int Threads>
+struct RowPart {
+  float values[Held][N] = {};
+
+  // f(column, values) for each vector.
+  template <typename F>
+  __device__ __forceinline__ void each(int64_t columns, int thread, F f) {
+#pragma unroll
+    for (int k = 0; k < Held; ++k) {
+      const int64_t column = static_cast<int64_t>(k * Threads + thread) * N;
+      if (column < columns) f(column, values[k]);
+    }
+  }
+};
+
+// The same bits in all RowThreads threads of a row: a warp, or a block of so many.
+template <int RowThreads>
+__device__ __forceinline__ float row_sum(float value) {
+  if constexpr (RowThreads == kWarp) return warp_reduce<Sum>(value);
+  return block_reduce<Sum, RowThreads>(value);
+}
+
+// A block has as many rows as fit in kRowThreads threads, or one.
+template <int RowThreads>
+inline constexpr int kBlockThreads = RowThreads < kRowThreads ? kRowThreads : RowThreads;
+
+// Calls f with the least of Held, 2 Held, 4 Held, ... that is no less than `vectors`.
+template <int N, int Held, typename F>
+void with_held(int64_t vectors, F f) {
+  if constexpr (Held < kMostHeld<N>) {
+    if (vectors > Held) return with_held<N, 2 * Held>(vectors, f);
+  }
+  LOCKSTEP_REQUIRE(vectors <= Held);
+  f(std::integral_constant<int, Held>());
+}
+
+// Calls f with the fewest threads, of those given, that can hold a row, and with the vectors that
+// each of them then holds: 1, 2, 4 or 8. Rows that `Fewer` threads can hold do not come here, so
+// that a thread has more than a least number of vectors and fewer kernels are compiled.
+template <int N, int Fewer, int Few, int... More, typename F>
+void with_threads(int64_t columns, F f) {
+  if constexpr (sizeof...(More) > 0) {
+    if (columns > kMostHeld<N> * Few * N) return with_threads<N, Few, More...>(columns, f);
+  }
+  constexpr int kLeast = Fewer == 0 ? 1 : 2 * kMostHeld<N> * Fewer / Few;
+  with_held<N, kLeast>(blocks_for(columns, N * Few),
+                       [&](auto held) { f(std::integral_constant<int, Few>(), held); });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,51 @@
+#include "runtime/graph/ops/rms_norm.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+std::pair<TensorId, TensorId> ops::rms_norm(GraphBuilder& builder,
+                                            const std::string& name,
+                                            TensorId x,
+                                            TensorId delta,
+                                            TensorId gamma,
+                                            float epsilon) {
+  const Shape shape = builder.shape(x);
+  LOCKSTEP_CHECK(builder.shape(gamma) == Shape({shape.columns()}), "{}: gamma ", name);
+  LOCKSTEP_CHECK(delta == kNoTensor || builder.shape(delta) == shape, "{}: delta ", name);
+  const TensorId y = builder.activation_tensor(name, shape);
+  const TensorId sum =
+      delta == kNoTensor ? kNoTensor : builder.activation_tensor(name + ".sum", shape);
+  const TensorId rstd = builder.statistics_tensor(name + ".rstd", {shape.rows()});
+  builder.append(
+      {OpKind::kRmsNorm, name, {x, delta, gamma}, {y, sum, rstd}, RmsNormAttributes{epsilon}});
+  return {sum == kNoTensor ? x : sum, y};
+}
+
+namespace {
+
+std::vector<TensorId> rms_norm_gradient(GradientBuilder& builder,
+                                        const Op& op,
+                                        const std::vector<TensorId>& d_outputs) {
+  const bool residual = op.inputs[1] != kNoTensor;
+  const TensorId sum = residual ? op.outputs[1] : op.inputs[0];
+  const TensorId d_residual = residual ? d_outputs[1] : kNoTensor;
+  const TensorId d_sum = builder.new_gradient(sum);
+  const TensorId d_gamma = unshared_gradient(builder, op, op.inputs[2]);
+  builder.append({OpKind::kRmsNormBackward,
+                  op.name,
+                  {d_outputs[0], d_residual, sum, op.inputs[2], op.outputs[2]},
+                  {d_sum, d_gamma},
+                  {}});
+  return {d_sum, residual ? d_sum : kNoTensor, kNoTensor};
+}
+
+}  // namespace
+
+const OpSchema kRmsNormSchema = {rms_norm_gradient, elementwise_flops<4>, {{1, 0}, {1, 1}}};
+const OpSchema kRmsNormBackwardSchema = {nullptr, elementwise_flops<9>, {{0, 1}, {0, 0}}};
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#pragma once
+// The devices that ops are tested on.
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+
+// One of the ways to run that must give the same bits: with(f) calls f in it.
+struct Way {
+  std::string name;
+  std::function<void(const std::function<void()>& f)> with;
+};
+
+struct OpDevice {
+  std::string name;
+  Implementations (*implementations)(const OpTest& test);
+  std::vector<DType> types;  // that it stores
+  std::vector<Way> ways;
+  // Runs an op whose arrays lie in the host's memory.
+  void (*run)(const Implementation& implementation,
+              const Graph& graph,
+              const Op& op,
+              std::byte* const* tensors,
+              std::byte* workspace,
+              const LaneContext& lane);
+};
+
+// Where the kernels for CUDA run: on the host, by fibers.
+std::vector<OpDevice> cuda_devices();
+
+}  // namespace lockstep::test

@@ -1,0 +1,359 @@
+#include "tests/ops/op_test.h"
+
+#include <deque>
+
+#include "runtime/base/half.h"
+#include "runtime/graph/autodiff.h"
+#include "runtime/graph/schema.h"
+#include "tests/ops/devices.h"
+#include "tests/reference/kernel_test.h"
+
+namespace lockstep::test {
+namespace {
+
+const LaneContext kLane = {.seed = 3, .step = 5, .lane = 1, .valid_rows = 1 << 30};
+
+// ---- The graph ----
+
+// The op, and the ops of its backward rule.
+struct OpGraph {
+  Graph graph;
+  std::vector<const Op*> ops;
+  std::vector<bool> given;          // by tensor: an input, which no op writes
+  std::vector<TensorId> d_outputs;  // by output of the op
+  std::vector<TensorId> d_inputs;   // by input
+};
+
+bool is_float(DType type) { return type != DType::kI32 && type != DType::kU8; }
+
+OpGraph make_graph(const OpTest& test, DType compute) {
+  GraphOptions options(test.gradients > 0 ? Purpose::kTraining : Purpose::kInference);
+  options.compute = compute;
+  GraphBuilder builder(options);
+  test.build(builder);
+  if (builder.graph().result == kNoTensor) builder.keep(builder.graph().ops.back().outputs[0]);
+  OpGraph made;
+  made.graph = std::move(builder).finish();
+  Graph& graph = made.graph;
+  const size_t last = graph.ops.size() - 1;
+  if (test.gradients > 0) {
+    const Op op = graph.ops[last];  // a copy: appending moves the vector
+    GradientBuilder gradients(graph, std::vector<bool>(graph.tensors.size(), true));
+    for (size_t k = 0; k < op.outputs.size(); ++k) {
+      const bool passes = k < test.gradients && op.outputs[k] != kNoTensor;
+      made.d_outputs.push_back(passes ? gradients.new_gradient(op.outputs[k]) : kNoTensor);
+    }
+    made.d_inputs = schema_of(op.kind).backward(gradients, op, made.d_outputs);
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      if (op.inputs[k] != kNoTensor && made.d_inputs[k] == kNoTensor)
+        made.d_inputs[k] = graph[op.inputs[k]].gradient;  // of a parameter
+    }
+  }
+  made.given.assign(graph.tensors.size(), true);
+  for (size_t i = last; i < graph.ops.size(); ++i) {
+    made.ops.push_back(&graph.ops[i]);
+    for (const TensorId id : graph.ops[i].outputs) {
+      if (id != kNoTensor) made.given[static_cast<size_t>(id)] = false;
+    }
+  }
+  return made;
+}
+
+// ---- Memory ----
+
+// Calls f.operator()<T>() for the type that a tensor stores.
+template <typename F>
+void with_type(DType type, F f) {
+  switch (type) {
+    case DType::kF32: return f.template operator()<float>();
+    case DType::kF64: return f.template operator()<double>();
+    case DType::kBF16: return f.template operator()<BFloat16>();
+    case DType::kF16: return f.template operator()<Float16>();
+    case DType::kI32: return f.template operator()<int32_t>();
+    case DType::kU8: return f.template operator()<uint8_t>();
+  }
+}
+
+template <typename T>
+double widened(T value) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<double>(value);
+  else
+    return to_float(value);
+}
+template <typename T>
+T narrowed(double value) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<T>(value);
+  else
+    return round_to<T>(static_cast<float>(value));
+}
+
+// All tensors of a graph in memory, each between guard zones, `offset` elements past a boundary of
+// 64 bytes.
+class Arrays {
+ public:
+  // doubles: whatever floats the tensors store, these are.
+  Arrays(const Graph& graph, bool doubles, int64_t offset) : graph_(graph), doubles_(doubles) {
+    for (const Tensor& tensor : graph.tensors) {
+      const auto size = static_cast<int64_t>(size_of(type_of(tensor)));
+      memory_.emplace_back(tensor.shape.elements() * size, offset * size);
+      pointers_.push_back(memory_.back().data());
+    }
+  }
+  std::byte* const* pointers() const { return pointers_.data(); }
+  Guarded<std::byte>& operator[](TensorId id) { return memory_[static_cast<size_t>(id)]; }
+  // Where the output lies is where the input does.
+  void lay_over(TensorId output, TensorId input) {
+    pointers_[static_cast<size_t>(output)] = pointers_[static_cast<size_t>(input)];
+  }
+
+  std::vector<double> read(TensorId id) const {
+    std::vector<double> values(static_cast<size_t>(graph_.shape(id).elements()));
+    with_type(type_of(graph_[id]), [&]<typename T>() {
+      const auto* from = reinterpret_cast<const T*>(pointers_[static_cast<size_t>(id)]);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = widened(from[i]);
+    });
+    return values;
+  }
+  void write(TensorId id, const std::vector<double>& values) {
+    with_type(type_of(graph_[id]), [&]<typename T>() {
+      auto* to = reinterpret_cast<T*>(pointers_[static_cast<size_t>(id)]);
+      for (size_t i = 0; i < values.size(); ++i) to[i] = narrowed<T>(values[i]);
+    });
+  }
+
+ private:
+  DType type_of(const Tensor& tensor) const {
+    return doubles_ && is_float(tensor.dtype) ? DType::kF64 : tensor.dtype;
+  }
+
+  const Graph& graph_;
+  bool doubles_;
+  std::deque<Guarded<std::byte>> memory_;
+  std::vector<std::byte*> pointers_;
+};
+
+void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
+  for (size_t id = 0; id < of.graph.tensors.size(); ++id) {
+    if (!of.given[id]) continue;
+    const Tensor& tensor = of.graph.tensors[id];
+    std::vector<float> values(static_cast<size_t>(tensor.shape.elements()));
+    fill_uniform(values, test.low, test.high, id + 1);
+    arrays.write(static_cast<TensorId>(id), to_double(values));
+  }
+}
+
+// ---- Runs ----
+
+const Implementation& reference_of(const OpTest& test, OpKind kind) {
+  for (const Implementation& row : test.reference) {
+    if (row.kind == kind) return row;
+  }
+  ADD_FAILURE() << "no reference of " << name_of(kind);
+  std::abort();
+}
+
+OpCall run_reference(const OpTest& test, const Graph& graph, const Op& op, const Arrays& arrays) {
+  const OpCall call(graph, op, arrays.pointers(), nullptr, kLane, nullptr);
+  reference_of(test, op.kind).run(call);
+  return call;
+}
+
+double half_spacing(DType type) {
+  switch (type) {
+    case DType::kBF16: return 0x1p-8;
+    case DType::kF16: return 0x1p-11;
+    default: return 0x1p-24;
+  }
+}
+
+using Bytes = std::vector<std::byte>;
+
+// The bytes of all outputs.
+Bytes outputs_of(const Op& op, Arrays& arrays) {
+  Bytes all;
+  for (const TensorId id : op.outputs) {
+    if (id != kNoTensor) all.insert(all.end(), arrays[id].begin(), arrays[id].end());
+  }
+  return all;
+}
+
+class Comparison {
+ public:
+  Comparison(const OpTest& test, const OpDevice& device, DType compute, int64_t offset)
+      : test_(test),
+        device_(device),
+        compute_(compute),
+        of_(make_graph(test, compute)),
+        offset_(offset),
+        where_(test.name + " in " + name_of(compute) + " on " + device.name +
+               (offset > 0 ? ", odd addresses" : "")),
+        arrays_(of_.graph, false, offset),
+        expected_(of_.graph, true, 0) {
+    fill_inputs(test, of_, arrays_);
+  }
+
+  // Each op goes on from what the device has made of those before it.
+  void check() {
+    for (const Op* op : of_.ops) {
+      for (const Implementation& implementation : device_.implementations(test_)) {
+        if (implementation.kind == op->kind && implementation.supports(OpCall(of_.graph, *op)))
+          check(*op, implementation);
+      }
+    }
+  }
+
+ private:
+  void check(const Op& op, const Implementation& implementation) {
+    SCOPED_TRACE(where_ + ": " + name_of(op.kind) + " by " + implementation.name);
+    Bytes first;
+    for (const Way& way : device_.ways) {
+      way.with([&] { run(op, implementation, arrays_); });
+      Bytes bits = outputs_of(op, arrays_);
+      if (first.empty())
+        first = std::move(bits);
+      else
+        EXPECT_EQ(first, bits) << way.name << " gives other bits than " << device_.ways[0].name;
+    }
+    compare(op);
+    device_.ways[0].with([&] { check_in_place(op, implementation); });
+  }
+
+  void run(const Op& op, const Implementation& implementation, Arrays& arrays) {
+    const size_t bytes = implementation.workspace_bytes(OpCall(of_.graph, op));
+    Guarded<std::byte> workspace(static_cast<int64_t>(bytes));
+    device_.run(implementation, of_.graph, op, arrays.pointers(), workspace.data(), kLane);
+  }
+
+  // With the reference, on the same inputs.
+  void compare(const Op& op) {
+    for (const TensorId id : op.inputs) {
+      if (id != kNoTensor) expected_.write(id, arrays_.read(id));
+    }
+    const OpCall expected = run_reference(test_, of_.graph, op, expected_);
+    for (size_t k = 0; k < op.outputs.size(); ++k) {
+      const TensorId id = op.outputs[k];
+      if (id == kNoTensor) continue;
+      expect_close(
+          arrays_.read(id),
+          expected_.read(id),
+          [&](int64_t i) {
+            const Tolerance tolerance = test_.tolerance(expected, k, i);
+            return kEps * tolerance.floats + half_spacing(compute_) * tolerance.stored;
+          },
+          of_.graph[id].name);
+    }
+  }
+
+  void check_in_place(const Op& op, const Implementation& implementation) {
+    for (const auto& [out, in] : schema_of(op.kind).in_place) {
+      const TensorId output = op.outputs[static_cast<size_t>(out)],
+                     input = op.inputs[static_cast<size_t>(in)];
+      if (output == kNoTensor || input == kNoTensor ||
+          of_.graph[output].bytes() != of_.graph[input].bytes())
+        continue;
+      Arrays over(of_.graph, false, offset_);
+      for (const TensorId id : op.inputs) {
+        if (id != kNoTensor) over.write(id, arrays_.read(id));
+      }
+      over.lay_over(output, input);
+      run(op, implementation, over);
+      EXPECT_EQ(over.read(output), arrays_.read(output))
+          << "over input " << in << ": " << of_.graph[output].name;
+    }
+  }
+
+  const OpTest& test_;
+  const OpDevice& device_;
+  DType compute_;
+  OpGraph of_;
+  int64_t offset_;
+  std::string where_;
+  Arrays arrays_, expected_;
+};
+
+std::vector<OpDevice> cpu_devices() {
+  const auto plain_run = [](const Implementation& implementation,
+                            const Graph& graph,
+                            const Op& op,
+                            std::byte* const* tensors,
+                            std::byte* workspace,
+                            const LaneContext& lane) {
+    implementation.run(OpCall(graph, op, tensors, workspace, lane, nullptr));
+  };
+  const auto way = [](std::string name, int64_t target, int threads) {
+    return Way{name + ", " + std::to_string(threads) + " threads",
+               [=](const std::function<void()>& f) {
+                 ScopedTarget chosen(target);
+                 ScopedThreads scope(threads);
+                 f();
+               }};
+  };
+  OpDevice vectors = {.name = "cpu",
+                      .implementations = [](const OpTest& test) { return test.cpu; },
+                      .types = {DType::kF32},
+                      .ways = {},
+                      .run = plain_run};
+  OpDevice baseline = vectors;
+  for (const int threads : {1, 2, 3}) {
+    for (const int64_t target : {HWY_AVX3, HWY_AVX2}) {
+      if (cpu_has(target)) vectors.ways.push_back(way(hwy::TargetName(target), target, threads));
+    }
+    // A target of which there is no copy leaves plain x86-64.
+    baseline.ways.push_back(way("baseline", HWY_SCALAR, threads));
+  }
+  baseline.name = "cpu baseline";
+  if (vectors.ways.empty()) return {baseline};
+  return {vectors, baseline};
+}
+
+}  // namespace
+
+void check_on_all_devices(const OpTest& test) {
+  std::vector<OpDevice> devices = cpu_devices();
+  for (OpDevice& device : cuda_devices()) devices.push_back(std::move(device));
+  for (const OpDevice& device : devices) {
+    for (const DType type : device.types) {
+      for (const int64_t offset : {0, 1}) {
+        if (offset == 0 || test.any_address) Comparison(test, device, type, offset).check();
+      }
+    }
+  }
+}
+
+void check_gradient_of_reference(const OpTest& test) {
+  OpGraph of = make_graph(test, DType::kF32);
+  const Graph& graph = of.graph;
+  Arrays arrays(graph, true, 0);
+  fill_inputs(test, of, arrays);
+  const Op& forward = *of.ops[0];
+  for (const Op* op : of.ops) run_reference(test, graph, *op, arrays);
+
+  std::vector<std::pair<TensorId, std::vector<double>>> checked;  // input, its gradient
+  for (size_t k = 0; k < forward.inputs.size(); ++k) {
+    if (forward.inputs[k] != kNoTensor && of.d_inputs[k] != kNoTensor)
+      checked.push_back({forward.inputs[k], arrays.read(of.d_inputs[k])});
+  }
+  ASSERT_FALSE(checked.empty()) << test.name;
+  for (const auto& [input, gradient] : checked) {
+    std::vector<double> x = arrays.read(input);
+    // The outputs, weighed with the gradients that the backward pass was given.
+    const auto f = [&, input = input] {
+      arrays.write(input, x);
+      run_reference(test, graph, forward, arrays);
+      double sum = 0;
+      for (size_t k = 0; k < forward.outputs.size(); ++k) {
+        if (of.d_outputs[k] == kNoTensor) continue;
+        const std::vector<double> y = arrays.read(forward.outputs[k]),
+                                  d_y = arrays.read(of.d_outputs[k]);
+        for (size_t i = 0; i < y.size(); ++i) sum += d_y[i] * y[i];
+      }
+      return sum;
+    };
+    expect_gradient(f, x, gradient, test.name + ": d_" + graph[input].name);
+    arrays.write(input, x);
+  }
+}
+
+}  // namespace lockstep::test

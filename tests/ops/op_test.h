@@ -1,0 +1,45 @@
+#pragma once
+// One test of an op for all devices. A test gives a graph of the op, its reference in double
+// precision (a table of implementations that store doubles) and what a float may be off by; each
+// implementation of each device is then run on the same inputs, in every type that it stores,
+// between guard zones, at addresses that vectors may and may not use, over its inputs where the
+// schema lets it, and in all ways that must give the same bits: vector widths, numbers of threads,
+// orders of a block's threads.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "runtime/exec/op_set.h"
+#include "runtime/graph/builder.h"
+
+namespace lockstep::test {
+
+// What an output may be off by.
+struct Tolerance {
+  double floats;  // in units of kEps: of arithmetic in float
+  double stored;  // in units of half the spacing of what tensors store, at 1: of rounding to it
+};
+
+struct OpTest {
+  std::string name;
+  // Appends the op, last, with what it needs.
+  std::function<void(GraphBuilder& builder)> build;
+  Implementations reference, cpu, cuda;
+  // Of element i of an output; `expected` is the reference's call, after it has run.
+  std::function<Tolerance(const OpCall& expected, size_t output, int64_t i)> tolerance;
+  // Outputs, from the first on, whose gradients the backward pass is given; 0: no backward pass.
+  size_t gradients = 1;
+  bool any_address = true;  // also where no array begins on a boundary of vectors
+  // Inputs are uniform in [low, high).
+  double low = -1, high = 1;
+};
+
+// Runs the op and those of its backward rule on every device, and compares what they write with the
+// reference.
+void check_on_all_devices(const OpTest& test);
+
+// Checks the reference's backward pass against finite differences of its forward pass.
+void check_gradient_of_reference(const OpTest& test);
+
+}  // namespace lockstep::test
