@@ -15,8 +15,8 @@
 #include "runtime/cpu/flat/content_hash.h"
 #include "runtime/cpu/flat/optimizers.h"
 #include "runtime/cpu/flat/power_sgd_products.h"
+#include "runtime/cpu/flat/squares.h"
 #include "runtime/cpu/flat/tree_sum.h"
-#include "runtime/cpu/ops/elementwise.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/peak.h"
 

@@ -5,8 +5,8 @@
 
 #include "runtime/cuda/flat/content_hash.h"
 #include "runtime/cuda/flat/optimizers.h"
+#include "runtime/cuda/flat/squares.h"
 #include "runtime/cuda/matmul/matmul.h"
-#include "runtime/cuda/ops/elementwise.h"
 #include "runtime/exec/optimizer_math.h"
 #include "runtime/graph/lane_context.h"
 

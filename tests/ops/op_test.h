@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "runtime/exec/op_set.h"
 #include "runtime/graph/builder.h"
@@ -31,13 +32,18 @@ struct OpTest {
   // Outputs, from the first on, whose gradients the backward pass is given; 0: no backward pass.
   size_t gradients = 1;
   bool any_address = true;  // also where no array begins on a boundary of vectors
-  // Inputs are uniform in [low, high).
+  // Inputs are uniform in [low, high), or what `value` says of element i of the tensor of a name.
   double low = -1, high = 1;
+  std::function<double(const std::string& tensor, int64_t i)> value = nullptr;
+  LaneContext lane = {.seed = 3, .step = 5, .lane = 1, .valid_rows = 1 << 30};
 };
 
 // Runs the op and those of its backward rule on every device, and compares what they write with the
 // reference.
 void check_on_all_devices(const OpTest& test);
+
+// What the reference makes of the op's first output.
+std::vector<double> first_output_of_reference(const OpTest& test);
 
 // Checks the reference's backward pass against finite differences of its forward pass.
 void check_gradient_of_reference(const OpTest& test);

@@ -11,7 +11,7 @@ namespace lockstep::test {
 inline double activation_value(Activation activation, double x) {
   switch (activation) {
     case Activation::kNone: return x;
-    case Activation::kRelu: return x > 0 ? x : 0;
+    case Activation::kRelu: return x < 0 ? 0 : x;  // NaN passes
     case Activation::kGeluTanh:  // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which keeps its accuracy in
                                  // the tail
       return x / (1 + std::exp(-2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));

@@ -1,10 +1,11 @@
-#include "runtime/cpu/ops/dropout.h"
+#include "runtime/graph/ops/dropout.h"
 
 #include <algorithm>
 
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/dropout.cc"
@@ -131,21 +132,35 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(dropout_kernel);
 
-void dropout_forward(const float* x, float* y, int64_t n, float p, const RngStream& stream) {
-  LOCKSTEP_CHECK(p >= 0 && p < 1, "p = {}", p);
+namespace {
+
+void run(const OpCall& call) {
+  const auto op = Dropout<float>::of(call);
+  LOCKSTEP_CHECK(op.probability >= 0 && op.probability < 1, "p = {} ", op.probability);
+  const LaneContext& lane = call.lane();
+  const RngStream stream{lane.seed, lane.step, lane.lane, op.purpose};
   const auto kernel = HWY_DYNAMIC_DISPATCH(dropout_kernel);
-  const uint32_t threshold = static_cast<uint32_t>(static_cast<double>(p) * 0x1p32);
-  const float factor = 1 / (1 - p);
   constexpr int64_t kBlock = 1024;  // ranges of threads begin at whole Philox blocks
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  const int64_t blocks = (op.n + kBlock - 1) / kBlock;
   parallel_for(blocks, kGrainElements / kBlock, [&](int64_t first, int64_t last) {
-    kernel(x, y, first * kBlock, std::min(n, last * kBlock), threshold, factor, stream);
+    kernel(op.x,
+           op.y,
+           first * kBlock,
+           std::min(op.n, last * kBlock),
+           op.threshold(),
+           op.factor(),
+           stream);
   });
 }
 
-void dropout_backward(const float* d_y, float* d_x, int64_t n, float p, const RngStream& stream) {
-  dropout_forward(d_y, d_x, n, p, stream);
-}
+constexpr Implementation kRows[] = {
+    {OpKind::kDropout, "simd", run},
+    {OpKind::kDropoutBackward, "simd", run},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuDropout = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -1,10 +1,11 @@
-#include "runtime/cpu/ops/embedding.h"
+#include "runtime/graph/ops/embedding.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/embedding.cc"
@@ -24,50 +25,38 @@ HWY_INLINE void add_rows(const float* a, const float* b, float* out, int64_t n) 
 }
 
 // Rows [begin, end) of the B * T rows of y.
-void embedding_forward_kernel(const EmbeddingSizes& sizes,
-                              const int32_t* ids,
-                              const float* token,
-                              const float* position,
-                              float* y,
-                              int64_t begin,
-                              int64_t end) {
-  const int64_t channels = sizes.channels;
+void embedding_forward_kernel(const EmbeddingForward<float>& op, int64_t begin, int64_t end) {
+  const int64_t channels = op.sizes.channels;
   for (int64_t row = begin; row < end; ++row) {
-    add_rows(token + ids[row] * channels,
-             position + row % sizes.time * channels,
-             y + row * channels,
+    add_rows(op.token + op.ids[row] * channels,
+             op.position + row % op.sizes.time * channels,
+             op.y + row * channels,
              channels);
   }
 }
 
 // Columns [begin, end) of every row of d_token: a column belongs to one thread, which adds the
 // tokens in order.
-void embedding_token_backward_kernel(const EmbeddingSizes& sizes,
-                                     const int32_t* ids,
-                                     const float* d_y,
-                                     float* d_token,
+void embedding_token_backward_kernel(const EmbeddingBackward<float>& op,
                                      int64_t begin,
                                      int64_t end) {
-  const int64_t rows = sizes.batch * sizes.time, channels = sizes.channels;
+  const int64_t rows = op.sizes.batch * op.sizes.time, channels = op.sizes.channels;
   for (int64_t row = 0; row < rows; ++row) {
-    float* sum = d_token + ids[row] * channels + begin;
-    add_rows(sum, d_y + row * channels + begin, sum, end - begin);
+    float* sum = op.d_token + op.ids[row] * channels + begin;
+    add_rows(sum, op.d_y + row * channels + begin, sum, end - begin);
   }
 }
 
 // Positions [begin, end): the rows of one position are added in the order of the batch.
-void embedding_position_backward_kernel(const EmbeddingSizes& sizes,
-                                        const float* d_y,
-                                        float* d_position,
-                                        bool accumulate,
+void embedding_position_backward_kernel(const EmbeddingBackward<float>& op,
                                         int64_t begin,
                                         int64_t end) {
-  const int64_t channels = sizes.channels;
+  const int64_t channels = op.sizes.channels;
   for (int64_t t = begin; t < end; ++t) {
-    float* sum = d_position + t * channels;
-    if (!accumulate) std::memset(sum, 0, channels * sizeof(float));
-    for (int64_t b = 0; b < sizes.batch; ++b)
-      add_rows(sum, d_y + (b * sizes.time + t) * channels, sum, channels);
+    float* sum = op.d_position + t * channels;
+    if (!op.accumulate_position) std::memset(sum, 0, channels * sizeof(float));
+    for (int64_t b = 0; b < op.sizes.batch; ++b)
+      add_rows(sum, op.d_y + (b * op.sizes.time + t) * channels, sum, channels);
   }
 }
 
@@ -81,30 +70,23 @@ HWY_EXPORT(embedding_forward_kernel);
 HWY_EXPORT(embedding_token_backward_kernel);
 HWY_EXPORT(embedding_position_backward_kernel);
 
-void embedding_forward(const EmbeddingSizes& sizes,
-                       const int32_t* ids,
-                       const float* token,
-                       const float* position,
-                       float* y) {
+namespace {
+
+void run_forward(const OpCall& call) {
+  const auto op = EmbeddingForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(embedding_forward_kernel);
-  parallel_for(
-      sizes.batch * sizes.time, grain_rows(sizes.channels), [&](int64_t begin, int64_t end) {
-        kernel(sizes, ids, token, position, y, begin, end);
-      });
+  parallel_for(op.sizes.batch * op.sizes.time,
+               grain_rows(op.sizes.channels),
+               [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void embedding_backward(const EmbeddingSizes& sizes,
-                        const int32_t* ids,
-                        const float* d_y,
-                        float* d_token,
-                        bool accumulate_token,
-                        float* d_position,
-                        bool accumulate_position) {
-  const int64_t channels = sizes.channels, rows = sizes.batch * sizes.time;
-  if (!accumulate_token) {
-    const int64_t elements = sizes.vocabulary * channels;
+void run_backward(const OpCall& call) {
+  const auto op = EmbeddingBackward<float>::of(call);
+  const int64_t channels = op.sizes.channels, rows = op.sizes.batch * op.sizes.time;
+  if (!op.accumulate_token) {
+    const int64_t elements = op.sizes.vocabulary * channels;
     parallel_for(elements, kGrainElements, [&](int64_t begin, int64_t end) {
-      std::memset(d_token + begin, 0, (end - begin) * sizeof(float));
+      std::memset(op.d_token + begin, 0, (end - begin) * sizeof(float));
     });
   }
   // Columns are shared out in whole cache lines.
@@ -112,13 +94,22 @@ void embedding_backward(const EmbeddingSizes& sizes,
   const auto token_kernel = HWY_DYNAMIC_DISPATCH(embedding_token_backward_kernel);
   parallel_for(
       (channels + kLine - 1) / kLine, grain_rows(rows * kLine), [&](int64_t begin, int64_t end) {
-        token_kernel(sizes, ids, d_y, d_token, begin * kLine, std::min(channels, end * kLine));
+        token_kernel(op, begin * kLine, std::min(channels, end * kLine));
       });
   const auto position_kernel = HWY_DYNAMIC_DISPATCH(embedding_position_backward_kernel);
-  parallel_for(sizes.time, grain_rows(sizes.batch * channels), [&](int64_t begin, int64_t end) {
-    position_kernel(sizes, d_y, d_position, accumulate_position, begin, end);
-  });
+  parallel_for(op.sizes.time,
+               grain_rows(op.sizes.batch * channels),
+               [&](int64_t begin, int64_t end) { position_kernel(op, begin, end); });
 }
+
+constexpr Implementation kRows[] = {
+    {OpKind::kEmbedding, "simd", run_forward},
+    {OpKind::kEmbeddingBackward, "simd", run_backward},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuEmbedding = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -7,22 +7,13 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/linear.h"
 #include "runtime/cpu/matmul/linear_bf16x3.h"
-#include "runtime/cpu/ops/activations.h"
+#include "runtime/cpu/ops/activation.h"
 #include "runtime/cpu/ops/attention.h"
 #include "runtime/cpu/ops/binary_cross_entropy.h"
-#include "runtime/cpu/ops/dropout.h"
-#include "runtime/cpu/ops/elementwise.h"
-#include "runtime/cpu/ops/embedding.h"
 #include "runtime/cpu/ops/implementations.h"
-#include "runtime/cpu/ops/layer_norm.h"
 #include "runtime/cpu/ops/mean_squared_error.h"
 #include "runtime/cpu/ops/softmax_cross_entropy.h"
-#include "runtime/graph/ops/activation.h"
-#include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
-#include "runtime/graph/ops/dropout.h"
-#include "runtime/graph/ops/embedding.h"
-#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
@@ -77,7 +68,11 @@ void run_linear_backward(const OpCall& call) {
   if (float* d_x = call.output<float>(0)) {
     kKernels.backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
     if (const float* saved = call.input<float>(3))
-      activation_backward(attributes.input_activation, d_x, saved, d_x, shape.rows * shape.inputs);
+      activation_backward({.activation = attributes.input_activation,
+                           .n = shape.rows * shape.inputs,
+                           .d_y = d_x,
+                           .saved = saved,
+                           .d_x = d_x});
   }
   kKernels.backward_weight(shape,
                            d_y,
@@ -87,96 +82,6 @@ void run_linear_backward(const OpCall& call) {
                            call.workspace());
   if (float* d_bias = call.output<float>(2))
     linear_backward_bias(shape, d_y, d_bias, attributes.accumulate_bias);
-}
-
-void run_activation(const OpCall& call) {
-  activation_forward(call.attributes<ActivationAttributes>().activation,
-                     call.input<float>(0),
-                     call.output<float>(0),
-                     call.input_shape(0).elements());
-}
-
-void run_activation_backward(const OpCall& call) {
-  activation_backward(call.attributes<ActivationAttributes>().activation,
-                      call.input<float>(0),
-                      call.input<float>(1),
-                      call.output<float>(0),
-                      call.input_shape(0).elements());
-}
-
-void run_embedding(const OpCall& call) {
-  const Shape &ids = call.input_shape(0), &token = call.input_shape(1);
-  embedding_forward({ids[0], ids[1], token[1], token[0]},
-                    call.input<int32_t>(0),
-                    call.input<float>(1),
-                    call.input<float>(2),
-                    call.output<float>(0));
-}
-
-void run_embedding_backward(const OpCall& call) {
-  const Shape &ids = call.input_shape(1), &token = call.output_shape(0);
-  const auto& attributes = call.attributes<EmbeddingAttributes>();
-  embedding_backward({ids[0], ids[1], token[1], token[0]},
-                     call.input<int32_t>(1),
-                     call.input<float>(0),
-                     call.output<float>(0),
-                     attributes.accumulate_token,
-                     call.output<float>(1),
-                     attributes.accumulate_position);
-}
-
-void run_layer_norm(const OpCall& call) {
-  layer_norm_forward({.rows = call.input_shape(0).rows(),
-                      .columns = call.input_shape(0).columns(),
-                      .epsilon = call.attributes<LayerNormAttributes>().epsilon,
-                      .x = call.input<float>(0),
-                      .delta = call.input<float>(1),
-                      .gamma = call.input<float>(2),
-                      .beta = call.input<float>(3),
-                      .sum = call.output<float>(1),
-                      .y = call.output<float>(0),
-                      .mean = call.output<float>(2),
-                      .rstd = call.output<float>(3)});
-}
-
-size_t layer_norm_backward_workspace(const OpCall& op) {
-  const Shape& shape = op.input_shape(0);
-  return layer_norm_backward_workspace_bytes(shape.rows(), shape.columns());
-}
-
-void run_layer_norm_backward(const OpCall& call) {
-  layer_norm_backward({.rows = call.input_shape(0).rows(),
-                       .columns = call.input_shape(0).columns(),
-                       .d_y = call.input<float>(0),
-                       .x = call.input<float>(2),
-                       .gamma = call.input<float>(3),
-                       .mean = call.input<float>(4),
-                       .rstd = call.input<float>(5),
-                       .d_sum = call.input<float>(1),
-                       .d_x = call.output<float>(0),
-                       .d_gamma = call.output<float>(1),
-                       .d_beta = call.output<float>(2),
-                       .accumulate = false,
-                       .workspace = call.workspace()});
-}
-
-void run_dropout(const OpCall& call) {
-  const auto& attributes = call.attributes<DropoutAttributes>();
-  const LaneContext& lane = call.lane();
-  const RngStream stream{lane.seed, lane.step, lane.lane, kRngDropout | attributes.stream};
-  // Forward and backward apply the same mask to their first input.
-  dropout_forward(call.input<float>(0),
-                  call.output<float>(0),
-                  call.input_shape(0).elements(),
-                  attributes.probability,
-                  stream);
-}
-
-void run_add(const OpCall& call) {
-  add(call.input<float>(0),
-      call.input<float>(1),
-      call.output<float>(0),
-      call.input_shape(0).elements());
 }
 
 AttentionShape attention_shape(const Shape& qkv, const AttentionAttributes& attributes) {
@@ -278,23 +183,6 @@ constexpr Implementation kLinearRows[] = {
      uses_bf16x3},
     {OpKind::kLinearBackward, "gemm", run_linear_backward<kLinear>, linear_workspace<kLinear>},
 };
-constexpr Implementation kActivationRows[] = {
-    {OpKind::kActivation, "simd", run_activation},
-    {OpKind::kActivationBackward, "simd", run_activation_backward},
-};
-constexpr Implementation kEmbeddingRows[] = {
-    {OpKind::kEmbedding, "simd", run_embedding},
-    {OpKind::kEmbeddingBackward, "simd", run_embedding_backward},
-};
-constexpr Implementation kLayerNormRows[] = {
-    {OpKind::kLayerNorm, "simd", run_layer_norm},
-    {OpKind::kLayerNormBackward, "simd", run_layer_norm_backward, layer_norm_backward_workspace},
-};
-constexpr Implementation kDropoutRows[] = {
-    {OpKind::kDropout, "simd", run_dropout},
-    {OpKind::kDropoutBackward, "simd", run_dropout},
-};
-constexpr Implementation kAddRows[] = {{OpKind::kAdd, "simd", run_add}};
 constexpr Implementation kAttentionRows[] = {
     {OpKind::kAttention, "blockwise", run_attention, attention_workspace},
     {OpKind::kAttentionBackward, "blockwise", run_attention_backward, attention_workspace},
@@ -310,11 +198,6 @@ constexpr Implementation kPointwiseLossesRows[] = {
 }  // namespace
 
 constinit const Implementations kCpuLinear = kLinearRows;
-constinit const Implementations kCpuActivation = kActivationRows;
-constinit const Implementations kCpuEmbedding = kEmbeddingRows;
-constinit const Implementations kCpuLayerNorm = kLayerNormRows;
-constinit const Implementations kCpuDropout = kDropoutRows;
-constinit const Implementations kCpuAdd = kAddRows;
 constinit const Implementations kCpuAttention = kAttentionRows;
 constinit const Implementations kCpuSoftmaxCrossEntropy = kSoftmaxCrossEntropyRows;
 constinit const Implementations kCpuPointwiseLosses = kPointwiseLossesRows;

@@ -1,4 +1,4 @@
-#include "runtime/cpu/ops/layer_norm.h"
+#include "runtime/graph/ops/layer_norm.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +6,8 @@
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/row_parts.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/layer_norm.cc"
@@ -19,7 +21,7 @@ namespace HWY_NAMESPACE {
 
 // Three passes over a row that stays in the first cache: the sum, the squared distances from the
 // mean (not E[x^2] - E[x]^2, which cancels), the output.
-void layer_norm_forward_kernel(const LayerNormForward& op, int64_t begin, int64_t end) {
+void layer_norm_forward_kernel(const LayerNormForward<float>& op, int64_t begin, int64_t end) {
   const int64_t columns = op.columns;
   for (int64_t row = begin; row < end; ++row) {
     const float* x = op.x + row * columns;
@@ -67,9 +69,9 @@ void layer_norm_forward_kernel(const LayerNormForward& op, int64_t begin, int64_
   }
 }
 
-// d_x of rows [begin, end), and their part of d_gamma and d_beta into `partial`: (2, columns),
+// d_sum of rows [begin, end), and their part of d_gamma and d_beta into `partial`: (2, columns),
 // d_gamma first.
-void layer_norm_backward_kernel(const LayerNormBackward& op,
+void layer_norm_backward_kernel(const LayerNormBackward<float>& op,
                                 float* partial,
                                 int64_t begin,
                                 int64_t end) {
@@ -79,7 +81,7 @@ void layer_norm_backward_kernel(const LayerNormBackward& op,
   std::memset(partial, 0, 2 * columns * sizeof(float));
   for (int64_t row = begin; row < end; ++row) {
     const float* d_y = op.d_y + row * columns;
-    const float* x = op.x + row * columns;
+    const float* x = op.sum + row * columns;
     const Vec mean = set(op.mean[row]), rstd = set(op.rstd[row]);
     RowSum g_sum, g_xhat_sum;
     for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
@@ -91,8 +93,8 @@ void layer_norm_backward_kernel(const LayerNormBackward& op,
     const Vec g_mean = set(g_sum.total() / static_cast<float>(columns));
     const Vec g_xhat_mean = set(g_xhat_sum.total() / static_cast<float>(columns));
 
-    const float* d_sum = op.d_sum == nullptr ? nullptr : op.d_sum + row * columns;
-    float* d_x = op.d_x + row * columns;
+    const float* d_residual = op.d_residual == nullptr ? nullptr : op.d_residual + row * columns;
+    float* d_sum = op.d_sum + row * columns;
     for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
       const Vec d = access.load(d_y + i);
       const Vec xhat = hn::Mul(hn::Sub(access.load(x + i), mean), rstd);
@@ -100,19 +102,18 @@ void layer_norm_backward_kernel(const LayerNormBackward& op,
       access.store(hn::Add(access.load(d_beta + i), d), d_beta + i);
       const Vec centred = hn::Sub(hn::Mul(d, access.load(op.gamma + i)), g_mean);
       Vec result = hn::Mul(rstd, hn::NegMulAdd(xhat, g_xhat_mean, centred));
-      if (d_sum != nullptr) result = hn::Add(access.load(d_sum + i), result);
-      access.store(result, d_x + i);
+      if (d_residual != nullptr) result = hn::Add(access.load(d_residual + i), result);
+      access.store(result, d_sum + i);
     });
   }
 }
 
-// Columns [begin, end) of gradient = or += the sum of the blocks' partial sums, in the order of the
-// blocks, `stride` apart.
+// Columns [begin, end) of a gradient: the sum of the blocks' partial sums, `stride` apart, in the
+// order of the blocks.
 void layer_norm_combine_kernel(const float* partial,
                                int64_t blocks,
                                int64_t stride,
                                float* gradient,
-                               bool accumulate,
                                int64_t begin,
                                int64_t end) {
   for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
@@ -120,7 +121,6 @@ void layer_norm_combine_kernel(const float* partial,
     Vec sum = access.load(partial + i);
     for (int64_t block = 1; block < blocks; ++block)
       sum = hn::Add(sum, access.load(partial + block * stride + i));
-    if (accumulate) sum = hn::Add(access.load(gradient + i), sum);
     access.store(sum, gradient + i);
   });
 }
@@ -137,54 +137,54 @@ HWY_EXPORT(layer_norm_combine_kernel);
 
 namespace {
 
-// Rows are split into at most kMaxBlocks blocks, by their number alone.
+// Blocks of rows whose sums are added in order: the rows alone decide how many there are.
 constexpr int64_t kMaxBlocks = 128;
 constexpr int64_t kMinBlockRows = 16;
+RowParts blocks_of(int64_t rows) { return RowParts(rows, kMaxBlocks, kMinBlockRows); }
 
-int64_t block_rows(int64_t rows) {
-  return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks);
-}
-int64_t block_count(int64_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
-
-}  // namespace
-
-void layer_norm_forward(const LayerNormForward& op) {
+void run_forward(const OpCall& call) {
+  const auto op = LayerNormForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-size_t layer_norm_backward_workspace_bytes(int64_t rows, int64_t columns) {
-  return block_count(rows) * 2 * columns * sizeof(float);
+size_t backward_workspace_bytes(const OpCall& call) {
+  const auto op = LayerNormBackward<float>::of(call);
+  return blocks_of(op.rows).count * 2 * op.columns * sizeof(float);
 }
 
-void layer_norm_backward(const LayerNormBackward& op) {
-  if (op.rows == 0) {
-    if (!op.accumulate) {
-      std::fill_n(op.d_gamma, op.columns, 0.0f);
-      if (op.d_beta != nullptr) std::fill_n(op.d_beta, op.columns, 0.0f);
-    }
-    return;
-  }
-  float* partial = static_cast<float*>(op.workspace);  // (blocks, 2, columns)
-  const int64_t blocks = block_count(op.rows), rows_each = block_rows(op.rows),
-                stride = 2 * op.columns;
+void run_backward(const OpCall& call) {
+  const auto op = LayerNormBackward<float>::of(call);
+  const RowParts blocks = blocks_of(op.rows);
+  float* const partial = op.workspace;  // (blocks, 2, columns)
+  const int64_t stride = 2 * op.columns;
   const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_backward_kernel);
-  parallel_for(blocks, grain_rows(rows_each * op.columns), [&](int64_t first, int64_t last) {
-    for (int64_t block = first; block < last; ++block) {
-      kernel(op,
-             partial + block * stride,
-             block * rows_each,
-             std::min(op.rows, (block + 1) * rows_each));
-    }
-  });
+  parallel_for(
+      blocks.count, grain_rows(blocks.rows_each * op.columns), [&](int64_t first, int64_t last) {
+        for (int64_t block = first; block < last; ++block) {
+          kernel(op,
+                 partial + block * stride,
+                 block * blocks.rows_each,
+                 std::min(op.rows, (block + 1) * blocks.rows_each));
+        }
+      });
   const auto combine = HWY_DYNAMIC_DISPATCH(layer_norm_combine_kernel);
-  parallel_for(op.columns, grain_rows(2 * blocks), [&](int64_t begin, int64_t end) {
-    combine(partial, blocks, stride, op.d_gamma, op.accumulate, begin, end);
+  parallel_for(op.columns, grain_rows(2 * blocks.count), [&](int64_t begin, int64_t end) {
+    combine(partial, blocks.count, stride, op.d_gamma, begin, end);
     if (op.d_beta != nullptr)
-      combine(partial + op.columns, blocks, stride, op.d_beta, op.accumulate, begin, end);
+      combine(partial + op.columns, blocks.count, stride, op.d_beta, begin, end);
   });
 }
+
+constexpr Implementation kRows[] = {
+    {OpKind::kLayerNorm, "simd", run_forward},
+    {OpKind::kLayerNormBackward, "simd", run_backward, backward_workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuLayerNorm = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -13,8 +13,8 @@
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/matmul/matmul.h"
-#include "runtime/cuda/ops/activations.h"
-#include "runtime/cuda/ops/elementwise.h"
+#include "runtime/cuda/ops/activation.h"
+#include "runtime/cuda/ops/cast.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/warn_once.h"
 #include "runtime/graph/ops/conv2d.h"
@@ -80,7 +80,9 @@ void run_activation(const OpCall& call, const Conv2dShape& shape) {
   if (activation == Activation::kNone) return;
   by_type(call.input_dtype(0), [&]<typename T>() {
     T* const y = call.output<T>(0);
-    activation_forward<T>(activation, y, y, shape.out_pixels() * shape.outputs, stream_of(call));
+    activation_forward<T>(
+        {.activation = activation, .n = shape.out_pixels() * shape.outputs, .x = y, .y = y},
+        stream_of(call));
   });
 }
 

@@ -6,7 +6,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/matmul/matmul.h"
-#include "runtime/cuda/ops/activations.h"
+#include "runtime/cuda/ops/activation.h"
 #include "runtime/cuda/ops/implementations.h"
 
 namespace lockstep::cuda {
@@ -61,10 +61,10 @@ void run_linear(const OpCall& call) {
   if (whole) return;
   LOCKSTEP_CHECK(call.output_stride(0) == product.n, "only logits have padded rows ");
   by_type(dtype, [&]<typename T>() {
-    activation_forward<T>(activation,
-                          reinterpret_cast<const T*>(out),
-                          reinterpret_cast<T*>(y),
-                          product.m * product.n,
+    activation_forward<T>({.activation = activation,
+                           .n = product.m * product.n,
+                           .x = reinterpret_cast<const T*>(out),
+                           .y = reinterpret_cast<T*>(y)},
                           context.stream);
   });
 }
@@ -97,11 +97,11 @@ void run_input_gradient(const OpCall& call, std::byte* d_x) {
                        .saved = const_cast<std::byte*>(call.input<std::byte>(3))});
   if (activation == Activation::kNone || product.epilogue != Epilogue::kNone) return;
   by_type(dtype, [&]<typename T>() {
-    activation_backward<T>(activation,
-                           reinterpret_cast<const T*>(d_x),
-                           call.input<T>(3),
-                           reinterpret_cast<T*>(d_x),
-                           product.m * product.n,
+    activation_backward<T>({.activation = activation,
+                            .n = product.m * product.n,
+                            .d_y = reinterpret_cast<const T*>(d_x),
+                            .saved = call.input<T>(3),
+                            .d_x = reinterpret_cast<T*>(d_x)},
                            context.stream);
   });
 }

@@ -1,13 +1,16 @@
-#include "runtime/cuda/ops/dropout.h"
+#include "runtime/graph/ops/dropout.h"
 
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
 
 namespace lockstep::cuda {
 namespace {
 
 // N is 1 or a multiple of 4: then a vector begins with a block of random words.
 template <typename T>
-struct Dropout {
+struct Drop {
   const T* x;
   T* y;
   uint32_t threshold;
@@ -39,25 +42,22 @@ struct Dropout {
   }
 };
 
-}  // namespace
-
-template <typename T>
-void dropout(const T* x,
-             T* y,
-             int64_t n,
-             float p,
-             const LaneContext* lane,
-             uint32_t purpose,
-             Stream stream) {
-  const auto threshold = static_cast<uint32_t>(static_cast<double>(p) * 0x1p32);
-  const Dropout<T> drop{x, y, threshold, 1 / (1 - p), lane, purpose};
-  for_each_flat<kVectorWidth<T>>(n, is_aligned(x) && is_aligned(y), drop, stream);
+void run(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = Dropout<T>::of(call);
+    const Drop<T> drop{op.x, op.y, op.threshold(), op.factor(), context_of(call).lane, op.purpose};
+    for_each_flat<kVectorWidth<T>>(
+        op.n, is_aligned(op.x) && is_aligned(op.y), drop, stream_of(call));
+  });
 }
 
-template void dropout(const float*, float*, int64_t, float, const LaneContext*, uint32_t, Stream);
-template void dropout(
-    const BFloat16*, BFloat16*, int64_t, float, const LaneContext*, uint32_t, Stream);
-template void dropout(
-    const Float16*, Float16*, int64_t, float, const LaneContext*, uint32_t, Stream);
+constexpr Implementation kRows[] = {
+    {OpKind::kDropout, "own", run},
+    {OpKind::kDropoutBackward, "own", run},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaDropout = kRows;
 
 }  // namespace lockstep::cuda

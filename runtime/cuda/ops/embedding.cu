@@ -1,6 +1,12 @@
-#include "runtime/cuda/ops/embedding.h"
+#include "runtime/graph/ops/embedding.h"
 
+#include <algorithm>
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/token_sort.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -12,18 +18,24 @@ constexpr int kThreads = 128;
 // holds the part that came from the tile before, the second a run that begins here and goes on.
 constexpr int64_t kTile = 32;
 
+template <typename T>
+struct SortedBackward : EmbeddingBackward<T> {
+  const int32_t* sorted_ids;  // (B T) the ids in ascending order
+  const int32_t* places;      // (B T) where in (B, T) each comes from; ascending among equal ids
+  float* partials;            // (tiles, 2, C)
+};
+
 template <int N, typename T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(
-    EmbeddingSizes sizes, const int32_t* ids, const T* token, const T* position, T* y) {
-  const int64_t row = blockIdx.x;
-  const int64_t id = ids[row], time = row % sizes.time;
-  for (int64_t c = threadIdx.x * N; c < sizes.channels; c += kThreads * N) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingForward<T> op) {
+  const int64_t row = blockIdx.x, channels = op.sizes.channels;
+  const int64_t id = op.ids[row], time = row % op.sizes.time;
+  for (int64_t c = threadIdx.x * N; c < channels; c += kThreads * N) {
     float sum[N], place[N];
-    load(token + id * sizes.channels + c, sum);
-    load(position + time * sizes.channels + c, place);
+    load(op.token + id * channels + c, sum);
+    load(op.position + time * channels + c, place);
 #pragma unroll
     for (int i = 0; i < N; ++i) sum[i] += place[i];
-    store(sum, y + row * sizes.channels + c);
+    store(sum, op.y + row * channels + c);
   }
 }
 
@@ -41,12 +53,12 @@ __device__ __forceinline__ void write(float (&sum)[N], bool accumulate, float* t
 
 // Block (tile, columns).
 template <int N, typename T>
-__global__ void __launch_bounds__(kThreads) sum_runs_kernel(EmbeddingBackward<T> op) {
+__global__ void __launch_bounds__(kThreads) sum_runs_kernel(SortedBackward<T> op) {
   const int64_t channels = op.sizes.channels, n = op.sizes.batch * op.sizes.time;
   const int64_t column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * N;
   if (column >= channels) return;
   const int64_t begin = blockIdx.x * kTile, end = begin + kTile < n ? begin + kTile : n;
-  float* const partials = op.workspace + blockIdx.x * 2 * channels + column;
+  float* const partials = op.partials + blockIdx.x * 2 * channels + column;
   const bool from_before = begin > 0 && op.sorted_ids[begin - 1] == op.sorted_ids[begin];
   bool first_run = true;
   float sum[N] = {};
@@ -73,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) sum_runs_kernel(EmbeddingBackward<T>
 
 // Block (tile, columns): completes the run that begins in the tile and goes on in the next ones.
 template <int N, typename T>
-__global__ void __launch_bounds__(kThreads) join_runs_kernel(EmbeddingBackward<T> op) {
+__global__ void __launch_bounds__(kThreads) join_runs_kernel(SortedBackward<T> op) {
   const int64_t channels = op.sizes.channels, n = op.sizes.batch * op.sizes.time;
   const int64_t column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * N;
   if (column >= channels) return;
@@ -83,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) join_runs_kernel(EmbeddingBackward<T
   if (op.sorted_ids[end] != id) return;  // ends here
   if (begin > 0 && op.sorted_ids[begin] == id && op.sorted_ids[begin - 1] == id)
     return;  // began before
-  const float* partials = op.workspace + blockIdx.x * 2 * channels + column;
+  const float* partials = op.partials + blockIdx.x * 2 * channels + column;
   float sum[N];
   load(partials + channels, sum);
   for (int64_t tile = begin + kTile; tile < n && op.sorted_ids[tile] == id; tile += kTile) {
@@ -127,36 +139,31 @@ struct Zero {
 };
 
 template <int N, typename T>
-void sum_tokens(const EmbeddingBackward<T>& op, Stream stream) {
+void sum_tokens(const SortedBackward<T>& op, Stream stream) {
   const int64_t n = op.sizes.batch * op.sizes.time;
   const dim3 grid{blocks_for(n, kTile), blocks_for(op.sizes.channels, kThreads * N), 1};
   launch({grid, {kThreads, 1, 1}, stream}, sum_runs_kernel<N, T>, op);
   launch({grid, {kThreads, 1, 1}, stream}, join_runs_kernel<N, T>, op);
 }
 
-}  // namespace
-
-template <typename T>
-void embedding_forward(const EmbeddingSizes& sizes,
-                       const int32_t* ids,
-                       const T* token,
-                       const T* position,
-                       T* y,
-                       Stream stream) {
-  const dim3 grid{static_cast<unsigned>(sizes.batch * sizes.time), 1, 1};
-  const Launch how{grid, {kThreads, 1, 1}, stream};
-  if (is_vectorizable<T>(sizes.channels, {token, position, y})) {
-    launch(how, forward_kernel<kVectorWidth<T>, T>, sizes, ids, token, position, y);
-  } else {
-    launch(how, forward_kernel<1, T>, sizes, ids, token, position, y);
-  }
+void run_forward(const OpCall& call) {
+  by_type(call.input_dtype(1), [&]<typename T>() {
+    const auto op = EmbeddingForward<T>::of(call);
+    const dim3 grid{static_cast<unsigned>(op.sizes.batch * op.sizes.time), 1, 1};
+    const Launch how{grid, {kThreads, 1, 1}, stream_of(call)};
+    if (is_vectorizable<T>(op.sizes.channels, {op.token, op.position, op.y})) {
+      launch(how, forward_kernel<kVectorWidth<T>, T>, op);
+    } else {
+      launch(how, forward_kernel<1, T>, op);
+    }
+  });
 }
 
 template <typename T>
-void embedding_backward(const EmbeddingBackward<T>& op, Stream stream) {
+void start_backward(const SortedBackward<T>& op, Stream stream) {
   constexpr int kWide = kVectorWidth<T>;
   const bool vectors = is_vectorizable<T>(op.sizes.channels, {op.d_y}) && is_aligned(op.d_token) &&
-                       is_aligned(op.workspace) && is_aligned(op.d_position);
+                       is_aligned(op.partials) && is_aligned(op.d_position);
   if (!op.accumulate_token) {
     for_each_flat<4>(op.sizes.vocabulary * op.sizes.channels, vectors, Zero{op.d_token}, stream);
   }
@@ -170,19 +177,45 @@ void embedding_backward(const EmbeddingBackward<T>& op, Stream stream) {
   for_each_flat<kWide>(stride, vectors, sum, stream);
 }
 
-size_t embedding_backward_workspace_bytes(const EmbeddingSizes& sizes) {
-  const auto tiles = static_cast<size_t>(blocks_for(sizes.batch * sizes.time, kTile));
-  return tiles * 2 * static_cast<size_t>(sizes.channels) * sizeof(float);
+// Where the parts of the workspace lie: sorted ids, places, and what the sort needs, or the sums
+// that begin when it is over.
+struct WorkspaceParts {
+  explicit WorkspaceParts(const EmbeddingSizes& sizes)
+      : count(sizes.batch * sizes.time),
+        places((static_cast<size_t>(count) * sizeof(int32_t) + 255) / 256 * 256),
+        rest(2 * places) {}
+  int64_t count;
+  size_t places, rest;  // bytes before them
+};
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  const EmbeddingSizes sizes = EmbeddingBackward<float>::of(call).sizes;
+  const WorkspaceParts parts(sizes);
+  const size_t sums =
+      blocks_for(parts.count, kTile) * 2 * static_cast<size_t>(sizes.channels) * sizeof(float);
+  return parts.rest + std::max(sort_tokens_workspace_bytes(parts.count), sums);
 }
 
-template void embedding_forward(
-    const EmbeddingSizes&, const int32_t*, const float*, const float*, float*, Stream);
-template void embedding_forward(
-    const EmbeddingSizes&, const int32_t*, const BFloat16*, const BFloat16*, BFloat16*, Stream);
-template void embedding_forward(
-    const EmbeddingSizes&, const int32_t*, const Float16*, const Float16*, Float16*, Stream);
-template void embedding_backward(const EmbeddingBackward<float>&, Stream);
-template void embedding_backward(const EmbeddingBackward<BFloat16>&, Stream);
-template void embedding_backward(const EmbeddingBackward<Float16>&, Stream);
+void run_backward(const OpCall& call) {
+  const Stream stream = stream_of(call);
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = EmbeddingBackward<T>::of(call);
+    const WorkspaceParts parts(op.sizes);
+    auto* const sorted = call.workspace<int32_t>();
+    auto* const places = reinterpret_cast<int32_t*>(call.workspace() + parts.places);
+    std::byte* const rest = call.workspace() + parts.rest;
+    sort_tokens(op.ids, parts.count, op.sizes.vocabulary, sorted, places, rest, stream);
+    start_backward(SortedBackward<T>{op, sorted, places, reinterpret_cast<float*>(rest)}, stream);
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kEmbedding, "own", run_forward},
+    {OpKind::kEmbeddingBackward, "own", run_backward, backward_workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaEmbedding = kRows;
 
 }  // namespace lockstep::cuda

@@ -1,53 +1,13 @@
-#include "runtime/cuda/ops/layer_norm.h"
+#include "runtime/graph/ops/layer_norm.h"
 
-#include <type_traits>
-
-#include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
-#include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/row_parts.h"
 
 namespace lockstep::cuda {
 namespace {
-
-constexpr int kThreads = 128;
-constexpr int kWideThreads = 256;  // of a block for long rows
-
-// Vectors of N elements that a thread keeps in registers: more would not fit.
-template <int N>
-inline constexpr int kMostHeld = N == 8 ? 4 : 8;
-
-// Backward gives each block of threads a block of rows and keeps its share of d_gamma and d_beta in
-// registers.
-constexpr int64_t kRowBlocks = 1024;
-int64_t rows_per_block(int64_t rows) { return (rows + kRowBlocks - 1) / kRowBlocks; }
-
-// The elements of a row that one of Threads threads works on: vectors `thread`, `thread` + Threads,
-// ... of N elements. Their first Held vectors are kept in registers.
-template <int N, int Held, int Threads>
-struct RowPart {
-  float values[Held][N] = {};
-
-  // f(column, values) for each vector.
-  template <typename F>
-  __device__ __forceinline__ void each(int64_t columns, int thread, F f) {
-#pragma unroll
-    for (int k = 0; k < Held; ++k) {
-      const int64_t column = static_cast<int64_t>(k * Threads + thread) * N;
-      if (column < columns) f(column, values[k]);
-    }
-  }
-};
-
-// The same bits in all RowThreads threads of a row: a warp, or a block of so many.
-template <int RowThreads>
-__device__ __forceinline__ float row_sum(float value) {
-  if constexpr (RowThreads == kWarp) return warp_reduce<Sum>(value);
-  return block_reduce<Sum, RowThreads>(value);
-}
-
-// A block has as many rows as fit in kThreads threads, or one.
-template <int RowThreads>
-inline constexpr int kBlockThreads = RowThreads < kThreads ? kThreads : RowThreads;
 
 template <typename T, int N, int Held, int RowThreads>
 __global__ void __launch_bounds__(kBlockThreads<RowThreads>)
@@ -94,6 +54,7 @@ __global__ void __launch_bounds__(kBlockThreads<RowThreads>)
   }
 }
 
+// Each block has `block_rows` rows, and keeps their share of d_gamma and d_beta in registers.
 template <typename T, int N, int Held, int Threads>
 __global__ void __launch_bounds__(Threads)
     backward_kernel(LayerNormBackward<T> op, int64_t block_rows) {
@@ -114,7 +75,7 @@ __global__ void __launch_bounds__(Threads)
       if (column >= op.columns) continue;
       float d_y[N];
       load(op.d_y + begin + column, d_y);
-      load(op.x + begin + column, xhat.values[k]);
+      load(op.sum + begin + column, xhat.values[k]);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         xhat.values[k][i] = (xhat.values[k][i] - mean) * rstd;
@@ -132,12 +93,12 @@ __global__ void __launch_bounds__(Threads)
     for (int k = 0; k < Held; ++k) {
       const int64_t column = static_cast<int64_t>(k * Threads + thread) * N;
       if (column >= op.columns) continue;
-      float d_x[N] = {};
-      if (op.d_sum != nullptr) load(op.d_sum + begin + column, d_x);
+      float d_sum[N] = {};
+      if (op.d_residual != nullptr) load(op.d_residual + begin + column, d_sum);
 #pragma unroll
       for (int i = 0; i < N; ++i)
-        d_x[i] += rstd * (g.values[k][i] - mean_g - xhat.values[k][i] * mean_g_xhat);
-      store(d_x, op.d_x + begin + column);
+        d_sum[i] += rstd * (g.values[k][i] - mean_g - xhat.values[k][i] * mean_g_xhat);
+      store(d_sum, op.d_sum + begin + column);
     }
   }
 
@@ -153,43 +114,20 @@ __global__ void __launch_bounds__(Threads)
   });
 }
 
-// Calls f with the least of Held, 2 Held, 4 Held, ... that is no less than `vectors`.
-template <int N, int Held, typename F>
-void with_held(int64_t vectors, F f) {
-  if constexpr (Held < kMostHeld<N>) {
-    if (vectors > Held) return with_held<N, 2 * Held>(vectors, f);
-  }
-  LOCKSTEP_REQUIRE(vectors <= Held);
-  f(std::integral_constant<int, Held>());
-}
-
-// Calls f with the fewest threads, of those given, that can hold a row, and with the vectors that
-// each of them then holds: 1, 2, 4 or 8. Rows that `Fewer` threads can hold do not come here, so
-// that a thread has more than a least number of vectors and fewer kernels are compiled.
-template <int N, int Fewer, int Few, int... More, typename F>
-void with_threads(int64_t columns, F f) {
-  if constexpr (sizeof...(More) > 0) {
-    if (columns > kMostHeld<N> * Few * N) return with_threads<N, Few, More...>(columns, f);
-  }
-  constexpr int kLeast = Fewer == 0 ? 1 : 2 * kMostHeld<N> * Fewer / Few;
-  with_held<N, kLeast>(blocks_for(columns, N * Few),
-                       [&](auto held) { f(std::integral_constant<int, Few>(), held); });
-}
-
 template <typename T, int N>
 void start_forward(const LayerNormForward<T>& op, Stream stream) {
-  with_threads<N, 0, kWarp, kThreads, kWideThreads>(op.columns, [&](auto threads, auto held) {
-    constexpr int kRowThreads = decltype(threads)::value;
-    constexpr unsigned kBlock = kBlockThreads<kRowThreads>;
-    launch({{blocks_for(op.rows, kBlock / kRowThreads), 1, 1}, {kBlock, 1, 1}, stream},
-           forward_kernel<T, N, held(), kRowThreads>,
+  with_threads<N, 0, kWarp, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
+    constexpr int kThreads = decltype(threads)::value;
+    constexpr unsigned kBlock = kBlockThreads<kThreads>;
+    launch({{blocks_for(op.rows, kBlock / kThreads), 1, 1}, {kBlock, 1, 1}, stream},
+           forward_kernel<T, N, held(), kThreads>,
            op);
   });
 }
 
 template <typename T, int N>
 void start_backward(const LayerNormBackward<T>& op, int64_t block_rows, Stream stream) {
-  with_threads<N, 0, kThreads, kWideThreads>(op.columns, [&](auto threads, auto held) {
+  with_threads<N, 0, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
     constexpr int kBlock = decltype(threads)::value;
     launch({{blocks_for(op.rows, block_rows), 1, 1}, {kBlock, 1, 1}, stream},
            backward_kernel<T, N, held(), kBlock>,
@@ -198,41 +136,47 @@ void start_backward(const LayerNormBackward<T>& op, int64_t block_rows, Stream s
   });
 }
 
+void run_forward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = LayerNormForward<T>::of(call);
+    if (is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.beta, op.sum, op.y})) {
+      start_forward<T, kVectorWidth<T>>(op, stream_of(call));
+    } else {
+      start_forward<T, 1>(op, stream_of(call));
+    }
+  });
+}
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  const auto op = LayerNormBackward<float>::of(call);
+  return 2 * blocks_for(op.rows, rows_per_block(op.rows)) * static_cast<size_t>(op.columns) *
+         sizeof(float);
+}
+
+void run_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = LayerNormBackward<T>::of(call);
+    const Stream stream = stream_of(call);
+    const int64_t block_rows = rows_per_block(op.rows);
+    if (is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_residual, op.d_sum})) {
+      start_backward<T, kVectorWidth<T>>(op, block_rows, stream);
+    } else {
+      start_backward<T, 1>(op, block_rows, stream);
+    }
+    const int64_t count = blocks_for(op.rows, block_rows);
+    sum_partials(op.workspace, count, op.columns, false, op.d_gamma, stream);
+    if (op.d_beta == nullptr) return;
+    sum_partials(op.workspace + count * op.columns, count, op.columns, false, op.d_beta, stream);
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kLayerNorm, .name = "own", .run = run_forward, .supports = supports_row},
+    {OpKind::kLayerNormBackward, "own", run_backward, backward_workspace_bytes, supports_row},
+};
+
 }  // namespace
 
-template <typename T>
-void layer_norm_forward(const LayerNormForward<T>& op, Stream stream) {
-  if (is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.beta, op.sum, op.y})) {
-    start_forward<T, kVectorWidth<T>>(op, stream);
-  } else {
-    start_forward<T, 1>(op, stream);
-  }
-}
-
-template <typename T>
-void layer_norm_backward(const LayerNormBackward<T>& op, Stream stream) {
-  const int64_t block_rows = rows_per_block(op.rows);
-  if (is_vectorizable<T>(op.columns, {op.d_y, op.x, op.gamma, op.d_sum, op.d_x})) {
-    start_backward<T, kVectorWidth<T>>(op, block_rows, stream);
-  } else {
-    start_backward<T, 1>(op, block_rows, stream);
-  }
-  const int64_t count = blocks_for(op.rows, block_rows);
-  sum_partials(op.workspace, count, op.columns, op.accumulate, op.d_gamma, stream);
-  if (op.d_beta == nullptr) return;
-  const float* partials = op.workspace + count * op.columns;
-  sum_partials(partials, count, op.columns, op.accumulate, op.d_beta, stream);
-}
-
-size_t layer_norm_backward_workspace_bytes(int64_t rows, int64_t columns) {
-  return 2 * blocks_for(rows, rows_per_block(rows)) * static_cast<size_t>(columns) * sizeof(float);
-}
-
-template void layer_norm_forward(const LayerNormForward<float>&, Stream);
-template void layer_norm_forward(const LayerNormForward<BFloat16>&, Stream);
-template void layer_norm_forward(const LayerNormForward<Float16>&, Stream);
-template void layer_norm_backward(const LayerNormBackward<float>&, Stream);
-template void layer_norm_backward(const LayerNormBackward<BFloat16>&, Stream);
-template void layer_norm_backward(const LayerNormBackward<Float16>&, Stream);
+constinit const Implementations kCudaLayerNorm = kRows;
 
 }  // namespace lockstep::cuda

@@ -1,8 +1,5 @@
 #include "runtime/graph/ops/rms_norm.h"
 
-#include <type_traits>
-
-#include "runtime/base/check.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"

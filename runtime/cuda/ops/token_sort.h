@@ -8,7 +8,7 @@
 namespace lockstep::cuda {
 
 // Sorts n ids, each in [0, vocabulary), ascending; places[i] is where the i-th of them stood, in
-// ascending order among equal ids: what embedding_backward needs.
+// ascending order among equal ids: what the gradient of an embedding needs.
 void sort_tokens(const int32_t* ids,  // (n)
                  int64_t n,
                  int64_t vocabulary,

@@ -26,4 +26,37 @@ TensorId activation(GraphBuilder& builder,
                     Activation activation);
 
 }  // namespace ops
+
+template <typename T>
+struct ActivationForward {
+  Activation activation;
+  int64_t n;
+  const T* x;  // (n)
+  T* y;        // (n). May be x
+
+  static ActivationForward of(const OpCall& op) {
+    return {.activation = op.attributes<ActivationAttributes>().activation,
+            .n = op.input_shape(0).elements(),
+            .x = op.input<T>(0),
+            .y = op.output<T>(0)};
+  }
+};
+
+template <typename T>
+struct ActivationBackward {
+  Activation activation;
+  int64_t n;
+  const T* d_y;    // (n)
+  const T* saved;  // (n) x where saves_pre_activation(activation), else y
+  T* d_x;          // (n). May be d_y
+
+  static ActivationBackward of(const OpCall& op) {
+    return {.activation = op.attributes<ActivationAttributes>().activation,
+            .n = op.input_shape(0).elements(),
+            .d_y = op.input<T>(0),
+            .saved = op.input<T>(1),
+            .d_x = op.output<T>(0)};
+  }
+};
+
 }  // namespace lockstep

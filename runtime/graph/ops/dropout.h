@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/base/rng.h"
 #include "runtime/graph/op_call.h"
 
 namespace lockstep {
@@ -24,4 +25,31 @@ namespace ops {
 TensorId dropout(GraphBuilder& builder, const std::string& name, TensorId x, float probability);
 
 }  // namespace ops
+
+// Forward and backward.
+template <typename T>
+struct Dropout {
+  int64_t n;
+  float probability;  // of dropping, in [0, 1)
+  uint32_t purpose;   // of the RngStream; the rest of it is the lane's
+  const T* x;         // (n)
+  T* y;               // (n). May be x
+
+  // Elements whose word of the stream is below it are dropped.
+  uint32_t threshold() const {
+    return static_cast<uint32_t>(static_cast<double>(probability) * 0x1p32);
+  }
+  // Of the others.
+  float factor() const { return 1 / (1 - probability); }
+
+  static Dropout of(const OpCall& op) {
+    const auto& attributes = op.attributes<DropoutAttributes>();
+    return {.n = op.input_shape(0).elements(),
+            .probability = attributes.probability,
+            .purpose = kRngDropout | attributes.stream,
+            .x = op.input<T>(0),
+            .y = op.output<T>(0)};
+  }
+};
+
 }  // namespace lockstep

@@ -29,4 +29,50 @@ TensorId embedding(GraphBuilder& builder,
                    TensorId position);
 
 }  // namespace ops
+
+struct EmbeddingSizes {
+  int64_t batch, time, channels, vocabulary;  // B, T, C, V
+};
+
+template <typename T>
+struct EmbeddingForward {
+  EmbeddingSizes sizes;
+  const int32_t* ids;  // (B, T), each in [0, V): the caller has checked it
+  const T* token;      // (V, C)
+  const T* position;   // (at least T, C)
+  T* y;                // (B, T, C)
+
+  static EmbeddingForward of(const OpCall& op) {
+    const Shape &ids = op.input_shape(0), &token = op.input_shape(1);
+    return {.sizes = {ids[0], ids[1], token[1], token[0]},
+            .ids = op.input<int32_t>(0),
+            .token = op.input<T>(1),
+            .position = op.input<T>(2),
+            .y = op.output<T>(0)};
+  }
+};
+
+template <typename T>
+struct EmbeddingBackward {
+  EmbeddingSizes sizes;
+  const T* d_y;           // (B, T, C)
+  const int32_t* ids;     // (B, T)
+  Wide<T>* d_token;       // (V, C); overwriting zeroes the rows that no id names
+  bool accumulate_token;  // += instead of =
+  Wide<T>* d_position;    // (at least T, C), of which the first T rows are touched
+  bool accumulate_position;
+
+  static EmbeddingBackward of(const OpCall& op) {
+    const Shape &ids = op.input_shape(1), &token = op.output_shape(0);
+    const auto& attributes = op.attributes<EmbeddingAttributes>();
+    return {.sizes = {ids[0], ids[1], token[1], token[0]},
+            .d_y = op.input<T>(0),
+            .ids = op.input<int32_t>(1),
+            .d_token = op.output<Wide<T>>(0),
+            .accumulate_token = attributes.accumulate_token,
+            .d_position = op.output<Wide<T>>(1),
+            .accumulate_position = attributes.accumulate_position};
+  }
+};
+
 }  // namespace lockstep

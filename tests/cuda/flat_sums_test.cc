@@ -1,18 +1,13 @@
 // Catches: elements lost at the end of an array or where it is misaligned, a tree of sums in
-// another order than the CPU's, an activation or its derivative that is wrong, a dropout mask
-// unlike the CPU's.
-
-#include "runtime/cuda/ops/elementwise.h"
+// another order than the CPU's.
 
 #include "runtime/cpu/flat/content_hash.h"
-#include "runtime/cpu/ops/dropout.h"
-#include "runtime/cpu/ops/elementwise.h"
+#include "runtime/cpu/flat/squares.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/flat/content_hash.h"
-#include "runtime/cuda/ops/activations.h"
-#include "runtime/cuda/ops/dropout.h"
+#include "runtime/cuda/flat/squares.h"
+#include "runtime/cuda/ops/cast.h"
 #include "tests/fibers/kernel_test.h"
-#include "tests/reference/activations.h"
 
 namespace lockstep {
 namespace {
@@ -21,33 +16,10 @@ using test::Guarded;
 using test::kEps;
 
 template <typename T>
-class CudaElementwiseTest : public ::testing::Test {};
-TYPED_TEST_SUITE(CudaElementwiseTest, test::StoredTypes);
+class CudaFlatSumsTest : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaFlatSumsTest, test::StoredTypes);
 
-TYPED_TEST(CudaElementwiseTest, AddAndCastRoundOnce) {
-  using T = TypeParam;
-  for (int64_t n : {1, 7, 2048, 5003}) {
-    for (int64_t offset : {0, 1}) {
-      Guarded<T> a(n, offset), b(n, offset), sum(n, offset);
-      test::fill_stored(a, -1, 1, 1);
-      test::fill_stored(b, -1, 1, 2);
-      cuda::add<T>(a.data(), b.data(), sum.data(), n, nullptr);
-      std::vector<T> expected;
-      for (int64_t i = 0; i < n; ++i)
-        expected.push_back(round_to<T>(to_float(a[i]) + to_float(b[i])));
-      EXPECT_EQ(test::bytes_of(expected), test::bytes_of(sum)) << n << " + " << offset;
-      if constexpr (!std::is_same_v<T, float>) {
-        Guarded<float> wide(n, offset);
-        test::fill_uniform(wide, -3, 3, 3);
-        cuda::cast(wide.data(), sum.data(), n, nullptr);
-        for (int64_t i = 0; i < n; ++i) expected[static_cast<size_t>(i)] = round_to<T>(wide[i]);
-        EXPECT_EQ(test::bytes_of(expected), test::bytes_of(sum)) << n << " + " << offset;
-      }
-    }
-  }
-}
-
-TYPED_TEST(CudaElementwiseTest, WidensExactly) {
+TYPED_TEST(CudaFlatSumsTest, WidensExactly) {
   using T = TypeParam;
   for (int64_t n : {1, 7, 2048}) {
     for (bool accumulate : {false, true}) {
@@ -66,73 +38,7 @@ TYPED_TEST(CudaElementwiseTest, WidensExactly) {
   }
 }
 
-constexpr Activation kActivations[] = {Activation::kNone,
-                                       Activation::kRelu,
-                                       Activation::kGeluTanh,
-                                       Activation::kGeluErf,
-                                       Activation::kSilu,
-                                       Activation::kTanh};
-
-TYPED_TEST(CudaElementwiseTest, ActivationsMatchDoublePrecision) {
-  using T = TypeParam;
-  const int64_t n = 1203;
-  for (Activation activation : kActivations) {
-    const std::string name = "activation " + std::to_string(static_cast<int>(activation));
-    Guarded<T> x(n), y(n), d_y(n), d_x(n);
-    test::fill_stored(x, -9, 9, 1);
-    test::fill_stored(d_y, -1, 1, 2);
-    cuda::activation_forward<T>(activation, x.data(), y.data(), n, nullptr);
-    const T* saved = saves_pre_activation(activation) ? x.data() : y.data();
-    cuda::activation_backward<T>(activation, d_y.data(), saved, d_x.data(), n, nullptr);
-    for (int64_t i = 0; i < n; ++i) {
-      const double at = to_float(x[i]), value = test::activation_value(activation, at);
-      const double slope = test::activation_derivative(activation, at) * to_float(d_y[i]);
-      const double rounding = test::kSpacing<T> * std::abs(value);
-      ASSERT_NEAR(to_float(y[i]), value, 16 * kEps * (1 + std::abs(at)) + rounding) << name;
-      // Where the derivative is made of the rounded output, its error enters too.
-      const double from_output = saves_pre_activation(activation) ? 0 : 2 * test::kSpacing<T>;
-      ASSERT_NEAR(
-          to_float(d_x[i]),
-          slope,
-          64 * kEps * (1 + std::abs(at)) + test::kSpacing<T> * std::abs(slope) + from_output)
-          << name << " at " << at;
-    }
-  }
-}
-
-// A diverged run must show, as it does on the CPU.
-TYPED_TEST(CudaElementwiseTest, ActivationsHideNoNaN) {
-  using T = TypeParam;
-  for (Activation activation : kActivations) {
-    Guarded<T> x(9), y(9);  // the last one alone, not in a vector
-    test::fill_stored(x, -1, 1, 1);
-    for (const int64_t i : {3, 8}) x[i] = round_to<T>(NAN);
-    cuda::activation_forward<T>(activation, x.data(), y.data(), 9, nullptr);
-    for (int64_t i = 0; i < 9; ++i)
-      EXPECT_EQ(std::isnan(to_float(y[i])), i == 3 || i == 8)
-          << static_cast<int>(activation) << " at " << i;
-  }
-}
-
-TYPED_TEST(CudaElementwiseTest, DropoutHasTheMaskOfTheCpu) {
-  using T = TypeParam;
-  const RngStream random{.seed = 5, .step = 2, .lane = 3, .purpose = kRngDropout | 7};
-  for (int64_t n : {1, 30, 2055}) {
-    for (int64_t offset : {0, 1}) {
-      Guarded<T> x(n, offset), y(n, offset);
-      test::fill_stored(x, 0.5, 1, 1);
-      const LaneContext lane{.seed = random.seed, .step = random.step, .lane = random.lane};
-      cuda::dropout<T>(x.data(), y.data(), n, 0.3f, &lane, random.purpose, nullptr);
-      std::vector<float> wide, expected(static_cast<size_t>(n));
-      for (int64_t i = 0; i < n; ++i) wide.push_back(to_float(x[i]));
-      cpu::dropout_forward(wide.data(), expected.data(), n, 0.3f, random);
-      for (int64_t i = 0; i < n; ++i)
-        ASSERT_EQ(to_float(round_to<T>(expected[static_cast<size_t>(i)])), to_float(y[i])) << i;
-    }
-  }
-}
-
-TYPED_TEST(CudaElementwiseTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
+TYPED_TEST(CudaFlatSumsTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
   using T = TypeParam;
   struct Sizes {
     int64_t rows, columns, stride;
@@ -207,7 +113,7 @@ TEST(CudaSumTest, SquaresThatAreNotFiniteShow) {
 }
 
 // The hash of a slice is that of the CPU, and slices add up to the whole.
-TYPED_TEST(CudaElementwiseTest, ContentHashIsThatOfTheCpu) {
+TYPED_TEST(CudaFlatSumsTest, ContentHashIsThatOfTheCpu) {
   using T = TypeParam;
   for (int64_t n : {1, 7, 1000, 70003}) {
     for (int64_t offset : {0, 1}) {

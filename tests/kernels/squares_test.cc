@@ -1,8 +1,7 @@
-// Catches: a wrong sum at odd sizes or misaligned addresses, writes outside an array, sums of
-// squares that are in another order than the one promised, or depend on threads, vector width or on
-// how they are cut.
+// Catches: sums of squares that are in another order than the one promised, or depend on threads,
+// vector width or on how they are cut.
 
-#include "runtime/cpu/ops/elementwise.h"
+#include "runtime/cpu/flat/squares.h"
 
 #include "tests/reference/kernel_test.h"
 
@@ -10,31 +9,6 @@ namespace lockstep {
 namespace {
 
 using test::Guarded;
-
-constexpr int64_t kSizes[] = {1, 15, 17, 1003};
-
-TEST(ElementwiseTest, AddAccumulateScaleFill) {
-  test::for_each_target([&](const std::string& target) {
-    for (int64_t n : kSizes) {
-      Guarded<float> a(n, 1), b(n, 2), out(n, 3);
-      test::fill_uniform(a, -3, 3, 1);
-      test::fill_uniform(b, -3, 3, 2);
-      std::vector<float> sum(n), scaled(n);
-      for (int64_t i = 0; i < n; ++i) {
-        sum[i] = a[i] + b[i];
-        scaled[i] = sum[i] * 0.3f;
-      }
-      cpu::add(a.data(), b.data(), out.data(), n);
-      test::expect_same_bits(sum, out, "add, " + target);
-      cpu::accumulate(b.data(), a.data(), n);
-      test::expect_same_bits(sum, a, "accumulate, " + target);
-      cpu::scale(out.data(), 0.3f, n);
-      test::expect_same_bits(scaled, out, "scale, " + target);
-      cpu::fill(out.data(), -1.5f, n);
-      test::expect_same_bits(std::vector<float>(n, -1.5f), out, "fill, " + target);
-    }
-  });
-}
 
 // Chunk by chunk as exact_sum.h has it.
 ExactSum squares_of(const float* x, int64_t n) {
@@ -51,7 +25,7 @@ ExactSum squares_of(const float* x, int64_t n) {
   return sum;
 }
 
-TEST(ElementwiseTest, AddSquares) {
+TEST(SquaresTest, AddUpChunkByChunk) {
   test::for_each_target([&](const std::string& target) {
     for (int64_t n : {0, 1, 63, 64, 65, 4095, 4097, 50001}) {
       Guarded<float> x(n, 1);
@@ -69,7 +43,7 @@ TEST(ElementwiseTest, AddSquares) {
   });
 }
 
-TEST(ElementwiseTest, Reproducible) {
+TEST(SquaresTest, Reproducible) {
   const int64_t n = 100003;
   std::vector<float> x(n);
   test::fill_uniform(x, -3, 3, 7);
@@ -80,18 +54,9 @@ TEST(ElementwiseTest, Reproducible) {
         return std::vector<uint64_t>(std::begin(sum.words), std::end(sum.words));
       },
       "add_squares");
-  test::expect_reproducible<float>(
-      [&] {
-        std::vector<float> y(x);
-        cpu::add(y.data(), x.data(), y.data(), n);
-        cpu::scale(y.data(), 1 / 3.0f, n);
-        cpu::fill(y.data() + n / 2, 2, n / 2);
-        return y;
-      },
-      "elementwise");
 }
 
-TEST(ElementwiseTest, NanAndInfinityPassThrough) {
+TEST(SquaresTest, NanAndInfinityPassThrough) {
   std::vector<float> x(33, 1.0f);
   x[32] = std::numeric_limits<float>::quiet_NaN();
   ExactSum nan, infinite;

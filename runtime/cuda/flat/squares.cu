@@ -1,54 +1,9 @@
-#include "runtime/cuda/ops/elementwise.h"
+#include "runtime/cuda/flat/squares.h"
 
-#include "runtime/base/check.h"
 #include "runtime/cuda/for_each.h"
 
 namespace lockstep::cuda {
 namespace {
-
-template <typename T>
-struct Add {
-  const T *a, *b;
-  T* out;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    constexpr int N = Count::value;
-    float x[N], y[N];
-    load(a + i, x);
-    load(b + i, y);
-#pragma unroll
-    for (int k = 0; k < N; ++k) x[k] += y[k];
-    store(x, out + i);
-  }
-};
-
-template <typename T>
-struct Cast {
-  const float* from;
-  T* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    float x[Count::value];
-    load(from + i, x);
-    store(x, to + i);
-  }
-};
-
-template <typename T>
-struct Widen {
-  const T* from;
-  bool accumulate;
-  float* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    float x[Count::value], sum[Count::value] = {};
-    load(from + i, x);
-    if (accumulate) load(to + i, sum);
-#pragma unroll
-    for (int k = 0; k < Count::value; ++k) sum[k] += x[k];
-    store(sum, to + i);
-  }
-};
 
 constexpr int kSquaresThreads = 256;
 constexpr int kSquaresGroup = 4;  // threads that sum a chunk
@@ -139,22 +94,6 @@ __global__ void __launch_bounds__(kMergeThreads)
 
 }  // namespace
 
-template <typename T>
-void add(const T* a, const T* b, T* out, int64_t n, Stream stream) {
-  const bool vectors = is_aligned(a) && is_aligned(b) && is_aligned(out);
-  for_each_flat<kVectorWidth<T>>(n, vectors, Add<T>{a, b, out}, stream);
-}
-
-template <typename T>
-void cast(const float* from, T* to, int64_t n, Stream stream) {
-  for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Cast<T>{from, to}, stream);
-}
-
-template <typename T>
-void widen(const T* from, bool accumulate, float* to, int64_t n, Stream stream) {
-  for_each_flat<4>(n, is_aligned(from) && is_aligned(to), Widen<T>{from, accumulate, to}, stream);
-}
-
 void add_squares(const float* x, int64_t n, ExactSum* workspace, ExactSum* sum, Stream stream) {
   if (n == 0) return;
   const unsigned wanted = blocks_for(n, kSquaresBlock);
@@ -173,14 +112,5 @@ void add_squares(const float* x, int64_t n, ExactSum* workspace, ExactSum* sum, 
          static_cast<int>(blocks),
          sum);
 }
-
-template void add(const float*, const float*, float*, int64_t, Stream);
-template void add(const BFloat16*, const BFloat16*, BFloat16*, int64_t, Stream);
-template void add(const Float16*, const Float16*, Float16*, int64_t, Stream);
-template void cast(const float*, BFloat16*, int64_t, Stream);
-template void cast(const float*, Float16*, int64_t, Stream);
-template void widen(const float*, bool, float*, int64_t, Stream);
-template void widen(const BFloat16*, bool, float*, int64_t, Stream);
-template void widen(const Float16*, bool, float*, int64_t, Stream);
 
 }  // namespace lockstep::cuda

@@ -1,4 +1,4 @@
-#include "runtime/cpu/ops/elementwise.h"
+#include "runtime/cpu/flat/squares.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include "runtime/cpu/grain_size.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "runtime/cpu/ops/elementwise.cc"
+#define HWY_TARGET_INCLUDE "runtime/cpu/flat/squares.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "runtime/cpu/simd-inl.h"
@@ -16,19 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
-
-void add_kernel(const float* a, const float* b, float* out, int64_t n) {
-  for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
-    access.store(hn::Add(access.load(a + i), access.load(b + i)), out + i);
-  });
-}
-
-void scale_kernel(float* x, float factor, int64_t n) {
-  const Vec by = set(factor);
-  for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
-    access.store(hn::Mul(access.load(x + i), by), x + i);
-  });
-}
 
 using F64 = hn::ScalableTag<double>;
 using Doubles = hn::Vec<F64>;
@@ -67,34 +54,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lockstep::cpu {
-HWY_EXPORT(add_kernel);
-HWY_EXPORT(scale_kernel);
 HWY_EXPORT(chunk_squares_kernel);
 
 namespace {
 constexpr int64_t kChunksAtOnce = 16;  // of squares; few, so that adding them overlaps with loads
 }  // namespace
-
-void add(const float* a, const float* b, float* out, int64_t n) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(add_kernel);
-  parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(a + begin, b + begin, out + begin, end - begin);
-  });
-}
-
-void accumulate(const float* from, float* to, int64_t n) { add(to, from, to, n); }
-
-void scale(float* x, float factor, int64_t n) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(scale_kernel);
-  parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
-    kernel(x + begin, factor, end - begin);
-  });
-}
-
-void fill(float* x, float value, int64_t n) {
-  parallel_for(
-      n, kGrainElements, [&](int64_t begin, int64_t end) { std::fill(x + begin, x + end, value); });
-}
 
 void add_squares(const float* x, int64_t n, ExactSum* sum) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(chunk_squares_kernel);

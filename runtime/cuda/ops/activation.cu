@@ -1,9 +1,12 @@
-#include "runtime/cuda/ops/activations.h"
+#include "runtime/cuda/ops/activation.h"
 
 #include <cmath>
 
 #include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -97,30 +100,50 @@ void with_activation(Activation activation, F f) {
 }  // namespace
 
 template <typename T>
-void activation_forward(Activation activation, const T* x, T* y, int64_t n, Stream stream) {
-  with_activation(activation, [&](auto kind) {
-    const Forward<kind(), T> forward{x, y};
-    for_each_flat<kVectorWidth<T>>(n, is_aligned(x) && is_aligned(y), forward, stream);
+void activation_forward(const ActivationForward<T>& op, Stream stream) {
+  with_activation(op.activation, [&](auto kind) {
+    const Forward<kind(), T> forward{op.x, op.y};
+    for_each_flat<kVectorWidth<T>>(op.n, is_aligned(op.x) && is_aligned(op.y), forward, stream);
   });
 }
 
 template <typename T>
-void activation_backward(
-    Activation activation, const T* d_y, const T* saved, T* d_x, int64_t n, Stream stream) {
-  const bool vectors = is_aligned(d_y) && is_aligned(saved) && is_aligned(d_x);
-  with_activation(activation, [&](auto kind) {
-    const Backward<kind(), T> backward{d_y, saved, d_x};
-    for_each_flat<kVectorWidth<T>>(n, vectors, backward, stream);
+void activation_backward(const ActivationBackward<T>& op, Stream stream) {
+  const bool vectors = is_aligned(op.d_y) && is_aligned(op.saved) && is_aligned(op.d_x);
+  with_activation(op.activation, [&](auto kind) {
+    const Backward<kind(), T> backward{op.d_y, op.saved, op.d_x};
+    for_each_flat<kVectorWidth<T>>(op.n, vectors, backward, stream);
   });
 }
 
-template void activation_forward(Activation, const float*, float*, int64_t, Stream);
-template void activation_forward(Activation, const BFloat16*, BFloat16*, int64_t, Stream);
-template void activation_forward(Activation, const Float16*, Float16*, int64_t, Stream);
-template void activation_backward(Activation, const float*, const float*, float*, int64_t, Stream);
-template void activation_backward(
-    Activation, const BFloat16*, const BFloat16*, BFloat16*, int64_t, Stream);
-template void activation_backward(
-    Activation, const Float16*, const Float16*, Float16*, int64_t, Stream);
+template void activation_forward(const ActivationForward<float>&, Stream);
+template void activation_forward(const ActivationForward<BFloat16>&, Stream);
+template void activation_forward(const ActivationForward<Float16>&, Stream);
+template void activation_backward(const ActivationBackward<float>&, Stream);
+template void activation_backward(const ActivationBackward<BFloat16>&, Stream);
+template void activation_backward(const ActivationBackward<Float16>&, Stream);
+
+namespace {
+
+void run_forward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    activation_forward(ActivationForward<T>::of(call), stream_of(call));
+  });
+}
+
+void run_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    activation_backward(ActivationBackward<T>::of(call), stream_of(call));
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kActivation, "own", run_forward},
+    {OpKind::kActivationBackward, "own", run_backward},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaActivation = kRows;
 
 }  // namespace lockstep::cuda

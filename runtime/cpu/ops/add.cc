@@ -1,0 +1,47 @@
+#include "runtime/graph/ops/add.h"
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/add.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+void add_kernel(const Add<float>& op, int64_t begin, int64_t end) {
+  for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
+    const int64_t i = begin + static_cast<int64_t>(offset);
+    access.store(hn::Add(access.load(op.a + i), access.load(op.b + i)), op.y + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(add_kernel);
+
+namespace {
+
+void run(const OpCall& call) {
+  const auto op = Add<float>::of(call);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(add_kernel);
+  parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+}
+
+constexpr Implementation kRows[] = {{OpKind::kAdd, "simd", run}};
+
+}  // namespace
+
+constinit const Implementations kCpuAdd = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

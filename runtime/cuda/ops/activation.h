@@ -1,0 +1,18 @@
+#pragma once
+// What other ops need of activations on the GPU, whose op is in activation.cu too: for where a
+// product cannot apply them itself. T is float, BFloat16 or Float16; arithmetic is in float.
+
+#include "runtime/cuda/stream.h"
+#include "runtime/graph/ops/activation.h"
+
+namespace lockstep::cuda {
+
+// y = activation(x).
+template <typename T>
+void activation_forward(const ActivationForward<T>& op, Stream stream);
+
+// d_x = d_y * activation'.
+template <typename T>
+void activation_backward(const ActivationBackward<T>& op, Stream stream);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,41 @@
+#include "runtime/graph/ops/add.h"
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
+
+namespace lockstep::cuda {
+namespace {
+
+template <typename T>
+struct Sums {
+  const T *a, *b;
+  T* out;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    constexpr int N = Count::value;
+    float x[N], y[N];
+    load(a + i, x);
+    load(b + i, y);
+#pragma unroll
+    for (int k = 0; k < N; ++k) x[k] += y[k];
+    store(x, out + i);
+  }
+};
+
+void run(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = Add<T>::of(call);
+    const bool vectors = is_aligned(op.a) && is_aligned(op.b) && is_aligned(op.y);
+    for_each_flat<kVectorWidth<T>>(op.n, vectors, Sums<T>{op.a, op.b, op.y}, stream_of(call));
+  });
+}
+
+constexpr Implementation kRows[] = {{OpKind::kAdd, "own", run}};
+
+}  // namespace
+
+constinit const Implementations kCudaAdd = kRows;
+
+}  // namespace lockstep::cuda

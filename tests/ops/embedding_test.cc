@@ -1,0 +1,111 @@
+// Catches: a row taken from the wrong token or position, lost gradients of repeated tokens, a run of
+// equal tokens lost or counted twice where it crosses tiles, rows that no token names left
+// unwritten, positions beyond T touched, an order of additions that depends on threads.
+#include "runtime/graph/ops/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/rng.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+void reference_forward(const OpCall& call) {
+  const auto op = EmbeddingForward<double>::of(call);
+  const auto [batch, time, channels, vocabulary] = op.sizes;
+  for (int64_t row = 0; row < batch * time; ++row) {
+    for (int64_t c = 0; c < channels; ++c)
+      op.y[row * channels + c] =
+          op.token[op.ids[row] * channels + c] + op.position[row % time * channels + c];
+  }
+}
+
+void reference_backward(const OpCall& call) {
+  const auto op = EmbeddingBackward<double>::of(call);
+  const auto [batch, time, channels, vocabulary] = op.sizes;
+  if (!op.accumulate_token) std::fill_n(op.d_token, vocabulary * channels, 0.0);
+  if (!op.accumulate_position) std::fill_n(op.d_position, time * channels, 0.0);
+  for (int64_t row = 0; row < batch * time; ++row) {
+    for (int64_t c = 0; c < channels; ++c) {
+      op.d_token[op.ids[row] * channels + c] += op.d_y[row * channels + c];
+      op.d_position[row % time * channels + c] += op.d_y[row * channels + c];
+    }
+  }
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kEmbedding, "double", reference_forward},
+    {OpKind::kEmbeddingBackward, "double", reference_backward},
+};
+
+// Terms are below 1, so that a sum of n of them rounds by half an ulp of n at most, n times.
+Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+  if (expected.kind() == OpKind::kEmbedding)
+    return {1, std::abs(EmbeddingForward<double>::of(expected).y[i])};
+  const EmbeddingSizes sizes = EmbeddingBackward<double>::of(expected).sizes;
+  const auto terms = static_cast<double>(output == 0 ? sizes.batch * sizes.time : sizes.batch) + 1;
+  return {terms * terms / 2, 0};
+}
+
+// Tokens are drawn from the first `used`. `twice`: the gradients are added to those of another use.
+OpTest embedding(const EmbeddingSizes& sizes, int64_t used, bool twice = false) {
+  const auto [batch, time, channels, vocabulary] = sizes;
+  return {.name = "embedding of " + std::to_string(batch) + " x " + std::to_string(time) +
+                  " tokens of " + std::to_string(channels) + ", used " + std::to_string(used),
+          .build =
+              [=](GraphBuilder& builder) {
+                const TensorId ids = builder.input("ids", {batch, time}, DType::kI32);
+                const TensorId token = builder.parameter("token", {vocabulary, channels}, {}, true);
+                const TensorId position = builder.parameter("position", {time, channels}, {}, true);
+                for (const TensorId parameter : {token, position}) {
+                  if (twice)
+                    builder[parameter].gradient = builder.tensor("d_" + builder[parameter].name,
+                                                                 builder.shape(parameter),
+                                                                 DType::kF32,
+                                                                 Role::kParameterGradient);
+                }
+                ops::embedding(builder, "y", ids, token, position);
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuEmbedding,
+          .cuda = cuda::kCudaEmbedding,
+          .tolerance = tolerance,
+          .value = [=](const std::string& tensor, int64_t i) -> double {
+            const auto at = static_cast<uint64_t>(i);
+            if (tensor == "ids")
+              return bounded_from_word(philox_word({.seed = 3}, at), static_cast<uint32_t>(used));
+            return 2 * uniform_from_word(philox_word({.seed = tensor.size()}, at)) - 1;
+          }};
+}
+
+TEST(EmbeddingTest, ReferenceMatchesFiniteDifferences) {
+  check_gradient_of_reference(embedding({2, 3, 2, 4}, 4));
+}
+
+TEST(EmbeddingTest, MatchesTheReferenceOnAllDevices) {
+  check_on_all_devices(embedding({1, 1, 1, 1}, 1));
+  for (const int64_t channels : {1, 15, 17, 1003})
+    check_on_all_devices(embedding({3, 7, channels, 11}, 11));
+}
+
+TEST(EmbeddingTest, RunsOfEqualTokensCrossTiles) {
+  check_on_all_devices(embedding({2, 64, 8, 50}, 40));
+  check_on_all_devices(embedding({2, 64, 8, 50}, 1));    // one run over all tiles
+  check_on_all_devices(embedding({3, 50, 24, 9}, 3));    // runs over several tiles
+  check_on_all_devices(embedding({1, 32, 3, 2}, 2));     // exactly one tile
+  check_on_all_devices(embedding({2, 40, 1040, 7}, 5));  // several blocks of columns
+}
+
+TEST(EmbeddingTest, GradientsAreAddedToThoseOfAnotherUse) {
+  check_on_all_devices(embedding({2, 64, 8, 50}, 3, true));
+  check_on_all_devices(embedding({3, 7, 17, 11}, 11, true));
+}
+
+}  // namespace
+}  // namespace lockstep::test
