@@ -25,7 +25,7 @@ class ImageModel : public Model {
 
   ModelConfig resolve(const ModelIo& io) const final {
     Config config = config_;
-    config.classes = resolve_classes(config.classes, io, section_of(config_));
+    config.classes = resolve_classes(config.classes, io, Config::kName);
     check_images(io);
     return config;
   }

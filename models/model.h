@@ -5,7 +5,6 @@
 
 #include "models/registry.h"
 #include "runtime/config/model_traits.h"
-#include "runtime/config/sections.h"
 #include "runtime/graph/builder.h"
 
 namespace lockstep {

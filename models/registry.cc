@@ -40,7 +40,7 @@ int64_t extent(const ExtentsOf& extents_of,
 
 ModelTraits traits_of(const ModelConfig& model) {
   ModelTraits traits = model_of(model)->traits();
-  traits.section = section_of(model);
+  traits.section = name_of(model);
   return traits;
 }
 

@@ -10,15 +10,6 @@
 namespace lockstep::scale {
 namespace {
 
-const char* name_of(Precision precision) {
-  switch (precision) {
-    case Precision::kBf16: return "BF16";
-    case Precision::kFp16: return "FP16";
-    case Precision::kFp32: break;
-  }
-  return "FP32";
-}
-
 // The overrides as a list; for a reader each as code, since their values may have commas.
 Fact fact_of_overrides(const std::vector<std::string>& overrides) {
   Fact fact{"set", "--set", Json::array()};
@@ -31,8 +22,7 @@ Fact fact_of_overrides(const std::vector<std::string>& overrides) {
 }
 
 std::vector<Fact> facts_of_exchange(const CommConfig& comm) {
-  const bool tree = comm.order == CommConfig::Order::kTree;
-  std::vector<Fact> facts{{"order", "order of sums over ranks", tree ? "TREE" : "FAST"},
+  std::vector<Fact> facts{{"order", "order of sums over ranks", name_of(comm.order)},
                           {"zero_stage", "ZeRO stage", comm.zero_stage},
                           {"wire_dtype", "gradients sent as", name_of(comm.wire_dtype)}};
   if (comm.error_feedback) facts.push_back({"error_feedback", "error feedback", true});

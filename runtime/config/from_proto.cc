@@ -1,7 +1,18 @@
 #include "runtime/config/from_proto.h"
 
-#include "runtime/config/fields.h"
+#include <google/protobuf/reflection.h>
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/config/names.h"
+#include "runtime/config/run_config_visits.h"
+#include "runtime/config/schema.h"
 
 namespace lockstep {
 namespace {
@@ -11,172 +22,144 @@ using google::protobuf::Message;
 using google::protobuf::OneofDescriptor;
 using google::protobuf::Reflection;
 
-// FieldVisitor converts enums by number; every pair that has to agree is listed here.
-template <typename Enum>
-constexpr bool same(Enum value, int number) {
-  return static_cast<int>(value) == number;
+void check_value(const std::string& path, int64_t value, const FieldDescriptor& field) {
+  check_limit(path, value, integer_limit(field));
 }
-static_assert(same(Activation::kNone, proto::NONE) && same(Activation::kRelu, proto::RELU) &&
-              same(Activation::kGeluTanh, proto::GELU_TANH) &&
-              same(Activation::kGeluErf, proto::GELU_ERF) && same(Activation::kSilu, proto::SILU) &&
-              same(Activation::kTanh, proto::TANH));
-static_assert(same(Loss::kSoftmaxCrossEntropy, proto::SOFTMAX_CROSS_ENTROPY) &&
-              same(Loss::kBinaryCrossEntropy, proto::BINARY_CROSS_ENTROPY) &&
-              same(Loss::kMeanSquaredError, proto::MEAN_SQUARED_ERROR));
-static_assert(same(ResnetConfig::Shortcut::kProjection, proto::ResnetConfig::PROJECTION) &&
-              same(ResnetConfig::Shortcut::kPadded, proto::ResnetConfig::PADDED) &&
-              same(ResnetConfig::Stem::kImagenet, proto::ResnetConfig::IMAGENET) &&
-              same(ResnetConfig::Stem::kCifar, proto::ResnetConfig::CIFAR));
-static_assert(same(LenetConfig::Pooling::kMax, proto::LenetConfig::MAX) &&
-              same(LenetConfig::Pooling::kAverage, proto::LenetConfig::AVERAGE));
-static_assert(same(TokensConfig::Format::kRawUint16, proto::TokensConfig::RAW_UINT16) &&
-              same(TokensConfig::Format::kLlmc, proto::TokensConfig::LLMC));
-static_assert(same(BadRecords::kFail, proto::FAIL) && same(BadRecords::kSkip, proto::SKIP) &&
-              same(BadRecords::kReplace, proto::REPLACE));
-static_assert(same(ScheduleConfig::Kind::kConstant, proto::ScheduleConfig::CONSTANT) &&
-              same(ScheduleConfig::Kind::kLinear, proto::ScheduleConfig::LINEAR) &&
-              same(ScheduleConfig::Kind::kCosine, proto::ScheduleConfig::COSINE) &&
-              same(ScheduleConfig::Kind::kStep, proto::ScheduleConfig::STEP) &&
-              same(ScheduleConfig::Kind::kPolynomial, proto::ScheduleConfig::POLYNOMIAL) &&
-              same(ScheduleConfig::Kind::kWarmupStableDecay,
-                   proto::ScheduleConfig::WARMUP_STABLE_DECAY));
-static_assert(same(EvalConfig::Metric::kLoss, proto::EvalConfig::LOSS) &&
-              same(EvalConfig::Metric::kAccuracy, proto::EvalConfig::ACCURACY));
-static_assert(same(CommConfig::Order::kTree, proto::CommConfig::TREE) &&
-              same(CommConfig::Order::kFast, proto::CommConfig::FAST));
-static_assert(same(Precision::kFp32, proto::FP32) && same(Precision::kBf16, proto::BF16) &&
-              same(Precision::kFp16, proto::FP16));
-static_assert(same(ExecutionConfig::Recompute::kNothing, proto::ExecutionConfig::NOTHING) &&
-              same(ExecutionConfig::Recompute::kBlocks, proto::ExecutionConfig::BLOCKS));
+
+void check_value(const std::string& path, float value, const FieldDescriptor& field) {
+  check_limit(path, value, real_limit(field));
+}
+
+void check_value(const std::string& path, double value, const FieldDescriptor& field) {
+  check_limit(path, value, real_limit(field));
+}
+
+// Values of other types have no limits.
+template <typename Value>
+void check_value(const std::string&, const Value&, const FieldDescriptor&) {}
 
 // Paths and column names become C strings or lines of text further down.
-void check_text(const std::string& path, const std::string& value) {
+void check_value(const std::string& path, const std::string& value, const FieldDescriptor&) {
   if (value.find('\0') != std::string::npos) {
     refuse_value(path, in_quotes(value), "text without NUL bytes");
   }
 }
 
-class SectionReader final : public FieldVisitor {
+// Checks that text and lists which the schema requires are there, in `message` and below.
+void check_required(const Message& message, const std::string& prefix) {
+  const Reflection& from = *message.GetReflection();
+  const auto& type = *message.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* f = type.field(i);
+    if (f->message_type() != nullptr && from.HasField(message, f)) {
+      check_required(from.GetMessage(message, f), prefix + f->name() + ".");
+    }
+    if (!note_of(*f).has_required()) continue;
+    const bool missing =
+        f->is_repeated() ? from.FieldSize(message, f) == 0 : from.GetString(message, f).empty();
+    if (missing) {
+      throw ConfigError("{}{}: missing; allowed: {}", prefix, f->name(), note_of(*f).required());
+    }
+  }
+}
+
+// Reads the fields of one section: a visitor for visit_fields().
+class SectionReader {
  public:
-  // `message` must outlive the reader; `prefix` is "" or a path that ends in a dot.
-  SectionReader(const Message& message, std::string prefix)
-      : FieldVisitor(message.GetDescriptor()),
-        message_(message),
-        from_(*message.GetReflection()),
-        prefix_(std::move(prefix)) {}
+  // `message` must outlive the reader; `path` is "" for the whole configuration.
+  SectionReader(const Message& message, std::string path)
+      : message_(message), from_(*message.GetReflection()), path_(std::move(path)) {}
 
-  void field(const char* name, bool& value) override {
-    const FieldDescriptor* f = visit(name);
-    if (from_.HasField(message_, f)) value = from_.GetBool(message_, f);
-  }
-
-  void field(const char* name, uint64_t& value) override {
-    const FieldDescriptor* f = visit(name);
-    if (from_.HasField(message_, f)) value = from_.GetUInt64(message_, f);
-  }
-
-  void field(const char* name, std::string& value) override {
-    const FieldDescriptor* f = visit(name);
-    if (from_.HasField(message_, f)) value = from_.GetString(message_, f);
-    check_text(path(name), value);
-  }
-
-  void field(const char* name, std::vector<std::string>& value) override {
-    const FieldDescriptor* f = visit(name);
-    const int count = from_.FieldSize(message_, f);
-    if (count > 0) value.clear();
-    for (int i = 0; i < count; ++i) {
-      value.push_back(from_.GetRepeatedString(message_, f, i));
-      check_text(path(name), value.back());
+  template <typename Value>
+  void field(const char* name, Value& value) {
+    const FieldDescriptor* f = find(name);
+    if constexpr (std::is_arithmetic_v<Value>) {
+      if (!applies(message_, *f)) {
+        if (!from_.HasField(message_, f)) return;
+        get(f, value);
+        refuse_value(path(name), value, when_words(path_, *f));
+      }
     }
+    get(f, value);
+    check_value(path(name), value, *f);
   }
 
-  void field(const char* name, int64_t& value, const IntegerLimit& limit) override {
-    const FieldDescriptor* f = visit(name);
-    if (from_.HasField(message_, f)) value = from_.GetInt64(message_, f);
-    check_limit(path(name), value, limit);
+  template <typename Element>
+  void field(const char* name, std::vector<Element>& value) {
+    const FieldDescriptor* f = find(name);
+    const auto given = from_.GetRepeatedFieldRef<Element>(message_, f);
+    if (!given.empty()) value.assign(given.begin(), given.end());
+    for (const Element& element : value) check_value(path(name), element, *f);
   }
 
-  void field(const char* name, std::vector<int64_t>& value, const IntegerLimit& limit) override {
-    const FieldDescriptor* f = visit(name);
-    const int count = from_.FieldSize(message_, f);
-    if (count > 0) value.clear();
-    for (int i = 0; i < count; ++i) {
-      value.push_back(from_.GetRepeatedInt64(message_, f, i));
-      check_limit(path(name), value.back(), limit);
+  template <typename Section>
+  void section(const char* name, Section& section) {
+    read_section(find(name), section);
+  }
+
+  template <typename Section>
+  void section(const char* name, std::optional<Section>& section) {
+    const FieldDescriptor* f = find(name);
+    if (from_.HasField(message_, f)) read_section(f, section.emplace());
+  }
+
+  template <typename... Members>
+  void one_of(const char* name, std::variant<Members...>& member) {
+    const OneofDescriptor* choice = message_.GetDescriptor()->FindOneofByName(name);
+    const FieldDescriptor* given = from_.GetOneofFieldDescriptor(message_, choice);
+    if (given == nullptr) {
+      std::vector<std::string> names;
+      for (int i = 0; i < choice->field_count(); ++i) names.push_back(choice->field(i)->name());
+      throw ConfigError("{}: missing; allowed: one of {}", path_, join(names, ", "));
     }
-  }
-
-  void field(const char* name, float& value, const RealLimit& limit) override {
-    const FieldDescriptor* f = visit(name);
-    if (from_.HasField(message_, f)) value = from_.GetFloat(message_, f);
-    check_limit(path(name), value, limit);
-  }
-
-  void field(const char* name, double& value, const RealLimit& limit) override {
-    const FieldDescriptor* f = visit(name);
-    if (from_.HasField(message_, f)) value = from_.GetDouble(message_, f);
-    check_limit(path(name), value, limit);
-  }
-
-  void field(const char* name, std::vector<float>& value, const RealLimit& limit) override {
-    const FieldDescriptor* f = visit(name);
-    const int count = from_.FieldSize(message_, f);
-    if (count > 0) value.clear();
-    for (int i = 0; i < count; ++i) {
-      value.push_back(from_.GetRepeatedFloat(message_, f, i));
-      check_limit(path(name), value.back(), limit);
-    }
-  }
-
-  bool applies(const char* name, bool condition, const char* when) override {
-    if (condition) return true;
-    const FieldDescriptor* f = visit(name);
-    if (from_.HasField(message_, f)) refuse_value(path(name), from_.GetFloat(message_, f), when);
-    return false;
-  }
-
-  std::unique_ptr<FieldVisitor> section(const char* name) override {
-    const Message& below = from_.GetMessage(message_, visit(name));
-    return std::make_unique<SectionReader>(below, path(name) + ".");
-  }
-
-  std::unique_ptr<FieldVisitor> option(const char* name, bool /*held*/) override {
-    const FieldDescriptor* f = visit(name);
-    if (!from_.HasField(message_, f)) return nullptr;
-    const Message& below = from_.GetMessage(message_, f);
-    return std::make_unique<SectionReader>(below, path(name) + ".");
-  }
-
-  void require_one_of(const char* oneof) override {
-    const OneofDescriptor* choice = message_.GetDescriptor()->FindOneofByName(oneof);
-    LOCKSTEP_CHECK(choice != nullptr, "no oneof {}", oneof);
-    if (from_.HasOneof(message_, choice)) return;
-    std::vector<std::string> names;
-    for (int i = 0; i < choice->field_count(); ++i) names.push_back(choice->field(i)->name());
-    const std::string section = prefix_.substr(0, prefix_.size() - 1);
-    throw ConfigError("{}: missing; allowed: one of {}", section, join(names, ", "));
+    (read_member<Members>(given, member), ...);
   }
 
  private:
-  void enum_field(const char* name, int& value) override {
-    const FieldDescriptor* f = visit(name);
-    if (from_.HasField(message_, f)) value = from_.GetEnumValue(message_, f);
+  template <typename Member, typename Variant>
+  void read_member(const FieldDescriptor* given, Variant& member) {
+    if (given->name() == Member::kName) read_section(given, member.template emplace<Member>());
   }
 
-  std::string path(const char* name) const { return prefix_ + name; }
+  template <typename Section>
+  void read_section(const FieldDescriptor* f, Section& section) {
+    SectionReader below(from_.GetMessage(message_, f), path(f->name()));
+    visit_fields(below, section);
+  }
+
+  // The value, or the default where the message does not set the field.
+  void get(const FieldDescriptor* f, bool& value) { value = from_.GetBool(message_, f); }
+  void get(const FieldDescriptor* f, int64_t& value) { value = from_.GetInt64(message_, f); }
+  void get(const FieldDescriptor* f, uint64_t& value) { value = from_.GetUInt64(message_, f); }
+  void get(const FieldDescriptor* f, float& value) { value = from_.GetFloat(message_, f); }
+  void get(const FieldDescriptor* f, double& value) { value = from_.GetDouble(message_, f); }
+  void get(const FieldDescriptor* f, std::string& value) { value = from_.GetString(message_, f); }
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  void get(const FieldDescriptor* f, Enum& value) {
+    value = static_cast<Enum>(from_.GetEnumValue(message_, f));
+  }
+
+  const FieldDescriptor* find(const char* name) const {
+    return message_.GetDescriptor()->FindFieldByName(name);
+  }
+
+  std::string path(const std::string& name) const {
+    return path_.empty() ? name : path_ + "." + name;
+  }
 
   const Message& message_;
   const Reflection& from_;
-  const std::string prefix_;
+  const std::string path_;
 };
 
 }  // namespace
 
-RunConfig from_proto(const proto::RunConfig& message) {
+RunConfig from_proto(const Message& message) {
   RunConfig config;
   SectionReader reader(message, "");
   visit_fields(reader, config);
+  check_required(message, "");
   return config;
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "runtime/config/names.h"
+#include "runtime/config/schema.h"
+
 namespace lockstep {
 namespace {
 
@@ -15,6 +18,12 @@ void check_real(std::string_view field, Real value, const RealLimit& limit) {
 }
 
 }  // namespace
+
+IntegerLimit integer_limit_of(std::string_view path) {
+  const google::protobuf::FieldDescriptor* field = find_field(path);
+  LOCKSTEP_CHECK(field != nullptr, "no field {}", path);
+  return integer_limit(*field);
+}
 
 std::string describe(const IntegerLimit& limit) {
   return fmt::format("{}..{}", limit.low, limit.high);

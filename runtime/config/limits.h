@@ -16,21 +16,19 @@ struct IntegerLimit {
   int64_t high;
 };
 
+inline constexpr double kNoBound = std::numeric_limits<double>::infinity();
+
 // Finite numbers from low to high; an open end leaves the end itself out. An infinite end must be
 // open.
 struct RealLimit {
-  double low;
-  double high;
-  bool low_open = false;
-  bool high_open = false;
+  double low = -kNoBound;
+  double high = kNoBound;
+  bool low_open = true;
+  bool high_open = true;
 };
 
-inline constexpr double kNoBound = std::numeric_limits<double>::infinity();
-inline constexpr RealLimit kFinite{-kNoBound, kNoBound, true, true};
-inline constexpr RealLimit kPositive{0, kNoBound, true, true};
-inline constexpr RealLimit kNotNegative{0, kNoBound, false, true};
-inline constexpr RealLimit kFractionBelowOne{0, 1, false, true};
-inline constexpr RealLimit kFraction{0, 1};
+// The limit of the integer field at `path`: integer_limit_of("train.steps").
+IntegerLimit integer_limit_of(std::string_view path);
 
 // What a limit allows, in words: "1..1000", "a number in [0, 1)", "a finite number > 0".
 std::string describe(const IntegerLimit& limit);

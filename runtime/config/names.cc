@@ -7,7 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/config/run_config.pb.h"
+#include "runtime/config/schema.h"
 
 namespace lockstep {
 namespace {
@@ -72,10 +72,17 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 const std::vector<SchemaField>& schema_fields() {
   static const std::vector<SchemaField> fields = [] {
     std::vector<SchemaField> all;
-    append_fields(*proto::RunConfig::descriptor(), "", &all);
+    append_fields(config_type(), "", &all);
     return all;
   }();
   return fields;
+}
+
+const FieldDescriptor* find_field(std::string_view path) {
+  for (const SchemaField& entry : schema_fields()) {
+    if (entry.path == path) return entry.field;
+  }
+  return nullptr;
 }
 
 std::vector<SchemaField> schema_fields_named(std::string_view name) {
@@ -87,12 +94,12 @@ std::vector<SchemaField> schema_fields_named(std::string_view name) {
 }
 
 std::string section_name(const Descriptor& type) {
-  if (&type == proto::RunConfig::descriptor()) return "the config";
-  std::vector<std::string> paths;
+  if (&type == &config_type()) return "the config";
   for (const SchemaField& entry : schema_fields()) {
-    if (entry.field->message_type() == &type) paths.push_back(entry.path);
+    if (entry.field->message_type() == &type) return entry.path;
   }
-  return join(paths, " or ");
+  LOCKSTEP_CHECK(false, "{} is no section", type.full_name());
+  return "";
 }
 
 std::string field_names(const Descriptor& type) { return join(names_of_fields(type), ", "); }

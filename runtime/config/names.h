@@ -18,10 +18,13 @@ struct SchemaField {
 // Every field below RunConfig, sections included, in schema order.
 const std::vector<SchemaField>& schema_fields();
 
+// The field at `path`; null where there is none.
+const google::protobuf::FieldDescriptor* find_field(std::string_view path);
+
 // The paths of the fields called `name`, anywhere in the schema.
 std::vector<SchemaField> schema_fields_named(std::string_view name);
 
-// Where messages of `type` stand: "model.gpt", "optimizer.adam or optimizer.adamw", "the config".
+// Where the message of `type` stands: "model.gpt", "the config".
 std::string section_name(const google::protobuf::Descriptor& type);
 
 // The parts with `separator` between them.

@@ -1,7 +1,5 @@
 #include "runtime/config/overrides.h"
 
-#include <google/protobuf/message.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -145,7 +143,7 @@ void set_section(const std::string& path,
 
 }  // namespace
 
-void apply_override(const std::string& assignment, proto::RunConfig* config) {
+void apply_override(const std::string& assignment, Message* config) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw ConfigError("--set {}: no field and value; allowed: path.to.field=value",

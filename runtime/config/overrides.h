@@ -1,17 +1,17 @@
 #pragma once
 
-#include <string>
+#include <google/protobuf/message.h>
 
-#include "runtime/config/run_config.pb.h"
+#include <string>
 
 namespace lockstep {
 
-// Applies one "path.to.field=value" to `message`; everything after the first '=' is the value.
+// Applies one "path.to.field=value" to `message`, a RunConfig; everything after the first '=' is the value.
 // Sections on the path are created, and a path through a member of a oneof switches to it.
 //  - text: taken literally; enum: by name in any case; bool: true or false
 //  - repeated field: replaced by the elements of a comma-separated list, none when it is empty
 //  - section: only "" or "{}", which resets it to its defaults (optimizer.adamw={})
 // Throws ConfigError "--set PATH=VALUE: ..." or "PATH: value is ...; allowed: ...".
-void apply_override(const std::string& assignment, proto::RunConfig* message);
+void apply_override(const std::string& assignment, google::protobuf::Message* message);
 
 }  // namespace lockstep

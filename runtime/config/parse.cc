@@ -13,21 +13,25 @@
 
 namespace lockstep {
 
-RunConfig parse_config(const std::string& text,
-                       const std::string& origin,
-                       const std::vector<std::string>& overrides) {
-  proto::RunConfig message = parse_text(text, origin);
-  for (const std::string& assignment : overrides) apply_override(assignment, &message);
+namespace {
+
+std::unique_ptr<google::protobuf::Message> read_message(const std::string& text,
+                                                        const std::string& origin,
+                                                        const std::vector<std::string>& overrides) {
+  auto message = parse_text(text, origin);
+  for (const std::string& assignment : overrides) apply_override(assignment, message.get());
+  return message;
+}
+
+RunConfig valid_config(const google::protobuf::Message& message) {
   RunConfig config = from_proto(message);
   validate(config);
   return config;
 }
 
-RunConfig load_config(const std::filesystem::path& path,
-                      const std::vector<std::string>& overrides) {
-  std::string text;
+std::string read_text(const std::filesystem::path& path) {
   try {
-    text = read_file(path, kMostConfigBytes);
+    return read_file(path, kMostConfigBytes);
   } catch (const IoError& error) {
     if (error.error_number() == EFBIG) {
       throw ConfigError(
@@ -36,7 +40,25 @@ RunConfig load_config(const std::filesystem::path& path,
     throw ConfigError("config: {}; allowed: the path of a file in protobuf text format",
                       error.what());
   }
-  return parse_config(text, path.string(), overrides);
+}
+
+}  // namespace
+
+RunConfig parse_config(const std::string& text,
+                       const std::string& origin,
+                       const std::vector<std::string>& overrides) {
+  return valid_config(*read_message(text, origin, overrides));
+}
+
+RunConfig load_config(const std::filesystem::path& path,
+                      const std::vector<std::string>& overrides) {
+  return parse_config(read_text(path), path.string(), overrides);
+}
+
+std::string complete_text(const std::filesystem::path& path,
+                          const std::vector<std::string>& overrides) {
+  const auto given = read_message(read_text(path), path.string(), overrides);
+  return print_with_origins(*to_proto(valid_config(*given), Sections::kAll), *given);
 }
 
 void validate_for_ranks(const RunConfig& config, int ranks) {
@@ -61,6 +83,6 @@ void validate_for_ranks(const RunConfig& config, int ranks) {
       join(allowed, ", "));
 }
 
-std::string to_text(const RunConfig& config) { return print_text(to_proto(config)); }
+std::string to_text(const RunConfig& config) { return print_text(*to_proto(config)); }
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 // Parses text-format `text` (`origin` names it in errors), applies overrides "path.to.field=value"
-// in order and validates every limit that run_config.h states, but for those that need to know the
+// in order and validates every limit that the schema states, but for those that need to know the
 // model: check_model and validate_data_for_model do. Opens no data file.
 //
 // In an override text is taken literally, an enum by its name in any case; a repeated field is
@@ -24,6 +24,12 @@ RunConfig parse_config(const std::string& text,
 
 // The same for a file; one that cannot be read is a ConfigError too.
 RunConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides);
+
+// The config of a file as text, with every field written out that applies; what neither the file nor
+// an override says ends in "# default". It loads to the same config. Empty lists are left out, and
+// sections that mean something by being given.
+std::string complete_text(const std::filesystem::path& path,
+                          const std::vector<std::string>& overrides);
 
 // Checks that need the number of ranks: lanes can be shared evenly by them, and their groups with
 // residuals too.

@@ -3,12 +3,17 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
+#include <sstream>
+#include <vector>
+
 #include "runtime/base/error.h"
+#include "runtime/config/schema.h"
 #include "runtime/config/text_error.h"
 
 namespace lockstep {
 namespace {
 
+using google::protobuf::Message;
 using google::protobuf::TextFormat;
 
 constexpr int kMostNesting = 100;
@@ -34,9 +39,24 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
   std::string message_;
 };
 
+// Whether `section`, null where it is not given itself, has a field of that name.
+bool gives(const Message* section, const std::string& name) {
+  if (section == nullptr) return false;
+  const auto* field = section->GetDescriptor()->FindFieldByName(name);
+  const auto& reflection = *section->GetReflection();
+  return field->is_repeated() ? reflection.FieldSize(*section, field) > 0
+                              : reflection.HasField(*section, field);
+}
+
+const Message* section_below(const Message* section, const std::string& name) {
+  if (!gives(section, name)) return nullptr;
+  return &section->GetReflection()->GetMessage(*section,
+                                               section->GetDescriptor()->FindFieldByName(name));
+}
+
 }  // namespace
 
-proto::RunConfig parse_text(const std::string& text, const std::string& origin) {
+std::unique_ptr<Message> parse_text(const std::string& text, const std::string& origin) {
   if (text.size() > kMostConfigBytes) {
     throw ConfigError(
         "{}: size is {} bytes; allowed: at most {}", origin, text.size(), kMostConfigBytes);
@@ -45,20 +65,39 @@ proto::RunConfig parse_text(const std::string& text, const std::string& origin) 
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
   parser.SetRecursionLimit(kMostNesting);
-  proto::RunConfig message;
-  if (!parser.ParseFromString(text, &message)) {
+  std::unique_ptr<Message> message = new_config_message();
+  if (!parser.ParseFromString(text, message.get())) {
     throw ConfigError(
         "{}:{}", origin, describe_text_error(text, error.line(), error.column(), error.message()));
   }
   return message;
 }
 
-std::string print_text(const proto::RunConfig& message) {
+std::string print_text(const Message& message) {
   TextFormat::Printer printer;
   printer.SetUseShortRepeatedPrimitives(true);
   printer.SetUseUtf8StringEscaping(true);
   std::string text;
   LOCKSTEP_CHECK(printer.PrintToString(message, &text));
+  return text;
+}
+
+std::string print_with_origins(const Message& all, const Message& given) {
+  std::istringstream lines(print_text(all));
+  std::vector<const Message*> sections{&given};  // that a line lies in
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t begin = line.find_first_not_of(' ');
+    const std::string name = line.substr(begin, line.find_first_of(": ", begin) - begin);
+    if (name == "}") {
+      sections.pop_back();
+    } else if (line.back() == '{') {
+      sections.push_back(section_below(sections.back(), name));
+    } else if (!gives(sections.back(), name)) {
+      line += "  # default";
+    }
+    text += line + "\n";
+  }
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
+#include "runtime/config/schema.h"
 
 namespace lockstep {
 namespace {
@@ -107,8 +108,7 @@ std::optional<std::string> explain_name(std::string_view message,
                                         const std::vector<std::string>& parts) {
   if (parts.size() != 2) return std::nullopt;
   if (message.starts_with("Message type ")) {
-    const auto* type =
-        google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(parts[0]);
+    const auto* type = config_type().file()->pool()->FindMessageTypeByName(parts[0]);
     if (type != nullptr) return unknown_field_message(*type, parts[1]);
   }
   if (message.starts_with("Unknown enumeration value ")) {

@@ -1,6 +1,15 @@
 #include "runtime/config/to_proto.h"
 
-#include "runtime/config/fields.h"
+#include <google/protobuf/reflection.h>
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "runtime/config/run_config_visits.h"
+#include "runtime/config/schema.h"
 
 namespace lockstep {
 namespace {
@@ -9,80 +18,77 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-class SectionWriter final : public FieldVisitor {
+// Writes the fields of one section: a visitor for visit_fields().
+class SectionWriter {
  public:
   // Writes to `message`, which must outlive the writer.
-  explicit SectionWriter(Message* message)
-      : FieldVisitor(message->GetDescriptor()), message_(message), to_(*message->GetReflection()) {}
+  SectionWriter(Message* message, Sections sections)
+      : message_(message), to_(*message->GetReflection()), sections_(sections) {}
 
-  void field(const char* name, bool& value) override { to_.SetBool(message_, visit(name), value); }
-
-  void field(const char* name, uint64_t& value) override {
-    to_.SetUInt64(message_, visit(name), value);
+  template <typename Value>
+  void field(const char* name, Value& value) {
+    const FieldDescriptor* f = find(name);
+    if (applies(*message_, *f)) set(f, value);
   }
 
-  void field(const char* name, std::string& value) override {
-    to_.SetString(message_, visit(name), value);
+  template <typename Element>
+  void field(const char* name, std::vector<Element>& value) {
+    const auto elements = to_.GetMutableRepeatedFieldRef<Element>(message_, find(name));
+    for (const Element& element : value) elements.Add(element);
   }
 
-  void field(const char* name, std::vector<std::string>& value) override {
-    const FieldDescriptor* f = visit(name);
-    for (const std::string& element : value) to_.AddString(message_, f, element);
+  template <typename Section>
+  void section(const char* name, Section& section) {
+    const bool if_changed =
+        sections_ == Sections::kChanged && note_of(*find(name)).presence() == proto::IF_CHANGED;
+    if (!if_changed || !(section == Section{})) write_section(name, section);
   }
 
-  void field(const char* name, int64_t& value, const IntegerLimit&) override {
-    to_.SetInt64(message_, visit(name), value);
+  template <typename Section>
+  void section(const char* name, std::optional<Section>& section) {
+    if (section) write_section(name, *section);
   }
 
-  void field(const char* name, std::vector<int64_t>& value, const IntegerLimit&) override {
-    const FieldDescriptor* f = visit(name);
-    for (const int64_t element : value) to_.AddInt64(message_, f, element);
+  template <typename... Members>
+  void one_of(const char* /*name*/, std::variant<Members...>& member) {
+    std::visit([&](auto& section) { write_section(section.kName, section); }, member);
   }
-
-  void field(const char* name, float& value, const RealLimit&) override {
-    to_.SetFloat(message_, visit(name), value);
-  }
-
-  void field(const char* name, double& value, const RealLimit&) override {
-    to_.SetDouble(message_, visit(name), value);
-  }
-
-  void field(const char* name, std::vector<float>& value, const RealLimit&) override {
-    const FieldDescriptor* f = visit(name);
-    for (const float element : value) to_.AddFloat(message_, f, element);
-  }
-
-  bool applies(const char* name, bool condition, const char* /*when*/) override {
-    if (!condition) visit(name);
-    return condition;
-  }
-
-  std::unique_ptr<FieldVisitor> section(const char* name) override {
-    return std::make_unique<SectionWriter>(to_.MutableMessage(message_, visit(name)));
-  }
-
-  std::unique_ptr<FieldVisitor> option(const char* name, bool held) override {
-    const FieldDescriptor* f = visit(name);
-    if (!held) return nullptr;
-    return std::make_unique<SectionWriter>(to_.MutableMessage(message_, f));
-  }
-
-  void require_one_of(const char* /*oneof*/) override {}  // a variant always holds one
 
  private:
-  void enum_field(const char* name, int& value) override {
-    to_.SetEnumValue(message_, visit(name), value);
+  template <typename Section>
+  void write_section(const char* name, Section& section) {
+    SectionWriter below(to_.MutableMessage(message_, find(name)), sections_);
+    visit_fields(below, section);
+  }
+
+  void set(const FieldDescriptor* f, bool value) { to_.SetBool(message_, f, value); }
+  void set(const FieldDescriptor* f, int64_t value) { to_.SetInt64(message_, f, value); }
+  void set(const FieldDescriptor* f, uint64_t value) { to_.SetUInt64(message_, f, value); }
+  void set(const FieldDescriptor* f, float value) { to_.SetFloat(message_, f, value); }
+  void set(const FieldDescriptor* f, double value) { to_.SetDouble(message_, f, value); }
+  void set(const FieldDescriptor* f, const std::string& value) {
+    to_.SetString(message_, f, value);
+  }
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  void set(const FieldDescriptor* f, Enum value) {
+    to_.SetEnumValue(message_, f, static_cast<int>(value));
+  }
+
+  const FieldDescriptor* find(const char* name) const {
+    return message_->GetDescriptor()->FindFieldByName(name);
   }
 
   Message* const message_;
   const Reflection& to_;
+  const Sections sections_;
 };
 
 }  // namespace
 
-proto::RunConfig to_proto(const RunConfig& config) {
-  proto::RunConfig message;
-  SectionWriter writer(&message);
+std::unique_ptr<Message> to_proto(const RunConfig& config, Sections sections) {
+  std::unique_ptr<Message> message = new_config_message();
+  SectionWriter writer(message.get(), sections);
   RunConfig copy = config;  // visitors take fields that they may change
   visit_fields(writer, copy);
   return message;

@@ -1,12 +1,19 @@
 #pragma once
 
+#include <google/protobuf/message.h>
+
+#include <memory>
+
 #include "runtime/config/run_config.h"
-#include "runtime/config/run_config.pb.h"
 
 namespace lockstep {
 
-// A message with every field of `config` set that applies to it, so that from_proto gives back an
-// equal config. Does not validate.
-proto::RunConfig to_proto(const RunConfig& config);
+// Which of the sections with presence IF_CHANGED are written.
+enum class Sections { kChanged, kAll };
+
+// A RunConfig message with every field of `config` set that applies to it, so that from_proto gives
+// back an equal config. Does not validate.
+std::unique_ptr<google::protobuf::Message> to_proto(const RunConfig& config,
+                                                    Sections sections = Sections::kChanged);
 
 }  // namespace lockstep

@@ -8,7 +8,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/config/run_config.pb.h"
 #include "runtime/config/validate_data.h"
 
 namespace lockstep {
@@ -121,7 +120,7 @@ void validate_eval(const RunConfig& config) {
 void validate_wire(const CommConfig& comm) {
   if (comm.wire_dtype == Precision::kFp32 || comm.order == CommConfig::Order::kTree) return;
   refuse_value("comm.wire_dtype",
-               proto::DataType_Name(static_cast<proto::DataType>(comm.wire_dtype)),
+               name_of(comm.wire_dtype),
                "FP32 with comm.order FAST (a library would add in the type that travels)");
 }
 

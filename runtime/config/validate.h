@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// Checks what run_config.h says beyond the range of a single number, but for what needs to know the
+// Checks what the schema says beyond the range of a single number, but for what needs to know the
 // model: spellings, fields that must be given, and relations between fields. Throws ConfigError.
 // Opens no data file.
 void validate(const RunConfig& config);

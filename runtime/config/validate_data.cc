@@ -9,16 +9,11 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/config/sections.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int64_t kByteValues = 256;
-
-void require(std::string_view field, const std::string& value, std::string_view what) {
-  if (value.empty()) throw ConfigError("{}: missing; allowed: {}", field, what);
-}
 
 // `eval_fraction` splits the training data; next to separate evaluation data it would do nothing.
 void validate_eval_split(const std::string& section, const std::string& eval, float fraction) {
@@ -28,9 +23,11 @@ void validate_eval_split(const std::string& section, const std::string& eval, fl
                fmt::format("0 when {}.eval is given, which is {}", section, in_quotes(eval)));
 }
 
+// Of other sources there is nothing to check but single fields.
+template <typename Source>
+void validate_source(const Source&) {}
+
 void validate_source(const IdxConfig& idx) {
-  require("data.idx.train_images", idx.train_images, "the path of an IDX file of images");
-  require("data.idx.train_labels", idx.train_labels, "the path of an IDX file of labels");
   if (idx.eval_images.empty() == idx.eval_labels.empty()) return;
   if (idx.eval_images.empty()) {
     throw ConfigError(
@@ -72,14 +69,12 @@ void validate_columns(const std::string& field,
 }
 
 void validate_source(const TableConfig& table) {
-  require("data.table.train", table.train, "the path of a text table");
   const std::string& delimiter = table.delimiter;
   if (delimiter.size() != 1 || delimiter == "\n" || delimiter == "\r" || delimiter == "\"") {
     refuse_value("data.table.delimiter",
                  in_quotes(delimiter),
                  "one character, not a quotation mark or a line break");
   }
-  require("data.table.target", table.target, "the name of a column, or its number from 0");
   validate_column("data.table.target", table.target, table.header);
   validate_columns("data.table.categorical",
                    table.categorical,
@@ -96,41 +91,14 @@ void validate_source(const TableConfig& table) {
 }
 
 void validate_source(const TextConfig& text) {
-  require("data.text.train", text.train, "the path of a text file");
   validate_eval_split("data.text", text.eval, text.eval_fraction);
 }
 
-void validate_source(const TokensConfig& tokens) {
-  require("data.tokens.train", tokens.train, "the path of a file of tokens");
-}
-
-void validate_source(const SyntheticConfig&) {}  // its limits are those of single fields
-
-void require_files(std::string_view field,
-                   const std::vector<std::string>& files,
-                   std::string_view what) {
-  if (files.empty()) throw ConfigError("{}: missing; allowed: {}", field, what);
-}
-
 void validate_source(const CifarConfig& cifar) {
-  require_files("data.cifar.train", cifar.train, "the paths of one or more CIFAR binary files");
   if (cifar.classes != 10 && cifar.classes != 100)
     refuse_value("data.cifar.classes", cifar.classes, "10 (CIFAR-10) or 100 (CIFAR-100)");
   if (cifar.coarse && cifar.classes != 100)
     refuse_value("data.cifar.coarse", "true", "false, but with data.cifar.classes 100");
-}
-
-void validate_source(const ImageFolderConfig& images) {
-  require("data.image_folder.train", images.train, "a folder with one folder per class");
-}
-
-void validate_source(const TarShardsConfig& shards) {
-  require_files(
-      "data.tar_shards.train", shards.train, "the paths of tar files, such as 'a-{000..012}.tar'");
-}
-
-void validate_source(const RecordsConfig& records) {
-  require("data.records.train", records.train, "the path of a file made by `lockstep data pack`");
 }
 
 std::string list_of(const std::vector<float>& values) {
@@ -194,7 +162,7 @@ void validate_data_for_model(const DataConfig& data, const ModelTraits& model) {
   const bool tokens = std::holds_alternative<TextConfig>(data.source) ||
                       std::holds_alternative<TokensConfig>(data.source);
   const bool either = std::holds_alternative<SyntheticConfig>(data.source);
-  const std::string section = section_of_source(data), with = " with model." + model.section;
+  const std::string section = "data." + name_of(data.source), with = " with model." + model.section;
   if (model.wants_images()) {
     if (tokens || std::holds_alternative<TableConfig>(data.source)) {
       refuse_value("data",

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/config/sections.h"
 #include "runtime/config/validate_data.h"
 #include "runtime/data/file_names.h"
 #include "runtime/data/images/cifar.h"
@@ -45,7 +44,8 @@ bool is_here(const DataConfig& config, const std::string& name) {
   if (fs::exists(fs::path(config.dir) / name, error)) return true;
   if (name.find_first_of("*?{") == std::string::npos) return false;
   try {
-    for (const std::string& file : expand_names({name}, config.dir, section_of_source(config)))
+    for (const std::string& file :
+         expand_names({name}, config.dir, "data." + name_of(config.source)))
       if (!fs::exists(fs::path(config.dir) / file, error)) return false;
   } catch (const DataError&) {
     return false;  // nothing matches
@@ -128,7 +128,7 @@ class Assumption {
     throw DataError(
         "{}: '{}' is not here, and nothing else says {}; {}give the file, or its folder with "
         "--data",
-        section_of_source(config_),
+        "data." + name_of(config_.source),
         (std::filesystem::path(config_.dir) / file_).string(),
         unknown,
         remedy);

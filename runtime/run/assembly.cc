@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/validate.h"
 #include "runtime/data/assumed.h"
@@ -16,18 +17,16 @@
 namespace lockstep {
 namespace {
 
-// The step is 32 bits of the random streams' counters.
-constexpr int64_t kMostSteps = int64_t{1} << 31;
-
 void resolve_length(TrainConfig& train, int64_t samples) {
   if (train.steps > 0) return;
   const double steps = std::ceil(train.epochs * static_cast<double>(samples) /
                                  static_cast<double>(train.global_batch));
-  if (steps > static_cast<double>(kMostSteps))
+  const int64_t most = integer_limit_of("train.steps").high;
+  if (steps > static_cast<double>(most))
     throw ConfigError("train.epochs: value is {}, which is {:.0f} steps; allowed: up to {} steps",
                       train.epochs,
                       steps,
-                      kMostSteps);
+                      most);
   train.steps = std::max<int64_t>(static_cast<int64_t>(steps), 1);
   train.epochs = 0;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/config/sections.h"
 #include "runtime/graph/schema.h"
 #include "runtime/train/optimizer.h"
 
@@ -45,13 +44,13 @@ void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
     if (ops.supports(graph, op)) continue;
     if (!ops.has(op.kind))
       throw ConfigError("model.{}: device {} cannot run {} yet; allowed: --device cpu",
-                        section_of(model),
+                        name_of(model),
                         ops.device,
                         name_of(op.kind));
     throw ConfigError(
         "model.{}: device {} cannot run '{}' ({} of {}): it is beyond what its kernels take; "
         "allowed: a narrower model, or a smaller train.global_batch / train.lanes",
-        section_of(model),
+        name_of(model),
         ops.device,
         op.name,
         name_of(op.kind),

@@ -8,10 +8,7 @@
 namespace lockstep {
 
 std::string optimizer_name(const OptimizerConfig& config) {
-  if (std::holds_alternative<SgdConfig>(config.kind)) return "sgd";
-  if (std::holds_alternative<LarsConfig>(config.kind)) return "lars";
-  if (std::holds_alternative<LambConfig>(config.kind)) return "lamb";
-  return std::get<AdamConfig>(config.kind).decoupled ? "adamw" : "adam";
+  return name_of(config.kind);
 }
 
 std::vector<std::string> moment_names(const OptimizerConfig& config) {
@@ -179,15 +176,18 @@ OptimizerConstants Optimizer::constants_for(bool decay,
                         .weight_decay = decay ? sgd->weight_decay : 0,
                         .grad_scale = static_cast<float>(gradient_scale),
                         .nesterov = sgd->nesterov};
-  const auto& adam = std::get<AdamConfig>(config_.kind);
-  return adam_constants(lr,
-                        adam.beta1,
-                        adam.beta2,
-                        adam.epsilon,
-                        decay ? adam.weight_decay : 0,
-                        adam.decoupled,
-                        gradient_scale,
-                        step);
+  const auto constants = [&](const auto& adam, bool decoupled) {
+    return adam_constants(lr,
+                          adam.beta1,
+                          adam.beta2,
+                          adam.epsilon,
+                          decay ? adam.weight_decay : 0,
+                          decoupled,
+                          gradient_scale,
+                          step);
+  };
+  if (const auto* adam = std::get_if<AdamConfig>(&config_.kind)) return constants(*adam, false);
+  return constants(std::get<AdamwConfig>(config_.kind), true);
 }
 
 // `trust` multiplies the rate. LARS moves its moment by the whole step, rate included, as the paper

@@ -198,7 +198,7 @@ def make_model(case):
 
 
 def learning_rate(schedule, step):
-    """The rates that runtime/config/run_config.h defines."""
+    """The rates as configs/FIELDS.md has them under schedule."""
     lr, low = schedule["lr"], schedule.get("min_lr", 0)
     warmup = schedule.get("warmup_steps", 0)
     if step < warmup:

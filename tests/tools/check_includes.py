@@ -124,7 +124,7 @@ RESTRICTED = [
     (
         "protobuf",
         re.compile(r"(google/protobuf/|.*\.pb\.h$)"),
-        ["runtime/config/", "runtime/metrics/", "runtime/checkpoint/"],
+        ["runtime/config/", "runtime/metrics/", "runtime/checkpoint/", "tests/unit/config/generator_test."],
     ),
     # Slow to compile: others use runtime/base/json.h and log.h.
     ("nlohmann", re.compile(r"nlohmann/"), ["runtime/base/json.cc", "runtime/checkpoint/safetensors_header.cc"]),

@@ -1,4 +1,4 @@
-// Models that run_config.h does not allow. Catches a limit that is not checked, is off by one or
+// Models that the schema does not allow. Catches a limit that is not checked, is off by one or
 // inverted, and a message that does not say which field, which value and what is allowed.
 
 #include "tests/unit/config/bad_case.h"

@@ -54,9 +54,8 @@ TEST(Overrides, AMemberOfAOneofTakesItsPlace) {
   EXPECT_EQ(data.data.dir, "/d");
   const RunConfig adam = parse_good(kMlpText, {"optimizer.adam.beta1=0.5"});
   EXPECT_EQ(std::get<AdamConfig>(adam.optimizer.kind).beta1, 0.5f);
-  EXPECT_FALSE(std::get<AdamConfig>(adam.optimizer.kind).decoupled);
   const RunConfig adamw = parse_good(kMlpText, {"optimizer.adamw.beta1=0.5"});
-  EXPECT_TRUE(std::get<AdamConfig>(adamw.optimizer.kind).decoupled);
+  EXPECT_TRUE(std::holds_alternative<AdamwConfig>(adamw.optimizer.kind));
   const RunConfig model = parse_good(kMlpText, {"model.gpt.width=48", "data.tokens.train=t.bin"});
   EXPECT_EQ(std::get<GptConfig>(model.model).width, 48);
 }
@@ -65,7 +64,7 @@ TEST(Overrides, ASectionCanBeReset) {
   const RunConfig same = parse_good(kMlpText, {"optimizer.sgd={}"});
   EXPECT_EQ(std::get<SgdConfig>(same.optimizer.kind), SgdConfig{});
   const RunConfig other = parse_good(kMlpText, {"optimizer.adamw="});
-  EXPECT_EQ(std::get<AdamConfig>(other.optimizer.kind), AdamConfig{.decoupled = true});
+  EXPECT_EQ(std::get<AdamwConfig>(other.optimizer.kind), AdamwConfig{});
   // The only way to unset a field from the command line: gamma belongs to STEP.
   const std::string step = kMlpText + "schedule { kind: STEP milestones: 5 gamma: 0.5 lr: 0.1 }";
   EXPECT_EQ(parse_good(step, {"schedule={}"}).schedule, ScheduleConfig{});

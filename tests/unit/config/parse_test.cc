@@ -25,7 +25,7 @@ TEST(Parse, FieldsThatAreLeftOutKeepTheDefaultsOfTheStructs) {
   expected.model = MlpConfig{};
   expected.data.source = SyntheticConfig{};
   expected.train.steps = 1;
-  expected.optimizer.kind = AdamConfig{.decoupled = true};
+  expected.optimizer.kind = AdamwConfig{};
   EXPECT_EQ(parse_good("model { mlp {} } data { synthetic {} } optimizer { adamw {} } "
                        "train { steps: 1 }"),
             expected);
@@ -122,7 +122,7 @@ TEST(Parse, LimitsIncludeTheirEnds) {
                            "model.mlp.dropout=0.99999",
                            "train.global_batch=16777216",
                            "train.lanes=1",
-                           "train.steps=100000000000",
+                           "train.steps=2147483648",
                            "data.max_bad_fraction=0",
                            "schedule.warmup_steps=99",
                            "schedule.lr=1e-45",

@@ -1,4 +1,4 @@
-// Values of data and run that run_config.h does not allow. Catches a limit that is not checked, is
+// Values of data and run that the schema does not allow. Catches a limit that is not checked, is
 // off by one or inverted, and a message that does not say which field, which value and what is
 // allowed.
 
@@ -179,7 +179,7 @@ const BadCase kRunCases[] = {
      "power of two"},
     {"no_length", kMlpText, {"train.steps=0"}, "train.steps", "missing", "exactly one"},
     {"two_lengths", kMlpText, {"train.epochs=2.5"}, "train.epochs", "2.5", "exactly one"},
-    {"steps", kMlpText, {"train.steps=-5"}, "train.steps", "-5", "0..100000000000"},
+    {"steps", kMlpText, {"train.steps=-5"}, "train.steps", "-5", "0..2147483648"},
     {"epochs_inf", kMlpText, {"train.steps=0", "train.epochs=inf"}, "train.epochs", "inf", "[0, 1"},
     {"epochs_negative", kMlpText, {"train.epochs=-1"}, "train.epochs", "-1", "[0, 1"},
     {"hash_every", kMlpText, {"train.hash_every=-1"}, "train.hash_every", "-1", "0..1"},

@@ -234,7 +234,7 @@ class RandomConfig {
     train.lanes = int64_t{1} << integer(0, 12);
     train.global_batch = train.lanes * integer(1, 4096);
     if (flag()) {
-      train.steps = integer(1, 100'000'000'000);
+      train.steps = integer(1, int64_t{1} << 31);
     } else {
       train.epochs = std::uniform_real_distribution<double>(1e-6, 1e6)(random_);
     }
@@ -245,7 +245,7 @@ class RandomConfig {
   }
 
   void draw_optimizer(OptimizerConfig& optimizer) {
-    const int64_t kind = integer(0, 3);
+    const int64_t kind = integer(0, 4);
     if (kind == 0) {
       SgdConfig sgd{.momentum = fraction(), .weight_decay = not_negative()};
       sgd.nesterov = sgd.momentum > 0 && flag();
@@ -260,12 +260,16 @@ class RandomConfig {
                                   .beta2 = fraction(),
                                   .epsilon = positive(),
                                   .weight_decay = not_negative()};
-    } else {
+    } else if (kind == 3) {
       optimizer.kind = AdamConfig{.beta1 = fraction(),
                                   .beta2 = fraction(),
                                   .epsilon = positive(),
-                                  .weight_decay = not_negative(),
-                                  .decoupled = flag()};
+                                  .weight_decay = not_negative()};
+    } else {
+      optimizer.kind = AdamwConfig{.beta1 = fraction(),
+                                   .beta2 = fraction(),
+                                   .epsilon = positive(),
+                                   .weight_decay = not_negative()};
     }
     optimizer.clip_norm = not_negative();
     optimizer.decay_bias_and_norm = flag();

@@ -47,7 +47,7 @@ std::vector<OptimizerConfig> optimizers() {
   sgd.kind = SgdConfig{.momentum = 0, .nesterov = false, .weight_decay = 0.1f};
   momentum.kind = SgdConfig{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f};
   adam.kind = AdamConfig{.weight_decay = 0.1f};
-  adamw.kind = AdamConfig{.weight_decay = 0.1f, .decoupled = true};
+  adamw.kind = AdamwConfig{.weight_decay = 0.1f};
   return {sgd, momentum, adam, adamw};
 }
 

@@ -1,0 +1,59 @@
+// generate_config SCHEMA FOLDER: the C++ files that the schema of the configuration becomes.
+// SCHEMA is what `protoc --include_imports --descriptor_set_out` writes. A file whose text is there
+// already is left as it is, so that nothing is compiled again for it.
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+#include "runtime/config/generator/check_schema.h"
+#include "runtime/config/generator/write_code.h"
+
+namespace lockstep {
+namespace {
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write(const std::string& path, const std::string& text) {
+  if (read(path) == text) return;
+  std::ofstream file(path, std::ios::binary);
+  if (!(file << text).flush()) throw std::runtime_error(path + ": cannot be written");
+}
+
+void generate(const std::string& schema_path, const std::string& folder) {
+  const std::string schema = read(schema_path);
+  google::protobuf::FileDescriptorSet files;
+  if (!files.ParseFromString(schema)) throw std::runtime_error(schema_path + ": no schema");
+  google::protobuf::DescriptorPool pool;
+  for (const auto& file : files.file())
+    if (pool.BuildFile(file) == nullptr) throw std::runtime_error(schema_path + ": incomplete");
+  const auto* root = pool.FindMessageTypeByName("lockstep.proto.RunConfig");
+  if (root == nullptr) throw std::runtime_error(schema_path + ": has no message RunConfig");
+  check_schema(*root);
+  write(folder + "/run_config_structs.h", write_structs(*root));
+  write(folder + "/run_config_visits.h", write_visits(*root));
+  write(folder + "/run_config_schema.cc", write_bytes(schema));
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  try {
+    if (argc != 3) throw std::runtime_error("usage: generate_config SCHEMA FOLDER");
+    lockstep::generate(argv[1], argv[2]);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "generate_config: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,78 @@
+#include "runtime/config/schema.h"
+
+#include <fmt/core.h>
+#include <google/protobuf/descriptor.pb.h>
+#include <google/protobuf/dynamic_message.h>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::DescriptorPool;
+using google::protobuf::DynamicMessageFactory;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+const DescriptorPool& schema_pool() {
+  static const DescriptorPool* pool = [] {
+    google::protobuf::FileDescriptorSet files;
+    LOCKSTEP_CHECK(files.ParseFromArray(kSchemaBytes, static_cast<int>(kSchemaSize)));
+    auto* built = new DescriptorPool;  // never destroyed: messages may outlive static objects
+    for (const auto& file : files.file())
+      LOCKSTEP_CHECK(built->BuildFile(file) != nullptr, "{}", file.name());
+    return built;
+  }();
+  return *pool;
+}
+
+}  // namespace
+
+const Descriptor& config_type() {
+  static const Descriptor* type = schema_pool().FindMessageTypeByName("lockstep.proto.RunConfig");
+  LOCKSTEP_CHECK(type != nullptr);
+  return *type;
+}
+
+std::unique_ptr<Message> new_config_message() {
+  static auto* factory = new DynamicMessageFactory(&schema_pool());
+  return std::unique_ptr<Message>(factory->GetPrototype(&config_type())->New());
+}
+
+const proto::FieldNote& note_of(const FieldDescriptor& field) {
+  return field.options().GetExtension(proto::field);
+}
+
+IntegerLimit integer_limit(const FieldDescriptor& field) {
+  const proto::FieldNote& note = note_of(field);
+  return {static_cast<int64_t>(note.min()), static_cast<int64_t>(note.max())};
+}
+
+RealLimit real_limit(const FieldDescriptor& field) {
+  const proto::FieldNote& note = note_of(field);
+  RealLimit limit;
+  if (note.has_min() || note.has_above()) {
+    limit.low = note.has_min() ? note.min() : note.above();
+    limit.low_open = note.has_above();
+  }
+  if (note.has_max() || note.has_below()) {
+    limit.high = note.has_max() ? note.max() : note.below();
+    limit.high_open = note.has_below();
+  }
+  return limit;
+}
+
+bool applies(const Message& message, const FieldDescriptor& field) {
+  const proto::FieldNote& note = note_of(field);
+  if (!note.has_when()) return true;
+  const FieldDescriptor* decider = message.GetDescriptor()->FindFieldByName(note.when().field());
+  return message.GetReflection()->GetEnum(message, decider)->name() == note.when().value();
+}
+
+std::string when_words(const std::string& section, const FieldDescriptor& field) {
+  const proto::When& when = note_of(field).when();
+  return fmt::format("only with {}.{} {}", section, when.field(), when.value());
+}
+
+}  // namespace lockstep
