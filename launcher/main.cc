@@ -75,7 +75,8 @@ CommandSpec program() {
                       inspect_command(),
                       import_command(),
                       export_command(),
-                      data_command()}};
+                      data_command(),
+                      config_command()}};
 }
 
 int main_of(int argc, char** argv) {

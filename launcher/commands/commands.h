@@ -18,5 +18,6 @@ CommandSpec inspect_command();
 CommandSpec import_command();
 CommandSpec export_command();
 CommandSpec data_command();
+CommandSpec config_command();
 
 }  // namespace lockstep

@@ -1,0 +1,171 @@
+// lockstep config [FIELD]
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+#include "collectives/agreement.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/results.h"
+#include "runtime/base/file.h"
+#include "runtime/config/parse.h"
+#include "runtime/config/reference.h"
+
+namespace lockstep {
+namespace {
+
+struct ConfigOptions {
+  std::string field;
+  std::string defaults;
+  std::vector<std::string> set;
+  bool reference = false;
+  std::string json;
+};
+
+// The words of `text` in lines of at most 100 columns; all but the first begin with `indent` spaces,
+// which the first one has before it already.
+std::string wrapped(const std::string& text, size_t indent) {
+  constexpr size_t kColumns = 100;
+  std::istringstream words(text);
+  std::string result;
+  size_t column = indent;
+  for (std::string word; words >> word;) {
+    if (column > indent && column + 1 + word.size() > kColumns) {
+      result += "\n" + std::string(indent, ' ');
+      column = indent;
+    }
+    if (column > indent) result += " ";
+    column += (column > indent ? 1 : 0) + word.size();
+    result += word;
+  }
+  return result + "\n";
+}
+
+// "  allowed   1..4096": one line of what is said of a field.
+void print_line(const char* what, const std::string& text) {
+  if (!text.empty()) fmt::print("  {:<10}{}", what, wrapped(text, 12));
+}
+
+std::string default_words(const FieldReference& field) {
+  if (!field.required.empty()) return "required";
+  return field.default_value == "[]" ? "an empty list" : field.default_value;
+}
+
+// A line for each field, with its default and its first sentence.
+void list(const std::vector<FieldReference>& fields) {
+  constexpr size_t kWidestDefault = 24;  // longer ones push their sentence to the right
+  size_t paths = 0, types = 0, defaults = 0;
+  for (const FieldReference& field : fields) {
+    paths = std::max(paths, field.path.size());
+    types = std::max(types, field.type.size());
+    if (!field.is_section) defaults = std::max(defaults, default_words(field).size());
+  }
+  defaults = std::min(defaults, kWidestDefault);
+  for (const FieldReference& field : fields)
+    fmt::print("{:<{}}  {:<{}}  {:<{}}  {}\n",
+               field.path,
+               paths,
+               field.type,
+               types,
+               field.is_section ? "" : default_words(field),
+               defaults,
+               first_sentence(field.about));
+}
+
+void explain(const FieldReference& field) {
+  fmt::print("{}\n  {}", field.path, wrapped(field.about, 2));
+  if (field.is_section) {
+    fmt::print("\n");
+    list(references_below(field));
+    return;
+  }
+  print_line("type", field.type);
+  print_line("default", default_words(field));
+  print_line("allowed", field.required);
+  print_line("unit", field.unit);
+  print_line("allowed", field.limit);
+  print_line("applies", field.when);
+  size_t longest = 0;
+  for (const ValueReference& value : field.values) longest = std::max(longest, value.name.size());
+  for (const ValueReference& value : field.values)
+    fmt::print("  {:<10}{:<{}}  {}",
+               &value == &field.values.front() ? "allowed" : "",
+               value.name,
+               longest,
+               wrapped(value.about, longest + 14));
+}
+
+Json json_of(const FieldReference& field) {
+  Json json;
+  json["path"] = field.path;
+  json["type"] = field.type;
+  json["about"] = field.about;
+  if (field.is_section) return json;
+  if (field.required.empty()) json["default"] = field.default_value;
+  json["required"] = !field.required.empty();
+  if (!field.unit.empty()) json["unit"] = field.unit;
+  if (!field.limit.empty()) json["limit"] = field.limit;
+  if (!field.when.empty()) json["when"] = field.when;
+  for (const ValueReference& value : field.values) json["values"][value.name] = value.about;
+  return json;
+}
+
+void print_fields(const ConfigOptions& options) {
+  const std::vector<FieldReference> found = find_references(options.field);
+  if (options.field.empty()) {
+    list(found);
+  } else {
+    for (const FieldReference& field : found) {
+      if (&field != &found.front()) fmt::print("\n");
+      explain(field);
+    }
+  }
+  if (options.json.empty()) return;
+  Json fields = Json::array();
+  for (const FieldReference& field : found) fields.push_back(json_of(field));
+  write_file_atomically(options.json, fields.dump({.indent = 2}) + "\n");
+}
+
+ExitCode run_config(Session& session, const ConfigOptions& options) {
+  run_on_root(session.communicator(), [&] {
+    const int asked = (options.field.empty() ? 0 : 1) + (options.defaults.empty() ? 0 : 1) +
+                      (options.reference ? 1 : 0);
+    if (asked > 1) throw ConfigError("config: allowed: one of FIELD, --defaults and --reference");
+    if (!options.set.empty() && options.defaults.empty())
+      throw ConfigError("--set: allowed: only with --defaults CONFIG");
+    check_result_path("--json", options.json);
+    if (!options.defaults.empty()) {
+      fmt::print("{}", complete_text(options.defaults, options.set));
+    } else if (options.reference) {
+      fmt::print("{}", reference_page());
+    } else {
+      print_fields(options);
+    }
+    std::fflush(stdout);
+  });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec config_command() {
+  auto options = std::make_shared<ConfigOptions>();
+  CommandSpec command{.name = "config", .help = "List all fields of a config, or explain one"};
+  command.add("FIELD",
+              &options->field,
+              "A field or a section, by path or name: train.lanes, lanes, optimizer.adam");
+  command.add("--defaults",
+              &options->defaults,
+              "Print this config file with every field that it leaves out");
+  command.add("--set",
+              &options->set,
+              "With --defaults: override a field: path.to.field=value; may be given many times",
+              {.one_each_time = true});
+  command.add("--reference", &options->reference, "Print the page of all fields as Markdown");
+  command.add("--json", &options->json, "Write what is said of the fields to this file as JSON");
+  command.run = [options](Session& session) { return run_config(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep
