@@ -65,13 +65,14 @@ TensorId ImageLayers::conv(const std::string& name,
                            TensorId x,
                            const Conv& conv,
                            InitialWeights initial) {
-  const Shape shape = {conv.outputs, conv.kernel, conv.kernel, channels(x)};
+  const Shape shape = {conv.outputs, conv.kernel, conv.kernel, channels(x) / conv.groups};
   const TensorId w = weight(name, shape, conv.outputs, initial);
   builder_.set_channels_last(w, shape);
   const TensorId b = conv.bias ? bias(name, w, conv.outputs, initial) : kNoTensor;
   Conv2dAttributes attributes;
   attributes.stride = {conv.stride, conv.stride};
   attributes.padding = {conv.padding, conv.padding};
+  attributes.groups = conv.groups;
   attributes.activation = conv.activation;
   return ops::conv2d(builder_, name, x, w, b, attributes);
 }

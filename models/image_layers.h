@@ -32,6 +32,7 @@ class ImageLayers {
     int64_t outputs, kernel, stride = 1, padding = 0;
     bool bias = false;
     Activation activation = Activation::kNone;
+    int64_t groups = 1;  // of inputs and outputs; as many as inputs: depthwise
   };
   // Parameters name.weight and, where there is one, name.bias.
   TensorId conv(const std::string& name, TensorId x, const Conv& conv, InitialWeights initial);

@@ -27,7 +27,8 @@ ModelTraits traits_of(const ModelConfig& model);
 // A config of every family, as it is by default.
 std::vector<ModelConfig> all_models();
 
-// The sections of the models of which it is true, each with `before` in front: "resnet, vgg or lenet".
+// The sections of the models of which it is true, each with `before` in front: "resnet, vgg or
+// lenet".
 std::string sections_where(const std::function<bool(const ModelTraits&)>& is_true,
                            const std::string& before = "");
 

@@ -4,6 +4,9 @@
 // stride in the 3x3) have four stages of 64, 128, 256 and 512 channels and torchvision's names and
 // initial weights. CIFAR's (20, 32, 56, 110 = 6 n + 2) have three stages of 16, 32 and 64 channels
 // and n blocks each; names and initial weights are those of the reimplementation by Y. Idelbayev.
+//
+// ResNeXt (Xie et al., "Aggregated Residual Transformations for Deep Neural Networks", 2016) has
+// the bottleneck's 3x3 convolution in groups.
 #include <algorithm>
 
 #include "models/image_model.h"
@@ -62,13 +65,20 @@ class ResnetBuilder {
     }
   }
 
-  TensorId conv(
-      const std::string& name, TensorId x, int64_t outputs, int64_t kernel, int64_t stride) {
-    return layers_.conv(
-        name,
-        x,
-        {.outputs = outputs, .kernel = kernel, .stride = stride, .padding = kernel / 2},
-        initial_);
+  TensorId conv(const std::string& name,
+                TensorId x,
+                int64_t outputs,
+                int64_t kernel,
+                int64_t stride,
+                int64_t groups = 1) {
+    return layers_.conv(name,
+                        x,
+                        {.outputs = outputs,
+                         .kernel = kernel,
+                         .stride = stride,
+                         .padding = kernel / 2,
+                         .groups = groups},
+                        initial_);
   }
 
   TensorId stem(TensorId x) {
@@ -82,10 +92,13 @@ class ResnetBuilder {
   TensorId block(const std::string& name, TensorId x, int64_t width, int64_t stride) {
     const float last_gamma = config_.zero_init_gamma ? 0 : 1;
     const int64_t outputs = bottleneck_ ? 4 * width : width;
-    TensorId y = bottleneck_ ? conv(name + "conv1", x, width, 1, 1)
-                             : conv(name + "conv1", x, width, 3, stride);
+    // Of the 3x3 convolution between the 1x1 ones: ResNeXt's is wider, in groups.
+    const int64_t inner =
+        bottleneck_ ? width * config_.width_per_group / 64 * config_.groups : width;
+    TensorId y = bottleneck_ ? conv(name + "conv1", x, inner, 1, 1)
+                             : conv(name + "conv1", x, inner, 3, stride);
     y = layers_.norm(name + "bn1", y, kNoTensor, Activation::kRelu);
-    y = conv(name + "conv2", y, width, 3, bottleneck_ ? stride : 1);
+    y = conv(name + "conv2", y, inner, 3, bottleneck_ ? stride : 1, config_.groups);
     if (bottleneck_) {
       y = layers_.norm(name + "bn2", y, kNoTensor, Activation::kRelu);
       y = conv(name + "conv3", y, outputs, 1, 1);
@@ -132,6 +145,16 @@ class Resnet final : public ImageModel<ResnetConfig> {
                    fmt::format("PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
                                resnet.depth));
     }
+    const ResnetConfig usual;
+    if (resnet.depth == 50 || resnet.depth == 101) return;
+    constexpr const char* kOnly = "{} with model.resnet.depth {}; others with 50 and 101";
+    if (resnet.groups != usual.groups)
+      refuse_value(
+          "model.resnet.groups", resnet.groups, fmt::format(kOnly, usual.groups, resnet.depth));
+    if (resnet.width_per_group != usual.width_per_group)
+      refuse_value("model.resnet.width_per_group",
+                   resnet.width_per_group,
+                   fmt::format(kOnly, usual.width_per_group, resnet.depth));
   }
 
   // torchvision calls the last layer of every residual network fc, also where ours, after the usual

@@ -71,6 +71,11 @@ std::vector<SmallModel> small_models() {
   add("resnet evaluated", resnet, images, 5, Purpose::kEvaluation);
   resnet.sync_batch_norm = true;
   add("resnet of three lanes", resnet, images, 3, Purpose::kTraining, 1, 3);
+  MobilenetV2Config mobilenet;
+  mobilenet.classes = 10;
+  images.height = 40;
+  images.width = 33;
+  add("mobilenet_v2", mobilenet, images, 2);
   return models;
 }
 

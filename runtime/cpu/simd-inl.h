@@ -287,6 +287,8 @@ template <Activation kKind>
 HWY_INLINE Vec activate(Vec x) {
   if constexpr (kKind == Activation::kRelu) {
     return at_least(0.0f, x);
+  } else if constexpr (kKind == Activation::kRelu6) {
+    return at_most(6.0f, at_least(0.0f, x));
   } else if constexpr (kKind == Activation::kGeluTanh) {
     const Vec twice_u = hn::Mul(x, hn::MulAdd(hn::Mul(x, x), set(kGeluCubic), set(kGeluLinear)));
     return hn::Div(x, hn::Add(set(1.0f), exp(hn::Neg(twice_u))));
@@ -308,6 +310,9 @@ HWY_INLINE Vec activation_backward(Vec d_y, Vec saved) {
   const Vec one = set(1.0f);
   if constexpr (kKind == Activation::kRelu) {
     return hn::IfThenElseZero(hn::Gt(saved, hn::Zero(F32())), d_y);
+  } else if constexpr (kKind == Activation::kRelu6) {
+    const auto between = hn::And(hn::Gt(saved, hn::Zero(F32())), hn::Lt(saved, set(6.0f)));
+    return hn::IfThenElseZero(between, d_y);
   } else if constexpr (kKind == Activation::kGeluTanh) {
     // s + x s (1 - s) (a + 3 b x^2); beyond |x| = 100 s (1 - s) vanishes, and x^2 must not
     // overflow.
@@ -343,6 +348,7 @@ HWY_INLINE void with_activation(Activation activation, Body&& body) {
       return body(std::integral_constant<Activation, Activation::kGeluErf>{});
     case Activation::kSilu: return body(std::integral_constant<Activation, Activation::kSilu>{});
     case Activation::kTanh: return body(std::integral_constant<Activation, Activation::kTanh>{});
+    case Activation::kRelu6: return body(std::integral_constant<Activation, Activation::kRelu6>{});
   }
 }
 

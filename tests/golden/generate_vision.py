@@ -3,7 +3,7 @@
 training step in float64, from weights and images that a formula gives; resnet18_mixup with smoothed labels, and
 image i mixed with image IMAGES - 1 - i.
 
-    python3 generate_vision.py [NAME...]            needs torch and numpy
+    python3 generate_vision.py [NAME...]            needs torch and numpy; of two networks torchvision
 
 Of each gradient its norm and some elements are kept. The float32 run beside it shows how far
 rounding alone moves them ("float32_deviation", relative to the norm of each tensor).
@@ -156,6 +156,11 @@ class Lenet(nn.Module):
         return self.fc3(torch.tanh(self.fc2(torch.tanh(self.fc1(x)))))
 
 
+def from_torchvision(name, **options):
+    import torchvision
+    return getattr(torchvision.models, name)(num_classes=CLASSES, **options)
+
+
 def set_weights(model):
     """Tensor number n, by name, is uniform(its elements, n + 1), scaled."""
     with torch.no_grad():
@@ -197,7 +202,9 @@ def main():
              ("vgg16_norms", lambda: Vgg16(True), 1, 0.125),
              ("alexnet", lambda: Alexnet(False), 0.6875, 0),
              ("alexnet_norms", lambda: Alexnet(True), 1, 0),
-             ("lenet", Lenet, 1, 0))
+             ("lenet", Lenet, 1, 0),
+             ("mobilenet_v2", lambda: from_torchvision("mobilenet_v2", dropout=0), 1, 0.125),
+             ("resnext50", lambda: from_torchvision("resnext50_32x4d"), 0.6875, 0))
     for name, *case in cases:
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue

@@ -26,7 +26,8 @@ constexpr Activation kActivations[] = {Activation::kNone,
                                        Activation::kGeluTanh,
                                        Activation::kGeluErf,
                                        Activation::kSilu,
-                                       Activation::kTanh};
+                                       Activation::kTanh,
+                                       Activation::kRelu6};
 
 // Sizes around the tile, the few-rows kernel (at most 8 rows), a strip (192 outputs), a chunk of
 // rows (512) and a depth block (768).

@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                                          Activation::kGeluTanh,
                                          Activation::kGeluErf,
                                          Activation::kSilu,
-                                         Activation::kTanh));
+                                         Activation::kTanh,
+                                         Activation::kRelu6));
 
 TEST_P(ActivationTest, ReferenceMatchesFiniteDifferences) {
   OpTest test = activation_test(GetParam(), 120);

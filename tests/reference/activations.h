@@ -1,6 +1,7 @@
 #pragma once
 // Activation functions in double precision.
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -18,6 +19,7 @@ inline double activation_value(Activation activation, double x) {
     case Activation::kGeluErf: return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case Activation::kSilu: return x / (1 + std::exp(-x));
     case Activation::kTanh: return std::tanh(x);
+    case Activation::kRelu6: return x < 0 ? 0 : (x > 6 ? 6 : x);
   }
   return std::nan("");
 }
@@ -39,6 +41,7 @@ inline double activation_derivative(Activation activation, double x) {
       const double s = 1 / (1 + std::exp(-x));
       return s * (1 + x * (1 - s));
     }
+    case Activation::kRelu6: return x > 0 && x < 6 ? 1 : 0;
     case Activation::kTanh: {
       const double y = std::tanh(x);
       return 1 - y * y;

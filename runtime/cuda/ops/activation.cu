@@ -26,6 +26,7 @@ constexpr float kInverseRootTwoPi = 0.39894228040143268f;
 template <Activation kind>
 __device__ __forceinline__ float activate(float x) {
   if constexpr (kind == Activation::kRelu) return x < 0 ? 0 : x;  // NaN passes
+  if constexpr (kind == Activation::kRelu6) return x < 0 ? 0 : (x > 6 ? 6 : x);
   if constexpr (kind == Activation::kGeluTanh) return x * gelu_sigmoid(x);
   if constexpr (kind == Activation::kGeluErf) return 0.5f * x * erfcf(-x * kRootHalf);
   if constexpr (kind == Activation::kSilu) return x * sigmoid(x);
@@ -37,6 +38,7 @@ __device__ __forceinline__ float activate(float x) {
 template <Activation kind>
 __device__ __forceinline__ float derivative(float saved) {
   if constexpr (kind == Activation::kRelu) return saved > 0 ? 1 : 0;
+  if constexpr (kind == Activation::kRelu6) return saved > 0 && saved < 6 ? 1 : 0;
   if constexpr (kind == Activation::kGeluTanh) {
     const float s = gelu_sigmoid(saved);
     const float slope = kTwoRootTwoOverPi * (1 + 3 * kCubic * saved * saved);
@@ -93,6 +95,7 @@ void with_activation(Activation activation, F f) {
     case Activation::kGeluErf: return f(std::integral_constant<Activation, Activation::kGeluErf>());
     case Activation::kSilu: return f(std::integral_constant<Activation, Activation::kSilu>());
     case Activation::kTanh: return f(std::integral_constant<Activation, Activation::kTanh>());
+    case Activation::kRelu6: return f(std::integral_constant<Activation, Activation::kRelu6>());
   }
   LOCKSTEP_REQUIRE(false && "a known activation");
 }

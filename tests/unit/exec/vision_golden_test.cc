@@ -77,6 +77,7 @@ struct Golden {
   const char* name;  // of the file
   ModelConfig model;
   float mix = 1;
+  bool kinks = false;  // some lie so near that rounding decides, in PyTorch too
 };
 
 void compare(const Golden& of, bool bf16x3) {
@@ -120,6 +121,7 @@ void compare(const Golden& of, bool bf16x3) {
   const auto loss = golden["loss"].get<double>();
   EXPECT_NEAR(statistics.values[kLossSum], loss, 1e-5 * loss);
   const Json& tensors = golden["tensors"];
+  const auto rounding = golden["float32_deviation"].get<double>();
   size_t compared = 0;
   for (const NamedSlice& slice : named_slices(layout)) {
     const bool statistic = slice.name.find("running_") != std::string::npos;
@@ -137,7 +139,9 @@ void compare(const Golden& of, bool bf16x3) {
     const auto norm = expected["norm"].get<double>();
     // Rounding moves PyTorch's own gradients by up to 1e-5 of a tensor's norm in float32; a mistake
     // in a layer by far more than a thousandth. The gradient of a bias before a batch norm is zero.
-    const double tolerance = std::max(1e-3 * norm, 1e-4);
+    // Where rounding decides a kink, gradients are other ones before it; statistics are not.
+    const double relative = of.kinks && !statistic ? 3 * rounding : 1e-3;
+    const double tolerance = std::max(relative * norm, 1e-4);
     EXPECT_NEAR(std::sqrt(squares), norm, tolerance) << slice.name;
     for (size_t k = 0; k < expected["at"].size(); ++k)
       EXPECT_NEAR(
@@ -164,6 +168,17 @@ TEST(VisionGolden, Vgg16WithNorms) {
 TEST(VisionGolden, AlexnetWithMixup) { compare({"alexnet", AlexnetConfig{.dropout = 0}, 0.6875f}); }
 TEST(VisionGolden, AlexnetWithLocalResponseNorms) {
   compare({"alexnet_norms", AlexnetConfig{.local_response_norm = true, .dropout = 0}});
+}
+TEST(VisionGolden, MobilenetV2) {
+  compare({.name = "mobilenet_v2",
+           .model = MobilenetV2Config{.dropout = 0, .label_smoothing = 0.125f},
+           .kinks = true});
+}
+TEST(VisionGolden, Resnext50WithMixup) {
+  compare({"resnext50",
+           ResnetConfig{.depth = 50, .groups = 32, .width_per_group = 4},
+           0.6875f,
+           /*kinks=*/true});
 }
 TEST(VisionGolden, Lenet) {
   compare(

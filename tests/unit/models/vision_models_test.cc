@@ -59,6 +59,14 @@ TEST(VisionModels, HaveTheParametersOfTorchvision) {
   vgg.batch_norm = true;
   EXPECT_EQ(trained(build(vgg, io)), 138'365'992);
   EXPECT_EQ(trained(build(AlexnetConfig{}, io)), 61'100'840);
+  EXPECT_EQ(trained(build(MobilenetV2Config{}, io)), 3'504'872);
+  ResnetConfig resnext = resnet(50);
+  resnext.groups = 32;
+  resnext.width_per_group = 4;
+  EXPECT_EQ(trained(build(resnext, io)), 25'028'904);
+  ResnetConfig wide = resnet(50);
+  wide.width_per_group = 128;
+  EXPECT_EQ(trained(build(wide, io)), 68'883'240);
 }
 
 TEST(VisionModels, HaveTheParametersOfThePapers) {
@@ -88,6 +96,12 @@ TEST(VisionModels, NamesAndExtentsOfSomeTensors) {
   const Graph alexnet = build(AlexnetConfig{}, images(224));
   EXPECT_EQ(shape_of(alexnet, "features.10.weight"), Shape({256, 3, 3, 256}));
   EXPECT_EQ(shape_of(alexnet, "classifier.1.weight"), Shape({4096, 9216}));
+  const Graph mobilenet = build(MobilenetV2Config{}, images(224));
+  EXPECT_EQ(shape_of(mobilenet, "features.1.conv.0.0.weight"), Shape({32, 3, 3, 1}));
+  EXPECT_EQ(shape_of(mobilenet, "features.1.conv.2.running_var"), Shape({16}));
+  EXPECT_EQ(shape_of(mobilenet, "features.17.conv.1.0.weight"), Shape({960, 3, 3, 1}));
+  EXPECT_EQ(shape_of(mobilenet, "features.18.1.bias"), Shape({1280}));
+  EXPECT_EQ(shape_of(mobilenet, "classifier.1.weight"), Shape({1000, 1280}));
   const Graph projection = build(resnet(32), images(32));
   EXPECT_EQ(shape_of(projection, "layer2.0.shortcut.0.weight"), Shape({32, 1, 1, 16}));
 }
@@ -117,6 +131,7 @@ TEST(VisionModels, FlopsAreThreeForwardPasses) {
   EXPECT_NEAR(giga(resnet(18), images(224)), 1.814, 0.001);
   EXPECT_NEAR(giga(VggConfig{}, images(224)), 15.470, 0.001);
   EXPECT_NEAR(giga(AlexnetConfig{}, images(224)), 0.714, 0.001);
+  EXPECT_NEAR(giga(MobilenetV2Config{}, images(224)), 0.301, 0.001);
   ResnetConfig small = resnet(18);
   small.stem = ResnetConfig::Stem::kCifar;
   EXPECT_NEAR(giga(small, images(32)), 0.556, 0.001);
