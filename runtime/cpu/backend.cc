@@ -70,14 +70,14 @@ class PlainWork final : public RepeatedWork {
 
 class PlainUpdate final : public FlatUpdate {
  public:
-  PlainUpdate(std::span<const OptimizerConstants> constants, std::vector<OptimizerSlice> slices)
-      : constants_(constants), slices_(std::move(slices)) {}
+  PlainUpdate(std::span<const OptimizerUpdate> updates, std::vector<OptimizerSlice> slices)
+      : updates_(updates), slices_(std::move(slices)) {}
   void run() override {
-    for (const OptimizerSlice& slice : slices_) optimizer_update(constants_[slice.group], slice);
+    for (const OptimizerSlice& slice : slices_) optimizer_update(updates_[slice.group], slice);
   }
 
  private:
-  std::span<const OptimizerConstants> constants_;
+  std::span<const OptimizerUpdate> updates_;
   std::vector<OptimizerSlice> slices_;
 };
 
@@ -106,9 +106,9 @@ class CpuBackend final : public Backend {
 
   void begin_lane(const LaneContext&) override {}
   void* launch_context() override { return nullptr; }
-  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerConstants> constants,
+  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
                                           std::vector<OptimizerSlice> slices) override {
-    return std::make_unique<PlainUpdate>(constants, std::move(slices));
+    return std::make_unique<PlainUpdate>(updates, std::move(slices));
   }
 
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }

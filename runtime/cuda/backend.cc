@@ -157,10 +157,10 @@ class Gpu final : public CudaBackend {
   }
   void* launch_context() override { return &*context_; }
 
-  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerConstants> constants,
+  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
                                           std::vector<OptimizerSlice> slices) override {
     return make_flat_update(
-        constants, slices, host_array<PlacedSlice>(slices.size()), *workspace_, stream());
+        updates, slices, host_array<PlacedSlice>(slices.size()), *workspace_, stream());
   }
 
   void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {

@@ -7,7 +7,7 @@
 #include "runtime/cuda/flat/optimizers.h"
 #include "runtime/cuda/flat/squares.h"
 #include "runtime/cuda/matmul/matmul.h"
-#include "runtime/exec/optimizer_math.h"
+#include "runtime/exec/optimizers/list.h"
 #include "runtime/graph/lane_context.h"
 
 namespace lockstep::cuda {
@@ -21,8 +21,7 @@ struct Workspace {
   ContentHash hashes[kHashBlocks];
   LaneContext lane;
   PlacedSlice slices[kMostSlices];
-  alignas(alignof(
-      OptimizerConstants)) std::byte constants[kMostUpdateGroups * sizeof(OptimizerConstants)];
+  alignas(alignof(OptimizerUpdate)) std::byte updates[kMostUpdateGroups * sizeof(OptimizerUpdate)];
 };
 inline constexpr size_t kWorkspaceBytes = (sizeof(Workspace) + 255) / 256 * 256;
 

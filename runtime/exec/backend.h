@@ -12,7 +12,7 @@
 #include "collectives/slice_math.h"
 #include "runtime/base/content_hash.h"
 #include "runtime/exec/op_set.h"
-#include "runtime/exec/optimizer_math.h"
+#include "runtime/exec/optimizers/list.h"
 
 namespace lockstep {
 
@@ -71,10 +71,10 @@ class Backend : public SliceMath {
   virtual void begin_lane(const LaneContext& lane) = 0;
   // What OpCall::device() gives the launchers.
   virtual void* launch_context() = 0;
-  // An update of slices, each by the constants of its group; see optimizer_math.h for the
-  // arithmetic. They do not overlap, and all store the same type. The constants lie in a
-  // host_array(): each run reads their numbers; which alternative each of them is does not change.
-  virtual std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerConstants> constants,
+  // Updates of slices, each by that of its group; see optimizers/list.h for the arithmetic. Slices
+  // do not overlap, and all store the same type. The updates lie in a host_array(): each run reads
+  // their constants; which alternative each of them is does not change.
+  virtual std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
                                                   std::vector<OptimizerSlice> slices) = 0;
   // *out, in memory of allocate_host(), = hash of n elements, the first of which is number
   // `first_index` of the whole; see runtime/base/content_hash.h.

@@ -7,22 +7,80 @@
 
 namespace lockstep {
 
-std::string optimizer_name(const OptimizerConfig& config) {
-  return name_of(config.kind);
+namespace {
+
+// The update of an elementwise optimizer with this config; none for a layer-wise one.
+template <typename Config>
+struct UpdateOf {
+  using Type = void;
+};
+#define LOCKSTEP_UPDATE_OF(Config, Update) \
+  template <>                              \
+  struct UpdateOf<Config> {                \
+    using Type = Update;                   \
+  };
+LOCKSTEP_OPTIMIZERS(LOCKSTEP_UPDATE_OF)
+#undef LOCKSTEP_UPDATE_OF
+
+template <typename Config>
+constexpr bool kElementwise = !std::is_void_v<typename UpdateOf<Config>::Type>;
+
+// Calls `elementwise` with the config and an update's type, or `layer_wise` with the config.
+template <typename Elementwise, typename LayerWise>
+auto by_kind(const OptimizerConfig& config, Elementwise elementwise, LayerWise layer_wise) {
+  return std::visit(
+      [&]<typename Config>(const Config& kind) {
+        if constexpr (kElementwise<Config>) {
+          return elementwise.template operator()<typename UpdateOf<Config>::Type>(kind);
+        } else {
+          return layer_wise(kind);
+        }
+      },
+      config.kind);
 }
 
-std::vector<std::string> moment_names(const OptimizerConfig& config) {
-  const auto* sgd = std::get_if<SgdConfig>(&config.kind);
-  const auto* lars = std::get_if<LarsConfig>(&config.kind);
-  if (sgd == nullptr && lars == nullptr) return {"exp_avg", "exp_avg_sq"};
-  const float momentum = sgd != nullptr ? sgd->momentum : lars->momentum;
-  if (momentum > 0) return {"momentum_buffer"};
+std::vector<std::string> layer_wise_moments(const LarsConfig& lars) {
+  if (lars.momentum > 0) return {"momentum_buffer"};
   return {};
+}
+std::vector<std::string> layer_wise_moments(const LambConfig&) { return {"exp_avg", "exp_avg_sq"}; }
+
+// The second half of a layer-wise step, which follows once each tensor's rate is known: SGD.
+// `trust` multiplies the rate.
+//
+// LARS moves its moment by the whole step, rate included, as the paper has it: so SGD runs with a
+// rate of 1.
+SgdUpdate layer_wise_update(const LarsConfig& lars, const UpdateStep& step, double trust) {
+  const double rate = step.lr * trust;
+  return {.lr = 1,
+          .momentum = lars.momentum,
+          .weight_decay = step.decays ? static_cast<float>(rate * lars.weight_decay) : 0,
+          .grad_scale = static_cast<float>(rate * step.gradient_scale),
+          .nesterov = false};
+}
+// LAMB's directions take the rate alone.
+SgdUpdate layer_wise_update(const LambConfig&, const UpdateStep& step, double trust) {
+  return {.lr = static_cast<float>(step.lr * trust),
+          .momentum = 0,
+          .weight_decay = 0,
+          .grad_scale = 1,
+          .nesterov = false};
+}
+
+}  // namespace
+
+std::string optimizer_name(const OptimizerConfig& config) { return name_of(config.kind); }
+
+std::vector<std::string> moment_names(const OptimizerConfig& config) {
+  return by_kind(
+      config,
+      []<typename Update>(const auto& kind) { return Update::moment_names(kind); },
+      [](const auto& kind) { return layer_wise_moments(kind); });
 }
 
 bool is_layer_wise(const OptimizerConfig& config) {
-  return std::holds_alternative<LarsConfig>(config.kind) ||
-         std::holds_alternative<LambConfig>(config.kind);
+  return by_kind(
+      config, []<typename Update>(const auto&) { return false; }, [](const auto&) { return true; });
 }
 
 namespace {
@@ -48,7 +106,7 @@ std::vector<size_t> adapted_slots(const OptimizerConfig& config, const Parameter
 namespace {
 
 // All running statistics of a model have one momentum.
-MovingAverageConstants moving_average(const ParameterLayout& layout) {
+MovingAverage moving_average(const ParameterLayout& layout) {
   float momentum = 0;
   for (const ParameterSlot& slot : layout.slots) {
     if (slot.running_momentum == 0) continue;
@@ -87,11 +145,11 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       memory_(memory),
       moments_(moment_names(config).size()),
       adapted_(adapted_slots(config, layout)),
-      constants_(backend.host_array<OptimizerConstants>(groups(config, layout))) {
+      updates_(backend.host_array<OptimizerUpdate>(groups(config, layout))) {
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
-  if (is_lamb(config)) direction_constants_ = backend.host_array<OptimizerConstants>(2);
+  if (is_lamb(config)) direction_updates_ = backend.host_array<OptimizerUpdate>(2);
   prepare(0, 0, 1);  // the kind of each is known from here on
-  constants_[kStatistics] = moving_average(layout);
+  updates_[kStatistics] = moving_average(layout);
   prepare_updates(cut_segments(layout));
 }
 
@@ -141,8 +199,8 @@ void Optimizer::prepare_updates(const std::vector<Segment>& segments) {
     directions.push_back(slice_of(segment, moments_));
     directions.back().group = segment.group == kPlain ? kPlain : kDecayed;
   }
-  update_ = backend_.flat_update(constants_, std::move(slices));
-  if (lamb) directions_ = backend_.flat_update(direction_constants_, std::move(directions));
+  update_ = backend_.flat_update(updates_, std::move(slices));
+  if (lamb) directions_ = backend_.flat_update(direction_updates_, std::move(directions));
   if (memory_.norms != nullptr) measuring_work_ = backend_.repeated_work();
 }
 
@@ -166,70 +224,31 @@ int64_t Optimizer::moment_offset(size_t index, size_t range) const {
   return static_cast<int64_t>(index) * owned_elements_ + local_offsets_[range];
 }
 
-OptimizerConstants Optimizer::constants_for(bool decay,
-                                            double lr,
-                                            double gradient_scale,
-                                            int64_t step) const {
-  if (const auto* sgd = std::get_if<SgdConfig>(&config_.kind))
-    return SgdConstants{.lr = static_cast<float>(lr),
-                        .momentum = sgd->momentum,
-                        .weight_decay = decay ? sgd->weight_decay : 0,
-                        .grad_scale = static_cast<float>(gradient_scale),
-                        .nesterov = sgd->nesterov};
-  const auto constants = [&](const auto& adam, bool decoupled) {
-    return adam_constants(lr,
-                          adam.beta1,
-                          adam.beta2,
-                          adam.epsilon,
-                          decay ? adam.weight_decay : 0,
-                          decoupled,
-                          gradient_scale,
-                          step);
-  };
-  if (const auto* adam = std::get_if<AdamConfig>(&config_.kind)) return constants(*adam, false);
-  return constants(std::get<AdamwConfig>(config_.kind), true);
+OptimizerUpdate Optimizer::update_for(bool decays, double trust) const {
+  UpdateStep step = step_;
+  step.decays = decays;
+  return by_kind(
+      config_,
+      [&]<typename Update>(const auto& kind) -> OptimizerUpdate {
+        return Update::make(kind, step);
+      },
+      [&](const auto& kind) -> OptimizerUpdate { return layer_wise_update(kind, step, trust); });
 }
 
-// `trust` multiplies the rate. LARS moves its moment by the whole step, rate included, as the paper
-// has it: so the kernel of SGD runs with a rate of 1. LAMB's directions take the rate alone.
-OptimizerConstants Optimizer::layer_constants(bool decay, double trust) const {
-  const double rate = prepared_.lr * trust;
-  if (const auto* lars = std::get_if<LarsConfig>(&config_.kind))
-    return SgdConstants{.lr = 1,
-                        .momentum = lars->momentum,
-                        .weight_decay = decay ? static_cast<float>(rate * lars->weight_decay) : 0,
-                        .grad_scale = static_cast<float>(rate * prepared_.gradient_scale),
-                        .nesterov = false};
-  return SgdConstants{.lr = static_cast<float>(rate),
-                      .momentum = 0,
-                      .weight_decay = 0,
-                      .grad_scale = 1,
-                      .nesterov = false};
-}
-
-OptimizerConstants Optimizer::direction_constants(bool decay) const {
-  const auto& lamb = std::get<LambConfig>(config_.kind);
-  return lamb_constants(lamb.beta1,
-                        lamb.beta2,
-                        lamb.epsilon,
-                        decay ? lamb.weight_decay : 0,
-                        prepared_.gradient_scale,
-                        prepared_.step);
+OptimizerUpdate Optimizer::direction_for(bool decays) const {
+  UpdateStep step = step_;
+  step.decays = decays;
+  return LambDirection::make(std::get<LambConfig>(config_.kind), step);
 }
 
 void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
-  if (is_layer_wise(config_)) {
-    prepared_ = {lr, gradient_scale, step};
-    constants_[kPlain] = layer_constants(false, 1);
-    for (size_t g = kDecayed; g < constants_.size(); ++g)
-      if (g != kStatistics) constants_[g] = layer_constants(true, 1);
-    if (direction_constants_.empty()) return;
-    direction_constants_[kPlain] = direction_constants(false);
-    direction_constants_[kDecayed] = direction_constants(true);
-    return;
-  }
-  constants_[kPlain] = constants_for(false, lr, gradient_scale, step);
-  constants_[kDecayed] = constants_for(true, lr, gradient_scale, step);
+  step_ = {.lr = lr, .gradient_scale = gradient_scale, .number = step};
+  updates_[kPlain] = update_for(false, 1);
+  for (size_t g = kDecayed; g < updates_.size(); ++g)
+    if (g != kStatistics) updates_[g] = update_for(true, 1);
+  if (direction_updates_.empty()) return;
+  direction_updates_[kPlain] = direction_for(false);
+  direction_updates_[kDecayed] = direction_for(true);
 }
 
 void Optimizer::adapt() {
@@ -237,7 +256,7 @@ void Optimizer::adapt() {
   measuring_work_->run([this] { measure(); });
   const std::span<const TensorNorms::Squares> squares = memory_.norms->sum();
   for (size_t i = 0; i < adapted_.size(); ++i)
-    constants_[kGroups + i] = layer_constants(true, trust_ratio(squares[i]));
+    updates_[kGroups + i] = update_for(true, trust_ratio(squares[i]));
 }
 
 // Queues what finds the norms of the weights and of what they move along.
@@ -255,7 +274,7 @@ double Optimizer::trust_ratio(const TensorNorms::Squares& squares) const {
   const auto* lars = std::get_if<LarsConfig>(&config_.kind);
   if (lars == nullptr) return weights / directions;
   // LARS measures the gradient itself, before it is scaled.
-  const double gradient = directions * std::abs(prepared_.gradient_scale);
+  const double gradient = directions * std::abs(step_.gradient_scale);
   return lars->trust_coefficient * weights /
          (gradient + lars->weight_decay * weights + lars->epsilon);
 }

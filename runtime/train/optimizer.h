@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// "sgd", "adam", "adamw", "lars" or "lamb", as checkpoints name it.
+// "adamw", as checkpoints name it.
 std::string optimizer_name(const OptimizerConfig& config);
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
@@ -98,25 +98,17 @@ class Optimizer {
   void prepare_updates(const std::vector<Segment>& segments);
   void measure();
   double trust_ratio(const TensorNorms::Squares& squares) const;
-  OptimizerConstants constants_for(bool decay,
-                                   double lr,
-                                   double gradient_scale,
-                                   int64_t step) const;
-  OptimizerConstants layer_constants(bool decay, double trust) const;
-  OptimizerConstants direction_constants(bool decay) const;
+  // For parameters with weight decay or without; `trust` multiplies a tensor's rate.
+  OptimizerUpdate update_for(bool decays, double trust) const;
+  OptimizerUpdate direction_for(bool decays) const;  // of LAMB
 
   Backend& backend_;
   OptimizerMemory memory_;
-  size_t moments_;                                     // kept per parameter
-  std::vector<size_t> adapted_;                        // of a layer-wise optimizer, slots
-  std::span<OptimizerConstants> constants_;            // by group
-  std::span<OptimizerConstants> direction_constants_;  // of LAMB: kPlain, kDecayed
-  // What the next update does, for a layer-wise optimizer.
-  struct Prepared {
-    double lr = 0, gradient_scale = 0;
-    int64_t step = 1;
-  };
-  Prepared prepared_;
+  size_t moments_;                                // kept per parameter
+  std::vector<size_t> adapted_;                   // of a layer-wise optimizer, slots
+  std::span<OptimizerUpdate> updates_;            // by group
+  std::span<OptimizerUpdate> direction_updates_;  // of LAMB: kPlain, kDecayed
+  UpdateStep step_;                               // of the next update
   std::unique_ptr<FlatUpdate> update_;
   std::unique_ptr<FlatUpdate> directions_;        // of LAMB; moves the moments
   std::unique_ptr<RepeatedWork> measuring_work_;  // of a layer-wise optimizer

@@ -16,11 +16,11 @@ WeightAverage::WeightAverage(float decay,
                              const FlatWeights& weights,
                              float* average)
     : backend_(backend) {
-  const auto moving = backend.host_array<OptimizerConstants>(1),
-             exchanging = backend.host_array<OptimizerConstants>(1);
-  moving[0] = MovingAverageConstants{.keep = decay,
+  const auto moving = backend.host_array<OptimizerUpdate>(1),
+             exchanging = backend.host_array<OptimizerUpdate>(1);
+  moving[0] = MovingAverage{.keep = decay,
                                      .weight = static_cast<float>(1 - static_cast<double>(decay))};
-  exchanging[0] = ExchangeConstants();
+  exchanging[0] = Exchange();
   // Gradients are, to the one, the weights that it averages; to the other, the average.
   std::vector<OptimizerSlice> moved, exchanged;
   int64_t local = 0;

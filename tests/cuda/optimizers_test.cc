@@ -5,6 +5,7 @@
 
 #include "runtime/cpu/flat/optimizers.h"
 #include "tests/fibers/kernel_test.h"
+#include "tests/reference/optimizers.h"
 
 namespace lockstep {
 namespace {
@@ -15,8 +16,11 @@ template <typename T>
 class CudaOptimizersTest : public ::testing::Test {};
 TYPED_TEST_SUITE(CudaOptimizersTest, test::StoredTypes);
 
+constexpr test::AdamFields kFields = {0.9, 0.999, 1e-8, 0.1};
+constexpr UpdateStep kStep = {.lr = 1e-3, .gradient_scale = 0.5, .number = 3};
+
 template <typename T>
-void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset) {
+void check(OptimizerUpdate constants, bool moment, int64_t n, int64_t offset) {
   struct Buffers {
     Buffers(int64_t n, int64_t offset) : p(n, offset), g(n, offset), m(n, offset), v(n, offset) {
       test::fill_uniform(p, -1, 1, 1);
@@ -36,7 +40,7 @@ void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset)
   };
   Guarded<T> stored(n, offset);
   // The numbers come from the device's copy alone.
-  OptimizerConstants kind = constants;
+  OptimizerUpdate kind = constants;
   std::visit(
       [](auto& c) {
         if constexpr (requires { c.grad_scale; }) c.grad_scale = -7;
@@ -55,7 +59,7 @@ void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset)
   test::expect_same_bits(cpu.v, gpu.v, "second moments");
   if constexpr (!std::is_same_v<T, float>) {
     // LAMB's first half leaves the parameters as they are.
-    for (int64_t i = 0; i < n && !std::holds_alternative<LambConstants>(constants); ++i)
+    for (int64_t i = 0; i < n && !std::holds_alternative<LambDirection>(constants); ++i)
       ASSERT_EQ(to_float(stored[i]), to_float(round_to<T>(cpu.p[i]))) << i;
   }
 }
@@ -63,21 +67,23 @@ void check(OptimizerConstants constants, bool moment, int64_t n, int64_t offset)
 TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
   for (int64_t n : {1, 1027, 4096}) {
     for (int64_t offset : {0, 1}) {
-      check<TypeParam>(SgdConstants{0.1f, 0, 0.01f, 0.5f, false}, false, n, offset);
-      check<TypeParam>(SgdConstants{0.1f, 0.9f, 0.01f, 0.5f, true}, true, n, offset);
-      check<TypeParam>(MovingAverageConstants{0.9f, 0.025f}, false, n, offset);
-      check<TypeParam>(ExchangeConstants(), false, n, offset);
-      check<TypeParam>(lamb_constants(0.9, 0.999, 1e-6, 0.1, 0.5, 3), true, n, offset);
-      check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, true, 0.5, 3), true, n, offset);
-      check<TypeParam>(adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, false, 0.5, 1), true, n, offset);
+      check<TypeParam>(SgdUpdate{0.1f, 0, 0.01f, 0.5f, false}, false, n, offset);
+      check<TypeParam>(SgdUpdate{0.1f, 0.9f, 0.01f, 0.5f, true}, true, n, offset);
+      check<TypeParam>(MovingAverage{0.9f, 0.025f}, false, n, offset);
+      check<TypeParam>(Exchange(), false, n, offset);
+      check<TypeParam>(LambDirection::make(kFields, kStep), true, n, offset);
+      check<TypeParam>(AdamwUpdate::make(kFields, kStep), true, n, offset);
+      check<TypeParam>(AdamUpdate::make(kFields, kStep), true, n, offset);
     }
   }
 }
 
 // Slices of one launch, of all lengths around those of a block, two groups of constants in turn.
 TYPED_TEST(CudaOptimizersTest, FindsTheSliceOfEveryBlock) {
-  const OptimizerConstants groups[2] = {adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.1, true, 0.5, 3),
-                                        adam_constants(1e-3, 0.9, 0.999, 1e-8, 0.0, true, 0.5, 3)};
+  UpdateStep without_decay = kStep;
+  without_decay.decays = false;
+  const OptimizerUpdate groups[2] = {AdamwUpdate::make(kFields, kStep),
+                                     AdamwUpdate::make(kFields, without_decay)};
   const std::vector<int64_t> lengths = {64, 2048, 1, 4096, 2047, 2049, 10000, 4, 6145};
   int64_t n = 0;
   for (int64_t length : lengths) n += length;

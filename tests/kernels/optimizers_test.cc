@@ -29,6 +29,11 @@ struct Adam {
 };
 constexpr Adam kAdams[] = {{0, false}, {0.1f, false}, {0.1f, true}};
 
+OptimizerUpdate make_adam(bool decoupled, const test::AdamFields& fields, const UpdateStep& step) {
+  if (decoupled) return AdamwUpdate::make(fields, step);
+  return AdamUpdate::make(fields, step);
+}
+
 TEST(OptimizersTest, SgdFollowsTheReference) {
   for (const Sgd& kind : kSgds) {
     const int64_t n = 37, steps = 20;
@@ -43,12 +48,11 @@ TEST(OptimizersTest, SgdFollowsTheReference) {
                                                 .nesterov = kind.nesterov});
     for (int64_t t = 0; t < steps; ++t) {
       test::fill_uniform(g, -1, 1, 100 + t);
-      cpu::optimizer_update(
-          SgdConstants{0.1f, kind.momentum, kind.weight_decay, 0.5f, kind.nesterov},
-          {.elements = n,
-           .parameters = p.data(),
-           .gradients = g.data(),
-           .first_moment = kind.momentum == 0 ? nullptr : m.data()});
+      cpu::optimizer_update(SgdUpdate{0.1f, kind.momentum, kind.weight_decay, 0.5f, kind.nesterov},
+                            {.elements = n,
+                             .parameters = p.data(),
+                             .gradients = g.data(),
+                             .first_moment = kind.momentum == 0 ? nullptr : m.data()});
       for (int64_t i = 0; i < n; ++i) references[i].step(g[i], p64[i], m64[i]);
     }
     // Each step rounds p (below 4) and a moment (below 5) a few times by half an ulp; errors of the
@@ -60,7 +64,7 @@ TEST(OptimizersTest, SgdFollowsTheReference) {
 
 TEST(OptimizersTest, MovingAverageByHand) {
   std::vector<float> p = {1, -2, 4}, sums = {8, 8, 0};  // of 4 lanes
-  cpu::optimizer_update(MovingAverageConstants{0.75f, 0.25f / 4},
+  cpu::optimizer_update(MovingAverage{0.75f, 0.25f / 4},
                         {.elements = 3, .parameters = p.data(), .gradients = sums.data()});
   EXPECT_EQ(p, (std::vector<float>{1.25f, -1, 3}));
 }
@@ -73,8 +77,7 @@ TEST(OptimizersTest, ExchangesEveryElement) {
   p[5] = -0.0f;
   g[n - 1] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> ps = p.copy(), gs = g.copy();
-  cpu::optimizer_update(ExchangeConstants(),
-                        {.elements = n, .parameters = p.data(), .gradients = g.data()});
+  cpu::optimizer_update(Exchange(), {.elements = n, .parameters = p.data(), .gradients = g.data()});
   test::expect_same_bits(ps, g, "what the parameters were");
   test::expect_same_bits(gs, p, "what the others were");
 }
@@ -94,13 +97,14 @@ TEST(OptimizersTest, AdamFollowsTheReference) {
                                         .decoupled = kind.decoupled};
     for (int64_t t = 1; t <= steps; ++t) {
       test::fill_uniform(g, -1, 1, 100 + t);
-      cpu::optimizer_update(
-          adam_constants(0.01f, 0.9f, 0.999f, 1e-8f, kind.weight_decay, kind.decoupled, 0.5, t),
-          {.elements = n,
-           .parameters = p.data(),
-           .gradients = g.data(),
-           .first_moment = m.data(),
-           .second_moment = v.data()});
+      cpu::optimizer_update(make_adam(kind.decoupled,
+                                      {0.9f, 0.999f, 1e-8f, kind.weight_decay},
+                                      {.lr = 0.01f, .gradient_scale = 0.5, .number = t}),
+                            {.elements = n,
+                             .parameters = p.data(),
+                             .gradients = g.data(),
+                             .first_moment = m.data(),
+                             .second_moment = v.data()});
       for (int64_t i = 0; i < n; ++i) reference.step(t, g[i], p64[i], m64[i], v64[i]);
     }
     // p (below 2) rounds twice a step; each update, 0.01 times a ratio of at most about 1, has a
@@ -128,7 +132,7 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
                            .gradients = g.data(),
                            .first_moment = m.data(),
                            .second_moment = v.data()};
-      const auto check = [&](const OptimizerConstants& constants,
+      const auto check = [&](const OptimizerUpdate& constants,
                              const std::function<void(float, float&, float&, float&)>& scalar) {
         reset();
         std::vector<float> ps = p.copy(), ms = m.copy(), vs = v.copy();
@@ -139,22 +143,27 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
         test::expect_same_bits(vs, v, "second moments, " + target);
       };
       for (const Sgd& kind : kSgds) {
-        const SgdConstants c{0.013f, kind.momentum, kind.weight_decay, 0.7f, kind.nesterov};
+        const SgdUpdate c{0.013f, kind.momentum, kind.weight_decay, 0.7f, kind.nesterov};
         slice.first_moment = kind.momentum == 0 ? nullptr : m.data();
         check(c, [&](float gradient, float& parameter, float& moment, float&) {
           if (kind.momentum == 0) {
-            sgd_update(c, gradient, parameter);
+            c(gradient, parameter);
           } else {
-            sgd_momentum_update(c, gradient, parameter, moment);
+            c(gradient, parameter, moment);
           }
         });
       }
       slice.first_moment = m.data();
       for (const Adam& kind : kAdams) {
-        const AdamConstants c =
-            adam_constants(0.013, 0.9, 0.95, 1e-8, kind.weight_decay, kind.decoupled, 0.7, 3);
+        const OptimizerUpdate c = make_adam(kind.decoupled,
+                                            {0.9, 0.95, 1e-8, kind.weight_decay},
+                                            {.lr = 0.013, .gradient_scale = 0.7, .number = 3});
         check(c, [&](float gradient, float& parameter, float& first, float& second) {
-          adam_update(c, gradient, parameter, first, second);
+          if (const auto* adam = std::get_if<AdamUpdate>(&c)) {
+            (*adam)(gradient, parameter, first, second);
+          } else {
+            std::get<AdamwUpdate>(c)(gradient, parameter, first, second);
+          }
         });
       }
     }
@@ -170,8 +179,9 @@ TEST(OptimizersTest, LambDirectionsEqualTheScalarFunctionBitForBit) {
       test::fill_uniform(v, 0, 1, 3);
       test::fill_uniform(g, -1, 1, 4);
       std::vector<float> ms = m.copy(), vs = v.copy(), gs = g.copy();
-      const LambConstants c = lamb_constants(0.9, 0.95, 1e-6, 0.1, 0.7, 3);
-      for (int64_t i = 0; i < n; ++i) lamb_direction(c, p[i], gs[i], ms[i], vs[i]);
+      const LambDirection c = LambDirection::make(test::AdamFields{0.9, 0.95, 1e-6, 0.1},
+                                                  {.gradient_scale = 0.7, .number = 3});
+      for (int64_t i = 0; i < n; ++i) c(gs[i], p[i], ms[i], vs[i]);
       cpu::optimizer_update(c,
                             {.elements = n,
                              .parameters = p.data(),
@@ -194,12 +204,14 @@ TEST(OptimizersTest, Reproducible) {
       [&] {
         std::vector<float> parameters(p), m(n), v(n);
         for (int64_t step : {1, 2, 3}) {
-          cpu::optimizer_update(adam_constants(0.01, 0.9, 0.999, 1e-8, 0.1, true, 0.5, step),
-                                {.elements = n,
-                                 .parameters = parameters.data(),
-                                 .gradients = g.data(),
-                                 .first_moment = m.data(),
-                                 .second_moment = v.data()});
+          cpu::optimizer_update(
+              AdamwUpdate::make(test::AdamFields{0.9, 0.999, 1e-8, 0.1},
+                                {.lr = 0.01, .gradient_scale = 0.5, .number = step}),
+              {.elements = n,
+               .parameters = parameters.data(),
+               .gradients = g.data(),
+               .first_moment = m.data(),
+               .second_moment = v.data()});
         }
         return parameters;
       },

@@ -42,6 +42,11 @@ struct AdamReference {
   }
 };
 
+// The fields of an optimizer's message, to make its updates from.
+struct AdamFields {
+  double beta1, beta2, epsilon, weight_decay;
+};
+
 inline double norm(const std::vector<double>& x) {
   double sum = 0;
   for (double value : x) sum += value * value;

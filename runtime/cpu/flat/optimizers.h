@@ -1,12 +1,11 @@
 #pragma once
 // Optimizer steps on slices of the flat buffers.
 
-#include "runtime/exec/optimizer_math.h"
+#include "runtime/exec/optimizers/list.h"
 
 namespace lockstep::cpu {
 
-// Updates a slice, whose group has these constants, by the formulas of optimizer_math.h, bit for
-// bit.
-void optimizer_update(const OptimizerConstants& constants, const OptimizerSlice& slice);
+// Updates a slice by the formulas of exec/optimizers/, bit for bit.
+void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice);
 
 }  // namespace lockstep::cpu

@@ -12,32 +12,32 @@
 namespace lockstep::cuda {
 namespace {
 
-// The table and the constants are copied to the device anew each time, in the order of the stream:
+// The table and the updates are copied to the device anew each time, in the order of the stream:
 // so all updates share the memory there.
 class QueuedUpdate final : public FlatUpdate {
  public:
-  QueuedUpdate(std::span<const OptimizerConstants> constants,
+  QueuedUpdate(std::span<const OptimizerUpdate> updates,
                std::span<const OptimizerSlice> slices,
                std::span<PlacedSlice> table,
                Workspace& workspace,
                Stream stream)
-      : constants_(constants),
+      : updates_(updates),
         workspace_(workspace),
         stream_(stream),
         stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype) {
-    LOCKSTEP_CHECK(constants.size() <= kMostUpdateGroups && table.size() == slices.size());
-    const auto* on_device = reinterpret_cast<const OptimizerConstants*>(workspace.constants);
+    LOCKSTEP_CHECK(updates.size() <= kMostUpdateGroups && table.size() == slices.size());
+    const auto* on_device = reinterpret_cast<const OptimizerUpdate*>(workspace.updates);
     for (size_t first = 0; first < slices.size(); first += kMostSlices) {
       const size_t count = std::min(kMostSlices, slices.size() - first);
       PlacedSlice* const placed = &table[first];
       const uint32_t blocks =
-          place_slices(slices.subspan(first, count), constants, on_device, placed);
+          place_slices(slices.subspan(first, count), updates, on_device, placed);
       launches_.push_back({{placed, count}, blocks});
     }
   }
 
   void run() override {
-    copy(constants_, workspace_.constants);
+    copy(updates_, workspace_.updates);
     for (const OneLaunch& launch : launches_) {
       copy(launch.table, workspace_.slices);
       const int count = static_cast<int>(launch.table.size());
@@ -59,7 +59,7 @@ class QueuedUpdate final : public FlatUpdate {
         cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream_));
   }
 
-  std::span<const OptimizerConstants> constants_;
+  std::span<const OptimizerUpdate> updates_;
   Workspace& workspace_;
   Stream stream_;
   DType stored_dtype_;
@@ -68,12 +68,12 @@ class QueuedUpdate final : public FlatUpdate {
 
 }  // namespace
 
-std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerConstants> constants,
+std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerUpdate> updates,
                                              std::span<const OptimizerSlice> slices,
                                              std::span<PlacedSlice> table,
                                              Workspace& workspace,
                                              Stream stream) {
-  return std::make_unique<QueuedUpdate>(constants, slices, table, workspace, stream);
+  return std::make_unique<QueuedUpdate>(updates, slices, table, workspace, stream);
 }
 
 }  // namespace lockstep::cuda

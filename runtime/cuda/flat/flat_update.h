@@ -10,9 +10,9 @@
 
 namespace lockstep::cuda {
 
-// See Backend::flat_update(). `constants` and `table`, which has an entry for each slice, are in
+// See Backend::flat_update(). `updates` and `table`, which has an entry for each slice, are in
 // pinned memory; the workspace, on the device, is used by one run at a time. All borrowed.
-std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerConstants> constants,
+std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerUpdate> updates,
                                              std::span<const OptimizerSlice> slices,
                                              std::span<PlacedSlice> table,
                                              Workspace& workspace,

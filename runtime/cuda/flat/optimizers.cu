@@ -8,10 +8,6 @@
 namespace lockstep::cuda {
 namespace {
 
-// The place of an alternative in OptimizerConstants.
-template <typename Constants>
-constexpr uint16_t kind_of = OptimizerConstants(Constants()).index();
-
 // Writes N new parameters in both forms, which are one where T is float.
 template <int N, typename T>
 __device__ __forceinline__ void store_parameters(const float (&p)[N], float* wide, T* stored) {
@@ -21,114 +17,41 @@ __device__ __forceinline__ void store_parameters(const float (&p)[N], float* wid
   }
 }
 
-template <typename T>
-struct Sgd {
-  const SgdConstants* at;  // on the device
-  const float* gradients;
-  float *parameters, *moments;  // moments: null without momentum
+// An update of N elements at a time. T: the type of the stored parameters.
+template <typename Update, typename T>
+struct Elements {
+  const Update* at;  // on the device
+  float *gradients, *parameters, *first_moments, *second_moments;
   T* stored;
 
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     constexpr int N = Count::value;
-    const SgdConstants constants = *at;
-    float g[N], p[N], m[N] = {};
+    const Update update = *at;
+    float g[N], p[N], m[N] = {}, v[N] = {};
     load(gradients + i, g);
     load(parameters + i, p);
-    if (moments != nullptr) {
-      load(moments + i, m);
+    if constexpr (kTakesTwoMoments<Update>) {
+      load(first_moments + i, m);
+      load(second_moments + i, v);
 #pragma unroll
-      for (int k = 0; k < N; ++k) sgd_momentum_update(constants, g[k], p[k], m[k]);
-      store(m, moments + i);
-    } else {
+      for (int k = 0; k < N; ++k) update(g[k], p[k], m[k], v[k]);
+      store(m, first_moments + i);
+      store(v, second_moments + i);
+    } else if (kTakesOneMoment<Update> && first_moments != nullptr) {
+      if constexpr (kTakesOneMoment<Update>) {
+        load(first_moments + i, m);
 #pragma unroll
-      for (int k = 0; k < N; ++k) sgd_update(constants, g[k], p[k]);
+        for (int k = 0; k < N; ++k) update(g[k], p[k], m[k]);
+        store(m, first_moments + i);
+      }
+    } else if constexpr (kTakesNoMoment<Update>) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) update(g[k], p[k]);
     }
-    store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
-  }
-};
-
-template <typename T>
-struct Adam {
-  const AdamConstants* at;  // on the device
-  const float* gradients;
-  float *parameters, *first_moments, *second_moments;
-  T* stored;
-
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    constexpr int N = Count::value;
-    const AdamConstants constants = *at;
-    float g[N], p[N], m[N], v[N];
-    load(gradients + i, g);
-    load(parameters + i, p);
-    load(first_moments + i, m);
-    load(second_moments + i, v);
-#pragma unroll
-    for (int k = 0; k < N; ++k) adam_update(constants, g[k], p[k], m[k], v[k]);
-    store(m, first_moments + i);
-    store(v, second_moments + i);
-    store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
-  }
-};
-
-struct Lamb {
-  const LambConstants* at;  // on the device
-  const float* parameters;
-  float *gradients, *first_moments, *second_moments;
-
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    constexpr int N = Count::value;
-    const LambConstants constants = *at;
-    float g[N], p[N], m[N], v[N];
-    load(gradients + i, g);
-    load(parameters + i, p);
-    load(first_moments + i, m);
-    load(second_moments + i, v);
-#pragma unroll
-    for (int k = 0; k < N; ++k) lamb_direction(constants, p[k], g[k], m[k], v[k]);
-    store(g, gradients + i);
-    store(m, first_moments + i);
-    store(v, second_moments + i);
-  }
-};
-
-template <typename T>
-struct MovingAverage {
-  const MovingAverageConstants* at;  // on the device
-  const float* sums;
-  float* parameters;
-  T* stored;
-
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    constexpr int N = Count::value;
-    const MovingAverageConstants constants = *at;
-    float s[N], p[N];
-    load(sums + i, s);
-    load(parameters + i, p);
-#pragma unroll
-    for (int k = 0; k < N; ++k) moving_average_update(constants, s[k], p[k]);
-    store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
-  }
-};
-
-template <typename T>
-struct Exchange {
-  float *others, *parameters;
-  T* stored;
-
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    constexpr int N = Count::value;
-    float x[N], p[N];
-    load(others + i, x);
-    load(parameters + i, p);
-#pragma unroll
-    for (int k = 0; k < N; ++k) exchange_update(x[k], p[k]);
-    store(x, others + i);
-    store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
+    if constexpr (kWritesGradient<Update>) store(g, gradients + i);
+    if constexpr (kWritesParameter<Update>)
+      store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
   }
 };
 
@@ -152,6 +75,22 @@ __device__ __forceinline__ void update_part(int64_t begin,
   }
 }
 
+// Runs the update that the slice is of, which is alternative kKind or one after it.
+template <typename T, size_t kKind = 0>
+__device__ __forceinline__ void update_slice(const PlacedSlice& slice, int64_t begin, int64_t end) {
+  if constexpr (kKind < std::variant_size_v<OptimizerUpdate>) {
+    if (slice.kind != kKind) return update_slice<T, kKind + 1>(slice, begin, end);
+    using Update = std::variant_alternative_t<kKind, OptimizerUpdate>;
+    const Elements<Update, T> elements = {static_cast<const Update*>(slice.update),
+                                          slice.gradients,
+                                          slice.parameters,
+                                          slice.first_moment,
+                                          slice.second_moment,
+                                          static_cast<T*>(slice.stored)};
+    update_part(begin, end, slice.vectors, elements);
+  }
+}
+
 template <typename T>
 __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* table, int count) {
   int low = 0, high = count - 1;  // the last slice that begins at this block or before
@@ -167,48 +106,19 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* tab
   const int64_t begin = (blockIdx.x - slice.first_block) * kBlockElements;
   const int64_t end =
       begin + kBlockElements < slice.elements ? begin + kBlockElements : slice.elements;
-  auto* const stored = static_cast<T*>(slice.stored);
-  const auto run = [&](const auto& update) { update_part(begin, end, slice.vectors, update); };
-  switch (slice.kind) {
-    case kind_of<SgdConstants>:
-      return run(Sgd<T>{static_cast<const SgdConstants*>(slice.constants),
-                        slice.gradients,
-                        slice.parameters,
-                        slice.first_moment,
-                        stored});
-    case kind_of<AdamConstants>:
-      return run(Adam<T>{static_cast<const AdamConstants*>(slice.constants),
-                         slice.gradients,
-                         slice.parameters,
-                         slice.first_moment,
-                         slice.second_moment,
-                         stored});
-    case kind_of<LambConstants>:
-      return run(Lamb{static_cast<const LambConstants*>(slice.constants),
-                      slice.parameters,
-                      slice.gradients,
-                      slice.first_moment,
-                      slice.second_moment});
-    case kind_of<MovingAverageConstants>:
-      return run(MovingAverage<T>{static_cast<const MovingAverageConstants*>(slice.constants),
-                                  slice.gradients,
-                                  slice.parameters,
-                                  stored});
-    case kind_of<ExchangeConstants>:
-      return run(Exchange<T>{slice.gradients, slice.parameters, stored});
-  }
+  update_slice<T>(slice, begin, end);
 }
 
 }  // namespace
 
 uint32_t place_slices(std::span<const OptimizerSlice> slices,
-                      std::span<const OptimizerConstants> constants,
-                      const OptimizerConstants* device_constants,
+                      std::span<const OptimizerUpdate> updates,
+                      const OptimizerUpdate* device_updates,
                       PlacedSlice* table) {
   uint32_t blocks = 0;
   for (size_t i = 0; i < slices.size(); ++i) {
     const OptimizerSlice& slice = slices[i];
-    const OptimizerConstants& group = constants[slice.group];
+    const OptimizerUpdate& group = updates[slice.group];
     // The alternative lies at the same place in both copies of the variant.
     const auto offset = std::visit(
         [&](const auto& alternative) {
@@ -216,8 +126,8 @@ uint32_t place_slices(std::span<const OptimizerSlice> slices,
                  reinterpret_cast<const std::byte*>(&group);
         },
         group);
-    const OptimizerConstants* const on_device = device_constants + slice.group;
-    table[i] = {.constants = reinterpret_cast<const std::byte*>(on_device) + offset,
+    const OptimizerUpdate* const on_device = device_updates + slice.group;
+    table[i] = {.update = reinterpret_cast<const std::byte*>(on_device) + offset,
                 .parameters = slice.parameters,
                 .gradients = slice.gradients,
                 .first_moment = slice.first_moment,

@@ -4,13 +4,13 @@
 #include <span>
 
 #include "runtime/cuda/stream.h"
-#include "runtime/exec/optimizer_math.h"
+#include "runtime/exec/optimizers/list.h"
 
 namespace lockstep::cuda {
 
 // A slice as the kernel reads it from a table on the device.
 struct PlacedSlice {
-  const void* constants;  // on the device: the alternative itself
+  const void* update;  // on the device: the alternative itself
   float* parameters;
   float* gradients;
   float* first_moment;
@@ -18,19 +18,19 @@ struct PlacedSlice {
   void* stored;
   int64_t elements;
   uint32_t first_block;  // of the launch
-  uint16_t kind;         // which alternative of OptimizerConstants
+  uint16_t kind;         // which alternative of OptimizerUpdate
   bool vectors;          // all arrays begin where vectors may
 };
 
-// Describes slices for one launch, `table` having as many entries. Of which kind each is say the
-// constants of its group; the numbers will be those in `device_constants`, an array on the device
-// that is like `constants`. Returns the blocks that the launch takes.
+// Describes slices for one launch, `table` having as many entries. Of which kind each is says the
+// update of its group; the numbers will be those in `device_updates`, an array on the device
+// that is like `updates`. Returns the blocks that the launch takes.
 uint32_t place_slices(std::span<const OptimizerSlice> slices,
-                      std::span<const OptimizerConstants> constants,
-                      const OptimizerConstants* device_constants,
+                      std::span<const OptimizerUpdate> updates,
+                      const OptimizerUpdate* device_updates,
                       PlacedSlice* table);
 
-// Updates all slices of a table on the device by the formulas of optimizer_math.h, and writes the
+// Updates all slices of a table on the device by the formulas of exec/optimizers/, and writes the
 // new parameters, rounded to T, to `stored`: one launch, one pass over memory. For T = float
 // `stored` is null. T is float, BFloat16 or Float16.
 template <typename T>

@@ -1,0 +1,20 @@
+#pragma once
+// AdamW (Loshchilov and Hutter, 2019): Adam whose weight decay is decoupled from the gradient: the
+// parameter shrinks by lr * weight_decay. The formulas are PyTorch's.
+
+#include "runtime/exec/optimizers/adam.h"
+
+namespace lockstep {
+
+struct AdamwUpdate : AdamUpdate {
+  template <typename Config>
+  static AdamwUpdate make(const Config& config, const UpdateStep& step) {
+    AdamwUpdate update = {AdamUpdate::make(config, step)};
+    const double weight_decay = step.decays ? config.weight_decay : 0;
+    update.weight_decay = 0;
+    update.decay_factor = static_cast<float>(1 - step.lr * weight_decay);
+    return update;
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#pragma once
+// All elementwise updates. A new optimizer is a file beside this one, a line in the list and a
+// message of the config. Its struct has the constants of one update, as floats, and
+//   moment_names(config)        of the arrays that it keeps per parameter, as PyTorch names them
+//   make(config, UpdateStep)    the constants of the next update
+//   operator()                  the update of one element, by none, one or two moments
+// Fused multiply-adds are written out, so that every instruction set and the GPU round alike.
+
+#include <variant>
+
+#include "runtime/exec/optimizers/adam.h"
+#include "runtime/exec/optimizers/adamw.h"
+#include "runtime/exec/optimizers/lamb_direction.h"
+#include "runtime/exec/optimizers/other_updates.h"
+#include "runtime/exec/optimizers/sgd.h"
+
+// X(message of the config, update)
+#define LOCKSTEP_OPTIMIZERS(X) \
+  X(SgdConfig, SgdUpdate)      \
+  X(AdamConfig, AdamUpdate)    \
+  X(AdamwConfig, AdamwUpdate)
+
+namespace lockstep {
+
+#define LOCKSTEP_UPDATE(Config, Update) Update,
+using OptimizerUpdate =
+    std::variant<LOCKSTEP_OPTIMIZERS(LOCKSTEP_UPDATE) LambDirection, MovingAverage, Exchange>;
+#undef LOCKSTEP_UPDATE
+
+// The moments that an update can do with.
+template <typename Update>
+inline constexpr bool kTakesTwoMoments = requires(const Update& u, float& x) {
+  u(x, x, x, x);
+};
+template <typename Update>
+inline constexpr bool kTakesOneMoment = requires(const Update& u, float& x) {
+  u(x, x, x);
+};
+template <typename Update>
+inline constexpr bool kTakesNoMoment = requires(const Update& u, float& x) {
+  u(x, x);
+};
+
+// Whether it writes what stands in the gradients' place, and the parameters.
+template <typename Update>
+inline constexpr bool kWritesGradient = !requires(const Update& u, const float& g, float& x) {
+  u(g, x, x, x);
+}
+&&!requires(const Update& u, const float& g, float& x) { u(g, x, x); }
+&&!requires(const Update& u, const float& g, float& x) { u(g, x); };
+template <typename Update>
+inline constexpr bool kWritesParameter = !requires(const Update& u, const float& p, float& x) {
+  u(x, p, x, x);
+}
+&&!requires(const Update& u, const float& p, float& x) { u(x, p, x); }
+&&!requires(const Update& u, const float& p, float& x) { u(x, p); };
+
+}  // namespace lockstep

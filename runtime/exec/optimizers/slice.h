@@ -1,0 +1,31 @@
+#pragma once
+// What an optimizer's update works on, and what it is made from.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/dtype.h"
+
+namespace lockstep {
+
+// How the next update is to be made.
+struct UpdateStep {
+  double lr = 0;
+  double gradient_scale = 1;  // multiplies every gradient first: the mean over samples, clipping
+  int64_t number = 1;         // of the update, from 1
+  bool decays = true;         // whether weight decay touches these parameters
+};
+
+// A slice of the flat buffers that is updated. All pointers are to `elements` floats and borrowed.
+struct OptimizerSlice {
+  size_t group = 0;  // the place, among the updates, of the one that it takes
+  int64_t elements = 0;
+  float* parameters = nullptr;     // fp32: the masters where the ops read another type
+  float* gradients = nullptr;      // written by LAMB, whose directions they become, and exchanged
+  float* first_moment = nullptr;   // null where the update keeps none
+  float* second_moment = nullptr;  // null where it keeps no two
+  void* stored = nullptr;  // the new parameters in the type that the ops read; null where fp32
+  DType stored_dtype = DType::kF32;
+};
+
+}  // namespace lockstep
