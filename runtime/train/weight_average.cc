@@ -18,8 +18,8 @@ WeightAverage::WeightAverage(float decay,
     : backend_(backend) {
   const auto moving = backend.host_array<OptimizerUpdate>(1),
              exchanging = backend.host_array<OptimizerUpdate>(1);
-  moving[0] = MovingAverage{.keep = decay,
-                                     .weight = static_cast<float>(1 - static_cast<double>(decay))};
+  moving[0] =
+      MovingAverage{.keep = decay, .weight = static_cast<float>(1 - static_cast<double>(decay))};
   exchanging[0] = Exchange();
   // Gradients are, to the one, the weights that it averages; to the other, the average.
   std::vector<OptimizerSlice> moved, exchanged;

@@ -74,6 +74,7 @@ TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
       check<TypeParam>(LambDirection::make(kFields, kStep), true, n, offset);
       check<TypeParam>(AdamwUpdate::make(kFields, kStep), true, n, offset);
       check<TypeParam>(AdamUpdate::make(kFields, kStep), true, n, offset);
+      check<TypeParam>(LionUpdate::make(test::LionFields{0.9, 0.99, 0.1}, kStep), true, n, offset);
     }
   }
 }

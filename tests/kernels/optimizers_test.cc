@@ -117,6 +117,29 @@ TEST(OptimizersTest, AdamFollowsTheReference) {
   }
 }
 
+TEST(OptimizersTest, LionFollowsTheReference) {
+  const int64_t n = 37, steps = 20;
+  std::vector<float> p(n), m(n), g(n);
+  test::fill_uniform(p, -1, 1, 1);
+  std::vector<double> p64 = test::to_double(p), m64(n);
+  const test::LionReference reference{
+      .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f, .grad_scale = 0.5};
+  for (int64_t t = 1; t <= steps; ++t) {
+    test::fill_uniform(g, -1, 1, 100 + t);
+    g[3] = 0;  // whose moment, too, stays 0: it shrinks alone
+    cpu::optimizer_update(
+        LionUpdate::make(test::LionFields{0.9f, 0.99f, 0.1f},
+                         {.lr = 0.01f, .gradient_scale = 0.5, .number = t}),
+        {.elements = n, .parameters = p.data(), .gradients = g.data(), .first_moment = m.data()});
+    for (int64_t i = 0; i < n; ++i) reference.step(g[i], p64[i], m64[i]);
+  }
+  // Of 37 elements no mean of gradient and moment is so near 0 that rounding decides its sign. Then
+  // p (below 2) and the moment (below 1) round a few times a step.
+  test::expect_close(p, p64, steps * 4 * kEps, "parameters");
+  test::expect_close(m, m64, steps * 2 * kEps, "moments");
+  EXPECT_EQ(m[3], 0);
+}
+
 TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
   test::for_each_target([&](const std::string& target) {
     for (int64_t n : {1, 15, 17, 1003}) {
@@ -166,6 +189,11 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
           }
         });
       }
+      const LionUpdate lion =
+          LionUpdate::make(test::LionFields{0.9, 0.99, 0.1}, {.lr = 0.013, .gradient_scale = 0.7});
+      check(lion, [&](float gradient, float& parameter, float& moment, float&) {
+        lion(gradient, parameter, moment);
+      });
     }
   });
 }

@@ -42,9 +42,24 @@ struct AdamReference {
   }
 };
 
+// "Symbolic discovery of optimization algorithms", algorithm 2.
+struct LionReference {
+  double lr, beta1, beta2, weight_decay, grad_scale;
+
+  void step(double gradient, double& parameter, double& m) const {
+    const double g = gradient * grad_scale, c = beta1 * m + (1 - beta1) * g;
+    const double sign = c > 0 ? 1 : c < 0 ? -1 : 0;
+    parameter -= lr * (sign + weight_decay * parameter);
+    m = beta2 * m + (1 - beta2) * g;
+  }
+};
+
 // The fields of an optimizer's message, to make its updates from.
 struct AdamFields {
   double beta1, beta2, epsilon, weight_decay;
+};
+struct LionFields {
+  double beta1, beta2, weight_decay;
 };
 
 inline double norm(const std::vector<double>& x) {

@@ -11,6 +11,7 @@
 #include "runtime/exec/optimizers/adam.h"
 #include "runtime/exec/optimizers/adamw.h"
 #include "runtime/exec/optimizers/lamb_direction.h"
+#include "runtime/exec/optimizers/lion.h"
 #include "runtime/exec/optimizers/other_updates.h"
 #include "runtime/exec/optimizers/sgd.h"
 
@@ -18,7 +19,8 @@
 #define LOCKSTEP_OPTIMIZERS(X) \
   X(SgdConfig, SgdUpdate)      \
   X(AdamConfig, AdamUpdate)    \
-  X(AdamwConfig, AdamwUpdate)
+  X(AdamwConfig, AdamwUpdate)  \
+  X(LionConfig, LionUpdate)
 
 namespace lockstep {
 

@@ -64,9 +64,10 @@ TEST(Reference, ASectionHasWhatLiesDirectlyBelow) {
     names.push_back(field.name);
     EXPECT_EQ(field.is_choice, field.is_section) << field.path;
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{
-                "sgd", "adam", "adamw", "lars", "lamb", "clip_norm", "decay_bias_and_norm"}));
+  EXPECT_EQ(
+      names,
+      (std::vector<std::string>{
+          "sgd", "adam", "adamw", "lars", "lamb", "lion", "clip_norm", "decay_bias_and_norm"}));
 }
 
 TEST(Reference, UnknownNamesGetNearMatches) {

@@ -225,6 +225,7 @@ const BadCase kRunCases[] = {
      "-1",
      ">= 0"},
     {"lamb_beta2", kMlpText, {"optimizer.lamb.beta2=1"}, "optimizer.lamb.beta2", "1", "[0, 1)"},
+    {"lion_beta1", kMlpText, {"optimizer.lion.beta1=1"}, "optimizer.lion.beta1", "1", "[0, 1)"},
     {"lamb_epsilon", kMlpText, {"optimizer.lamb.epsilon=0"}, "optimizer.lamb.epsilon", "0", "> 0"},
     {"ema_decay", kMlpText, {"train.ema_decay=1"}, "train.ema_decay", "1", "[0, 1)"},
     {"clip_norm", kMlpText, {"optimizer.clip_norm=-1"}, "optimizer.clip_norm", "-1", ">= 0"},
@@ -426,7 +427,7 @@ TEST(Missing, ModelDataAndOptimizerAreRequired) {
             "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, "
             "image_folder, tar_shards, records");
   EXPECT_EQ(refusal("model { mlp {} } data { synthetic {} dir: '/d' }"),
-            "optimizer: missing; allowed: one of sgd, adam, adamw, lars, lamb");
+            "optimizer: missing; allowed: one of sgd, adam, adamw, lars, lamb, lion");
   EXPECT_EQ(refusal("model {} data { synthetic {} } optimizer { sgd {} } train { steps: 1 }"),
             "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet, mobilenet_v2");
 }

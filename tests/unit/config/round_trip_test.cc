@@ -245,7 +245,7 @@ class RandomConfig {
   }
 
   void draw_optimizer(OptimizerConfig& optimizer) {
-    const int64_t kind = integer(0, 4);
+    const int64_t kind = integer(0, 5);
     if (kind == 0) {
       SgdConfig sgd{.momentum = fraction(), .weight_decay = not_negative()};
       sgd.nesterov = sgd.momentum > 0 && flag();
@@ -261,6 +261,9 @@ class RandomConfig {
                                   .epsilon = positive(),
                                   .weight_decay = not_negative()};
     } else if (kind == 3) {
+      optimizer.kind =
+          LionConfig{.beta1 = fraction(), .beta2 = fraction(), .weight_decay = not_negative()};
+    } else if (kind == 4) {
       optimizer.kind = AdamConfig{.beta1 = fraction(),
                                   .beta2 = fraction(),
                                   .epsilon = positive(),

@@ -43,12 +43,13 @@ std::vector<float> train(const OptimizerConfig& config, int ranks) {
 }
 
 std::vector<OptimizerConfig> optimizers() {
-  OptimizerConfig sgd, momentum, adam, adamw;
+  OptimizerConfig sgd, momentum, adam, adamw, lion;
   sgd.kind = SgdConfig{.momentum = 0, .nesterov = false, .weight_decay = 0.1f};
   momentum.kind = SgdConfig{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f};
   adam.kind = AdamConfig{.weight_decay = 0.1f};
   adamw.kind = AdamwConfig{.weight_decay = 0.1f};
-  return {sgd, momentum, adam, adamw};
+  lion.kind = LionConfig{.weight_decay = 0.1f};
+  return {sgd, momentum, adam, adamw, lion};
 }
 
 TEST(Optimizer, SharesOfAnyNumberOfRanksMakeTheSameStep) {
