@@ -3,6 +3,7 @@
 // files include this.
 
 #include "runtime/cuda/row_tiles.h"
+#include "runtime/graph/op_call.h"
 
 namespace lockstep::cuda {
 
@@ -17,6 +18,11 @@ struct Pixel {
   }
 };
 inline constexpr int64_t kMostPixels = int64_t{1} << 31;
+
+// Whether the pixels of the op's first input and output can be numbered so.
+inline bool supports_pixels(const OpCall& op) {
+  return op.input_shape(0).rows() < kMostPixels && op.output_shape(0).rows() < kMostPixels;
+}
 
 template <int N, typename F>
 __global__ void __launch_bounds__(kTileThreads)

@@ -8,9 +8,6 @@
 #include "runtime/cpu/ops/batch_norm.h"
 #include "runtime/cpu/ops/image_normalize.h"
 #include "runtime/cpu/ops/implementations.h"
-#include "runtime/cpu/ops/local_response_norm.h"
-#include "runtime/cpu/ops/padded_identity.h"
-#include "runtime/cpu/ops/pooling.h"
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/conv2d.h"
 #include "runtime/graph/ops/image_normalize.h"
@@ -259,87 +256,6 @@ void run_batch_norm_input_gradient(const OpCall& call) {
   batch_norm_backward_input(op, op.rows * lanes, sums, sums + op.channels);
 }
 
-PoolShape pool_shape(const Shape& x, const Shape& y, const PoolAttributes& window) {
-  return {x[0], x[1], x[2], x[3], y[1], y[2], window};
-}
-
-void run_max_pool(const OpCall& call) {
-  max_pool_forward(
-      pool_shape(call.input_shape(0), call.output_shape(0), call.attributes<PoolAttributes>()),
-      call.input<float>(0),
-      call.output<float>(0),
-      call.output<uint8_t>(1));
-}
-
-void run_max_pool_backward(const OpCall& call) {
-  max_pool_backward(
-      pool_shape(call.output_shape(0), call.input_shape(0), call.attributes<PoolAttributes>()),
-      call.input<float>(0),
-      call.input<uint8_t>(1),
-      call.output<float>(0));
-}
-
-void run_avg_pool(const OpCall& call) {
-  avg_pool_forward(
-      pool_shape(call.input_shape(0), call.output_shape(0), call.attributes<PoolAttributes>()),
-      call.input<float>(0),
-      call.output<float>(0));
-}
-
-void run_avg_pool_backward(const OpCall& call) {
-  avg_pool_backward(
-      pool_shape(call.output_shape(0), call.input_shape(0), call.attributes<PoolAttributes>()),
-      call.input<float>(0),
-      call.output<float>(0));
-}
-
-void run_global_avg_pool(const OpCall& call) {
-  const Shape& x = call.input_shape(0);
-  global_avg_pool_forward(x[0], x[1] * x[2], x[3], call.input<float>(0), call.output<float>(0));
-}
-
-void run_global_avg_pool_backward(const OpCall& call) {
-  const Shape& x = call.output_shape(0);
-  global_avg_pool_backward(x[0], x[1] * x[2], x[3], call.input<float>(0), call.output<float>(0));
-}
-
-void run_local_response_norm(const OpCall& call) {
-  const Shape& x = call.input_shape(0);
-  local_response_norm_forward(x.rows(),
-                              x.columns(),
-                              call.attributes<LocalResponseNormAttributes>(),
-                              call.input<float>(0),
-                              call.output<float>(0));
-}
-
-void run_local_response_norm_backward(const OpCall& call) {
-  const Shape& x = call.input_shape(0);
-  local_response_norm_backward(x.rows(),
-                               x.columns(),
-                               call.attributes<LocalResponseNormAttributes>(),
-                               call.input<float>(0),
-                               call.input<float>(1),
-                               call.output<float>(0));
-}
-
-bool narrow_window(const OpCall& op) {
-  return op.attributes<LocalResponseNormAttributes>().size <= kMostNormChannels;
-}
-
-void run_padded_identity(const OpCall& call) {
-  const Shape& x = call.input_shape(0);
-  padded_identity_forward({x[0], x[1], x[2], x[3], call.attributes<PaddedIdentityAttributes>()},
-                          call.input<float>(0),
-                          call.output<float>(0));
-}
-
-void run_padded_identity_backward(const OpCall& call) {
-  const Shape& x = call.output_shape(0);
-  padded_identity_backward({x[0], x[1], x[2], x[3], call.attributes<PaddedIdentityAttributes>()},
-                           call.input<float>(0),
-                           call.output<float>(0));
-}
-
 constexpr Implementation kImageNormalizeRows[] = {
     {OpKind::kImageNormalize, "simd", run_image_normalize, image_normalize_workspace},
 };
@@ -379,36 +295,10 @@ constexpr Implementation kBatchNormRows[] = {
      run_batch_norm_input_gradient,
      batch_norm_input_gradient_workspace},
 };
-constexpr Implementation kPoolingRows[] = {
-    {OpKind::kMaxPool, "simd", run_max_pool},
-    {OpKind::kMaxPoolBackward, "simd", run_max_pool_backward},
-    {OpKind::kAvgPool, "simd", run_avg_pool},
-    {OpKind::kAvgPoolBackward, "simd", run_avg_pool_backward},
-    {OpKind::kGlobalAvgPool, "simd", run_global_avg_pool},
-    {OpKind::kGlobalAvgPoolBackward, "simd", run_global_avg_pool_backward},
-};
-constexpr Implementation kLocalResponseNormRows[] = {
-    {.kind = OpKind::kLocalResponseNorm,
-     .name = "simd",
-     .run = run_local_response_norm,
-     .supports = narrow_window},
-    {.kind = OpKind::kLocalResponseNormBackward,
-     .name = "simd",
-     .run = run_local_response_norm_backward,
-     .supports = narrow_window},
-};
-constexpr Implementation kPaddedIdentityRows[] = {
-    {OpKind::kPaddedIdentity, "copy", run_padded_identity},
-    {OpKind::kPaddedIdentityBackward, "copy", run_padded_identity_backward},
-};
-
 }  // namespace
 
 constinit const Implementations kCpuImageNormalize = kImageNormalizeRows;
 constinit const Implementations kCpuConv2d = kConv2dRows;
 constinit const Implementations kCpuBatchNorm = kBatchNormRows;
-constinit const Implementations kCpuPooling = kPoolingRows;
-constinit const Implementations kCpuLocalResponseNorm = kLocalResponseNormRows;
-constinit const Implementations kCpuPaddedIdentity = kPaddedIdentityRows;
 
 }  // namespace lockstep::cpu

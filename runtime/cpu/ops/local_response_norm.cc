@@ -1,4 +1,4 @@
-#include "runtime/cpu/ops/local_response_norm.h"
+#include "runtime/graph/ops/local_response_norm.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/local_response_norm.cc"
@@ -123,30 +124,38 @@ namespace lockstep::cpu {
 HWY_EXPORT(lrn_forward_kernel);
 HWY_EXPORT(lrn_backward_kernel);
 
-void local_response_norm_forward(int64_t rows,
-                                 int64_t channels,
-                                 const LocalResponseNormAttributes& attributes,
-                                 const float* x,
-                                 float* y) {
-  LOCKSTEP_CHECK(attributes.size >= 1 && attributes.size <= kMostNormChannels);
+namespace {
+
+void run_forward(const OpCall& call) {
+  const auto op = LocalResponseNormForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_forward_kernel);
-  parallel_for(rows, grain_rows(4 * channels), [&](int64_t begin, int64_t end) {
-    kernel(attributes, channels, x, y, begin, end);
+  parallel_for(op.rows, grain_rows(4 * op.channels), [&](int64_t begin, int64_t end) {
+    kernel(op.window, op.channels, op.x, op.y, begin, end);
   });
 }
 
-void local_response_norm_backward(int64_t rows,
-                                  int64_t channels,
-                                  const LocalResponseNormAttributes& attributes,
-                                  const float* d_y,
-                                  const float* x,
-                                  float* d_x) {
-  LOCKSTEP_CHECK(attributes.size >= 1 && attributes.size <= kMostNormChannels);
+void run_backward(const OpCall& call) {
+  const auto op = LocalResponseNormBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_backward_kernel);
-  parallel_for(rows, grain_rows(8 * channels), [&](int64_t begin, int64_t end) {
-    kernel(attributes, channels, d_y, x, d_x, begin, end);
+  parallel_for(op.rows, grain_rows(8 * op.channels), [&](int64_t begin, int64_t end) {
+    kernel(op.window, op.channels, op.d_y, op.x, op.d_x, begin, end);
   });
 }
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kLocalResponseNorm,
+     .name = "simd",
+     .run = run_forward,
+     .supports = supports_window},
+    {.kind = OpKind::kLocalResponseNormBackward,
+     .name = "simd",
+     .run = run_backward,
+     .supports = supports_window},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuLocalResponseNorm = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

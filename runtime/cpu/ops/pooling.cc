@@ -1,13 +1,14 @@
 // Every output, and in backward every pixel of x, is computed on its own from the windows that it
 // takes part in, in a fixed order: so bits do not depend on threads, and nothing is added up across
 // them. Channels are what vectors run along.
-#include "runtime/cpu/ops/pooling.h"
+#include "runtime/graph/ops/pooling.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/pooling.cc"
@@ -264,57 +265,77 @@ void over_inputs(const PoolShape& s, Body&& body) {
   parallel_for(s.images * s.height, grain_rows(s.width * s.channels), body);
 }
 
-}  // namespace
-
-void max_pool_forward(const PoolShape& shape, const float* x, float* y, uint8_t* place) {
+void run_max_pool(const OpCall& call) {
+  const auto op = PoolForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_forward_kernel);
-  over_outputs(shape, [&](int64_t begin, int64_t end) { kernel(shape, x, y, place, begin, end); });
+  over_outputs(op.shape, [&](int64_t begin, int64_t end) {
+    kernel(op.shape, op.x, op.y, op.place, begin, end);
+  });
 }
 
-void max_pool_backward(const PoolShape& shape, const float* d_y, const uint8_t* place, float* d_x) {
+void run_max_pool_backward(const OpCall& call) {
+  const auto op = PoolBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_backward_kernel);
-  over_inputs(shape,
-              [&](int64_t begin, int64_t end) { kernel(shape, d_y, place, d_x, begin, end); });
+  over_inputs(op.shape, [&](int64_t begin, int64_t end) {
+    kernel(op.shape, op.d_y, op.place, op.d_x, begin, end);
+  });
 }
 
-void avg_pool_forward(const PoolShape& shape, const float* x, float* y) {
+void run_avg_pool(const OpCall& call) {
+  const auto op = PoolForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_forward_kernel);
-  over_outputs(shape, [&](int64_t begin, int64_t end) { kernel(shape, x, y, begin, end); });
+  over_outputs(op.shape,
+               [&](int64_t begin, int64_t end) { kernel(op.shape, op.x, op.y, begin, end); });
 }
 
-void avg_pool_backward(const PoolShape& shape, const float* d_y, float* d_x) {
+void run_avg_pool_backward(const OpCall& call) {
+  const auto op = PoolBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_backward_kernel);
-  over_inputs(shape, [&](int64_t begin, int64_t end) { kernel(shape, d_y, d_x, begin, end); });
+  over_inputs(op.shape,
+              [&](int64_t begin, int64_t end) { kernel(op.shape, op.d_y, op.d_x, begin, end); });
 }
 
-void global_avg_pool_forward(
-    int64_t images, int64_t pixels, int64_t channels, const float* x, float* y) {
+void run_global_avg_pool(const OpCall& call) {
+  const auto op = GlobalAvgPoolForward<float>::of(call);
   // Also by channels: a lane may have one image.
   constexpr int64_t kChannels = 128;
-  const int64_t parts = (channels + kChannels - 1) / kChannels;
+  const int64_t parts = (op.channels + kChannels - 1) / kChannels;
   const auto kernel = HWY_DYNAMIC_DISPATCH(global_avg_pool_forward_kernel);
-  parallel_for(images * parts,
-               grain_rows(pixels * std::min(channels, kChannels)),
+  parallel_for(op.images * parts,
+               grain_rows(op.pixels * std::min(op.channels, kChannels)),
                [&](int64_t first, int64_t last) {
                  for (int64_t i = first; i < last; ++i) {
                    const int64_t image = i / parts, begin = i % parts * kChannels;
-                   kernel(x + image * pixels * channels,
-                          pixels,
-                          channels,
+                   kernel(op.x + image * op.pixels * op.channels,
+                          op.pixels,
+                          op.channels,
                           begin,
-                          std::min(channels, begin + kChannels),
-                          y + image * channels);
+                          std::min(op.channels, begin + kChannels),
+                          op.y + image * op.channels);
                  }
                });
 }
 
-void global_avg_pool_backward(
-    int64_t images, int64_t pixels, int64_t channels, const float* d_y, float* d_x) {
+void run_global_avg_pool_backward(const OpCall& call) {
+  const auto op = GlobalAvgPoolBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(global_avg_pool_backward_kernel);
-  parallel_for(images * pixels, grain_rows(channels), [&](int64_t begin, int64_t end) {
-    kernel(d_y, pixels, channels, begin, end, d_x);
+  parallel_for(op.images * op.pixels, grain_rows(op.channels), [&](int64_t begin, int64_t end) {
+    kernel(op.d_y, op.pixels, op.channels, begin, end, op.d_x);
   });
 }
+
+constexpr Implementation kRows[] = {
+    {OpKind::kMaxPool, "simd", run_max_pool},
+    {OpKind::kMaxPoolBackward, "simd", run_max_pool_backward},
+    {OpKind::kAvgPool, "simd", run_avg_pool},
+    {OpKind::kAvgPoolBackward, "simd", run_avg_pool_backward},
+    {OpKind::kGlobalAvgPool, "simd", run_global_avg_pool},
+    {OpKind::kGlobalAvgPoolBackward, "simd", run_global_avg_pool_backward},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuPooling = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

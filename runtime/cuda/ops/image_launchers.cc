@@ -5,9 +5,6 @@
 #include "runtime/cuda/ops/batch_norm.h"
 #include "runtime/cuda/ops/image_normalize.h"
 #include "runtime/cuda/ops/implementations.h"
-#include "runtime/cuda/ops/local_response_norm.h"
-#include "runtime/cuda/ops/padded_identity.h"
-#include "runtime/cuda/ops/pooling.h"
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/image_normalize.h"
 
@@ -20,11 +17,6 @@ constexpr int64_t kMostNumbered = (int64_t{1} << 31) - 1;
 bool supports_image_normalize(const OpCall& op) {
   const Shape& x = op.input_shape(0);
   return x.columns() <= kMostImageChannels && x.elements() <= kMostNumbered;
-}
-
-// Numbers of images and pixels, whichever of input and output has more.
-bool supports_pixels(const OpCall& op) {
-  return op.input_shape(0).rows() <= kMostNumbered && op.output_shape(0).rows() <= kMostNumbered;
 }
 
 void run_image_normalize(const OpCall& call) {
@@ -167,113 +159,6 @@ void run_batch_norm_input_gradient(const OpCall& call) {
   });
 }
 
-PoolShape pool_shape(const OpCall& call, const Shape& x, const Shape& y) {
-  return {x[0], x[1], x[2], x[3], y[1], y[2], call.attributes<PoolAttributes>()};
-}
-
-PaddedIdentityShape padded_identity_shape(const OpCall& call, const Shape& x) {
-  return {x[0], x[1], x[2], x[3], call.attributes<PaddedIdentityAttributes>()};
-}
-
-void run_max_pool(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    max_pool_forward<T>(pool_shape(call, call.input_shape(0), call.output_shape(0)),
-                        call.input<T>(0),
-                        call.output<T>(0),
-                        call.output<uint8_t>(1),
-                        stream_of(call));
-  });
-}
-
-void run_max_pool_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    max_pool_backward<T>(pool_shape(call, call.output_shape(0), call.input_shape(0)),
-                         call.input<T>(0),
-                         call.input<uint8_t>(1),
-                         call.output<T>(0),
-                         stream_of(call));
-  });
-}
-
-void run_avg_pool(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    avg_pool_forward<T>(pool_shape(call, call.input_shape(0), call.output_shape(0)),
-                        call.input<T>(0),
-                        call.output<T>(0),
-                        stream_of(call));
-  });
-}
-
-void run_avg_pool_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    avg_pool_backward<T>(pool_shape(call, call.output_shape(0), call.input_shape(0)),
-                         call.input<T>(0),
-                         call.output<T>(0),
-                         stream_of(call));
-  });
-}
-
-void run_global_avg_pool(const OpCall& call) {
-  const Shape& x = call.input_shape(0);
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    global_avg_pool_forward<T>(
-        x[0], x[1] * x[2], x[3], call.input<T>(0), call.output<T>(0), stream_of(call));
-  });
-}
-
-void run_global_avg_pool_backward(const OpCall& call) {
-  const Shape& x = call.output_shape(0);
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    global_avg_pool_backward<T>(
-        x[0], x[1] * x[2], x[3], call.input<T>(0), call.output<T>(0), stream_of(call));
-  });
-}
-
-bool supports_local_response_norm(const OpCall& op) {
-  return op.attributes<LocalResponseNormAttributes>().size <= kMostNormChannels;
-}
-
-void run_local_response_norm(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    local_response_norm_forward<T>(call.input_shape(0).rows(),
-                                   call.input_shape(0).columns(),
-                                   call.attributes<LocalResponseNormAttributes>(),
-                                   call.input<T>(0),
-                                   call.output<T>(0),
-                                   stream_of(call));
-  });
-}
-
-void run_local_response_norm_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    local_response_norm_backward<T>(call.input_shape(0).rows(),
-                                    call.input_shape(0).columns(),
-                                    call.attributes<LocalResponseNormAttributes>(),
-                                    call.input<T>(0),
-                                    call.input<T>(1),
-                                    call.output<T>(0),
-                                    stream_of(call));
-  });
-}
-
-void run_padded_identity(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    padded_identity_forward<T>(padded_identity_shape(call, call.input_shape(0)),
-                               call.input<T>(0),
-                               call.output<T>(0),
-                               stream_of(call));
-  });
-}
-
-void run_padded_identity_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    padded_identity_backward<T>(padded_identity_shape(call, call.output_shape(0)),
-                                call.input<T>(0),
-                                call.output<T>(0),
-                                stream_of(call));
-  });
-}
-
 constexpr Implementation kImageNormalizeRows[] = {
     {.kind = OpKind::kImageNormalize,
      .name = "own",
@@ -290,53 +175,9 @@ constexpr Implementation kBatchNormRows[] = {
      run_batch_norm_input_gradient,
      batch_norm_input_gradient_workspace},
 };
-constexpr Implementation kPoolingRows[] = {
-    {.kind = OpKind::kMaxPool, .name = "own", .run = run_max_pool, .supports = supports_pixels},
-    {.kind = OpKind::kMaxPoolBackward,
-     .name = "own",
-     .run = run_max_pool_backward,
-     .supports = supports_pixels},
-    {.kind = OpKind::kAvgPool, .name = "own", .run = run_avg_pool, .supports = supports_pixels},
-    {.kind = OpKind::kAvgPoolBackward,
-     .name = "own",
-     .run = run_avg_pool_backward,
-     .supports = supports_pixels},
-    {.kind = OpKind::kGlobalAvgPool,
-     .name = "own",
-     .run = run_global_avg_pool,
-     .supports = supports_pixels},
-    {.kind = OpKind::kGlobalAvgPoolBackward,
-     .name = "own",
-     .run = run_global_avg_pool_backward,
-     .supports = supports_pixels},
-};
-constexpr Implementation kLocalResponseNormRows[] = {
-    {.kind = OpKind::kLocalResponseNorm,
-     .name = "own",
-     .run = run_local_response_norm,
-     .supports = supports_local_response_norm},
-    {.kind = OpKind::kLocalResponseNormBackward,
-     .name = "own",
-     .run = run_local_response_norm_backward,
-     .supports = supports_local_response_norm},
-};
-constexpr Implementation kPaddedIdentityRows[] = {
-    {.kind = OpKind::kPaddedIdentity,
-     .name = "own",
-     .run = run_padded_identity,
-     .supports = supports_pixels},
-    {.kind = OpKind::kPaddedIdentityBackward,
-     .name = "own",
-     .run = run_padded_identity_backward,
-     .supports = supports_pixels},
-};
-
 }  // namespace
 
 constinit const Implementations kCudaImageNormalize = kImageNormalizeRows;
 constinit const Implementations kCudaBatchNorm = kBatchNormRows;
-constinit const Implementations kCudaPooling = kPoolingRows;
-constinit const Implementations kCudaLocalResponseNorm = kLocalResponseNormRows;
-constinit const Implementations kCudaPaddedIdentity = kPaddedIdentityRows;
 
 }  // namespace lockstep::cuda

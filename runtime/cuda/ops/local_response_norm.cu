@@ -1,12 +1,15 @@
 // A block works on a piece of the channels of some rows, and keeps in shared memory what neighbours
 // read of each other: x with all channels that the piece's windows reach, and in backward the terms
 // of the sums too.
-#include "runtime/cuda/ops/local_response_norm.h"
+#include "runtime/graph/ops/local_response_norm.h"
 
 #include <algorithm>
 
 #include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/ops/implementations.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -124,54 +127,50 @@ Launch launch_of(const Piece& piece, int64_t rows, int64_t channels, Stream stre
           stream};
 }
 
+void run_forward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = LocalResponseNormForward<T>::of(call);
+    const Piece piece = piece_of(op.channels);
+    launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
+           forward_kernel<T>,
+           window_of(op.window),
+           piece,
+           op.rows,
+           op.channels,
+           op.x,
+           op.y);
+  });
+}
+
+void run_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = LocalResponseNormBackward<T>::of(call);
+    const Piece piece = piece_of(op.channels);
+    launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
+           backward_kernel<T>,
+           window_of(op.window),
+           piece,
+           op.rows,
+           op.channels,
+           op.d_y,
+           op.x,
+           op.d_x);
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kLocalResponseNorm,
+     .name = "own",
+     .run = run_forward,
+     .supports = supports_window},
+    {.kind = OpKind::kLocalResponseNormBackward,
+     .name = "own",
+     .run = run_backward,
+     .supports = supports_window},
+};
+
 }  // namespace
 
-template <typename T>
-void local_response_norm_forward(int64_t rows,
-                                 int64_t channels,
-                                 const LocalResponseNormAttributes& attributes,
-                                 const T* x,
-                                 T* y,
-                                 Stream stream) {
-  const Piece piece = piece_of(channels);
-  launch(launch_of(piece, rows, channels, stream),
-         forward_kernel<T>,
-         window_of(attributes),
-         piece,
-         rows,
-         channels,
-         x,
-         y);
-}
-
-template <typename T>
-void local_response_norm_backward(int64_t rows,
-                                  int64_t channels,
-                                  const LocalResponseNormAttributes& attributes,
-                                  const T* d_y,
-                                  const T* x,
-                                  T* d_x,
-                                  Stream stream) {
-  const Piece piece = piece_of(channels);
-  launch(launch_of(piece, rows, channels, stream),
-         backward_kernel<T>,
-         window_of(attributes),
-         piece,
-         rows,
-         channels,
-         d_y,
-         x,
-         d_x);
-}
-
-#define LOCKSTEP_INSTANTIATE(T)                                                    \
-  template void local_response_norm_forward(                                       \
-      int64_t, int64_t, const LocalResponseNormAttributes&, const T*, T*, Stream); \
-  template void local_response_norm_backward(                                      \
-      int64_t, int64_t, const LocalResponseNormAttributes&, const T*, const T*, T*, Stream);
-LOCKSTEP_INSTANTIATE(float)
-LOCKSTEP_INSTANTIATE(BFloat16)
-LOCKSTEP_INSTANTIATE(Float16)
-#undef LOCKSTEP_INSTANTIATE
+constinit const Implementations kCudaLocalResponseNorm = kRows;
 
 }  // namespace lockstep::cuda

@@ -1,6 +1,9 @@
-#include "runtime/cuda/ops/padded_identity.h"
+#include "runtime/graph/ops/padded_identity.h"
 
 #include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/pixel_kernel.h"
 
 namespace lockstep::cuda {
@@ -53,55 +56,56 @@ Extents extents_of(const PaddedIdentityShape& s) {
   LOCKSTEP_REQUIRE(s.images * s.height * s.width < kMostPixels);
   return {static_cast<int>(s.height),
           static_cast<int>(s.width),
-          static_cast<int>(s.out_height()),
-          static_cast<int>(s.out_width()),
-          static_cast<int>(s.attributes.stride),
+          static_cast<int>(s.out_height),
+          static_cast<int>(s.out_width),
+          static_cast<int>(s.stride),
           s.channels,
-          s.out_channels(),
-          s.attributes.before};
+          s.out_channels,
+          s.before};
 }
 
 // No vector lies across the borders of x's channels.
 template <typename T>
 bool can_vectorize(const PaddedIdentityShape& s, const T* in, const T* out) {
-  return is_vectorizable<T>(s.channels, {in, out}) && s.attributes.before % kVectorWidth<T> == 0 &&
-         s.out_channels() % kVectorWidth<T> == 0;
+  return is_vectorizable<T>(s.channels, {in, out}) && s.before % kVectorWidth<T> == 0 &&
+         s.out_channels % kVectorWidth<T> == 0;
 }
+
+void run_forward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto [s, x, y] = PaddedIdentityForward<T>::of(call);
+    for_each_pixel<kVectorWidth<T>>(s.images * s.out_height * s.out_width,
+                                    s.out_channels,
+                                    can_vectorize<T>(s, x, y),
+                                    Forward<T>{extents_of(s), x, y},
+                                    stream_of(call));
+  });
+}
+
+void run_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto [s, d_y, d_x] = PaddedIdentityBackward<T>::of(call);
+    for_each_pixel<kVectorWidth<T>>(s.images * s.height * s.width,
+                                    s.channels,
+                                    can_vectorize<T>(s, d_y, d_x),
+                                    Backward<T>{extents_of(s), d_y, d_x},
+                                    stream_of(call));
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kPaddedIdentity,
+     .name = "own",
+     .run = run_forward,
+     .supports = supports_pixels},
+    {.kind = OpKind::kPaddedIdentityBackward,
+     .name = "own",
+     .run = run_backward,
+     .supports = supports_pixels},
+};
 
 }  // namespace
 
-template <typename T>
-void padded_identity_forward(const PaddedIdentityShape& s, const T* x, T* y, Stream stream) {
-  for_each_pixel<kVectorWidth<T>>(s.images * s.out_height() * s.out_width(),
-                                  s.out_channels(),
-                                  can_vectorize(s, x, static_cast<const T*>(y)),
-                                  Forward<T>{extents_of(s), x, y},
-                                  stream);
-}
-
-template <typename T>
-void padded_identity_backward(const PaddedIdentityShape& s, const T* d_y, T* d_x, Stream stream) {
-  for_each_pixel<kVectorWidth<T>>(s.images * s.height * s.width,
-                                  s.channels,
-                                  can_vectorize(s, d_y, static_cast<const T*>(d_x)),
-                                  Backward<T>{extents_of(s), d_y, d_x},
-                                  stream);
-}
-
-template void padded_identity_forward(const PaddedIdentityShape&, const float*, float*, Stream);
-template void padded_identity_forward(const PaddedIdentityShape&,
-                                      const BFloat16*,
-                                      BFloat16*,
-                                      Stream);
-template void padded_identity_forward(const PaddedIdentityShape&, const Float16*, Float16*, Stream);
-template void padded_identity_backward(const PaddedIdentityShape&, const float*, float*, Stream);
-template void padded_identity_backward(const PaddedIdentityShape&,
-                                       const BFloat16*,
-                                       BFloat16*,
-                                       Stream);
-template void padded_identity_backward(const PaddedIdentityShape&,
-                                       const Float16*,
-                                       Float16*,
-                                       Stream);
+constinit const Implementations kCudaPaddedIdentity = kRows;
 
 }  // namespace lockstep::cuda

@@ -1,8 +1,11 @@
-#include "runtime/cuda/ops/pooling.h"
+#include "runtime/graph/ops/pooling.h"
 
 #include <limits>
 
 #include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/pixel_kernel.h"
 
 namespace lockstep::cuda {
@@ -254,77 +257,100 @@ void check_size(const PoolShape& s) {
   LOCKSTEP_REQUIRE(pixels_in(s) < kMostPixels && pixels_out(s) < kMostPixels);
 }
 
+void run_max_pool(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = PoolForward<T>::of(call);
+    check_size(op.shape);
+    constexpr int N = kVectorWidth<T>;
+    const bool vectors = is_vectorizable<T>(op.shape.channels, {op.x, op.y}) &&
+                         reinterpret_cast<uintptr_t>(op.place) % N == 0;
+    for_each_pixel<N>(pixels_out(op.shape),
+                      op.shape.channels,
+                      vectors,
+                      MaxForward<T>{Windows(op.shape), op.x, op.y, op.place},
+                      stream_of(call));
+  });
+}
+
+void run_max_pool_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = PoolBackward<T>::of(call);
+    check_size(op.shape);
+    constexpr int N = kVectorWidth<T>;
+    const bool vectors = is_vectorizable<T>(op.shape.channels, {op.d_y, op.d_x}) &&
+                         reinterpret_cast<uintptr_t>(op.place) % N == 0;
+    for_each_pixel<N>(pixels_in(op.shape),
+                      op.shape.channels,
+                      vectors,
+                      MaxBackward<T>{Windows(op.shape), op.d_y, op.place, op.d_x},
+                      stream_of(call));
+  });
+}
+
+void run_avg_pool(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = PoolForward<T>::of(call);
+    check_size(op.shape);
+    for_each_pixel<kVectorWidth<T>>(pixels_out(op.shape),
+                                    op.shape.channels,
+                                    is_vectorizable<T>(op.shape.channels, {op.x, op.y}),
+                                    AvgForward<T>{Windows(op.shape), op.x, op.y},
+                                    stream_of(call));
+  });
+}
+
+void run_avg_pool_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = PoolBackward<T>::of(call);
+    check_size(op.shape);
+    for_each_pixel<kVectorWidth<T>>(pixels_in(op.shape),
+                                    op.shape.channels,
+                                    is_vectorizable<T>(op.shape.channels, {op.d_y, op.d_x}),
+                                    AvgBackward<T>{Windows(op.shape), op.d_y, op.d_x},
+                                    stream_of(call));
+  });
+}
+
+void run_global_avg_pool(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = GlobalAvgPoolForward<T>::of(call);
+    if (is_vectorizable<T>(op.channels, {op.x, op.y})) {
+      start_global_avg<T, kVectorWidth<T>>(
+          op.images, op.pixels, op.channels, op.x, op.y, stream_of(call));
+    } else {
+      start_global_avg<T, 1>(op.images, op.pixels, op.channels, op.x, op.y, stream_of(call));
+    }
+  });
+}
+
+void run_global_avg_pool_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = GlobalAvgPoolBackward<T>::of(call);
+    LOCKSTEP_REQUIRE(op.images * op.pixels < kMostPixels);
+    for_each_pixel<kVectorWidth<T>>(
+        op.images * op.pixels,
+        op.channels,
+        is_vectorizable<T>(op.channels, {op.d_y, op.d_x}),
+        GlobalAvgBackward<T>{op.d_y, op.d_x, op.channels, static_cast<uint32_t>(op.pixels)},
+        stream_of(call));
+  });
+}
+
+constexpr Implementation own(OpKind kind, void (*run)(const OpCall&)) {
+  return {.kind = kind, .name = "own", .run = run, .supports = supports_pixels};
+}
+
+constexpr Implementation kRows[] = {
+    own(OpKind::kMaxPool, run_max_pool),
+    own(OpKind::kMaxPoolBackward, run_max_pool_backward),
+    own(OpKind::kAvgPool, run_avg_pool),
+    own(OpKind::kAvgPoolBackward, run_avg_pool_backward),
+    own(OpKind::kGlobalAvgPool, run_global_avg_pool),
+    own(OpKind::kGlobalAvgPoolBackward, run_global_avg_pool_backward),
+};
+
 }  // namespace
 
-template <typename T>
-void max_pool_forward(const PoolShape& s, const T* x, T* y, uint8_t* place, Stream stream) {
-  check_size(s);
-  constexpr int N = kVectorWidth<T>;
-  const bool vectors =
-      is_vectorizable<T>(s.channels, {x, y}) && reinterpret_cast<uintptr_t>(place) % N == 0;
-  for_each_pixel<N>(
-      pixels_out(s), s.channels, vectors, MaxForward<T>{Windows(s), x, y, place}, stream);
-}
-
-template <typename T>
-void max_pool_backward(
-    const PoolShape& s, const T* d_y, const uint8_t* place, T* d_x, Stream stream) {
-  check_size(s);
-  constexpr int N = kVectorWidth<T>;
-  const bool vectors =
-      is_vectorizable<T>(s.channels, {d_y, d_x}) && reinterpret_cast<uintptr_t>(place) % N == 0;
-  for_each_pixel<N>(
-      pixels_in(s), s.channels, vectors, MaxBackward<T>{Windows(s), d_y, place, d_x}, stream);
-}
-
-template <typename T>
-void avg_pool_forward(const PoolShape& s, const T* x, T* y, Stream stream) {
-  check_size(s);
-  const bool vectors = is_vectorizable<T>(s.channels, {x, y});
-  for_each_pixel<kVectorWidth<T>>(
-      pixels_out(s), s.channels, vectors, AvgForward<T>{Windows(s), x, y}, stream);
-}
-
-template <typename T>
-void avg_pool_backward(const PoolShape& s, const T* d_y, T* d_x, Stream stream) {
-  check_size(s);
-  const bool vectors = is_vectorizable<T>(s.channels, {d_y, d_x});
-  for_each_pixel<kVectorWidth<T>>(
-      pixels_in(s), s.channels, vectors, AvgBackward<T>{Windows(s), d_y, d_x}, stream);
-}
-
-template <typename T>
-void global_avg_pool_forward(
-    int64_t images, int64_t pixels, int64_t channels, const T* x, T* y, Stream stream) {
-  if (is_vectorizable<T>(channels, {x, y})) {
-    start_global_avg<T, kVectorWidth<T>>(images, pixels, channels, x, y, stream);
-  } else {
-    start_global_avg<T, 1>(images, pixels, channels, x, y, stream);
-  }
-}
-
-template <typename T>
-void global_avg_pool_backward(
-    int64_t images, int64_t pixels, int64_t channels, const T* d_y, T* d_x, Stream stream) {
-  LOCKSTEP_REQUIRE(images * pixels < kMostPixels);
-  for_each_pixel<kVectorWidth<T>>(
-      images * pixels,
-      channels,
-      is_vectorizable<T>(channels, {d_y, d_x}),
-      GlobalAvgBackward<T>{d_y, d_x, channels, static_cast<uint32_t>(pixels)},
-      stream);
-}
-
-#define LOCKSTEP_INSTANTIATE(T)                                                            \
-  template void max_pool_forward(const PoolShape&, const T*, T*, uint8_t*, Stream);        \
-  template void max_pool_backward(const PoolShape&, const T*, const uint8_t*, T*, Stream); \
-  template void avg_pool_forward(const PoolShape&, const T*, T*, Stream);                  \
-  template void avg_pool_backward(const PoolShape&, const T*, T*, Stream);                 \
-  template void global_avg_pool_forward(int64_t, int64_t, int64_t, const T*, T*, Stream);  \
-  template void global_avg_pool_backward(int64_t, int64_t, int64_t, const T*, T*, Stream);
-LOCKSTEP_INSTANTIATE(float)
-LOCKSTEP_INSTANTIATE(BFloat16)
-LOCKSTEP_INSTANTIATE(Float16)
-#undef LOCKSTEP_INSTANTIATE
+constinit const Implementations kCudaPooling = kRows;
 
 }  // namespace lockstep::cuda

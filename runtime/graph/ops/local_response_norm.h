@@ -29,4 +29,45 @@ TensorId local_response_norm(GraphBuilder& builder,
                              const LocalResponseNormAttributes& attributes);
 
 }  // namespace ops
+
+template <typename T>
+struct LocalResponseNormForward {
+  int64_t rows, channels;
+  LocalResponseNormAttributes window;
+  const T* x;  // (rows, channels); channels that are not there count as zero
+  T* y;        // (rows, channels)
+
+  static LocalResponseNormForward of(const OpCall& op) {
+    return {.rows = op.input_shape(0).rows(),
+            .channels = op.input_shape(0).columns(),
+            .window = op.attributes<LocalResponseNormAttributes>(),
+            .x = op.input<T>(0),
+            .y = op.output<T>(0)};
+  }
+};
+
+template <typename T>
+struct LocalResponseNormBackward {
+  int64_t rows, channels;
+  LocalResponseNormAttributes window;
+  const T* d_y;  // (rows, channels)
+  const T* x;    // (rows, channels)
+  T* d_x;        // (rows, channels)
+
+  static LocalResponseNormBackward of(const OpCall& op) {
+    return {.rows = op.input_shape(0).rows(),
+            .channels = op.input_shape(0).columns(),
+            .window = op.attributes<LocalResponseNormAttributes>(),
+            .d_y = op.input<T>(0),
+            .x = op.input<T>(1),
+            .d_x = op.output<T>(0)};
+  }
+};
+
+// Channels of the widest window that the kernels take.
+inline constexpr int64_t kMostNormChannels = 32;
+inline bool supports_window(const OpCall& op) {
+  return op.attributes<LocalResponseNormAttributes>().size <= kMostNormChannels;
+}
+
 }  // namespace lockstep

@@ -44,4 +44,83 @@ TensorId avg_pool(GraphBuilder& builder,
 TensorId global_avg_pool(GraphBuilder& builder, const std::string& name, TensorId x);
 
 }  // namespace ops
+
+struct PoolShape {
+  int64_t images, height, width, channels;  // of x
+  int64_t out_height, out_width;            // of y
+  PoolAttributes window;
+
+  PoolShape(const Shape& x, const Shape& y, const PoolAttributes& window)
+      : images(x[0]),
+        height(x[1]),
+        width(x[2]),
+        channels(x[3]),
+        out_height(y[1]),
+        out_width(y[2]),
+        window(window) {}
+};
+
+// Of max_pool and avg_pool.
+template <typename T>
+struct PoolForward {
+  PoolShape shape;
+  const T* x;      // (N, H, W, C)
+  T* y;            // (N, OH, OW, C)
+  uint8_t* place;  // (N, OH, OW, C), or null
+
+  static PoolForward of(const OpCall& op) {
+    return {.shape = {op.input_shape(0), op.output_shape(0), op.attributes<PoolAttributes>()},
+            .x = op.input<T>(0),
+            .y = op.output<T>(0),
+            .place = op.output<uint8_t>(1)};
+  }
+};
+
+template <typename T>
+struct PoolBackward {
+  PoolShape shape;
+  const T* d_y;          // (N, OH, OW, C)
+  const uint8_t* place;  // (N, OH, OW, C) of max_pool
+  T* d_x;                // (N, H, W, C)
+
+  static PoolBackward of(const OpCall& op) {
+    return {.shape = {op.output_shape(0), op.input_shape(0), op.attributes<PoolAttributes>()},
+            .d_y = op.input<T>(0),
+            .place = op.input<uint8_t>(1),
+            .d_x = op.output<T>(0)};
+  }
+};
+
+template <typename T>
+struct GlobalAvgPoolForward {
+  int64_t images, pixels, channels;
+  const T* x;  // (images, pixels, channels)
+  T* y;        // (images, channels)
+
+  static GlobalAvgPoolForward of(const OpCall& op) {
+    const Shape& x = op.input_shape(0);
+    return {.images = x[0],
+            .pixels = x[1] * x[2],
+            .channels = x[3],
+            .x = op.input<T>(0),
+            .y = op.output<T>(0)};
+  }
+};
+
+template <typename T>
+struct GlobalAvgPoolBackward {
+  int64_t images, pixels, channels;
+  const T* d_y;  // (images, channels)
+  T* d_x;        // (images, pixels, channels)
+
+  static GlobalAvgPoolBackward of(const OpCall& op) {
+    const Shape& x = op.output_shape(0);
+    return {.images = x[0],
+            .pixels = x[1] * x[2],
+            .channels = x[3],
+            .d_y = op.input<T>(0),
+            .d_x = op.output<T>(0)};
+  }
+};
+
 }  // namespace lockstep

@@ -1,0 +1,211 @@
+// Catches: windows at the border that lose or gain pixels, a gradient sent to another pixel than the
+// largest, ties resolved differently from PyTorch, NaN passed over, a wrong divisor, channels lost at
+// the border of vectors.
+#include "runtime/graph/ops/pooling.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+// Calls f(element of y, tap of its window, element of x) for all taps that are on the image.
+template <typename F>
+void each_tap(const PoolShape& s, F f) {
+  const PoolAttributes& w = s.window;
+  int64_t out = 0;
+  for (int64_t place = 0; place < s.images * s.out_height * s.out_width; ++place) {
+    const int64_t image = place / s.out_width / s.out_height,
+                  top = place / s.out_width % s.out_height * w.stride.height - w.padding.height,
+                  left = place % s.out_width * w.stride.width - w.padding.width;
+    for (int64_t c = 0; c < s.channels; ++c, ++out) {
+      for (int64_t tap = 0; tap < w.kernel.height * w.kernel.width; ++tap) {
+        const int64_t h = top + tap / w.kernel.width, v = left + tap % w.kernel.width;
+        if (h < 0 || h >= s.height || v < 0 || v >= s.width) continue;
+        f(out, tap, ((image * s.height + h) * s.width + v) * s.channels + c);
+      }
+    }
+  }
+}
+
+int64_t inputs_of(const PoolShape& s) { return s.images * s.height * s.width * s.channels; }
+int64_t outputs_of(const PoolShape& s) {
+  return s.images * s.out_height * s.out_width * s.channels;
+}
+
+void max_pool(const OpCall& call) {
+  const auto op = PoolForward<double>::of(call);
+  std::vector<int64_t> best(static_cast<size_t>(outputs_of(op.shape)), -1);
+  each_tap(op.shape, [&](int64_t out, int64_t tap, int64_t in) {
+    int64_t& largest = best[static_cast<size_t>(out)];
+    if (largest >= 0 && !(op.x[in] > op.x[largest] || std::isnan(op.x[in]))) return;
+    largest = in;
+    op.y[out] = op.x[in];
+    if (op.place != nullptr) op.place[out] = static_cast<uint8_t>(tap);
+  });
+}
+
+void max_pool_backward(const OpCall& call) {
+  const auto op = PoolBackward<double>::of(call);
+  std::fill_n(op.d_x, inputs_of(op.shape), 0.0);
+  each_tap(op.shape, [&](int64_t out, int64_t tap, int64_t in) {
+    if (op.place[out] == tap) op.d_x[in] += op.d_y[out];
+  });
+}
+
+// What each window's sum is divided by.
+std::vector<double> divisors(const PoolShape& s) {
+  std::vector<double> pixels(static_cast<size_t>(outputs_of(s)), 0);
+  each_tap(s, [&](int64_t out, int64_t, int64_t) { ++pixels[static_cast<size_t>(out)]; });
+  if (s.window.count_include_pad)
+    std::fill(pixels.begin(),
+              pixels.end(),
+              static_cast<double>(s.window.kernel.height * s.window.kernel.width));
+  return pixels;
+}
+
+void avg_pool(const OpCall& call) {
+  const auto op = PoolForward<double>::of(call);
+  const std::vector<double> count = divisors(op.shape);
+  std::fill_n(op.y, outputs_of(op.shape), 0.0);
+  each_tap(op.shape, [&](int64_t out, int64_t, int64_t in) {
+    op.y[out] += op.x[in] / count[static_cast<size_t>(out)];
+  });
+}
+
+void avg_pool_backward(const OpCall& call) {
+  const auto op = PoolBackward<double>::of(call);
+  const std::vector<double> count = divisors(op.shape);
+  std::fill_n(op.d_x, inputs_of(op.shape), 0.0);
+  each_tap(op.shape, [&](int64_t out, int64_t, int64_t in) {
+    op.d_x[in] += op.d_y[out] / count[static_cast<size_t>(out)];
+  });
+}
+
+void global_avg_pool(const OpCall& call) {
+  const auto op = GlobalAvgPoolForward<double>::of(call);
+  std::fill_n(op.y, op.images * op.channels, 0.0);
+  for (int64_t i = 0; i < op.images * op.pixels * op.channels; ++i)
+    op.y[i / op.channels / op.pixels * op.channels + i % op.channels] +=
+        op.x[i] / static_cast<double>(op.pixels);
+}
+
+void global_avg_pool_backward(const OpCall& call) {
+  const auto op = GlobalAvgPoolBackward<double>::of(call);
+  for (int64_t i = 0; i < op.images * op.pixels * op.channels; ++i)
+    op.d_x[i] = op.d_y[i / op.channels / op.pixels * op.channels + i % op.channels] /
+                static_cast<double>(op.pixels);
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kMaxPool, "double", max_pool},
+    {OpKind::kMaxPoolBackward, "double", max_pool_backward},
+    {OpKind::kAvgPool, "double", avg_pool},
+    {OpKind::kAvgPoolBackward, "double", avg_pool_backward},
+    {OpKind::kGlobalAvgPool, "double", global_avg_pool},
+    {OpKind::kGlobalAvgPoolBackward, "double", global_avg_pool_backward},
+};
+
+// Inputs are below 4 in size, and a window has some 25 of them, the largest image 1089.
+Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+  const double size = std::abs(expected.output<double>(0)[i]);
+  switch (expected.kind()) {
+    case OpKind::kMaxPool: return {0, 0};
+    case OpKind::kMaxPoolBackward: return {16, size};
+    default: return {64, size};
+  }
+}
+
+enum class Kind { kMax, kAvg, kGlobalAvg };
+
+OpTest pooling(Kind kind, const Shape& x, const PoolAttributes& window) {
+  return {.name = "pooling " + std::to_string(static_cast<int>(kind)) + " of " + to_string(x),
+          .build =
+              [=](GraphBuilder& builder) {
+                const TensorId images = builder.activation_tensor("x", x);
+                if (kind == Kind::kMax) ops::max_pool(builder, "y", images, window);
+                if (kind == Kind::kAvg) ops::avg_pool(builder, "y", images, window);
+                if (kind == Kind::kGlobalAvg) ops::global_avg_pool(builder, "y", images);
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuPooling,
+          .cuda = cuda::kCudaPooling,
+          .tolerance = tolerance,
+          .low = -4,
+          .high = 4};
+}
+
+struct Case {
+  Shape x;
+  PoolAttributes window;
+};
+
+std::vector<Case> cases() {
+  return {
+      {{2, 6, 6, 5}, {{2, 2}, {2, 2}, {0, 0}, true}},
+      {{1, 7, 9, 24}, {{3, 3}, {2, 2}, {1, 1}, true}},
+      {{2, 8, 5, 16}, {{3, 2}, {1, 2}, {1, 1}, false}},
+      {{1, 5, 5, 33}, {{5, 5}, {5, 5}, {2, 2}, false}},
+      {{3, 4, 7, 1}, {{2, 3}, {3, 1}, {0, 2}, true}},    // rows that no window covers
+      {{1, 3, 3, 264}, {{2, 2}, {1, 1}, {0, 0}, true}},  // more than one tile of channels
+  };
+}
+
+TEST(PoolingTest, ReferencesMatchFiniteDifferences) {
+  const Case odd = {{1, 4, 5, 2}, {{3, 2}, {1, 2}, {1, 1}, false}};
+  for (const Kind kind : {Kind::kMax, Kind::kAvg, Kind::kGlobalAvg})
+    check_gradient_of_reference(pooling(kind, odd.x, odd.window));
+}
+
+TEST(PoolingTest, MaxMatchesTheReferenceOnAllDevices) {
+  for (const Case& at : cases()) {
+    OpTest test = pooling(Kind::kMax, at.x, at.window);
+    check_on_all_devices(test);
+    // Many ties: which of the equal ones is chosen shows in `place`.
+    test.value = [](const std::string&, int64_t i) { return static_cast<double>(i * 37 % 5); };
+    check_on_all_devices(test);
+    test.gradients = 0;  // without places
+    check_on_all_devices(test);
+  }
+}
+
+TEST(PoolingTest, NotANumberIsTheLargest) {
+  OpTest test = pooling(Kind::kMax, {1, 2, 2, 1}, {{2, 2}, {2, 2}, {0, 0}, true});
+  test.value = [](const std::string& tensor, int64_t i) {
+    return tensor == "x" && i == 1 ? std::nan("") : 4 - static_cast<double>(i);
+  };
+  check_on_all_devices(test);
+  test.value = [](const std::string&, int64_t) { return -std::numeric_limits<double>::infinity(); };
+  test.gradients = 0;
+  test.tolerance = [](const OpCall&, size_t, int64_t) { return Tolerance{0, 0}; };
+  EXPECT_EQ(first_output_of_reference(test)[0], -std::numeric_limits<double>::infinity());
+}
+
+TEST(PoolingTest, AverageMatchesTheReferenceOnAllDevices) {
+  for (const Case& at : cases()) check_on_all_devices(pooling(Kind::kAvg, at.x, at.window));
+}
+
+TEST(PoolingTest, GlobalAverageMatchesTheReferenceOnAllDevices) {
+  for (const Shape& x : {Shape{3, 1, 1, 3},
+                         Shape{3, 7, 7, 200},
+                         Shape{2, 3, 40, 5},
+                         Shape{1, 2, 1, 520},
+                         Shape{4, 33, 31, 35}})
+    check_on_all_devices(pooling(Kind::kGlobalAvg, x, {}));
+}
+
+TEST(PoolingTest, LargeImagesAreSharedOutWithoutLoss) {
+  const PoolAttributes window = {{3, 3}, {2, 2}, {1, 1}, true};
+  for (const Kind kind : {Kind::kMax, Kind::kAvg})
+    check_on_all_devices(pooling(kind, {4, 33, 31, 35}, window));
+}
+
+}  // namespace
+}  // namespace lockstep::test
