@@ -25,9 +25,15 @@ struct OpGraph {
 
 bool is_float(DType type) { return type != DType::kI32 && type != DType::kU8; }
 
+// A root of differentiation: its gradient, an output, lies over its first input.
+bool is_loss(const Graph& graph, const Op& op) {
+  return op.outputs[0] == graph.result && graph[graph.result].dtype == DType::kF64;
+}
+
 OpGraph make_graph(const OpTest& test, DType compute) {
   GraphOptions options(test.gradients > 0 ? Purpose::kTraining : Purpose::kInference);
   options.compute = compute;
+  options.logits_alignment = test.logits_alignment;
   GraphBuilder builder(options);
   test.build(builder);
   OpGraph made;
@@ -36,7 +42,10 @@ OpGraph make_graph(const OpTest& test, DType compute) {
   made.graph = std::move(builder).finish();
   Graph& graph = made.graph;
   const size_t last = graph.ops.size() - 1;
-  if (test.gradients > 0) {
+  if (is_loss(graph, graph.ops[last]) && test.gradients > 0) {
+    GradientBuilder gradients(graph, {});
+    graph.ops[last].outputs.push_back(gradients.new_gradient(graph.ops[last].inputs[0]));
+  } else if (test.gradients > 0) {
     const Op op = graph.ops[last];  // a copy: appending moves the vector
     GradientBuilder gradients(graph, std::vector<bool>(graph.tensors.size(), true));
     for (size_t k = 0; k < op.outputs.size(); ++k) {
@@ -60,6 +69,11 @@ OpGraph make_graph(const OpTest& test, DType compute) {
 }
 
 // ---- Memory ----
+
+// Of rows with their padding.
+int64_t elements_of(const Tensor& tensor) {
+  return static_cast<int64_t>(tensor.bytes() / size_of(tensor.dtype));
+}
 
 // Calls f.operator()<T>() for the type that a tensor stores.
 template <typename F>
@@ -99,7 +113,7 @@ class Arrays {
   Arrays(const Graph& graph, bool doubles, int64_t offset) : graph_(graph), doubles_(doubles) {
     for (const Tensor& tensor : graph.tensors) {
       const auto size = static_cast<int64_t>(size_of(type_of(tensor)));
-      memory_.emplace_back(tensor.shape.elements() * size, offset * size);
+      memory_.emplace_back(elements_of(tensor) * size, offset * size);
       pointers_.push_back(memory_.back().data());
     }
   }
@@ -112,7 +126,7 @@ class Arrays {
   bool lies_over_input(TensorId output) const { return over_.contains(output); }
 
   std::vector<double> read(TensorId id) const {
-    std::vector<double> values(static_cast<size_t>(graph_.shape(id).elements()));
+    std::vector<double> values(static_cast<size_t>(elements_of(graph_[id])));
     with_type(type_of(graph_[id]), [&]<typename T>() {
       const auto* from = reinterpret_cast<const T*>(pointers_[static_cast<size_t>(id)]);
       for (size_t i = 0; i < values.size(); ++i) values[i] = widened(from[i]);
@@ -122,7 +136,7 @@ class Arrays {
   Bytes bytes(TensorId id) const {
     const std::byte* const from = pointers_[static_cast<size_t>(id)];
     const size_t size = size_of(type_of(graph_[id]));
-    return {from, from + static_cast<size_t>(graph_.shape(id).elements()) * size};
+    return {from, from + static_cast<size_t>(elements_of(graph_[id])) * size};
   }
   void write(TensorId id, const std::vector<double>& values) {
     with_type(type_of(graph_[id]), [&]<typename T>() {
@@ -147,7 +161,7 @@ void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
   for (size_t id = 0; id < of.graph.tensors.size(); ++id) {
     if (!of.given[id]) continue;
     const Tensor& tensor = of.graph.tensors[id];
-    std::vector<double> values(static_cast<size_t>(tensor.shape.elements()));
+    std::vector<double> values(static_cast<size_t>(elements_of(tensor)));
     fill_uniform(values, test.low, test.high, id + 1);
     for (size_t i = 0; test.value && i < values.size(); ++i)
       values[i] = test.value(tensor.name, static_cast<int64_t>(i));
@@ -205,6 +219,10 @@ class Comparison {
                (offset > 0 ? ", odd addresses" : "")),
         arrays_(of_.graph, false, offset),
         expected_(of_.graph, true, 0) {
+    if (!of_.ops.empty() && is_loss(of_.graph, *of_.ops[0]) && of_.ops[0]->outputs.size() > 1) {
+      for (Arrays* arrays : {&arrays_, &expected_})
+        arrays->lay_over(of_.ops[0]->outputs[1], of_.ops[0]->inputs[0]);
+    }
     fill_inputs(test, of_, arrays_);
   }
 
@@ -221,6 +239,10 @@ class Comparison {
  private:
   void check(const Op& op, const Implementation& implementation) {
     SCOPED_TRACE(where_ + ": " + name_of(op.kind) + " by " + implementation.name);
+    inputs_.clear();
+    for (const TensorId id : op.inputs) {
+      if (id != kNoTensor) inputs_.push_back({id, arrays_.read(id)});
+    }
     Bytes first;
     for (const Way& way : device_.ways) {
       way.with([&] { run(op, implementation, arrays_); });
@@ -234,18 +256,20 @@ class Comparison {
     device_.ways[0].with([&] { check_in_place(op, implementation); });
   }
 
-  // What an op finds where it writes: it may add to it.
-  void fill_outputs(const Op& op, Arrays& arrays) const {
+  // The inputs, over which some may be written, and what an op finds where it writes: it may add to
+  // it.
+  void prepare(const Op& op, Arrays& arrays) const {
+    for (const auto& [id, values] : inputs_) arrays.write(id, values);
     for (const TensorId id : op.outputs) {
       if (id == kNoTensor || arrays.lies_over_input(id)) continue;
-      std::vector<double> values(static_cast<size_t>(of_.graph.shape(id).elements()));
+      std::vector<double> values(static_cast<size_t>(elements_of(of_.graph[id])));
       fill_uniform(values, -1, 1, static_cast<uint64_t>(id));
       arrays.write(id, values);
     }
   }
 
   void run(const Op& op, const Implementation& implementation, Arrays& arrays) {
-    fill_outputs(op, arrays);
+    prepare(op, arrays);
     const size_t bytes = implementation.workspace_bytes(OpCall(of_.graph, op));
     Guarded<std::byte> workspace(static_cast<int64_t>(bytes));
     device_.run(implementation, of_.graph, op, arrays.pointers(), workspace.data(), test_.lane);
@@ -253,10 +277,7 @@ class Comparison {
 
   // With the reference, on the same inputs.
   void compare(const Op& op) {
-    for (const TensorId id : op.inputs) {
-      if (id != kNoTensor) expected_.write(id, arrays_.read(id));
-    }
-    fill_outputs(op, expected_);
+    prepare(op, expected_);
     const OpCall expected = run_reference(test_, of_.graph, op, expected_);
     for (size_t k = 0; k < op.outputs.size(); ++k) {
       const TensorId id = op.outputs[k];
@@ -275,15 +296,13 @@ class Comparison {
 
   void check_in_place(const Op& op, const Implementation& implementation) {
     for (const auto& [out, in] : schema_of(op.kind).in_place) {
+      if (static_cast<size_t>(out) >= op.outputs.size() || is_loss(of_.graph, op)) continue;
       const TensorId output = op.outputs[static_cast<size_t>(out)],
                      input = op.inputs[static_cast<size_t>(in)];
       if (output == kNoTensor || input == kNoTensor ||
           of_.graph[output].bytes() != of_.graph[input].bytes())
         continue;
       Arrays over(of_.graph, false, offset_);
-      for (const TensorId id : op.inputs) {
-        if (id != kNoTensor) over.write(id, arrays_.read(id));
-      }
       over.lay_over(output, input);
       run(op, implementation, over);
       EXPECT_EQ(over.bytes(output), arrays_.bytes(output))
@@ -298,6 +317,7 @@ class Comparison {
   int64_t offset_;
   std::string where_;
   Arrays arrays_, expected_;
+  std::vector<std::pair<TensorId, std::vector<double>>> inputs_;  // of the op under test
 };
 
 std::vector<OpDevice> cpu_devices() {
@@ -366,17 +386,20 @@ void check_gradient_of_reference(const OpTest& test) {
   for (const Op* op : of.ops) run_reference(test, graph, *op, arrays);
 
   std::vector<std::pair<TensorId, std::vector<double>>> checked;  // input, its gradient
-  for (size_t k = 0; k < forward.inputs.size(); ++k) {
+  const bool loss = is_loss(graph, forward);
+  if (loss) checked.push_back({forward.inputs[0], arrays.read(forward.outputs[1])});
+  for (size_t k = 0; !loss && k < forward.inputs.size(); ++k) {
     if (forward.inputs[k] != kNoTensor && of.d_inputs[k] != kNoTensor)
       checked.push_back({forward.inputs[k], arrays.read(of.d_inputs[k])});
   }
   ASSERT_FALSE(checked.empty()) << test.name;
   for (const auto& [input, gradient] : checked) {
     std::vector<double> x = arrays.read(input);
-    // The outputs, weighed with the gradients that the backward pass was given.
+    // The loss, or the outputs, weighed with the gradients that the backward pass was given.
     const auto f = [&, input = input] {
       arrays.write(input, x);
       run_reference(test, graph, forward, arrays);
+      if (loss) return test.lane.gradient_scale * arrays.read(forward.outputs[0])[0];
       double sum = 0;
       for (size_t k = 0; k < forward.outputs.size(); ++k) {
         if (of.d_outputs[k] == kNoTensor) continue;

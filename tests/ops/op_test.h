@@ -30,7 +30,10 @@ struct OpTest {
   // Of element i of an output; `expected` is the reference's call, after it has run.
   std::function<Tolerance(const OpCall& expected, size_t output, int64_t i)> tolerance;
   // Outputs, from the first on, whose gradients the backward pass is given; 0: no backward pass.
+  // A loss has its gradient among its outputs, which lies over its first input, where this is 1.
   size_t gradients = 1;
+  int logits_alignment =
+      1;                    // of GraphOptions; the elements of padded rows are counted with padding
   bool any_address = true;  // also where no array begins on a boundary of vectors
   // Inputs are uniform in [low, high), or what `value` says of element i of the tensor of a name.
   double low = -1, high = 1;

@@ -7,6 +7,8 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/graph/ops/attention.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/attention.cc"
@@ -447,6 +449,46 @@ void attention_backward(const AttentionShape& shape,
   HWY_DYNAMIC_DISPATCH(attention_backward_kernel)
   (shape, d_out, qkv, out, log_sum_exp, d_qkv, static_cast<float*>(workspace));
 }
+
+namespace {
+
+AttentionShape attention_shape(const Shape& qkv, const AttentionAttributes& attributes) {
+  return {qkv[0], qkv[1], attributes.heads, qkv[2] / 3 / attributes.heads, attributes.causal};
+}
+
+size_t attention_workspace(const OpCall& op) {
+  const size_t qkv = op.kind() == OpKind::kAttention ? 0 : 1;
+  const AttentionShape shape =
+      attention_shape(op.input_shape(qkv), op.attributes<AttentionAttributes>());
+  return static_cast<size_t>(attention_workspace_bytes(shape, compute_threads()));
+}
+
+void run_attention(const OpCall& call) {
+  attention_forward(attention_shape(call.input_shape(0), call.attributes<AttentionAttributes>()),
+                    call.input<float>(0),
+                    call.output<float>(0),
+                    call.output<float>(1),
+                    call.workspace());
+}
+
+void run_attention_backward(const OpCall& call) {
+  attention_backward(attention_shape(call.input_shape(1), call.attributes<AttentionAttributes>()),
+                     call.input<float>(0),
+                     call.input<float>(1),
+                     call.input<float>(2),
+                     call.input<float>(3),
+                     call.output<float>(0),
+                     call.workspace());
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kAttention, "blockwise", run_attention, attention_workspace},
+    {OpKind::kAttentionBackward, "blockwise", run_attention_backward, attention_workspace},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuAttention = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -5,6 +5,8 @@
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/graph/ops/batch_norm.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/batch_norm.cc"
@@ -460,6 +462,139 @@ void unbiased_variance(int64_t rows, int64_t channels, const float* variance, fl
   const double factor = rows > 1 ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 1.0;
   for (int64_t c = 0; c < channels; ++c) out[c] = static_cast<float>(variance[c] * factor);
 }
+
+namespace {
+
+size_t batch_norm_workspace(const OpCall& op) {
+  const Shape& x = op.input_shape(0);
+  return batch_norm_workspace_bytes(x.rows(), x.columns());
+}
+
+void run_batch_norm(const OpCall& call) {
+  const auto& attributes = call.attributes<BatchNormAttributes>();
+  const int64_t rows = call.input_shape(0).rows(), channels = call.input_shape(0).columns();
+  const float *mean = call.input<float>(4), *variance = call.input<float>(5);
+  if (call.training()) {
+    float *batch_mean = call.output<float>(1), *batch_variance = call.output<float>(2);
+    if (const float* lanes = call.input<float>(6)) {
+      combine_lane_statistics(call.input_shape(6)[0], channels, lanes, batch_mean, batch_variance);
+    } else {
+      batch_norm_statistics(
+          rows, channels, call.input<float>(0), batch_mean, batch_variance, call.workspace());
+    }
+    mean = batch_mean;
+    variance = batch_variance;
+  }
+  batch_norm_forward({.rows = rows,
+                      .channels = channels,
+                      .epsilon = attributes.epsilon,
+                      .relu = attributes.activation == Activation::kRelu,
+                      .x = call.input<float>(0),
+                      .delta = call.input<float>(1),
+                      .gamma = call.input<float>(2),
+                      .beta = call.input<float>(3),
+                      .mean = mean,
+                      .variance = variance,
+                      .y = call.output<float>(0),
+                      .workspace = call.workspace()});
+}
+
+// What the backward ops share: all but where results go.
+BatchNormBackward batch_norm_backward_of(const OpCall& call) {
+  const auto& attributes = call.attributes<BatchNormAttributes>();
+  return {.rows = call.input_shape(2).rows(),
+          .channels = call.input_shape(2).columns(),
+          .epsilon = attributes.epsilon,
+          .relu = attributes.activation == Activation::kRelu,
+          .d_y = call.input<float>(0),
+          .y = call.input<float>(1),
+          .x = call.input<float>(2),
+          .gamma = call.input<float>(3),
+          .beta = call.input<float>(4),
+          .mean = call.input<float>(5),
+          .variance = call.input<float>(6),
+          .d_x = nullptr,
+          .d_delta = nullptr,
+          .d_gamma = nullptr,
+          .d_beta = nullptr,
+          .workspace = call.workspace()};
+}
+
+// The running statistics' gradients: what a batch of `rows` rows shows of them.
+void show_statistics(const OpCall& call, const BatchNormBackward& op, int64_t rows) {
+  std::copy_n(op.mean, op.channels, call.output<float>(4));
+  unbiased_variance(rows, op.channels, op.variance, call.output<float>(5));
+}
+
+void run_batch_norm_backward(const OpCall& call) {
+  BatchNormBackward op = batch_norm_backward_of(call);
+  op.d_x = call.output<float>(0);
+  op.d_delta = call.output<float>(1);
+  op.d_gamma = call.output<float>(2);
+  op.d_beta = call.output<float>(3);
+  batch_norm_backward(op);
+  show_statistics(call, op, op.rows);
+}
+
+void run_batch_statistics(const OpCall& call) {
+  const int64_t channels = call.input_shape(0).columns();
+  float* const mean = call.output<float>(0);
+  batch_norm_statistics(call.input_shape(0).rows(),
+                        channels,
+                        call.input<float>(0),
+                        mean,
+                        mean + channels,
+                        call.workspace());
+}
+
+void run_batch_norm_sums(const OpCall& call) {
+  BatchNormBackward op = batch_norm_backward_of(call);
+  op.d_delta = call.output<float>(1);
+  op.d_gamma = call.output<float>(2);
+  op.d_beta = call.output<float>(3);
+  batch_norm_backward_sums(op);
+  float* const sums = call.output<float>(0);
+  std::copy_n(op.d_beta, op.channels, sums);
+  std::copy_n(op.d_gamma, op.channels, sums + op.channels);
+  const auto& attributes = call.attributes<BatchNormAttributes>();
+  show_statistics(call, op, op.rows * attributes.lanes);
+}
+
+// The lanes' sums, in order, in double precision behind what the kernel itself needs.
+size_t batch_norm_input_gradient_workspace(const OpCall& op) {
+  const Shape& x = op.input_shape(2);
+  return batch_norm_workspace_bytes(x.rows(), x.columns()) / 64 * 64 + 64 +
+         2 * static_cast<size_t>(x.columns()) * sizeof(double);
+}
+
+void run_batch_norm_input_gradient(const OpCall& call) {
+  BatchNormBackward op = batch_norm_backward_of(call);
+  op.d_x = call.output<float>(0);
+  const float* const all = call.input<float>(7);
+  const int64_t lanes = call.input_shape(7)[0];
+  auto* const sums = reinterpret_cast<double*>(
+      call.workspace() + batch_norm_workspace_bytes(op.rows, op.channels) / 64 * 64 + 64);
+  for (int64_t i = 0; i < 2 * op.channels; ++i) {
+    sums[i] = 0;
+    for (int64_t lane = 0; lane < lanes; ++lane) sums[i] += all[lane * 2 * op.channels + i];
+  }
+  batch_norm_backward_input(op, op.rows * lanes, sums, sums + op.channels);
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kBatchNorm, "simd", run_batch_norm, batch_norm_workspace},
+    {OpKind::kBatchNormBackward, "simd", run_batch_norm_backward, batch_norm_workspace},
+    {OpKind::kBatchStatistics, "simd", run_batch_statistics, batch_norm_workspace},
+    {OpKind::kBatchNormSums, "simd", run_batch_norm_sums, batch_norm_workspace},
+    {OpKind::kBatchNormInputGradient,
+     "simd",
+     run_batch_norm_input_gradient,
+     batch_norm_input_gradient_workspace},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuBatchNorm = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

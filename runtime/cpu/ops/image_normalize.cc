@@ -4,6 +4,8 @@
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/graph/ops/image_normalize.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/image_normalize.cc"
@@ -110,6 +112,35 @@ void image_normalize(const ImageNormalize& op) {
     kernel(op, scale, offset, begin, end);
   });
 }
+
+namespace {
+
+size_t image_normalize_workspace(const OpCall& op) {
+  return image_normalize_workspace_bytes(op.input_shape(0).columns());
+}
+
+void run_image_normalize(const OpCall& call) {
+  const auto& attributes = call.attributes<ImageNormalizeAttributes>();
+  const Shape& x = call.input_shape(0);
+  image_normalize({.images = x[0],
+                   .pixels = x[1] * x[2],
+                   .channels = x[3],
+                   .x = call.input<uint8_t>(0),
+                   .mean = attributes.mean.data(),
+                   .std = attributes.std.data(),
+                   .y = call.output<float>(0),
+                   .workspace = call.workspace(),
+                   .valid_images = call.lane().valid_rows,
+                   .mix = call.lane().mix});
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kImageNormalize, "simd", run_image_normalize, image_normalize_workspace},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuImageNormalize = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -1,11 +1,13 @@
-#include "runtime/cpu/ops/softmax_cross_entropy.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/loss_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/softmax_cross_entropy.cc"
@@ -51,20 +53,24 @@ row_totals(const float* x, float* exponentials, int64_t classes, float largest) 
 }
 
 // The second target of a row that counts; its own where it has no other.
-HWY_INLINE int32_t other_target(const SoftmaxCrossEntropy& op, int64_t row) {
-  const int32_t other = op.mix == 1 ? -1 : op.targets[std::min(op.rows, op.valid_rows) - 1 - row];
+HWY_INLINE int32_t other_target(const SoftmaxCrossEntropy<float>& op,
+                                const LaneContext& lane,
+                                int64_t row) {
+  const int64_t counted = std::min(op.rows, lane.valid_rows);
+  const int32_t other = lane.mix == 1 ? -1 : op.targets[counted - 1 - row];
   return other >= 0 ? other : op.targets[row];
 }
 
-// One row that counts. `gradient` is null for the forward pass alone, else x, the row's logits.
+// One row that counts.
 template <bool kTrain>
-HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy& op,
-                               int64_t row,
-                               const float* x,
-                               float* gradient,
-                               float gradient_scale) {
-  const int32_t target = op.targets[row], other = other_target(op, row);
-  const double own_share = other == target ? 1 : op.mix;
+HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
+                               const LaneContext& lane,
+                               int64_t row) {
+  const float* const x = op.logits + row * op.stride;
+  float* const gradient = kTrain ? op.gradient + row * op.stride : nullptr;  // x itself
+  const float gradient_scale = lane.gradient_scale;
+  const int32_t target = op.targets[row], other = other_target(op, lane, row);
+  const double own_share = other == target ? 1 : lane.mix;
   const int64_t classes = op.classes;
   const double smoothing = op.label_smoothing, uniform = smoothing / static_cast<double>(classes);
   const float largest = row_max(x, classes);
@@ -93,35 +99,18 @@ HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy& op,
   return {.loss = loss, .correct = correct ? 1.0 : 0.0, .counted = 1};
 }
 
-HWY_INLINE bool counts(const SoftmaxCrossEntropy& op, int64_t row) {
-  return row < op.valid_rows && op.targets[row] >= 0;
-}
-
-void softmax_forward_kernel(const SoftmaxCrossEntropy& op,
-                            const float* logits,
-                            int64_t begin,
-                            int64_t end) {
-  LossRow* results = static_cast<LossRow*>(op.workspace);
+void softmax_kernel(const SoftmaxCrossEntropy<float>& op,
+                    const LaneContext& lane,
+                    LossRow* results,
+                    int64_t begin,
+                    int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
-    results[row] = counts(op, row)
-                       ? softmax_row<false>(op, row, logits + row * op.classes, nullptr, 0)
-                       : LossRow{};
-  }
-}
-
-void softmax_forward_backward_kernel(const SoftmaxCrossEntropy& op,
-                                     float* logits,
-                                     float gradient_scale,
-                                     int64_t begin,
-                                     int64_t end) {
-  LossRow* results = static_cast<LossRow*>(op.workspace);
-  for (int64_t row = begin; row < end; ++row) {
-    float* x = logits + row * op.classes;
-    if (counts(op, row)) {
-      results[row] = softmax_row<true>(op, row, x, x, gradient_scale);
-    } else {
+    if (row >= lane.valid_rows || op.targets[row] < 0) {
       results[row] = {};
-      std::memset(x, 0, op.classes * sizeof(float));
+      if (op.gradient != nullptr) std::fill_n(op.gradient + row * op.stride, op.classes, 0.0f);
+    } else {
+      results[row] = op.gradient != nullptr ? softmax_row<true>(op, lane, row)
+                                            : softmax_row<false>(op, lane, row);
     }
   }
 }
@@ -132,29 +121,38 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lockstep::cpu {
-HWY_EXPORT(softmax_forward_kernel);
-HWY_EXPORT(softmax_forward_backward_kernel);
+HWY_EXPORT(softmax_kernel);
 
-void softmax_cross_entropy_forward(const SoftmaxCrossEntropy& op,
-                                   const float* logits,
-                                   double statistics[4]) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_forward_kernel);
-  parallel_for(op.rows, grain_rows(op.classes), [&](int64_t begin, int64_t end) {
-    kernel(op, logits, begin, end);
-  });
-  sum_loss_rows(static_cast<const LossRow*>(op.workspace), op.rows, statistics);
+namespace {
+
+size_t workspace_bytes(const OpCall& call) {
+  return loss_workspace_bytes(SoftmaxCrossEntropy<float>::of(call).rows);
 }
 
-void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy& op,
-                                            float* logits,
-                                            float gradient_scale,
-                                            double statistics[4]) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_forward_backward_kernel);
+void run(const OpCall& call) {
+  const auto op = SoftmaxCrossEntropy<float>::of(call);
+  LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.logits, "the loss works in place ");
+  auto* const results = call.workspace<LossRow>();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_kernel);
   parallel_for(op.rows, grain_rows(op.classes), [&](int64_t begin, int64_t end) {
-    kernel(op, logits, gradient_scale, begin, end);
+    kernel(op, call.lane(), results, begin, end);
   });
-  sum_loss_rows(static_cast<const LossRow*>(op.workspace), op.rows, statistics);
+  sum_loss_rows(results, op.rows, op.statistics);
 }
+
+// Rows of logits are padded for GPUs alone.
+bool supports(const OpCall& call) {
+  const auto op = SoftmaxCrossEntropy<float>::of(call);
+  return op.stride == op.classes;
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kSoftmaxCrossEntropy, "simd", run, workspace_bytes, supports},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuSoftmaxCrossEntropy = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -1,8 +1,13 @@
-#include "runtime/cuda/ops/pointwise_losses.h"
+#include "runtime/graph/ops/pointwise_losses.h"
 
 #include <cmath>
 
+#include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/loss_rows.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -14,9 +19,9 @@ struct Element {
   float loss, correct, gradient;
 };
 
-template <PointwiseLossKind kind>
+template <bool Squared>
 __device__ __forceinline__ Element element_of(float x, float target) {
-  if constexpr (kind == PointwiseLossKind::kMeanSquaredError) {
+  if constexpr (Squared) {
     const float difference = x - target;
     return {difference * difference, 0, 2 * difference};
   } else {
@@ -27,57 +32,57 @@ __device__ __forceinline__ Element element_of(float x, float target) {
   }
 }
 
-template <PointwiseLossKind kind, bool Backward, typename T>
+template <bool Squared, bool Backward, typename T>
 __global__ void __launch_bounds__(kThreads)
-    pointwise_loss_kernel(PointwiseLoss op, T* predictions) {
+    pointwise_loss_kernel(PointwiseLoss<T> op, const LaneContext* lane_context, RowLoss* results) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
   if (row >= op.rows) return;
   const int lane = threadIdx.x % kWarp;
-  const bool counts = row < op.lane->valid_rows;
-  const float gradient_scale = op.lane->gradient_scale;
+  const bool counts = row < lane_context->valid_rows;
+  const float gradient_scale = lane_context->gradient_scale;
   const auto outputs = static_cast<float>(op.outputs);
   float loss = 0, correct = 0;
   for (int64_t i = row * op.outputs + lane; i < (row + 1) * op.outputs; i += kWarp) {
-    Element element = element_of<kind>(to_float(predictions[i]), op.targets[i]);
+    Element element = element_of<Squared>(to_float(op.predictions[i]), op.targets[i]);
     loss += element.loss;
     correct += element.correct;
     if constexpr (Backward) {
       const float gradient = counts ? element.gradient * (gradient_scale / outputs) : 0;
-      predictions[i] = round_to<T>(gradient);
+      op.gradient[i] = round_to<T>(gradient);
     }
   }
   loss = warp_reduce<Sum>(loss) / outputs;
   correct = warp_reduce<Sum>(correct) / outputs;
-  if (lane == 0) op.workspace[row] = counts ? RowLoss{loss, correct} : RowLoss{0, kNotCounted};
+  if (lane == 0) results[row] = counts ? RowLoss{loss, correct} : RowLoss{0, kNotCounted};
 }
 
-template <bool Backward, typename T>
-void start(const PointwiseLoss& op, T* predictions, Stream stream) {
-  using enum PointwiseLossKind;
-  const auto kernel = op.kind == kMeanSquaredError
-                          ? pointwise_loss_kernel<kMeanSquaredError, Backward, T>
-                          : pointwise_loss_kernel<kBinaryCrossEntropy, Backward, T>;
-  launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream}, kernel, op, predictions);
-  sum_row_losses(op.workspace, op.rows, op.statistics, stream);
+size_t workspace_bytes(const OpCall& call) {
+  return loss_workspace_bytes(PointwiseLoss<float>::of(call).rows);
 }
+
+template <bool Squared>
+void run(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = PointwiseLoss<T>::of(call);
+    LOCKSTEP_REQUIRE(op.gradient == nullptr || op.gradient == op.predictions);
+    auto* const results = call.workspace<RowLoss>();
+    launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream_of(call)},
+           op.gradient != nullptr ? pointwise_loss_kernel<Squared, true, T>
+                                  : pointwise_loss_kernel<Squared, false, T>,
+           op,
+           context_of(call).lane,
+           results);
+    sum_row_losses(results, op.rows, op.statistics, stream_of(call));
+  });
+}
+
+constexpr Implementation kImplementations[] = {
+    {OpKind::kBinaryCrossEntropy, "own", run<false>, workspace_bytes},
+    {OpKind::kMeanSquaredError, "own", run<true>, workspace_bytes},
+};
 
 }  // namespace
 
-template <typename T>
-void pointwise_loss_forward(const PointwiseLoss& op, const T* predictions, Stream stream) {
-  start<false>(op, const_cast<T*>(predictions), stream);
-}
-
-template <typename T>
-void pointwise_loss_forward_backward(const PointwiseLoss& op, T* predictions, Stream stream) {
-  start<true>(op, predictions, stream);
-}
-
-template void pointwise_loss_forward(const PointwiseLoss&, const float*, Stream);
-template void pointwise_loss_forward(const PointwiseLoss&, const BFloat16*, Stream);
-template void pointwise_loss_forward(const PointwiseLoss&, const Float16*, Stream);
-template void pointwise_loss_forward_backward(const PointwiseLoss&, float*, Stream);
-template void pointwise_loss_forward_backward(const PointwiseLoss&, BFloat16*, Stream);
-template void pointwise_loss_forward_backward(const PointwiseLoss&, Float16*, Stream);
+constinit const Implementations kCudaPointwiseLosses = kImplementations;
 
 }  // namespace lockstep::cuda

@@ -1,9 +1,14 @@
-#include "runtime/cuda/ops/softmax_cross_entropy.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 #include <cmath>
 #include <limits>
 
+#include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/loss_rows.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -68,8 +73,9 @@ struct Min {
 
 // The second target of a row that counts; its own where it has no other.
 template <typename T>
-__device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op, int64_t row) {
-  const LaneContext& lane = *op.lane;
+__device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op,
+                                                const LaneContext& lane,
+                                                int64_t row) {
   if (lane.mix == 1) return op.targets[row];
   const int64_t counted = lane.valid_rows < op.rows ? lane.valid_rows : op.rows;
   const int32_t other = op.targets[counted - 1 - row];
@@ -78,15 +84,17 @@ __device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op
 
 // A block works on a row. Backward: the logits become their gradient.
 template <typename T, int Threads, bool Backward>
-__global__ void __launch_bounds__(Threads)
-    softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op, T* logits) {
+__global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op,
+                                                                        const LaneContext* lane,
+                                                                        RowLoss* results) {
   const int64_t row = blockIdx.x;
-  T* const x = logits + row * op.stride;
+  const T* const x = op.logits + row * op.stride;
+  T* const gradient = Backward ? op.gradient + row * op.stride : nullptr;  // x itself
   const int32_t target = op.targets[row];
-  if (target < 0 || row >= op.lane->valid_rows) {
-    if (threadIdx.x == 0) op.workspace[row] = {0, kNotCounted};
+  if (target < 0 || row >= lane->valid_rows) {
+    if (threadIdx.x == 0) results[row] = {0, kNotCounted};
     if constexpr (Backward) {
-      for (int64_t c = threadIdx.x; c < op.stride; c += Threads) x[c] = round_to<T>(0);
+      for (int64_t c = threadIdx.x; c < op.stride; c += Threads) gradient[c] = round_to<T>(0);
     }
     return;
   }
@@ -101,10 +109,10 @@ __global__ void __launch_bounds__(Threads)
   const int64_t largest = block_reduce<Min, Threads>(candidate);
   const float each = op.label_smoothing / static_cast<float>(op.classes);
   // Of the target, and of a second one that is not the same.
-  const int32_t other = other_target(op, row);
+  const int32_t other = other_target(op, *lane, row);
   const bool mixed = other != target;
   const float targets_share = 1 - op.label_smoothing;
-  const float target_share = mixed ? targets_share * op.lane->mix : targets_share;
+  const float target_share = mixed ? targets_share * lane->mix : targets_share;
   const float other_share = targets_share - target_share;
   const float other_logit = mixed ? to_float(x[other]) : 0;
   float smooth_loss = 0;
@@ -115,11 +123,11 @@ __global__ void __launch_bounds__(Threads)
   if (threadIdx.x == 0) {
     float loss = target_share * (log_sum - to_float(x[target])) + smooth_loss;
     if (mixed) loss += other_share * (log_sum - other_logit);
-    op.workspace[row] = {loss, largest == target ? 1.0f : 0.0f};
+    results[row] = {loss, largest == target ? 1.0f : 0.0f};
   }
   if constexpr (Backward) {
     __syncthreads();  // the targets' logits have been read
-    const float gradient_scale = op.lane->gradient_scale;
+    const float gradient_scale = lane->gradient_scale;
     each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
@@ -127,69 +135,53 @@ __global__ void __launch_bounds__(Threads)
         const float share = column + i == target ? target_share + each : each;
         values[i] = (expf(values[i] - log_sum) - share) * gradient_scale;
       }
-      store(values, x + column);
+      store(values, gradient + column);
     });
-    for (int64_t c = op.classes + threadIdx.x; c < op.stride; c += Threads) x[c] = round_to<T>(0);
+    for (int64_t c = op.classes + threadIdx.x; c < op.stride; c += Threads)
+      gradient[c] = round_to<T>(0);
     if (mixed) {
       __syncthreads();  // the loop has left the second target out
       if (threadIdx.x == 0) {
         const float p = expf(other_logit - log_sum);
-        x[other] = round_to<T>((p - (other_share + each)) * gradient_scale);
+        gradient[other] = round_to<T>((p - (other_share + each)) * gradient_scale);
       }
     }
   }
 }
 
 template <typename T, bool Backward>
-void start(const SoftmaxCrossEntropy<T>& op, T* logits, Stream stream) {
-  const dim3 grid{static_cast<unsigned>(op.rows), 1, 1};
-  if (op.classes <= kShortRow) {
-    launch({grid, {kNarrow, 1, 1}, stream},
-           softmax_cross_entropy_kernel<T, kNarrow, Backward>,
-           op,
-           logits);
-  } else {
-    launch({grid, {kWide, 1, 1}, stream},
-           softmax_cross_entropy_kernel<T, kWide, Backward>,
-           op,
-           logits);
-  }
-  sum_row_losses(op.workspace, op.rows, op.statistics, stream);
+void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call) {
+  const bool is_short = op.classes <= kShortRow;
+  launch({{static_cast<unsigned>(op.rows), 1, 1},
+          {static_cast<unsigned>(is_short ? kNarrow : kWide), 1, 1},
+          stream_of(call)},
+         is_short ? softmax_cross_entropy_kernel<T, kNarrow, Backward>
+                  : softmax_cross_entropy_kernel<T, kWide, Backward>,
+         op,
+         context_of(call).lane,
+         call.workspace<RowLoss>());
+  sum_row_losses(call.workspace<RowLoss>(), op.rows, op.statistics, stream_of(call));
 }
+
+size_t workspace_bytes(const OpCall& call) {
+  return loss_workspace_bytes(SoftmaxCrossEntropy<float>::of(call).rows);
+}
+
+void run(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = SoftmaxCrossEntropy<T>::of(call);
+    if (op.gradient == nullptr) return start<T, false>(op, call);
+    LOCKSTEP_REQUIRE(op.gradient == op.logits);
+    start<T, true>(op, call);
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kSoftmaxCrossEntropy, "own", run, workspace_bytes},
+};
 
 }  // namespace
 
-template <typename T>
-void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<T>& op,
-                                   const T* logits,
-                                   Stream stream) {
-  start<T, false>(op, const_cast<T*>(logits), stream);
-}
-
-template <typename T>
-void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<T>& op,
-                                            T* logits,
-                                            Stream stream) {
-  start<T, true>(op, logits, stream);
-}
-
-template void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<float>&,
-                                            const float*,
-                                            Stream);
-template void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<BFloat16>&,
-                                            const BFloat16*,
-                                            Stream);
-template void softmax_cross_entropy_forward(const SoftmaxCrossEntropy<Float16>&,
-                                            const Float16*,
-                                            Stream);
-template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<float>&,
-                                                     float*,
-                                                     Stream);
-template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<BFloat16>&,
-                                                     BFloat16*,
-                                                     Stream);
-template void softmax_cross_entropy_forward_backward(const SoftmaxCrossEntropy<Float16>&,
-                                                     Float16*,
-                                                     Stream);
+constinit const Implementations kCudaSoftmaxCrossEntropy = kRows;
 
 }  // namespace lockstep::cuda

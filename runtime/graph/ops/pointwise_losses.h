@@ -1,5 +1,8 @@
 #pragma once
-// binary_cross_entropy (on logits) and mean_squared_error: losses of each output by itself.
+// Losses of each output by itself, of a row their mean:
+//   binary_cross_entropy, on logits: max(x, 0) - x t + log(1 + e^-|x|), which does not overflow; its
+//   gradient is sigmoid(x) - t. An output is right where x > 0 agrees with t > 0.5.
+//   mean_squared_error: (x - t)^2; its gradient is 2 (x - t). None is right.
 //   inputs  prediction (rows, O), target: probability (rows, O) | value (rows, O), f32
 //   outputs as of softmax_cross_entropy
 
@@ -18,4 +21,26 @@ void binary_cross_entropy(GraphBuilder& builder, TensorId logits, TensorId targe
 void mean_squared_error(GraphBuilder& builder, TensorId predictions, TensorId targets);
 
 }  // namespace ops
+
+template <typename T>
+struct PointwiseLoss {
+  bool squared;  // mean_squared_error, else binary_cross_entropy
+  int64_t rows, outputs;
+  const T* predictions;    // (rows, outputs)
+  const Wide<T>* targets;  // (rows, outputs)
+  double* statistics;      // (4)
+  T* gradient;             // (rows, outputs), over the predictions; null where none is wanted.
+                           // Rows that do not count have 0
+
+  static PointwiseLoss of(const OpCall& op) {
+    return {.squared = op.kind() == OpKind::kMeanSquaredError,
+            .rows = op.input_shape(0).rows(),
+            .outputs = op.input_shape(0).columns(),
+            .predictions = op.input<T>(0),
+            .targets = op.input<Wide<T>>(1),
+            .statistics = op.output<double>(0),
+            .gradient = op.output<T>(1)};
+  }
+};
+
 }  // namespace lockstep

@@ -1,11 +1,17 @@
 #pragma once
-// softmax_cross_entropy: the loss of each row, summed.
-//   inputs  logits (rows, O), target: class (rows) i32
+// softmax_cross_entropy, as PyTorch defines it: for p = softmax(x) and smoothing s
+//   loss = -(1 - s) log p[target] - s / classes * sum_v log p[v]
+//   gradient = (p - (1 - s) onehot(target) - s / classes) * LaneContext::gradient_scale
+//   inputs  logits (rows, classes), target: class (rows) i32, -1 or in [0, classes)
 //   outputs statistics (4) f64: sum of the rows' losses, rows counted, rows predicted correctly, 0;
-//           in training also d_logits = gradient of the loss SUM times
-//           LaneContext::gradient_scale, over the logits
-// Where LaneContext::mix is below 1 it has mixtures of two targets. A loss is the root of
-// differentiation and needs no backward op: the gradient comes out of the forward pass.
+//           in training also the gradient of the logits, over them
+// A row whose target is -1, or whose number is LaneContext::valid_rows or more, is not counted and
+// has gradient 0. A row is correct where the first of its largest logits is the target's.
+// Where LaneContext::mix is below 1, row i of the n = min(rows, valid_rows) has two targets: log
+// p[target] and onehot(target) are mix times those of its own plus 1 - mix times those of row n - 1
+// - i's, unless that one is -1. Whether the row is correct is a matter of its own.
+// A loss is the root of differentiation and needs no backward op: the gradient comes out of the
+// forward pass.
 
 #include <cstdint>
 
@@ -16,8 +22,7 @@ namespace lockstep {
 class GraphBuilder;
 
 struct SoftmaxCrossEntropyAttributes {
-  float label_smoothing = 0;
-  int32_t ignore_index = -1;  // targets equal to it do not count
+  float label_smoothing = 0;  // in [0, 1)
 };
 
 namespace ops {
@@ -29,4 +34,28 @@ void softmax_cross_entropy(GraphBuilder& builder,
                            float label_smoothing);
 
 }  // namespace ops
+
+template <typename T>
+struct SoftmaxCrossEntropy {
+  int64_t rows, classes;
+  int64_t stride;  // elements from row to row of the logits, at least `classes`
+  float label_smoothing;
+  const T* logits;         // (rows, stride)
+  const int32_t* targets;  // (rows)
+  double* statistics;      // (4)
+  T* gradient;             // (rows, stride), over the logits, 0 from `classes` on; null where none
+                           // is wanted
+
+  static SoftmaxCrossEntropy of(const OpCall& op) {
+    return {.rows = op.input_shape(0).rows(),
+            .classes = op.input_shape(0).columns(),
+            .stride = op.input_stride(0),
+            .label_smoothing = op.attributes<SoftmaxCrossEntropyAttributes>().label_smoothing,
+            .logits = op.input<T>(0),
+            .targets = op.input<int32_t>(1),
+            .statistics = op.output<double>(0),
+            .gradient = op.output<T>(1)};
+  }
+};
+
 }  // namespace lockstep

@@ -1,38 +1,12 @@
-// Launchers of the ops on images but convolutions: each unpacks an op into the call of its kernel.
-// Inputs and outputs are numbered as graph/ops/<op>.h documents.
+#include "runtime/graph/ops/batch_norm.h"
+
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/ops/batch_norm.h"
-#include "runtime/cuda/ops/image_normalize.h"
 #include "runtime/cuda/ops/implementations.h"
-#include "runtime/graph/ops/batch_norm.h"
-#include "runtime/graph/ops/image_normalize.h"
 
 namespace lockstep::cuda {
 namespace {
-
-// Elements that a kernel numbers in 32 bits.
-constexpr int64_t kMostNumbered = (int64_t{1} << 31) - 1;
-
-bool supports_image_normalize(const OpCall& op) {
-  const Shape& x = op.input_shape(0);
-  return x.columns() <= kMostImageChannels && x.elements() <= kMostNumbered;
-}
-
-void run_image_normalize(const OpCall& call) {
-  const auto& attributes = call.attributes<ImageNormalizeAttributes>();
-  by_type(call.output_dtype(0), [&]<typename T>() {
-    const Shape& x = call.input_shape(0);
-    image_normalize<T>({.images = x[0],
-                        .pixels = x[1] * x[2],
-                        .x = call.input<uint8_t>(0),
-                        .mean = attributes.mean,
-                        .std = attributes.std,
-                        .lane = context_of(call).lane,
-                        .y = call.output<T>(0)},
-                       stream_of(call));
-  });
-}
 
 size_t batch_norm_workspace(const OpCall& op) {
   const Shape& x = op.input_shape(0);
@@ -159,13 +133,7 @@ void run_batch_norm_input_gradient(const OpCall& call) {
   });
 }
 
-constexpr Implementation kImageNormalizeRows[] = {
-    {.kind = OpKind::kImageNormalize,
-     .name = "own",
-     .run = run_image_normalize,
-     .supports = supports_image_normalize},
-};
-constexpr Implementation kBatchNormRows[] = {
+constexpr Implementation kRows[] = {
     {OpKind::kBatchNorm, "own", run_batch_norm, batch_norm_workspace},
     {OpKind::kBatchNormBackward, "own", run_batch_norm_backward, batch_norm_workspace},
     {OpKind::kBatchStatistics, "own", run_batch_statistics, batch_norm_workspace},
@@ -175,9 +143,9 @@ constexpr Implementation kBatchNormRows[] = {
      run_batch_norm_input_gradient,
      batch_norm_input_gradient_workspace},
 };
+
 }  // namespace
 
-constinit const Implementations kCudaImageNormalize = kImageNormalizeRows;
-constinit const Implementations kCudaBatchNorm = kBatchNormRows;
+constinit const Implementations kCudaBatchNorm = kRows;
 
 }  // namespace lockstep::cuda

@@ -1,0 +1,132 @@
+#include "runtime/graph/ops/pointwise_losses.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/loss_rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/pointwise_losses.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Each computes one row and, in training, writes its gradient over the predictions.
+template <bool kTrain>
+HWY_INLINE LossRow binary_row(const PointwiseLoss<float>& op,
+                              const float* logits,
+                              const float* targets,
+                              float* gradient,
+                              float gradient_scale) {
+  const Vec zero = set(0.0f), one = set(1.0f);
+  const Vec factor = set(
+      static_cast<float>(static_cast<double>(gradient_scale) / static_cast<double>(op.outputs)));
+  RowSum losses, correct;
+  for_each_row_vector(op.outputs, [&](size_t i, auto part, auto access) HWY_ATTR {
+    const Vec x = access.load(logits + i), t = access.load(targets + i);
+    const Vec e = exp(hn::Neg(hn::Abs(x)));
+    const Vec loss = hn::Add(hn::NegMulAdd(x, t, at_least(0.0f, x)), hn::Log1p(F32(), e));
+    losses.add(part, access.keep(loss));
+    const auto wrong = hn::Xor(hn::VecFromMask(F32(), hn::Gt(x, zero)),
+                               hn::VecFromMask(F32(), hn::Gt(t, set(0.5f))));
+    correct.add(part, access.keep(hn::IfThenZeroElse(hn::MaskFromVec(wrong), one)));
+    if constexpr (kTrain) {
+      // sigmoid(x) = 1 / (1 + e) for x >= 0, e / (1 + e) for x < 0, with the e that the loss has
+      // needed.
+      const Vec sigmoid = hn::Div(hn::IfThenElse(hn::Lt(x, zero), e, one), hn::Add(one, e));
+      access.store(hn::Mul(hn::Sub(sigmoid, t), factor), gradient + i);
+    }
+  });
+  const double outputs = static_cast<double>(op.outputs);
+  return {.loss = losses.total() / outputs, .correct = correct.total() / outputs, .counted = 1};
+}
+
+template <bool kTrain>
+HWY_INLINE LossRow squared_row(const PointwiseLoss<float>& op,
+                               const float* y,
+                               const float* target,
+                               float* gradient,
+                               float gradient_scale) {
+  const Vec factor =
+      set(static_cast<float>(2.0 * gradient_scale / static_cast<double>(op.outputs)));
+  RowSum squares;
+  for_each_row_vector(op.outputs, [&](size_t i, auto part, auto access) HWY_ATTR {
+    const Vec difference = hn::Sub(access.load(y + i), access.load(target + i));
+    squares.add_product(part, difference, difference);
+    if constexpr (kTrain) access.store(hn::Mul(difference, factor), gradient + i);
+  });
+  return {.loss = static_cast<double>(squares.total()) / static_cast<double>(op.outputs),
+          .correct = 0,
+          .counted = 1};
+}
+
+template <bool kTrain>
+HWY_INLINE LossRow loss_row(const PointwiseLoss<float>& op, int64_t row, float gradient_scale) {
+  const int64_t at = row * op.outputs;
+  float* const gradient = kTrain ? op.gradient + at : nullptr;
+  const auto of_kind = op.squared ? squared_row<kTrain> : binary_row<kTrain>;
+  return of_kind(op, op.predictions + at, op.targets + at, gradient, gradient_scale);
+}
+
+void pointwise_loss_kernel(const PointwiseLoss<float>& op,
+                           int64_t valid_rows,
+                           float gradient_scale,
+                           LossRow* results,
+                           int64_t begin,
+                           int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    if (row >= valid_rows) {
+      results[row] = {};
+      if (op.gradient != nullptr) std::fill_n(op.gradient + row * op.outputs, op.outputs, 0.0f);
+    } else {
+      results[row] = op.gradient != nullptr ? loss_row<true>(op, row, gradient_scale)
+                                            : loss_row<false>(op, row, gradient_scale);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(pointwise_loss_kernel);
+
+namespace {
+
+size_t workspace_bytes(const OpCall& call) {
+  return loss_workspace_bytes(PointwiseLoss<float>::of(call).rows);
+}
+
+void run(const OpCall& call) {
+  const auto op = PointwiseLoss<float>::of(call);
+  LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.predictions,
+                 "the loss works in place ");
+  auto* const results = call.workspace<LossRow>();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_loss_kernel);
+  const LaneContext& lane = call.lane();
+  parallel_for(op.rows, grain_rows(op.outputs), [&](int64_t begin, int64_t end) {
+    kernel(op, lane.valid_rows, lane.gradient_scale, results, begin, end);
+  });
+  sum_loss_rows(results, op.rows, op.statistics);
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kBinaryCrossEntropy, "simd", run, workspace_bytes},
+    {OpKind::kMeanSquaredError, "simd", run, workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuPointwiseLosses = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

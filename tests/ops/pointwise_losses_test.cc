@@ -1,0 +1,131 @@
+// Catches: a wrong formula or gradient, overflow of large logits, accuracy counted wrongly, padding
+// rows that count or have a gradient, outputs lost beyond a vector or a warp, NaN swallowed.
+#include "runtime/graph/ops/pointwise_losses.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+void reference(const OpCall& call) {
+  const auto op = PointwiseLoss<double>::of(call);
+  std::fill_n(op.statistics, 4, 0.0);
+  const auto outputs = static_cast<double>(op.outputs);
+  for (int64_t i = 0; i < op.rows * op.outputs; ++i) {
+    const double x = op.predictions[i], t = op.targets[i];
+    const bool counts = i / op.outputs < call.lane().valid_rows;
+    double loss = (x - t) * (x - t), slope = 2 * (x - t), correct = 0;
+    if (!op.squared) {
+      loss = std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x)));
+      if (std::isnan(x)) loss = x;
+      slope = 1 / (1 + std::exp(-x)) - t;
+      correct = (x > 0) == (t > 0.5) ? 1 : 0;
+    }
+    if (op.gradient != nullptr)
+      op.gradient[i] = counts ? slope / outputs * call.lane().gradient_scale : 0;
+    if (!counts) continue;
+    op.statistics[0] += loss / outputs;
+    op.statistics[1] += 1 / outputs;
+    op.statistics[2] += correct / outputs;
+  }
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kBinaryCrossEntropy, "double", reference},
+    {OpKind::kMeanSquaredError, "double", reference},
+};
+
+// Predictions lie in (-range, range), targets in [0, 1), every other one at an end of it.
+OpTest loss(OpKind kind, int64_t rows, int64_t outputs, double range) {
+  return {.name = std::string(name_of(kind)) + " of (" + std::to_string(rows) + ", " +
+                  std::to_string(outputs) + ") up to " + std::to_string(range),
+          .build =
+              [=](GraphBuilder& builder) {
+                const TensorId x = builder.activation_tensor("x", {rows, outputs});
+                const TensorId t = builder.input("targets", {rows, outputs}, DType::kF32);
+                if (kind == OpKind::kMeanSquaredError) {
+                  ops::mean_squared_error(builder, x, t);
+                } else {
+                  ops::binary_cross_entropy(builder, x, t);
+                }
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuPointwiseLosses,
+          .cuda = cuda::kCudaPointwiseLosses,
+          .tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+            const auto op = PointwiseLoss<double>::of(expected);
+            const double scale = expected.lane().gradient_scale;
+            if (output == 1) {
+              const double d_x = std::abs(op.gradient[i]);
+              return {8 * (d_x + scale / static_cast<double>(outputs)), d_x};
+            }
+            // A row's sum in 16 lanes or more; the terms round relative to |x|.
+            const double sums = 8 + static_cast<double>(outputs) / 16;
+            if (i == 0)
+              return {4 * sums * (op.statistics[0] + static_cast<double>(rows) * range), 0};
+            return {i == 2 ? 4 * sums * static_cast<double>(rows) : 1, 0};
+          },
+          .value =
+              [=](const std::string& tensor, int64_t i) {
+                const double at = std::fmod(static_cast<double>(i + 1) * 0.61803398875, 1.0);
+                if (tensor == "x") return range * (2 * at - 1);
+                return i % 2 == 0 ? std::round(at) : at;
+              },
+          .lane = {.valid_rows = rows, .gradient_scale = 0.25f}};
+}
+
+class PointwiseLossTest : public testing::TestWithParam<OpKind> {};
+INSTANTIATE_TEST_SUITE_P(All,
+                         PointwiseLossTest,
+                         testing::Values(OpKind::kBinaryCrossEntropy, OpKind::kMeanSquaredError));
+
+TEST_P(PointwiseLossTest, ReferenceMatchesFiniteDifferences) {
+  check_gradient_of_reference(loss(GetParam(), 3, 7, 2));
+}
+
+TEST_P(PointwiseLossTest, MatchesTheReferenceOnAllDevices) {
+  for (const int64_t outputs : {1, 3, 15, 17, 71, 1003}) {
+    for (const int64_t valid_rows : {0, 3, 5, 9}) {
+      for (const double range : {3.0, 120.0}) {
+        OpTest test = loss(GetParam(), 5, outputs, range);
+        test.lane.valid_rows = valid_rows;
+        check_on_all_devices(test);
+        test.gradients = 0;  // of an evaluation
+        check_on_all_devices(test);
+      }
+    }
+  }
+  check_on_all_devices(loss(GetParam(), 3000, 21, 3));
+}
+
+TEST_P(PointwiseLossTest, NanReachesTheLoss) {
+  OpTest test = loss(GetParam(), 1, 20, 3);
+  test.value = [](const std::string& tensor, int64_t i) {
+    return tensor == "x" && i == 17 ? std::nan("") : 0.25;
+  };
+  check_on_all_devices(test);
+}
+
+TEST(BinaryCrossEntropyTest, ConfidentRightAnswersKeepTheirTinyLoss) {
+  for (const double x : {10.0, 20.0, 40.0}) {
+    OpTest test = loss(OpKind::kBinaryCrossEntropy, 2, 1, 1);
+    test.value = [=](const std::string& tensor, int64_t i) {
+      return tensor == "x" ? (i == 0 ? x : -x) : (i == 0 ? 1.0 : 0.0);
+    };
+    test.gradients = 0;
+    test.tolerance = [](const OpCall& expected, size_t, int64_t i) {
+      return Tolerance{8 * expected.output<double>(0)[i], 0};
+    };
+    check_on_all_devices(test);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

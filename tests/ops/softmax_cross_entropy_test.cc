@@ -1,0 +1,194 @@
+// Catches: overflow of large logits, a wrong smoothing term, ignored or padding rows that count or
+// have a gradient, an argmax that breaks ties otherwise, precision lost over a large vocabulary,
+// elements lost where a row begins or ends between multiples of 16 bytes, a logit read after its
+// gradient was written over it, NaN swallowed; a second target of the wrong row, or that counts with
+// a wrong share.
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/base/rng.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+void reference(const OpCall& call) {
+  const auto op = SoftmaxCrossEntropy<double>::of(call);
+  const LaneContext& lane = call.lane();
+  const double smoothing = op.label_smoothing, classes = static_cast<double>(op.classes);
+  const int64_t counted = std::min(op.rows, lane.valid_rows);
+  std::fill_n(op.statistics, 4, 0.0);
+  for (int64_t row = 0; row < op.rows; ++row) {
+    const int64_t target = op.targets[row];
+    if (op.gradient != nullptr && (row >= counted || target < 0))
+      std::fill_n(op.gradient + row * op.stride, op.stride, 0.0);
+    if (row >= counted || target < 0) continue;
+    const int64_t mirrored = op.targets[counted - 1 - row],
+                  other = mirrored >= 0 ? mirrored : target;
+    const std::vector<double> x(op.logits + row * op.stride,
+                                op.logits + row * op.stride + op.classes);
+    const double largest = *std::max_element(x.begin(), x.end());
+    double sum = 0;
+    for (const double value : x) sum += std::exp(value - largest);
+    if (op.gradient != nullptr) std::fill_n(op.gradient + row * op.stride, op.stride, 0.0);
+    for (int64_t v = 0; v < op.classes; ++v) {
+      const double log_p = x[static_cast<size_t>(v)] - largest - std::log(sum);
+      const double own = v == target ? lane.mix : 0, second = v == other ? 1.0 - lane.mix : 0;
+      const double wanted = (1 - smoothing) * (own + second) + smoothing / classes;
+      if (wanted > 0) op.statistics[0] -= wanted * log_p;
+      if (op.gradient != nullptr)
+        op.gradient[row * op.stride + v] = (std::exp(log_p) - wanted) * lane.gradient_scale;
+    }
+    op.statistics[1] += 1;
+    op.statistics[2] += std::max_element(x.begin(), x.end()) - x.begin() == target;
+  }
+}
+
+constexpr Implementation kReference[] = {{OpKind::kSoftmaxCrossEntropy, "double", reference}};
+
+// Some rows do not count; of some the answer is right.
+double value_of(
+    const std::string& tensor, int64_t i, int64_t stride, int64_t classes, double range) {
+  const auto target_of = [&](int64_t row) -> int64_t {
+    if (row % 5 == 2) return -1;
+    return bounded_from_word(philox_word({.seed = 7}, static_cast<uint64_t>(row)),
+                             static_cast<uint32_t>(classes));
+  };
+  if (tensor == "targets") return static_cast<double>(target_of(i));
+  const int64_t row = i / stride;
+  if (row % 5 == 1 && i % stride == target_of(row)) return 2 * range;
+  return range * (2 * uniform_from_word(philox_word({.seed = 8}, static_cast<uint64_t>(i))) - 1);
+}
+
+struct Case {
+  int64_t rows, classes, valid_rows;
+  float smoothing;
+  double range;
+  float mix = 1;
+  int alignment = 1;  // of rows, in bytes
+};
+
+OpTest loss(const Case& at) {
+  return {.name = "softmax_cross_entropy of (" + std::to_string(at.rows) + ", " +
+                  std::to_string(at.classes) + "), mix " + std::to_string(at.mix),
+          .build =
+              [=](GraphBuilder& builder) {
+                const TensorId x = builder.activation_tensor("x", {at.rows, at.classes});
+                const TensorId targets = builder.input("targets", {at.rows}, DType::kI32);
+                ops::softmax_cross_entropy(builder, x, targets, at.smoothing);
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuSoftmaxCrossEntropy,
+          .cuda = cuda::kCudaSoftmaxCrossEntropy,
+          // x - largest rounds by half an ulp of 4 range at most, which is what the loss and,
+          // relatively, each exponential inherit; the sums of exponentials in a lane add a random
+          // walk of roundings. The gradient's error is relative to the probability, which is the
+          // gradient itself plus, at the targets, up to 1.
+          .tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+            const auto op = SoftmaxCrossEntropy<double>::of(expected);
+            if (output == 1) {
+              const double d_x = std::abs(op.gradient[i]), scale = expected.lane().gradient_scale;
+              return {30 * (1 + at.range) * (d_x + scale), d_x};
+            }
+            if (i > 0) return {0, 0};
+            return {20 * (std::abs(op.statistics[0]) + 4 * at.range * op.statistics[1]), 0};
+          },
+          .logits_alignment = at.alignment,
+          .value =
+              [=](const std::string& tensor, int64_t i) {
+                const int64_t unit = std::max(1, at.alignment / 4);  // for floats
+                const int64_t stride = (at.classes + unit - 1) / unit * unit;
+                return value_of(tensor, i, stride, at.classes, at.range);
+              },
+          .lane = {.valid_rows = at.valid_rows, .gradient_scale = 0.125f, .mix = at.mix}};
+}
+
+void check(const Case& at) {
+  OpTest test = loss(at);
+  check_on_all_devices(test);
+  test.gradients = 0;  // of an evaluation
+  check_on_all_devices(test);
+}
+
+TEST(SoftmaxCrossEntropyTest, ReferenceMatchesFiniteDifferences) {
+  for (const float smoothing : {0.0f, 0.2f}) {
+    for (const float mix : {1.0f, 0.7f})
+      check_gradient_of_reference(loss({6, 7, 5, smoothing, 2, mix}));
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, MatchesTheReferenceOnAllDevices) {
+  for (const float smoothing : {0.0f, 0.1f}) {
+    for (const int64_t classes : {1, 2, 10, 15, 17, 257, 1003})
+      check({7, classes, 7, smoothing, 3});
+    check({9, 33, 4, smoothing, 3});     // padding rows
+    check({9, 33, 100, smoothing, 3});   // fewer rows than are valid
+    check({3, 5003, 3, smoothing, 10});  // several chunks, the last one short
+  }
+  OpTest large = loss({3, 50257, 3, 0.1f, 10});
+  large.cuda = {};
+  check_on_all_devices(large);
+  OpTest overflowing = loss({5, 40, 5, 0.1f, 1000});  // without the largest subtracted
+  check_on_all_devices(overflowing);
+}
+
+TEST(SoftmaxCrossEntropyTest, MixedTargetsMatchTheReferenceOnAllDevices) {
+  for (const float mix : {0.5f, 0.625f, 0.9f}) {
+    for (const float smoothing : {0.0f, 0.1f}) {
+      check({8, 10, 8, smoothing, 3, mix});
+      check({7, 2, 7, smoothing, 3, mix});     // often the same class; a row by itself
+      check({9, 33, 4, smoothing, 3, mix});    // padding rows
+      check({9, 33, 100, smoothing, 3, mix});  // fewer rows than are valid
+    }
+    check({3, 5003, 3, 0.1f, 10, mix});
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, RowsThatArePaddedHaveNoGradientThere) {
+  check({7, 10, 5, 0.1f, 2, 1, 64});
+  check({8, 10, 8, 0.1f, 2, 0.625f, 64});
+  check({2, 4090, 2, 0, 10, 1, 128});
+}
+
+// Rows 0 and 2 are right, 1 and 3 wrong.
+TEST(SoftmaxCrossEntropyTest, FirstOfEqualLogitsWins) {
+  for (const int64_t classes : {40, 3000}) {
+    OpTest test = loss({4, classes, 4, 0, 1});
+    test.value = [=](const std::string& tensor, int64_t i) -> double {
+      constexpr double kTargets[] = {0, 1, 20, 35};
+      if (tensor == "targets") return kTargets[i];
+      const int64_t column = i % classes;
+      return i >= 2 * classes && (column == 20 || column == 35) ? 1 : 0.5;
+    };
+    EXPECT_EQ(first_output_of_reference(test)[2], 2);
+    check_on_all_devices(test);
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, InfinitiesAndNan) {
+  OpTest test = loss({1, 3, 1, 0, 1});
+  for (const int64_t place : {0, 1, 2}) {
+    test.value = [=](const std::string& tensor, int64_t i) -> double {
+      if (tensor == "targets") return 1;
+      return i == place ? std::nan("") : static_cast<double>(i);
+    };
+    test.cuda = {};
+    check_on_all_devices(test);
+  }
+  test = loss({1, 3, 1, 0, 1});
+  test.value = [](const std::string& tensor, int64_t i) -> double {  // -infinity takes no part
+    if (tensor == "targets") return 1;
+    return i == 0 ? -std::numeric_limits<double>::infinity() : 2;
+  };
+  check_on_all_devices(test);
+}
+
+}  // namespace
+}  // namespace lockstep::test
