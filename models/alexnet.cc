@@ -34,8 +34,7 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
     if (fits(height) && fits(width) && (height < kSide) == (width < kSide)) return;
     throw ConfigError(
         "model.alexnet: images are {} x {}, which the layers make {} x {}; allowed: 63 to 254 "
-        "pixels "
-        "in both directions",
+        "pixels in both directions",
         io.height,
         io.width,
         height,

@@ -1,11 +1,12 @@
-# lockstep_python_test(NAME SCRIPT [ARGUMENTS ...] [LABELS ...] [TIMEOUT S]): a script that is given the binary; exit code 77 means
-# skipped.
+# lockstep_python_test(NAME SCRIPT [ARGUMENTS ...] [LABELS ...] [TIMEOUT S]): a script that is given
+# the binary; exit code 77 means skipped.
 function(lockstep_python_test name script)
   cmake_parse_arguments(arg "" "TIMEOUT" "ARGUMENTS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)
   endif()
-  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${script} $<TARGET_FILE:lockstep>
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${script}
+    $<TARGET_FILE:lockstep>
                                 ${arg_ARGUMENTS})
   set_tests_properties(
     ${name}

@@ -122,8 +122,7 @@ bool read_ranks(const Reader& read, TcpOptions& options) {
   if (read.has("LOCKSTEP_RENDEZVOUS"))
     throw ConfigError(
         "LOCKSTEP_RENDEZVOUS is set, but not which rank this is; set RANK and WORLD_SIZE (srun "
-        "sets "
-        "its own variables)");
+        "sets its own variables)");
   return false;
 }
 

@@ -49,8 +49,7 @@ void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings)
                timing.shapes);
   fmt::print(
       "{:28}{:>6}{:>11.1f} us for one lane\nceilings: {:.0f} GB/s of a large copy, {:.2f} TFLOP/s "
-      "of "
-      "a large product\n",
+      "of a large product\n",
       "all",
       "",
       step_us,
@@ -122,8 +121,7 @@ CommandSpec bench_command() {
   ops.footer =
       "GB/s count every input and output as moved once, TFLOP/s a multiply-add as two; the "
       "percentages are of the ceilings, measured first. An op is repeated on the same memory: what "
-      "fits "
-      "in the caches may be faster than the copy.";
+      "fits in the caches may be faster than the copy.";
   ops.run = [options](Session& session) { return bench(session, *options); };
   return {.name = "bench",
           .help = "Measure parts of a run",

@@ -263,22 +263,18 @@ CommandSpec bench_collectives_command() {
       "The vectors are of floats, and every rank has a whole one; an all_reduce leaves the sum in "
       "all of them, but where ranks that share memory lie on several nodes: these gather into one "
       "that the ranks of a node have together, as they do in an all_gather and the parameters of a "
-      "training. Each "
-      "result is checked, element "
-      "by element, on numbers whose sums are exact. Each time every rank writes its vector anew "
-      "first; times are of the slowest rank, and with fewer than 100 repeats p99 is the "
-      "longest. algbw is bytes / p50 in GB/s; busbw counts only what "
+      "training. Each result is checked, element by element, on numbers whose sums are exact. Each "
+      "time every rank writes its vector anew first; times are of the slowest rank, and with fewer "
+      "than 100 repeats p99 is the longest. algbw is bytes / p50 in GB/s; busbw counts only what "
       "must leave each rank, of n ranks: 2 (n-1)/n of the vector in an all_reduce, (n-1)/n in a "
       "reduce_scatter or an all_gather, all of it in a broadcast. A training step does a "
       "reduce_scatter under its backward pass and an all_gather under the next forward pass. Sums "
-      "are "
-      "of floats, whatever execution.precision; with --wire BF16 or FP16 the terms and the sums "
-      "are rounded to it, and a vector of as many bytes has twice as many of them: bytes, algbw "
-      "and "
-      "busbw count what travels, the times have the conversions and, as in a step, the squares for "
-      "the norm. An all_reduce is then that of ZeRO stage 0. Gathers and broadcasts move bytes, so "
-      "parameters in BF16 or FP16 take what --sizes of half as many bytes do; the column dtype (in "
-      "--json too) is FP32 there.";
+      "are of floats, whatever execution.precision; with --wire BF16 or FP16 the terms and the "
+      "sums are rounded to it, and a vector of as many bytes has twice as many of them: bytes, "
+      "algbw and busbw count what travels, the times have the conversions and, as in a step, the "
+      "squares for the norm. An all_reduce is then that of ZeRO stage 0. Gathers and broadcasts "
+      "move bytes, so parameters in BF16 or FP16 take what --sizes of half as many bytes do; the "
+      "column dtype (in --json too) is FP32 there.";
   command.run = [options](Session& session) { return bench_collectives(session, *options); };
   return command;
 }

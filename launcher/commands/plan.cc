@@ -218,8 +218,7 @@ CommandSpec plan_command() {
   command.add("--activations", &options->activations, "Also print where each activation lies");
   command.footer =
       "Data files need not be here where the config says what they would be: the plan then says "
-      "what "
-      "it assumed.\n"
+      "what it assumed.\n"
       "Ends with exit code 5 when the run would not fit in this host's free memory, or the GPU's.";
   command.run = [options](Session& session) { return plan(session, *options); };
   return command;

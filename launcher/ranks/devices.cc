@@ -120,9 +120,8 @@ void warn_of_slow_products(Communicator& communicator) {
   const auto first = std::find(ranks.begin(), ranks.end(), "without") - ranks.begin();
   log_warn(
       "execution.bf16x3: {} of {} ranks, the first is rank {}, cannot use AMX: the same weights, "
-      "but "
-      "several times slower than with false (a processor that has it shows amx_bf16 in lscpu; then "
-      "the kernel, 5.16 or newer, or the container must allow arch_prctl)",
+      "but several times slower than with false (a processor that has it shows amx_bf16 in lscpu; "
+      "then the kernel, 5.16 or newer, or the container must allow arch_prctl)",
       without,
       ranks.size(),
       first);

@@ -30,11 +30,9 @@ std::string caution_of_load(const RunSetup& setup,
   if (measured ? taken <= kIdle * cpus : load_before <= kIdleLoad * cpus) return "";
   const std::string what =
       measured
-          ? fmt::format(
-                "during the runs other work took {:.1f} of this host's {} CPUs on "
-                "average",
-                taken,
-                cpus)
+          ? fmt::format("during the runs other work took {:.1f} of this host's {} CPUs on average",
+                        taken,
+                        cpus)
           : fmt::format(
                 "before the runs this host had a load of {:.1f} on {} CPUs", load_before, cpus);
   return "Caution: " + what +

@@ -160,8 +160,7 @@ CheckpointState parse_state(const std::string& text, const std::string& origin) 
   const std::string body = text.substr(0, last_line);
   if (text.substr(last_line) != kSelfKey + to_hex(hash_text(body)) + "\"\n") {
     throw CheckpointError(
-        "{}: damaged or cut short: its text does not have the checksum that its "
-        "last line gives",
+        "{}: damaged or cut short: its text does not have the checksum that its last line gives",
         origin);
   }
   proto::CheckpointState message;

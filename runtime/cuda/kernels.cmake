@@ -1,7 +1,9 @@
-# The files of kernels. Those of `cuda_kernels_of_libraries` call CUB, which only a CUDA compiler compiles.
+# The files of kernels. Those of `cuda_kernels_of_libraries` call CUB, which only a CUDA compiler
+# compiles.
 include(${CMAKE_CURRENT_LIST_DIR}/../graph/ops.cmake)
 op_sources(cuda_ops ops .cu)
 set(cuda_kernel_sources
   ${cuda_ops} ops/loss_rows.cu conv2d/conv2d.cu flat/column_sum.cu flat/content_hash.cu
-  flat/optimizers.cu flat/orthonormalize.cu flat/power_sgd.cu flat/squares.cu flat/tree_sum.cu matmul/plain_product.cu)
+  flat/optimizers.cu flat/orthonormalize.cu flat/power_sgd.cu flat/squares.cu flat/tree_sum.cu
+    matmul/plain_product.cu)
 set(cuda_kernels_of_libraries ops/token_sort.cu)

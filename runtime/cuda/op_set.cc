@@ -1,6 +1,6 @@
 #include "runtime/cuda/op_set.h"
-#include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/flat/tree_sum.h"
+#include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/workspace.h"
 
 namespace lockstep::cuda {

@@ -111,12 +111,11 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
     options.device_batch_bytes =
         BatchStage::device_bytes(program.training, static_cast<size_t>(local_lanes));
   }
-  program.plan = make_plan(program.training,
-                           program.evaluation ? &*program.evaluation : nullptr,
-                           options,
-                           [&ops](const Graph& graph, const Op& op) {
-                             return ops.op_workspace_bytes(graph, op);
-                           });
+  program.plan = make_plan(
+      program.training,
+      program.evaluation ? &*program.evaluation : nullptr,
+      options,
+      [&ops](const Graph& graph, const Op& op) { return ops.op_workspace_bytes(graph, op); });
 }
 
 }  // namespace

@@ -229,8 +229,7 @@ void Checkpointer::check_same_optimizer(const CheckpointState& state,
   if (state.optimizer != optimizer_name(optimizer) || moments != moment_names(optimizer))
     throw CheckpointError(
         "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start anew "
-        "from its weights, set "
-        "train.init_from",
+        "from its weights, set train.init_from",
         where,
         state.optimizer,
         moments.size(),

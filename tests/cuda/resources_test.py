@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Catches: a kernel that spills registers, or uses so many, or so much shared memory, that too few of its blocks fit on a
-multiprocessor.
+"""Catches: a kernel that spills registers, or uses so many, or so much shared memory, that too few
+of its blocks fit on a multiprocessor.
 
-resources_test.py PTXAS LIBRARY: takes the PTX of every kernel out of LIBRARY (liblockstep_cuda.a), which must be built for sm_80 and
-hold it uncompressed, lets PTXAS assemble it for sm_80 and sm_90, checks what that reports, and prints a table.
+resources_test.py PTXAS LIBRARY: takes the PTX of every kernel out of LIBRARY (liblockstep_cuda.a),
+    which must be built for sm_80 and hold it uncompressed, lets PTXAS assemble it for sm_80 and
+    sm_90, checks what that reports, and prints a table.
 """
+
 import concurrent.futures
 import os
 import pathlib
@@ -36,14 +38,19 @@ def ptx_of(library):
         while entry < end:
             kind, _, header, size = struct.unpack_from("<HHIQ", data, entry)
             if kind == PTX:
-                texts.append(data[entry + header:entry + header + size].rstrip(b"\0"))
+                texts.append(data[entry + header : entry + header + size].rstrip(b"\0"))
             entry += header + size
     return texts
 
 
 def report(ptxas, ptx, target):
-    """What the assembler says of one file: [(kernel, target, registers, shared bytes, spilled bytes)]."""
-    done = subprocess.run([ptxas, "-v", f"-arch=sm_{target}", "-o", os.devnull, "/dev/stdin"], input=ptx, capture_output=True)
+    """What the assembler says of one file: [(kernel, target, registers, shared bytes, spilled
+    bytes)]."""
+    done = subprocess.run(
+        [ptxas, "-v", f"-arch=sm_{target}", "-o", os.devnull, "/dev/stdin"],
+        input=ptx,
+        capture_output=True,
+    )
     output = (done.stdout + done.stderr).decode()
     if done.returncode != 0:
         raise RuntimeError(f"ptxas: {output[-2000:]}")
@@ -62,7 +69,9 @@ def report(ptxas, ptx, target):
 
 def readable(names):
     """Kernel names without their namespaces and parameters."""
-    plain = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True).stdout.splitlines()
+    plain = subprocess.run(
+        ["c++filt"], input="\n".join(names), capture_output=True, text=True
+    ).stdout.splitlines()
     short = []
     for name in plain:
         name = re.sub(r"lockstep::|cuda::|\(anonymous namespace\)::|^void ", "", name)
@@ -74,7 +83,9 @@ def main():
     ptxas, library = sys.argv[1], pathlib.Path(sys.argv[2])
     tasks = [(ptx, target) for ptx in ptx_of(library) for target in TARGETS]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        kernels = [k for of_file in pool.map(lambda task: report(ptxas, *task), tasks) for k in of_file]
+        kernels = [
+            k for of_file in pool.map(lambda task: report(ptxas, *task), tasks) for k in of_file
+        ]
     names = readable([k[0] for k in kernels])
     print(f"{'kernel':<80} {'sm':>3} {'registers':>9} {'shared':>7} {'spilled':>7}")
     problems = []

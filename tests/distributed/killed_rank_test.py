@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Catches: a rank that is killed and leaves others waiting, processes, shared memory, or a run folder from which the next start
-does not get the same weights; several lines, or none, about one rank that is gone.
+"""Catches: a rank that is killed and leaves others waiting, processes, shared memory, or a run
+folder from which the next start does not get the same weights; several lines, or none, about one
+rank that is gone.
 
-killed_rank_test.py BINARY: SIGKILL to one of two ranks under mpirun, which share memory, at moments spread over a whole run: before
-the ranks know each other, while memory is taken, in steps and checkpoints, at the end. Each time the same command then goes on to the
-weights of a run that nobody disturbed. SIGKILL to mpirun and all ranks: the next start removes what Open MPI has left. Where network namespaces can be made, also to ranks on two hosts that talk Lockstep's TCP.
+killed_rank_test.py BINARY: SIGKILL to one of two ranks under mpirun, which share memory, at moments
+    spread over a whole run: before the ranks know each other, while memory is taken, in steps and
+    checkpoints, at the end. Each time the same command then goes on to the weights of a run that
+    nobody disturbed. SIGKILL to mpirun and all ranks: the next start removes what Open MPI has
+    left. Where network namespaces can be made, also to ranks on two hosts that talk Lockstep's TCP.
 """
+
 import mmap
 import os
 import pathlib
@@ -35,7 +39,8 @@ PEER, KILLED = 6, 128 + signal.SIGKILL
 
 
 class Run:
-    """A training under mpirun whose ranks write their process numbers, what they say and how they end to `folder`."""
+    """A training under mpirun whose ranks write their process numbers, what they say and how they
+    end to `folder`."""
 
     def __init__(self, mpirun, binary, config, run_dir, folder, arguments=()):
         self.folder = folder
@@ -48,8 +53,23 @@ at="$1/$OMPI_COMM_WORLD_RANK"; shift
 wait $!; code=$?; echo $code > "$at.code"; exit $code
 """)
         self.process = subprocess.Popen(
-            [*mpirun, "sh", str(script), str(folder), str(binary), "train", str(config), "--run-dir", str(run_dir), *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+            [
+                *mpirun,
+                "sh",
+                str(script),
+                str(folder),
+                str(binary),
+                "train",
+                str(config),
+                "--run-dir",
+                str(run_dir),
+                *arguments,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
 
     def kill(self, rank, delay=0):
         """So long after there is such a rank. False where it has ended already."""
@@ -70,7 +90,9 @@ wait $!; code=$?; echo $code > "$at.code"; exit $code
             output, _ = self.process.communicate(timeout=END_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            raise SystemExit(f"not ended after {END_S} s: {self.process.communicate()[0]}\n{self.said()}")
+            raise SystemExit(
+                f"not ended after {END_S} s: {self.process.communicate()[0]}\n{self.said()}"
+            )
         deadline = time.monotonic() + END_S
         for path in self.folder.glob("*.pid"):
             while pathlib.Path("/proc", path.read_text().strip()).exists():
@@ -83,7 +105,9 @@ wait $!; code=$?; echo $code > "$at.code"; exit $code
 
     def seconds(self, rank):
         """From its start to its end."""
-        return (self.folder / f"{rank}.code").stat().st_mtime - (self.folder / f"{rank}.pid").stat().st_mtime
+        return (self.folder / f"{rank}.code").stat().st_mtime - (
+            self.folder / f"{rank}.pid"
+        ).stat().st_mtime
 
     def code(self, rank):
         """None where mpirun ended the shell before it had written one."""
@@ -142,20 +166,29 @@ def on_one_host(binary, folder):
         began = time.monotonic()
         code = run.end()
         took = time.monotonic() - began
-        assert code != 0 or not hit or run.code(i % 2) == 0, f"mpirun ended with 0 of a rank that was killed\n{run.said()}"
+        assert (
+            code != 0 or not hit or run.code(i % 2) == 0
+        ), f"mpirun ended with 0 of a rank that was killed\n{run.said()}"
         left = shared_memory_left(before)
         assert not left, f"left in /dev/shm: {left}"
         checkpoints = check_checkpoints(binary, run_dir)
         again = lockstep_run.train(binary, config, run_dir, 2, ["--resume", "auto"])
-        assert again["weights_hash"] == expected, f"weights {again['weights_hash']}, expected {expected}"
+        assert (
+            again["weights_hash"] == expected
+        ), f"weights {again['weights_hash']}, expected {expected}"
         check_checkpoints(binary, run_dir)
-        print(f"killed after {delay:.2f} s{'' if hit else ', which was too late'}: ended in {took:.2f} s with exit code {code}, "
-              f"{checkpoints} checkpoints kept, the same weights", flush=True)
+        print(
+            f"killed after {delay:.2f} s{'' if hit else ', which was too late'}: ended in"
+            f" {took:.2f} s with exit code {code}, {checkpoints} checkpoints kept, the same"
+            " weights",
+            flush=True,
+        )
     assert hits >= 2, f"only {hits} of {KILLS} ranks lived to be killed"
 
 
 def on_two_hosts(binary, folder):
-    """Two ranks on each. Whoever tells names the rank that is gone; in general one does. Those that mpirun leaves the time end with the code of a lost peer."""
+    """Two ranks on each. Whoever tells names the rank that is gone; in general one does. Those that
+    mpirun leaves the time end with the code of a lost peer."""
     missing = hosts.available()
     if missing:
         print(f"without hosts: {missing}")
@@ -165,25 +198,44 @@ def on_two_hosts(binary, folder):
     for victim in (0, 3):
         with hosts.Hosts(2) as made:
             run_dir = folder / f"hosts{victim}"
-            run = Run(made.mpirun(2), binary, config, run_dir, folder / f"of-hosts{victim}", ["--set", "comm.transport=TCP"])
+            run = Run(
+                made.mpirun(2),
+                binary,
+                config,
+                run_dir,
+                folder / f"of-hosts{victim}",
+                ["--set", "comm.transport=TCP"],
+            )
             deadline = time.monotonic() + END_S
-            while not (run_dir / "metrics.jsonl").exists() or (run_dir / "metrics.jsonl").stat().st_size == 0:
-                assert run.process.poll() is None and time.monotonic() < deadline, f"no steps: {run.said()}"
+            while (
+                not (run_dir / "metrics.jsonl").exists()
+                or (run_dir / "metrics.jsonl").stat().st_size == 0
+            ):
+                assert (
+                    run.process.poll() is None and time.monotonic() < deadline
+                ), f"no steps: {run.said()}"
                 time.sleep(0.02)
             assert run.kill(victim)
             began = time.monotonic()
             code = run.end()
             lines = [line for line in run.said().splitlines() if "error:" in line]
             codes = {rank: run.code(rank) for rank in range(4) if rank != victim}
-            print(f"rank {victim} of 4 on 2 hosts killed: ended in {time.monotonic() - began:.2f} s with exit code {code}, "
-                  f"ranks {codes}; {lines}", flush=True)
-            assert code in (KILLED, PEER), f"exit code {code} of mpirun, {KILLED} where it sees first that a rank was killed, else {PEER}"
+            print(
+                f"rank {victim} of 4 on 2 hosts killed: ended in {time.monotonic() - began:.2f} s"
+                f" with exit code {code}, ranks {codes}; {lines}",
+                flush=True,
+            )
+            assert code in (KILLED, PEER), (
+                f"exit code {code} of mpirun, {KILLED} where it sees first that a rank was killed,"
+                f" else {PEER}"
+            )
             assert lines and all(f"lost rank {victim} on " in line for line in lines), lines
             assert set(codes.values()) <= {PEER, None}, f"{codes}; None: mpirun was quicker"
 
 
 def after_a_killed_launcher(binary, folder):
-    """What Open MPI leaves in /dev/shm when mpirun itself is killed is gone after the next start, what others have is not."""
+    """What Open MPI leaves in /dev/shm when mpirun itself is killed is gone after the next start,
+    what others have is not."""
     config = folder / "short.textproto"
     config.write_text(CONFIG.replace("STEPS", "100000"))
     run = Run(lockstep_run.mpirun(2), binary, config, folder / "launcher", folder / "of-launcher")
@@ -198,7 +250,10 @@ def after_a_killed_launcher(binary, folder):
         run.kill(rank)
     run.process.communicate()
     deadline = time.monotonic() + END_S
-    while any(f"{segments}/{path.name}" in maps_of_all() for path in segments.glob(mine + "*")) and time.monotonic() < deadline:
+    while (
+        any(f"{segments}/{path.name}" in maps_of_all() for path in segments.glob(mine + "*"))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.1)
     mapped, fresh = segments / (mine + "test.mapped"), segments / (mine + "test.fresh")
     try:
@@ -209,7 +264,9 @@ def after_a_killed_launcher(binary, folder):
         old = set(segments.glob(mine + "*")) - {fresh, mapped}
         with open(mapped, "r+b") as file, mmap.mmap(file.fileno(), 4096):
             lockstep_run.train(binary, config, folder / "next", 2, ["--max-steps", "5"])
-            assert mapped.exists() and fresh.exists(), "took what a process has, or may be about to have"
+            assert (
+                mapped.exists() and fresh.exists()
+            ), "took what a process has, or may be about to have"
         left = {path.name for path in old if path.exists()}
         assert not left, f"left in /dev/shm after the next start: {left}"
     finally:

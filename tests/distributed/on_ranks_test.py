@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Starts a program of this folder on 1 to 5 ranks under mpirun; it says what it catches. With a word and a text the program, given the
-word, must also end two ranks with that text.
+"""Starts a program of this folder on 1 to 5 ranks under mpirun; it says what it catches. With a
+word and a text the program, given the word, must also end two ranks with that text.
 
 on_ranks_test.py BINARY PROGRAM [WORD TEXT]
 """
+
 import sys
 
 import lockstep_run

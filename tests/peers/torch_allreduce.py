@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The time of PyTorch's all_reduce of floats over gloo, measured as mpi_allreduce.cc does MPI's: what `lockstep bench collectives` is
-compared with.
+"""The time of PyTorch's all_reduce of floats over gloo, measured as mpi_allreduce.cc does MPI's:
+what `lockstep bench collectives` is compared with.
 
     mpirun -n RANKS torch_allreduce.py MEETING_FILE REPEATS BYTES...
 
 Rank 0 prints, for each size, the bytes and the median microseconds of the slowest rank.
 """
+
 import os
 import statistics
 import sys
@@ -22,7 +23,8 @@ def slowest(seconds):
 
 
 def time_once(vector, times):
-    """Seconds of one all-reduce of `times` in a row, on the slowest rank, which has just written its vector anew."""
+    """Seconds of one all-reduce of `times` in a row, on the slowest rank, which has just written
+    its vector anew."""
     vector.zero_()
     dist.barrier()
     start = time.perf_counter()

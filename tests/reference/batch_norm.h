@@ -51,7 +51,7 @@ inline BatchNormResult batch_norm_forward(const std::vector<double>& x,
 }
 
 struct BatchNormGradients {
-  std::vector<double> d_x, d_delta;    // (rows, channels)
+  std::vector<double> d_x, d_delta;     // (rows, channels)
   std::vector<double> d_gamma, d_beta;  // (channels)
 };
 

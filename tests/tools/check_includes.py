@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that includes point down, that third-party headers stay where they belong, that every source
-is built, that files stay short, and that the diagram in runtime/README.md is the one that follows from
-the rules here. Prints `file:line: what is wrong` and ends with 1 if anything is.
+"""Checks that includes point down, that third-party headers stay where they belong, that every
+source is built, that files stay short, and that the diagram in runtime/README.md is the one that
+follows from the rules here. Prints `file:line: what is wrong` and ends with 1 if anything is.
 
   check_includes.py [--root DIR]    check the tree (default: the one this script lies in)
   check_includes.py --diagram       print who may include whom
@@ -24,7 +24,14 @@ MAY_INCLUDE = {
     "models": ["runtime/graph", "runtime/config"],
     "collectives": [],
     "collectives/nccl": ["collectives", "runtime/cuda/stream.h"],
-    "runtime/plan": ["runtime/graph", "runtime/config", "collectives/power_sgd/power_sgd_layout.h", "collectives/reduce/error_feedback_layout.h", "collectives/sharding.h", "collectives/topology.h"],
+    "runtime/plan": [
+        "runtime/graph",
+        "runtime/config",
+        "collectives/power_sgd/power_sgd_layout.h",
+        "collectives/reduce/error_feedback_layout.h",
+        "collectives/sharding.h",
+        "collectives/topology.h",
+    ],
     "runtime/exec": [
         "runtime/plan",
         "runtime/graph",
@@ -36,8 +43,20 @@ MAY_INCLUDE = {
         "collectives/sharding.h",
     ],
     # The backends see nothing of the configuration but what graph/activation.h passes on.
-    "runtime/cpu": ["runtime/exec", "runtime/graph", "collectives/power_sgd/power_sgd_math.h", "collectives/power_sgd/power_sgd_products.h", "collectives/reduce/tree_sum_terms.h"],
-    "runtime/cuda": ["runtime/exec", "runtime/graph", "collectives/power_sgd/power_sgd_math.h", "collectives/power_sgd/power_sgd_products.h", "collectives/reduce/tree_sum_terms.h"],
+    "runtime/cpu": [
+        "runtime/exec",
+        "runtime/graph",
+        "collectives/power_sgd/power_sgd_math.h",
+        "collectives/power_sgd/power_sgd_products.h",
+        "collectives/reduce/tree_sum_terms.h",
+    ],
+    "runtime/cuda": [
+        "runtime/exec",
+        "runtime/graph",
+        "collectives/power_sgd/power_sgd_math.h",
+        "collectives/power_sgd/power_sgd_products.h",
+        "collectives/reduce/tree_sum_terms.h",
+    ],
     "runtime/data": ["runtime/config"],
     "runtime/metrics": ["runtime/config"],
     "runtime/checkpoint": ["runtime/graph", "collectives/sharding.h"],
@@ -124,10 +143,19 @@ RESTRICTED = [
     (
         "protobuf",
         re.compile(r"(google/protobuf/|.*\.pb\.h$)"),
-        ["runtime/config/", "runtime/metrics/", "runtime/checkpoint/", "tests/unit/config/generator_test."],
+        [
+            "runtime/config/",
+            "runtime/metrics/",
+            "runtime/checkpoint/",
+            "tests/unit/config/generator_test.",
+        ],
     ),
     # Slow to compile: others use runtime/base/json.h and log.h.
-    ("nlohmann", re.compile(r"nlohmann/"), ["runtime/base/json.cc", "runtime/checkpoint/safetensors_header.cc"]),
+    (
+        "nlohmann",
+        re.compile(r"nlohmann/"),
+        ["runtime/base/json.cc", "runtime/checkpoint/safetensors_header.cc"],
+    ),
     ("spdlog", re.compile(r"spdlog/"), ["runtime/base/log.cc"]),
     ("CLI11", re.compile(r"CLI/"), ["launcher/command_line.cc"]),
 ]
@@ -178,7 +206,11 @@ def readable_folders(folder):
     if not wing:
         return MAY_INCLUDE[folder] + [f"{folder}/{inner}" for inner in WINGS.get(folder, {})]
     own = MAY_INCLUDE.get(folder, MAY_INCLUDE[top])
-    return [target for target in own if target != "*"] + [top] + [f"{top}/{w}" for w in WINGS[top][wing]]
+    return (
+        [target for target in own if target != "*"]
+        + [top]
+        + [f"{top}/{w}" for w in WINGS[top][wing]]
+    )
 
 
 def find_files(root):
@@ -212,7 +244,9 @@ def check_direction(path, line, header, report):
     top = split_wing(target)[0]  # with a folder come its wings, unless it is the reader's own
     if header in allowed or target in allowed:
         return
-    if top != split_wing(folder)[0] and ("*" in MAY_INCLUDE[split_wing(folder)[0]] or top in allowed):
+    if top != split_wing(folder)[0] and (
+        "*" in MAY_INCLUDE[split_wing(folder)[0]] or top in allowed
+    ):
         return
     readable = ", ".join(["runtime/base"] + allowed)
     report.error(path, line, f'"{header}": {folder} may include only itself, {readable}')
@@ -304,7 +338,8 @@ def check_length(root, path, report):
 
 
 def split_at_diagram(text):
-    """A page's lines before, of and after its diagram, without the markers; None where these are not there."""
+    """A page's lines before, of and after its diagram, without the markers; None where these are
+    not there."""
     lines = text.splitlines()
     if lines.count(DIAGRAM_BEGIN) != 1 or lines.count(DIAGRAM_END) != 1:
         return None
@@ -319,15 +354,23 @@ def diagram_block():
 
 def check_diagram(root, files, report):
     if DIAGRAM_PAGE not in files:
-        report.error(DIAGRAM_PAGE, 1, "there is no such page, which has the diagram of who may include whom")
+        report.error(
+            DIAGRAM_PAGE, 1, "there is no such page, which has the diagram of who may include whom"
+        )
         return
     with open(os.path.join(root, DIAGRAM_PAGE), encoding="utf-8") as text:
         parts = split_at_diagram(text.read())
     if parts is None:
-        report.error(DIAGRAM_PAGE, 1, f"needs one line '{DIAGRAM_BEGIN}' and below it one '{DIAGRAM_END}'")
+        report.error(
+            DIAGRAM_PAGE, 1, f"needs one line '{DIAGRAM_BEGIN}' and below it one '{DIAGRAM_END}'"
+        )
     elif parts[1] != diagram_block():
         line = len(parts[0]) + 1
-        report.error(DIAGRAM_PAGE, line, "the diagram is not that of the rules: check_includes.py --write-diagram")
+        report.error(
+            DIAGRAM_PAGE,
+            line,
+            "the diagram is not that of the rules: check_includes.py --write-diagram",
+        )
 
 
 def write_diagram(root):
@@ -336,10 +379,14 @@ def write_diagram(root):
     with open(path, encoding="utf-8") as text:
         parts = split_at_diagram(text.read())
     if parts is None:
-        sys.exit(f"{DIAGRAM_PAGE}: needs one line '{DIAGRAM_BEGIN}' and below it one '{DIAGRAM_END}'")
+        sys.exit(
+            f"{DIAGRAM_PAGE}: needs one line '{DIAGRAM_BEGIN}' and below it one '{DIAGRAM_END}'"
+        )
     before, _, after = parts
     with open(path, "w", encoding="utf-8") as text:
-        text.write("\n".join([*before, DIAGRAM_BEGIN, *diagram_block(), DIAGRAM_END, *after]) + "\n")
+        text.write(
+            "\n".join([*before, DIAGRAM_BEGIN, *diagram_block(), DIAGRAM_END, *after]) + "\n"
+        )
 
 
 def check_tree(root):
@@ -398,7 +445,9 @@ def diagram():
 
 
 SELF_TEST_TREE = {
-    "runtime/README.md": f"# Page\n{DIAGRAM_BEGIN}\n```text\n  launcher -> nothing\n```\n{DIAGRAM_END}\n",
+    "runtime/README.md": (
+        f"# Page\n{DIAGRAM_BEGIN}\n```text\n  launcher -> nothing\n```\n{DIAGRAM_END}\n"
+    ),
     "runtime/base/CMakeLists.txt": "add_library(base error.cc json.cc log.cc)",
     "runtime/base/error.h": "",
     "runtime/base/error.cc": '#include "runtime/base/error.h"\n#include "runtime/config/parse.h"\n',
@@ -406,36 +455,53 @@ SELF_TEST_TREE = {
     "runtime/base/log.cc": "#include <spdlog/sinks/sink.h>\n#include <nlohmann/json_fwd.hpp>\n",
     "runtime/config/CMakeLists.txt": "add_library(config parse.cc)  # not: stray.cc",
     "runtime/config/parse.h": '#include "runtime/base/error.h"\n',
-    "runtime/config/parse.cc": '#include "parse.h"\n#include <google/protobuf/message.h>\n'
-    '#include "../graph/add.h"\n',
+    "runtime/config/parse.cc": (
+        '#include "parse.h"\n#include <google/protobuf/message.h>\n#include "../graph/add.h"\n'
+    ),
     "runtime/graph/add.h": "",
-    "runtime/graph/ops.def": "#define OP\nOP(scale, Scale) KIND(Scale, scale)\nCUDA_OP(cast, Cast)\n",
+    "runtime/graph/ops.def": (
+        "#define OP\nOP(scale, Scale) KIND(Scale, scale)\nCUDA_OP(cast, Cast)\n"
+    ),
     "runtime/graph/ops/scale.cc": "",
     "runtime/graph/ops/cast.cc": "",
     "runtime/graph/ops/unlisted.cc": "",
     "runtime/config/stray.cc": "",
-    "runtime/graph/CMakeLists.txt": "foreach(s IN ITEMS add relu)\n list(APPEND l ${s}.cc)\nendforeach()\n"
-    "op_sources(ops ops .cc)",
+    "runtime/graph/CMakeLists.txt": (
+        "foreach(s IN ITEMS add relu)\n list(APPEND l ${s}.cc)\nendforeach()\n"
+        "op_sources(ops ops .cc)"
+    ),
     "runtime/graph/add.cc": "#include <cuda_runtime.h>\n" + "\n" * 600,
     "runtime/graph/relu.cc": '#include "runtime/config/parse.h"\n' + "\n" * 800,
     "runtime/plan/CMakeLists.txt": "include(sources.cmake)\nadd_library(plan ${sources})",
     "runtime/plan/sources.cmake": "set(sources plan.cc)",
-    "runtime/plan/plan.cc": '#include "collectives/sharding.h"\n#include "collectives/reduce/reducer.h"\n',
+    "runtime/plan/plan.cc": (
+        '#include "collectives/sharding.h"\n#include "collectives/reduce/reducer.h"\n'
+    ),
     "runtime/plan/lonely.h": "",
     "runtime/train/CMakeLists.txt": "add_library(train trainer.cc)",
-    "runtime/train/trainer.cc": '#include "collectives/reduce/reducer.h"\n#include "runtime/cpu/matmul/gemm.h"\n',
-    "runtime/cpu/matmul/gemm.h": '#include "runtime/cpu/simd.h"\n#include "runtime/cpu/ops/add.h"\n',
+    "runtime/train/trainer.cc": (
+        '#include "collectives/reduce/reducer.h"\n#include "runtime/cpu/matmul/gemm.h"\n'
+    ),
+    "runtime/cpu/matmul/gemm.h": (
+        '#include "runtime/cpu/simd.h"\n#include "runtime/cpu/ops/add.h"\n'
+    ),
     "runtime/cpu/ops/add.h": '#include "runtime/cpu/matmul/gemm.h"\n',
     "runtime/cpu/simd.h": "",
-    "collectives/CMakeLists.txt": "function(transport name)\n add_library(${name} ${name}/world.cc)\n"
-    "endfunction()\ntransport(mpi)\nadd_library(c reduce/reducer.cc)",
+    "collectives/CMakeLists.txt": (
+        "function(transport name)\n add_library(${name} ${name}/world.cc)\n"
+        "endfunction()\ntransport(mpi)\nadd_library(c reduce/reducer.cc)"
+    ),
     "collectives/sharding.h": "",
     "collectives/reduce/reducer.h": "",
-    "collectives/reduce/reducer.cc": '#include "collectives/reduce/reducer.h"\n#include <nccl.h>\n#include <mpi.h>\n',
+    "collectives/reduce/reducer.cc": (
+        '#include "collectives/reduce/reducer.h"\n#include <nccl.h>\n#include <mpi.h>\n'
+    ),
     "collectives/mpi/world.cc": "#include <mpi.h>\n",
     "launcher/CMakeLists.txt": "add_executable(l main.cc ranks/bootstrap_mpi.cc command_line.cc)",
-    "launcher/main.cc": '#include "runtime/cpu/matmul/gemm.h"\n#include "runtime/config/run.pb.h"\n'
-    "#include <CLI/CLI.hpp>\n",
+    "launcher/main.cc": (
+        '#include "runtime/cpu/matmul/gemm.h"\n#include "runtime/config/run.pb.h"\n'
+        "#include <CLI/CLI.hpp>\n"
+    ),
     "launcher/command_line.cc": "#include <CLI/CLI.hpp>\n",
     "launcher/ranks/bootstrap_mpi.cc": "#include <mpi.h>\n",
 }
@@ -471,7 +537,9 @@ def self_test():
         report, _ = check_tree(root)
         write_diagram(root)
         written, _ = check_tree(root)
-    failures = [f"after --write-diagram: {line}" for line in written.errors if line.startswith(DIAGRAM_PAGE)]
+    failures = [
+        f"after --write-diagram: {line}" for line in written.errors if line.startswith(DIAGRAM_PAGE)
+    ]
     for expected, found in (
         (SELF_TEST_ERRORS, report.errors),
         (SELF_TEST_WARNINGS, report.warnings),
@@ -487,7 +555,9 @@ def self_test():
     for failure in failures:
         print(f"self-test: {failure}")
     if not failures:
-        print(f"self-test: all {len(SELF_TEST_ERRORS) + len(SELF_TEST_WARNINGS)} findings as expected")
+        print(
+            f"self-test: all {len(SELF_TEST_ERRORS) + len(SELF_TEST_WARNINGS)} findings as expected"
+        )
     return 1 if failures else 0
 
 

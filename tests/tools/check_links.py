@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that what the Markdown pages of the tree link to is there: files, folders, and headings of pages. Prints
-`file:line: what is wrong` and ends with 1 if anything is. Links to other sites are left alone.
+"""Checks that what the Markdown pages of the tree link to is there: files, folders, and headings of
+pages. Prints `file:line: what is wrong` and ends with 1 if anything is. Links to other sites are
+left alone.
 
   check_links.py [--root DIR]   check the tree (default: the one this script lies in)
   check_links.py --self-test    check this script on made-up pages
@@ -14,7 +15,9 @@ import tempfile
 import urllib.parse
 
 CODE = re.compile(r"`+[^`]*`+")
-LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")  # [text](target), ![text](target), with a title or without
+LINK = re.compile(
+    r"\]\(\s*<?([^)\s>]+)>?[^)]*\)"
+)  # [text](target), ![text](target), with a title or without
 HTML = re.compile(r'<(?:a|img)\b[^>]*\b(?:href|src)="([^"]+)"')
 HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 NOT_OURS = ("build", "runs")  # as .gitignore has them
@@ -22,11 +25,16 @@ OTHER_SITE = re.compile(r"^[a-z][a-z0-9+.-]*:")
 
 
 def find_pages(root):
-    """Paths below root, relative to it, of all Markdown pages but those that builds and runs leave."""
+    """Paths below root, relative to it, of all Markdown pages but those that builds and runs
+    leave."""
     found = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = [name for name in subfolders if name not in NOT_OURS and name[0] != "."]
-        found.extend(os.path.relpath(os.path.join(folder, name), root) for name in names if name.endswith(".md"))
+        found.extend(
+            os.path.relpath(os.path.join(folder, name), root)
+            for name in names
+            if name.endswith(".md")
+        )
     return sorted(found)
 
 
@@ -44,7 +52,8 @@ def prose_lines(text):
 
 
 def heading_anchor(heading):
-    """What GitHub calls a heading in links: small letters, no punctuation, a hyphen for each space."""
+    """What GitHub calls a heading in links: small letters, no punctuation, a hyphen for each
+    space."""
     heading = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
@@ -79,7 +88,9 @@ def check_pages(root, pages):
                     continue
                 count += 1
                 path, _, anchor = urllib.parse.unquote(target).partition("#")
-                where = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+                where = (
+                    os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+                )
                 if where.startswith(("..", "/")):
                     errors.append(f"{page}:{number}: {target}: outside the tree")
                 elif not os.path.exists(os.path.join(root, where)):
@@ -92,14 +103,18 @@ def check_pages(root, pages):
 
 
 SELF_TEST_PAGES = {
-    "README.md": "# Top\n[room](room/README.md) [part](room/README.md#two-words-and-more) [own](#top)\n"
-    "[gone](room/gone.md) ![drawing](room/drawing.svg)\n"
-    "`[code](nowhere.md)` [site](https://example.org/x#y) [folder](room/)\n"
-    "```\n[fenced](nowhere.md)\n# not a heading\n```\n"
-    "[fenced heading](#not-a-heading)\n[out](../other.md)\n",
-    "room/README.md": "## Two words, *and* `more`\n## Same\n## Same\n"
-    "[up](../README.md#top) [second](#same-1) [third](#same-2)\n"
-    '[anchor in code](check.py#here) <img src="drawing.png">\n',
+    "README.md": (
+        "# Top\n[room](room/README.md) [part](room/README.md#two-words-and-more) [own](#top)\n"
+        "[gone](room/gone.md) ![drawing](room/drawing.svg)\n"
+        "`[code](nowhere.md)` [site](https://example.org/x#y) [folder](room/)\n"
+        "```\n[fenced](nowhere.md)\n# not a heading\n```\n"
+        "[fenced heading](#not-a-heading)\n[out](../other.md)\n"
+    ),
+    "room/README.md": (
+        "## Two words, *and* `more`\n## Same\n## Same\n"
+        "[up](../README.md#top) [second](#same-1) [third](#same-2)\n"
+        '[anchor in code](check.py#here) <img src="drawing.png">\n'
+    ),
     "room/check.py": "",
     "room/drawing.svg": "",
 }
@@ -121,7 +136,9 @@ def self_test():
             os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
             with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                 file.write(text)
-        errors, count = check_pages(root, [path for path in SELF_TEST_PAGES if path.endswith(".md")])
+        errors, count = check_pages(
+            root, [path for path in SELF_TEST_PAGES if path.endswith(".md")]
+        )
     failures = [f"expected: {line}" for line in SELF_TEST_ERRORS if line not in errors]
     failures += [f"not expected: {line}" for line in errors if line not in SELF_TEST_ERRORS]
     if count != SELF_TEST_LINKS:
@@ -135,7 +152,9 @@ def self_test():
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(here)))
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()

@@ -13,7 +13,7 @@ size_t batch_norm_workspace_bytes(int64_t rows, int64_t channels);
 
 // What x - mean is multiplied by: gamma / sqrt(variance + epsilon).
 void batch_norm_scale(int64_t channels,
-                      const float* gamma,      // (channels)
+                      const float* gamma,     // (channels)
                       const float* variance,  // (channels)
                       float epsilon,
                       float* scale);  // (channels)
@@ -36,7 +36,7 @@ struct BatchNormForward {
   bool relu;
   const float* x;         // (rows, channels)
   const float* delta;     // (rows, channels) or null
-  const float* gamma;      // (channels)
+  const float* gamma;     // (channels)
   const float* beta;      // (channels)
   const float* mean;      // (channels)
   const float* variance;  // (channels)
@@ -58,13 +58,13 @@ struct BatchNormBackward {
   const float*
       y;  // (rows, channels), the forward's; null: there was no delta, and y follows from x
   const float* x;         // (rows, channels)
-  const float* gamma;      // (channels)
+  const float* gamma;     // (channels)
   const float* beta;      // (channels)
   const float* mean;      // (channels), of these rows
   const float* variance;  // (channels)
   float* d_x;             // (rows, channels)
   float* d_delta;         // (rows, channels) or null
-  float* d_gamma;          // (channels)
+  float* d_gamma;         // (channels)
   float* d_beta;          // (channels)
   void* workspace;
 };

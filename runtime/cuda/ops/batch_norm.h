@@ -35,7 +35,7 @@ struct BatchNormForward {
   bool relu;
   const T* x;         // (rows, channels)
   const T* delta;     // (rows, channels) or null
-  const T* gamma;      // (channels)
+  const T* gamma;     // (channels)
   const T* beta;      // (channels)
   const S* mean;      // (channels)
   const S* variance;  // (channels)
@@ -51,17 +51,17 @@ struct BatchNormBackward {
   int64_t channels;
   float epsilon;
   bool relu;
-  const T* d_y;   // (rows, channels)
-  const T* y;     // (rows, channels), the forward's; null: there was no delta, and what ReLU passed
-                  // follows from x
-  const T* x;     // (rows, channels)
-  const T* gamma;  // (channels)
-  const T* beta;  // (channels)
+  const T* d_y;  // (rows, channels)
+  const T* y;    // (rows, channels), the forward's; null: there was no delta, and what ReLU passed
+                 // follows from x
+  const T* x;    // (rows, channels)
+  const T* gamma;            // (channels)
+  const T* beta;             // (channels)
   const float* mean;         // (channels), of these rows
   const float* variance;     // (channels)
   T* d_x;                    // (rows, channels)
   T* d_delta;                // (rows, channels) or null
-  float* d_gamma;             // (channels)
+  float* d_gamma;            // (channels)
   float* d_beta;             // (channels)
   float* batch_mean;         // (channels): receives mean
   float* unbiased_variance;  // (channels): receives variance * rows / (rows - 1)

@@ -140,8 +140,7 @@ std::shared_ptr<const ImageStore> open_folder(const std::string& root,
     const auto found = std::lower_bound(classes.begin(), classes.end(), name);
     if (found == classes.end() || *found != name)
       throw DataError(
-          "{}: no folder of that name in data.image_folder.train, whose folders are "
-          "the classes",
+          "{}: no folder of that name in data.image_folder.train, whose folders are the classes",
           entry.path().string());
     add_pictures(
         entry.path(), name, static_cast<int32_t>(found - classes.begin()), store.get(), others);

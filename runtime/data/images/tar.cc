@@ -113,8 +113,7 @@ bool TarReader::next(TarMember* member) {
       if (only_zeros(rest.first(std::min(kBlock, rest.size())))) return false;
       throw DataError(
           "{}: damaged: zeros where a tar header should be, at byte {}: the end would be two "
-          "blocks "
-          "of them",
+          "blocks of them",
           name_,
           position_);
     }

@@ -422,7 +422,8 @@ INSTANTIATE_TEST_SUITE_P(Run, Refusal, testing::ValuesIn(kRunCases), label_of);
 INSTANTIATE_TEST_SUITE_P(Schedule, Refusal, testing::ValuesIn(kScheduleCases), label_of);
 
 TEST(Missing, ModelDataAndOptimizerAreRequired) {
-  EXPECT_EQ(refusal(""), "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet, mobilenet_v2");
+  EXPECT_EQ(refusal(""),
+            "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet, mobilenet_v2");
   EXPECT_EQ(refusal("model { mlp {} }"),
             "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, "
             "image_folder, tar_shards, records");
