@@ -38,8 +38,8 @@ CMAKE = """#!/bin/bash
 echo "cmake $*" >>"{log}"
 if [ "$1" = --preset ]; then
   touch build/release/build.ninja
-  [[ " $* " != *" -DLOCKSTEP_CUDA=AUTO "* ]] || cat >build/release/CMakeCache.txt
-  <<<"CMAKE_CUDA_COMPILER:FILEPATH={compiler}
+  [[ " $* " != *" -DLOCKSTEP_CUDA=AUTO "* ]] ||
+    cat >build/release/CMakeCache.txt <<<"CMAKE_CUDA_COMPILER:FILEPATH={compiler}
 LOCKSTEP_CUDA_ARCHITECTURES:STRING=90"
   exit 0
 fi

@@ -3,17 +3,16 @@
 the buckets that they exchange, or on an interruption.
 
 same_bits_test.py BINARY [--all]: an MLP with dropout and a 4-layer GPT, 50 steps on 1, 2, 4 and 8
-    ranks under mpirun, and 25 steps, save, resume on another number of ranks, 25 steps; 4 and 8
-    ranks on 2 and 4 nodes: all weights_hash must be equal. Each config takes half of the
-    resumptions and one layout of nodes, in turn; with --all, all of them. An MLP on augmented
-    pictures that several threads read, with another number of threads for every run, and a
-    ResNet-20 with batch norms on such pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose
-    tensors' norms are of the slices of all ranks, in 6 steps. Every run is in another ZeRO stage, 0
-    to 3, and with buckets of another size: from many that cut tensors and slices to a single one.
-    The loss and the gradient's norm of every step must be equal too, to the last bit of a double.
-    Four of the configs round gradients to 16 bits before they are summed, one of them with error
-    feedback, in stages 0 and 1; two multiply floats as three bfloat16 numbers. A GPT whose
-    gradients travel as factors, in stage 0.
+ranks under mpirun, and 25 steps, save, resume on another number of ranks, 25 steps; 4 and 8 ranks
+on 2 and 4 nodes: all weights_hash must be equal. Each config takes half of the resumptions and one
+layout of nodes, in turn; with --all, all of them. An MLP on augmented pictures that several threads
+read, with another number of threads for every run, and a ResNet-20 with batch norms on such
+pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all
+ranks, in 6 steps. Every run is in another ZeRO stage, 0 to 3, and with buckets of another size:
+from many that cut tensors and slices to a single one. The loss and the gradient's norm of every
+step must be equal too, to the last bit of a double. Four of the configs round gradients to 16 bits
+before they are summed, one of them with error feedback, in stages 0 and 1; two multiply floats as
+three bfloat16 numbers. A GPT whose gradients travel as factors, in stage 0.
 """
 
 import itertools
@@ -101,8 +100,10 @@ CONFIGS = {
         model { mlp { hidden: [64] } }
         data {
           cifar { train: "pictures.bin" } dir: "FOLDER"
-          augment { pad_and_crop {} horizontal_flip: 0.5 colour_jitter { brightness: 0.4 contrast:
-          0.4 hue: 0.1 } }
+          augment {
+            pad_and_crop {} horizontal_flip: 0.5
+            colour_jitter { brightness: 0.4 contrast: 0.4 hue: 0.1 }
+          }
         }
         train { global_batch: 32 lanes: 8 steps: 50 log_every: 50 hash_every: 25 }
         optimizer { sgd { momentum: 0.9 } }

@@ -20,9 +20,13 @@ import lockstep_run
 
 CONFIG = """
 model { mlp { hidden: [8] } }
-data { SOURCE image { size: 16 resize: 16 } augment { random_resized_crop {} horizontal_flip: 0.5 }
-} train { global_batch: 8 lanes: 4 steps: 12 log_every: 1000000 } optimizer { sgd {} } schedule {
-lr: 0.01 } output { tensorboard: false }
+data {
+  SOURCE image { size: 16 resize: 16 } augment { random_resized_crop {} horizontal_flip: 0.5 }
+}
+train { global_batch: 8 lanes: 4 steps: 12 log_every: 1000000 }
+optimizer { sgd {} }
+schedule { lr: 0.01 }
+output { tensorboard: false }
 """
 
 

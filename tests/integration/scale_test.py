@@ -306,8 +306,8 @@ def notices_other_weights(bench):
         [ "$1" != --version ] || exec echo falsify
         {real} "$@" || exit
         for result; do :; done  # the last word
-        [ "$2" != 2 ] || sed -i 's/"weights_hash": "[^"]*"/"weights_hash": "00000000deadbeef"/'
-        "$result"
+        [ "$2" != 2 ] ||
+          sed -i 's/"weights_hash": "[^"]*"/"weights_hash": "00000000deadbeef"/' "$result"
     """)
     launcher.chmod(0o755)
     out = bench.folder / "falsified"

@@ -29,6 +29,8 @@ __global__ void __launch_bounds__(kBlockThreads<RowThreads>) forward_kernel(RmsN
       for (int i = 0; i < N; ++i) x[i] = to_float(round_to<T>(x[i] + delta[i]));
       store(x, op.sum + begin + column);
     }
+  });
+  part.each(op.columns, lane, [&](int64_t, float(&x)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) squares += x[i] * x[i];
   });
