@@ -4,16 +4,45 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+
 namespace lockstep::cpu {
 
 // Rows divided into parts whose sums are formed by themselves, on whatever threads, and then added
 // in the order of the parts: how many there are depends on the rows alone.
 struct RowParts {
   RowParts(int64_t rows, int64_t most, int64_t least_rows)
-      : rows_each(std::max(least_rows, (rows + most - 1) / most)),
+      : rows(rows),
+        rows_each(std::max(least_rows, (rows + most - 1) / most)),
         count(std::max<int64_t>(1, (rows + rows_each - 1) / rows_each)) {}
+  int64_t rows;
   int64_t rows_each;
   int64_t count;  // at least one
 };
+
+// Calls body(part, its first row, the end of its rows) for each part, on all threads. A row has
+// `columns` elements.
+template <typename Body>
+void for_each_part(const RowParts& parts, int64_t columns, Body&& body) {
+  parallel_for(
+      parts.count, grain_rows(parts.rows_each * columns), [&](int64_t first, int64_t last) {
+        for (int64_t part = first; part < last; ++part) {
+          const int64_t begin = part * parts.rows_each;
+          body(part, begin, std::min(parts.rows, begin + parts.rows_each));
+        }
+      });
+}
+
+// Of the backward pass of a norm of rows.
+inline RowParts row_norm_parts(int64_t rows) {
+  constexpr int64_t kMostParts = 128, kLeastRows = 16;
+  return {rows, kMostParts, kLeastRows};
+}
+
+// sum (columns) = the parts' sums, `stride` floats apart in `partial`, added in the order of the
+// parts, on all threads.
+void sum_parts(
+    const float* partial, const RowParts& parts, int64_t stride, int64_t columns, float* sum);
 
 }  // namespace lockstep::cpu

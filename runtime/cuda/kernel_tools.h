@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 
 #include "runtime/base/half.h"
 #include "runtime/cuda/launch.h"
@@ -60,6 +61,17 @@ bool is_vectorizable(int64_t columns, std::initializer_list<const T*> arrays) {
     if (reinterpret_cast<uintptr_t>(array) % 16 != 0) return false;
   }
   return true;
+}
+
+// Calls f with how many elements of T a thread is to read at once: 16 bytes of them where `vectors`
+// says so, else one.
+template <typename T, typename F>
+void with_vectors(bool vectors, F f) {
+  if (vectors) {
+    f(std::integral_constant<int, kVectorWidth<T>>());
+  } else {
+    f(std::integral_constant<int, 1>());
+  }
 }
 
 // What is combined over a warp or a block. Each has an identity and is applied in a fixed order.

@@ -86,4 +86,41 @@ void with_threads(int64_t columns, F f) {
                        [&](auto held) { f(std::integral_constant<int, Few>(), held); });
 }
 
+// Starts what `kernel` returns, called as kernel.operator()<N, Held, Threads>(), with the op alone:
+// a warp for each of the op's rows or, for long ones, a block. vectors: whether all arrays may be
+// read by vectors.
+template <typename T, typename Op, typename F>
+void start_by_rows(const Op& op, bool vectors, Stream stream, F kernel) {
+  with_vectors<T>(vectors, [&](auto n) {
+    constexpr int N = decltype(n)::value;
+    with_threads<N, 0, kWarp, kRowThreads, kWideRowThreads>(
+        op.columns, [&](auto threads, auto held) {
+          constexpr int kThreads = decltype(threads)::value, kHeld = decltype(held)::value;
+          constexpr unsigned kBlock = kBlockThreads<kThreads>;
+          launch({{blocks_for(op.rows, kBlock / kThreads), 1, 1}, {kBlock, 1, 1}, stream},
+                 kernel.template operator()<N, kHeld, kThreads>(),
+                 op);
+        });
+  });
+}
+
+// The same with the op and rows_per_block() of its rows: a block of threads for each block of rows.
+// Returns how many these are.
+template <typename T, typename Op, typename F>
+int64_t start_by_row_blocks(const Op& op, bool vectors, Stream stream, F kernel) {
+  const int64_t block_rows = rows_per_block(op.rows);
+  const unsigned blocks = blocks_for(op.rows, block_rows);
+  with_vectors<T>(vectors, [&](auto n) {
+    constexpr int N = decltype(n)::value;
+    with_threads<N, 0, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
+      constexpr int kThreads = decltype(threads)::value, kHeld = decltype(held)::value;
+      launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream},
+             kernel.template operator()<N, kHeld, kThreads>(),
+             op,
+             block_rows);
+    });
+  });
+  return blocks;
+}
+
 }  // namespace lockstep::cuda

@@ -1,12 +1,9 @@
 #include "runtime/cpu/flat/orthonormalize.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "collectives/power_sgd/power_sgd_math.h"
 #include "runtime/base/error.h"
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/row_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -144,11 +141,8 @@ void orthonormalize(float* left, int64_t rows, int rank) {
   double taken[kMostPowerSgdRank] = {};  // squares of what was taken off each column
   Elimination step;
   for (; step.pivot < rank; ++step.pivot) {
-    parallel_for(parts.count, grain_rows(parts.rows_each * rank), [&](int64_t begin, int64_t end) {
-      for (int64_t part = begin; part < end; ++part) {
-        const int64_t first = part * parts.rows_each;
-        kernel(left, rank, step, first, std::min(first + parts.rows_each, rows), partial[part]);
-      }
+    for_each_part(parts, rank, [&](int64_t part, int64_t begin, int64_t end) {
+      kernel(left, rank, step, begin, end, partial[part]);
     });
     const int next = step.pivot + 1;
     if (next == rank) return;

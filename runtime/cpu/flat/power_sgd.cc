@@ -321,17 +321,13 @@ void power_sgd_right(const float* matrix,
   Panel sums[kMostParts];
   for (int64_t first = 0; first < columns; first += most) {
     for (Panel& of_part : sums) of_part.take(shape.rank, std::min(most, columns - first));
-    parallel_for(
-        parts.count, grain_rows(parts.rows_each * columns), [&](int64_t begin, int64_t end) {
-          for (int64_t part = begin; part < end; ++part) {
-            const int64_t row = part * parts.rows_each;
-            kernel(matrix + row * columns + first,
-                   left + row * shape.rank,
-                   std::min(parts.rows_each, shape.rows - row),
-                   columns,
-                   sums[part]);
-          }
-        });
+    for_each_part(parts, columns, [&](int64_t part, int64_t begin, int64_t end) {
+      kernel(matrix + begin * columns + first,
+             left + begin * shape.rank,
+             end - begin,
+             columns,
+             sums[part]);
+    });
     for (int64_t part = 1; part < parts.count; ++part) sums[0].add(sums[part]);
     sums[0].store(right + first * shape.rank);
   }

@@ -1,6 +1,5 @@
 #include "runtime/graph/ops/layer_norm.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -108,23 +107,6 @@ void layer_norm_backward_kernel(const LayerNormBackward<float>& op,
   }
 }
 
-// Columns [begin, end) of a gradient: the sum of the blocks' partial sums, `stride` apart, in the
-// order of the blocks.
-void layer_norm_combine_kernel(const float* partial,
-                               int64_t blocks,
-                               int64_t stride,
-                               float* gradient,
-                               int64_t begin,
-                               int64_t end) {
-  for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
-    const int64_t i = begin + static_cast<int64_t>(offset);
-    Vec sum = access.load(partial + i);
-    for (int64_t block = 1; block < blocks; ++block)
-      sum = hn::Add(sum, access.load(partial + block * stride + i));
-    access.store(sum, gradient + i);
-  });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -133,14 +115,8 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(layer_norm_forward_kernel);
 HWY_EXPORT(layer_norm_backward_kernel);
-HWY_EXPORT(layer_norm_combine_kernel);
 
 namespace {
-
-// Blocks of rows whose sums are added in order: the rows alone decide how many there are.
-constexpr int64_t kMaxBlocks = 128;
-constexpr int64_t kMinBlockRows = 16;
-RowParts blocks_of(int64_t rows) { return RowParts(rows, kMaxBlocks, kMinBlockRows); }
 
 void run_forward(const OpCall& call) {
   const auto op = LayerNormForward<float>::of(call);
@@ -151,30 +127,20 @@ void run_forward(const OpCall& call) {
 
 size_t backward_workspace_bytes(const OpCall& call) {
   const auto op = LayerNormBackward<float>::of(call);
-  return blocks_of(op.rows).count * 2 * op.columns * sizeof(float);
+  return row_norm_parts(op.rows).count * 2 * op.columns * sizeof(float);
 }
 
 void run_backward(const OpCall& call) {
   const auto op = LayerNormBackward<float>::of(call);
-  const RowParts blocks = blocks_of(op.rows);
-  float* const partial = op.workspace;  // (blocks, 2, columns)
+  const RowParts parts = row_norm_parts(op.rows);
+  float* const partial = op.workspace;  // (parts, 2, columns)
   const int64_t stride = 2 * op.columns;
   const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_backward_kernel);
-  parallel_for(
-      blocks.count, grain_rows(blocks.rows_each * op.columns), [&](int64_t first, int64_t last) {
-        for (int64_t block = first; block < last; ++block) {
-          kernel(op,
-                 partial + block * stride,
-                 block * blocks.rows_each,
-                 std::min(op.rows, (block + 1) * blocks.rows_each));
-        }
-      });
-  const auto combine = HWY_DYNAMIC_DISPATCH(layer_norm_combine_kernel);
-  parallel_for(op.columns, grain_rows(2 * blocks.count), [&](int64_t begin, int64_t end) {
-    combine(partial, blocks.count, stride, op.d_gamma, begin, end);
-    if (op.d_beta != nullptr)
-      combine(partial + op.columns, blocks.count, stride, op.d_beta, begin, end);
+  for_each_part(parts, op.columns, [&](int64_t part, int64_t begin, int64_t end) {
+    kernel(op, partial + part * stride, begin, end);
   });
+  sum_parts(partial, parts, stride, op.columns, op.d_gamma);
+  if (op.d_beta != nullptr) sum_parts(partial + op.columns, parts, stride, op.columns, op.d_beta);
 }
 
 constexpr Implementation kRows[] = {

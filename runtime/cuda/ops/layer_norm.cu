@@ -114,36 +114,14 @@ __global__ void __launch_bounds__(Threads)
   });
 }
 
-template <typename T, int N>
-void start_forward(const LayerNormForward<T>& op, Stream stream) {
-  with_threads<N, 0, kWarp, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
-    constexpr int kThreads = decltype(threads)::value;
-    constexpr unsigned kBlock = kBlockThreads<kThreads>;
-    launch({{blocks_for(op.rows, kBlock / kThreads), 1, 1}, {kBlock, 1, 1}, stream},
-           forward_kernel<T, N, held(), kThreads>,
-           op);
-  });
-}
-
-template <typename T, int N>
-void start_backward(const LayerNormBackward<T>& op, int64_t block_rows, Stream stream) {
-  with_threads<N, 0, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
-    constexpr int kBlock = decltype(threads)::value;
-    launch({{blocks_for(op.rows, block_rows), 1, 1}, {kBlock, 1, 1}, stream},
-           backward_kernel<T, N, held(), kBlock>,
-           op,
-           block_rows);
-  });
-}
-
 void run_forward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = LayerNormForward<T>::of(call);
-    if (is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.beta, op.sum, op.y})) {
-      start_forward<T, kVectorWidth<T>>(op, stream_of(call));
-    } else {
-      start_forward<T, 1>(op, stream_of(call));
-    }
+    const bool vectors =
+        is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.beta, op.sum, op.y});
+    start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
+      return forward_kernel<T, N, Held, RowThreads>;
+    });
   });
 }
 
@@ -157,16 +135,15 @@ void run_backward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = LayerNormBackward<T>::of(call);
     const Stream stream = stream_of(call);
-    const int64_t block_rows = rows_per_block(op.rows);
-    if (is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_residual, op.d_sum})) {
-      start_backward<T, kVectorWidth<T>>(op, block_rows, stream);
-    } else {
-      start_backward<T, 1>(op, block_rows, stream);
-    }
-    const int64_t count = blocks_for(op.rows, block_rows);
-    sum_partials(op.workspace, count, op.columns, false, op.d_gamma, stream);
+    const bool vectors =
+        is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_residual, op.d_sum});
+    const int64_t blocks =
+        start_by_row_blocks<T>(op, vectors, stream, []<int N, int Held, int Threads>() {
+          return backward_kernel<T, N, Held, Threads>;
+        });
+    sum_partials(op.workspace, blocks, op.columns, false, op.d_gamma, stream);
     if (op.d_beta == nullptr) return;
-    sum_partials(op.workspace + count * op.columns, count, op.columns, false, op.d_beta, stream);
+    sum_partials(op.workspace + blocks * op.columns, blocks, op.columns, false, op.d_beta, stream);
   });
 }
 

@@ -96,36 +96,13 @@ __global__ void __launch_bounds__(Threads)
   });
 }
 
-template <typename T, int N>
-void start_forward(const RmsNormForward<T>& op, Stream stream) {
-  with_threads<N, 0, kWarp, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
-    constexpr int kThreads = decltype(threads)::value;
-    constexpr unsigned kBlock = kBlockThreads<kThreads>;
-    launch({{blocks_for(op.rows, kBlock / kThreads), 1, 1}, {kBlock, 1, 1}, stream},
-           forward_kernel<T, N, held(), kThreads>,
-           op);
-  });
-}
-
-template <typename T, int N>
-void start_backward(const RmsNormBackward<T>& op, int64_t block_rows, Stream stream) {
-  with_threads<N, 0, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
-    constexpr int kBlock = decltype(threads)::value;
-    launch({{blocks_for(op.rows, block_rows), 1, 1}, {kBlock, 1, 1}, stream},
-           backward_kernel<T, N, held(), kBlock>,
-           op,
-           block_rows);
-  });
-}
-
 void run_forward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = RmsNormForward<T>::of(call);
-    if (is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y})) {
-      start_forward<T, kVectorWidth<T>>(op, stream_of(call));
-    } else {
-      start_forward<T, 1>(op, stream_of(call));
-    }
+    const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y});
+    start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
+      return forward_kernel<T, N, Held, RowThreads>;
+    });
   });
 }
 
@@ -138,14 +115,13 @@ size_t backward_workspace_bytes(const OpCall& call) {
 void run_backward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = RmsNormBackward<T>::of(call);
-    const int64_t block_rows = rows_per_block(op.rows);
-    if (is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum})) {
-      start_backward<T, kVectorWidth<T>>(op, block_rows, stream_of(call));
-    } else {
-      start_backward<T, 1>(op, block_rows, stream_of(call));
-    }
-    const int64_t count = blocks_for(op.rows, block_rows);
-    sum_partials(op.workspace, count, op.columns, false, op.d_gamma, stream_of(call));
+    const bool vectors =
+        is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum});
+    const int64_t blocks =
+        start_by_row_blocks<T>(op, vectors, stream_of(call), []<int N, int Held, int Threads>() {
+          return backward_kernel<T, N, Held, Threads>;
+        });
+    sum_partials(op.workspace, blocks, op.columns, false, op.d_gamma, stream_of(call));
   });
 }
 
