@@ -104,7 +104,7 @@ took packages
 if [ "${#selection[@]}" = 0 ]; then
   step "Sources"
   check "include directions, lengths" tests/tools/check_includes.py
-  check "the include checker itself" tests/tools/check_includes.py --self-test
+  check "the include checker itself" tests/tools/check_includes_test.py
   check "links of the pages" tests/tools/check_links.py
   check "the link checker itself" tests/tools/check_links.py --self-test
   if [[ "$(clang-format --version 2>/dev/null)" == *"version 14."* ]]; then

@@ -5,7 +5,6 @@ report that does not say what failed.
 
 gpu_check_test.py PROGRAM: build/.../tests/host_gpu/bin/lockstep
 """
-
 import json
 import os
 import pathlib
@@ -27,36 +26,29 @@ def run_check(program, out, *options, gpu_bytes, environment=None):
     env = dict(os.environ, FAKE_GPU_BYTES=str(gpu_bytes), **(environment or {}))
     env.pop("LOCKSTEP_DEVICE", None)
     done = subprocess.run(
-        [ROOT / "tests/gpu/run.sh", program.parent.parent, out, "--small", *options],
-        env=env,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-    )
+        [ROOT / "tests/gpu/run.sh", program.parent.parent, out, "--small", *options], env=env,
+        text=True, stdin=subprocess.DEVNULL, capture_output=True)
     return done, json.loads((out / "report.json").read_text())
 
 
 def nothing_runs(program):
-    left = subprocess.run(
-        ["pgrep", "-f", f"{program} train.*lockstep-gpu-"], capture_output=True, text=True
-    ).stdout
+    left = subprocess.run(["pgrep", "-f", f"{program} train.*lockstep-gpu-"], capture_output=True,
+                          text=True).stdout
     assert not left, f"still running: {left}"
 
 
 def whole_check(program, folder):
     out = folder / "whole"
-    done, report = run_check(
-        program, out, "--only", "kernels,parity,ranks,bits,refusals", gpu_bytes=80 * GIB
-    )
+    done, report = run_check(program, out, "--only", "kernels,parity,ranks,bits,refusals",
+                             gpu_bytes=80 * GIB)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert report["complete"] and len(report["checks"]) > 100, report
     assert "stand-in" in report["environment"]["libraries"], report["environment"]
     with tarfile.open(folder / "whole.tar.gz") as archive:
         names = archive.getnames()
-    assert "whole/report.json" in names and all(
-        re.fullmatch(r"[A-Za-z0-9./-]+", name) for name in names
-    ), names
+    assert ("whole/report.json" in names
+            and all(re.fullmatch(r"[A-Za-z0-9./-]+", name) for name in names)), names
 
 
 def a_larger_gpu(program, folder):
@@ -66,9 +58,7 @@ def a_larger_gpu(program, folder):
     config.write_text(configs.GPT)
     plan = subprocess.run(
         [program, "plan", config, "--device", "cuda", "--gpu", "B200", *configs.TOO_LARGE],
-        text=True,
-        capture_output=True,
-    )
+        text=True, capture_output=True)
     assert plan.returncode == 5, plan.stdout + plan.stderr
 
 
@@ -76,9 +66,8 @@ def short_of_time(program, folder):
     """The run that is under way when the time is up ends, with its ranks, and the report says
     so."""
     begin = time.monotonic()
-    done, report = run_check(
-        program, folder / "short", "--only", "ranks,refusals", "--budget", "3", gpu_bytes=80 * GIB
-    )
+    done, report = run_check(program, folder / "short", "--only", "ranks,refusals", "--budget", "3",
+                             gpu_bytes=80 * GIB)
     assert time.monotonic() - begin < 40, "each stage has 3 s"
     late = [c for c in report["checks"] if "ends within 3 s" in c["what"]]
     assert done.returncode == 1 and late and not late[0]["passed"] and report["complete"], report
@@ -87,21 +76,14 @@ def short_of_time(program, folder):
 
 def what_fails_is_kept(program, folder):
     out = folder / "failing"
-    done, report = run_check(
-        program,
-        out,
-        "--only",
-        "kernels",
-        gpu_bytes=80 * GIB,
-        environment={"FAKE_CUDA_FAULT": "150"},
-    )
+    done, report = run_check(program, out, "--only", "kernels", gpu_bytes=80 * GIB,
+                             environment={"FAKE_CUDA_FAULT": "150"})
     failed = [c for c in report["checks"] if not c["passed"]]
     assert done.returncode == 1 and failed, report
     # The case, and within it the op.
-    assert re.search(
+    assert (re.search(
         r"(FP32|BF16|FP16|TF32) (mlp|gpt|resnet|images).*: [a-z_]+ .*illegal memory access",
-        failed[-1]["detail"],
-    ), failed[-1]
+        failed[-1]["detail"])), failed[-1]
     kept = sorted(out.glob("kernels-*.txt"))
     assert kept and "illegal memory access" in kept[-1].read_text()
 
@@ -110,9 +92,8 @@ def runs_that_fail_alike_are_not_the_same(program, folder):
     """And what another stage has found stays in the report."""
     out = folder / "alike"
     run_check(program, out, "--only", "refusals", gpu_bytes=80 * GIB)
-    _, report = run_check(
-        program, out, "--only", "bits", gpu_bytes=80 * GIB, environment={"FAKE_CUDA_FAULT": "300"}
-    )
+    _, report = run_check(program, out, "--only", "bits", gpu_bytes=80 * GIB,
+                          environment={"FAKE_CUDA_FAULT": "300"})
     found = [c["passed"] for c in report["checks"] if c["stage"] == "bits"]
     assert found and not any(found), report
     assert any(c["stage"] == "refusals" for c in report["checks"]), report
@@ -121,14 +102,10 @@ def runs_that_fail_alike_are_not_the_same(program, folder):
 
 def a_gpu_that_does_nothing(program, folder):
     """One training that fails is enough to know."""
-    done, report = run_check(
-        program, folder / "nothing", gpu_bytes=80 * GIB, environment={"FAKE_CUDA_FAULT": "5"}
-    )
-    assert (
-        done.returncode == 1
-        and [c["stage"] for c in report["checks"]] == ["start"]
-        and not report["complete"]
-    ), report
+    done, report = run_check(program, folder / "nothing", gpu_bytes=80 * GIB,
+                             environment={"FAKE_CUDA_FAULT": "5"})
+    assert (done.returncode == 1 and [c["stage"] for c in report["checks"]] == ["start"]
+            and not report["complete"]), report
 
 
 def ended_by_a_signal(program, folder):
@@ -138,11 +115,7 @@ def ended_by_a_signal(program, folder):
     env.pop("LOCKSTEP_DEVICE", None)
     check = subprocess.Popen(
         [ROOT / "tests/gpu/run.sh", program.parent.parent, out, "--small", "--only", "ranks"],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     for line in check.stdout:
         if line.startswith("== ranks"):
             break
@@ -155,15 +128,9 @@ def ended_by_a_signal(program, folder):
 
 def main(program):
     with tempfile.TemporaryDirectory(prefix="lockstep-gpu-check-") as folder:
-        for test in (
-            a_larger_gpu,
-            short_of_time,
-            what_fails_is_kept,
-            runs_that_fail_alike_are_not_the_same,
-            a_gpu_that_does_nothing,
-            ended_by_a_signal,
-            whole_check,
-        ):
+        for test in (a_larger_gpu, short_of_time, what_fails_is_kept,
+                     runs_that_fail_alike_are_not_the_same, a_gpu_that_does_nothing,
+                     ended_by_a_signal, whole_check):
             print(f"== {test.__name__}", flush=True)
             test(program, pathlib.Path(folder))
     return 0

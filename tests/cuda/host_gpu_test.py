@@ -10,7 +10,6 @@ host_gpu_test.py PROGRAM: build/.../tests/host_gpu/lockstep, which finds the sta
 
 import array
 import json
-import math
 import pathlib
 import random
 import sys
@@ -18,10 +17,10 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "distributed"))
 import lockstep_run  # noqa: E402
+from host_gpu_trial import Trial  # noqa: E402
 
 CONFIGS = {
-    "mlp": (
-        """
+    "mlp": """
         model { mlp { hidden: [48, 24] activation: GELU_TANH dropout: 0.2 } }
         data { synthetic { samples: 500 features: 20 classes: 5 } }
         train { global_batch: 32 lanes: 4 steps: 12 hash_every: 6 }
@@ -29,20 +28,16 @@ CONFIGS = {
         schedule { kind: COSINE lr: 0.01 warmup_steps: 3 }
         comm { bucket_mib: 0.004 }
         output { tensorboard: false }
-    """
-    ),
-    "regression": (
-        """
+    """,
+    "regression": """
         model { mlp { hidden: [24] activation: TANH loss: MEAN_SQUARED_ERROR } }
         data { synthetic { samples: 300 features: 7 classes: 3 } }
         train { global_batch: 16 lanes: 2 steps: 8 hash_every: 4 }
         optimizer { sgd { momentum: 0.9 nesterov: true } }
         schedule { lr: 0.05 }
         output { tensorboard: false }
-    """
-    ),
-    "gpt": (
-        """
+    """,
+    "gpt": """
         model { gpt { layers: 2 heads: 2 width: 32 context: 16 dropout: 0.1 } }
         data { synthetic { samples: 200 classes: 19 } }
         train { global_batch: 8 lanes: 4 steps: 8 hash_every: 4 }
@@ -50,10 +45,8 @@ CONFIGS = {
         schedule { lr: 0.01 }
         comm { bucket_mib: 0.02 }
         output { tensorboard: false }
-    """
-    ),
-    "resnet": (
-        """
+    """,
+    "resnet": """
         model { resnet { depth: 20 shortcut: PADDED } }
         data { synthetic { samples: 100 classes: 10 height: 8 width: 8 channels: 3 } }
         train { global_batch: 8 lanes: 2 steps: 6 hash_every: 3 mixup: 0.5 }
@@ -61,84 +54,16 @@ CONFIGS = {
         schedule { lr: 0.001 }
         comm { bucket_mib: 0.1 }
         output { tensorboard: false }
-    """
-    ),
-    "lenet": (
-        """
+    """,
+    "lenet": """
         model { lenet { activation: TANH } }
         data { synthetic { samples: 100 classes: 10 height: 28 width: 28 channels: 1 } }
         train { global_batch: 8 lanes: 2 steps: 12 hash_every: 6 }
         optimizer { sgd { momentum: 0.9 } }
         schedule { lr: 0.1 }
         output { tensorboard: false }
-    """
-    ),
+    """,
 }
-
-
-class Trial:
-    def __init__(self, program, folder):
-        self.program, self.folder, self.failures, self.number = program, folder, 0, 0
-
-    def check(self, good, what, output=""):
-        print(f"{'ok    ' if good else 'FAILED'} {what}")
-        if not good:
-            self.failures += 1
-            print(output)
-
-    def train(self, config, *arguments, ranks=0, environment=None, run_dir=None):
-        """The result, with the losses of all steps, and what was printed."""
-        self.number += 1
-        run_dir = run_dir or self.folder / f"run{self.number}"
-        result = run_dir.with_suffix(".json")
-        done = lockstep_run.run(
-            self.program,
-            ["train", config, "--run-dir", run_dir, "--json", result, *arguments],
-            ranks,
-            environment,
-        )
-        text = done.stdout + done.stderr
-        if done.returncode != 0:
-            self.check(
-                False, f"exit code {done.returncode} of {' '.join(map(str, arguments))}", text
-            )
-            return {
-                "weights_hash": None,
-                "losses": [],
-                "eval_loss": math.nan,
-                "metrics": [],
-                "text": text,
-            }
-        lines = lockstep_run.metrics(run_dir)
-        return dict(
-            json.loads(result.read_text()),
-            losses=[m["loss"] for m in lines],
-            metrics=lines,
-            text=text,
-        )
-
-    def close(self, a, b, tolerance, what):
-        worst = max((abs(x - y) / abs(x) for x, y in zip(a, b)), default=1)
-        self.check(
-            len(a) == len(b) > 0 and worst <= tolerance,
-            f"{what}: within {worst:.2g} of {tolerance:g}",
-            f"{a}\n{b}",
-        )
-
-    def refused(self, code, words, *arguments, environment=None):
-        done = lockstep_run.run(
-            self.program,
-            ["train", *arguments, "--run-dir", self.folder / "refused"],
-            0,
-            environment,
-        )
-        lines = done.stderr.strip().splitlines()
-        good = done.returncode == code and all(word in (lines or [""])[-1] for word in words)
-        self.check(
-            good,
-            f"refused with {code}: {' ... '.join(words)}",
-            f"{done.returncode}\n{done.stdout}{done.stderr}",
-        )
 
 
 def same_as_the_cpu(trial, name, config):
@@ -147,10 +72,8 @@ def same_as_the_cpu(trial, name, config):
     # Sums in another order and products in one rounding less: some parts in a million of a loss.
     trial.close(cpu["losses"], gpu["losses"], 2e-5, f"{name}: losses of the GPU follow the CPU's")
     eager = trial.train(config, "--device", "cuda", "--eager")
-    trial.check(
-        eager["weights_hash"] == gpu["weights_hash"],
-        f"{name}: replayed graphs give the bits of eager steps",
-    )
+    trial.check(eager["weights_hash"] == gpu["weights_hash"],
+                f"{name}: replayed graphs give the bits of eager steps")
     half = trial.folder / f"{name}-half"
     trial.train(config, "--device", "cuda", "--max-steps", "4", run_dir=half)
     whole = trial.train(config, "--device", "cuda", "--resume", "auto", run_dir=half)
@@ -163,11 +86,8 @@ def same_as_the_cpu(trial, name, config):
     trial.close(gpu["losses"], plain["losses"], 1e-6, f"{name}: without epilogues")
     own = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_REFUSES": "all"})
     trial.close(gpu["losses"], own["losses"], 2e-5, f"{name}: products by the own kernel")
-    trial.check(
-        "by the own kernel, which is slow" in own["text"],
-        f"{name}: that they are slow is said",
-        own["text"],
-    )
+    trial.check("by the own kernel, which is slow" in own["text"],
+                f"{name}: that they are slow is said", own["text"])
     for words in ("one", "BGRADB", "DGELU", "GELU_AUX_BIAS,RELU_BIAS,GELU_BIAS"):
         some = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_REFUSES": words})
         trial.close(gpu["losses"], some["losses"], 2e-5, f"{name}: without algorithms for {words}")
@@ -180,37 +100,24 @@ def precisions(trial, name, config, fp32):
         run = trial.train(config, *how)
         trial.close(fp32["losses"], run["losses"], tolerance, f"{name}: {precision} follows FP32")
         again = trial.train(config, *how, "--eager")
-        trial.check(
-            run["weights_hash"] == again["weights_hash"],
-            f"{name}: {precision}, the same bits twice",
-        )
+        trial.check(run["weights_hash"] == again["weights_hash"],
+                    f"{name}: {precision}, the same bits twice")
         half = trial.folder / f"{name}-{precision}"
         trial.train(config, *how, "--max-steps", "4", run_dir=half)
         whole = trial.train(config, *how, "--resume", "auto", run_dir=half)
-        trial.check(
-            run["weights_hash"] == whole["weights_hash"],
-            f"{name}: {precision} resumed, the same bits",
-        )
+        trial.check(run["weights_hash"] == whole["weights_hash"],
+                    f"{name}: {precision} resumed, the same bits")
     # 2^20 times a gradient is above what FP16 holds: some steps are skipped until the factor has
     # fallen.
-    run = trial.train(
-        config,
-        "--device",
-        "cuda",
-        "--set",
-        "execution.precision=FP16",
-        "--set",
-        "execution.loss_scale=1048576",
-        "--set",
-        "execution.loss_scale_growth_steps=2",
-    )
+    run = trial.train(config, "--device", "cuda", "--set", "execution.precision=FP16", "--set",
+                      "execution.loss_scale=1048576", "--set",
+                      "execution.loss_scale_growth_steps=2")
     skipped = [m["skipped_steps"] for m in run["metrics"]]
     scales = [m["loss_scale"] for m in run["metrics"]]
     trial.check(
-        skipped and 0 < skipped[-1] < len(skipped) and max(scales[skipped[-1] :]) > min(scales),
+        skipped and 0 < skipped[-1] < len(skipped) and max(scales[skipped[-1]:]) > min(scales),
         f"{name}: FP16 skips {skipped[-1:]} steps, and the factor grows again",
-        f"{skipped} {scales}",
-    )
+        f"{skipped} {scales}")
     trial.check(run["losses"][-1:] < run["losses"][:1], f"{name}: FP16 trains after skipped steps")
 
 
@@ -218,21 +125,15 @@ def convolutions(trial, name, config, fp32):
     """On the stand-in for cuDNN, and past it, each pass for itself: what it has no engine for is
     said once and trains alike."""
     runs = {"FP32": fp32}
-    for what, setting, tolerance in (
-        ("TF32", "execution.tf32=true", 2e-2),
-        ("BF16", "execution.precision=BF16", 2e-2),
-    ):
+    for what, setting, tolerance in (("TF32", "execution.tf32=true", 2e-2),
+                                     ("BF16", "execution.precision=BF16", 2e-2)):
         runs[what] = run = trial.train(config, "--device", "cuda", "--set", setting)
-        trial.close(
-            fp32["losses"], run["losses"], tolerance, f"{name}: {what} on cuDNN follows FP32"
-        )
+        trial.close(fp32["losses"], run["losses"], tolerance,
+                    f"{name}: {what} on cuDNN follows FP32")
         trial.check(run["weights_hash"] != fp32["weights_hash"], f"{name}: {what} is not FP32")
     for what, run in runs.items():
-        trial.check(
-            "own kernel" not in run["text"],
-            f"{name}: {what}, every convolution on cuDNN",
-            run["text"],
-        )
+        trial.check("own kernel" not in run["text"], f"{name}: {what}, every convolution on cuDNN",
+                    run["text"])
     slower = "a convolution by the own kernel, which is slower than cuDNN's: "
     for environment, warning in (
         ({"FAKE_CUDNN_MISSING": "1"}, slower + "libcudnn"),
@@ -240,39 +141,25 @@ def convolutions(trial, name, config, fp32):
         ({"FAKE_CUDNN_UNBUILT": "input"}, slower + "the plan of an engine"),
         ({"FAKE_CUDNN_REFUSES": "weight"}, slower + "no deterministic engine"),
         ({"FAKE_CUDNN_REFUSES": "wide"}, "gradients of convolutions' weights are rounded"),
-        ({"FAKE_CUDNN_REFUSES": "fused"}, ""),
-    ):
+        ({"FAKE_CUDNN_REFUSES": "fused"}, "")):
         how = " ".join(f"{key[11:]} {value}" for key, value in environment.items())
         for precision, tolerance in (("FP32", 2e-5), ("BF16", 2e-2)):
             arguments = [config, "--device", "cuda", "--set", f"execution.precision={precision}"]
             run = trial.train(*arguments, environment=environment)
-            trial.close(
-                runs[precision]["losses"],
-                run["losses"],
-                tolerance,
-                f"{name}: {precision}, {how}: trains alike",
-            )
+            trial.close(runs[precision]["losses"], run["losses"], tolerance,
+                        f"{name}: {precision}, {how}: trains alike")
             eager = trial.train(*arguments, "--eager", environment=environment)
-            trial.check(
-                eager["weights_hash"] == run["weights_hash"],
-                f"{name}: {precision}, {how}: the same bits eagerly",
-            )
+            trial.check(eager["weights_hash"] == run["weights_hash"],
+                        f"{name}: {precision}, {how}: the same bits eagerly")
             # In FP32 gradients are floats anyhow; of LeNet's 1 and 6 channels a wide engine is not
             # expected.
             told = run["text"].count(warning) if warning else "own kernel" not in run["text"]
             wanted = 0 if how == "REFUSES wide" and (precision == "FP32" or name == "lenet") else 1
-            trial.check(
-                told == wanted, f"{name}: {precision}, {how}: said {wanted} times", run["text"]
-            )
+            trial.check(told == wanted, f"{name}: {precision}, {how}: said {wanted} times",
+                        run["text"])
     for word in ("forward", "weight"):
-        trial.refused(
-            70,
-            ["cuDNN's convolution failed"],
-            config,
-            "--device",
-            "cuda",
-            environment={"FAKE_CUDNN_FAILS": word},
-        )
+        trial.refused(70, ["cuDNN's convolution failed"], config, "--device", "cuda",
+                      environment={"FAKE_CUDNN_FAILS": word})
 
 
 def many_ranks(trial, name, config, precisions):
@@ -282,133 +169,70 @@ def many_ranks(trial, name, config, precisions):
         alone = trial.train(config, *how)
         for ranks in (2, 4):
             many = trial.train(config, *how, ranks=ranks, environment=four)
-            trial.check(
-                many["weights_hash"] == alone["weights_hash"],
-                f"{name}: {precision} on {ranks} ranks, one GPU each: the same bits",
-                many["text"],
-            )
+            trial.check(many["weights_hash"] == alone["weights_hash"],
+                        f"{name}: {precision} on {ranks} ranks, one GPU each: the same bits",
+                        many["text"])
         for stage, ranks in ((0, 2), (2, 4), (3, 2), (3, 4)):
-            sharded = trial.train(
-                config, *how, "--set", f"comm.zero_stage={stage}", ranks=ranks, environment=four
-            )
-            trial.check(
-                sharded["weights_hash"] == alone["weights_hash"],
-                f"{name}: {precision} on {ranks} ranks, ZeRO stage {stage}: the same bits",
-                sharded["text"],
-            )
+            sharded = trial.train(config, *how, "--set", f"comm.zero_stage={stage}", ranks=ranks,
+                                  environment=four)
+            trial.check(sharded["weights_hash"] == alone["weights_hash"],
+                        f"{name}: {precision} on {ranks} ranks, ZeRO stage {stage}: the same bits",
+                        sharded["text"])
         for wire in ("BF16", "FP16"):
             rounds = [*how, "--set", f"comm.wire_dtype={wire}"]
             one = trial.train(config, *rounds)
-            trial.close(
-                alone["losses"],
-                one["losses"],
-                3e-2,
-                f"{name}: {precision}, {wire} on the wire trains alike",
-            )
-            trial.check(
-                one["weights_hash"] != alone["weights_hash"],
-                f"{name}: {precision}, {wire} on the wire rounds",
-            )
+            trial.close(alone["losses"], one["losses"], 3e-2,
+                        f"{name}: {precision}, {wire} on the wire trains alike")
+            trial.check(one["weights_hash"] != alone["weights_hash"],
+                        f"{name}: {precision}, {wire} on the wire rounds")
             for stage, ranks in ((0, 2), (1, 2), (1, 4), (2, 4)):
-                many = trial.train(
-                    config,
-                    *rounds,
-                    "--set",
-                    f"comm.zero_stage={stage}",
-                    ranks=ranks,
-                    environment=four,
-                )
-                trial.check(
-                    many["weights_hash"] == one["weights_hash"],
-                    f"{name}: {precision}, {wire} on the wire, {ranks} ranks, ZeRO stage {stage}:"
-                    " the same bits",
-                    many["text"],
-                )
-        for compression in (
-            {"wire_dtype": "BF16", "error_feedback": "true"},
-            {"power_sgd_rank": 2, "zero_stage": 0},
-        ):
-            compressed = [
-                *how,
-                *(
-                    word
-                    for key, value in compression.items()
-                    for word in ("--set", f"comm.{key}={value}")
-                ),
-            ]
+                many = trial.train(config, *rounds, "--set", f"comm.zero_stage={stage}",
+                                   ranks=ranks, environment=four)
+                trial.check(many["weights_hash"] == one["weights_hash"],
+                            f"{name}: {precision}, {wire} on the wire, {ranks} ranks, ZeRO stage "
+                            f"{stage}: the same bits", many["text"])
+        for compression in ({"wire_dtype": "BF16", "error_feedback": "true"},
+                            {"power_sgd_rank": 2, "zero_stage": 0}):
+            compressed = [*how,
+                          *(word for key, value in compression.items()
+                            for word in ("--set", f"comm.{key}={value}"))]
             one = trial.train(config, *compressed)
-            trial.check(
-                one["weights_hash"] != alone["weights_hash"],
-                f"{name}: {precision}, {compression} changes the sums",
-            )
+            trial.check(one["weights_hash"] != alone["weights_hash"],
+                        f"{name}: {precision}, {compression} changes the sums")
             if "wire_dtype" in compression:
-                trial.close(
-                    alone["losses"],
-                    one["losses"],
-                    3e-2,
-                    f"{name}: {precision}, {compression} trains alike",
-                )
+                trial.close(alone["losses"], one["losses"], 3e-2,
+                            f"{name}: {precision}, {compression} trains alike")
             for ranks in (2, 4):
                 run_dir = trial.folder / f"{name}-{precision}-{'-'.join(compression)}-{ranks}"
-                trial.train(
-                    config,
-                    *compressed,
-                    "--max-steps",
-                    "4",
-                    run_dir=run_dir,
-                    ranks=ranks,
-                    environment=four,
-                )
-                many = trial.train(
-                    config,
-                    *compressed,
-                    "--resume",
-                    "auto",
-                    run_dir=run_dir,
-                    ranks=6 - ranks,
-                    environment=four,
-                )
-                trial.check(
-                    many["weights_hash"] == one["weights_hash"],
-                    f"{name}: {precision}, {compression}, {ranks} ranks, resumed on {6 - ranks}:"
-                    " the same bits",
-                    many["text"],
-                )
+                trial.train(config, *compressed, "--max-steps", "4", run_dir=run_dir, ranks=ranks,
+                            environment=four)
+                many = trial.train(config, *compressed, "--resume", "auto", run_dir=run_dir,
+                                   ranks=6 - ranks, environment=four)
+                trial.check(many["weights_hash"] == one["weights_hash"],
+                            f"{name}: {precision}, {compression}, {ranks} ranks, resumed on "
+                            f"{6 - ranks}: the same bits", many["text"])
         shared = trial.train(config, *how, "--share-gpu", ranks=2)
-        trial.check(
-            shared["weights_hash"] == alone["weights_hash"],
-            f"{name}: {precision}, 2 ranks share a GPU: the same bits",
-        )
+        trial.check(shared["weights_hash"] == alone["weights_hash"],
+                    f"{name}: {precision}, 2 ranks share a GPU: the same bits")
     tuned = trial.train(config, *how, "--set", "comm.tune_buckets=true", ranks=2, environment=four)
     record = pathlib.Path(tuned.get("run_dir", "")) / "buckets.json"
     tried = json.loads(record.read_text())["trials"] if record.exists() else []
-    trial.check(
-        tuned["weights_hash"] == alone["weights_hash"] and len(tried) > 1,
-        f"{name}: {precision}, the GPU is taken for {len(tried)} sizes of buckets and then the run:"
-        " the same bits",
-        tuned["text"],
-    )
-    fast = trial.train(
-        config, "--device", "cuda", "--set", "comm.order=FAST", ranks=2, environment=four
-    )
+    trial.check(tuned["weights_hash"] == alone["weights_hash"] and len(tried) > 1,
+                f"{name}: {precision}, the GPU is taken for {len(tried)} sizes of buckets and then "
+                "the run: the same bits", tuned["text"])
+    fast = trial.train(config, "--device", "cuda", "--set", "comm.order=FAST", ranks=2,
+                       environment=four)
     trial.close(alone["losses"], fast["losses"], 3e-2, f"{name}: order FAST trains alike")
     half = trial.folder / f"{name}-ranks"
     trial.train(config, *how, "--max-steps", "4", run_dir=half, ranks=4, environment=four)
     whole = trial.train(config, *how, "--resume", "auto", run_dir=half, ranks=2, environment=four)
-    trial.check(
-        whole["weights_hash"] == alone["weights_hash"],
-        f"{name}: 4 ranks, resumed on 2: the same bits",
-    )
+    trial.check(whole["weights_hash"] == alone["weights_hash"],
+                f"{name}: 4 ranks, resumed on 2: the same bits")
     done = lockstep_run.run(
-        trial.program,
-        ["train", config, "--device", "cuda", "--run-dir", trial.folder / "refused"],
-        2,
-    )
-    trial.check(
-        done.returncode == 2 and "--share-gpu" in done.stderr,
-        f"{name}: two ranks on one GPU are refused",
-        done.stderr,
-    )
+        trial.program, ["train", config, "--device", "cuda", "--run-dir", trial.folder / "refused"],
+        2)
+    trial.check(done.returncode == 2 and "--share-gpu" in done.stderr,
+                f"{name}: two ranks on one GPU are refused", done.stderr)
 
 
 def any_order(trial, name, config, ranks, seeds):
@@ -418,17 +242,12 @@ def any_order(trial, name, config, ranks, seeds):
         how = ["--device", "cuda", "--set", f"execution.precision={precision}"]
         given = trial.train(config, *how, ranks=ranks, environment={"FAKE_GPUS": "4"})
         for seed in seeds[first::2]:
-            run = trial.train(
-                config,
-                *how,
-                ranks=ranks,
-                environment={"FAKE_GPUS": "4", "FAKE_CUDA_ORDER": str(seed)},
-            )
+            run = trial.train(config, *how, ranks=ranks,
+                              environment={"FAKE_GPUS": "4", "FAKE_CUDA_ORDER": str(seed)})
             trial.check(
                 run["weights_hash"] == given["weights_hash"],
                 f"{name}: {precision} on {max(ranks, 1)} ranks, order {seed}: the same bits",
-                run["text"],
-            )
+                run["text"])
 
 
 def between_graphs(trial, name, config):
@@ -438,28 +257,17 @@ def between_graphs(trial, name, config):
         captured = trial.train(config, *how, ranks=2, environment={"FAKE_GPUS": "2"})
         for order in ({}, {"FAKE_CUDA_ORDER": "7"}):
             apart = trial.train(
-                config,
-                *how,
-                ranks=2,
-                environment={"FAKE_GPUS": "2", "LOCKSTEP_NCCL_BETWEEN_GRAPHS": "1", **order},
-            )
-            trial.check(
-                apart["weights_hash"] == captured["weights_hash"],
-                f"{name}: NCCL between graphs {arguments} {order}: the same bits",
-                apart["text"],
-            )
+                config, *how, ranks=2,
+                environment={"FAKE_GPUS": "2", "LOCKSTEP_NCCL_BETWEEN_GRAPHS": "1", **order})
+            trial.check(apart["weights_hash"] == captured["weights_hash"],
+                        f"{name}: NCCL between graphs {arguments} {order}: the same bits",
+                        apart["text"])
     done = lockstep_run.run(
-        trial.program,
-        ["train", config, "--device", "cuda", "--run-dir", trial.folder / "never"],
-        2,
-        {"FAKE_GPUS": "2", "LOCKSTEP_NCCL_BETWEEN_GRAPHS": "yes"},
-    )
-    trial.check(
-        done.returncode == 2
-        and "LOCKSTEP_NCCL_BETWEEN_GRAPHS: value is 'yes'; allowed: 0 and 1" in done.stderr,
-        "LOCKSTEP_NCCL_BETWEEN_GRAPHS=yes is refused",
-        done.stderr,
-    )
+        trial.program, ["train", config, "--device", "cuda", "--run-dir", trial.folder / "never"],
+        2, {"FAKE_GPUS": "2", "LOCKSTEP_NCCL_BETWEEN_GRAPHS": "yes"})
+    trial.check(done.returncode == 2
+                and "LOCKSTEP_NCCL_BETWEEN_GRAPHS: value is 'yes'; allowed: 0 and 1" in done.stderr,
+                "LOCKSTEP_NCCL_BETWEEN_GRAPHS=yes is refused", done.stderr)
 
 
 def two_ranks(trial, name, config):
@@ -468,59 +276,36 @@ def two_ranks(trial, name, config):
         how = ["--device", "cuda", "--set", f"execution.precision={precision}"]
         alone = trial.train(config, *how)
         many = trial.train(config, *how, ranks=2, environment={"FAKE_GPUS": "2"})
-        trial.check(
-            many["weights_hash"] == alone["weights_hash"],
-            f"{name}: {precision} on 2 ranks: the same bits",
-            many["text"],
-        )
-        devices = json.loads((pathlib.Path(many["run_dir"]) / "environment.json").read_text())[
-            "devices"
-        ]
-        trial.check(
-            len(devices) == 2 and all("stand-in" in device for device in devices),
-            f"{name}: environment.json has {devices}",
-        )
+        trial.check(many["weights_hash"] == alone["weights_hash"],
+                    f"{name}: {precision} on 2 ranks: the same bits", many["text"])
+        devices = (
+            json.loads((pathlib.Path(many["run_dir"]) / "environment.json").read_text())["devices"])
+        trial.check(len(devices) == 2 and all("stand-in" in device for device in devices),
+                    f"{name}: environment.json has {devices}")
 
 
 def commands(trial, config):
     run_dir = trial.folder / "commands"
-    trained = trial.train(
-        config, "--device", "cuda", run_dir=run_dir, *["--set", "data.synthetic.samples=64"]
-    )
+    trained = trial.train(config, "--device", "cuda", run_dir=run_dir,
+                          *["--set", "data.synthetic.samples=64"])
     trial.check(trained["weights_hash"] is not None, "trained for the other commands")
     for device in ("cpu", "cuda"):
-        done = lockstep_run.run(
-            trial.program,
-            [
-                "generate",
-                config,
-                "--device",
-                device,
-                "--checkpoint",
-                run_dir,
-                "--prompt-tokens",
-                "1,2,3",
-                "--tokens",
-                "6",
-                "--temperature",
-                "0",
-            ],
-            0,
-        )
+        done = lockstep_run.run(trial.program,
+                                ["generate", config, "--device", device, "--checkpoint", run_dir,
+                                 "--prompt-tokens", "1,2,3", "--tokens", "6", "--temperature", "0"],
+                                0)
         trial.check(done.returncode == 0, f"generate on {device}", done.stdout + done.stderr)
         if device == "cpu":
             expected = done.stdout
-    trial.check(
-        done.stdout == expected, "the GPU writes what the CPU writes", f"{expected}\n{done.stdout}"
-    )
+    trial.check(done.stdout == expected, "the GPU writes what the CPU writes",
+                f"{expected}\n{done.stdout}")
 
 
 def table_config(trial, name, train="", optimizer="adamw {}", lr=0.01):
     """Of a small table, a part of which is for evaluations."""
     table = trial.folder / "table.csv"
     rows = [
-        f"{i % 7},{(i * 5) % 11},{(i * 3) % 4},{(i % 7 + (i * 5) % 11) % 3}" for i in range(240)
-    ]
+        f"{i % 7},{(i * 5) % 11},{(i * 3) % 4},{(i % 7 + (i * 5) % 11) % 3}" for i in range(240)]
     table.write_text("\n".join(["a,b,c,kind", *rows]) + "\n")
     config = trial.folder / f"{name}.textproto"
     config.write_text(f"""
@@ -542,17 +327,13 @@ def evaluation(trial):
         run_dir = trial.folder / f"table-{precision}"
         trained = trial.train(config, *how, run_dir=run_dir)
         result = trial.folder / "eval.json"
-        done = lockstep_run.run(
-            trial.program, ["eval", config, *how, "--checkpoint", run_dir, "--json", result], 0
-        )
-        good = done.returncode == 0 and json.loads(result.read_text())["eval_loss"] == trained.get(
-            "eval_loss"
-        )
-        trial.check(
-            good,
-            f"eval in {precision} finds the loss that training found",
-            done.stdout + done.stderr,
-        )
+        done = lockstep_run.run(trial.program,
+                                ["eval", config, *how, "--checkpoint", run_dir, "--json", result],
+                                0)
+        good = (done.returncode == 0
+                and json.loads(result.read_text())["eval_loss"] == trained.get("eval_loss"))
+        trial.check(good, f"eval in {precision} finds the loss that training found",
+                    done.stdout + done.stderr)
 
 
 def large_batches(trial, name, optimizer, lr):
@@ -563,36 +344,26 @@ def large_batches(trial, name, optimizer, lr):
     for precision, tolerance in (("FP32", 2e-5), ("BF16", 2e-2), ("FP16", 1e-2)):
         how = [config, "--device", "cuda", "--set", f"execution.precision={precision}"]
         gpu = trial.train(*how)
-        trial.close(
-            [*cpu["losses"], cpu["eval_loss"]],
-            [*gpu["losses"], gpu["eval_loss"]],
-            tolerance,
-            f"{name}: {precision} follows the CPU, and the average's evaluation",
-        )
+        trial.close([*cpu["losses"], cpu["eval_loss"]], [*gpu["losses"], gpu["eval_loss"]],
+                    tolerance, f"{name}: {precision} follows the CPU, and the average's evaluation")
         if precision == "FP16":  # whose scaled gradients are what differs
             continue
         weights = trial.train(*how, "--set", "train.ema_decay=0")
-        trial.check(
-            weights["weights_hash"] == gpu["weights_hash"]
-            and weights["eval_loss"] != gpu["eval_loss"],
-            f"{name}: {precision}, the average is evaluated and does not touch the weights",
-            str((weights, gpu)),
-        )
+        trial.check(weights["weights_hash"] == gpu["weights_hash"]
+                    and weights["eval_loss"] != gpu["eval_loss"],
+                    f"{name}: {precision}, the average is evaluated and does not touch the weights",
+                    str((weights, gpu)))
         half = trial.folder / f"{name}-{precision}-half"
         trial.train(*how, "--max-steps", "4", run_dir=half)
-        others = {
-            "eager steps": trial.train(*how, "--eager"),
-            "resumed": trial.train(*how, "--resume", "auto", run_dir=half),
-        }
+        others = {"eager steps": trial.train(*how, "--eager"),
+                  "resumed": trial.train(*how, "--resume", "auto", run_dir=half)}
         if lockstep_run.have_mpirun():
             others["2 ranks"] = trial.train(*how, ranks=2, environment={"FAKE_GPUS": "2"})
         for what, other in others.items():
             same = [other[key] == gpu[key] for key in ("weights_hash", "eval_loss")]
-            trial.check(
-                all(same),
-                f"{name}: {precision}, {what}: the same bits of weights and average",
-                f"{other}\n{gpu}",
-            )
+            trial.check(all(same),
+                        f"{name}: {precision}, {what}: the same bits of weights and average",
+                        f"{other}\n{gpu}")
 
 
 def skipped_steps(trial, optimizer):
@@ -600,49 +371,28 @@ def skipped_steps(trial, optimizer):
     weights."""
     run_dir = trial.folder / "skipped"
     config = table_config(trial, "skipped", "ema_decay: 0.8", optimizer)
-    run = trial.train(
-        config,
-        "--device",
-        "cuda",
-        "--set",
-        "execution.precision=FP16",
-        "--set",
-        "execution.loss_scale=16777216",
-        "--max-steps",
-        "1",
-        run_dir=run_dir,
-    )
-    trial.check(
-        [m["skipped_steps"] for m in run["metrics"]] == [1],
-        "the first step is skipped",
-        run["text"],
-    )
+    run = trial.train(config, "--device", "cuda", "--set", "execution.precision=FP16", "--set",
+                      "execution.loss_scale=16777216", "--max-steps", "1", run_dir=run_dir)
+    trial.check([m["skipped_steps"] for m in run["metrics"]] == [1], "the first step is skipped",
+                run["text"])
     folder = run_dir / "checkpoints" / "step-00000001"
     weights = sorted(
-        x for values in floats(folder / "model.safetensors").values() for x in values if x != 0
-    )
+        x for values in floats(folder / "model.safetensors").values() for x in values if x != 0)
     kept = {"exp_avg": [], "exp_avg_sq": [], "ema": []}
     for name, values in floats(folder / "optimizer-00000-of-00001.safetensors").items():
         kept[name.rpartition(".")[0]] += [x for x in values if x != 0]
-    trial.check(
-        weights == sorted(kept["ema"]) and not kept["exp_avg"] and not kept["exp_avg_sq"],
-        "a skipped step touches neither moments nor average",
-        f"{weights[:5]} {kept}",
-    )
+    trial.check(weights == sorted(kept["ema"]) and not kept["exp_avg"] and not kept["exp_avg_sq"],
+                "a skipped step touches neither moments nor average", f"{weights[:5]} {kept}")
 
 
 def floats(path):
     """The tensors of a safetensors file of floats."""
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    return {
-        name: array.array(
-            "f", data[8 + size + tensor["data_offsets"][0] : 8 + size + tensor["data_offsets"][1]]
-        )
-        for name, tensor in header.items()
-        if name != "__metadata__"
-    }
+    header = json.loads(data[8:8 + size])
+    return {name: array.array(
+        "f", data[8 + size + tensor["data_offsets"][0]:8 + size + tensor["data_offsets"][1]])
+            for name, tensor in header.items() if name != "__metadata__"}
 
 
 def synchronised_norms(trial, config):
@@ -651,21 +401,15 @@ def synchronised_norms(trial, config):
     how = ["--set", "model.resnet.sync_batch_norm=true", "--max-steps", "4"]
     cpu = trial.train(config, *how, "--device", "cpu")
     gpu = trial.train(config, *how, "--device", "cuda")
-    trial.close(
-        cpu["losses"], gpu["losses"], 2e-5, "synchronised norms: losses of the GPU follow the CPU's"
-    )
+    trial.close(cpu["losses"], gpu["losses"], 2e-5,
+                "synchronised norms: losses of the GPU follow the CPU's")
     eager = trial.train(config, *how, "--device", "cuda", "--eager")
-    trial.check(
-        eager["weights_hash"] == gpu["weights_hash"],
-        "synchronised norms: replayed graphs give the bits of eager steps",
-    )
+    trial.check(eager["weights_hash"] == gpu["weights_hash"],
+                "synchronised norms: replayed graphs give the bits of eager steps")
     if lockstep_run.have_mpirun():
         two = trial.train(config, *how, "--device", "cuda", ranks=2, environment={"FAKE_GPUS": "2"})
-        trial.check(
-            two["weights_hash"] == gpu["weights_hash"],
-            "synchronised norms: 2 ranks, the same bits",
-            two["text"],
-        )
+        trial.check(two["weights_hash"] == gpu["weights_hash"],
+                    "synchronised norms: 2 ranks, the same bits", two["text"])
 
 
 def image_evaluation(trial):
@@ -689,39 +433,28 @@ def image_evaluation(trial):
         output {{ tensorboard: false }}
     """)
     losses = {}
-    for device, precision in (
-        ("cpu", "FP32"),
-        ("cuda", "FP32"),
-        ("cuda", "BF16"),
-        ("cuda", "FP16"),
-    ):
+    for device, precision in (("cpu", "FP32"), ("cuda", "FP32"), ("cuda", "BF16"),
+                              ("cuda", "FP16")):
         how = ["--device", device, "--set", f"execution.precision={precision}"]
-        # A factor at which cuDNN's 16-bit gradient of the first layer overflows in none of the steps.
+        # A factor at which cuDNN's 16-bit gradient of the first layer overflows in none of the
+        # steps.
         if precision == "FP16":
             how += ["--set", "execution.loss_scale=1024"]
         run_dir = trial.folder / f"pictures-{device}-{precision}"
         losses[device, precision] = trial.train(config, *how, run_dir=run_dir).get("eval_loss")
         result = trial.folder / "eval.json"
-        done = lockstep_run.run(
-            trial.program, ["eval", config, *how, "--checkpoint", run_dir, "--json", result], 0
-        )
-        good = (
-            done.returncode == 0
-            and json.loads(result.read_text())["eval_loss"] == losses[device, precision]
-        )
-        trial.check(
-            good,
-            f"images: eval on {device} in {precision} finds the loss that training found",
-            done.stdout + done.stderr,
-        )
+        done = lockstep_run.run(trial.program,
+                                ["eval", config, *how, "--checkpoint", run_dir, "--json", result],
+                                0)
+        good = (done.returncode == 0
+                and json.loads(result.read_text())["eval_loss"] == losses[device, precision])
+        trial.check(good,
+                    f"images: eval on {device} in {precision} finds the loss that training found",
+                    done.stdout + done.stderr)
     fp32 = [losses["cpu", "FP32"]]
     for precision, tolerance in (("FP32", 2e-5), ("BF16", 2e-2), ("FP16", 3e-3)):
-        trial.close(
-            fp32,
-            [losses["cuda", precision]],
-            tolerance,
-            f"images: evaluated in {precision} as on the CPU",
-        )
+        trial.close(fp32, [losses["cuda", precision]], tolerance,
+                    f"images: evaluated in {precision} as on the CPU")
 
 
 def main(program):
@@ -746,10 +479,8 @@ def main(program):
             print("no mpirun: several ranks are left out")
         recomputed = trial.train(gpt, "--device", "cuda", "--set", "execution.recompute=BLOCKS")
         kept = trial.train(gpt, "--device", "cuda")
-        trial.check(
-            recomputed["weights_hash"] == kept["weights_hash"],
-            "gpt: recomputed blocks give the same bits",
-        )
+        trial.check(recomputed["weights_hash"] == kept["weights_hash"],
+                    "gpt: recomputed blocks give the same bits")
         any_order(trial, "resnet", trial.folder / "resnet.textproto", 0, range(5))
         synchronised_norms(trial, trial.folder / "resnet.textproto")
         commands(trial, gpt)

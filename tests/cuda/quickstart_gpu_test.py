@@ -6,7 +6,6 @@ the line that --device auto owes whoever has a GPU.
 
 quickstart_gpu_test.py PROGRAM: build/.../tests/host_gpu/bin/lockstep. Exit code 77: skipped.
 """
-
 import os
 import pathlib
 import shutil
@@ -17,19 +16,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz")
-FEW_STEPS = [
-    "--",
-    "--max-steps",
-    "1",
-    "--set",
-    "eval.every=0",
-    "--set",
-    "data.idx.eval_images=",
-    "--set",
-    "data.idx.eval_labels=",
-    "--set",
-    "output.tensorboard=false",
-]
+FEW_STEPS = ["--", "--max-steps", "1", "--set", "eval.every=0", "--set", "data.idx.eval_images=",
+             "--set", "data.idx.eval_labels=", "--set", "output.tensorboard=false"]
 NAME = "NVIDIA stand-in"
 DEVICE = "device stand-in on the host"
 # In place of a build: what was asked for goes into a file, and the program is laid where a build
@@ -60,17 +48,8 @@ esac
 class Machine:
     """A copy of the tree without a build, with so many GPUs for nvidia-smi and the driver."""
 
-    def __init__(
-        self,
-        folder,
-        program,
-        gpus,
-        compiler="13.0",
-        capability="9.0",
-        mig="[N/A]",
-        works="/usr/bin/nvcc",
-        builds=True,
-    ):
+    def __init__(self, folder, program, gpus, compiler="13.0", capability="9.0", mig="[N/A]",
+                 works="/usr/bin/nvcc", builds=True):
         self.root, self.log = folder / "tree", folder / "cmake.log"
         self.root.mkdir(parents=True)
         for name in ("launcher", "configs", "CMakeLists.txt", ".deps"):
@@ -79,37 +58,26 @@ class Machine:
         self.bin = folder / "bin"
         self.bin.mkdir()
         lines = "".join(f"{NAME}, {capability}, {mig}\\n" for _ in range(gpus))
-        self.script(
-            "nvidia-smi",
-            f'#!/bin/sh\n[ {gpus} != 0 ] || exit 9\n[ "$1" != -i ] || [ "$2" = 0 ] || exit 6\n'
-            f"printf '{lines}' | if [ \"$1\" = -i ]; then head -n 1; else cat; fi\n",
-        )
+        self.script("nvidia-smi",
+                    f"#!/bin/sh\n[ {gpus} != 0 ] || exit 9\n[ \"$1\" != -i ] || [ \"$2\" = 0 ] || "
+                    "exit 6\n"
+                    f"printf '{lines}' | if [ \"$1\" = -i ]; then head -n 1; else cat; fi\n")
         plugin = (
-            f'cp "{program.parent / "liblockstep_cuda.so"}" "$2/launcher/"' if builds else "exit 1"
-        )
-        self.script(
-            "cmake", CMAKE.format(log=self.log, program=program, plugin=plugin, compiler=works)
-        )
+            f'cp "{program.parent / "liblockstep_cuda.so"}" "$2/launcher/"' if builds else "exit 1")
+        self.script("cmake",
+                    CMAKE.format(log=self.log, program=program, plugin=plugin, compiler=works))
         if compiler:
             self.script("nvcc", NVCC.format(release=compiler))
-        path = [str(self.bin)] + [
-            p
-            for p in os.environ["PATH"].split(":")
-            if compiler or not (pathlib.Path(p) / "nvcc").exists()
-        ]
-        self.environment = {
-            **os.environ,
-            "PATH": ":".join(path),
-            "FAKE_GPUS": str(gpus),
-            "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        }
+        path = ([str(self.bin)] + [p for p in os.environ["PATH"].split(":") if compiler
+                                   or not (pathlib.Path(p) / "nvcc").exists()])
+        self.environment = {**os.environ, "PATH": ":".join(path), "FAKE_GPUS": str(gpus),
+                            "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         self.environment.pop("LOCKSTEP_DEVICE", None)
         if not compiler:
             self.environment["CUDA_HOME"] = str(folder)
         if gpus > 0:
             self.environment["LD_LIBRARY_PATH"] = (
-                f"{program.parent / 'driver'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-            )
+                f"{program.parent / 'driver'}:{os.environ.get('LD_LIBRARY_PATH', '')}")
 
     def script(self, name, text):
         file = self.bin / name
@@ -119,15 +87,10 @@ class Machine:
     def quickstart(self, *arguments, **environment):
         """The exit code, what was printed, and the calls of cmake."""
         self.log.unlink(missing_ok=True)
-        done = subprocess.run(
-            [self.root / "launcher/quickstart.sh", *arguments, *FEW_STEPS],
-            env={**self.environment, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,
-        )
+        done = subprocess.run([self.root / "launcher/quickstart.sh", *arguments, *FEW_STEPS],
+                              env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=300)
         return done.returncode, done.stdout, self.log.read_text() if self.log.exists() else ""
 
 
@@ -145,132 +108,60 @@ class Trial:
         text = result[1] + result[2]
         missing = [words for words in wanted if words not in text]
         extra = [words for words in unwanted if words in text]
-        self.check(
-            result[0] == code and not missing and not extra,
-            what,
-            f"exit code {result[0]}, missing {missing}, unwanted {extra}\n{text}",
-        )
+        self.check(result[0] == code and not missing and not extra, what,
+                   f"exit code {result[0]}, missing {missing}, unwanted {extra}\n{text}")
 
 
 def building(trial, folder, program):
     gpu, cpu = DEVICE, "device cpu"
     one = Machine(folder / "one", program, 1)
-    trial.run(
-        "one GPU: builds for it, trains on it with one rank, and says so",
-        one.quickstart(),
-        [
-            "With the CUDA library",
-            "CUDA_ARCHITECTURES=90",
-            "lockstep_cuda_plugin",
-            f"nvidia-smi shows 1 GPU(s), {NAME}",
-            "  device          stand-in",
-            gpu,
-            "1 rank x",
-        ],
-        [cpu],
-    )
-    trial.run(
-        "one GPU and --ranks 2: on the CPU, and why",
-        one.quickstart("--ranks", "2"),
-        [cpu, "2 ranks need a GPU each"],
-        [gpu],
-    )
-    trial.run(
-        "LOCKSTEP_DEVICE=cpu leaves it alone",
-        one.quickstart(LOCKSTEP_DEVICE="cpu"),
-        [cpu, "2 ranks"],
-        [gpu, "nvidia-smi shows"],
-    )
-    trial.run(
-        "CUDA_VISIBLE_DEVICES= hides it",
-        one.quickstart(CUDA_VISIBLE_DEVICES=""),
-        [cpu, "2 ranks"],
-        [gpu, "nvidia-smi shows"],
-    )
+    trial.run("one GPU: builds for it, trains on it with one rank, and says so", one.quickstart(),
+              ["With the CUDA library", "CUDA_ARCHITECTURES=90", "lockstep_cuda_plugin",
+               f"nvidia-smi shows 1 GPU(s), {NAME}", "  device          stand-in", gpu, "1 rank x"],
+              [cpu])
+    trial.run("one GPU and --ranks 2: on the CPU, and why", one.quickstart("--ranks", "2"),
+              [cpu, "2 ranks need a GPU each"], [gpu])
+    trial.run("LOCKSTEP_DEVICE=cpu leaves it alone", one.quickstart(LOCKSTEP_DEVICE="cpu"),
+              [cpu, "2 ranks"], [gpu, "nvidia-smi shows"])
+    trial.run("CUDA_VISIBLE_DEVICES= hides it", one.quickstart(CUDA_VISIBLE_DEVICES=""),
+              [cpu, "2 ranks"], [gpu, "nvidia-smi shows"])
     two = Machine(folder / "two", program, 2)
-    if (
-        "libnccl.so.2" in subprocess.run(
-            ["/sbin/ldconfig", "-p"], capture_output=True, text=True
-        ).stdout
-    ):
+    known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+    if "libnccl.so.2" in known:
         trial.run("two GPUs: two ranks, one each", two.quickstart(), [gpu, "2 ranks x"], [cpu])
     else:
         trial.run("two GPUs, but no NCCL: one rank", two.quickstart(), [gpu, "1 rank x"], [cpu])
-    trial.run(
-        "one of two is visible: one rank",
-        two.quickstart(CUDA_VISIBLE_DEVICES="0", FAKE_GPUS="1"),
-        [gpu, "1 rank x"],
-        [cpu],
-    )
-    for name, why, how in (
-        (
-            "old",
-            "the CUDA compiler here is 11.8, and 12.4 or newer is needed",
-            {"compiler": "11.8"},
-        ),
-        ("young", "does not know GPUs of its kind yet", {"capability": "12.1"}),
-        ("broken", "the CUDA compiler here does not work for this build", {"works": "NOTFOUND"}),
-        ("unbuilt", "its CUDA library does not build", {"builds": False}),
-    ):
-        trial.run(
-            f"a GPU, but {why}: on the CPU",
-            Machine(folder / name, program, 1, **how).quickstart(),
-            [cpu, why],
-            [gpu],
-        )
+    trial.run("one of two is visible: one rank",
+              two.quickstart(CUDA_VISIBLE_DEVICES="0", FAKE_GPUS="1"), [gpu, "1 rank x"], [cpu])
+    for name, why, how in (("old", "the CUDA compiler here is 11.8, and 12.4 or newer is needed",
+                            {"compiler": "11.8"}),
+                           ("young", "does not know GPUs of its kind yet", {"capability": "12.1"}),
+                           ("broken", "the CUDA compiler here does not work for this build",
+                            {"works": "NOTFOUND"}),
+                           ("unbuilt", "its CUDA library does not build", {"builds": False})):
+        trial.run(f"a GPU, but {why}: on the CPU",
+                  Machine(folder / name, program, 1, **how).quickstart(), [cpu, why], [gpu])
     weak = Machine(folder / "weak", program, 1, capability="7.0")
-    trial.run(
-        "a weak GPU is none",
-        weak.quickstart(),
-        [cpu, "2 ranks x"],
-        ["lockstep_cuda_plugin", "GPU(s)"],
-    )
+    trial.run("a weak GPU is none", weak.quickstart(), [cpu, "2 ranks x"],
+              ["lockstep_cuda_plugin", "GPU(s)"])
     sliced = Machine(folder / "sliced", program, 2, mig="Enabled")
-    trial.run(
-        "of GPUs in slices one is seen", sliced.quickstart(FAKE_GPUS="1"), [gpu, "1 rank x"], [cpu]
-    )
+    trial.run("of GPUs in slices one is seen", sliced.quickstart(FAKE_GPUS="1"), [gpu, "1 rank x"],
+              [cpu])
     none = Machine(folder / "none", program, 0)
-    trial.run(
-        "no GPU: two ranks on the CPU, nothing of CUDA",
-        none.quickstart(),
-        [cpu, "2 ranks x"],
-        ["lockstep_cuda_plugin", "CUDA library", "GPU(s)"],
-    )
+    trial.run("no GPU: two ranks on the CPU, nothing of CUDA", none.quickstart(),
+              [cpu, "2 ranks x"], ["lockstep_cuda_plugin", "CUDA library", "GPU(s)"])
     bare = Machine(folder / "bare", program, 1, compiler=None)
-    trial.run(
-        "a GPU without nvcc: on the CPU, and why",
-        bare.quickstart(),
-        [cpu, "no CUDA compiler (nvcc)"],
-        ["lockstep_cuda_plugin"],
-    )
+    trial.run("a GPU without nvcc: on the CPU, and why", bare.quickstart(),
+              [cpu, "no CUDA compiler (nvcc)"], ["lockstep_cuda_plugin"])
     # The program by itself, which that build has left without the library.
     config = ROOT / "configs/quickstart/fashion_mnist_mlp.textproto"
-    done = subprocess.run(
-        [
-            bare.root / "build/release/launcher/lockstep",
-            "train",
-            config,
-            "--run-dir",
-            folder / "auto",
-            *FEW_STEPS[1:],
-        ],
-        env=bare.environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
-    trial.run(
-        "--device auto: that a GPU is here, and why it was not taken",
-        (done.returncode, done.stderr, ""),
-        [
-            (
-                "training on the CPU: 1 NVIDIA GPU is here, but this program was built without its"
-                " CUDA library"
-            ),
-            cpu,
-        ],
-    )
+    done = subprocess.run([bare.root / "build/release/launcher/lockstep", "train", config,
+                           "--run-dir", folder / "auto", *FEW_STEPS[1:]], env=bare.environment,
+                          capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    trial.run("--device auto: that a GPU is here, and why it was not taken",
+              (done.returncode, done.stderr, ""),
+              ["training on the CPU: 1 NVIDIA GPU is here, but this program was built without its "
+               "CUDA library", cpu])
 
 
 def bundles(trial, folder, program):
@@ -283,17 +174,10 @@ def bundles(trial, folder, program):
         (bundle / "bin/mpirun").symlink_to(shutil.which("mpirun"))
         if with_library:
             shutil.copy(program.parent / "liblockstep_cuda.so", bundle / "lib/lockstep")
-        wanted = (
-            [DEVICE]
-            if with_library
-            else ["device cpu", "this folder was built without the CUDA library"]
-        )
-        trial.run(
-            f"a portable folder {'with' if with_library else 'without'} the CUDA library",
-            machine.quickstart("--bundle", str(bundle)),
-            wanted,
-            ["cmake"],
-        )
+        wanted = ([DEVICE] if with_library
+                  else ["device cpu", "this folder was built without the CUDA library"])
+        trial.run(f"a portable folder {'with' if with_library else 'without'} the CUDA library",
+                  machine.quickstart("--bundle", str(bundle)), wanted, ["cmake"])
 
 
 def main(program):

@@ -3,10 +3,9 @@
 of its blocks fit on a multiprocessor.
 
 resources_test.py PTXAS LIBRARY: takes the PTX of every kernel out of LIBRARY (liblockstep_cuda.a),
-    which must be built for sm_80 and hold it uncompressed, lets PTXAS assemble it for sm_80 and
-    sm_90, checks what that reports, and prints a table.
+which must be built for sm_80 and hold it uncompressed, lets PTXAS assemble it for sm_80 and sm_90,
+checks what that reports, and prints a table.
 """
-
 import concurrent.futures
 import os
 import pathlib
@@ -38,7 +37,7 @@ def ptx_of(library):
         while entry < end:
             kind, _, header, size = struct.unpack_from("<HHIQ", data, entry)
             if kind == PTX:
-                texts.append(data[entry + header : entry + header + size].rstrip(b"\0"))
+                texts.append(data[entry + header:entry + header + size].rstrip(b"\0"))
             entry += header + size
     return texts
 
@@ -46,11 +45,8 @@ def ptx_of(library):
 def report(ptxas, ptx, target):
     """What the assembler says of one file: [(kernel, target, registers, shared bytes, spilled
     bytes)]."""
-    done = subprocess.run(
-        [ptxas, "-v", f"-arch=sm_{target}", "-o", os.devnull, "/dev/stdin"],
-        input=ptx,
-        capture_output=True,
-    )
+    done = subprocess.run([ptxas, "-v", f"-arch=sm_{target}", "-o", os.devnull, "/dev/stdin"],
+                          input=ptx, capture_output=True)
     output = (done.stdout + done.stderr).decode()
     if done.returncode != 0:
         raise RuntimeError(f"ptxas: {output[-2000:]}")
@@ -69,11 +65,9 @@ def report(ptxas, ptx, target):
 
 def readable(names):
     """Kernel names without their namespaces and parameters."""
-    plain = subprocess.run(
-        ["c++filt"], input="\n".join(names), capture_output=True, text=True
-    ).stdout.splitlines()
+    plain = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True)
     short = []
-    for name in plain:
+    for name in plain.stdout.splitlines():
         name = re.sub(r"lockstep::|cuda::|\(anonymous namespace\)::|^void ", "", name)
         short.append(re.sub(r"\((?!\w+\)\d).*$", "", name))
     return dict(zip(names, short))
@@ -84,8 +78,7 @@ def main():
     tasks = [(ptx, target) for ptx in ptx_of(library) for target in TARGETS]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         kernels = [
-            k for of_file in pool.map(lambda task: report(ptxas, *task), tasks) for k in of_file
-        ]
+            k for of_file in pool.map(lambda task: report(ptxas, *task), tasks) for k in of_file]
     names = readable([k[0] for k in kernels])
     print(f"{'kernel':<80} {'sm':>3} {'registers':>9} {'shared':>7} {'spilled':>7}")
     problems = []

@@ -3,7 +3,6 @@ ports send at a given rate.
 
 Needs root, iproute2 and a kernel with bridges, veth and the token bucket filter; available() tells.
 """
-
 import os
 import pathlib
 import shutil
@@ -59,28 +58,9 @@ class Hosts:
                 for link in ("lo", "eth0"):
                     ip("-n", name, "link", "set", link, "up")
                 if self.rate:
-                    subprocess.run(
-                        [
-                            "tc",
-                            "-n",
-                            name,
-                            "qdisc",
-                            "add",
-                            "dev",
-                            "eth0",
-                            "root",
-                            "tbf",
-                            "rate",
-                            self.rate,
-                            "burst",
-                            "256k",
-                            "latency",
-                            "50ms",
-                        ],
-                        check=True,
-                        capture_output=True,
-                        text=True,
-                    )
+                    subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf",
+                                    "rate", self.rate, "burst", "256k", "latency", "50ms"],
+                                   check=True, capture_output=True, text=True)
         except BaseException:
             self.__exit__()
             raise
@@ -105,33 +85,13 @@ exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' 
     def inside(self, host):
         """What runs a command on the host."""
         name = self.name(host)
-        return [
-            "ip",
-            "netns",
-            "exec",
-            name,
-            "unshare",
-            "--uts",
-            "sh",
-            "-c",
-            'hostname "$0"; exec "$@"',
-            name,
-        ]
+        return ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c",
+                'hostname "$0"; exec "$@"', name]
 
     def _network(self):
-        return [
-            "--mca",
-            "plm_rsh_agent",
-            str(self.agent),
-            "--mca",
-            "btl",
-            "tcp,vader,self",
-            *(
-                word
-                for key in ("oob_tcp_if_include", "btl_tcp_if_include")
-                for word in ("--mca", key, f"{NET}.0/24")
-            ),
-        ]
+        return ["--mca", "plm_rsh_agent", str(self.agent), "--mca", "btl", "tcp,vader,self",
+                *(word for key in ("oob_tcp_if_include", "btl_tcp_if_include")
+                  for word in ("--mca", key, f"{NET}.0/24"))]
 
     def mpirun_words(self):
         """An mpirun that reaches the hosts, without how many ranks there are and where."""
@@ -141,84 +101,34 @@ exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' 
         """The command line that starts so many ranks on each host, from the first one."""
         total = ranks_per_host * self.count
         places = ",".join(f"{NET}.{host + 1}:{ranks_per_host}" for host in range(self.count))
-        return [
-            *self.inside(0),
-            *lockstep_run.mpirun(total),
-            "--host",
-            places,
-            "--map-by",
-            "slot",
-            *self._network(),
-        ]
+        return [*self.inside(0), *lockstep_run.mpirun(total), "--host", places, "--map-by", "slot",
+                *self._network()]
 
     def without_mpi(self, command, port=29555):
         """Starts the command once on each host as one rank of a run over Lockstep's own TCP."""
         processes = []
         for host in range(self.count):
-            environment = dict(
-                os.environ,
-                RANK=str(host),
-                WORLD_SIZE=str(self.count),
-                MASTER_ADDR=f"{NET}.1",
-                MASTER_PORT=str(port),
-            )
-            processes.append(
-                subprocess.Popen(
-                    [*self.inside(host), *command],
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    stdin=subprocess.DEVNULL,
-                )
-            )
+            environment = dict(os.environ, RANK=str(host), WORLD_SIZE=str(self.count),
+                               MASTER_ADDR=f"{NET}.1", MASTER_PORT=str(port))
+            processes.append(subprocess.Popen([*self.inside(host), *command], env=environment,
+                                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                              text=True, stdin=subprocess.DEVNULL))
         return processes
 
     def close_to_lockstep(self):
         """From now on no host reaches the first one at the ports that it gives to programs that ask
         for none, as Lockstep does and Open MPI does not (mpirun's own connections need the words
         returned)."""
-        subprocess.run(
-            [
-                "ip",
-                "netns",
-                "exec",
-                self.name(0),
-                "sh",
-                "-c",
-                "echo 25000 32000 > /proc/sys/net/ipv4/ip_local_port_range",
-            ],
-            check=True,
-        )
+        subprocess.run(["ip", "netns", "exec", self.name(0), "sh", "-c",
+                        "echo 25000 32000 > /proc/sys/net/ipv4/ip_local_port_range"], check=True)
         for host in range(1, self.count):
-            ip(
-                "-n",
-                self.name(host),
-                "rule",
-                "add",
-                "ipproto",
-                "tcp",
-                "sport",
-                "32768-60999",
-                "dport",
-                "25000-32000",
-                "unreachable",
-            )
+            ip("-n", self.name(host), "rule", "add", "ipproto", "tcp", "sport", "32768-60999",
+               "dport", "25000-32000", "unreachable")
         return ["--mca", "oob_tcp_dynamic_ipv4_ports", "2000-2100"]
 
     def sent_bytes(self, host):
         """What the host has sent so far, as its network card counts."""
-        counted = subprocess.run(
-            [
-                "ip",
-                "netns",
-                "exec",
-                self.name(host),
-                "cat",
-                "/sys/class/net/eth0/statistics/tx_bytes",
-            ],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        counted = subprocess.run(["ip", "netns", "exec", self.name(host), "cat",
+                                  "/sys/class/net/eth0/statistics/tx_bytes"], check=True,
+                                 capture_output=True, text=True)
         return int(counted.stdout)

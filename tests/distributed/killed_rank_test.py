@@ -4,12 +4,11 @@ folder from which the next start does not get the same weights; several lines, o
 rank that is gone.
 
 killed_rank_test.py BINARY: SIGKILL to one of two ranks under mpirun, which share memory, at moments
-    spread over a whole run: before the ranks know each other, while memory is taken, in steps and
-    checkpoints, at the end. Each time the same command then goes on to the weights of a run that
-    nobody disturbed. SIGKILL to mpirun and all ranks: the next start removes what Open MPI has
-    left. Where network namespaces can be made, also to ranks on two hosts that talk Lockstep's TCP.
+spread over a whole run: before the ranks know each other, while memory is taken, in steps and
+checkpoints, at the end. Each time the same command then goes on to the weights of a run that nobody
+disturbed. SIGKILL to mpirun and all ranks: the next start removes what Open MPI has left. Where
+network namespaces can be made, also to ranks on two hosts that talk Lockstep's TCP.
 """
-
 import mmap
 import os
 import pathlib
@@ -52,24 +51,11 @@ at="$1/$OMPI_COMM_WORLD_RANK"; shift
 "$@" 2> "$at.said" & echo $! > "$at.new"; mv "$at.new" "$at.pid"
 wait $!; code=$?; echo $code > "$at.code"; exit $code
 """)
-        self.process = subprocess.Popen(
-            [
-                *mpirun,
-                "sh",
-                str(script),
-                str(folder),
-                str(binary),
-                "train",
-                str(config),
-                "--run-dir",
-                str(run_dir),
-                *arguments,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
+        self.process = subprocess.Popen([*mpirun, "sh", str(script), str(folder), str(binary),
+                                         "train", str(config), "--run-dir", str(run_dir),
+                                         *arguments], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True,
+                                        stdin=subprocess.DEVNULL)
 
     def kill(self, rank, delay=0):
         """So long after there is such a rank. False where it has ended already."""
@@ -91,8 +77,7 @@ wait $!; code=$?; echo $code > "$at.code"; exit $code
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise SystemExit(
-                f"not ended after {END_S} s: {self.process.communicate()[0]}\n{self.said()}"
-            )
+                f"not ended after {END_S} s: {self.process.communicate()[0]}\n{self.said()}")
         deadline = time.monotonic() + END_S
         for path in self.folder.glob("*.pid"):
             while pathlib.Path("/proc", path.read_text().strip()).exists():
@@ -105,9 +90,8 @@ wait $!; code=$?; echo $code > "$at.code"; exit $code
 
     def seconds(self, rank):
         """From its start to its end."""
-        return (self.folder / f"{rank}.code").stat().st_mtime - (
-            self.folder / f"{rank}.pid"
-        ).stat().st_mtime
+        return (self.folder / f"{rank}.code").stat().st_mtime - (self.folder / f"{rank}.pid").stat(
+            ).st_mtime
 
     def code(self, rank):
         """None where mpirun ended the shell before it had written one."""
@@ -166,23 +150,18 @@ def on_one_host(binary, folder):
         began = time.monotonic()
         code = run.end()
         took = time.monotonic() - began
-        assert (
-            code != 0 or not hit or run.code(i % 2) == 0
-        ), f"mpirun ended with 0 of a rank that was killed\n{run.said()}"
+        assert code != 0 or not hit or run.code(i % 2) == 0, (
+            f"mpirun ended with 0 of a rank that was killed\n{run.said()}")
         left = shared_memory_left(before)
         assert not left, f"left in /dev/shm: {left}"
         checkpoints = check_checkpoints(binary, run_dir)
         again = lockstep_run.train(binary, config, run_dir, 2, ["--resume", "auto"])
-        assert (
-            again["weights_hash"] == expected
-        ), f"weights {again['weights_hash']}, expected {expected}"
+        assert again["weights_hash"] == expected, (
+            f"weights {again['weights_hash']}, expected {expected}")
         check_checkpoints(binary, run_dir)
-        print(
-            f"killed after {delay:.2f} s{'' if hit else ', which was too late'}: ended in"
-            f" {took:.2f} s with exit code {code}, {checkpoints} checkpoints kept, the same"
-            " weights",
-            flush=True,
-        )
+        print(f"killed after {delay:.2f} s{'' if hit else ', which was too late'}: ended in "
+              f"{took:.2f} s with exit code {code}, "
+              f"{checkpoints} checkpoints kept, the same weights", flush=True)
     assert hits >= 2, f"only {hits} of {KILLS} ranks lived to be killed"
 
 
@@ -198,37 +177,23 @@ def on_two_hosts(binary, folder):
     for victim in (0, 3):
         with hosts.Hosts(2) as made:
             run_dir = folder / f"hosts{victim}"
-            run = Run(
-                made.mpirun(2),
-                binary,
-                config,
-                run_dir,
-                folder / f"of-hosts{victim}",
-                ["--set", "comm.transport=TCP"],
-            )
+            run = Run(made.mpirun(2), binary, config, run_dir, folder / f"of-hosts{victim}",
+                      ["--set", "comm.transport=TCP"])
             deadline = time.monotonic() + END_S
-            while (
-                not (run_dir / "metrics.jsonl").exists()
-                or (run_dir / "metrics.jsonl").stat().st_size == 0
-            ):
-                assert (
-                    run.process.poll() is None and time.monotonic() < deadline
-                ), f"no steps: {run.said()}"
+            while (not (run_dir / "metrics.jsonl").exists()
+                   or (run_dir / "metrics.jsonl").stat().st_size == 0):
+                assert run.process.poll() is None and time.monotonic() < deadline, (
+                    f"no steps: {run.said()}")
                 time.sleep(0.02)
             assert run.kill(victim)
             began = time.monotonic()
             code = run.end()
             lines = [line for line in run.said().splitlines() if "error:" in line]
             codes = {rank: run.code(rank) for rank in range(4) if rank != victim}
-            print(
-                f"rank {victim} of 4 on 2 hosts killed: ended in {time.monotonic() - began:.2f} s"
-                f" with exit code {code}, ranks {codes}; {lines}",
-                flush=True,
-            )
-            assert code in (KILLED, PEER), (
-                f"exit code {code} of mpirun, {KILLED} where it sees first that a rank was killed,"
-                f" else {PEER}"
-            )
+            print(f"rank {victim} of 4 on 2 hosts killed: ended in {time.monotonic() - began:.2f} "
+                  f"s with exit code {code}, " f"ranks {codes}; {lines}", flush=True)
+            assert code in (KILLED, PEER), (f"exit code {code} of mpirun, {KILLED} where it sees "
+                                            f"first that a rank was killed, else {PEER}")
             assert lines and all(f"lost rank {victim} on " in line for line in lines), lines
             assert set(codes.values()) <= {PEER, None}, f"{codes}; None: mpirun was quicker"
 
@@ -250,10 +215,8 @@ def after_a_killed_launcher(binary, folder):
         run.kill(rank)
     run.process.communicate()
     deadline = time.monotonic() + END_S
-    while (
-        any(f"{segments}/{path.name}" in maps_of_all() for path in segments.glob(mine + "*"))
-        and time.monotonic() < deadline
-    ):
+    while (any(f"{segments}/{path.name}" in maps_of_all() for path in segments.glob(mine + "*"))
+           and time.monotonic() < deadline):
         time.sleep(0.1)
     mapped, fresh = segments / (mine + "test.mapped"), segments / (mine + "test.fresh")
     try:
@@ -264,9 +227,8 @@ def after_a_killed_launcher(binary, folder):
         old = set(segments.glob(mine + "*")) - {fresh, mapped}
         with open(mapped, "r+b") as file, mmap.mmap(file.fileno(), 4096):
             lockstep_run.train(binary, config, folder / "next", 2, ["--max-steps", "5"])
-            assert (
-                mapped.exists() and fresh.exists()
-            ), "took what a process has, or may be about to have"
+            assert mapped.exists() and fresh.exists(), (
+                "took what a process has, or may be about to have")
         left = {path.name for path in old if path.exists()}
         assert not left, f"left in /dev/shm after the next start: {left}"
     finally:

@@ -1,6 +1,5 @@
 """Starts the lockstep binary as a user would: alone or under mpirun, with a time limit, and reads
 what it leaves."""
-
 import array
 import json
 import os
@@ -22,34 +21,23 @@ def mpirun(ranks):
     return command
 
 
-def run(
-    binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None, nodes=1, apart=None
-):
+def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None, nodes=1,
+        apart=None):
     """Runs to the end and returns the CompletedProcess. ranks=0 starts it without mpirun. With
     several nodes the ranks are told that they are on so many. apart: for each rank the variables,
-    as "NAME=VALUE", that it alone is given.
-    """
+    as "NAME=VALUE", that it alone is given."""
     program = [str(binary)] + [str(a) for a in arguments]
     command = (mpirun(ranks) if ranks > 0 else []) + program
     parts = (
-        [(ranks // nodes, [f"LOCKSTEP_NODE={node}"]) for node in range(nodes)] if nodes > 1 else []
-    )
+        [(ranks // nodes, [f"LOCKSTEP_NODE={node}"]) for node in range(nodes)] if nodes > 1 else [])
     parts = [(1, variables) for variables in apart] if apart else parts
     if parts:
         command = mpirun(parts[0][0]) + ["env", *parts[0][1]] + program
         for count, variables in parts[1:]:
             command += [":", "-n", str(count), "env", *variables] + program
     env = dict(os.environ, **(environment or {}))
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=limit_s,
-        env=env,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-    )
+    return subprocess.run(command, capture_output=True, text=True, errors="replace",
+                          timeout=limit_s, env=env, cwd=cwd, stdin=subprocess.DEVNULL)
 
 
 def read_tensor(path, name):
@@ -60,7 +48,7 @@ def read_tensor(path, name):
     begin, end = entry["data_offsets"]
     assert entry["dtype"] == "F32", entry
     values = array.array("f")
-    values.frombytes(content[start + begin : start + end])
+    values.frombytes(content[start + begin:start + end])
     return entry["shape"], values
 
 
@@ -69,13 +57,8 @@ def train(binary, config, run_dir, ranks=1, arguments=(), limit_s=LIMIT_S, nodes
     failure."""
     run_dir = pathlib.Path(run_dir)
     result_file = run_dir.with_suffix(".result.json")
-    done = run(
-        binary,
-        ["train", config, "--run-dir", run_dir, "--json", result_file, *arguments],
-        ranks,
-        limit_s=limit_s,
-        nodes=nodes,
-    )
+    done = run(binary, ["train", config, "--run-dir", run_dir, "--json", result_file, *arguments],
+               ranks, limit_s=limit_s, nodes=nodes)
     if done.returncode != 0:
         raise RuntimeError(f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return json.loads(result_file.read_text())
@@ -83,10 +66,8 @@ def train(binary, config, run_dir, ranks=1, arguments=(), limit_s=LIMIT_S, nodes
 
 def metrics(run_dir):
     """The lines of metrics.jsonl."""
-    return [
-        json.loads(line)
-        for line in (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()
-    ]
+    return [json.loads(line)
+            for line in (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_data():

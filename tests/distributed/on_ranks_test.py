@@ -4,7 +4,6 @@ word and a text the program, given the word, must also end two ranks with that t
 
 on_ranks_test.py BINARY PROGRAM [WORD TEXT]
 """
-
 import sys
 
 import lockstep_run

@@ -3,9 +3,8 @@
 is missing, wrong or killed leaves the others waiting.
 
 rendezvous_test.py BINARY: starts ranks as plain processes that find each other by the environment
-    or by a shared file.
+or by a shared file.
 """
-
 import json
 import os
 import pathlib
@@ -31,17 +30,8 @@ CONFIG = """
 LIMIT_S = 120  # only a hang takes so long
 SHORT = {"LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "8"}  # where ranks will not come
 # What launchers set; the surroundings of this test must not speak for it.
-FOREIGN = (
-    "OMPI_",
-    "PMI",
-    "SLURM_",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_",
-    "MASTER_",
-    "LOCKSTEP_",
-    "TORCHELASTIC_",
-)
+FOREIGN = ("OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "LOCKSTEP_",
+           "TORCHELASTIC_")
 
 
 def free_port():
@@ -70,24 +60,10 @@ class Ranks:
 
     def __init__(self, binary, config, run_dir, environments, arguments=()):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-        self.processes = [
-            subprocess.Popen(
-                [
-                    str(binary),
-                    "train",
-                    str(config),
-                    "--run-dir",
-                    str(run_dir),
-                    *map(str, arguments),
-                ],
-                env={**clean, **environment},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                stdin=subprocess.DEVNULL,
-            )
-            for environment in environments
-        ]
+        self.processes = [subprocess.Popen(
+            [str(binary), "train", str(config), "--run-dir", str(run_dir), *map(str, arguments)],
+            env={**clean, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, stdin=subprocess.DEVNULL) for environment in environments]
 
     def finish(self):
         """(exit code, output) of each. Kills all and fails where they do not end."""
@@ -107,63 +83,29 @@ class Ranks:
 
 def by_address(ranks, port=None, **more):
     port = port or free_port()
-    return [
-        {
-            "RANK": str(r),
-            "WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "60",
-            **more,
-        }
-        for r in range(ranks)
-    ]
+    return [{"RANK": str(r), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+             "MASTER_PORT": str(port), "LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "60", **more}
+            for r in range(ranks)]
 
 
 def by_file(ranks, path, **more):
-    return [
-        {
-            "RANK": str(r),
-            "WORLD_SIZE": str(ranks),
-            "LOCKSTEP_RENDEZVOUS": f"file://{path}",
-            "LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "60",
-            **more,
-        }
-        for r in range(ranks)
-    ]
+    return [{"RANK": str(r), "WORLD_SIZE": str(ranks), "LOCKSTEP_RENDEZVOUS": f"file://{path}",
+             "LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "60", **more} for r in range(ranks)]
 
 
 def as_slurm(ranks, port):
-    return [
-        {
-            "SLURM_JOB_ID": "17",
-            "SLURM_STEP_ID": "0",
-            "SLURM_PROCID": str(r),
-            "SLURM_NTASKS": str(ranks),
-            "SLURM_STEP_NUM_TASKS": str(ranks),
-            "SLURM_LOCALID": str(r),
-            "MASTER_ADDR": "localhost",
-            "MASTER_PORT": str(port),
-        }
-        for r in range(ranks)
-    ]
+    return [{"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_PROCID": str(r),
+             "SLURM_NTASKS": str(ranks), "SLURM_STEP_NUM_TASKS": str(ranks),
+             "SLURM_LOCALID": str(r), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+            for r in range(ranks)]
 
 
 def as_torchrun(ranks, port):
     """The variables of torchrun, whose own store listens at MASTER_PORT."""
-    return [
-        {
-            **environment,
-            "LOCAL_RANK": environment["RANK"],
-            "LOCAL_WORLD_SIZE": str(ranks),
-            "GROUP_RANK": "0",
-            "ROLE_RANK": environment["RANK"],
-            "TORCHELASTIC_RUN_ID": "none",
-            "TORCHELASTIC_RESTART_COUNT": "0",
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-        }
-        for environment in by_address(ranks, port)
-    ]
+    return [{**environment, "LOCAL_RANK": environment["RANK"], "LOCAL_WORLD_SIZE": str(ranks),
+             "GROUP_RANK": "0", "ROLE_RANK": environment["RANK"], "TORCHELASTIC_RUN_ID": "none",
+             "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+            for environment in by_address(ranks, port)]
 
 
 class Test:
@@ -202,9 +144,8 @@ class Test:
         print(f"{what}: {results[0][1].strip()}")
 
     def same_bits(self):
-        expected = lockstep_run.train(self.binary, self.config, self.folder / "mpi", 2)[
-            "weights_hash"
-        ]
+        expected = (
+            lockstep_run.train(self.binary, self.config, self.folder / "mpi", 2)["weights_hash"])
         runs = {}
         for ranks in (1, 2, 4):
             runs[f"{ranks} by address"] = by_address(ranks)
@@ -221,60 +162,34 @@ class Test:
 
     def wrong_starts(self):
         host = socket.gethostname()
-        self.failed(
-            "missing", by_address(3, **SHORT)[:2], 6, "rank 2 of 3 did not come to 127.0.0.1:"
-        )
-        self.failed(
-            "missing, by file",
-            by_file(3, self.folder / "meeting", **SHORT)[:2],
-            6,
-            "rank 2 of 3 did not come to file://",
-        )
-        self.failed(
-            "no rank 0", by_address(2, **SHORT)[1:], 6, "rank 0 did not answer at 127.0.0.1:"
-        )
+        self.failed("missing", by_address(3, **SHORT)[:2], 6,
+                    "rank 2 of 3 did not come to 127.0.0.1:")
+        self.failed("missing, by file", by_file(3, self.folder / "meeting", **SHORT)[:2], 6,
+                    "rank 2 of 3 did not come to file://")
+        self.failed("no rank 0", by_address(2, **SHORT)[1:], 6,
+                    "rank 0 did not answer at 127.0.0.1:")
         twice = by_address(3)
         twice[2]["RANK"] = "1"
         self.failed("duplicate", twice, 6, f"rank 1 came twice: from {host} and from {host}")
         sizes = by_address(3)
         sizes[1]["WORLD_SIZE"] = "2"
         self.failed("world size", sizes, 6, f"rank 1 on {host} was started as one of 2 ranks")
-        self.failed(
-            "bad port",
-            by_address(2, port=70000),
-            2,
-            "MASTER_PORT is '70000'; allowed: a whole number from 1 to 65535",
-        )
-        self.failed(
-            "no port",
-            [{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}],
-            2,
-            "MASTER_PORT is ''",
-        )
-        self.failed(
-            "no meeting point",
-            [{"RANK": "0", "WORLD_SIZE": "2"}],
-            2,
-            "nothing says where the ranks meet",
-        )
-        self.failed(
-            "bad file",
-            by_file(2, "relative"),
-            2,
-            "LOCKSTEP_RENDEZVOUS is 'file://relative'; allowed: file:///absolute",
-        )
+        self.failed("bad port", by_address(2, port=70000), 2,
+                    "MASTER_PORT is '70000'; allowed: a whole number from 1 to 65535")
+        self.failed("no port", [{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}], 2,
+                    "MASTER_PORT is ''")
+        self.failed("no meeting point", [{"RANK": "0", "WORLD_SIZE": "2"}], 2,
+                    "nothing says where the ranks meet")
+        self.failed("bad file", by_file(2, "relative"), 2,
+                    "LOCKSTEP_RENDEZVOUS is 'file://relative'; allowed: file:///absolute")
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
             environments = by_address(2, port, **SHORT)
             self.failed("port in use", environments, 6, f"port {port} (MASTER_PORT)", of=[0])
-            self.failed(
-                "no Lockstep at the port",
-                environments[1:],
-                6,
-                f"rank 0 did not answer at 127.0.0.1:{port}",
-            )
+            self.failed("no Lockstep at the port", environments[1:], 6,
+                        f"rank 0 did not answer at 127.0.0.1:{port}")
 
     def wait_for_steps(self):
         deadline = time.monotonic() + LIMIT_S
@@ -296,8 +211,8 @@ class Test:
             errors = [line for line in output.splitlines() if "error:" in line]
             assert code == 6, f"rank {rank} ended with {code}\n{output}"
             assert (
-                len(errors) == 1 and f"lost rank {victim} on {socket.gethostname()}" in errors[0]
-            ), output
+                len(errors) == 1
+                and f"lost rank {victim} on {socket.gethostname()}" in errors[0]), output
 
     def stopped(self):
         """A rank that is there but does nothing is named once LOCKSTEP_COMM_TIMEOUT_S has
@@ -319,39 +234,15 @@ class Test:
         self.run_dir = self.folder / f"run{self.number}"
         pids = self.folder / "pids"
         pids.mkdir()
-        program = [
-            "sh",
-            "-c",
-            'echo $$ > "$0/${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"',
-            str(pids),
-            str(self.binary),
-            "train",
-            str(self.long),
-            "--run-dir",
-            str(self.run_dir),
-            "--set",
-            "comm.transport=TCP",
-            "--set",
-            "comm.shared_memory=false",
-        ]
-        process = subprocess.Popen(
-            [
-                *lockstep_run.mpirun(1),
-                "env",
-                "LOCKSTEP_COMM_TIMEOUT_S=2",
-                *program,
-                ":",
-                "-n",
-                "1",
-                "env",
-                "LOCKSTEP_COMM_TIMEOUT_S=never",
-                *program,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
+        program = ["sh", "-c", 'echo $$ > "$0/${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"',
+                   str(pids), str(self.binary), "train", str(self.long), "--run-dir",
+                   str(self.run_dir), "--set", "comm.transport=TCP", "--set",
+                   "comm.shared_memory=false"]
+        process = subprocess.Popen([*lockstep_run.mpirun(1), "env", "LOCKSTEP_COMM_TIMEOUT_S=2",
+                                    *program, ":", "-n", "1", "env",
+                                    "LOCKSTEP_COMM_TIMEOUT_S=never", *program],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   stdin=subprocess.DEVNULL)
         try:
             self.wait_for_steps()
             os.kill(int((pids / "0").read_text()), signal.SIGSTOP)

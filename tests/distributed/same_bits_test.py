@@ -14,7 +14,6 @@ step must be equal too, to the last bit of a double. Four of the configs round g
 before they are summed, one of them with error feedback, in stages 0 and 1; two multiply floats as
 three bfloat16 numbers. A GPT whose gradients travel as factors, in stage 0.
 """
-
 import itertools
 import pathlib
 import random
@@ -24,8 +23,7 @@ import tempfile
 import lockstep_run
 
 CONFIGS = {
-    "mlp": (
-        """
+    "mlp": """
         model { mlp { hidden: [96, 64] activation: RELU dropout: 0.2 } }
         data { synthetic { samples: 3000 features: 60 classes: 10 } }
         train { global_batch: 64 lanes: 8 steps: 50 log_every: 50 hash_every: 25 }
@@ -33,10 +31,8 @@ CONFIGS = {
         schedule { kind: COSINE lr: 0.003 warmup_steps: 5 }
         execution { threads: 1 }
         output { tensorboard: false }
-    """
-    ),
-    "gpt": (
-        """
+    """,
+    "gpt": """
         model { gpt { layers: 4 heads: 4 width: 64 context: 32 dropout: 0.1 } }
         data { text { train: "FOLDER/words.txt" eval_fraction: 0.06 } }
         train { global_batch: 16 lanes: 8 steps: 50 log_every: 25 hash_every: 25 ema_decay: 0.9 }
@@ -45,10 +41,8 @@ CONFIGS = {
         schedule { kind: COSINE lr: 0.003 warmup_steps: 5 }
         execution { threads: 1 }
         output { tensorboard: false }
-    """
-    ),
-    "lars": (
-        """
+    """,
+    "lars": """
         model { mlp { hidden: [96, 64] } }
         data { synthetic { samples: 3000 features: 60 classes: 10 } }
         train { global_batch: 64 lanes: 8 steps: 6 log_every: 50 hash_every: 3 ema_decay: 0.9 }
@@ -57,10 +51,8 @@ CONFIGS = {
         comm { wire_dtype: BF16 }
         execution { threads: 1 }
         output { tensorboard: false }
-    """
-    ),
-    "lamb": (
-        """
+    """,
+    "lamb": """
         model { mlp { hidden: [96, 64] } }
         data { synthetic { samples: 3000 features: 60 classes: 10 } }
         train { global_batch: 64 lanes: 8 steps: 6 log_every: 50 hash_every: 3 ema_decay: 0.9 }
@@ -69,10 +61,8 @@ CONFIGS = {
         comm { wire_dtype: FP16 }
         execution { threads: 1 bf16x3: true }
         output { tensorboard: false }
-    """
-    ),
-    "feedback": (
-        """
+    """,
+    "feedback": """
         model { mlp { hidden: [96, 64] } }
         data { synthetic { samples: 3000 features: 60 classes: 10 } }
         train { global_batch: 64 lanes: 16 steps: 12 log_every: 50 hash_every: 6 }
@@ -81,10 +71,8 @@ CONFIGS = {
         comm { wire_dtype: BF16 error_feedback: true residual_groups: 8 }
         execution { threads: 1 }
         output { tensorboard: false }
-    """
-    ),
-    "factors": (
-        """
+    """,
+    "factors": """
         model { gpt { layers: 2 heads: 2 width: 32 context: 16 } }
         data { text { train: "FOLDER/words.txt" } }
         train { global_batch: 16 lanes: 16 steps: 12 log_every: 50 hash_every: 6 ema_decay: 0.9 }
@@ -93,10 +81,8 @@ CONFIGS = {
         comm { power_sgd_rank: 2 residual_groups: 8 zero_stage: 0 }
         execution { threads: 1 }
         output { tensorboard: false }
-    """
-    ),
-    "pictures": (
-        """
+    """,
+    "pictures": """
         model { mlp { hidden: [64] } }
         data {
           cifar { train: "pictures.bin" } dir: "FOLDER"
@@ -110,10 +96,8 @@ CONFIGS = {
         schedule { kind: COSINE lr: 0.01 warmup_steps: 5 }
         execution { threads: 1 }
         output { tensorboard: false }
-    """
-    ),
-    "resnet": (
-        """
+    """,
+    "resnet": """
         model { resnet { depth: 20 label_smoothing: 0.1 } }
         data {
           cifar { train: "pictures.bin" } dir: "FOLDER"
@@ -125,34 +109,25 @@ CONFIGS = {
         comm { wire_dtype: BF16 }
         execution { threads: 1 bf16x3: true }
         output { tensorboard: false }
-    """
-    ),
+    """,
 }
-HALVES = {
-    "lars": 3,
-    "lamb": 3,
-    "feedback": 6,
-    "factors": 6,
-    "resnet": 3,
-}  # steps to the interruption; 25 elsewhere
+# Steps to the interruption; 25 elsewhere.
+HALVES = {"lars": 3, "lamb": 3, "feedback": 6, "factors": 6, "resnet": 3}
 
 
 def write_pictures(path):
     """300 records of CIFAR-10's layout."""
     draw = random.Random(1)
     path.write_bytes(
-        b"".join(bytes([draw.randrange(10)]) + draw.randbytes(3072) for _ in range(300))
-    )
+        b"".join(bytes([draw.randrange(10)]) + draw.randbytes(3072) for _ in range(300)))
 
 
 THREADS = itertools.cycle((1, 3, 2, 4))
-STAGES = itertools.cycle(
-    (3, 2, 1, 0)
-)  # 11 runs of each config, 21 with --all: others from config to config
+# 11 runs of each config, 21 with --all: others from config to config.
+STAGES = itertools.cycle((3, 2, 1, 0))
 COMPRESSED = {"feedback": itertools.cycle((1, 0)), "factors": itertools.cycle((0,))}
-BUCKETS_MIB = itertools.cycle(
-    (0.02, 25, 0.1, 0.035, 0.3)
-)  # five, so that every size meets every stage
+# Five, so that every size meets every stage.
+BUCKETS_MIB = itertools.cycle((0.02, 25, 0.1, 0.035, 0.3))
 RESUMPTIONS = ((1, 2), (2, 4), (8, 1), (4, 8))  # ranks before and after
 LAYOUTS = ((4, 2), (8, 2), (8, 4))  # ranks, nodes
 
@@ -161,11 +136,8 @@ def train(binary, name, config, run_dir, ranks, arguments=(), nodes=1):
     """Trains with a number of reading threads, a ZeRO stage and a size of buckets that differ from
     run to run."""
     stage = next(COMPRESSED.get(name, STAGES))
-    changes = (
-        f"data.decode_threads={next(THREADS)}",
-        f"comm.zero_stage={stage}",
-        f"comm.bucket_mib={next(BUCKETS_MIB)}",
-    )
+    changes = (f"data.decode_threads={next(THREADS)}", f"comm.zero_stage={stage}",
+               f"comm.bucket_mib={next(BUCKETS_MIB)}")
     sets = [argument for change in changes for argument in ("--set", change)]
     return lockstep_run.train(binary, config, run_dir, ranks, [*sets, *arguments], nodes=nodes)
 
@@ -173,8 +145,8 @@ def train(binary, name, config, run_dir, ranks, arguments=(), nodes=1):
 def main(binary, all_runs):
     failures = 0
     for number, (name, text) in enumerate(CONFIGS.items()):
-        resumptions = RESUMPTIONS if all_runs else RESUMPTIONS[number % 2 :: 2]
-        layouts = LAYOUTS if all_runs else LAYOUTS[number % 3 :][:1]
+        resumptions = RESUMPTIONS if all_runs else RESUMPTIONS[number % 2::2]
+        layouts = LAYOUTS if all_runs else LAYOUTS[number % 3:][:1]
         half_steps = HALVES.get(name, 25)
         with tempfile.TemporaryDirectory(prefix="lockstep-same-bits-") as folder:
             folder = pathlib.Path(folder)
@@ -182,77 +154,58 @@ def main(binary, all_runs):
             config.write_text(text.replace("FOLDER", str(folder)))
             write_pictures(folder / "pictures.bin")
             (folder / "words.txt").write_text(
-                "".join(random.Random(2).choices("abcdefgh \n", k=20_000))
-            )
+                "".join(random.Random(2).choices("abcdefgh \n", k=20_000)))
             runs, steps = {}, {}
             for ranks in (1, 2, 4, 8):
                 result = train(binary, name, config, folder / f"ranks{ranks}", ranks)
                 runs[f"{ranks} ranks"] = result["weights_hash"]
-                middle = [
-                    m["weights_hash"]
-                    for m in lockstep_run.metrics(folder / f"ranks{ranks}")
-                    if m["step"] == half_steps
-                ]
+                middle = [m["weights_hash"] for m in lockstep_run.metrics(folder / f"ranks{ranks}")
+                          if m["step"] == half_steps]
                 runs[f"{ranks} ranks, middle"] = "middle " + middle[0]
             for before, after in resumptions:
                 run_dir = folder / f"resumed{before}to{after}"
-                half = train(
-                    binary, name, config, run_dir, before, ["--max-steps", str(half_steps)]
-                )
+                half = train(binary, name, config, run_dir, before,
+                             ["--max-steps", str(half_steps)])
                 runs[f"{before} ranks, stopped in the middle"] = "middle " + half["weights_hash"]
                 whole = train(binary, name, config, run_dir, after, ["--resume", "auto"])
                 runs[f"half on {before} ranks, half on {after}"] = whole["weights_hash"]
             for ranks, nodes in layouts:
                 label, run_dir = (
-                    f"{nodes} nodes of {ranks // nodes}",
-                    folder / f"nodes{nodes}x{ranks // nodes}",
-                )
-                half = train(
-                    binary, name, config, run_dir, ranks, ["--max-steps", str(half_steps)], nodes
-                )
+                    f"{nodes} nodes of {ranks // nodes}", folder / f"nodes{nodes}x{ranks // nodes}")
+                half = train(binary, name, config, run_dir, ranks, ["--max-steps", str(half_steps)],
+                             nodes)
                 runs[f"{label}, stopped in the middle"] = "middle " + half["weights_hash"]
                 whole = train(binary, name, config, run_dir, 2, ["--resume", "auto"])
                 runs[f"half on {label}, half on 2 ranks"] = whole["weights_hash"]
-                runs[label] = train(
-                    binary,
-                    name,
-                    config,
-                    folder / f"whole{nodes}x{ranks // nodes}",
-                    ranks,
-                    ["--set", f"comm.zero_stage={0 if name == 'factors' else 1}"],
-                    nodes,
-                )["weights_hash"]
+                runs[label] = (train(
+                    binary, name, config, folder / f"whole{nodes}x{ranks // nodes}", ranks,
+                    ["--set", f"comm.zero_stage={0 if name == 'factors' else 1}"], nodes)[
+                        "weights_hash"])
             without = lockstep_run.run(
                 binary,
                 ["train", config, "--run-dir", folder / "self", "--json", folder / "self.json"],
-                ranks=0,
-            )
+                ranks=0)
             if without.returncode != 0:
                 print(without.stderr)
                 failures += 1
             else:
-                runs["without mpirun"] = lockstep_run.json.loads(
-                    (folder / "self.json").read_text()
-                )["weights_hash"]
+                runs["without mpirun"] = (
+                    lockstep_run.json.loads((folder / "self.json").read_text())["weights_hash"])
             # A float that the norm scales hides its last bits: these lines have all of them.
             for run_dir in [path for path in folder.iterdir() if (path / "metrics.jsonl").exists()]:
                 for line in lockstep_run.metrics(run_dir):
                     found = (line["loss"], line["grad_norm"])
                     if steps.setdefault(line["step"], found) != found:
-                        print(
-                            f"{name}: FAILED: {run_dir.name}: step {line['step']} has (loss, norm)"
-                            f" {found}, elsewhere {steps[line['step']]}"
-                        )
+                        print(f"{name}: FAILED: {run_dir.name}: step {line['step']} has (loss, "
+                              f"norm) {found}, elsewhere {steps[line['step']]}")
                         failures += 1
             if "eval {" in text:
                 for run_dir in [
-                    path for path in folder.iterdir() if (path / "metrics.jsonl").exists()
-                ]:
+                    path for path in folder.iterdir() if (path / "metrics.jsonl").exists()]:
                     for metrics in lockstep_run.metrics(run_dir):
                         if "eval_loss" in metrics:
                             runs[f"{run_dir.name}, evaluation at step {metrics['step']}"] = (
-                                f"step {metrics['step']}: {metrics['eval_loss']}"
-                            )
+                                f"step {metrics['step']}: {metrics['eval_loss']}")
                 losses = {h for h in runs.values() if h.startswith("step ")}
                 if len(losses) != 2:
                     print(f"{name}: FAILED: evaluations differ: {losses}")

@@ -3,13 +3,12 @@
 know of, hosts that exchange more than they must.
 
 several_hosts_test.py BINARY: a small GPT on hosts that are network namespaces, 2 x 1, 2 x 2 and 4 x
-    1 (hosts x ranks) under a real mpirun at 1 Gbit/s and 100 Mbit/s, over Open MPI's TCP and over
-    Lockstep's, in all ZeRO stages and with gradients of 16 bits: the weights_hash of one rank
-    alone, and the bytes that each network card counted within 3% of what `lockstep plan` says. AUTO
-    must choose Lockstep's TCP, but not on one host. Ranks that cannot meet must be refused where
-    TCP is asked for, and use MPI where it is not. Skipped where such hosts cannot be made.
+1 (hosts x ranks) under a real mpirun at 1 Gbit/s and 100 Mbit/s, over Open MPI's TCP and over
+Lockstep's, in all ZeRO stages and with gradients of 16 bits: the weights_hash of one rank alone,
+and the bytes that each network card counted within 3% of what `lockstep plan` says. AUTO must
+choose Lockstep's TCP, but not on one host. Ranks that cannot meet must be refused where TCP is
+asked for, and use MPI where it is not. Skipped where such hosts cannot be made.
 """
-
 import json
 import os
 import pathlib
@@ -37,13 +36,8 @@ SMALL_BYTES = 4096
 
 
 def run(command):
-    done = subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          timeout=300, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise SystemExit(f"exit code {done.returncode} of {command}:\n{done.stdout}\n{done.stderr}")
 
@@ -55,19 +49,8 @@ def settings(comm):
 def train(launcher, binary, folder, name, steps, **comm):
     config, result = folder / f"{steps}.textproto", folder / f"{name}.json"
     config.write_text(CONFIG.replace("STEPS", str(steps)))
-    run(
-        [
-            *launcher,
-            binary,
-            "train",
-            config,
-            "--run-dir",
-            folder / name,
-            "--json",
-            result,
-            *settings(comm),
-        ]
-    )
+    run([*launcher, binary, "train", config, "--run-dir", folder / name, "--json", result,
+         *settings(comm)])
     return json.loads(result.read_text())
 
 
@@ -80,40 +63,21 @@ def measure(binary, folder, rate, count, local, comm):
             result = train(made.mpirun(local), binary, folder, name, steps, **comm)
             sent[steps] = [made.sent_bytes(host) for host in range(count)]
     return result, max(
-        (more - less) / (LONG - SHORT) for less, more in zip(sent[SHORT], sent[LONG])
-    )
+        (more - less) / (LONG - SHORT) for less, more in zip(sent[SHORT], sent[LONG]))
 
 
 def refused(launcher, binary, folder, exit_code, *words):
     """TCP is asked for, and cannot be."""
-    done = subprocess.run(
-        [
-            str(word)
-            for word in (
-                *launcher,
-                binary,
-                "train",
-                folder / f"{SHORT}.textproto",
-                "--run-dir",
-                folder / "refused",
-                "--set",
-                "comm.transport=TCP",
-            )
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
+    done = subprocess.run([str(word)
+                           for word in (*launcher, binary, "train", folder / f"{SHORT}.textproto",
+                                        "--run-dir", folder / "refused", "--set",
+                                        "comm.transport=TCP")], capture_output=True, text=True,
+                          timeout=300, stdin=subprocess.DEVNULL)
     lines = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
     print(f"exit code {done.returncode}: {lines}", flush=True)
     assert done.returncode == exit_code and len(lines) == 1, done.stderr
-    for word in (
-        "comm.transport: value is TCP",
-        "OMPI_MCA_btl_tcp_if_include",
-        "comm.transport: MPI",
-        *words,
-    ):
+    for word in ("comm.transport: value is TCP", "OMPI_MCA_btl_tcp_if_include",
+                 "comm.transport: MPI", *words):
         assert word in lines[0], f"'{word}' is not in: {lines[0]}"
 
 
@@ -126,36 +90,15 @@ def transports(binary, folder, alone):
         chosen = train(mpirun, binary, folder, "auto", LONG)
         assert (chosen["transport"], chosen["weights_hash"]) == ("tcp", alone), chosen
         bench = folder / "bench.json"
-        run(
-            [
-                *mpirun,
-                binary,
-                "bench",
-                "collectives",
-                "--transport",
-                "TCP",
-                "--sizes",
-                "64KiB",
-                "--repeats",
-                "3",
-                "--json",
-                bench,
-            ]
-        )
+        run([*mpirun, binary, "bench", "collectives", "--transport", "TCP", "--sizes", "64KiB",
+             "--repeats", "3", "--json", bench])
         assert json.loads(bench.read_text())["transport"] == "tcp", bench.read_text()
         # For the ranks alone: mpirun has its own.
         elsewhere = ["env", "OMPI_MCA_btl_tcp_if_include=203.0.113.0/24"]
         refused([*mpirun, *elsewhere], binary, folder, 2, made.name(0), "203.0.113.0/24")
         closed = [*mpirun, *made.close_to_lockstep(), "env", "LOCKSTEP_RENDEZVOUS_TIMEOUT_S=3"]
-        refused(
-            closed,
-            binary,
-            folder,
-            6,
-            f"rank 1 on {made.name(1)}",
-            f"{hosts.NET}.1:",
-            "Network is unreachable",
-        )
+        refused(closed, binary, folder, 6, f"rank 1 on {made.name(1)}", f"{hosts.NET}.1:",
+                "Network is unreachable")
         chosen = train(closed, binary, folder, "auto-closed", LONG)
         assert (chosen["transport"], chosen["weights_hash"]) == ("mpi", alone), chosen
 
@@ -175,73 +118,45 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         alone = {}
-        for comm in (
-            {"wire_dtype": "FP32"},
-            {"wire_dtype": "BF16"},
-            {"wire_dtype": "BF16", "error_feedback": "true"},
-            {"power_sgd_rank": 4, "zero_stage": 0},
-        ):
+        for comm in ({"wire_dtype": "FP32"}, {"wire_dtype": "BF16"},
+                     {"wire_dtype": "BF16", "error_feedback": "true"},
+                     {"power_sgd_rank": 4, "zero_stage": 0}):
             sums = sums_of(comm)
-            alone[sums] = train([], binary, folder, f"alone{len(alone)}", LONG, **comm)[
-                "weights_hash"
-            ]
+            alone[sums] = (
+                train([], binary, folder, f"alone{len(alone)}", LONG, **comm)["weights_hash"])
             print(f"one rank alone, {comm}: {alone[sums]}")
         assert len(set(alone.values())) == len(alone), "settings that change nothing"
         every = ((2, 1), (2, 2), (4, 1))
-        for rate, layouts, comm in (
-            ("1gbit", every, {"transport": "MPI"}),
-            ("1gbit", every, {"transport": "TCP"}),
-            ("100mbit", every, {"transport": "TCP"}),
-            ("1gbit", [(2, 1)], {"transport": "TCP", "zero_stage": 0}),
-            ("1gbit", [(2, 2)], {"transport": "TCP", "zero_stage": 2}),
-            ("1gbit", [(2, 1), (2, 2)], {"transport": "TCP", "zero_stage": 3}),
-            ("1gbit", every, {"transport": "TCP", "wire_dtype": "BF16"}),
-            (
-                "1gbit",
-                [(2, 1), (2, 2)],
-                {"transport": "TCP", "wire_dtype": "BF16", "zero_stage": 0},
-            ),
-            ("1gbit", [(2, 2)], {"transport": "MPI", "wire_dtype": "BF16", "zero_stage": 2}),
-            (
-                "1gbit",
-                [(2, 2)],
-                {"transport": "TCP", "wire_dtype": "BF16", "error_feedback": "true"},
-            ),
-            (
-                "100mbit",
-                [(2, 1), (2, 2)],
-                {"transport": "TCP", "power_sgd_rank": 4, "zero_stage": 0},
-            ),
-        ):
+        for rate, layouts, comm in (("1gbit", every, {"transport": "MPI"}),
+                                    ("1gbit", every, {"transport": "TCP"}),
+                                    ("100mbit", every, {"transport": "TCP"}),
+                                    ("1gbit", [(2, 1)], {"transport": "TCP", "zero_stage": 0}),
+                                    ("1gbit", [(2, 2)], {"transport": "TCP", "zero_stage": 2}),
+                                    ("1gbit", [(2, 1), (2, 2)],
+                                     {"transport": "TCP", "zero_stage": 3}),
+                                    ("1gbit", every, {"transport": "TCP", "wire_dtype": "BF16"}),
+                                    ("1gbit", [(2, 1), (2, 2)],
+                                     {"transport": "TCP", "wire_dtype": "BF16", "zero_stage": 0}),
+                                    ("1gbit", [(2, 2)],
+                                     {"transport": "MPI", "wire_dtype": "BF16", "zero_stage": 2}),
+                                    ("1gbit", [(2, 2)],
+                                     {"transport": "TCP", "wire_dtype": "BF16",
+                                      "error_feedback": "true"}),
+                                    ("100mbit", [(2, 1), (2, 2)],
+                                     {"transport": "TCP", "power_sgd_rank": 4, "zero_stage": 0})):
             for count, local in layouts:
                 plan = folder / "plan.json"
-                run(
-                    [
-                        binary,
-                        "plan",
-                        folder / f"{LONG}.textproto",
-                        "--ranks",
-                        count * local,
-                        "--ranks-per-node",
-                        local,
-                        "--json",
-                        plan,
-                        *settings(comm),
-                    ]
-                )
+                run([binary, "plan", folder / f"{LONG}.textproto", "--ranks", count * local,
+                     "--ranks-per-node", local, "--json", plan, *settings(comm)])
                 planned = json.loads(plan.read_text())["network_bytes_per_step_per_rank"] * local
                 result, sent = measure(binary, folder, rate, count, local, comm)
                 ratio, weights = sent / planned, result["weights_hash"]
-                print(
-                    f"{count} hosts x {local} ranks, {rate:8} {comm}  {weights}  {sent:,.0f} bytes"
-                    f" a step and host sent, {planned:,} planned: {ratio:.3f}",
-                    flush=True,
-                )
-                if (
-                    weights != alone[sums_of(comm)]
+                print(f"{count} hosts x {local} ranks, {rate:8} {comm}  {weights}  {sent:,.0f} "
+                      "bytes a step and host sent, " f"{planned:,} planned: {ratio:.3f}",
+                      flush=True)
+                if (weights != alone[sums_of(comm)]
                     or not planned <= sent <= 1.03 * planned + SMALL_BYTES
-                    or not result["transport"].endswith(comm["transport"].lower())
-                ):
+                    or not result["transport"].endswith(comm["transport"].lower())):
                     print(f"FAILED: {result['transport']}")
                     failed = True
         transports(binary, folder, alone[sums_of({})])

@@ -6,7 +6,6 @@
 Every case is one short training run in float64. The float32 run beside it shows how far rounding
 alone moves the losses ("float32_deviation"), which is what the tolerance of the test stands on.
 """
-
 import json
 import math
 import pathlib
@@ -52,11 +51,8 @@ def write_images():
     pixels = IMAGE_SHAPE[0] * IMAGE_SHAPE[1]
     labels = [(7 * i + i // 5) % CLASSES for i in range(IMAGES)]
     dim = noise(IMAGES * pixels, seed=1)
-    data = bytes(
-        dim[i * pixels + j] // 2 + (100 if j % CLASSES == labels[i] else 0)
-        for i in range(IMAGES)
-        for j in range(pixels)
-    )
+    data = bytes(dim[i * pixels + j] // 2 + (100 if j % CLASSES == labels[i] else 0)
+                 for i in range(IMAGES) for j in range(pixels))
     header = struct.pack(">IIII", 0x00000803, IMAGES, *IMAGE_SHAPE)
     (HERE / "images.idx").write_bytes(header + data)
     (HERE / "labels.idx").write_bytes(struct.pack(">II", 0x00000801, IMAGES) + bytes(labels))
@@ -96,7 +92,7 @@ def read_table(case):
     x = cells[:, :COLUMNS]
     x = (x - x.mean(axis=0)) / x.std(axis=0)  # the population's standard deviation
     column = COLUMNS + "yz".index(case["data"]["table"]["target"])
-    return torch.tensor(x), torch.tensor(cells[:, column : column + 1])
+    return torch.tensor(x), torch.tensor(cells[:, column:column + 1])
 
 
 def read_tokens(_):
@@ -138,19 +134,11 @@ class Block(nn.Module):
         self.heads = config["heads"]
         self.activation = ACTIVATIONS[config.get("activation", "GELU_TANH")]
         self.ln_1 = nn.LayerNorm(width, bias=bias)
-        self.attn = nn.ModuleDict(
-            {
-                "c_attn": nn.Linear(width, 3 * width, bias=bias),
-                "c_proj": nn.Linear(width, width, bias=bias),
-            }
-        )
+        self.attn = nn.ModuleDict({"c_attn": nn.Linear(width, 3 * width, bias=bias),
+                                   "c_proj": nn.Linear(width, width, bias=bias)})
         self.ln_2 = nn.LayerNorm(width, bias=bias)
-        self.mlp = nn.ModuleDict(
-            {
-                "c_fc": nn.Linear(width, 4 * width, bias=bias),
-                "c_proj": nn.Linear(4 * width, width, bias=bias),
-            }
-        )
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 4 * width, bias=bias),
+                                  "c_proj": nn.Linear(4 * width, width, bias=bias)})
 
     def forward(self, x):  # (B, T, C)
         qkv = self.attn.c_attn(self.ln_1(x)).chunk(3, dim=-1)
@@ -166,14 +154,12 @@ class Gpt(nn.Module):
     def __init__(self, config):
         super().__init__()
         width, bias = config["width"], config.get("bias", True)
-        self.transformer = nn.ModuleDict(
-            {
-                "wte": nn.Embedding(config["vocabulary"], width),
-                "wpe": nn.Embedding(config["context"], width),
-                "h": nn.ModuleList(Block(config) for _ in range(config["layers"])),
-                "ln_f": nn.LayerNorm(width, bias=bias),
-            }
-        )
+        self.transformer = nn.ModuleDict({
+            "wte": nn.Embedding(config["vocabulary"], width),
+            "wpe": nn.Embedding(config["context"], width),
+            "h": nn.ModuleList(Block(config) for _ in range(config["layers"])),
+            "ln_f": nn.LayerNorm(width, bias=bias),
+        })
         if not config.get("tied_head", True):
             self.lm_head = nn.Linear(width, config["vocabulary"], bias=False)
         self.label_smoothing = config.get("label_smoothing", 0)
@@ -184,9 +170,8 @@ class Gpt(nn.Module):
             x = block(x)
         head = self.lm_head if hasattr(self, "lm_head") else self.transformer.wte
         logits = F.linear(self.transformer.ln_f(x), head.weight)  # (B, T, V)
-        return F.cross_entropy(
-            logits.flatten(0, 1), targets.flatten(), label_smoothing=self.label_smoothing
-        )
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(),
+                               label_smoothing=self.label_smoothing)
 
 
 def make_model(case):
@@ -201,7 +186,7 @@ def make_model(case):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2:
-                spread = 0.1 if "gpt" in case["model"] else parameter.shape[1] ** -0.5
+                spread = 0.1 if "gpt" in case["model"] else parameter.shape[1]**-0.5
                 parameter.normal_(0, spread)
             else:
                 gain = "ln_" in name and name.endswith("weight")
@@ -227,9 +212,9 @@ def learning_rate(schedule, step):
     if kind == "COSINE":
         return low + (lr - low) * 0.5 * (1 + math.cos(math.pi * x))
     if kind == "STEP":
-        return lr * schedule["gamma"] ** sum(step >= m for m in schedule["milestones"])
+        return lr * schedule["gamma"]**sum(step >= m for m in schedule["milestones"])
     if kind == "POLYNOMIAL":
-        return low + (lr - low) * (1 - x) ** schedule["power"]
+        return low + (lr - low) * (1 - x)**schedule["power"]
     assert kind == "WARMUP_STABLE_DECAY"
     decayed = max(0, step - (STEPS - schedule["decay_steps"]))
     return lr + (low - lr) * decayed / schedule["decay_steps"]
@@ -240,19 +225,13 @@ def make_optimizer(case, model):
     kind = next(k for k in ("sgd", "adam", "adamw") if k in config)
     options = config[kind]
     decay = options.get("weight_decay", 0)
-    groups = [
-        {"params": [], "weight_decay": 0 if not config.get("decay_bias_and_norm") else decay},
-        {"params": [], "weight_decay": decay},
-    ]
+    groups = [{"params": [], "weight_decay": 0 if not config.get("decay_bias_and_norm") else decay},
+              {"params": [], "weight_decay": decay}]
     for parameter in model.parameters():
         groups[parameter.dim() == 2]["params"].append(parameter)
     if kind == "sgd":
-        return torch.optim.SGD(
-            groups,
-            lr=1,
-            momentum=options.get("momentum", 0),
-            nesterov=options.get("nesterov", False),
-        )
+        return torch.optim.SGD(groups, lr=1, momentum=options.get("momentum", 0),
+                               nesterov=options.get("nesterov", False))
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     betas = (options.get("beta1", 0.9), options.get("beta2", 0.999))
     return adam(groups, lr=1, betas=betas, eps=options.get("epsilon", 1e-8))
@@ -293,26 +272,16 @@ def projection(tensor):
 
 
 def images(**options):
-    source = {
-        "train_images": "images.idx",
-        "train_labels": "labels.idx",
-        "mean": IDX_MEAN,
-        "std": IDX_STD,
-    }
-    return {
-        "model": {"mlp": {"hidden": [32, 16], **options}},
-        "data": {"idx": source},
-        "weights": "mlp",
-    }
+    source = {"train_images": "images.idx", "train_labels": "labels.idx",
+              "mean": IDX_MEAN, "std": IDX_STD}
+    return {"model": {"mlp": {"hidden": [32, 16], **options}}, "data": {"idx": source},
+            "weights": "mlp"}
 
 
 def table(target, ignored, **options):
     source = {"train": "table.csv", "target": target, "ignore": [ignored]}
-    return {
-        "model": {"mlp": {"hidden": [32, 16], **options}},
-        "data": {"table": source},
-        "weights": "table",
-    }
+    return {"model": {"mlp": {"hidden": [32, 16], **options}}, "data": {"table": source},
+            "weights": "table"}
 
 
 def gpt(**options):
@@ -322,13 +291,8 @@ def gpt(**options):
 
 
 def run(base, lanes, optimizer, schedule, weights=None, batch=16):
-    return {
-        **base,
-        "train": {"global_batch": batch, "lanes": lanes, "steps": STEPS},
-        "optimizer": optimizer,
-        "schedule": schedule,
-        "weights": weights or base["weights"],
-    }
+    return {**base, "train": {"global_batch": batch, "lanes": lanes, "steps": STEPS},
+            "optimizer": optimizer, "schedule": schedule, "weights": weights or base["weights"]}
 
 
 def cosine(lr, warmup):
@@ -337,71 +301,30 @@ def cosine(lr, warmup):
 
 CASES = {
     "linear_classifier": run(images(hidden=[]), 1, {"sgd": {}}, {"lr": 0.125}, "linear"),
-    "mlp_relu_sgd": run(
-        images(activation="RELU"),
-        1,
-        {"sgd": {"momentum": 0.875, "weight_decay": 0.015625}},
-        {"lr": 0.0625},
-    ),
-    "mlp_gelu_tanh_nesterov": run(
-        images(activation="GELU_TANH", label_smoothing=0.125),
-        4,
-        {"sgd": {"momentum": 0.875, "nesterov": True}, "clip_norm": 0.5},
-        {"kind": "LINEAR", "lr": 0.125, "min_lr": 0.03125},
-    ),
-    "mlp_gelu_erf_adamw": run(
-        images(activation="GELU_ERF"),
-        2,
-        {"adamw": {"weight_decay": 0.125}, "clip_norm": 0.5},
-        cosine(0.0078125, 5),
-    ),
-    "mlp_silu_adam": run(
-        images(activation="SILU"),
-        4,
-        {
-            "adam": {"beta1": 0.75, "beta2": 0.9375, "weight_decay": 0.03125},
-            "decay_bias_and_norm": True,
-        },
-        {"kind": "POLYNOMIAL", "lr": 0.0078125, "power": 2},
-    ),
-    "mlp_tanh_regression": run(
-        table("y", "z", activation="TANH", loss="MEAN_SQUARED_ERROR"),
-        2,
-        {"sgd": {"momentum": 0.75}},
-        {
-            "kind": "WARMUP_STABLE_DECAY",
-            "lr": 0.03125,
-            "warmup_steps": 4,
-            "decay_steps": 8,
-            "min_lr": 0.00390625,
-        },
-    ),
-    "mlp_binary": run(
-        table("z", "y", activation="RELU", loss="BINARY_CROSS_ENTROPY"),
-        4,
-        {"adamw": {"weight_decay": 0.0625}},
-        {"kind": "STEP", "lr": 0.0078125, "milestones": [8, 15], "gamma": 0.25},
-    ),
-    "gpt_tied": run(
-        gpt(),
-        2,
-        {"adamw": {"beta2": 0.953125, "epsilon": 1e-5, "weight_decay": 0.125}, "clip_norm": 1},
-        cosine(0.00390625, 4),
-        "gpt_tied",
-        batch=8,
-    ),
-    "gpt_untied": run(
-        gpt(tied_head=False, bias=False, label_smoothing=0.0625),
-        4,
-        {
-            "adamw": {"epsilon": 1e-6, "weight_decay": 0.0625},
-            "clip_norm": 0.75,
-            "decay_bias_and_norm": True,
-        },
-        cosine(0.00390625, 2),
-        "gpt_untied",
-        batch=8,
-    ),
+    "mlp_relu_sgd": run(images(activation="RELU"), 1,
+                        {"sgd": {"momentum": 0.875, "weight_decay": 0.015625}}, {"lr": 0.0625}),
+    "mlp_gelu_tanh_nesterov": run(images(activation="GELU_TANH", label_smoothing=0.125), 4,
+                                  {"sgd": {"momentum": 0.875, "nesterov": True}, "clip_norm": 0.5},
+                                  {"kind": "LINEAR", "lr": 0.125, "min_lr": 0.03125}),
+    "mlp_gelu_erf_adamw": run(images(activation="GELU_ERF"), 2,
+                              {"adamw": {"weight_decay": 0.125}, "clip_norm": 0.5},
+                              cosine(0.0078125, 5)),
+    "mlp_silu_adam": run(images(activation="SILU"), 4,
+                         {"adam": {"beta1": 0.75, "beta2": 0.9375, "weight_decay": 0.03125},
+                          "decay_bias_and_norm": True},
+                         {"kind": "POLYNOMIAL", "lr": 0.0078125, "power": 2}),
+    "mlp_tanh_regression": run(table("y", "z", activation="TANH", loss="MEAN_SQUARED_ERROR"), 2,
+                               {"sgd": {"momentum": 0.75}},
+                               {"kind": "WARMUP_STABLE_DECAY", "lr": 0.03125, "warmup_steps": 4,
+                                "decay_steps": 8, "min_lr": 0.00390625}),
+    "mlp_binary": run(table("z", "y", activation="RELU", loss="BINARY_CROSS_ENTROPY"), 4,
+                      {"adamw": {"weight_decay": 0.0625}},
+                      {"kind": "STEP", "lr": 0.0078125, "milestones": [8, 15], "gamma": 0.25}),
+    "gpt_tied": run(gpt(), 2, {"adamw": {"beta2": 0.953125, "epsilon": 1e-5, "weight_decay": 0.125},
+                               "clip_norm": 1}, cosine(0.00390625, 4), "gpt_tied", batch=8),
+    "gpt_untied": run(gpt(tied_head=False, bias=False, label_smoothing=0.0625), 4,
+                      {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}, "clip_norm": 0.75,
+                       "decay_bias_and_norm": True}, cosine(0.00390625, 2), "gpt_untied", batch=8),
 }
 READERS = {"idx": read_images, "table": read_table, "tokens": read_tokens}
 ENUM_FIELDS = {"activation", "loss", "kind", "format"}
@@ -444,24 +367,20 @@ def write_case(name, case):
     deviation = {
         "loss": max(abs(a / b - 1) for a, b in zip(losses32, losses)),
         "grad_norm": max(abs(a / b - 1) for a, b in zip(norms32, norms)),
-        "projection": max(
-            abs(projection(final32[k]) - projection(t)) / t.norm().item() for k, t in final.items()
-        ),
+        "projection": max(abs(projection(final32[k]) - projection(t)) / t.norm().item()
+                          for k, t in final.items()),
     }
     expected = {
         "loss": losses,
         "grad_norm": norms,
         "lr": rates,
-        "final": {
-            k: {"norm": t.norm().item(), "projection": projection(t)} for k, t in final.items()
-        },
+        "final": {k: {"norm": t.norm().item(), "projection": projection(t)}
+                  for k, t in final.items()},
         "float32_deviation": deviation,
     }
     (HERE / f"{name}.json").write_text(json.dumps(expected, indent=1) + "\n")
-    print(
-        f"{name:24} loss {losses[0]:.4f} -> {losses[-1]:.4f}, float32 off by "
-        f"{deviation['loss']:.1e} {deviation['grad_norm']:.1e} {deviation['projection']:.1e}"
-    )
+    print(f"{name:24} loss {losses[0]:.4f} -> {losses[-1]:.4f}, float32 off by "
+          f"{deviation['loss']:.1e} {deviation['grad_norm']:.1e} {deviation['projection']:.1e}")
 
 
 def main():

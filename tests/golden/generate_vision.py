@@ -9,7 +9,6 @@ resnet18_mixup with smoothed labels, and image i mixed with image IMAGES - 1 - i
 Of each gradient its norm and some elements are kept. The float32 run beside it shows how far
 rounding alone moves them ("float32_deviation", relative to the norm of each tensor).
 """
-
 import json
 import math
 import pathlib
@@ -30,10 +29,10 @@ ZERO = 0.1  # norm below which a gradient counts as zero: of a bias before a bat
 def words(count, seed):
     """32-bit numbers: word i is a mix of i and the seed (the finalizer of MurmurHash3)."""
     x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 40503
-    x &= 0xFFFFFFFF
-    for multiplier, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13)):
+    x &= 0xffffffff
+    for multiplier, shift in ((0x85ebca6b, 16), (0xc2b2ae35, 13)):
         x ^= x >> shift
-        x = (x * multiplier) & 0xFFFFFFFF
+        x = (x * multiplier) & 0xffffffff
     return x ^ (x >> 16)
 
 
@@ -57,9 +56,8 @@ class Block(nn.Module):
             setattr(self, f"bn{i}", nn.BatchNorm2d(o))
         self.downsample = None
         if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False),
+                                            nn.BatchNorm2d(outputs))
 
     def forward(self, x):
         y = x
@@ -111,26 +109,8 @@ class Vgg16(nn.Module):
     def __init__(self, batch_norm):
         super().__init__()
         layers, inputs = [], 3
-        for outputs in (
-            64,
-            64,
-            0,
-            128,
-            128,
-            0,
-            256,
-            256,
-            256,
-            0,
-            512,
-            512,
-            512,
-            0,
-            512,
-            512,
-            512,
-            0,
-        ):
+        for outputs in (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512,
+                        0):
             if outputs == 0:
                 layers.append(nn.MaxPool2d(2, 2))
                 continue
@@ -139,7 +119,7 @@ class Vgg16(nn.Module):
             layers.append(nn.ReLU())
             inputs = outputs
         self.features = nn.Sequential(*layers)
-        self.classifier = classifier([(0, 512 * (SIDE // 32) ** 2), (3, 4096), (6, 4096)])
+        self.classifier = classifier([(0, 512 * (SIDE // 32)**2), (3, 4096), (6, 4096)])
 
     def forward(self, x):
         return classify(self.classifier, self.features(x).flatten(1))
@@ -149,20 +129,13 @@ class Alexnet(nn.Module):
 
     def __init__(self, local_response_norm):
         super().__init__()
-        self.features = nn.ModuleDict(
-            {
-                "0": nn.Conv2d(3, 64, 11, 4, 2),
-                "3": nn.Conv2d(64, 192, 5, padding=2),
-                "6": nn.Conv2d(192, 384, 3, padding=1),
-                "8": nn.Conv2d(384, 256, 3, padding=1),
-                "10": nn.Conv2d(256, 256, 3, padding=1),
-            }
-        )
-        self.norm = (
-            nn.LocalResponseNorm(5, alpha=5e-4, beta=0.75, k=2)
-            if local_response_norm
-            else nn.Identity()
-        )
+        self.features = nn.ModuleDict({"0": nn.Conv2d(3, 64, 11, 4, 2),
+                                       "3": nn.Conv2d(64, 192, 5, padding=2),
+                                       "6": nn.Conv2d(192, 384, 3, padding=1),
+                                       "8": nn.Conv2d(384, 256, 3, padding=1),
+                                       "10": nn.Conv2d(256, 256, 3, padding=1)})
+        self.norm = (nn.LocalResponseNorm(5, alpha=5e-4, beta=0.75, k=2) if local_response_norm
+                     else nn.Identity())
         self.classifier = classifier([(1, 256), (4, 4096), (6, 4096)])
 
     def forward(self, x):
@@ -181,10 +154,7 @@ class Lenet(nn.Module):
         super().__init__()
         self.conv1, self.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 16, 5)
         self.fc1, self.fc2, self.fc3 = (
-            nn.Linear(16 * 13 * 13, 120),
-            nn.Linear(120, 84),
-            nn.Linear(84, CLASSES),
-        )
+            nn.Linear(16 * 13 * 13, 120), nn.Linear(120, 84), nn.Linear(84, CLASSES))
 
     def forward(self, x):
         x = F.avg_pool2d(torch.tanh(self.conv1(x)), 2)
@@ -194,7 +164,6 @@ class Lenet(nn.Module):
 
 def from_torchvision(name, **options):
     import torchvision
-
     return getattr(torchvision.models, name)(num_classes=CLASSES, **options)
 
 
@@ -218,7 +187,7 @@ def run(make, mix, label_smoothing, dtype):
     set_weights(model)
     model.to(dtype)
     pixels = words(IMAGES * SIDE * SIDE * 3, 1001).reshape(IMAGES, SIDE, SIDE, 3) >> 24
-    x = torch.tensor(pixels.astype(numpy.float64)) / 255 - torch.tensor(MEAN).double()
+    x = (torch.tensor(pixels.astype(numpy.float64)) / 255 - torch.tensor(MEAN).double())
     x = (x / torch.tensor(STD).double()).permute(0, 3, 1, 2)
     labels = torch.tensor([(3 * i + 1) % CLASSES for i in range(IMAGES)])
     targets = F.one_hot(labels, CLASSES).double()
@@ -232,37 +201,29 @@ def run(make, mix, label_smoothing, dtype):
 
 def main():
     torch.set_num_threads(2)
-    cases = (
-        ("resnet18", lambda: Resnet([2, 2, 2, 2], False), 1, 0),
-        ("resnet18_mixup", lambda: Resnet([2, 2, 2, 2], False), 0.6875, 0.125),
-        ("resnet50", lambda: Resnet([3, 4, 6, 3], True), 1, 0),
-        ("vgg16", lambda: Vgg16(False), 1, 0),
-        ("vgg16_norms", lambda: Vgg16(True), 1, 0.125),
-        ("alexnet", lambda: Alexnet(False), 0.6875, 0),
-        ("alexnet_norms", lambda: Alexnet(True), 1, 0),
-        ("lenet", Lenet, 1, 0),
-        ("mobilenet_v2", lambda: from_torchvision("mobilenet_v2", dropout=0), 1, 0.125),
-        ("resnext50", lambda: from_torchvision("resnext50_32x4d"), 0.6875, 0),
-    )
+    cases = (("resnet18", lambda: Resnet([2, 2, 2, 2], False), 1, 0),
+             ("resnet18_mixup", lambda: Resnet([2, 2, 2, 2], False), 0.6875, 0.125),
+             ("resnet50", lambda: Resnet([3, 4, 6, 3], True), 1, 0),
+             ("vgg16", lambda: Vgg16(False), 1, 0),
+             ("vgg16_norms", lambda: Vgg16(True), 1, 0.125),
+             ("alexnet", lambda: Alexnet(False), 0.6875, 0),
+             ("alexnet_norms", lambda: Alexnet(True), 1, 0),
+             ("lenet", Lenet, 1, 0),
+             ("mobilenet_v2", lambda: from_torchvision("mobilenet_v2", dropout=0), 1, 0.125),
+             ("resnext50", lambda: from_torchvision("resnext50_32x4d"), 0.6875, 0))
     for name, *case in cases:
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         loss, tensors = run(*case, torch.float64)
         loss32, tensors32 = run(*case, torch.float32)
-        deviation = max(
-            (tensors32[k] - t).norm().item() / max(t.norm().item(), ZERO)
-            for k, t in tensors.items()
-        )
+        deviation = max((tensors32[k] - t).norm().item() / max(t.norm().item(), ZERO)
+                        for k, t in tensors.items())
         kept = {}
         for key, t in sorted(tensors.items()):
             at = [len(t) * i // KEPT for i in range(min(KEPT, len(t)))]
             kept[key] = {"norm": t.norm().item(), "at": at, "values": [t[i].item() for i in at]}
-        golden = {
-            "loss": loss,
-            "float32_deviation": deviation,
-            "float32_loss_deviation": abs(loss32 / loss - 1),
-            "tensors": kept,
-        }
+        golden = {"loss": loss, "float32_deviation": deviation,
+                  "float32_loss_deviation": abs(loss32 / loss - 1), "tensors": kept}
         (HERE / f"{name}.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
         print(f"{name}: loss {loss:.6f}, float32 off by {deviation:.1e}")
 

@@ -3,11 +3,10 @@
 the same pictures.
 
     resnet20_losses.py --lockstep BINARY          writes resnet20_losses.json beside this file;
-        needs PyTorch and numpy
+    needs PyTorch and numpy
 
 tests/integration/resnet_losses_test.py trains the same and compares.
 """
-
 import argparse
 import json
 import pathlib
@@ -35,15 +34,8 @@ def write_pictures(path, records=640):
         for _ in range(records):
             label = draw.randrange(10)
             noise = draw.randbytes(3072)
-            pixels = bytes(
-                (
-                    noise[i] // 2
-                    + (100 if i // 1024 == label % 3 else 0)
-                    + (27 if i % 32 // 3 == label else 0)
-                )
-                & 255
-                for i in range(3072)
-            )
+            pixels = bytes((noise[i] // 2 + (100 if i // 1024 == label % 3 else 0) +
+                            (27 if i % 32 // 3 == label else 0)) & 255 for i in range(3072))
             file.write(bytes([label]) + pixels)
 
 
@@ -53,37 +45,19 @@ def train_lockstep(binary, folder, steps, lr=LR):
     config.write_text(CONFIG)
     write_pictures(folder / "pictures.bin")
     run = folder / f"run{steps}"
-    subprocess.run(
-        [
-            binary,
-            "train",
-            config,
-            "--data",
-            folder,
-            "--run-dir",
-            run,
-            "--max-steps",
-            str(steps),
-            "--set",
-            f"schedule.lr={lr}",
-            "--device",
-            "cpu",
-        ],
-        check=True,
-        capture_output=True,
-        timeout=600,
-    )
+    subprocess.run([binary, "train", config, "--data", folder, "--run-dir", run, "--max-steps",
+                    str(steps), "--set", f"schedule.lr={lr}", "--device", "cpu"], check=True,
+                   capture_output=True, timeout=600)
     return run
 
 
 def read_safetensors(path):
     import numpy
     import torch
-
     raw = path.read_bytes()
     size = struct.unpack("<Q", raw[:8])[0]
     tensors = {}
-    for name, entry in json.loads(raw[8 : 8 + size]).items():
+    for name, entry in json.loads(raw[8:8 + size]).items():
         if name == "__metadata__":
             continue
         begin, end = (8 + size + at for at in entry["data_offsets"])
@@ -136,34 +110,26 @@ def build_model():
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lockstep", required=True)
     args = parser.parse_args()
     import torch
-
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        run = train_lockstep(
-            args.lockstep, folder, 1, lr=1e-30
-        )  # leaves the initial weights as they are
+        # Leaves the initial weights as they are.
+        run = train_lockstep(args.lockstep, folder, 1, lr=1e-30)
         (weights,) = (run / "checkpoints").glob("step-*/model.safetensors")
         model = build_model()
         missing, unexpected = model.load_state_dict(
-            {k: v.to(torch.float64) for k, v in read_safetensors(weights).items()}, strict=False
-        )
+            {k: v.to(torch.float64) for k, v in read_safetensors(weights).items()}, strict=False)
         assert not unexpected and all(name.endswith("num_batches_tracked") for name in missing), (
-            missing,
-            unexpected,
-        )
+            missing, unexpected)
         records = (folder / "pictures.bin").read_bytes()
     pictures = torch.frombuffer(bytearray(records), dtype=torch.uint8).reshape(-1, 3073)
     labels = pictures[:, 0].long()
-    mean, std = (
-        torch.tensor(v, dtype=torch.float64).reshape(1, 3, 1, 1)
-        for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    )
+    mean, std = (torch.tensor(v, dtype=torch.float64).reshape(1, 3, 1, 1)
+                 for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     images = (pictures[:, 1:].reshape(-1, 3, 32, 32).to(torch.float64) / 255 - mean) / std
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
     losses = []

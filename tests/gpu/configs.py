@@ -55,28 +55,19 @@ def with_lamb(text):
 def few_steps(text):
     """Where only the bits count: a dozen steps."""
     return text.replace("steps: 100 hash_every: 50", "steps: 12 hash_every: 6").replace(
-        "warmup_steps: 10", "warmup_steps: 2"
-    )
+        "warmup_steps: 10", "warmup_steps: 2")
 
 
 # To try the check where a step takes long.
-SMALL = (
-    (
-        "global_batch: 128 lanes: 8 steps: 100 hash_every: 50",
-        "global_batch: 16 lanes: 4 steps: 8 hash_every: 4",
-    ),
-    ("global_batch: 128 lanes: 8", "global_batch: 16 lanes: 4"),
-    ("height: 32 width: 32", "height: 8 width: 8"),
-    ("hidden: [512, 256]", "hidden: [24]"),
-    ("global_batch: 256", "global_batch: 16"),
-    ("layers: 4 heads: 4 width: 256", "layers: 1 heads: 2 width: 16"),
-    ("context: 128", "context: 8"),
-    ("classes: 512", "classes: 33"),
-    ("global_batch: 32", "global_batch: 8"),
-    ("steps: 100", "steps: 12"),
-    ("hash_every: 50", "hash_every: 6"),
-    ("warmup_steps: 10", "warmup_steps: 2"),
-)
+SMALL = (("global_batch: 128 lanes: 8 steps: 100 hash_every: 50",
+          "global_batch: 16 lanes: 4 steps: 8 hash_every: 4"),
+         ("global_batch: 128 lanes: 8", "global_batch: 16 lanes: 4"),
+         ("height: 32 width: 32", "height: 8 width: 8"), ("hidden: [512, 256]", "hidden: [24]"),
+         ("global_batch: 256", "global_batch: 16"),
+         ("layers: 4 heads: 4 width: 256", "layers: 1 heads: 2 width: 16"),
+         ("context: 128", "context: 8"), ("classes: 512", "classes: 33"),
+         ("global_batch: 32", "global_batch: 8"), ("steps: 100", "steps: 12"),
+         ("hash_every: 50", "hash_every: 6"), ("warmup_steps: 10", "warmup_steps: 2"))
 
 # With GPT a batch that no GPU holds, some 600 GiB: `lockstep plan --gpu B200` says so in the tests.
 TOO_LARGE = ["--set", "model.gpt.width=1024", "--set", "train.global_batch=128000"]

@@ -1,6 +1,5 @@
 """Starts programs for the GPU check: each with a limit, none past its stage's time, and what failed
 is kept whole."""
-
 import json
 import os
 import pathlib
@@ -50,16 +49,9 @@ class Machine:
         if left < 1:
             raise TimeIsUp(f"before {short(command)}")
         try:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-                env=dict(os.environ, **environment),
-            )
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, text=True, errors="replace",
+                                     start_new_session=True, env=dict(os.environ, **environment))
         except OSError as missing:
             return subprocess.CompletedProcess(command, 127, "", str(missing))
         begin, note = time.monotonic(), ""
@@ -69,14 +61,12 @@ class Machine:
             end_session(child.pid)
             out, err = self.what_it_said(child)
             note = (
-                f"ended after {time.monotonic() - begin:.0f} s, in which it did not end by itself"
-            )
+                f"ended after {time.monotonic() - begin:.0f} s, in which it did not end by itself")
         except BaseException:  # the check itself is ended
             end_session(child.pid)
             raise
-        done = subprocess.CompletedProcess(
-            command, 124 if note else child.returncode, out, err + (f"\n{note}" if note else "")
-        )
+        done = subprocess.CompletedProcess(command, 124 if note else child.returncode, out,
+                                           err + (f"\n{note}" if note else ""))
         if done.returncode != 0:
             self.keep(done, environment)
         if note and left <= limit_s:
@@ -97,23 +87,17 @@ class Machine:
         told = " ".join(f"{key}={value}" for key, value in (environment or {}).items())
         configs = [pathlib.Path(word) for word in done.args if word.endswith(".textproto")]
         config = "".join(f"\n{path.name}:\n{path.read_text()}" for path in configs if path.exists())
-        (self.out / f"{self.stage}-{self.kept:02}.txt").write_text(
-            f"{told} {' '.join(done.args)}\nexit code"
-            f" {done.returncode}\n\n{done.stdout}\n{done.stderr}\n{config}"
-        )
+        (self.out / f"{self.stage}-{self.kept:02}.txt").write_text(f"{told} {' '.join(done.args)}\n"
+                                                                   f"exit code {done.returncode}\n"
+                                                                   f"\n{done.stdout}\n"
+                                                                   f"{done.stderr}\n{config}")
 
     def lockstep(self, *arguments, ranks=1, limit_s=150, environment=None):
         command = [self.program, *arguments]
         if ranks > 1:
             own = self.install / "bin" / "mpirun"
-            mpirun = [
-                own if own.exists() else "mpirun",
-                "-n",
-                ranks,
-                "--oversubscribe",
-                "--bind-to",
-                "none",
-            ]
+            mpirun = [own if own.exists() else "mpirun", "-n", ranks, "--oversubscribe",
+                      "--bind-to", "none"]
             command = mpirun + (["--allow-run-as-root"] if os.geteuid() == 0 else []) + command
         return self.start(command, limit_s, environment)
 
@@ -130,18 +114,8 @@ class Machine:
         failed."""
         config = self.config(text, smaller)
         run_dir, result = config.with_suffix(""), config.with_suffix(".json")
-        done = self.lockstep(
-            "train",
-            config,
-            "--device",
-            device,
-            "--run-dir",
-            run_dir,
-            "--json",
-            result,
-            *arguments,
-            **how,
-        )
+        done = self.lockstep("train", config, "--device", device, "--run-dir", run_dir, "--json",
+                             result, *arguments, **how)
         if done.returncode != 0:
             return None, [], done
         lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
@@ -162,45 +136,28 @@ def plain_name(text):
 
 def environment_of(machine):
     """What the figures are taken with, and whether a training starts at all."""
-
     def first_line(command):
         done = machine.start(command, 20)
-        return (
-            done.stdout.strip().splitlines()[0]
-            if done.returncode == 0 and done.stdout.strip()
-            else "none"
-        )
-
-    found = {
-        "GPU": first_line(
-            [
-                "nvidia-smi",
-                "--query-gpu=name,driver_version,memory.total,clocks.max.sm",
-                "--format=csv,noheader",
-            ]
-        ),
-        "Lockstep": first_line([machine.program, "--version"]),
-    }
-    probe = pathlib.Path(
-        machine.config(
-            "model { mlp { hidden: 8 } } data { synthetic { samples: 8 features: 4 classes: 2 } }"
-            " train { global_batch: 8 steps: 1 } optimizer { sgd {} } schedule { lr: 0.1 } output {"
-            " tensorboard: false }"
-        )
-    )
+        return (done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip()
+                else "none")
+    found = {"GPU": first_line(["nvidia-smi",
+                                "--query-gpu=name,driver_version,memory.total,clocks.max.sm",
+                                "--format=csv,noheader"]),
+             "Lockstep": first_line([machine.program, "--version"])}
+    probe = pathlib.Path(machine.config("model { mlp { hidden: 8 } } data { synthetic { samples: 8 "
+                                        "features: 4 classes: 2 } } train { global_batch: 8 steps: "
+                                        "1 } " "optimizer { sgd {} } schedule { lr: 0.1 } "
+                                        "output { tensorboard: false }"))
     run_dir = probe.with_suffix("")
     done = machine.lockstep("train", probe, "--device", "cuda", "--run-dir", run_dir, limit_s=60)
     if done.returncode == 0 and found["GPU"] == "none":
         found["GPU"] = "nvidia-smi shows none"
     if done.returncode == 0:
-        found["libraries"] = json.loads((run_dir / "environment.json").read_text())[
-            "libraries"
-        ].get("gpu", "unknown")
+        environment = json.loads((run_dir / "environment.json").read_text())
+        found["libraries"] = environment["libraries"].get("gpu", "unknown")
     else:
         found["libraries"] = last_line(done)
-    nccl = (
-        "import ctypes; v = ctypes.c_int();"
-        " ctypes.CDLL('libnccl.so.2').ncclGetVersion(ctypes.byref(v)); print(v.value)"
-    )
+    nccl = ("import ctypes; v = ctypes.c_int(); "
+            "ctypes.CDLL('libnccl.so.2').ncclGetVersion(ctypes.byref(v)); print(v.value)")
     found["NCCL"] = first_line(["python3", "-c", nccl])
     return found, done.returncode == 0

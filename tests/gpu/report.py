@@ -1,6 +1,5 @@
 """What the GPU check writes: report.json after everything that it finds, so that a check cut short
 leaves it, and report.md for reading."""
-
 import json
 import pathlib
 import time
@@ -10,14 +9,9 @@ class Report:
     def __init__(self, folder, environment):
         self.folder = pathlib.Path(folder)
         before = self.read_before(environment)
-        self.data = {
-            "date": time.strftime("%Y-%m-%d"),
-            "complete": False,
-            "environment": environment,
-            "stages": before.get("stages", {}),
-            "checks": before.get("checks", []),
-            "figures": before.get("figures", {}),
-        }
+        self.data = {"date": time.strftime("%Y-%m-%d"), "complete": False,
+                     "environment": environment, "stages": before.get("stages", {}),
+                     "checks": before.get("checks", []), "figures": before.get("figures", {})}
         self.start = time.monotonic()
 
     def read_before(self, environment):
@@ -33,19 +27,14 @@ class Report:
         self.stage = stage
         self.data["checks"] = [c for c in self.data["checks"] if c["stage"] != stage]
         self.data["figures"] = {
-            name: f for name, f in self.data["figures"].items() if f["stage"] != stage
-        }
+            name: f for name, f in self.data["figures"].items() if f["stage"] != stage}
         self.data["stages"].pop(stage, None)
 
     def check(self, stage, what, passed, detail=""):
-        print(
-            f"{'ok    ' if passed else 'FAILED'} {stage}: {what}"
-            + (f" ({detail})" if detail else ""),
-            flush=True,
-        )
+        print(f"{'ok    ' if passed else 'FAILED'} {stage}: {what}"
+              + (f" ({detail})" if detail else ""), flush=True)
         self.data["checks"].append(
-            {"stage": stage, "what": what, "passed": bool(passed), "detail": str(detail)}
-        )
+            {"stage": stage, "what": what, "passed": bool(passed), "detail": str(detail)})
         self.save()
 
     def figure(self, name, value):
@@ -69,47 +58,33 @@ class Report:
 
     def text(self):
         passed = len(self.data["checks"]) - len(self.failed())
-        lines = [
-            f"# GPU check, {self.data['date']}" + ("" if self.data["complete"] else " (cut short)"),
-            "",
-        ]
+        lines = [f"# GPU check, {self.data['date']}"
+                 + ("" if self.data["complete"] else " (cut short)"), ""]
         lines += [f"- {key}: {value}" for key, value in self.data["environment"].items()]
         lines += [
             "",
             f"{passed} checks passed, {len(self.failed())} failed, in {self.data['seconds']} s.",
-            "",
-        ]
+            ""]
         lines += [f"- FAILED {c['stage']}: {c['what']} {c['detail']}" for c in self.failed()]
         lines += ["", "| stage | passed | failed | seconds |", "| --- | ---: | ---: | ---: |"]
         for stage, seconds in self.data["stages"].items():
-            of_stage, failed = [c for c in self.data["checks"] if c["stage"] == stage], len(
-                self.failed(stage)
-            )
+            of_stage, failed = (
+                [c for c in self.data["checks"] if c["stage"] == stage], len(self.failed(stage)))
             lines.append(f"| {stage} | {len(of_stage) - failed} | {failed} | {seconds} |")
         if self.data["figures"]:
             lines += ["", "| figure | value |", "| --- | --- |"]
         figures = {name: figure["value"] for name, figure in self.data["figures"].items()}
         for name, value in figures.items():
             if isinstance(value, (int, float)):
-                lines.append(
-                    f"| {name} | {value:,.4g} |"
-                    if isinstance(value, float)
-                    else f"| {name} | {value:,} |"
-                )
+                lines.append(f"| {name} | {value:,.4g} |" if isinstance(value, float)
+                             else f"| {name} | {value:,} |")
             elif isinstance(value, str):
                 lines.append(f"| {name} | {value} |")
         for name, value in figures.items():
             if isinstance(value, list):
-                lines += ["", f"## {name}", ""] + [
-                    "| " + " | ".join(value[0]) + " |",
-                    "| --- " * len(value[0]) + "|",
-                ]
-                lines += [
-                    "| "
-                    + " | ".join(
-                        f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()
-                    )
-                    + " |"
-                    for row in value
-                ]
+                lines += (["", f"## {name}", ""]
+                          + ["| " + " | ".join(value[0]) + " |", "| --- " * len(value[0]) + "|"])
+                lines += ["| " + " | ".join(
+                    f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()) + " |"
+                          for row in value]
         return "\n".join(lines) + "\n"

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch training GPT-2 on one GPU, for the GPU check: prints one JSON object with tokens/s.
 Tokens lie ready on the GPU; bf16 through autocast, fused AdamW, flash attention. A step accumulates
---accumulate batches, as Lockstep's lanes do.
-"""
-
+--accumulate batches, as Lockstep's lanes do."""
 import argparse
 import json
 import statistics
@@ -24,11 +22,9 @@ class Block(nn.Module):
 
     def forward(self, x):
         b, t, c = x.shape
-        q, k, v = (
-            self.qkv(self.norm_1(x))
-            .view(b, t, 3, self.heads, c // self.heads)
-            .permute(2, 0, 3, 1, 4)
-        )
+        q, k, v = self.qkv(self.norm_1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0,
+                                                                                              3, 1,
+                                                                                              4)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.mix(mixed.transpose(1, 2).reshape(b, t, c))
         return x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
@@ -45,7 +41,7 @@ class Gpt2(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens, targets):
-        x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
+        x = self.token(tokens) + self.position.weight[:tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.norm(x), self.token.weight)
@@ -92,16 +88,9 @@ def main():
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     seconds = statistics.median(times)
-    print(
-        json.dumps(
-            {
-                "torch": torch.__version__,
-                "step_ms": 1e3 * seconds,
-                "tokens_per_s": args.batch * args.accumulate * args.context / seconds,
-                "memory_bytes": torch.cuda.max_memory_allocated(),
-            }
-        )
-    )
+    print(json.dumps({"torch": torch.__version__, "step_ms": 1e3 * seconds,
+                      "tokens_per_s": args.batch * args.accumulate * args.context / seconds,
+                      "memory_bytes": torch.cuda.max_memory_allocated()}))
 
 
 if __name__ == "__main__":

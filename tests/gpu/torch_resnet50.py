@@ -3,7 +3,6 @@
 BF16 autocast or TF32, fused SGD, torch.compile on demand. Images of bytes lie on the GPU and are
 normalised there, as in Lockstep. A step accumulates --accumulate batches, as Lockstep's lanes do.
 Prints one line of JSON."""
-
 import argparse
 import contextlib
 import json
@@ -29,9 +28,8 @@ class Bottleneck(nn.Module):
         self.conv3, self.bn3 = conv(width, 4 * width, 1), nn.BatchNorm2d(4 * width)
         self.downsample = None
         if stride != 1 or inputs != 4 * width:
-            self.downsample = nn.Sequential(
-                conv(inputs, 4 * width, 1, stride), nn.BatchNorm2d(4 * width)
-            )
+            self.downsample = nn.Sequential(conv(inputs, 4 * width, 1, stride),
+                                            nn.BatchNorm2d(4 * width))
 
     def forward(self, x):
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
@@ -67,9 +65,8 @@ def main():
     parser.add_argument("--accumulate", type=int, default=4)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--precision", choices=("bf16", "tf32"), default="bf16")
-    parser.add_argument(
-        "--deterministic", action="store_true", help="the same bits from run to run, as Lockstep's"
-    )
+    parser.add_argument("--deterministic", action="store_true",
+                        help="the same bits from run to run, as Lockstep's")
     parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -78,9 +75,8 @@ def main():
     torch.backends.cudnn.benchmark = not args.deterministic
     torch.backends.cudnn.deterministic = args.deterministic
     model = Resnet50(1000).cuda().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=1e-2, momentum=0.9, weight_decay=5e-5, fused=True
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9, weight_decay=5e-5,
+                                fused=True)
     run = torch.compile(model) if args.compile else model
     pixels = torch.randint(0, 256, (args.batch, 3, 224, 224), dtype=torch.uint8, device="cuda")
     pixels = pixels.to(memory_format=torch.channels_last)
@@ -105,16 +101,9 @@ def main():
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     seconds = statistics.median(times)
-    print(
-        json.dumps(
-            {
-                "torch": torch.__version__,
-                "step_ms": 1e3 * seconds,
-                "images_per_s": args.batch * args.accumulate / seconds,
-                "memory_bytes": torch.cuda.max_memory_allocated(),
-            }
-        )
-    )
+    print(json.dumps({"torch": torch.__version__, "step_ms": 1e3 * seconds,
+                      "images_per_s": args.batch * args.accumulate / seconds,
+                      "memory_bytes": torch.cuda.max_memory_allocated()}))
 
 
 if __name__ == "__main__":

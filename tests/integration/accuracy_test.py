@@ -2,10 +2,9 @@
 """Catches: a network that runs but does not learn.
 
 accuracy_test.py BINARY fashion_mnist|char_gpt|char_gpt_whole|adult: trains the example config on
-    real data, on two ranks, and checks the figure that a working implementation reaches. Skipped
-    (exit code 77) where the data is not on this machine.
+real data, on two ranks, and checks the figure that a working implementation reaches. Skipped (exit
+code 77) where the data is not on this machine.
 """
-
 import pathlib
 import sys
 import tempfile
@@ -37,9 +36,8 @@ def fashion_mnist(binary, folder):
     first = lockstep_run.train(binary, config, folder / "a", RANKS, arguments)
     print("Fashion-MNIST:", first)
     again = lockstep_run.train(binary, config, folder / "b", 1, arguments)
-    assert (
-        again["weights_hash"] == first["weights_hash"]
-    ), "a second run, on one rank, has other weights"
+    assert again["weights_hash"] == first["weights_hash"], (
+        "a second run, on one rank, has other weights")
     assert first["eval_accuracy"] >= 0.88, first
 
 
@@ -47,21 +45,11 @@ def adult(binary, folder):
     data = real_data("adult")
     # The labels of the test file end in a full stop; both files are held together by the class
     # names of the first.
-    arguments = [
-        "--data",
-        data,
-        "--set",
-        "data.table.train=adult-train.csv.gz",
-        "--set",
-        "data.table.eval=adult-test.csv.gz",
-        "--set",
-        "data.table.eval_fraction=0",
-        "--set",
-        "train.log_every=500",
-    ]
-    result = lockstep_run.train(
-        binary, CONFIGS / "models/adult_mlp.textproto", folder / "run", RANKS, arguments
-    )
+    arguments = ["--data", data, "--set", "data.table.train=adult-train.csv.gz", "--set",
+                 "data.table.eval=adult-test.csv.gz", "--set", "data.table.eval_fraction=0",
+                 "--set", "train.log_every=500"]
+    result = lockstep_run.train(binary, CONFIGS / "models/adult_mlp.textproto", folder / "run",
+                                RANKS, arguments)
     print("Adult:", result)
     assert result["eval_accuracy"] >= 0.84, result
 
@@ -71,37 +59,14 @@ def char_gpt(binary, folder, steps=500, most_loss=2.1, least_known=0.4):
     this one has 2.01."""
     data = real_data("tinyshakespeare")
     config = CONFIGS / "models/char_gpt.textproto"
-    arguments = [
-        "--data",
-        data,
-        "--set",
-        f"train.steps={steps}",
-        "--set",
-        f"eval.every={steps // 2}",
-        "--set",
-        "train.log_every=250",
-    ]
+    arguments = ["--data", data, "--set", f"train.steps={steps}", "--set",
+                 f"eval.every={steps // 2}", "--set", "train.log_every=250"]
     result = lockstep_run.train(binary, config, folder / "run", RANKS, arguments, limit_s=2400)
     print("Tiny Shakespeare:", result)
     assert result["eval_loss"] <= most_loss, result
-    done = lockstep_run.run(
-        binary,
-        [
-            "generate",
-            config,
-            "--data",
-            data,
-            "--checkpoint",
-            folder / "run",
-            "--prompt",
-            "ROMEO:",
-            "--tokens",
-            300,
-            "--seed",
-            2,
-        ],
-        ranks=0,
-    )
+    done = lockstep_run.run(binary,
+                            ["generate", config, "--data", data, "--checkpoint", folder / "run",
+                             "--prompt", "ROMEO:", "--tokens", 300, "--seed", 2], ranks=0)
     print(done.stdout)
     assert done.returncode == 0, done.stderr
     words = [w.strip(".,;:!?'").lower() for w in done.stdout.split()]
@@ -119,9 +84,5 @@ if __name__ == "__main__":
     if not lockstep_run.have_mpirun():
         skip("no mpirun")
     with tempfile.TemporaryDirectory(prefix="lockstep-accuracy-") as temporary:
-        {
-            "fashion_mnist": fashion_mnist,
-            "adult": adult,
-            "char_gpt": char_gpt,
-            "char_gpt_whole": char_gpt_whole,
-        }[sys.argv[2]](sys.argv[1], pathlib.Path(temporary))
+        {"fashion_mnist": fashion_mnist, "adult": adult, "char_gpt": char_gpt,
+         "char_gpt_whole": char_gpt_whole}[sys.argv[2]](sys.argv[1], pathlib.Path(temporary))

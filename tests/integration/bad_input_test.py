@@ -2,10 +2,9 @@
 """Catches: bad input that hangs, crashes, is accepted, or is refused without saying what is wrong.
 
 bad_input_test.py BINARY [NAME ...]: each case runs alone and on two ranks under mpirun, and must
-    end within the limit with the documented exit code and exactly one line "lockstep: error: ..."
-    that names what the case lists.
+end within the limit with the documented exit code and exactly one line "lockstep: error: ..." that
+names what the case lists.
 """
-
 import concurrent.futures
 import gzip
 import os
@@ -36,14 +35,10 @@ train { global_batch: 4 lanes: 4 steps: 4 log_every: 100 }
 optimizer { adamw {} }
 output { tensorboard: false }
 """
-IDX = MLP.replace(
-    "synthetic { samples: 64 features: 6 classes: 3 }",
-    'idx { train_images: "images.idx" train_labels: "labels.idx" }',
-)
-TABLE = MLP.replace(
-    "synthetic { samples: 64 features: 6 classes: 3 }",
-    'table { train: "table.csv" target: "label" }',
-)
+IDX = MLP.replace("synthetic { samples: 64 features: 6 classes: 3 }",
+                  'idx { train_images: "images.idx" train_labels: "labels.idx" }')
+TABLE = MLP.replace("synthetic { samples: 64 features: 6 classes: 3 }",
+                    'table { train: "table.csv" target: "label" }')
 TOKENS = GPT.replace('text { train: "text.txt" }', 'tokens { train: "tokens.u16" }')
 
 
@@ -65,14 +60,9 @@ class Cases:
 
     def train(self, name, code, words, text, *arguments, ranks=(0, 2), apart=None):
         config = self.file(f"{name}/config.textproto", text)
-        self.add(
-            name,
-            code,
-            words,
-            ["train", config, "--run-dir", self.folder / name / "run", *arguments],
-            ranks,
-            apart,
-        )
+        self.add(name, code, words,
+                 ["train", config, "--run-dir", self.folder / name / "run", *arguments], ranks,
+                 apart)
 
     def apart(self, name, words, text, *environments):
         """One rank for each environment."""
@@ -102,12 +92,10 @@ def command_line(cases):
     cases.add("plan_ranks", USAGE, ["train.lanes", "3"], ["plan", mlp, "--ranks", "3"])
     cases.add("plan_ranks_zero", USAGE, ["--ranks"], ["plan", mlp, "--ranks", "0"])
     cases.add("generate_needs_checkpoint", USAGE, ["--checkpoint"], ["generate", mlp])
-    cases.add(
-        "generate_mlp", USAGE, ["model", "gpt"], ["generate", mlp, "--checkpoint", cases.folder]
-    )
-    cases.add(
-        "eval_without_data", USAGE, ["evaluation"], ["eval", mlp, "--checkpoint", cases.folder]
-    )
+    cases.add("generate_mlp", USAGE, ["model", "gpt"],
+              ["generate", mlp, "--checkpoint", cases.folder])
+    cases.add("eval_without_data", USAGE, ["evaluation"],
+              ["eval", mlp, "--checkpoint", cases.folder])
     cases.add("inspect_nothing", CHECKPOINT, ["no-such-folder"], ["inspect", "no-such-folder"])
 
 
@@ -117,18 +105,10 @@ def config(cases):
     cases.train("binary_config", USAGE, ["config.textproto"], "\x00\x01\x02")
     cases.train("deep", USAGE, ["config.textproto"], "model { " * 10000)
     cases.train("no_model", USAGE, ["model"], MLP.replace("model { mlp { hidden: 8 } }", ""))
-    cases.train(
-        "no_optimizer",
-        USAGE,
-        ["optimizer", "adamw"],
-        MLP.replace("optimizer { sgd { momentum: 0.9 } }", ""),
-    )
-    cases.train(
-        "no_data",
-        USAGE,
-        ["data"],
-        MLP.replace("data { synthetic { samples: 64 features: 6 classes: 3 } }", ""),
-    )
+    cases.train("no_optimizer", USAGE, ["optimizer", "adamw"],
+                MLP.replace("optimizer { sgd { momentum: 0.9 } }", ""))
+    cases.train("no_data", USAGE, ["data"],
+                MLP.replace("data { synthetic { samples: 64 features: 6 classes: 3 } }", ""))
     cases.set("wrong_type", ["train.steps", "many"], "train.steps=many")
     cases.set("unknown_path", ["train.stepps", "steps"], "train.stepps=3")
     cases.set("no_value", ["train.steps"], "train.steps")
@@ -144,75 +124,47 @@ def config(cases):
     cases.set("nesterov", ["nesterov", "momentum"], "optimizer.sgd={nesterov: true}")
     cases.set("precision", ["execution.precision", "FP32"], "execution.precision=BF16")
     cases.set("warmup_too_long", ["schedule.warmup_steps"], "schedule.warmup_steps=100")
-    cases.train(
-        "gpt_on_table",
-        USAGE,
-        ["model", "data"],
-        GPT.replace('text { train: "text.txt" }', 'table { train: "x.csv" target: "y" }'),
-    )
+    cases.train("gpt_on_table", USAGE, ["model", "data"],
+                GPT.replace('text { train: "text.txt" }', 'table { train: "x.csv" target: "y" }'))
 
 
 def data(cases):
     images = struct.pack(">IIII", 0x803, 4, 2, 2) + bytes(range(16))
     labels = struct.pack(">II", 0x801, 4) + bytes([0, 1, 2, 0])
     good = {"images.idx": images, "labels.idx": labels}
-    cases.data(
-        "outputs",
-        ["model.mlp.outputs", "2", "3"],
-        IDX.replace("hidden: 8", "hidden: 8 outputs: 2"),
-        good,
-    )
+    cases.data("outputs", ["model.mlp.outputs", "2", "3"],
+               IDX.replace("hidden: 8", "hidden: 8 outputs: 2"), good)
     cases.data("idx_missing", ["images.idx"], IDX, {"labels.idx": labels})
     cases.data("idx_truncated", ["images.idx"], IDX, {**good, "images.idx": images[:-3]})
     cases.data("idx_too_long", ["images.idx"], IDX, {**good, "images.idx": images + b"x"})
     cases.data("idx_magic", ["images.idx"], IDX, {**good, "images.idx": b"PK\x03\x04" + images[4:]})
     cases.data("idx_empty", ["labels.idx"], IDX, {**good, "labels.idx": b""})
-    cases.data(
-        "idx_counts",
-        ["images.idx", "labels.idx"],
-        IDX,
-        {**good, "labels.idx": struct.pack(">II", 0x801, 3) + bytes([0, 1, 2])},
-    )
-    cases.data(
-        "idx_lying_header",
-        ["images.idx"],
-        IDX,
-        {**good, "images.idx": struct.pack(">IIII", 0x803, 0x7FFFFFFF, 28, 28) + bytes(16)},
-    )
+    cases.data("idx_counts", ["images.idx", "labels.idx"], IDX,
+               {**good, "labels.idx": struct.pack(">II", 0x801, 3) + bytes([0, 1, 2])})
+    cases.data("idx_lying_header", ["images.idx"], IDX,
+               {**good, "images.idx": struct.pack(">IIII", 0x803, 0x7FFFFFFF, 28, 28) + bytes(16)})
     cases.data("gzip_torn", ["images.idx"], IDX, {**good, "images.idx": gzip.compress(images)[:-6]})
     cases.data("idx_folder", ["images.idx"], IDX, {"images.idx/file": b"", "labels.idx": labels})
     rows = "size,colour,label\n" + "".join(
-        f"{i},red,{'yes' if i % 2 else 'no'}\n" for i in range(20)
-    )
-    cases.data(
-        "table_no_column", ["label", "size"], TABLE, {"table.csv": rows.replace("label", "answer")}
-    )
-    cases.data(
-        "table_fields", ["table.csv:4"], TABLE, {"table.csv": rows.replace("2,red,no", "2,red")}
-    )
+        f"{i},red,{'yes' if i % 2 else 'no'}\n" for i in range(20))
+    cases.data("table_no_column", ["label", "size"], TABLE,
+               {"table.csv": rows.replace("label", "answer")})
+    cases.data("table_fields", ["table.csv:4"], TABLE,
+               {"table.csv": rows.replace("2,red,no", "2,red")})
     cases.data("table_empty", ["table.csv"], TABLE, {"table.csv": "size,colour,label\n"})
-    cases.data(
-        "table_numeric",
-        ["colour", "red"],
-        TABLE.replace('target: "label"', 'target: "label" numeric: "colour"'),
-        {"table.csv": rows},
-    )
+    cases.data("table_numeric", ["colour", "red"],
+               TABLE.replace('target: "label"', 'target: "label" numeric: "colour"'),
+               {"table.csv": rows})
     cases.data("table_quote", ["table.csv"], TABLE, {"table.csv": rows + '5,"never closed,yes\n'})
     cases.data("text_short", ["text.txt", "9"], GPT, {"text.txt": "tiny"})
     cases.data("text_missing", ["text.txt"], GPT, {})
     cases.data("tokens_odd", ["tokens.u16"], TOKENS, {"tokens.u16": bytes(101)})
-    cases.data(
-        "tokens_vocabulary",
-        ["tokens.u16", "300"],
-        TOKENS.replace("context: 8", "context: 8 vocabulary: 200"),
-        {"tokens.u16": struct.pack("<40H", *([5] * 39 + [300]))},
-    )
-    cases.data(
-        "llmc_magic",
-        ["tokens.u16"],
-        TOKENS.replace('"tokens.u16"', '"tokens.u16" format: LLMC'),
-        {"tokens.u16": bytes(2048)},
-    )
+    cases.data("tokens_vocabulary", ["tokens.u16", "300"],
+               TOKENS.replace("context: 8", "context: 8 vocabulary: 200"),
+               {"tokens.u16": struct.pack("<40H", *([5] * 39 + [300]))})
+    cases.data("llmc_magic", ["tokens.u16"],
+               TOKENS.replace('"tokens.u16"', '"tokens.u16" format: LLMC'),
+               {"tokens.u16": bytes(2048)})
 
 
 def checkpoints(cases, binary):
@@ -226,20 +178,14 @@ def checkpoints(cases, binary):
         shutil.copytree(cases.folder / "good/run", run)
         if change:
             change(run / "checkpoints/step-00000004")
-        cases.train(
-            name,
-            code,
-            words,
-            text,
-            *(["--resume", run / "checkpoints/step-00000004"] if resume else []),
-        )
+        cases.train(name, code, words, text,
+                    *(["--resume", run / "checkpoints/step-00000004"] if resume else []))
 
     def flip(file):
         def change(folder):
             content = bytearray((folder / file).read_bytes())
             content[-5] ^= 4
             (folder / file).write_bytes(content)
-
         return change
 
     def cut(file):
@@ -258,75 +204,37 @@ def checkpoints(cases, binary):
     damaged("weights_gone", ["model.safetensors"], remove("model.safetensors"))
     damaged("state_gone", ["no checkpoint", "step-00000004"], remove("state.textproto"))
     damaged("other_width", ["layers.0"], None, text=text.replace("hidden: 8", "hidden: 16"))
-    damaged(
-        "other_optimizer",
-        ["sgd", "adamw"],
-        None,
-        text=text.replace("sgd { momentum: 0.9 }", "adamw {}"),
-    )
+    damaged("other_optimizer", ["sgd", "adamw"], None,
+            text=text.replace("sgd { momentum: 0.9 }", "adamw {}"))
     damaged("other_seed", ["seed"], None, text="seed: 5\n" + text)
-    damaged(
-        "other_batch",
-        ["train.global_batch"],
-        None,
-        text=text.replace("global_batch: 8", "global_batch: 16"),
-    )
+    damaged("other_batch", ["train.global_batch"], None,
+            text=text.replace("global_batch: 8", "global_batch: 16"))
     cases.train("resume_nowhere", CHECKPOINT, ["no-such"], MLP, "--resume", "no-such")
-    cases.set(
-        "init_from_missing",
-        ["weights.safetensors"],
-        "train.init_from=weights.safetensors",
-        code=CHECKPOINT,
-    )
+    cases.set("init_from_missing", ["weights.safetensors"], "train.init_from=weights.safetensors",
+              code=CHECKPOINT)
     garbage = cases.file("garbage.safetensors", b"\xff" * 64)
-    cases.set(
-        "init_from_garbage", ["garbage.safetensors"], f"train.init_from={garbage}", code=CHECKPOINT
-    )
+    cases.set("init_from_garbage", ["garbage.safetensors"], f"train.init_from={garbage}",
+              code=CHECKPOINT)
     cases.file("run_dir_is_a_file/run", "in the way")
     cases.train("run_dir_is_a_file", CHECKPOINT, ["run"], MLP)
 
 
 def the_rest(cases):
-    cases.set(
-        "does_not_fit",
-        ["GiB", "global_batch"],
-        "train.global_batch=16777216",
-        code=MEMORY,
-        text=MLP.replace("hidden: 8", "hidden: [4096, 4096]"),
-    )
+    cases.set("does_not_fit", ["GiB", "global_batch"], "train.global_batch=16777216", code=MEMORY,
+              text=MLP.replace("hidden: 8", "hidden: [4096, 4096]"))
     cases.set("diverges", ["step", "lr"], "schedule.lr=1e38", code=NUMERIC)
 
 
 def ranks_that_differ(cases):
-    cases.apart(
-        "devices_differ",
-        ["--device", "LOCKSTEP_DEVICE", "auto on rank 1", "cpu on rank 0, 2"],
-        MLP,
-        ["LOCKSTEP_DEVICE=cpu"],
-        ["LOCKSTEP_DEVICE=auto"],
-        ["LOCKSTEP_DEVICE=cpu"],
-    )
-    cases.apart(
-        "comm_timeout",
-        ["LOCKSTEP_COMM_TIMEOUT_S", "soon", "seconds"],
-        MLP,
-        ["LOCKSTEP_COMM_TIMEOUT_S=soon"],
-        [],
-    )
-    cases.apart(
-        "rendezvous_timeout",
-        ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S", "0", "seconds"],
-        MLP,
-        ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S=0"],
-        [],
-    )
-    cases.apart(
-        "device_of_one",
-        ["rank 1: ", "--device", "tpu", "cuda"],
-        MLP,
-        ["LOCKSTEP_DEVICE=cpu"],
-        ["LOCKSTEP_DEVICE=tpu"],
-    )
+    cases.apart("devices_differ",
+                ["--device", "LOCKSTEP_DEVICE", "auto on rank 1", "cpu on rank 0, 2"], MLP,
+                ["LOCKSTEP_DEVICE=cpu"], ["LOCKSTEP_DEVICE=auto"], ["LOCKSTEP_DEVICE=cpu"])
+    cases.apart("comm_timeout", ["LOCKSTEP_COMM_TIMEOUT_S", "soon", "seconds"], MLP,
+                ["LOCKSTEP_COMM_TIMEOUT_S=soon"], [])
+    cases.apart("rendezvous_timeout", ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S", "0", "seconds"], MLP,
+                ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S=0"], [])
+    cases.apart("device_of_one", ["rank 1: ", "--device", "tpu", "cuda"], MLP,
+                ["LOCKSTEP_DEVICE=cpu"], ["LOCKSTEP_DEVICE=tpu"])
 
 
 def check(binary, case, ranks):
@@ -339,11 +247,8 @@ def check(binary, case, ranks):
     problems = []
     if done.returncode != code:
         problems.append(f"exit code {done.returncode}, expected {code}")
-    errors = [
-        line
-        for line in done.stderr.splitlines()
-        if line.startswith("lockstep: ") and "error: " in line
-    ]
+    errors = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")
+              and "error: " in line]
     if len(errors) != 1:
         problems.append(f"{len(errors)} error lines, expected 1")
     for word in words:
@@ -356,17 +261,13 @@ def check(binary, case, ranks):
 
 def check_all(binary, case):
     """(ranks, *check()) alone and on ranks, one after the other: both have the same run folder."""
-    return [
-        (ranks, *check(binary, case, ranks))
-        for ranks in case[4]
-        if ranks == 0 or lockstep_run.have_mpirun()
-    ]
+    return [(ranks, *check(binary, case, ranks)) for ranks in case[4] if ranks == 0
+            or lockstep_run.have_mpirun()]
 
 
 def main():
-    os.environ["CUDA_VISIBLE_DEVICES"] = (
-        ""  # what is refused must not depend on the GPUs of this machine
-    )
+    # What is refused must not depend on the GPUs of this machine.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     binary, wanted = sys.argv[1], sys.argv[2:]
     with tempfile.TemporaryDirectory(prefix="lockstep-bad-input-") as folder:
         cases = Cases(pathlib.Path(folder))
@@ -379,9 +280,8 @@ def main():
         wanted_cases = [case for case in cases.list if not wanted or case[0] in wanted]
         failed = runs = 0
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            for case, of_case in zip(
-                wanted_cases, pool.map(lambda case: check_all(binary, case), wanted_cases)
-            ):
+            for case, of_case in zip(wanted_cases,
+                                     pool.map(lambda case: check_all(binary, case), wanted_cases)):
                 for ranks, problems, refusal in of_case:
                     print(f"{case[0]} ({'alone' if ranks == 0 else f'{ranks} ranks'})", flush=True)
                     runs += 1

@@ -4,7 +4,6 @@ other figures, a resumed run that trains on after its end, files that a refused 
 
 commands_test.py BINARY
 """
-
 import json
 import pathlib
 import random
@@ -56,15 +55,13 @@ class Bench:
 
     def run(self, *arguments, ranks=0, code=0):
         done = lockstep_run.run(self.binary, [*arguments], ranks, cwd=self.folder)
-        assert (
-            done.returncode == code
-        ), f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}"
+        assert done.returncode == code, (
+            f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}")
         return done
 
     def train(self, config, run, *arguments, ranks=0):
-        return lockstep_run.train(
-            self.binary, config, self.folder / run, ranks, ["--data", self.folder, *arguments]
-        )
+        return lockstep_run.train(self.binary, config, self.folder / run, ranks,
+                                  ["--data", self.folder, *arguments])
 
 
 def evaluates(bench):
@@ -73,40 +70,17 @@ def evaluates(bench):
         trained = bench.train(config, run)
         for ranks in (0, 1, 2, 4):
             out = bench.folder / "eval.json"
-            bench.run(
-                "eval",
-                config,
-                "--data",
-                bench.folder,
-                "--checkpoint",
-                bench.folder / run,
-                "--json",
-                out,
-                ranks=ranks,
-            )
+            bench.run("eval", config, "--data", bench.folder, "--checkpoint", bench.folder / run,
+                      "--json", out, ranks=ranks)
             found = json.loads(out.read_text())
             assert found["eval_loss"] == trained["eval_loss"], (ranks, found, trained)
             assert found["eval_accuracy"] == trained["eval_accuracy"], (ranks, found, trained)
             assert found["weights_hash"] == trained["weights_hash"], (ranks, found, trained)
-    best = bench.run(
-        "eval",
-        bench.mlp,
-        "--data",
-        bench.folder,
-        "--checkpoint",
-        bench.folder / "mlp/checkpoints/best",
-    )
+    best = bench.run("eval", bench.mlp, "--data", bench.folder, "--checkpoint",
+                     bench.folder / "mlp/checkpoints/best")
     assert "on 101 samples" in best.stdout, best.stdout
-    few = bench.run(
-        "eval",
-        bench.mlp,
-        "--data",
-        bench.folder,
-        "--checkpoint",
-        bench.folder / "mlp",
-        "--set",
-        "eval.max_samples=7",
-    )
+    few = bench.run("eval", bench.mlp, "--data", bench.folder, "--checkpoint", bench.folder / "mlp",
+                    "--set", "eval.max_samples=7")
     assert "on 7 samples" in few.stdout, few.stdout
 
 
@@ -123,25 +97,14 @@ def predicts(bench):
     shape, values = lockstep_run.read_tensor(out, "output")
     assert shape == [101, 2], shape
     labels = [
-        line.rsplit(",", 1)[1] for line in (bench.folder / "eval.csv").read_text().split()[1:]
-    ]
+        line.rsplit(",", 1)[1] for line in (bench.folder / "eval.csv").read_text().split()[1:]]
     right = sum(
-        (values[2 * i + 1] > values[2 * i]) == (label == "light") for i, label in enumerate(labels)
-    )
+        (values[2 * i + 1] > values[2 * i]) == (label == "light") for i, label in enumerate(labels))
     bench.run("eval", bench.mlp, *checkpoint, "--json", judged)
     accuracy = json.loads(judged.read_text())["eval_accuracy"]
     assert abs(accuracy - right / 101) < 1e-9, (accuracy, right)
-    bench.run(
-        "predict",
-        bench.gpt,
-        "--data",
-        bench.folder,
-        "--checkpoint",
-        bench.folder / "gpt",
-        "--out",
-        out,
-        code=2,
-    )
+    bench.run("predict", bench.gpt, "--data", bench.folder, "--checkpoint", bench.folder / "gpt",
+              "--out", out, code=2)
     bench.run("predict", bench.mlp, *checkpoint, "--out", bench.folder, code=2)
 
 
@@ -154,54 +117,22 @@ def averages(bench):
     for flags in ([], ["--average"]):
         bench.run("eval", bench.mlp, *checkpoint, *flags)
         losses.append(json.loads(out.read_text())["eval_loss"])
-        bench.run(
-            "export",
-            bench.folder / "averaged",
-            "--out",
-            bench.folder / f"weights{len(losses)}.safetensors",
-            *flags,
-        )
+        bench.run("export", bench.folder / "averaged", "--out",
+                  bench.folder / f"weights{len(losses)}.safetensors", *flags)
     assert losses[1] == trained["eval_loss"] != losses[0], (losses, trained)
-    started = bench.run(
-        "train",
-        bench.mlp,
-        "--data",
-        bench.folder,
-        "--run-dir",
-        bench.folder / "from-average",
-        "--set",
-        f"train.init_from={bench.folder}/weights2.safetensors",
-        "--set",
-        "schedule.lr=1e-30",
-        "--set",
-        "train.steps=1",
-        "--json",
-        out,
-    )
+    started = bench.run("train", bench.mlp, "--data", bench.folder, "--run-dir",
+                        bench.folder / "from-average", "--set",
+                        f"train.init_from={bench.folder}/weights2.safetensors", "--set",
+                        "schedule.lr=1e-30", "--set", "train.steps=1", "--json", out)
     assert json.loads(out.read_text())["eval_loss"] == trained["eval_loss"], started.stdout
-    done = bench.run(
-        "eval",
-        bench.mlp,
-        "--data",
-        bench.folder,
-        "--checkpoint",
-        bench.folder / "mlp",
-        "--average",
-        code=4,
-    )
+    done = bench.run("eval", bench.mlp, "--data", bench.folder, "--checkpoint",
+                     bench.folder / "mlp", "--average", code=4)
     assert "train.ema_decay" in done.stderr, done.stderr
     kept = (bench.folder / "weights1.safetensors").read_bytes()
-    bench.run(
-        "export",
-        bench.folder / "mlp",
-        "--out",
-        bench.folder / "weights1.safetensors",
-        "--average",
-        code=4,
-    )
-    assert (
-        bench.folder / "weights1.safetensors"
-    ).read_bytes() == kept, "a refused export has changed its file"
+    bench.run("export", bench.folder / "mlp", "--out", bench.folder / "weights1.safetensors",
+              "--average", code=4)
+    assert (bench.folder / "weights1.safetensors").read_bytes() == kept, (
+        "a refused export has changed its file")
 
 
 def benches(bench):
@@ -221,18 +152,8 @@ def benches(bench):
 def exchanges(bench):
     """Every collective is checked and timed, in both orders, within a node and between two."""
     out = bench.folder / "collectives.json"
-    command = (
-        "bench",
-        "collectives",
-        "--sizes",
-        "4,100KiB",
-        "--orders",
-        "TREE,FAST",
-        "--repeats",
-        3,
-        "--json",
-        out,
-    )
+    command = ("bench", "collectives", "--sizes", "4,100KiB", "--orders", "TREE,FAST", "--repeats",
+               3, "--json", out)
     for ranks, nodes in ((2, 1), (4, 1), (4, 2)):
         done = lockstep_run.run(bench.binary, command, ranks, nodes=nodes)
         assert done.returncode == 0, (ranks, nodes, done.stderr)
@@ -247,18 +168,8 @@ def exchanges(bench):
         assert found == carries, f"--transport {transport}: {found}"
     for wire in ("BF16", "FP16"):
         for ranks, nodes in ((2, 1), (4, 2)):
-            rounded = (
-                "bench",
-                "collectives",
-                "--sizes",
-                "6,100KiB",
-                "--wire",
-                wire,
-                "--repeats",
-                3,
-                "--json",
-                out,
-            )
+            rounded = ("bench", "collectives", "--sizes", "6,100KiB", "--wire", wire, "--repeats",
+                       3, "--json", out)
             done = lockstep_run.run(bench.binary, rounded, ranks, nodes=nodes)
             assert done.returncode == 0, (wire, ranks, nodes, done.stderr)
             found = json.loads(out.read_text())
@@ -269,14 +180,12 @@ def exchanges(bench):
             # Vectors are padded to 64 numbers a rank.
             least = {row["collective"]: row["bytes"] for row in reversed(found["timings"])}
             assert (
-                least["all_reduce"] == 64 * ranks * 2 and least["all_gather"] == 64 * ranks * 4
-            ), least
-        done = bench.run(
-            "bench", "collectives", "--wire", wire, "--orders", "TREE,FAST", ranks=2, code=2
-        )
-        assert (
-            f"--wire: value is {wire}; allowed with --orders FAST: FP32" in done.stderr
-        ), done.stderr
+                least["all_reduce"] == 64 * ranks * 2
+                and least["all_gather"] == 64 * ranks * 4), least
+        done = bench.run("bench", "collectives", "--wire", wire, "--orders", "TREE,FAST", ranks=2,
+                         code=2)
+        assert f"--wire: value is {wire}; allowed with --orders FAST: FP32" in done.stderr, (
+            done.stderr)
     bench.run("bench", "collectives", "--wire", "FP8", code=2)
     for ranks in (0, 3):
         done = bench.run("bench", "collectives", "--sizes", "1KiB", ranks=ranks, code=2)
@@ -290,17 +199,12 @@ def sends(bench):
     """TCP by name carries whatever ranks of one host send, to the same bits."""
     alone = bench.train(bench.mlp, "sends-alone")["weights_hash"]
     tcp = ("--set", "comm.transport=TCP", "--set")
-    changes = (
-        ("comm.shared_memory=false", "tcp"),
-        ("comm.zero_stage=3", "tcp"),
-        ("comm.zero_stage=1", "shared memory"),
-        ("comm.zero_stage=0", "shared memory"),
-        ("comm.zero_stage=0 comm.shared_memory=false", "tcp"),
-    )
+    changes = (("comm.shared_memory=false", "tcp"), ("comm.zero_stage=3", "tcp"),
+               ("comm.zero_stage=1", "shared memory"), ("comm.zero_stage=0", "shared memory"),
+               ("comm.zero_stage=0 comm.shared_memory=false", "tcp"))
     for number, (change, carries) in enumerate(changes):
-        found = bench.train(
-            bench.mlp, f"sends{number}", *tcp, *" --set ".join(change.split()).split(), ranks=2
-        )
+        found = bench.train(bench.mlp, f"sends{number}", *tcp,
+                            *" --set ".join(change.split()).split(), ranks=2)
         assert (found["transport"], found["weights_hash"]) == (carries, alone), (change, found)
 
 
@@ -308,25 +212,12 @@ def generates(bench):
     """The text is bytes although the vocabulary has room for more; its length is what was asked
     for."""
     out = bench.folder / "generate.json"
-    bench.run(
-        "generate",
-        bench.gpt,
-        "--checkpoint",
-        bench.folder / "gpt",
-        "--prompt",
-        "a ",
-        "--tokens",
-        200,
-        "--temperature",
-        50,
-        "--json",
-        out,
-    )
+    bench.run("generate", bench.gpt, "--checkpoint", bench.folder / "gpt", "--prompt", "a ",
+              "--tokens", 200, "--temperature", 50, "--json", out)
     tokens = json.loads(out.read_text())["tokens"]
     assert len(tokens) == 200 and max(tokens) < 256, tokens
-    bench.run(
-        "generate", bench.gpt, "--checkpoint", bench.folder / "gpt", "--temperature", "nan", code=2
-    )
+    bench.run("generate", bench.gpt, "--checkpoint", bench.folder / "gpt", "--temperature", "nan",
+              code=2)
 
 
 def ends(bench):
@@ -334,83 +225,45 @@ def ends(bench):
     first = bench.train(bench.mlp, "ends")
     again = bench.train(bench.mlp, "ends", "--resume", "auto")
     assert again["weights_hash"] == first["weights_hash"] and "loss" not in again, again
-    stop = (
-        "--set",
-        "eval.every=1",
-        "--set",
-        "eval.early_stop_patience=1",
-        "--set",
-        "schedule.lr=0.5",
-        "--set",
-        "train.steps=500",
-    )
+    stop = ("--set", "eval.every=1", "--set", "eval.early_stop_patience=1", "--set",
+            "schedule.lr=0.5", "--set", "train.steps=500")
     first = bench.train(bench.mlp, "patience", *stop)
     assert first["early_stopped"], first
     again = bench.train(bench.mlp, "patience", "--resume", "auto", *stop)
     assert again["weights_hash"] == first["weights_hash"] and again["step"] == first["step"], (
-        first,
-        again,
-    )
+        first, again)
 
 
 def slices(bench):
     """A run done in slices evaluates and stops as one done at once."""
-    stop = (
-        "--set",
-        "eval.every=10",
-        "--set",
-        "eval.early_stop_patience=2",
-        "--set",
-        "train.steps=300",
-    )
+    stop = ("--set", "eval.every=10", "--set", "eval.early_stop_patience=2", "--set",
+            "train.steps=300")
     whole = bench.train(bench.mlp, "whole", *stop)
     for until in (3, 17, 29, 31, 80, 300):
         sliced = bench.train(bench.mlp, "sliced", "--resume", "auto", "--max-steps", until, *stop)
     assert sliced["weights_hash"] == whole["weights_hash"] and sliced["step"] == whole["step"], (
-        whole,
-        sliced,
-    )
+        whole, sliced)
 
 
 def refuses(bench):
     """A refusal changes nothing in the run folder, and comes before the work."""
-    files = {
-        p: p.read_bytes()
-        for p in (bench.folder / "ends").rglob("*")
-        if p.is_file() and p.name != "log.txt"
-    }
+    files = {p: p.read_bytes() for p in (bench.folder / "ends").rglob("*") if p.is_file()
+             and p.name != "log.txt"}
     train = ("train", bench.mlp, "--data", bench.folder, "--run-dir")
     for change in ("seed=7", "data.shuffle=false", "train.steps=10"):
         bench.run(*train, bench.folder / "ends", "--resume", "auto", "--set", change, code=4)
-    now = {
-        p: p.read_bytes()
-        for p in (bench.folder / "ends").rglob("*")
-        if p.is_file() and p.name != "log.txt"
-    }
+    now = {p: p.read_bytes() for p in (bench.folder / "ends").rglob("*") if p.is_file()
+           and p.name != "log.txt"}
     assert files == now, [str(p) for p in files.keys() | now.keys() if files.get(p) != now.get(p)]
-    done = bench.run(
-        *train, bench.folder / "no-json", "--json", bench.folder / "nowhere/result.json", code=2
-    )
+    done = bench.run(*train, bench.folder / "no-json", "--json",
+                     bench.folder / "nowhere/result.json", code=2)
     assert "--json" in done.stderr and not (bench.folder / "no-json").exists(), done.stderr
-    bench.run(
-        *train,
-        bench.folder / "late",
-        "--set",
-        "train.steps=0",
-        "--set",
-        "train.epochs=1",
-        "--set",
-        "schedule.kind=WARMUP_STABLE_DECAY",
-        "--set",
-        "schedule.decay_steps=100",
-        code=2,
-    )
+    bench.run(*train, bench.folder / "late", "--set", "train.steps=0", "--set", "train.epochs=1",
+              "--set", "schedule.kind=WARMUP_STABLE_DECAY", "--set", "schedule.decay_steps=100",
+              code=2)
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [bench.binary, "plan", bench.mlp, "--data", bench.folder],
-            stdout=full,
-            stderr=subprocess.PIPE,
-        )
+        done = subprocess.run([bench.binary, "plan", bench.mlp, "--data", bench.folder],
+                              stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 4, done
 
 
@@ -424,74 +277,41 @@ def plans_without_data(bench):
         found[where] = json.loads(out.read_text())
     here, assumed = found.values()
     told = assumed.pop("assumed")
-    assert (
-        told in done.stdout and "text.txt is not here" in told and "model.gpt.vocabulary" in told
-    ), (told, done.stdout)
+    assert told in done.stdout, done.stdout
+    assert "text.txt is not here" in told and "model.gpt.vocabulary" in told, told
     assert here["memory_bytes"].pop("data set") == len("a small text, again and again. ") * 60, here
     assert assumed["memory_bytes"].pop("data set") == 0, assumed
     for plan in (here, assumed):
         plan.pop("memory_bytes_total")
     assert here == assumed, (here, assumed)
     done = bench.run("plan", bench.mlp, "--data", bench.folder / "nowhere", code=3)
-    assert (
-        "nowhere/train.csv' is not here" in done.stderr and "features" in done.stderr
-    ), done.stderr
+    assert "nowhere/train.csv' is not here" in done.stderr and "features" in done.stderr, (
+        done.stderr)
 
 
 def diverges(bench):
     """Numbers that are not finite are never saved as good."""
-    done = bench.run(
-        "train",
-        bench.mlp,
-        "--data",
-        bench.folder,
-        "--run-dir",
-        bench.folder / "nan",
-        "--set",
-        "train.steps=1",
-        "--set",
-        "optimizer.sgd={}",
-        "--set",
-        "schedule.lr=1e37",
-        code=7,
-    )
+    done = bench.run("train", bench.mlp, "--data", bench.folder, "--run-dir", bench.folder / "nan",
+                     "--set", "train.steps=1", "--set", "optimizer.sgd={}", "--set",
+                     "schedule.lr=1e37", code=7)
     assert "no checkpoint has been written" in done.stderr, done.stderr
-    assert not list(
-        (bench.folder / "nan").glob("checkpoints/step-*")
-    ), "a checkpoint of numbers that are not finite"
+    assert not list((bench.folder / "nan").glob("checkpoints/step-*")), (
+        "a checkpoint of numbers that are not finite")
 
 
 def logs(bench):
     """log.txt tells the run."""
     text = (bench.folder / "ends/log.txt").read_text()
-    for part in (
-        "device cpu",
-        "evaluation loss",
-        "checkpoint written",
-        "done at step 60",
-        "nothing left to do",
-    ):
+    for part in ("device cpu", "evaluation loss", "checkpoint written", "done at step 60",
+                 "nothing left to do"):
         assert part in text, f"'{part}' is not in log.txt:\n{text}"
 
 
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
-        for part in (
-            evaluates,
-            predicts,
-            averages,
-            benches,
-            exchanges,
-            sends,
-            generates,
-            ends,
-            slices,
-            refuses,
-            plans_without_data,
-            diverges,
-            logs,
-        ):
+        for part in (evaluates, predicts, averages, benches, exchanges, sends, generates, ends,
+                     slices, refuses, plans_without_data, diverges, logs):
             part(bench)
             print(part.__name__, "passed", flush=True)
 

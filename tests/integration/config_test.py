@@ -5,7 +5,6 @@ reference that is not the page of the tree.
 
 config_test.py BINARY
 """
-
 import json
 import pathlib
 import re
@@ -18,9 +17,8 @@ CONFIG = ROOT / "configs/models/char_gpt.textproto"
 
 
 def run(binary, *arguments):
-    return subprocess.run(
-        [binary, "config", *map(str, arguments)], capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([binary, "config", *map(str, arguments)], capture_output=True, text=True,
+                          timeout=60)
 
 
 def good(binary, *arguments):
@@ -46,9 +44,8 @@ def lists_and_explains(binary, folder):
     assert "only with schedule.kind STEP" in good(binary, "gamma")
     section = good(binary, "adamw", "--json", folder / "one.json")
     assert "optimizer.adamw.beta2" in section and "optimizer.adam.beta2" not in section, section
-    assert [field["path"] for field in json.loads((folder / "one.json").read_text())] == [
-        "optimizer.adamw"
-    ]
+    assert ([field["path"] for field in json.loads((folder / "one.json").read_text())]
+            == ["optimizer.adamw"])
 
 
 def refuses(binary):
@@ -58,8 +55,7 @@ def refuses(binary):
         (["lanes", "--reference"], ["one of FIELD, --defaults and --reference"]),
         (["--set", "train.lanes=2"], ["--set", "only with --defaults"]),
         (["--defaults", "nowhere.textproto"], ["nowhere.textproto"]),
-        (["--defaults", CONFIG, "--set", "train.lanes=3"], ["train.lanes", "power of two"]),
-    ):
+        (["--defaults", CONFIG, "--set", "train.lanes=3"], ["train.lanes", "power of two"])):
         done = run(binary, *arguments)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, (arguments, done)
         for word in words:
@@ -69,9 +65,8 @@ def refuses(binary):
 def shows_defaults(binary, folder):
     """What is printed, comments and all, is a config: of itself it leaves nothing out."""
     printed = good(binary, "--defaults", CONFIG, "--set", "train.hash_every=7")
-    assert (
-        "\n  hash_every: 7\n" in printed and "\n  timeline: false  # default\n" in printed
-    ), printed
+    assert "\n  hash_every: 7\n" in printed and "\n  timeline: false  # default\n" in printed, (
+        printed)
     again = folder / "again.textproto"
     again.write_text(printed)
     assert good(binary, "--defaults", again) == printed.replace("  # default", "")
@@ -83,9 +78,8 @@ def main():
         lists_and_explains(binary, pathlib.Path(name))
         refuses(binary)
         shows_defaults(binary, pathlib.Path(name))
-    assert (
-        good(binary, "--reference") == (ROOT / "configs/FIELDS.md").read_text()
-    ), "configs/FIELDS.md is old"
+    assert good(binary, "--reference") == (ROOT / "configs/FIELDS.md").read_text(), (
+        "configs/FIELDS.md is old")
     print("config: fields listed, explained and refused; defaults and reference as they should be")
 
 

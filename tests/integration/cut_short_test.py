@@ -3,9 +3,8 @@
 another exit code, or by a hang of the other ranks.
 
 cut_short_test.py BINARY: trains on a mapped file, alone, under mpirun and over TCP, and truncates
-    it once steps are made.
+it once steps are made.
 """
-
 import os
 import pathlib
 import random
@@ -47,9 +46,8 @@ def packed_pictures(binary, folder):
         (folder / "pictures" / name).mkdir(parents=True)
         for i in range(10):
             (folder / "pictures" / name / f"{i}.png").write_bytes(png(64, i))
-    done = lockstep_run.run(
-        binary, ["data", "pack", "pictures", "--out", "packed"], ranks=0, cwd=folder
-    )
+    done = lockstep_run.run(binary, ["data", "pack", "pictures", "--out", "packed"], ranks=0,
+                            cwd=folder)
     assert done.returncode == 0, done.stderr
     return (folder / "packed").read_bytes()
 
@@ -64,11 +62,8 @@ def wait_for_steps(run_dir, processes):
 
 
 def check_end(what, code, output, path, wanted=DATA):
-    lines = [
-        line
-        for line in output.splitlines()
-        if line.startswith(f"lockstep: error: {path}: the file was cut short")
-    ]
+    lines = [line for line in output.splitlines()
+             if line.startswith(f"lockstep: error: {path}: the file was cut short")]
     assert code == wanted, f"{what}: exit code {code}, expected {wanted}\n{output}"
     assert lines and "SIGBUS" in lines[0], f"{what}: no line that names {path}\n{output}"
 
@@ -76,28 +71,14 @@ def check_end(what, code, output, path, wanted=DATA):
 def under_mpirun(binary, folder, name, text, content, ranks):
     """Alone with ranks=0. Every rank has the file mapped; the first to read ends them all."""
     path, config, run_dir = (
-        folder / "data",
-        folder / "config.textproto",
-        folder / f"run-{name}-{ranks}",
-    )
+        folder / "data", folder / "config.textproto", folder / f"run-{name}-{ranks}")
     path.write_bytes(content)
     config.write_text(text)
-    command = (lockstep_run.mpirun(ranks) if ranks else []) + [
-        str(binary),
-        "train",
-        str(config),
-        "--data",
-        str(folder),
-        "--run-dir",
-        str(run_dir),
-    ]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    command = (lockstep_run.mpirun(ranks) if ranks else []) + [str(binary), "train", str(config),
+                                                               "--data", str(folder), "--run-dir",
+                                                               str(run_dir)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               stdin=subprocess.DEVNULL)
     try:
         wait_for_steps(run_dir, [process])
         os.truncate(path, KEPT_BYTES)
@@ -120,8 +101,7 @@ def over_tcp(binary, folder, text, content):
         (folder / f"host{rank}").mkdir()
         (folder / f"host{rank}" / "data").write_bytes(content)
         started.append(
-            Ranks(binary, config, run_dir, [environment], ["--data", folder / f"host{rank}"])
-        )
+            Ranks(binary, config, run_dir, [environment], ["--data", folder / f"host{rank}"]))
     try:
         wait_for_steps(run_dir, [process for ranks in started for process in ranks.processes])
     finally:
@@ -129,9 +109,8 @@ def over_tcp(binary, folder, text, content):
         os.truncate(path, KEPT_BYTES)
         (peer_code, peer_output), (code, output) = [ranks.finish()[0] for ranks in started]
     check_end("TCP", code, output, path)
-    assert (
-        peer_code == PEER and "rank 1" in peer_output
-    ), f"the other rank: exit code {peer_code}\n{peer_output}"
+    assert peer_code == PEER and "rank 1" in peer_output, (
+        f"the other rank: exit code {peer_code}\n{peer_output}")
 
 
 def main(binary):

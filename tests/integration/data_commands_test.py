@@ -5,7 +5,6 @@ codes.
 
 data_commands_test.py BINARY
 """
-
 import io
 import json
 import pathlib
@@ -35,18 +34,13 @@ def png(side, seed):
     draw = random.Random(seed)
 
     def chunk(kind, data):
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I",
+                                                                        zlib.crc32(kind + data))
 
     rows = b"".join(b"\0" + draw.randbytes(3 * side) for _ in range(side))
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
+    chunks = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 class Bench:
@@ -61,9 +55,8 @@ class Bench:
 
     def run(self, *arguments, code=0):
         done = lockstep_run.run(self.binary, arguments, ranks=0, cwd=self.folder)
-        assert (
-            done.returncode == code
-        ), f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}"
+        assert done.returncode == code, (
+            f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}")
         return done
 
     def config(self, name, source):
@@ -72,31 +65,20 @@ class Bench:
         return path
 
     def weights_after(self, name, source):
-        return lockstep_run.train(
-            self.binary, self.config(name, source), self.folder / name, 0, ["--data", self.folder]
-        )["weights_hash"]
+        return lockstep_run.train(self.binary, self.config(name, source), self.folder / name, 0,
+                                  ["--data", self.folder])["weights_hash"]
 
 
 def packs(bench):
     """A record file, whether packed by one thread or three, trains to the weights of its folder."""
     wanted = bench.weights_after("folder", 'image_folder { train: "pictures" }')
     for threads in (1, 3):
-        bench.run(
-            "data",
-            "pack",
-            "pictures",
-            "--out",
-            f"r{threads}",
-            "--threads",
-            threads,
-            "--json",
-            "pack.json",
-        )
+        bench.run("data", "pack", "pictures", "--out", f"r{threads}", "--threads", threads,
+                  "--json", "pack.json")
         packed = json.loads((bench.folder / "pack.json").read_text())
         assert packed["records"] == 30 and packed["classes"] == 3 and packed["bad"] == 0, packed
-        assert (
-            bench.weights_after(f"records{threads}", f'records {{ train: "r{threads}" }}') == wanted
-        )
+        assert (bench.weights_after(f"records{threads}", f'records {{ train: "r{threads}" }}')
+                == wanted)
     assert (bench.folder / "r1").read_bytes() == (bench.folder / "r3").read_bytes()
     bench.run("data", "pack", "pictures", "--out", "small", "--decode", "--size", 8)
     found = bench.run("data", "inspect", "small", "--check").stdout
@@ -106,12 +88,11 @@ def packs(bench):
 def inspects(bench):
     """Counts, classes and sizes of a config's data and of a file; a bad picture is named."""
     config = bench.config("inspect", 'image_folder { train: "pictures" eval: "pictures" }')
-    found = bench.run(
-        "data", "inspect", config, "--data", bench.folder, "--json", "found.json"
-    ).stdout
+    inspected = bench.run("data", "inspect", config, "--data", bench.folder, "--json", "found.json")
+    found = inspected.stdout
     assert (
-        "30 pictures of 3 classes, 10 to 10 of each" in found and "16 x 16 to 25 x 25" in found
-    ), found
+        "30 pictures of 3 classes, 10 to 10 of each" in found
+        and "16 x 16 to 25 x 25" in found), found
     assert json.loads((bench.folder / "found.json").read_text())["evaluation"]["samples"] == 30
     bad = bench.folder / "pictures" / "dog" / "3.png"
     whole = bad.read_bytes()
@@ -129,24 +110,17 @@ def inspects_shards(bench):
     """A sample without its class is named and counted, and hides neither its neighbours nor another
     bad picture."""
     with tarfile.open(bench.folder / "s.tar", "w") as shard:
-        for name, data in (
-            ("a.png", png(16, 1)),
-            ("b.png", png(16, 2)),
-            ("b.cls", b"1"),
-            ("c.png", png(16, 3)[:200]),
-            ("c.cls", b"0"),
-        ):
+        for name, data in (("a.png", png(16, 1)), ("b.png", png(16, 2)), ("b.cls", b"1"),
+                           ("c.png", png(16, 3)[:200]), ("c.cls", b"0")):
             member = tarfile.TarInfo(name)
             member.size = len(data)
             shard.addfile(member, io.BytesIO(data))
     config = bench.config("shards", 'tar_shards { train: "s.tar" }')
     for arguments in (["s.tar"], [config, "--data", bench.folder]):
-        checked = bench.run(
-            "data", "inspect", *arguments, "--check", "--json", "found.json", code=3
-        )
-        assert (
-            "1 of 2 decode" in checked.stdout and "s.tar: c.png" in checked.stdout
-        ), checked.stdout
+        checked = bench.run("data", "inspect", *arguments, "--check", "--json", "found.json",
+                            code=3)
+        assert "1 of 2 decode" in checked.stdout and "s.tar: c.png" in checked.stdout, (
+            checked.stdout)
         assert "'a' has no class" in checked.stderr and "2 bad" in checked.stderr, checked.stderr
         assert json.loads((bench.folder / "found.json").read_text())["bad_records"] == 1
     assert "--skip-bad" in bench.run("data", "pack", "s.tar", "--out", "x", code=3).stderr
@@ -156,28 +130,16 @@ def inspects_shards(bench):
 def benches(bench):
     """Speeds are measured; a bad picture ends it with its name, or is counted."""
     config = bench.config("bench", 'image_folder { train: "pictures" }')
-    measure = [
-        "data",
-        "bench",
-        config,
-        "--data",
-        bench.folder,
-        "--seconds",
-        0.3,
-        "--threads",
-        2,
-        "--json",
-        "bench.json",
-    ]
+    measure = ["data", "bench", config, "--data", bench.folder, "--seconds", 0.3, "--threads", 2,
+               "--json", "bench.json"]
     bench.run(*measure)
     found = json.loads((bench.folder / "bench.json").read_text())
     assert found["threads"] == 2 and found["samples_per_s"] > 0 and found["decode_us"] > 0, found
     bad = bench.folder / "pictures" / "dog" / "3.png"
     bad.write_bytes(bad.read_bytes()[:200])
     assert "dog/3.png" in bench.run(*measure, code=3).stderr
-    skipped = bench.run(
-        *measure, "--set", "data.bad_records=SKIP", "--set", "data.max_bad_fraction=0.1"
-    )
+    skipped = bench.run(*measure, "--set", "data.bad_records=SKIP", "--set",
+                        "data.max_bad_fraction=0.1")
     assert "1 bad picture was replaced" in skipped.stdout, skipped.stdout
     found = json.loads((bench.folder / "bench.json").read_text())
     assert found["bad_records"] == 1 and found["whole_decode_per_core_s"] > 0, found
@@ -186,20 +148,14 @@ def benches(bench):
 def counts(bench):
     """Training and evaluation end with the number of bad pictures, summed over ranks; with FAIL
     there can be none."""
-    assert "bad_records" not in lockstep_run.train(
-        bench.binary,
-        bench.config("good", 'image_folder { train: "pictures" }'),
-        bench.folder / "good",
-        0,
-        ["--data", bench.folder],
-    )
+    assert ("bad_records" not in lockstep_run.train(
+        bench.binary, bench.config("good", 'image_folder { train: "pictures" }'),
+        bench.folder / "good", 0, ["--data", bench.folder]))
     bad = bench.folder / "pictures" / "dog" / "3.png"
     bad.write_bytes(bad.read_bytes()[:200])
-    config = bench.config(
-        "counts",
-        'image_folder { train: "pictures" eval: "pictures" } bad_records: SKIP '
-        "max_bad_fraction: 0.1",
-    )
+    config = bench.config("counts",
+                          'image_folder { train: "pictures" eval: "pictures" } bad_records: SKIP '
+                          'max_bad_fraction: 0.1')
     options = ["--data", bench.folder, "--run-dir", "run", "--json", "result.json"]
     evaluate = ["eval", config, "--checkpoint", "run", *options]
     trained = bench.run("train", config, *options)
@@ -216,17 +172,13 @@ def refuses(bench):
     """Usage errors end with 2, data errors with 3, each in one line."""
     bench.run("data", "inspect", "pictures")
     for code, arguments in (
-        (2, ["data"]),
-        (2, ["data", "pack", "pictures"]),
-        (2, ["data", "bench", "absent"]),
+        (2, ["data"]), (2, ["data", "pack", "pictures"]), (2, ["data", "bench", "absent"]),
         (2, ["data", "pack", "pictures", "--out", "o", "--decode"]),
         (2, ["data", "pack", "pictures", "--out", "o", "--size", "9"]),
         (2, ["data", "pack", "pictures", "--out", "o", "--decode", "--size", "9", "--keep-jpeg"]),
         (2, ["data", "pack", "pictures", "--out", "absent/o"]),
         (2, ["data", "pack", "pictures", "--out", "pictures"]),
-        (3, ["data", "pack", "absent", "--out", "o"]),
-        (3, ["data", "inspect", "absent.tar"]),
-    ):
+        (3, ["data", "pack", "absent", "--out", "o"]), (3, ["data", "inspect", "absent.tar"])):
         done = bench.run(*arguments, code=code)
         assert done.stderr.count("\n") == 1 and "error" in done.stderr, (arguments, done.stderr)
     for name in ("pack", "inspect", "bench"):

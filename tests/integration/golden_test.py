@@ -2,7 +2,7 @@
 """Whole runs against PyTorch: repeats the runs of tests/golden and compares every step.
 
     golden_test.py LOCKSTEP [--golden DIR] [--ranks 1,2] [--set FIELD=VALUE] [--mpirun COMMAND]
-        [CASE ...]
+    [CASE ...]
 
 Catches what op tests cannot: a wrong update rule, schedule, clipping, weight decay of the wrong
 tensors, sample order, initial weights that are not loaded, a loss averaged over the wrong count.
@@ -11,7 +11,6 @@ Tolerances: rounding to float32 alone moves these losses and norms by less than 
 by less than 5e-6 (float32_deviation in the golden files). Some ten times that leaves room for other
 orders of summation; GELU's tanh formula taken for the exact one already moves a loss by 8e-5.
 """
-
 import argparse
 import array
 import json
@@ -39,7 +38,7 @@ def read_safetensors(path):
     data = path.read_bytes()
     header_bytes = int.from_bytes(data[:8], "little")
     tensors = {}
-    for name, entry in json.loads(data[8 : 8 + header_bytes]).items():
+    for name, entry in json.loads(data[8:8 + header_bytes]).items():
         if name == "__metadata__":
             continue
         if entry["dtype"] != "F32":
@@ -73,50 +72,28 @@ def worst_weight(tensors, expected):
         norm = math.sqrt(math.fsum(w * w for w in values))
         projection = math.fsum(w * math.cos(i) for i, w in enumerate(values))
         scale = expected[name]["norm"]
-        deviation = max(
-            deviation,
-            relative(norm, expected[name]["norm"], scale),
-            relative(projection, expected[name]["projection"], scale),
-        )
+        deviation = max(deviation, relative(norm, expected[name]["norm"], scale),
+                        relative(projection, expected[name]["projection"], scale))
     return deviation
 
 
 def train(args, ranks, config, run_dir):
     command = [
-        args.lockstep,
-        "train",
-        config.name,
-        "--run-dir",
-        str(run_dir),
-        "--device",
-        args.device,
-    ]
+        args.lockstep, "train", config.name, "--run-dir", str(run_dir), "--device", args.device]
     command += [argument for field in args.set for argument in ("--set", field)]
     if ranks > 1:
         command = shlex.split(args.mpirun) + ["-n", str(ranks)] + command
     # For CI machines: mpirun refuses root, and more ranks than cores, unless told.
-    env = dict(
-        os.environ,
-        OMPI_ALLOW_RUN_AS_ROOT="1",
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-        OMPI_MCA_rmaps_base_oversubscribe="1",
-    )
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+               OMPI_MCA_rmaps_base_oversubscribe="1")
     try:
-        done = subprocess.run(
-            command,
-            cwd=config.parent,
-            env=env,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-        )
+        done = subprocess.run(command, cwd=config.parent, env=env, capture_output=True, text=True,
+                              errors="replace", timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise Mismatch(f"not done after {TIMEOUT_S} s: {shlex.join(command)}")
     if done.returncode != 0:
-        raise Mismatch(
-            f"exit code {done.returncode}: {shlex.join(command)}\n{done.stdout}{done.stderr}"
-        )
+        raise Mismatch(f"exit code {done.returncode}: {shlex.join(command)}\n"
+                       f"{done.stdout}{done.stderr}")
 
 
 def compare(args, ranks, config):
@@ -128,10 +105,8 @@ def compare(args, ranks, config):
         lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
         steps = len(expected["loss"])
         if [line.get("step") for line in lines] != list(range(1, steps + 1)):
-            raise Mismatch(
-                f"metrics.jsonl has steps {[line.get('step') for line in lines]}, "
-                f"expected 1..{steps}"
-            )
+            raise Mismatch(f"metrics.jsonl has steps {[line.get('step') for line in lines]}, "
+                           f"expected 1..{steps}")
         checkpoints = sorted((run_dir / "checkpoints").glob("step-*/model.safetensors"))
         if not checkpoints:
             raise Mismatch("no checkpoint at the end of the run")
@@ -159,9 +134,8 @@ def main():
     parser.add_argument("--golden", type=pathlib.Path, default=default_folder)
     parser.add_argument("--ranks", default="1", help="numbers of ranks to run on, such as 1,2")
     parser.add_argument("--device", default="cpu", help="as `lockstep train` takes it")
-    parser.add_argument(
-        "--set", action="append", default=[], help="path.to.field=value, for all runs"
-    )
+    parser.add_argument("--set", action="append", default=[],
+                        help="path.to.field=value, for all runs")
     parser.add_argument("--mpirun", default="mpirun", help="command that starts several ranks")
     args = parser.parse_intermixed_args()
     args.lockstep = str(pathlib.Path(args.lockstep).resolve())
@@ -173,12 +147,8 @@ def main():
     if not configs:
         sys.exit(f"no golden runs in {args.golden}")
 
-    limits = {
-        "loss": LOSS_TOLERANCE,
-        "grad_norm": GRAD_NORM_TOLERANCE,
-        "lr": LR_TOLERANCE,
-        "weights": WEIGHT_TOLERANCE,
-    }
+    limits = {"loss": LOSS_TOLERANCE, "grad_norm": GRAD_NORM_TOLERANCE, "lr": LR_TOLERANCE,
+              "weights": WEIGHT_TOLERANCE}
     print(f"{'run':24} {'ranks':>5} {'lanes':>5} " + " ".join(f"{name:>10}" for name in limits))
     print(f"{'tolerance':36} " + " ".join(f"{limit:10.0e}" for limit in limits.values()))
     failures = runs = 0
@@ -197,12 +167,8 @@ def main():
                 continue
             passed = all(deviation[name] <= limit for name, limit in limits.items())
             failures += not passed
-            print(
-                head
-                + " ".join(f"{deviation[name]:10.1e}" for name in limits)
-                + ("" if passed else "  FAILED"),
-                flush=True,
-            )
+            print(head + " ".join(f"{deviation[name]:10.1e}" for name in limits) +
+                  ("" if passed else "  FAILED"), flush=True)
     print(f"{runs - failures} of {runs} runs agree with PyTorch")
     return 1 if failures or runs == 0 else 0
 

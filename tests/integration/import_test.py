@@ -5,7 +5,6 @@ published figures.
 
 import_test.py BINARY
 """
-
 import json
 import pathlib
 import sys
@@ -21,26 +20,12 @@ optimizer { sgd { momentum: 0.9 } }
 schedule { lr: 0.01 }
 output { tensorboard: false }
 """
-RESNET = (
-    pathlib.Path(__file__).resolve().parents[2]
-    / "configs"
-    / "vision"
-    / "resnet20_cifar10.textproto"
-)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESNET = ROOT / "configs" / "vision" / "resnet20_cifar10.textproto"
 
 # Of the published network for the first test image, by an independent program.
-FIRST_LOGITS = [
-    -5.309682,
-    -0.495775,
-    0.877263,
-    23.730519,
-    -4.105039,
-    4.463729,
-    -0.234346,
-    -5.417928,
-    -3.711792,
-    -9.882182,
-]
+FIRST_LOGITS = [-5.309682, -0.495775, 0.877263, 23.730519, -4.105039, 4.463729, -0.234346,
+                -5.417928, -3.711792, -9.882182]
 
 
 def command(binary, *arguments):
@@ -50,10 +35,8 @@ def command(binary, *arguments):
 def expect(condition, what, done=None):
     if condition:
         return
-    raise RuntimeError(
-        what
-        + ("" if done is None else f"\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}")
-    )
+    raise RuntimeError(what + (
+        "" if done is None else f"\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"))
 
 
 def inspect(binary, checkpoint, folder):
@@ -73,37 +56,20 @@ def round_trip(binary, folder):
     expect(done.returncode == 0, "export", done)
     done = command(binary, "import", config, weights, "--out", folder / "imported")
     expect(done.returncode == 0, "import", done)
-    expect(
-        inspect(binary, folder / "imported", folder) == trained["weights_hash"],
-        "the weights have changed",
-    )
+    expect(inspect(binary, folder / "imported", folder) == trained["weights_hash"],
+           "the weights have changed")
     done = command(binary, "import", config, weights, "--out", folder / "imported")
-    expect(
-        done.returncode == 4 and "has checkpoints already" in done.stderr,
-        "import over a checkpoint",
-        done,
-    )
-    resumed = lockstep_run.train(
-        binary, config, folder / "resumed", 0, ["--resume", folder / "imported"]
-    )
+    expect(done.returncode == 4 and "has checkpoints already" in done.stderr,
+           "import over a checkpoint", done)
+    resumed = lockstep_run.train(binary, config, folder / "resumed", 0,
+                                 ["--resume", folder / "imported"])
     expect(resumed["step"] == 3, "a run from imported weights")
 
-    done = command(
-        binary,
-        "import",
-        config,
-        weights,
-        "--out",
-        folder / "other",
-        "--set",
-        "model.lenet.classes=9",
-    )
+    done = command(binary, "import", config, weights, "--out", folder / "other", "--set",
+                   "model.lenet.classes=9")
     expect(done.returncode == 4, "classes that differ", done)
-    for text in (
-        "'fc3.bias' has shape (5) where the model needs (9)",
-        "'fc3.weight' has shape (5, 84)",
-        "2 of its tensors",
-    ):
+    for text in ("'fc3.bias' has shape (5) where the model needs (9)",
+                 "'fc3.weight' has shape (5, 84)", "2 of its tensors"):
         expect(text in done.stdout + done.stderr, f"no word of {text}", done)
     expect(not (folder / "other").exists(), "a refused import has written something")
 
@@ -111,36 +77,18 @@ def round_trip(binary, folder):
 def published(binary, folder, data):
     """915 of 1,000 and a mean loss of 0.384205, as an independent program has it."""
     out, result = folder / "resnet20", folder / "eval.json"
-    done = command(
-        binary,
-        "import",
-        RESNET,
-        data / "resnet20-cifar10" / "resnet20.safetensors",
-        "--out",
-        out,
-        "--names",
-        "own",
-    )
+    done = command(binary, "import", RESNET, data / "resnet20-cifar10" / "resnet20.safetensors",
+                   "--out", out, "--names", "own")
     expect(done.returncode == 0, "import", done)
-    done = command(
-        binary, "eval", RESNET, "--checkpoint", out, "--data", data / "cifar-10", "--json", result
-    )
+    done = command(binary, "eval", RESNET, "--checkpoint", out, "--data", data / "cifar-10",
+                   "--json", result)
     expect(done.returncode == 0, "eval", done)
     figures = json.loads(result.read_text())
     expect(round(figures["eval_accuracy"] * 1000) == 915, f"accuracy is {figures['eval_accuracy']}")
     expect(abs(figures["eval_loss"] - 0.384205) < 2e-6, f"loss is {figures['eval_loss']}")
     outputs = folder / "outputs.safetensors"
-    done = command(
-        binary,
-        "predict",
-        RESNET,
-        "--checkpoint",
-        out,
-        "--data",
-        data / "cifar-10",
-        "--out",
-        outputs,
-    )
+    done = command(binary, "predict", RESNET, "--checkpoint", out, "--data", data / "cifar-10",
+                   "--out", outputs)
     expect(done.returncode == 0, "predict", done)
     shape, values = lockstep_run.read_tensor(outputs, "output")
     expect(shape == [1000, 10], f"outputs have shape {shape}")

@@ -2,10 +2,9 @@
 """Catches: a signal that loses work, a checkpoint that is not exact, or a wrong exit code.
 
 preemption_test.py BINARY: sends USR1 or TERM to running training, alone and under mpirun, expects
-    exit code 75 and a checkpoint, and resumes until the end: the weights must be those of a run
-    that was never interrupted. A rank that is killed must end the run.
+exit code 75 and a checkpoint, and resumes until the end: the weights must be those of a run that
+was never interrupted. A rank that is killed must end the run.
 """
-
 import os
 import pathlib
 import signal
@@ -29,22 +28,11 @@ LIMIT_S = 60
 
 
 def start(binary, config, run_dir, ranks):
-    command = (lockstep_run.mpirun(ranks) if ranks else []) + [
-        str(binary),
-        "train",
-        str(config),
-        "--run-dir",
-        str(run_dir),
-        "--resume",
-        "auto",
-    ]
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    command = (lockstep_run.mpirun(ranks) if ranks else []) + [str(binary), "train", str(config),
+                                                               "--run-dir", str(run_dir),
+                                                               "--resume", "auto"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            stdin=subprocess.DEVNULL)
 
 
 def wait_for_steps(run_dir):
@@ -88,17 +76,14 @@ def killed_rank(binary, config, folder):
     run_dir = folder / "killed"
     process = start(binary, config, run_dir, 2)
     wait_for_steps(run_dir)
-    children = subprocess.run(
-        ["pgrep", "-P", str(process.pid), "-f", "lockstep"], capture_output=True, text=True
-    ).stdout.split()
+    children = subprocess.run(["pgrep", "-P", str(process.pid), "-f", "lockstep"],
+                              capture_output=True, text=True).stdout.split()
     assert children, "no rank found"
     os.kill(int(children[-1]), signal.SIGKILL)
     began = time.monotonic()
     process.communicate(timeout=LIMIT_S)
-    print(
-        f"rank killed: all ended in {time.monotonic() - began:.2f} s, exit code"
-        f" {process.returncode}"
-    )
+    print(f"rank killed: all ended in {time.monotonic() - began:.2f} s, exit code "
+          f"{process.returncode}")
     assert process.returncode != 0
 
 
@@ -109,16 +94,11 @@ def main(binary):
         config.write_text(CONFIG)
         expected = lockstep_run.train(binary, config, folder / "whole", 0)["weights_hash"]
         # SIGTERM to mpirun gives the ranks about a second; USR1 as long as they need.
-        for ranks, number in (
-            (0, signal.SIGUSR1),
-            (2, signal.SIGUSR1),
-            (0, signal.SIGTERM),
-            (0, signal.SIGINT),
-        ):
+        for ranks, number in ((0, signal.SIGUSR1), (2, signal.SIGUSR1), (0, signal.SIGTERM),
+                              (0, signal.SIGINT)):
             got = interrupted(binary, config, folder, ranks, number)
-            assert (
-                got == expected
-            ), f"signal {number}, {ranks} ranks: weights {got}, expected {expected}"
+            assert got == expected, (
+                f"signal {number}, {ranks} ranks: weights {got}, expected {expected}")
         killed_rank(binary, config, folder)
     return 0
 

@@ -6,7 +6,6 @@ report, and that trips over what it left itself.
 
 scale_test.py BINARY
 """
-
 import csv
 import json
 import os
@@ -49,13 +48,10 @@ class Bench:
 
     def run(self, *arguments, code=0, ranks=0):
         flags = [] if "--mpirun" in arguments else self.flags
-        done = lockstep_run.run(
-            self.binary, ["scale", self.config, *flags, *arguments], ranks, cwd=self.folder
-        )
-        assert done.returncode == code, (
-            f"{arguments}: exit code {done.returncode}, expected"
-            f" {code}\n{done.stdout}\n{done.stderr}"
-        )
+        done = lockstep_run.run(self.binary, ["scale", self.config, *flags, *arguments], ranks,
+                                cwd=self.folder)
+        assert done.returncode == code, (f"{arguments}: exit code {done.returncode}, expected "
+                                         f"{code}\n{done.stdout}\n{done.stderr}")
         return done
 
     def refuses(self, expected, *arguments, code=2, ranks=0):
@@ -77,14 +73,13 @@ def measures(bench):
     done = bench.run("--ranks", "1,2", "--repeats", 1, "--steps", 20, "--out", out)
     report = json.loads((out / "scaling.json").read_text())
     assert (
-        report["name"] == "tiny_scale" and report["device"] == "cpu" and report["order"] == "TREE"
-    ), report
+        report["name"] == "tiny_scale" and report["device"] == "cpu"
+        and report["order"] == "TREE"), report
     assert report["parameters"] == 16 * 32 + 32 + 32 * 4 + 4, report["parameters"]
     assert (report["zero_stage"], report["wire_dtype"], report["set"]) == (1, "FP32", []), report
     assert "incomplete" not in report and "incomplete" not in done.stdout, done.stdout
-    assert (
-        "the steps that count took only" in report["caution"] and report["caution"] in done.stdout
-    ), report["caution"]
+    assert "the steps that count took only" in report["caution"], report["caution"]
+    assert report["caution"] in done.stdout, done.stdout
     worlds = {(world["mode"], world["ranks"]): world for world in report["worlds"]}
     assert set(worlds) == {("strong", 1), ("strong", 2), ("weak", 1), ("weak", 2)}, worlds.keys()
     for (mode, ranks), world in worlds.items():
@@ -93,37 +88,25 @@ def measures(bench):
         base = worlds[mode, 1]
         check_parts(world)
         assert close(world["samples_per_s"], world["global_batch"] / world["step_ms"] * 1000), world
-        assert close(
-            world["efficiency"], world["samples_per_s"] / (base["samples_per_s"] * ranks)
-        ), world
-        assert (
-            world["verdict"]
-            and world["hosts"] == 1
-            and world["buckets"] == 1
-            and world["host_sends_bytes"] == 0
-        ), world
+        efficiency = world["samples_per_s"] / (base["samples_per_s"] * ranks)
+        assert close(world["efficiency"], efficiency), world
+        assert (world["verdict"] and world["hosts"] == 1 and world["buckets"] == 1
+                and world["host_sends_bytes"] == 0), world
     assert len(report["runs"]) == 4 and len(report["runs"][1]["rank_times"]) == 2, report["runs"]
     strong = {run["weights_hash"] for run in report["runs"] if run["mode"] == "strong"}
     assert len(strong) == 1, strong
-    assert {"mode": "strong", "checked": True, "equal": True}.items() <= report["weights"][
-        0
-    ].items(), report["weights"]
-    trained = lockstep_run.train(
-        bench.binary, bench.config, bench.folder / "same", 0, ["--max-steps", 20]
-    )
+    compared = {"mode": "strong", "checked": True, "equal": True}
+    assert compared.items() <= report["weights"][0].items(), report["weights"]
+    trained = lockstep_run.train(bench.binary, bench.config, bench.folder / "same", 0,
+                                 ["--max-steps", 20])
     assert trained["weights_hash"] in strong, "scale trained something else than the config says"
     rows = list(csv.DictReader((out / "scaling.csv").open()))
-    assert [(row["mode"], row["ranks"]) for row in rows] == [
-        ("strong", "1"),
-        ("strong", "2"),
-        ("weak", "1"),
-        ("weak", "2"),
-    ]
+    assert ([(row["mode"], row["ranks"]) for row in rows]
+            == [("strong", "1"), ("strong", "2"), ("weak", "1"), ("weak", "2")])
     assert close(float(rows[1]["lost_ms"]), worlds["strong", 2]["lost_ms"]), rows[1]
     text = (out / "scaling.md").read_text()
-    assert (
-        text in done.stdout and "## Strong scaling" in text and "## Weak scaling" in text
-    ), done.stdout
+    assert text in done.stdout and "## Strong scaling" in text and "## Weak scaling" in text, (
+        done.stdout)
     assert done.stdout.count(" run 1/1 ") == 4, done.stdout
     assert not list(out.glob("runs/*/checkpoints/*")), "checkpoints were written"
     for name in ("throughput", "efficiency", "lost_time"):
@@ -136,51 +119,25 @@ def measures(bench):
 def marks_oversubscription(bench):
     """More threads than CPUs are measured all the same, and said to be so."""
     cpus = len(os.sched_getaffinity(0))
-    done = bench.run(
-        "--ranks",
-        "1,2",
-        "--mode",
-        "strong",
-        "--repeats",
-        1,
-        "--steps",
-        4,
-        "--out",
-        bench.folder / "over",
-        "--set",
-        f"execution.threads={cpus}",
-    )
+    done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 4, "--out",
+                     bench.folder / "over", "--set", f"execution.threads={cpus}")
     report = json.loads((bench.folder / "over/scaling.json").read_text())
     assert report["threads"] == cpus and report["set"] == [f"execution.threads={cpus}"], report
     assert f"| --set | `execution.threads={cpus}` |" in done.stdout, done.stdout
     if cpus > 1:
-        assert [world["oversubscribed"] for world in report["worlds"]] == [False, True], report[
-            "worlds"
-        ]
-        assert (
-            "more threads than CPUs: shows that it works, not how it scales" in done.stdout
-        ), done.stdout
+        assert [world["oversubscribed"] for world in report["worlds"]] == [False, True], (
+            report["worlds"])
+        assert "more threads than CPUs: shows that it works, not how it scales" in done.stdout, (
+            done.stdout)
 
 
 def tells_of_other_work(bench):
     """Loops of another program on a quarter of the CPUs show in the report."""
-    loops = [
-        subprocess.Popen(["sh", "-c", "while :; do :; done"])
-        for _ in range(max(1, os.cpu_count() // 4))
-    ]
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"])
+             for _ in range(max(1, os.cpu_count() // 4))]
     try:
-        done = bench.run(
-            "--ranks",
-            "1,2",
-            "--mode",
-            "strong",
-            "--repeats",
-            1,
-            "--steps",
-            1000,
-            "--out",
-            bench.folder / "other",
-        )
+        done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 1000,
+                         "--out", bench.folder / "other")
     finally:
         for loop in loops:
             loop.kill()
@@ -191,8 +148,8 @@ def tells_of_other_work(bench):
         if "Open MPI" in report["launcher"]:
             assert 0.1 < world["other_work_cpus"], world
             assert (
-                "other work took" in world["verdict"] and "other work took" in report["caution"]
-            ), (world, done.stdout)
+                "other work took" in world["verdict"] and "other work took" in report["caution"]), (
+                    world, done.stdout)
 
 
 def on_some_cpus(bench):
@@ -203,26 +160,15 @@ def on_some_cpus(bench):
     last = max(everywhere)
     try:
         os.sched_setaffinity(0, {last})
-        done = bench.run(
-            "--ranks",
-            "1",
-            "--mode",
-            "strong",
-            "--repeats",
-            1,
-            "--steps",
-            20,
-            "--out",
-            bench.folder / "some",
-        )
+        done = bench.run("--ranks", "1", "--mode", "strong", "--repeats", 1, "--steps", 20, "--out",
+                         bench.folder / "some")
     finally:
         os.sched_setaffinity(0, everywhere)
     report = json.loads((bench.folder / "some/scaling.json").read_text())
-    (world,) = report["worlds"]
+    world, = report["worlds"]
     if "Open MPI" in report["launcher"]:
-        assert (
-            world["binding"] == f"none: within 1 of the host's {os.cpu_count()} CPUs"
-        ), done.stdout
+        assert world["binding"] == f"none: within 1 of the host's {os.cpu_count()} CPUs", (
+            done.stdout)
 
 
 def over_several_hosts(bench):
@@ -236,41 +182,17 @@ def over_several_hosts(bench):
     with hosts.Hosts(2, "1gbit") as made:
         hostfile = bench.folder / "two-hosts"
         hostfile.write_text("".join(f"{hosts.NET}.{host + 1} slots=1\n" for host in range(2)))
-        command = [
-            *made.inside(0),
-            bench.binary,
-            "scale",
-            bench.config,
-            "--ranks",
-            "1,2",
-            "--mode",
-            "strong",
-            "--repeats",
-            1,
-            "--steps",
-            8,
-            "--hostfile",
-            hostfile,
-            "--mpirun",
-            " ".join(made.mpirun_words()),
-            "--out",
-            out,
-        ]
-        done = subprocess.run(
-            [str(word) for word in command],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            cwd=bench.folder,
-            stdin=subprocess.DEVNULL,
-        )
+        command = [*made.inside(0), bench.binary, "scale", bench.config, "--ranks", "1,2",
+                   "--mode", "strong", "--repeats", 1, "--steps", 8, "--hostfile", hostfile,
+                   "--mpirun", " ".join(made.mpirun_words()), "--out", out]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                              timeout=300, cwd=bench.folder, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     report = json.loads((out / "scaling.json").read_text())
     assert [world["hosts"] for world in report["worlds"]] == [1, 2], report["worlds"]
     assert len(report["hosts"]) == 2, report["hosts"]
-    assert (
-        report["worlds"][0]["host_sends_bytes"] == 0 < report["worlds"][1]["host_sends_bytes"]
-    ), report["worlds"]
+    assert report["worlds"][0]["host_sends_bytes"] == 0 < report["worlds"][1]["host_sends_bytes"], (
+        report["worlds"])
     assert report["weights"][0]["checked"] and report["weights"][0]["equal"], report["weights"]
     for world in report["worlds"]:
         check_parts(world)
@@ -281,9 +203,8 @@ def refuses(bench):
     bench.refuses("increase", "--ranks", "1,1")
     bench.refuses("--ranks", "--ranks", "0,1")
     for wrong in ("1,x", "1,,2", "1,", "", "1, 2", "99999999999", "4097"):
-        bench.refuses(
-            f"--ranks: value is '{wrong}'; allowed: whole numbers from 1 to 4096", "--ranks", wrong
-        )
+        bench.refuses(f"--ranks: value is '{wrong}'; allowed: whole numbers from 1 to 4096",
+                      "--ranks", wrong)
     bench.refuses("3 in strong scaling: train.lanes", "--ranks", "1,3")
     bench.refuses("3 in weak scaling: train.lanes", "--ranks", "1,3", "--mode", "weak")
     bench.refuses("multiples of 2", "--ranks", "2,3", "--mode", "weak")
@@ -311,28 +232,14 @@ def notices_other_weights(bench):
     """)
     launcher.chmod(0o755)
     out = bench.folder / "falsified"
-    done = bench.run(
-        "--ranks",
-        "1,2",
-        "--mode",
-        "strong",
-        "--repeats",
-        1,
-        "--steps",
-        4,
-        "--out",
-        out,
-        "--mpirun",
-        launcher,
-        code=7,
-    )
+    done = bench.run("--ranks", "1,2", "--mode", "strong", "--repeats", 1, "--steps", 4, "--out",
+                     out, "--mpirun", launcher, code=7)
     assert (
-        "weights differ: strong 1-1 ends with" in done.stderr and "00000000deadbeef" in done.stderr
-    ), done.stderr
+        "weights differ: strong 1-1 ends with" in done.stderr
+        and "00000000deadbeef" in done.stderr), done.stderr
     report = json.loads((out / "scaling.json").read_text())
-    assert report["launcher"] == "falsify" and report["weights"][0]["equal"] is False, report[
-        "weights"
-    ]
+    assert report["launcher"] == "falsify" and report["weights"][0]["equal"] is False, (
+        report["weights"])
     assert "weights differ" in (out / "scaling.md").read_text()
 
 
@@ -347,47 +254,30 @@ def says_why_a_run_failed(bench):
     (out / "scaling.md").write_text("of another day")
     arguments = ["--ranks", "1,2", "--repeats", 1, "--steps", 4, "--out", out]
     bench.run(*arguments, code=4)
-    assert [path.name for path in out.glob("scaling.*")] == ["scaling.md"] and (
-        out / "scaling.md"
-    ).read_text() == "of another day"
+    assert ([path.name for path in out.glob("scaling.*")] == ["scaling.md"]
+            and (out / "scaling.md").read_text() == "of another day")
     (blocked / "strong-1-1").unlink()
     done = bench.run(*arguments, code=4)
     assert "strong run of 2 ranks failed with exit code 4" in done.stderr, done.stderr
     assert "strong-2-1" in done.stderr.split("exit code 4:")[1], done.stderr
     reason = is_incomplete(out)
     assert "strong run of 2 ranks failed with exit code 4" in reason, reason
-    assert (
-        "strong on 1 rank: 1, strong on 2 ranks: 0, weak on 1 rank: 0, weak on 2 ranks: 0" in reason
-    ), reason
-    bench.run(
-        "--ranks",
-        "1",
-        "--mode",
-        "strong",
-        "--steps",
-        100000,
-        "--limit",
-        1,
-        "--out",
-        bench.folder / "late",
-        "--set",
-        "model.mlp.hidden=2000,2000,2000",
-        code=6,
-    )
+    assert ("strong on 1 rank: 1, strong on 2 ranks: 0, weak on 1 rank: 0, weak on 2 ranks: 0"
+            in reason), reason
+    bench.run("--ranks", "1", "--mode", "strong", "--steps", 100000, "--limit", 1, "--out",
+              bench.folder / "late", "--set", "model.mlp.hidden=2000,2000,2000", code=6)
 
 
 def is_incomplete(out):
     """A report of one rank's strong run alone, which says that it is not the whole. Returns what it
     says."""
     report = json.loads((out / "scaling.json").read_text())
-    assert [(world["mode"], world["ranks"]) for world in report["worlds"]] == [
-        ("strong", 1)
-    ] and len(report["runs"]) == 1, report
+    assert ([(world["mode"], world["ranks"]) for world in report["worlds"]] == [("strong", 1)]
+            and len(report["runs"]) == 1), report
     text = (out / "scaling.md").read_text()
-    assert text.startswith(
-        f"# Scaling of tiny_scale (incomplete)\n\n**Incomplete**: {report['incomplete']}\n"
-    ), text
-    (row,) = csv.DictReader((out / "scaling.csv").open())
+    assert (text.startswith(
+        f"# Scaling of tiny_scale (incomplete)\n\n**Incomplete**: {report['incomplete']}\n")), text
+    row, = csv.DictReader((out / "scaling.csv").open())
     assert row["report"] == "incomplete", row
     assert "(incomplete)" in (out / "throughput.gp").read_text()
     return report["incomplete"]
@@ -397,27 +287,13 @@ def ended_by_a_signal(bench):
     """TERM and INT end the ranks too; what was measured before is reported. The same command can be
     given again."""
     out = bench.folder / "signalled"
-    arguments = [
-        "--ranks",
-        "1,2",
-        "--mode",
-        "strong",
-        "--repeats",
-        "1",
-        "--steps",
-        "400",
-        "--out",
-        str(out),
-        "--set",
-        "model.mlp.hidden=500,500,500",
-        "--set",
-        "train.global_batch=512",
-    ]
+    arguments = ["--ranks", "1,2", "--mode", "strong", "--repeats", "1", "--steps", "400", "--out",
+                 str(out), "--set", "model.mlp.hidden=500,500,500", "--set",
+                 "train.global_batch=512"]
     for number, in_run in ((signal.SIGTERM, "strong-1-1"), (signal.SIGINT, "strong-2-1")):
         end_by(bench, number, arguments, out / "runs" / in_run)
-        assert list(
-            (out / "runs" / in_run).glob("checkpoints/*")
-        ), "no checkpoint: the ranks were not ended as they should be"
+        assert list((out / "runs" / in_run).glob("checkpoints/*")), (
+            "no checkpoint: the ranks were not ended as they should be")
         if in_run == "strong-1-1":
             assert not list(out.glob("scaling.*")), "a report of nothing"
     assert is_incomplete(out).endswith("interrupted by SIGINT")
@@ -430,13 +306,9 @@ def end_by(bench, number, arguments, run_folder):
     command = [str(bench.binary), "scale", str(bench.config), *arguments, *bench.flags]
     shutil.rmtree(run_folder, ignore_errors=True)
     # A shell's background jobs ignore INT, and so would what they start.
-    started = subprocess.Popen(
-        command,
-        cwd=bench.folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    started = subprocess.Popen(command, cwd=bench.folder, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     mark = str(bench.folder / "tiny.textproto")
 
     def ranks():
@@ -452,11 +324,8 @@ def end_by(bench, number, arguments, run_folder):
 
     limit = time.time() + 60
     metrics = run_folder / "metrics.jsonl"
-    while (
-        not (metrics.exists() and metrics.stat().st_size)
-        and time.time() < limit
-        and started.poll() is None
-    ):
+    while (not (metrics.exists() and metrics.stat().st_size) and time.time() < limit
+           and started.poll() is None):
         time.sleep(0.02)
     assert ranks(), "no rank has started"
     started.send_signal(number)
@@ -473,17 +342,9 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(folder).resolve())
-        for check in (
-            measures,
-            marks_oversubscription,
-            tells_of_other_work,
-            on_some_cpus,
-            over_several_hosts,
-            refuses,
-            notices_other_weights,
-            says_why_a_run_failed,
-            ended_by_a_signal,
-        ):
+        for check in (measures, marks_oversubscription, tells_of_other_work, on_some_cpus,
+                      over_several_hosts, refuses, notices_other_weights, says_why_a_run_failed,
+                      ended_by_a_signal):
             check(bench)
             print(f"{check.__name__}: ok", flush=True)
     return 0

@@ -1,5 +1,4 @@
 """What compare_pytorch.py trains, as Lockstep configs; torch_train.py has the same in PyTorch."""
-
 import dataclasses
 
 SGD = "optimizer { sgd { momentum: 0.9 } }\nschedule { lr: 0.01 }"
@@ -67,8 +66,7 @@ def conv_flops(image, stem, blocks, width, bottleneck, classes):
             here = size * size
             if bottleneck:
                 total += (
-                    inputs * middle * before + 9 * middle * middle * here + middle * outputs * here
-                )
+                    inputs * middle * before + 9 * middle * middle * here + middle * outputs * here)
             else:
                 total += 9 * inputs * middle * here + 9 * middle * outputs * here
             if step != 1 or inputs != outputs:
@@ -79,91 +77,36 @@ def conv_flops(image, stem, blocks, width, bottleneck, classes):
 
 def _resnet_case(name, title, model, image, classes, batch, flops):
     return Case(
-        name,
-        title,
-        f"resnet {{ {model} }}",
+        name, title, f"resnet {{ {model} }}",
         f"synthetic {{ samples: {64 * batch} height: {image} width: {image} classes: {classes} }}",
-        SGD,
-        batch,
-        "images",
-        1,
-        flops,
-        flops,
-        2,
-    )
+        SGD, batch, "images", 1, flops, flops, 2)
 
 
 def _mlp_case(name, title, widths, loss, optimizer, batch, first_steps):
     hidden = " ".join(f"hidden: {width}" for width in widths[1:-1])
     flops = mlp_flops(*widths)
-    return Case(
-        name,
-        title,
-        f"mlp {{ {hidden} activation: RELU loss: {loss} }}",
-        f"synthetic {{ features: {widths[0]} classes: {widths[-1]} }}",
-        optimizer,
-        batch,
-        "samples",
-        1,
-        flops,
-        flops,
-        first_steps,
-    )
+    return Case(name, title, f"mlp {{ {hidden} activation: RELU loss: {loss} }}",
+                f"synthetic {{ features: {widths[0]} classes: {widths[-1]} }}", optimizer, batch,
+                "samples", 1, flops, flops, first_steps)
 
 
 _GPT2 = {"layers": 12, "width": 768, "context": 256, "vocabulary": 50257}
 
 CASES = {
-    case.name: case
-    for case in (
-        _mlp_case(
-            "mlp",
-            "MLP 784-512-512-10, batch 128, SGD with momentum",
-            (784, 512, 512, 10),
-            "SOFTMAX_CROSS_ENTROPY",
-            SGD,
-            128,
-            100,
-        ),
-        _mlp_case(
-            "table",
-            "table network 64-32-1, batch 32, SGD, binary cross-entropy",
-            (64, 32, 1),
-            "BINARY_CROSS_ENTROPY",
-            PLAIN_SGD,
-            32,
-            5000,
-        ),
-        Case(
-            "gpt2_124m",
-            "GPT-2 124M, T = 256, batch 2, AdamW, float32",
-            "gpt { heads: 12 " + " ".join(f"{k}: {v}" for k, v in _GPT2.items()) + " }",
-            "synthetic { classes: 50257 }",
-            ADAMW,
-            2,
-            "tokens",
-            256,
-            gpt_flops(**_GPT2, attention=12),
-            gpt_flops(**_GPT2, attention=6),
-            2,
-        ),
-        _resnet_case(
-            "resnet18",
-            "ResNet-18, 32 x 32 images, batch 64, SGD with momentum, float32",
-            "depth: 18 stem: CIFAR",
-            32,
-            10,
-            64,
-            conv_flops(32, (3, 1, 1), (2, 2, 2, 2), 64, False, 10),
-        ),
-        _resnet_case(
-            "resnet50",
-            "ResNet-50, 224 x 224 images, batch 8, SGD with momentum, float32",
-            "depth: 50",
-            224,
-            1000,
-            8,
-            conv_flops(224, (7, 2, 2), (3, 4, 6, 3), 64, True, 1000),
-        ),
+    case.name: case for case in (
+        _mlp_case("mlp", "MLP 784-512-512-10, batch 128, SGD with momentum", (784, 512, 512, 10),
+                  "SOFTMAX_CROSS_ENTROPY", SGD, 128, 100),
+        _mlp_case("table", "table network 64-32-1, batch 32, SGD, binary cross-entropy",
+                  (64, 32, 1), "BINARY_CROSS_ENTROPY", PLAIN_SGD, 32, 5000),
+        Case("gpt2_124m", "GPT-2 124M, T = 256, batch 2, AdamW, float32",
+             "gpt { heads: 12 " + " ".join(f"{k}: {v}" for k, v in _GPT2.items()) + " }",
+             "synthetic { classes: 50257 }", ADAMW, 2, "tokens", 256,
+             gpt_flops(**_GPT2, attention=12), gpt_flops(**_GPT2, attention=6), 2),
+        _resnet_case("resnet18", "ResNet-18, 32 x 32 images, batch 64, SGD with momentum, float32",
+                     "depth: 18 stem: CIFAR", 32, 10, 64,
+                     conv_flops(32, (3, 1, 1), (2, 2, 2, 2), 64, False, 10)),
+        _resnet_case("resnet50", "ResNet-50, 224 x 224 images, batch 8, SGD with momentum, float32",
+                     "depth: 50", 224, 1000, 8,
+                     conv_flops(224, (7, 2, 2), (3, 4, 6, 3), 64, True, 1000)),
     )
 }

@@ -19,7 +19,6 @@ batches that lie ready in memory; Lockstep runs with its loader and its metrics.
 Shares of the FMA peak count model FLOPs: 6 per weight and sample or token, and for GPT-2 also
 12 * layers * width * T per token for attention, or half of that without what the causal mask hides.
 """
-
 import argparse
 import json
 import os
@@ -61,7 +60,7 @@ def summarise(case, ranks, results, peak_gflops):
         "rates": [1e3 * units / result["step_ms"] for result in results],
         "peak_share": rate * case.flops_per_unit / (peak_gflops * 1e9),
         "causal_peak_share": rate * case.causal_flops_per_unit / (peak_gflops * 1e9),
-        "memory_mib": max(max(result["memory_mib"], default=0) for result in results),
+        "memory_mib": max((max(result["memory_mib"], default=0) for result in results)),
         "least_calm": min(result["calm"] for result in results),
         "repeats": results,
     }
@@ -74,15 +73,11 @@ def compare(args, machine, sides, case, ranks, threads):
     results = {side.name: [] for side in sides}
     for repeat in range(args.repeats):
         for side in sides:
-            result = measure_calmly(
-                machine, side, case, ranks, threads, prepared[side.name], args.least_calm
-            )
+            result = measure_calmly(machine, side, case, ranks, threads, prepared[side.name],
+                                    args.least_calm)
             results[side.name].append(result)
-            print(
-                f"  {side.name} {repeat + 1}/{args.repeats}: {result['step_ms']:.4f} ms a step, "
-                f"{result['steps']} steps, {result['calm']:.0%} of the CPUs ours",
-                flush=True,
-            )
+            print(f"  {side.name} {repeat + 1}/{args.repeats}: {result['step_ms']:.4f} ms a step, "
+                  f"{result['steps']} steps, {result['calm']:.0%} of the CPUs ours", flush=True)
     entry = {
         "case": case.name,
         "title": case.title,
@@ -103,20 +98,14 @@ def compare(args, machine, sides, case, ranks, threads):
 def markdown(report):
     """The table for BENCHMARKS.md."""
     lines = [
-        (
-            f"{report['cpu']}, {report['cpus']} CPUs, {report['instructions']}; "
-            f"PyTorch {report['torch'] or 'not measured'}."
-        ),
-        (
-            "Ratio: Lockstep's rate over PyTorch's. Share: model FLOPs over the measured FMA peak;"
-            " for GPT-2 with all of attention / with its causal half. Memory: peak resident MiB of"
-            " the largest rank."
-        ),
+        f"{report['cpu']}, {report['cpus']} CPUs, {report['instructions']}; "
+        f"PyTorch {report['torch'] or 'not measured'}.",
+        "Ratio: Lockstep's rate over PyTorch's. Share: model FLOPs over the measured FMA peak; for "
+        "GPT-2 with all of attention / with its causal half. Memory: peak resident MiB of the "
+        "largest rank.",
         "",
-        (
-            "| case | ranks x threads | Lockstep /s | PyTorch /s | ratio | Lockstep share | "
-            "PyTorch share | Lockstep MiB | PyTorch MiB | PyTorch set-up |"
-        ),
+        "| case | ranks x threads | Lockstep /s | PyTorch /s | ratio | Lockstep share | "
+        "PyTorch share | Lockstep MiB | PyTorch MiB | PyTorch set-up |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
 
@@ -179,9 +168,8 @@ def parse_names(parser, option, given, known):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     mpirun = "mpirun --allow-run-as-root" if os.getuid() == 0 else "mpirun"
     parser.add_argument("--lockstep", help="the binary; without it only PyTorch is measured")
     parser.add_argument("--fma-peak", required=True, help="the fma_peak tool of this folder, built")
@@ -191,20 +179,12 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--lanes-per-rank", type=int, default=1, help="Lockstep's train.lanes")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="of Lockstep's config"
-    )
-    parser.add_argument(
-        "--variants",
-        default=";".join(trainers.VARIANTS),
-        help="set-ups of PyTorch to choose from, separated by semicolons",
-    )
-    parser.add_argument(
-        "--least-calm",
-        type=float,
-        default=0.93,
-        help="share of the CPUs' FMA rate below which a measurement is noisy",
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE",
+                        help="of Lockstep's config")
+    parser.add_argument("--variants", default=";".join(trainers.VARIANTS),
+                        help="set-ups of PyTorch to choose from, separated by semicolons")
+    parser.add_argument("--least-calm", type=float, default=0.93,
+                        help="share of the CPUs' FMA rate below which a measurement is noisy")
     parser.add_argument("--mpirun", default=mpirun)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path)
@@ -225,11 +205,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-peers-") as name:
         folder, sides = pathlib.Path(name), []
         if args.lockstep:
-            sides.append(
-                trainers.Lockstep(
-                    args.lockstep, args.mpirun, args.lanes_per_rank, args.set, args.seconds, folder
-                )
-            )
+            sides.append(trainers.Lockstep(args.lockstep, args.mpirun, args.lanes_per_rank,
+                                           args.set, args.seconds, folder))
         if version:
             sides.append(trainers.PyTorch(args.python, args.variants, args.seconds, folder))
         if not sides:

@@ -1,5 +1,4 @@
 """Running programs pinned to CPUs, watching their memory, knowing whether the CPUs were ours."""
-
 import json
 import os
 import pathlib
@@ -70,15 +69,8 @@ def run_all(commands, env, timeout_s, **watch):
     """
     with MemoryWatch(**watch) as memory:
         started = [
-            subprocess.Popen(
-                command,
-                env={**os.environ, **env},
-                text=True,
-                errors="replace",
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            for command in commands
+            subprocess.Popen(command, env={**os.environ, **env}, text=True, errors="replace",
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE) for command in commands
         ]
         outputs, deadline = [], time.monotonic() + timeout_s
         try:
@@ -86,9 +78,8 @@ def run_all(commands, env, timeout_s, **watch):
                 out, err = process.communicate(timeout=max(1, deadline - time.monotonic()))
                 if process.returncode != 0:
                     command = " ".join(process.args)
-                    raise ProgramFailed(
-                        f"exit code {process.returncode}: {command}\n{out[-2000:]}{err[-2000:]}"
-                    )
+                    raise ProgramFailed(f"exit code {process.returncode}: {command}\n"
+                                        f"{out[-2000:]}{err[-2000:]}")
                 outputs.append(out)
         except subprocess.TimeoutExpired:
             raise ProgramFailed(f"not done after {timeout_s:.0f} s: {' '.join(commands[0])}")
@@ -109,12 +100,8 @@ class Machine:
         self.instructions = ""
 
     def _probe(self, threads, milliseconds, repeats):
-        output = subprocess.run(
-            [self._fma_peak, str(threads), str(milliseconds), str(repeats)],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
+        output = subprocess.run([self._fma_peak, str(threads), str(milliseconds), str(repeats)],
+                                check=True, capture_output=True, text=True).stdout
         result = json.loads(output)
         self.instructions = result["instructions"]
         self._peaks[threads] = max(self._peaks.get(threads, 0), result["peak"])

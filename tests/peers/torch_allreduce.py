@@ -6,7 +6,6 @@ what `lockstep bench collectives` is compared with.
 
 Rank 0 prints, for each size, the bytes and the median microseconds of the slowest rank.
 """
-
 import os
 import statistics
 import sys

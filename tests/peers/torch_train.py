@@ -4,7 +4,6 @@
 Ranks are started by compare_pytorch.py, which also pins them, and meet through a file (--meet).
 Every rank trains on batches that lie ready in memory: PyTorch pays for no data loading here.
 """
-
 import argparse
 import inspect
 import json
@@ -26,25 +25,21 @@ class Gpt2(nn.Module):
         self.token = nn.Embedding(vocabulary, width)
         self.position = nn.Embedding(context, width)
         self.blocks = nn.ModuleList(
-            nn.ModuleDict(
-                {
-                    "norm_1": nn.LayerNorm(width),
-                    "qkv": nn.Linear(width, 3 * width),
-                    "mix": nn.Linear(width, width),
-                    "norm_2": nn.LayerNorm(width),
-                    "up": nn.Linear(width, 4 * width),
-                    "down": nn.Linear(4 * width, width),
-                }
-            )
-            for _ in range(layers)
-        )
+            nn.ModuleDict({
+                "norm_1": nn.LayerNorm(width),
+                "qkv": nn.Linear(width, 3 * width),
+                "mix": nn.Linear(width, width),
+                "norm_2": nn.LayerNorm(width),
+                "up": nn.Linear(width, 4 * width),
+                "down": nn.Linear(4 * width, width),
+            }) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens):  # (B, T)
-        x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
+        x = self.token(tokens) + self.position.weight[:tokens.shape[1]]
         for block in self.blocks:
             qkv = block["qkv"](block["norm_1"](x)).chunk(3, dim=-1)
             q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv)
@@ -70,11 +65,8 @@ class Residual(nn.Module):
             kernels = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
         layers = []
         for inside, outside, kernel, step in kernels:
-            layers += [
-                conv(inside, outside, kernel, step),
-                nn.BatchNorm2d(outside),
-                nn.ReLU(inplace=True),
-            ]
+            layers += [conv(inside, outside, kernel, step), nn.BatchNorm2d(outside),
+                       nn.ReLU(inplace=True)]
         self.branch = nn.Sequential(*layers[:-1])
         self.shortcut = nn.Identity()
         if stride != 1 or inputs != outputs:
@@ -86,10 +78,7 @@ class Residual(nn.Module):
 
 def resnet(blocks, bottleneck, classes, small):
     layers = [
-        conv(3, 64, 3) if small else conv(3, 64, 7, 2),
-        nn.BatchNorm2d(64),
-        nn.ReLU(inplace=True),
-    ]
+        conv(3, 64, 3) if small else conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
     if not small:
         layers.append(nn.MaxPool2d(3, 2, 1))
     inputs = 64
@@ -104,11 +93,8 @@ def resnet(blocks, bottleneck, classes, small):
 def make_case(name, rank, fused):
     """Model, optimizer, loss function, and input and target of a batch."""
     # PyTorch before 2.3 has no fused kernel on CPUs; "foreach" is the fastest of its time.
-    kernel = (
-        {"fused": True}
-        if "fused" in inspect.signature(torch.optim.SGD).parameters
-        else {"foreach": True}
-    )
+    kernel = ({"fused": True} if "fused" in inspect.signature(torch.optim.SGD).parameters
+              else {"foreach": True})
     kernel = kernel if fused else {}
     generator = torch.Generator().manual_seed(1 + rank)
     if name == "gpt2_124m":
@@ -122,41 +108,26 @@ def make_case(name, rank, fused):
         batch, size, classes = (64, 32, 10) if small else (8, 224, 1000)
         model = resnet((2, 2, 2, 2) if small else (3, 4, 6, 3), not small, classes, small)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **kernel)
-        return (
-            model,
-            optimizer,
-            F.cross_entropy,
-            torch.randn((batch, 3, size, size), generator=generator),
-            torch.randint(0, classes, (batch,), generator=generator),
-        )
+        return (model, optimizer, F.cross_entropy,
+                torch.randn((batch, 3, size, size), generator=generator),
+                torch.randint(0, classes, (batch,), generator=generator))
     if name == "mlp":
-        model = nn.Sequential(
-            nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
-        )
+        model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
+                              nn.Linear(512, 10))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **kernel)
-        return (
-            model,
-            optimizer,
-            F.cross_entropy,
-            torch.randn((128, 784), generator=generator),
-            torch.randint(0, 10, (128,), generator=generator),
-        )
+        return (model, optimizer, F.cross_entropy, torch.randn((128, 784), generator=generator),
+                torch.randint(0, 10, (128,), generator=generator))
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, **kernel)
-    return (
-        model,
-        optimizer,
-        F.binary_cross_entropy_with_logits,
-        torch.randn((32, 64), generator=generator),
-        torch.randint(0, 2, (32, 1), generator=generator).float(),
-    )
+    return (model, optimizer, F.binary_cross_entropy_with_logits,
+            torch.randn((32, 64), generator=generator),
+            torch.randint(0, 2, (32, 1), generator=generator).float())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--case", choices=["mlp", "table", "gpt2_124m", "resnet18", "resnet50"], required=True
-    )
+    parser.add_argument("--case", choices=["mlp", "table", "gpt2_124m", "resnet18", "resnet50"],
+                        required=True)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
@@ -184,12 +155,10 @@ def main():
         model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
     parameters = sum(p.numel() for p in model.parameters())
     if args.ranks > 1:
-        torch.distributed.init_process_group(
-            "gloo", init_method=f"file://{args.meet}", rank=args.rank, world_size=args.ranks
-        )
-        model = nn.parallel.DistributedDataParallel(
-            model, broadcast_buffers=False, gradient_as_bucket_view=True, static_graph=True
-        )
+        torch.distributed.init_process_group("gloo", init_method=f"file://{args.meet}",
+                                             rank=args.rank, world_size=args.ranks)
+        model = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,
+                                                    gradient_as_bucket_view=True, static_graph=True)
     if args.compile:
         model = torch.compile(model)
 
@@ -220,21 +189,16 @@ def main():
 
     _, first_losses = run_for(args.warmup_seconds, 1)
     times, losses = run_for(args.seconds, args.least_steps)
-    print(
-        json.dumps(
-            {
-                "torch": torch.__version__,
-                "rank": args.rank,
-                "parameters": parameters,
-                "steps": len(times),
-                "step_ms": 1e3 * statistics.median(times),
-                "mean_step_ms": 1e3 * statistics.fmean(times),
-                "first_loss": first_losses[0],
-                "last_loss": losses[-1],
-            }
-        ),
-        flush=True,
-    )
+    print(json.dumps({
+        "torch": torch.__version__,
+        "rank": args.rank,
+        "parameters": parameters,
+        "steps": len(times),
+        "step_ms": 1e3 * statistics.median(times),
+        "mean_step_ms": 1e3 * statistics.fmean(times),
+        "first_loss": first_losses[0],
+        "last_loss": losses[-1],
+    }), flush=True)
     if args.ranks > 1:
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()

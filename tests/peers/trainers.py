@@ -1,5 +1,4 @@
 """The two sides of the comparison: each trains a case in a layout and says how long a step took."""
-
 import json
 import math
 import pathlib
@@ -52,7 +51,7 @@ class Lockstep:
     def run(self, case, ranks, threads, prepared):
         steps = prepared["steps"]
         trained = self._train(case, ranks, threads, steps)
-        warm = trained["step_ms"][max(1, int(steps * WARMUP / (1 + WARMUP))) :]
+        warm = trained["step_ms"][max(1, int(steps * WARMUP / (1 + WARMUP))):]
         # What a step costs beside its own time, such as its line in metrics.jsonl, is what a long
         # run takes outside its steps more than a short one. Where steps are few it drowns in the
         # noise of start-up.
@@ -76,16 +75,8 @@ class Lockstep:
         run_dir = self._folder / f"lockstep-{self._runs}"
         config = self._folder / f"lockstep-{self._runs}.textproto"
         config.write_text(case.config(ranks, ranks * self._lanes_per_rank, threads, steps))
-        command = [
-            self._binary,
-            "train",
-            str(config),
-            "--run-dir",
-            str(run_dir),
-            "--device",
-            "cpu",
-            *self._fields,
-        ]
+        command = [self._binary, "train", str(config), "--run-dir", str(run_dir), "--device",
+                   "cpu", *self._fields]
         if ranks == 1:
             command = measure.pinned(measure.allowed_cpus()[:threads], command)
         else:
@@ -147,32 +138,20 @@ class PyTorch:
     def _train(self, case, ranks, threads, variant, seconds, least_steps):
         self._runs += 1
         environment, options = VARIANTS[variant]
-        environment = {**environment, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+        environment = {
+            **environment, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"
+        }
         command = [
-            self._python,
-            str(pathlib.Path(__file__).with_name("torch_train.py")),
-            "--case",
-            case.name,
-            "--threads",
-            str(threads),
-            "--ranks",
-            str(ranks),
-            "--seconds",
-            str(seconds),
-            "--warmup-seconds",
-            str(WARMUP * seconds),
-            "--least-steps",
-            str(least_steps),
-            "--meet",
-            str(self._folder / f"meet-{self._runs}"),
-            *options,
+            self._python, str(pathlib.Path(__file__).with_name("torch_train.py")),
+            "--case", case.name, "--threads", str(threads), "--ranks", str(ranks),
+            "--seconds", str(seconds), "--warmup-seconds", str(WARMUP * seconds),
+            "--least-steps", str(least_steps), "--meet", str(self._folder / f"meet-{self._runs}"),
+            *options
         ]
         cpus = measure.allowed_cpus()
         commands = [
-            measure.pinned(
-                cpus[rank * threads : (rank + 1) * threads], command + ["--rank", str(rank)]
-            )
-            for rank in range(ranks)
+            measure.pinned(cpus[rank * threads:(rank + 1) * threads],
+                           command + ["--rank", str(rank)]) for rank in range(ranks)
         ]
         outputs, memory = measure.run_all(commands, environment, TIMEOUT_S, program=self._python)
         results = [json.loads(output.splitlines()[-1]) for output in outputs]

@@ -15,9 +15,8 @@ import tempfile
 import urllib.parse
 
 CODE = re.compile(r"`+[^`]*`+")
-LINK = re.compile(
-    r"\]\(\s*<?([^)\s>]+)>?[^)]*\)"
-)  # [text](target), ![text](target), with a title or without
+# [text](target), ![text](target), with a title or without.
+LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 HTML = re.compile(r'<(?:a|img)\b[^>]*\b(?:href|src)="([^"]+)"')
 HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 NOT_OURS = ("build", "runs")  # as .gitignore has them
@@ -30,11 +29,8 @@ def find_pages(root):
     found = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = [name for name in subfolders if name not in NOT_OURS and name[0] != "."]
-        found.extend(
-            os.path.relpath(os.path.join(folder, name), root)
-            for name in names
-            if name.endswith(".md")
-        )
+        found.extend(os.path.relpath(os.path.join(folder, name), root) for name in names
+                     if name.endswith(".md"))
     return sorted(found)
 
 
@@ -89,8 +85,7 @@ def check_pages(root, pages):
                 count += 1
                 path, _, anchor = urllib.parse.unquote(target).partition("#")
                 where = (
-                    os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
-                )
+                    os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page)
                 if where.startswith(("..", "/")):
                     errors.append(f"{page}:{number}: {target}: outside the tree")
                 elif not os.path.exists(os.path.join(root, where)):
@@ -102,22 +97,16 @@ def check_pages(root, pages):
     return errors, count
 
 
-SELF_TEST_PAGES = {
-    "README.md": (
-        "# Top\n[room](room/README.md) [part](room/README.md#two-words-and-more) [own](#top)\n"
-        "[gone](room/gone.md) ![drawing](room/drawing.svg)\n"
-        "`[code](nowhere.md)` [site](https://example.org/x#y) [folder](room/)\n"
-        "```\n[fenced](nowhere.md)\n# not a heading\n```\n"
-        "[fenced heading](#not-a-heading)\n[out](../other.md)\n"
-    ),
-    "room/README.md": (
-        "## Two words, *and* `more`\n## Same\n## Same\n"
-        "[up](../README.md#top) [second](#same-1) [third](#same-2)\n"
-        '[anchor in code](check.py#here) <img src="drawing.png">\n'
-    ),
-    "room/check.py": "",
-    "room/drawing.svg": "",
-}
+SELF_TEST_PAGES = {"README.md": "# Top\n[room](room/README.md) "
+                   "[part](room/README.md#two-words-and-more) [own](#top)\n"
+                   "[gone](room/gone.md) ![drawing](room/drawing.svg)\n"
+                   "`[code](nowhere.md)` [site](https://example.org/x#y) [folder](room/)\n"
+                   "```\n[fenced](nowhere.md)\n# not a heading\n```\n"
+                   "[fenced heading](#not-a-heading)\n[out](../other.md)\n",
+                   "room/README.md": "## Two words, *and* `more`\n## Same\n## Same\n"
+                   "[up](../README.md#top) [second](#same-1) [third](#same-2)\n"
+                   '[anchor in code](check.py#here) <img src="drawing.png">\n',
+                   "room/check.py": "", "room/drawing.svg": ""}
 SELF_TEST_ERRORS = [
     "README.md:3: room/gone.md: there is no room/gone.md",
     "README.md:9: #not-a-heading: README.md has no heading #not-a-heading",
@@ -136,9 +125,8 @@ def self_test():
             os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
             with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                 file.write(text)
-        errors, count = check_pages(
-            root, [path for path in SELF_TEST_PAGES if path.endswith(".md")]
-        )
+        errors, count = check_pages(root,
+                                    [path for path in SELF_TEST_PAGES if path.endswith(".md")])
     failures = [f"expected: {line}" for line in SELF_TEST_ERRORS if line not in errors]
     failures += [f"not expected: {line}" for line in errors if line not in SELF_TEST_ERRORS]
     if count != SELF_TEST_LINKS:
@@ -152,9 +140,8 @@ def self_test():
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(here)))
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()

@@ -28,10 +28,7 @@ def check_ours(tool, folder):
     flat = np.arange(64, dtype=np.float32) - 10
     model = load_file(saved / "model.safetensors")
     expected = {
-        "w": flat[:15].reshape(3, 5),
-        'names/\u00e9 "q"': flat[16:20],
-        "s": flat[24].reshape(()),
-    }
+        "w": flat[:15].reshape(3, 5), 'names/\u00e9 "q"': flat[16:20], "s": flat[24].reshape(())}
     assert sorted(model) == sorted(expected), sorted(model)
     for name, values in expected.items():
         assert model[name].dtype == np.float32 and model[name].shape == values.shape, name
@@ -41,7 +38,7 @@ def check_ours(tool, folder):
     for rank in range(2):
         shard = load_file(saved / f"optimizer-{rank:05d}-of-00002.safetensors")
         assert list(shard) == [f"exp_avg.{rank * 32}"], list(shard)
-        assert np.array_equal(shard[f"exp_avg.{rank * 32}"], flat[rank * 32 : rank * 32 + 32])
+        assert np.array_equal(shard[f"exp_avg.{rank * 32}"], flat[rank * 32:rank * 32 + 32])
 
 
 def check_theirs(tool, folder):

@@ -21,21 +21,10 @@ def main():
         events = EventAccumulator(folder)
         events.Reload()
         tags = set(events.Tags()["scalars"])
-        expected = {
-            "train/loss",
-            "train/lr",
-            "train/grad_norm",
-            "throughput/samples_per_s",
-            "throughput/tokens_per_s",
-            "time/step_ms",
-            "time/compute_ms",
-            "time/comm_exposed_ms",
-            "time/straggler_ms",
-            "time/data_wait_ms",
-            "time/optimizer_ms",
-            "eval/loss",
-            "eval/accuracy",
-        }
+        expected = {"train/loss", "train/lr", "train/grad_norm", "throughput/samples_per_s",
+                    "throughput/tokens_per_s", "time/step_ms", "time/compute_ms",
+                    "time/comm_exposed_ms", "time/straggler_ms", "time/data_wait_ms",
+                    "time/optimizer_ms", "eval/loss", "eval/accuracy"}
         assert tags == expected, tags ^ expected
         # Steps after the checkpoint are the resumed process's; those of the first process are
         # hidden.
@@ -45,10 +34,8 @@ def main():
             wanted = 1 / step + (10 if step <= 20 else 0)
             assert abs(value - wanted) < 1e-5, (step, value)
         assert [(e.step, e.value) for e in events.Scalars("eval/loss")] == [(22, 0.25), (30, 0.25)]
-        assert [(e.step, e.value) for e in events.Scalars("eval/accuracy")] == [
-            (22, 0.75),
-            (30, 0.75),
-        ]
+        assert ([(e.step, e.value) for e in events.Scalars("eval/accuracy")]
+                == [(22, 0.75), (30, 0.75)])
         assert {e.value for e in events.Scalars("throughput/tokens_per_s")} == {1000}
     print("tensorboard: event files are as they should be")
 

@@ -1,0 +1,52 @@
+"""Runs of a program, and what is found wrong with them; for host_gpu_test.py."""
+
+import json
+import math
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "distributed"))
+import lockstep_run  # noqa: E402
+
+
+class Trial:
+    def __init__(self, program, folder):
+        self.program, self.folder, self.failures, self.number = program, folder, 0, 0
+
+    def check(self, good, what, output=""):
+        print(f"{'ok    ' if good else 'FAILED'} {what}")
+        if not good:
+            self.failures += 1
+            print(output)
+
+    def train(self, config, *arguments, ranks=0, environment=None, run_dir=None):
+        """The result, with the losses of all steps, and what was printed."""
+        self.number += 1
+        run_dir = run_dir or self.folder / f"run{self.number}"
+        result = run_dir.with_suffix(".json")
+        done = lockstep_run.run(
+            self.program, ["train", config, "--run-dir", run_dir, "--json", result, *arguments],
+            ranks, environment)
+        text = done.stdout + done.stderr
+        if done.returncode != 0:
+            self.check(False, f"exit code {done.returncode} of {' '.join(map(str, arguments))}",
+                       text)
+            return {"weights_hash": None, "losses": [], "eval_loss": math.nan, "metrics": [],
+                    "text": text}
+        lines = lockstep_run.metrics(run_dir)
+        return dict(json.loads(result.read_text()), losses=[m["loss"] for m in lines],
+                    metrics=lines, text=text)
+
+    def close(self, a, b, tolerance, what):
+        worst = max((abs(x - y) / abs(x) for x, y in zip(a, b)), default=1)
+        self.check(len(a) == len(b) > 0 and worst <= tolerance,
+                   f"{what}: within {worst:.2g} of {tolerance:g}", f"{a}\n{b}")
+
+    def refused(self, code, words, *arguments, environment=None):
+        done = lockstep_run.run(self.program,
+                                ["train", *arguments, "--run-dir", self.folder / "refused"], 0,
+                                environment)
+        lines = done.stderr.strip().splitlines()
+        good = done.returncode == code and all(word in (lines or [""])[-1] for word in words)
+        self.check(good, f"refused with {code}: {' ... '.join(words)}",
+                   f"{done.returncode}\n{done.stdout}{done.stderr}")
