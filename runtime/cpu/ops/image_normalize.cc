@@ -1,11 +1,10 @@
-#include "runtime/cpu/ops/image_normalize.h"
+#include "runtime/graph/ops/image_normalize.h"
 
 #include <algorithm>
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
-#include "runtime/graph/ops/image_normalize.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/image_normalize.cc"
@@ -59,12 +58,16 @@ HWY_INLINE void normalize_part(const Factors& factors,
 }
 
 // Periods [begin, end) of all images, each of which begins with a new one.
-void image_normalize_kernel(
-    const ImageNormalize& op, const float* scale, const float* offset, int64_t begin, int64_t end) {
+void image_normalize_kernel(const ImageNormalize<float>& op,
+                            const LaneContext& lane,
+                            const float* scale,
+                            const float* offset,
+                            int64_t begin,
+                            int64_t end) {
   const Factors factors{scale, offset, static_cast<int64_t>(kRowLanes) * op.channels};
   const int64_t elements = op.pixels * op.channels;  // of an image
   const int64_t periods = (elements + factors.period - 1) / factors.period;
-  const int64_t mixed = op.mix == 1 ? 0 : std::min(op.images, op.valid_images);
+  const int64_t mixed = lane.mix == 1 ? 0 : std::min(op.images, lane.valid_rows);
   while (begin < end) {
     const int64_t image = begin / periods, first = begin % periods * factors.period;
     const int64_t stop = std::min(end, (image + 1) * periods);
@@ -73,7 +76,7 @@ void image_normalize_kernel(
     float* const y = op.y + image * elements + first;
     if (image < mixed) {
       const uint8_t* const other = op.x + (mixed - 1 - image) * elements + first;
-      normalize_part<true>(factors, x, other, op.mix, n, y);
+      normalize_part<true>(factors, x, other, lane.mix, n, y);
     } else {
       normalize_part<false>(factors, x, nullptr, 1, n, y);
     }
@@ -90,52 +93,32 @@ namespace lockstep::cpu {
 HWY_EXPORT(image_normalize_kernel);
 
 namespace {
-constexpr int64_t kPeriodPixels = 16;  // the kernel's kRowLanes
-}  // namespace
 
-size_t image_normalize_workspace_bytes(int64_t channels) {
-  return static_cast<size_t>(2 * kPeriodPixels * channels) * sizeof(float);
+constexpr int64_t kPeriodPixels = 16;  // the kernel's kRowLanes
+
+size_t workspace_bytes(const OpCall& call) {
+  const auto op = ImageNormalize<float>::of(call);
+  return static_cast<size_t>(2 * kPeriodPixels * op.channels) * sizeof(float);
 }
 
-void image_normalize(const ImageNormalize& op) {
+void run(const OpCall& call) {
+  const auto op = ImageNormalize<float>::of(call);
   const int64_t period = kPeriodPixels * op.channels;
-  float* const scale = static_cast<float*>(op.workspace);
+  float* const scale = op.workspace;  // (period) each
   float* const offset = scale + period;
   for (int64_t i = 0; i < period; ++i) {
-    const double deviation = op.std[i % op.channels];
-    scale[i] = static_cast<float>(1 / (255 * deviation));
-    offset[i] = static_cast<float>(-op.mean[i % op.channels] / deviation);
+    scale[i] = op.scale(i % op.channels);
+    offset[i] = op.offset(i % op.channels);
   }
   const int64_t periods = (op.pixels + kPeriodPixels - 1) / kPeriodPixels;  // of an image
   const auto kernel = HWY_DYNAMIC_DISPATCH(image_normalize_kernel);
   parallel_for(op.images * periods, grain_rows(period), [&](int64_t begin, int64_t end) {
-    kernel(op, scale, offset, begin, end);
+    kernel(op, call.lane(), scale, offset, begin, end);
   });
 }
 
-namespace {
-
-size_t image_normalize_workspace(const OpCall& op) {
-  return image_normalize_workspace_bytes(op.input_shape(0).columns());
-}
-
-void run_image_normalize(const OpCall& call) {
-  const auto& attributes = call.attributes<ImageNormalizeAttributes>();
-  const Shape& x = call.input_shape(0);
-  image_normalize({.images = x[0],
-                   .pixels = x[1] * x[2],
-                   .channels = x[3],
-                   .x = call.input<uint8_t>(0),
-                   .mean = attributes.mean.data(),
-                   .std = attributes.std.data(),
-                   .y = call.output<float>(0),
-                   .workspace = call.workspace(),
-                   .valid_images = call.lane().valid_rows,
-                   .mix = call.lane().mix});
-}
-
 constexpr Implementation kRows[] = {
-    {OpKind::kImageNormalize, "simd", run_image_normalize, image_normalize_workspace},
+    {OpKind::kImageNormalize, "simd", run, workspace_bytes},
 };
 
 }  // namespace

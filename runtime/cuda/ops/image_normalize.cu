@@ -1,10 +1,16 @@
-#include "runtime/cuda/ops/image_normalize.h"
+#include "runtime/graph/ops/image_normalize.h"
 
-#include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
 
 namespace lockstep::cuda {
 namespace {
+
+constexpr int64_t kMostImageChannels = 64;
+// Elements that a kernel numbers in 32 bits.
+constexpr int64_t kMostNumbered = (int64_t{1} << 31) - 1;
 
 // Travels with the launch: y = x * scale + offset.
 struct Factors {
@@ -83,46 +89,42 @@ __global__ void __launch_bounds__(kFlatThreads) image_normalize_kernel(
   }
 }
 
-template <typename T, int N>
-void start(const Images& images,
-           int64_t channels,
-           const Factors& factors,
-           const LaneContext* lane,
-           T* y,
-           Stream stream) {
-  launch({{blocks_for(images.n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream},
-         image_normalize_kernel<T, N>,
-         images,
-         channels,
-         factors,
-         lane,
-         y);
+bool supports(const OpCall& call) {
+  const auto op = ImageNormalize<float>::of(call);
+  return op.channels <= kMostImageChannels && op.images * op.pixels * op.channels <= kMostNumbered;
 }
+
+void run(const OpCall& call) {
+  by_type(call.output_dtype(0), [&]<typename T>() {
+    const auto op = ImageNormalize<T>::of(call);
+    const int64_t elements = op.pixels * op.channels, n = op.images * elements;
+    const Images images{op.x, static_cast<uint32_t>(n), static_cast<uint32_t>(elements)};
+    Factors factors{};
+    for (int64_t c = 0; c < op.channels; ++c) {
+      factors.scale[c] = op.scale(c);
+      factors.offset[c] = op.offset(c);
+    }
+    const bool vectors =
+        is_aligned(op.y) && reinterpret_cast<uintptr_t>(op.x) % kVectorWidth<T> == 0;
+    with_vectors<T>(vectors, [&](auto width) {
+      constexpr int N = decltype(width)::value;
+      launch({{blocks_for(n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream_of(call)},
+             image_normalize_kernel<T, N>,
+             images,
+             op.channels,
+             factors,
+             context_of(call).lane,
+             op.y);
+    });
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kImageNormalize, .name = "own", .run = run, .supports = supports},
+};
 
 }  // namespace
 
-template <typename T>
-void image_normalize(const ImageNormalize<T>& op, Stream stream) {
-  const auto channels = static_cast<int64_t>(op.mean.size());
-  const int64_t elements = op.pixels * channels, n = op.images * elements;
-  LOCKSTEP_REQUIRE(channels <= kMostImageChannels && n < (int64_t{1} << 31));
-  const Images images{op.x, static_cast<uint32_t>(n), static_cast<uint32_t>(elements)};
-  Factors factors{};
-  for (size_t c = 0; c < op.mean.size(); ++c) {
-    const double deviation = op.std[c];
-    factors.scale[c] = static_cast<float>(1 / (255 * deviation));
-    factors.offset[c] = static_cast<float>(-op.mean[c] / deviation);
-  }
-  constexpr int N = kVectorWidth<T>;
-  if (is_aligned(op.y) && reinterpret_cast<uintptr_t>(op.x) % N == 0) {
-    start<T, N>(images, channels, factors, op.lane, op.y, stream);
-  } else {
-    start<T, 1>(images, channels, factors, op.lane, op.y, stream);
-  }
-}
-
-template void image_normalize(const ImageNormalize<float>&, Stream);
-template void image_normalize(const ImageNormalize<BFloat16>&, Stream);
-template void image_normalize(const ImageNormalize<Float16>&, Stream);
+constinit const Implementations kCudaImageNormalize = kRows;
 
 }  // namespace lockstep::cuda

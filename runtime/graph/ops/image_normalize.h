@@ -1,7 +1,11 @@
 #pragma once
-// image_normalize: y = (x / 255 - mean) / std by channel, of mixtures of two images each where
-// LaneContext::mix is below 1. Stands where images enter the graph; it has no gradient.
-//   inputs x (N, H, W, C) u8; outputs y (N, H, W, C)
+// image_normalize: y = (x / 255 - mean) / std by channel, as one multiply-add. Where LaneContext::mix
+// is below 1, image i of the `valid` ones (valid_rows, but no more than there are) first becomes mix
+// times itself plus 1 - mix times image valid - 1 - i; which may be done before, as the shares add up
+// to 1: x becomes mix (x - other) + other, which leaves an image alone that is its own other. Stands
+// where images enter the graph; it has no gradient.
+//   inputs  x (N, H, W, C) u8
+//   outputs y (N, H, W, C)
 
 #include <cstdint>
 #include <string>
@@ -26,4 +30,36 @@ TensorId image_normalize(GraphBuilder& builder,
                          const ImageNormalizeAttributes& attributes);
 
 }  // namespace ops
+
+template <typename T>
+struct ImageNormalize {
+  int64_t images, pixels, channels;  // pixels of an image
+  const float* mean;                 // (channels), on the host
+  const float* std;                  // (channels), on the host
+  const uint8_t* x;                  // (images, pixels, channels)
+  T* y;                              // (images, pixels, channels)
+  Wide<T>* workspace;                // as the implementation needs
+
+  static ImageNormalize of(const OpCall& op) {
+    const auto& attributes = op.attributes<ImageNormalizeAttributes>();
+    const Shape& x = op.input_shape(0);
+    return {.images = x[0],
+            .pixels = x[1] * x[2],
+            .channels = x[3],
+            .mean = attributes.mean.data(),
+            .std = attributes.std.data(),
+            .x = op.input<uint8_t>(0),
+            .y = op.output<T>(0),
+            .workspace = op.workspace<Wide<T>>()};
+  }
+
+  // y = x scale + offset.
+  float scale(int64_t channel) const {
+    return static_cast<float>(1 / (255 * static_cast<double>(std[channel])));
+  }
+  float offset(int64_t channel) const {
+    return static_cast<float>(-mean[channel] / static_cast<double>(std[channel]));
+  }
+};
+
 }  // namespace lockstep
