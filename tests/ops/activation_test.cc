@@ -20,20 +20,9 @@ void reference_forward(const OpCall& call) {
   for (int64_t i = 0; i < op.n; ++i) op.y[i] = activation_value(op.activation, op.x[i]);
 }
 
-// Of the output, where that is what is saved.
-double derivative(Activation activation, double saved) {
-  if (activation == Activation::kTanh) return 1 - saved * saved;
-  return activation_derivative(activation, saved);
-}
-
-void reference_backward(const OpCall& call) {
-  const auto op = ActivationBackward<double>::of(call);
-  for (int64_t i = 0; i < op.n; ++i) op.d_x[i] = op.d_y[i] * derivative(op.activation, op.saved[i]);
-}
-
 constexpr Implementation kReference[] = {
     {OpKind::kActivation, "double", reference_forward},
-    {OpKind::kActivationBackward, "double", reference_backward},
+    {OpKind::kActivationBackward, "double", activation_backward_reference},
 };
 
 // Each value is a few operations on factors of magnitude |x| at most: exp (2 ulp), division and the

@@ -1,34 +1,63 @@
-// The kernels for CUDA on the host: see tests/fibers.
+// The kernels for CUDA, and the calls of its libraries, on the host: see tests/fibers.
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/matmul/matmul.h"
+#include "tests/fibers/host_stream.h"
 #include "tests/fibers/order.h"
 #include "tests/ops/devices.h"
 
 namespace lockstep::test {
+namespace {
+
+// One GPU, as a backend has it.
+struct HostGpu {
+  cuda::LaunchContext context() { return {.stream = &stream, .matmul = &matmul}; }
+
+  CUstream_st stream;
+  alignas(256) std::byte workspace[cuda::Matmul::kWorkspaceBytes];
+  cuda::Matmul matmul{&stream, workspace};
+};
+
+HostGpu& host_gpu() {
+  static HostGpu gpu;
+  return gpu;
+}
+
+bool is_available(const Implementation& implementation, const Graph& graph, const Op& op) {
+  cuda::LaunchContext context = host_gpu().context();
+  return implementation.available(OpCall(graph, op, &context));
+}
+
+void run(const Implementation& implementation,
+         const Graph& graph,
+         const Op& op,
+         std::byte* const* tensors,
+         std::byte* workspace,
+         const LaneContext& lane) {
+  cuda::LaunchContext context = host_gpu().context();
+  context.lane = &lane;
+  implementation.run(OpCall(graph, op, tensors, workspace, lane, &context));
+  fibers::drain();
+}
+
+Way in_order(std::string name, fibers::Order order) {
+  return {"threads in " + name + " order", [order](const std::function<void()>& f) {
+            fibers::order = order;
+            f();
+            fibers::order = fibers::Order::kForward;
+          }};
+}
+
+}  // namespace
 
 std::vector<OpDevice> cuda_devices() {
-  const auto in_order = [](std::string name, fibers::Order order) {
-    return Way{"threads in " + name + " order", [order](const std::function<void()>& f) {
-                 fibers::order = order;
-                 f();
-                 fibers::order = fibers::Order::kForward;
-               }};
-  };
   return {{.name = "cuda on the host",
            .implementations = [](const OpTest& test) { return test.cuda; },
            .types = {DType::kF32, DType::kBF16, DType::kF16},
            .ways = {in_order("forward", fibers::Order::kForward),
                     in_order("reverse", fibers::Order::kReverse),
                     in_order("shuffled", fibers::Order::kShuffled)},
-           .run =
-               [](const Implementation& implementation,
-                  const Graph& graph,
-                  const Op& op,
-                  std::byte* const* tensors,
-                  std::byte* workspace,
-                  const LaneContext& lane) {
-                 cuda::LaunchContext context{.lane = &lane};
-                 implementation.run(OpCall(graph, op, tensors, workspace, lane, &context));
-               }}};
+           .available = is_available,
+           .run = run}};
 }
 
 }  // namespace lockstep::test

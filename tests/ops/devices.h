@@ -21,6 +21,8 @@ struct OpDevice {
   Implementations (*implementations)(const OpTest& test);
   std::vector<DType> types;  // that it stores
   std::vector<Way> ways;
+  // What Implementation::available() says, where there is such a thing.
+  bool (*available)(const Implementation& implementation, const Graph& graph, const Op& op);
   // Runs an op whose arrays lie in the host's memory.
   void (*run)(const Implementation& implementation,
               const Graph& graph,
@@ -28,6 +30,7 @@ struct OpDevice {
               std::byte* const* tensors,
               std::byte* workspace,
               const LaneContext& lane);
+  bool has_fma = true;  // a product and the sum that it is added to round once
 };
 
 // Where the kernels for CUDA run: on the host, by fibers.

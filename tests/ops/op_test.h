@@ -4,7 +4,8 @@
 // implementation of each device is then run on the same inputs, in every type that it stores,
 // between guard zones, at addresses that vectors may and may not use, over its inputs where the
 // schema lets it, and in all ways that must give the same bits: vector widths, numbers of threads,
-// orders of a block's threads.
+// orders of a block's threads. Implementations that call a library of CUDA's run on its stand-in
+// (tests/fibers), where arrays begin as the memory plan lets them.
 
 #include <cstdint>
 #include <functional>
@@ -34,7 +35,9 @@ struct OpTest {
   size_t gradients = 1;
   int logits_alignment =
       1;                    // of GraphOptions; the elements of padded rows are counted with padding
+  bool bf16x3 = false;      // of GraphOptions
   bool any_address = true;  // also where no array begins on a boundary of vectors
+  bool needs_fma = false;   // not on CPUs that round a product before they add it
   // Inputs are uniform in [low, high), or what `value` says of element i of the tensor of a name.
   double low = -1, high = 1;
   std::function<double(const std::string& tensor, int64_t i)> value = nullptr;

@@ -1,11 +1,11 @@
 #pragma once
-// Activation functions in double precision.
+// Activation functions in double precision, and the reference of their backward op.
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "runtime/graph/activation.h"
+#include "runtime/graph/ops/activation.h"
 
 namespace lockstep::test {
 
@@ -48,6 +48,18 @@ inline double activation_derivative(Activation activation, double x) {
     }
   }
   return std::nan("");
+}
+
+// activation_backward for T = double. The derivative of tanh follows from its output, which is what
+// is saved.
+inline void activation_backward_reference(const OpCall& call) {
+  const auto op = ActivationBackward<double>::of(call);
+  for (int64_t i = 0; i < op.n; ++i) {
+    const double saved = op.saved[i];
+    op.d_x[i] = op.d_y[i] * (op.activation == Activation::kTanh
+                                 ? 1 - saved * saved
+                                 : activation_derivative(op.activation, saved));
+  }
 }
 
 }  // namespace lockstep::test

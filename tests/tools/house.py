@@ -60,9 +60,9 @@ WINGS = {
         "flat": [],
     },
     "runtime/cuda": {
-        "ops": ["cudnn", "flat"],
+        "ops": ["cudnn", "flat", "matmul"],
         "conv2d": ["cudnn", "flat", "matmul", "ops"],
-        "matmul": ["flat", "ops"],
+        "matmul": ["flat"],
         "flat": [],
         "cudnn": ["conv2d", "ops"],
     },

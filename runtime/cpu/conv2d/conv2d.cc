@@ -162,7 +162,8 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
 void conv2d_backward_input(
     const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (s.is_linear()) return linear_backward_input(linear_shape(s), d_y, w, d_x, workspace);
+  if (s.is_linear())
+    return linear_backward_input(linear_backward_input_of(s, d_y, w, d_x, workspace));
   if (is_depthwise(s)) return depthwise_backward_input(s, d_y, w, d_x, workspace);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     Gather g = backward_gather(s, d_y, w, d_x, axis_h, axis_w);

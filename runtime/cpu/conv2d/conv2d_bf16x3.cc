@@ -85,7 +85,8 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
 void conv2d_backward_input(
     const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (s.is_linear()) return bf16x3::linear_backward_input(linear_shape(s), d_y, w, d_x, workspace);
+  if (s.is_linear())
+    return bf16x3::linear_backward_input(linear_backward_input_of(s, d_y, w, d_x, workspace));
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     Gather g = backward_gather(s, d_y, w, d_x, axis_h, axis_w);
     for (int64_t group = 0; group < s.groups; ++group) {
@@ -105,7 +106,8 @@ void conv2d_backward_weight(const Conv2dShape& s,
                             void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   if (s.is_linear()) {
-    return bf16x3::linear_backward_weight(linear_shape(s), d_y, x, d_w, accumulate, workspace);
+    return bf16x3::linear_backward_weight(
+        linear_backward_weight_of(s, d_y, x, d_w, accumulate, workspace));
   }
   const int64_t columns = weight_columns(s), pixels = s.out_pixels();
   for (int64_t group = 0; group < s.groups; ++group) {

@@ -12,6 +12,31 @@ namespace lockstep::cpu {
 inline LinearShape linear_shape(const Conv2dShape& s) {
   return {s.out_pixels(), s.channels, s.outputs};
 }
+inline LinearBackward<float> linear_backward_weight_of(const Conv2dShape& s,
+                                                       const float* d_y,
+                                                       const float* x,
+                                                       float* d_w,
+                                                       bool accumulate,
+                                                       void* workspace) {
+  LinearBackward<float> op{};
+  op.shape = linear_shape(s);
+  op.accumulate_weight = accumulate;
+  op.d_y = d_y;
+  op.x = x;
+  op.d_weight = d_w;
+  op.workspace = static_cast<std::byte*>(workspace);
+  return op;
+}
+inline LinearBackward<float> linear_backward_input_of(
+    const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
+  LinearBackward<float> op{};
+  op.shape = linear_shape(s);
+  op.d_y = d_y;
+  op.weight = w;
+  op.d_x = d_x;
+  op.workspace = static_cast<std::byte*>(workspace);
+  return op;
+}
 
 // The scratch memory of conv2d_backward_weight().
 int64_t conv2d_weight_workspace_bytes(const Conv2dShape& shape, int threads);

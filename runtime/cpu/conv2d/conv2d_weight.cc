@@ -312,7 +312,7 @@ void backward_weight_skipping(const Conv2dShape& s,
     }
   });
   linear_backward_weight(
-      linear_shape(s), d_y, workspace, d_w, accumulate, workspace + read_floats(s));
+      linear_backward_weight_of(s, d_y, workspace, d_w, accumulate, workspace + read_floats(s)));
 }
 
 }  // namespace
@@ -335,7 +335,7 @@ void conv2d_backward_weight(const Conv2dShape& s,
                             void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   if (s.is_linear()) {
-    return linear_backward_weight(linear_shape(s), d_y, x, d_w, accumulate, workspace);
+    return linear_backward_weight(linear_backward_weight_of(s, d_y, x, d_w, accumulate, workspace));
   }
   if (is_depthwise(s)) return depthwise_backward_weight(s, d_y, x, d_w, accumulate, workspace);
   if (uses_winograd(s)) return winograd_backward_weight(s, d_y, x, d_w, accumulate, workspace);

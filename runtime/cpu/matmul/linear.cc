@@ -58,14 +58,14 @@ namespace HWY_NAMESPACE {
 
 // Stores the pre-activation and the result, for the outputs that `access` selects.
 template <Activation kKind, typename Access>
-HWY_INLINE void finish(const LinearForward& op, Access access, Vec sum, size_t output, size_t at) {
+HWY_INLINE void finish(const LinearProduct& op, Access access, Vec sum, size_t output, size_t at) {
   const Epilogue& e = op.epilogue;
   if (op.pre != nullptr) access.store(add_bias(e, access, sum, output), op.pre + at);
   access.store(finished<kKind>(e, access, sum, output, at), op.y + at);
 }
 
 // Fetches what will be added to some outputs, before the products that they wait for.
-HWY_INLINE void prefetch_residual(const LinearForward& op, Range outputs, Range rows) {
+HWY_INLINE void prefetch_residual(const LinearProduct& op, Range outputs, Range rows) {
   if (op.epilogue.residual == nullptr) return;
   for (int64_t m = rows.begin; m < rows.end; ++m) {
     const float* const row = op.epilogue.residual + m * op.shape.outputs;
@@ -75,7 +75,7 @@ HWY_INLINE void prefetch_residual(const LinearForward& op, Range outputs, Range 
 
 // Writes the strip of y^T, outputs x rows, into y.
 template <Activation kKind>
-HWY_INLINE void finish_strip(const LinearForward& op,
+HWY_INLINE void finish_strip(const LinearProduct& op,
                              const float* strip,
                              Range outputs,
                              Range rows) {
@@ -106,7 +106,7 @@ HWY_INLINE void finish_strip(const LinearForward& op,
   }
 }
 
-HWY_NOINLINE void finish_strip_with(const LinearForward& op,
+HWY_NOINLINE void finish_strip_with(const LinearProduct& op,
                                     const float* strip,
                                     Range outputs,
                                     Range rows) {
@@ -116,7 +116,7 @@ HWY_NOINLINE void finish_strip_with(const LinearForward& op,
 }
 
 // One worker's part of y^T: `outputs` x `rows`.
-HWY_NOINLINE void forward_rectangle(const LinearForward& op,
+HWY_NOINLINE void forward_rectangle(const LinearProduct& op,
                                     Range outputs,
                                     Range rows,
                                     float* packed_w,
@@ -153,7 +153,7 @@ HWY_NOINLINE void forward_rectangle(const LinearForward& op,
   }
 }
 
-void forward_transposed(const LinearForward& op, float* workspace) {
+void forward_transposed(const LinearProduct& op, float* workspace) {
   const WorkerGrid grid = arrange_workers(compute_threads(), op.shape.outputs, op.shape.rows);
   const ForwardScratch scratch(op.shape, grid);
   for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
@@ -168,7 +168,7 @@ void forward_transposed(const LinearForward& op, float* workspace) {
 }
 
 // Few rows: y = x w^T with the rows of x broadcast.
-HWY_NOINLINE void forward_few_rows_part(const LinearForward& op, Range outputs, float* buffer) {
+HWY_NOINLINE void forward_few_rows_part(const LinearProduct& op, Range outputs, float* buffer) {
   const auto [m_count, k_count, n_count] = op.shape;
   const GemmOperand x{op.x, k_count}, w{op.w, k_count, /*transposed=*/true};
   const DepthBlocks blocks(k_count);
@@ -196,7 +196,7 @@ HWY_NOINLINE void forward_few_rows_part(const LinearForward& op, Range outputs, 
   }
 }
 
-void forward_few_rows(const LinearForward& op, float* workspace) {
+void forward_few_rows(const LinearProduct& op, float* workspace) {
   const int workers = compute_threads();
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
     forward_few_rows_part(op,
@@ -205,7 +205,7 @@ void forward_few_rows(const LinearForward& op, float* workspace) {
   });
 }
 
-void linear_forward_kernel(const LinearForward& op, float* workspace) {
+void linear_forward_kernel(const LinearProduct& op, float* workspace) {
   if (op.shape.rows <= static_cast<int64_t>(kVecLanes / 2)) {
     forward_few_rows(op, workspace);
   } else {
@@ -213,33 +213,36 @@ void linear_forward_kernel(const LinearForward& op, float* workspace) {
   }
 }
 
-// Sums of the columns of d_pre, in vectors of columns.
-void backward_bias_kernel(
-    const float* d_pre, int64_t rows, int64_t stride, Range columns, bool accumulate, float* d_b) {
+// Sums of some columns of d_y, in vectors of columns.
+void backward_bias_kernel(const LinearBackward<float>& op, Range columns) {
   constexpr int64_t kTogether = 8;  // vectors summed in one pass over the rows
+  const int64_t rows = op.shape.rows, stride = op.shape.outputs;
+  const bool accumulate = op.accumulate_bias;
+  const float* const d_y = op.d_y;
+  float* const d_bias = op.d_bias;
   int64_t n = columns.begin;
   for (; n + kTogether * static_cast<int64_t>(kVecLanes) <= columns.end;
        n += kTogether * kVecLanes) {
     Vec sum[kTogether];
     HWY_UNROLL(8)
     for (int64_t v = 0; v < kTogether; ++v) {
-      sum[v] = accumulate ? hn::LoadU(F32(), d_b + n + v * kVecLanes) : hn::Zero(F32());
+      sum[v] = accumulate ? hn::LoadU(F32(), d_bias + n + v * kVecLanes) : hn::Zero(F32());
     }
     for (int64_t m = 0; m < rows; ++m) {
       HWY_UNROLL(8)
       for (int64_t v = 0; v < kTogether; ++v) {
-        sum[v] = hn::Add(sum[v], hn::LoadU(F32(), d_pre + m * stride + n + v * kVecLanes));
+        sum[v] = hn::Add(sum[v], hn::LoadU(F32(), d_y + m * stride + n + v * kVecLanes));
       }
     }
     HWY_UNROLL(8)
     for (int64_t v = 0; v < kTogether; ++v) {
-      hn::StoreU(sum[v], F32(), d_b + n + v * kVecLanes);
+      hn::StoreU(sum[v], F32(), d_bias + n + v * kVecLanes);
     }
   }
   for_each_vector(columns.end - n, [&](size_t j, auto access) HWY_ATTR {
-    Vec sum = accumulate ? access.load(d_b + n + j) : hn::Zero(F32());
-    for (int64_t m = 0; m < rows; ++m) sum = hn::Add(sum, access.load(d_pre + m * stride + n + j));
-    access.store(sum, d_b + n + j);
+    Vec sum = accumulate ? access.load(d_bias + n + j) : hn::Zero(F32());
+    for (int64_t m = 0; m < rows; ++m) sum = hn::Add(sum, access.load(d_y + m * stride + n + j));
+    access.store(sum, d_bias + n + j);
   });
 }
 
@@ -267,7 +270,7 @@ int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
                    gemm_workspace_bytes(n, k, m, threads)});
 }
 
-void linear_forward(const LinearForward& op, void* workspace) {
+void linear_forward(const LinearProduct& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const auto [m, k, n] = op.shape;
   if (m >= n && op.pre == nullptr && op.epilogue.empty())
@@ -282,38 +285,35 @@ void linear_forward(const LinearForward& op, void* workspace) {
   HWY_DYNAMIC_DISPATCH(linear_forward_kernel)(op, static_cast<float*>(workspace));
 }
 
-void linear_backward_input(
-    const LinearShape& shape, const float* d_pre, const float* w, float* d_x, void* workspace) {
-  const auto [m, k, n] = shape;
-  gemm({.rows = m, .columns = k, .depth = n, .a = {d_pre, n}, .b = {w, k}, .c = d_x, .c_stride = k},
-       workspace);
+void linear_backward_input(const LinearBackward<float>& op) {
+  const auto [m, k, n] = op.shape;
+  gemm({.rows = m,
+        .columns = k,
+        .depth = n,
+        .a = {op.d_y, n},
+        .b = {op.weight, k},
+        .c = op.d_x,
+        .c_stride = k},
+       op.workspace);
 }
 
-void linear_backward_weight(const LinearShape& shape,
-                            const float* d_pre,
-                            const float* x,
-                            float* d_w,
-                            bool accumulate,
-                            void* workspace) {
-  const auto [m, k, n] = shape;
+void linear_backward_weight(const LinearBackward<float>& op) {
+  const auto [m, k, n] = op.shape;
   gemm({.rows = n,
         .columns = k,
         .depth = m,
-        .a = {d_pre, n, /*transposed=*/true},
-        .b = {x, k},
-        .c = d_w,
+        .a = {op.d_y, n, /*transposed=*/true},
+        .b = {op.x, k},
+        .c = op.d_weight,
         .c_stride = k,
-        .accumulate = accumulate},
-       workspace);
+        .accumulate = op.accumulate_weight},
+       op.workspace);
 }
 
-void linear_backward_bias(const LinearShape& shape,
-                          const float* d_pre,
-                          float* d_b,
-                          bool accumulate) {
+void linear_backward_bias(const LinearBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(backward_bias_kernel);
-  parallel_for(shape.outputs, kBiasGrain, [&](int64_t begin, int64_t end) {
-    kernel(d_pre, shape.rows, shape.outputs, Range{begin, end}, accumulate, d_b);
+  parallel_for(op.shape.outputs, kBiasGrain, [&](int64_t begin, int64_t end) {
+    kernel(op, Range{begin, end});
   });
 }
 

@@ -6,19 +6,16 @@
 #include <cstdint>
 
 #include "runtime/cpu/matmul/epilogue.h"
+#include "runtime/graph/ops/linear.h"
 
 namespace lockstep::cpu {
-
-// The sizes of a linear layer: M rows (samples or tokens), K inputs, N outputs.
-struct LinearShape {
-  int64_t rows, inputs, outputs;
-};
 
 // Scratch memory for any of the functions below on this shape with so many threads. `workspace`
 // must be aligned to 64 bytes; its contents are lost.
 int64_t linear_workspace_bytes(const LinearShape& shape, int threads);
 
-struct LinearForward {
+// The forward pass of a linear layer, or of a convolution that is one.
+struct LinearProduct {
   LinearShape shape;
   const float* x;     // (M, K)
   const float* w;     // (N, K)
@@ -26,27 +23,13 @@ struct LinearForward {
   float* pre;         // (M, N): receives x w^T + bias; or null
   float* y;           // (M, N); overlaps nothing
 };
-void linear_forward(const LinearForward& op, void* workspace);
+void linear_forward(const LinearProduct& op, void* workspace);
 
-// d_x = d_pre w.
-void linear_backward_input(const LinearShape& shape,
-                           const float* d_pre,  // (M, N)
-                           const float* w,      // (N, K)
-                           float* d_x,          // (M, K)
-                           void* workspace);
-
-// d_w = d_pre^T x, or d_w += when accumulating.
-void linear_backward_weight(const LinearShape& shape,
-                            const float* d_pre,  // (M, N)
-                            const float* x,      // (M, K)
-                            float* d_w,          // (N, K)
-                            bool accumulate,
-                            void* workspace);
-
-// d_b = the sums over the rows of d_pre, first row first; or d_b += them, one row after the other.
-void linear_backward_bias(const LinearShape& shape,
-                          const float* d_pre,  // (M, N)
-                          float* d_b,          // (N)
-                          bool accumulate);
+// Each writes one output of LinearBackward, whose rows of d_y are not padded: d_x, without the
+// derivative of an activation; d_weight; d_bias, whose sums begin with the first row. The first two
+// need its workspace.
+void linear_backward_input(const LinearBackward<float>& op);
+void linear_backward_weight(const LinearBackward<float>& op);
+void linear_backward_bias(const LinearBackward<float>& op);
 
 }  // namespace lockstep::cpu

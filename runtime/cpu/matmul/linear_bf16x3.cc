@@ -24,7 +24,7 @@ struct LinearResult {
                  op.pre,
                  op.y);
   }
-  const LinearForward& op;
+  const LinearProduct& op;
 };
 
 }  // namespace
@@ -36,7 +36,7 @@ int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
                    gemm_workspace_bytes(n, k, m, threads)});
 }
 
-void linear_forward(const LinearForward& op, void* workspace) {
+void linear_forward(const LinearProduct& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const auto [m, k, n] = op.shape;
   if (m == 0 || n == 0) return;
@@ -51,29 +51,29 @@ void linear_forward(const LinearForward& op, void* workspace) {
                workspace);
 }
 
-void linear_backward_input(
-    const LinearShape& shape, const float* d_pre, const float* w, float* d_x, void* workspace) {
-  const auto [m, k, n] = shape;
-  gemm({.rows = m, .columns = k, .depth = n, .a = {d_pre, n}, .b = {w, k}, .c = d_x, .c_stride = k},
-       workspace);
+void linear_backward_input(const LinearBackward<float>& op) {
+  const auto [m, k, n] = op.shape;
+  gemm({.rows = m,
+        .columns = k,
+        .depth = n,
+        .a = {op.d_y, n},
+        .b = {op.weight, k},
+        .c = op.d_x,
+        .c_stride = k},
+       op.workspace);
 }
 
-void linear_backward_weight(const LinearShape& shape,
-                            const float* d_pre,
-                            const float* x,
-                            float* d_w,
-                            bool accumulate,
-                            void* workspace) {
-  const auto [m, k, n] = shape;
+void linear_backward_weight(const LinearBackward<float>& op) {
+  const auto [m, k, n] = op.shape;
   gemm({.rows = n,
         .columns = k,
         .depth = m,
-        .a = {d_pre, n, /*transposed=*/true},
-        .b = {x, k},
-        .c = d_w,
+        .a = {op.d_y, n, /*transposed=*/true},
+        .b = {op.x, k},
+        .c = op.d_weight,
         .c_stride = k,
-        .accumulate = accumulate},
-       workspace);
+        .accumulate = op.accumulate_weight},
+       op.workspace);
 }
 
 }  // namespace lockstep::cpu::bf16x3

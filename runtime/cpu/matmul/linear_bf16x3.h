@@ -9,17 +9,8 @@
 namespace lockstep::cpu::bf16x3 {
 
 int64_t linear_workspace_bytes(const LinearShape& shape, int threads);
-
-void linear_forward(const LinearForward& op, void* workspace);
-
-void linear_backward_input(
-    const LinearShape& shape, const float* d_pre, const float* w, float* d_x, void* workspace);
-
-void linear_backward_weight(const LinearShape& shape,
-                            const float* d_pre,
-                            const float* x,
-                            float* d_w,
-                            bool accumulate,
-                            void* workspace);
+void linear_forward(const LinearProduct& op, void* workspace);
+void linear_backward_input(const LinearBackward<float>& op);
+void linear_backward_weight(const LinearBackward<float>& op);
 
 }  // namespace lockstep::cpu::bf16x3

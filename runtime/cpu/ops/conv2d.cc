@@ -112,9 +112,14 @@ void run_conv2d_backward(const OpCall& call) {
                            call.output<float>(1),
                            attributes.accumulate_weight,
                            call.workspace());
-  if (float* d_bias = call.output<float>(2))
-    linear_backward_bias(
-        {shape.out_pixels(), 0, shape.outputs}, d_y, d_bias, attributes.accumulate_bias);
+  if (float* d_bias = call.output<float>(2)) {
+    LinearBackward<float> bias{};
+    bias.shape = {shape.out_pixels(), 0, shape.outputs};
+    bias.accumulate_bias = attributes.accumulate_bias;
+    bias.d_y = d_y;
+    bias.d_bias = d_bias;
+    linear_backward_bias(bias);
+  }
 }
 
 constexpr Implementation kRows[] = {

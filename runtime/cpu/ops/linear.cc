@@ -10,10 +10,6 @@
 namespace lockstep::cpu {
 namespace {
 
-LinearShape linear_shape(const Shape& x, const Shape& weight) {
-  return {x.elements() / weight[1], weight[1], weight[0]};  // x may have to be flattened
-}
-
 bool uses_bf16x3(const OpCall& op) { return op.bf16x3(); }
 
 // The ways to multiply floats.
@@ -32,46 +28,37 @@ constexpr LinearKernels kLinearBf16x3 = {bf16x3::linear_workspace_bytes,
 
 template <const LinearKernels& kKernels>
 size_t linear_workspace(const OpCall& op) {
-  const bool forward = op.kind() == OpKind::kLinear;
-  const LinearShape shape =
-      linear_shape(op.input_shape(forward ? 0 : 1), op.input_shape(forward ? 1 : 2));
+  const LinearShape shape = op.kind() == OpKind::kLinear ? LinearForward<float>::of(op).shape
+                                                         : LinearBackward<float>::of(op).shape;
   return static_cast<size_t>(kKernels.workspace_bytes(shape, compute_threads()));
 }
 
 template <const LinearKernels& kKernels>
 void run_linear(const OpCall& call) {
-  kKernels.forward({.shape = linear_shape(call.input_shape(0), call.input_shape(1)),
-                    .x = call.input<float>(0),
-                    .w = call.input<float>(1),
-                    .epilogue = {.bias = call.input<float>(2),
-                                 .activation = call.attributes<LinearAttributes>().activation},
-                    .pre = call.output<float>(1),
-                    .y = call.output<float>(0)},
-                   call.workspace());
+  const auto op = LinearForward<float>::of(call);
+  kKernels.forward({.shape = op.shape,
+                    .x = op.x,
+                    .w = op.weight,
+                    .epilogue = {.bias = op.bias, .activation = op.activation},
+                    .pre = op.pre,
+                    .y = op.y},
+                   op.workspace);
 }
 
 template <const LinearKernels& kKernels>
 void run_linear_backward(const OpCall& call) {
-  const LinearShape shape = linear_shape(call.input_shape(1), call.input_shape(2));
-  const auto& attributes = call.attributes<LinearBackwardAttributes>();
-  const float* d_y = call.input<float>(0);
-  if (float* d_x = call.output<float>(0)) {
-    kKernels.backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
-    if (const float* saved = call.input<float>(3))
-      activation_backward({.activation = attributes.input_activation,
-                           .n = shape.rows * shape.inputs,
-                           .d_y = d_x,
-                           .saved = saved,
-                           .d_x = d_x});
+  const auto op = LinearBackward<float>::of(call);
+  if (op.d_x != nullptr) {
+    kKernels.backward_input(op);
+    if (op.saved != nullptr)
+      activation_backward({.activation = op.input_activation,
+                           .n = op.shape.rows * op.shape.inputs,
+                           .d_y = op.d_x,
+                           .saved = op.saved,
+                           .d_x = op.d_x});
   }
-  kKernels.backward_weight(shape,
-                           d_y,
-                           call.input<float>(1),
-                           call.output<float>(1),
-                           attributes.accumulate_weight,
-                           call.workspace());
-  if (float* d_bias = call.output<float>(2))
-    linear_backward_bias(shape, d_y, d_bias, attributes.accumulate_bias);
+  kKernels.backward_weight(op);
+  if (op.d_bias != nullptr) linear_backward_bias(op);
 }
 
 constexpr Implementation kRows[] = {

@@ -3,11 +3,8 @@
 #include <cublasLt.h>
 
 #include <string>
-#include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/log.h"
-#include "runtime/cuda/matmul/plain_product.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -146,7 +143,6 @@ struct Matmul::Planned {
   Layout a, b, out;
   cublasLtMatmulAlgo_t algorithm{};
   std::string why_not;  // there is none; empty: there is
-  bool said = false;    // that there is none
 };
 
 std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
@@ -199,26 +195,11 @@ Matmul::Planned& Matmul::plan(const Product& product) {
   return *planned;
 }
 
-void Matmul::run_without(const Product& product, const ProductOperands& operands) {
-  LOCKSTEP_CHECK(product.epilogue == Epilogue::kNone || product.epilogue == Epilogue::kBias);
-  Planned& planned = *planned_[product];
-  if (!std::exchange(planned.said, true))
-    log_warn(
-        "a product of {} x {} x {} in {} by the own kernel, which is slow: cuBLASLt has no "
-        "algorithm for it ({})",
-        product.m,
-        product.n,
-        product.k,
-        name_of(product.in),
-        planned.why_not);
-  plain_product(product, operands, stream_);
-}
-
-bool Matmul::supports(const Product& product) { return plan(product).why_not.empty(); }
+const std::string& Matmul::why_not(const Product& product) { return plan(product).why_not; }
 
 void Matmul::run(const Product& product, const ProductOperands& operands) {
   Planned& planned = plan(product);
-  if (!planned.why_not.empty()) return run_without(product, operands);
+  LOCKSTEP_CHECK(planned.why_not.empty());
   if (product.epilogue == Epilogue::kBiasGradient)
     planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
   else if (product.epilogue != Epilogue::kNone && product.epilogue != Epilogue::kGeluGradient)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "runtime/base/dtype.h"
 #include "runtime/cuda/stream.h"
@@ -60,10 +61,10 @@ class Matmul {
 
   // Whether cuBLASLt has an algorithm for it. Not while the stream is being captured, if it has not
   // been asked before.
-  bool supports(const Product& product);
-  // Queues one product, which must be supported; without an epilogue, or with kBias, it need not
-  // be, and then runs on a slow kernel of our own, which is said. All operands begin on multiples
-  // of 16 bytes.
+  bool supports(const Product& product) { return why_not(product).empty(); }
+  // Why it has none; empty where it has one.
+  const std::string& why_not(const Product& product);
+  // Queues one product, which must be supported. All operands begin on multiples of 16 bytes.
   void run(const Product& product, const ProductOperands& operands);
 
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
@@ -71,7 +72,6 @@ class Matmul {
  private:
   struct Planned;
   Planned& plan(const Product& product);
-  void run_without(const Product& product, const ProductOperands& operands);
 
   struct Library;
   std::unique_ptr<Library> library_;

@@ -41,4 +41,73 @@ TensorId linear(GraphBuilder& builder,
                 Activation activation);
 
 }  // namespace ops
+
+// The sizes of a linear layer: M rows (samples or tokens), K inputs, N outputs.
+struct LinearShape {
+  int64_t rows, inputs, outputs;
+
+  // Of x, which may have to be flattened, and weight (N, K).
+  static LinearShape of(const Shape& x, const Shape& weight) {
+    return {x.elements() / weight[1], weight[1], weight[0]};
+  }
+};
+
+template <typename T>
+struct LinearForward {
+  LinearShape shape;
+  int64_t stride;  // elements from row to row of y: more than N in padded logits
+  Activation activation;
+  const T* x;            // (M, K)
+  const T* weight;       // (N, K)
+  const T* bias;         // (N) or null
+  T* y;                  // (M, N)
+  T* pre;                // (M, N) or null: x weight^T + bias
+  std::byte* workspace;  // as the implementation needs
+
+  static LinearForward of(const OpCall& op) {
+    return {.shape = LinearShape::of(op.input_shape(0), op.input_shape(1)),
+            .stride = op.output_stride(0),
+            .activation = op.attributes<LinearAttributes>().activation,
+            .x = op.input<T>(0),
+            .weight = op.input<T>(1),
+            .bias = op.input<T>(2),
+            .y = op.output<T>(0),
+            .pre = op.output<T>(1),
+            .workspace = op.workspace()};
+  }
+};
+
+template <typename T>
+struct LinearBackward {
+  LinearShape shape;
+  int64_t stride;  // elements from row to row of d_y
+  bool accumulate_weight, accumulate_bias;
+  Activation input_activation;
+  const T* d_y;          // (M, N)
+  const T* x;            // (M, K)
+  const T* weight;       // (N, K)
+  const T* saved;        // (M, K) or null
+  T* d_x;                // (M, K) or null
+  Wide<T>* d_weight;     // (N, K)
+  Wide<T>* d_bias;       // (N) or null
+  std::byte* workspace;  // as the implementation needs
+
+  static LinearBackward of(const OpCall& op) {
+    const auto& attributes = op.attributes<LinearBackwardAttributes>();
+    return {.shape = LinearShape::of(op.input_shape(1), op.input_shape(2)),
+            .stride = op.input_stride(0),
+            .accumulate_weight = attributes.accumulate_weight,
+            .accumulate_bias = attributes.accumulate_bias,
+            .input_activation = attributes.input_activation,
+            .d_y = op.input<T>(0),
+            .x = op.input<T>(1),
+            .weight = op.input<T>(2),
+            .saved = op.input<T>(3),
+            .d_x = op.output<T>(0),
+            .d_weight = op.output<Wide<T>>(1),
+            .d_bias = op.output<Wide<T>>(2),
+            .workspace = op.workspace()};
+  }
+};
+
 }  // namespace lockstep

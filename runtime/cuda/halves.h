@@ -1,0 +1,42 @@
+#pragma once
+// Backward passes of two halves, the gradients of the input and of the weights, which leave nothing
+// to each other and are chosen each for itself: a row of the table for each pair.
+
+#include <algorithm>
+#include <cstddef>
+
+#include "runtime/exec/op_set.h"
+
+namespace lockstep::cuda {
+
+// One way to compute a half. As in Implementation; available may be null.
+struct Half {
+  void (*run)(const OpCall& call);
+  size_t (*workspace_bytes)(const OpCall& op) = [](const OpCall&) { return size_t{0}; };
+  bool (*supports)(const OpCall& op) = [](const OpCall&) { return true; };
+  bool (*available)(const OpCall& op) = nullptr;
+};
+
+// The first half of a pair runs first. Pairs stand in the order of the first halves, and those of
+// one in the order of the second.
+template <OpKind kKind, const Half& kFirst, const Half& kSecond>
+constexpr Implementation both(const char* name) {
+  return {kKind,
+          name,
+          [](const OpCall& call) {
+            kFirst.run(call);
+            kSecond.run(call);
+          },
+          [](const OpCall& op) {
+            return std::max(kFirst.workspace_bytes(op), kSecond.workspace_bytes(op));
+          },
+          [](const OpCall& op) { return kFirst.supports(op) && kSecond.supports(op); },
+          kFirst.available == nullptr && kSecond.available == nullptr
+              ? nullptr
+              : +[](const OpCall& op) {
+                  return (kFirst.available == nullptr || kFirst.available(op)) &&
+                         (kSecond.available == nullptr || kSecond.available(op));
+                }};
+}
+
+}  // namespace lockstep::cuda

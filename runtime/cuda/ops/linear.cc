@@ -1,0 +1,261 @@
+// Linear layers as cuBLASLt products: bias and activation in the epilogue where it has them, else
+// by a kernel of their own over the product. What cuBLASLt has no algorithm for is multiplied by
+// the plain kernel.
+#include "runtime/graph/ops/linear.h"
+
+#include <fmt/core.h>
+
+#include "runtime/base/error.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/halves.h"
+#include "runtime/cuda/matmul/matmul.h"
+#include "runtime/cuda/matmul/plain_product.h"
+#include "runtime/cuda/ops/activation.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/warn_once.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// Of arrays of any type: a product is told which.
+using Forward = LinearForward<std::byte>;
+using Backward = LinearBackward<std::byte>;
+
+void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  context_of(call).matmul->run(product, operands);
+}
+void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  plain_product(product, operands, stream_of(call));
+}
+using Multiply = decltype(multiply);
+
+bool has_algorithm(const OpCall& call, const Product& product) {
+  return context_of(call).matmul->supports(product);
+}
+
+// Of a product without which only the plain kernel is left: that there is none is said.
+bool has_last_algorithm(const OpCall& call, const Product& product) {
+  if (has_algorithm(call, product)) return true;
+  warn_once(
+      fmt::format("a product of {} x {} x {} in {} by the own kernel, which is slow: cuBLASLt has "
+                  "no algorithm for it ({})",
+                  product.m,
+                  product.n,
+                  product.k,
+                  name_of(product.in),
+                  context_of(call).matmul->why_not(product)));
+  return false;
+}
+
+// ---- Forward ----
+
+Product product_of_forward(const OpCall& call, Epilogue epilogue) {
+  const auto op = Forward::of(call);
+  const DType dtype = call.input_dtype(0);
+  return {.m = op.shape.rows,
+          .n = op.shape.outputs,
+          .k = op.shape.inputs,
+          .stride_out = op.stride,
+          .transpose_b = true,
+          .in = dtype,
+          .out = dtype,
+          .tf32 = context_of(call).tf32,
+          .epilogue = epilogue};
+}
+
+// All in the epilogue: cuBLASLt has these activations behind a bias.
+bool has_activation_epilogue(const OpCall& op) {
+  const Activation activation = Forward::of(op).activation;
+  return op.has_input(2) &&
+         (activation == Activation::kRelu || activation == Activation::kGeluTanh);
+}
+
+Product whole_product(const OpCall& call) {
+  if (Forward::of(call).activation == Activation::kRelu)
+    return product_of_forward(call, Epilogue::kBiasRelu);
+  return product_of_forward(call,
+                            call.has_output(1) ? Epilogue::kBiasGeluSaved : Epilogue::kBiasGelu);
+}
+
+void run_whole(const OpCall& call) {
+  const auto op = Forward::of(call);
+  multiply(call,
+           whole_product(call),
+           {.a = op.x, .b = op.weight, .out = op.y, .bias = op.bias, .saved = op.pre});
+}
+
+// The bias alone in the epilogue.
+Product biased_product(const OpCall& call) {
+  return product_of_forward(call, call.has_input(2) ? Epilogue::kBias : Epilogue::kNone);
+}
+
+template <Multiply kMultiply>
+void run_forward(const OpCall& call) {
+  const auto op = Forward::of(call);
+  std::byte* const sums = op.pre != nullptr ? op.pre : op.y;  // what the activation reads
+  kMultiply(call, biased_product(call), {.a = op.x, .b = op.weight, .out = sums, .bias = op.bias});
+  if (op.activation == Activation::kNone) return;
+  LOCKSTEP_CHECK(op.stride == op.shape.outputs, "only logits have padded rows ");
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    activation_forward<T>({.activation = op.activation,
+                           .n = op.shape.rows * op.shape.outputs,
+                           .x = reinterpret_cast<const T*>(sums),
+                           .y = reinterpret_cast<T*>(op.y)},
+                          stream_of(call));
+  });
+}
+
+// ---- Backward: d_x = d_y weight, times the derivative of the activation before ----
+
+Product product_of_input(const OpCall& call, Epilogue epilogue) {
+  const auto op = Backward::of(call);
+  const DType dtype = call.input_dtype(0);
+  return {.m = op.shape.rows,
+          .n = op.shape.inputs,
+          .k = op.shape.outputs,
+          .stride_a = op.stride,
+          .in = dtype,
+          .out = dtype,
+          .tf32 = context_of(call).tf32,
+          .epilogue = epilogue};
+}
+
+constexpr Half kInputWithGelu = {
+    .run =
+        [](const OpCall& call) {
+          const auto op = Backward::of(call);
+          multiply(call,
+                   product_of_input(call, Epilogue::kGeluGradient),
+                   {.a = op.d_y,
+                    .b = op.weight,
+                    .out = op.d_x,
+                    .saved = const_cast<std::byte*>(op.saved)});
+        },
+    .supports =
+        [](const OpCall& op) {
+          return op.has_output(0) && Backward::of(op).input_activation == Activation::kGeluTanh;
+        },
+    .available =
+        [](const OpCall& call) {
+          return has_algorithm(call, product_of_input(call, Epilogue::kGeluGradient));
+        }};
+
+template <Multiply kMultiply>
+void run_input(const OpCall& call) {
+  const auto op = Backward::of(call);
+  if (op.d_x == nullptr) return;
+  kMultiply(
+      call, product_of_input(call, Epilogue::kNone), {.a = op.d_y, .b = op.weight, .out = op.d_x});
+  if (op.input_activation == Activation::kNone) return;
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    T* const d_x = reinterpret_cast<T*>(op.d_x);
+    activation_backward<T>({.activation = op.input_activation,
+                            .n = op.shape.rows * op.shape.inputs,
+                            .d_y = d_x,
+                            .saved = reinterpret_cast<const T*>(op.saved),
+                            .d_x = d_x},
+                           stream_of(call));
+  });
+}
+
+constexpr Half kInput = {.run = run_input<multiply>, .available = [](const OpCall& call) {
+                           return !call.has_output(0) ||
+                                  has_last_algorithm(call, product_of_input(call, Epilogue::kNone));
+                         }};
+constexpr Half kInputPlainly = {.run = run_input<multiply_plainly>};
+
+// ---- Backward: d_weight = d_y^T x and d_bias ----
+
+Product product_of_weight(const OpCall& call, Epilogue epilogue) {
+  const auto op = Backward::of(call);
+  return {.m = op.shape.outputs,
+          .n = op.shape.inputs,
+          .k = op.shape.rows,
+          .stride_a = op.stride,
+          .transpose_a = true,
+          .in = call.input_dtype(0),
+          .out = DType::kF32,
+          .accumulate = op.accumulate_weight,
+          .tf32 = context_of(call).tf32,
+          .epilogue = epilogue};
+}
+
+// The product reads all that the bias' gradient sums.
+constexpr Half kWeightWithBias = {
+    .run =
+        [](const OpCall& call) {
+          const auto op = Backward::of(call);
+          multiply(call,
+                   product_of_weight(call, Epilogue::kBiasGradient),
+                   {.a = op.d_y, .b = op.x, .out = op.d_weight, .bias_gradient = op.d_bias});
+        },
+    .supports =
+        [](const OpCall& op) { return op.has_output(2) && !Backward::of(op).accumulate_bias; },
+    .available =
+        [](const OpCall& call) {
+          return has_algorithm(call, product_of_weight(call, Epilogue::kBiasGradient));
+        }};
+
+template <Multiply kMultiply>
+void run_weight(const OpCall& call) {
+  const auto op = Backward::of(call);
+  kMultiply(
+      call, product_of_weight(call, Epilogue::kNone), {.a = op.d_y, .b = op.x, .out = op.d_weight});
+  if (op.d_bias == nullptr) return;
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    column_sum<T>(reinterpret_cast<const T*>(op.d_y),
+                  op.shape.rows,
+                  op.shape.outputs,
+                  op.stride,
+                  op.accumulate_bias,
+                  op.d_bias,
+                  reinterpret_cast<float*>(op.workspace),
+                  stream_of(call));
+  });
+}
+
+size_t bias_workspace(const OpCall& op) {
+  const LinearShape shape = Backward::of(op).shape;
+  return op.has_output(2) ? column_sum_workspace_bytes(shape.rows, shape.outputs) : 0;
+}
+
+constexpr Half kWeight = {.run = run_weight<multiply>,
+                          .workspace_bytes = bias_workspace,
+                          .available = [](const OpCall& call) {
+                            return has_last_algorithm(call,
+                                                      product_of_weight(call, Epilogue::kNone));
+                          }};
+constexpr Half kWeightPlainly = {.run = run_weight<multiply_plainly>,
+                                 .workspace_bytes = bias_workspace};
+
+constexpr OpKind kBackward = OpKind::kLinearBackward;
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kLinear,
+     .name = "cublaslt with activation",
+     .run = run_whole,
+     .supports = has_activation_epilogue,
+     .available = [](const OpCall& call) { return has_algorithm(call, whole_product(call)); }},
+    {.kind = OpKind::kLinear,
+     .name = "cublaslt",
+     .run = run_forward<multiply>,
+     .available =
+         [](const OpCall& call) { return has_last_algorithm(call, biased_product(call)); }},
+    {.kind = OpKind::kLinear, .name = "plain", .run = run_forward<multiply_plainly>},
+    both<kBackward, kInputWithGelu, kWeightWithBias>("cublaslt with gelu, cublaslt with bias"),
+    both<kBackward, kInputWithGelu, kWeight>("cublaslt with gelu, cublaslt"),
+    both<kBackward, kInputWithGelu, kWeightPlainly>("cublaslt with gelu, plain"),
+    both<kBackward, kInput, kWeightWithBias>("cublaslt, cublaslt with bias"),
+    both<kBackward, kInput, kWeight>("cublaslt, cublaslt"),
+    both<kBackward, kInput, kWeightPlainly>("cublaslt, plain"),
+    both<kBackward, kInputPlainly, kWeightWithBias>("plain, cublaslt with bias"),
+    both<kBackward, kInputPlainly, kWeight>("plain, cublaslt"),
+    both<kBackward, kInputPlainly, kWeightPlainly>("plain, plain"),
+};
+
+}  // namespace
+
+constinit const Implementations kCudaLinear = kRows;
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,374 @@
+// Catches: a bias or activation applied to the wrong element, twice, to a partial sum or not at
+// all; a value before the activation that is not kept; operands taken the wrong way round; outputs
+// that depend on how many rows there are, on the threads or on the vector width; accumulation where
+// there should be none, or none where there should be; padding of rows that is overwritten or read.
+#include "runtime/graph/ops/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+#include "tests/reference/activations.h"
+
+namespace lockstep::test {
+namespace {
+
+// ---- The references: sums of products, and of their sizes for the tolerances ----
+
+struct Sum {
+  void add(double term) {
+    value += term;
+    size += std::abs(term);
+  }
+  double value = 0, size = 0;
+};
+
+Sum output_sum(const LinearForward<double>& op, int64_t m, int64_t n) {
+  Sum sum;
+  for (int64_t k = 0; k < op.shape.inputs; ++k)
+    sum.add(op.x[m * op.shape.inputs + k] * op.weight[n * op.shape.inputs + k]);
+  if (op.bias != nullptr) sum.add(op.bias[n]);
+  return sum;
+}
+
+Sum input_gradient_sum(const LinearBackward<double>& op, int64_t m, int64_t k) {
+  Sum sum;
+  for (int64_t n = 0; n < op.shape.outputs; ++n)
+    sum.add(op.d_y[m * op.stride + n] * op.weight[n * op.shape.inputs + k]);
+  return sum;
+}
+
+Sum weight_gradient_sum(const LinearBackward<double>& op, int64_t n, int64_t k) {
+  Sum sum;
+  for (int64_t m = 0; m < op.shape.rows; ++m)
+    sum.add(op.d_y[m * op.stride + n] * op.x[m * op.shape.inputs + k]);
+  return sum;
+}
+
+Sum bias_gradient_sum(const LinearBackward<double>& op, int64_t n) {
+  Sum sum;
+  for (int64_t m = 0; m < op.shape.rows; ++m) sum.add(op.d_y[m * op.stride + n]);
+  return sum;
+}
+
+void reference_forward(const OpCall& call) {
+  const auto op = LinearForward<double>::of(call);
+  for (int64_t m = 0; m < op.shape.rows; ++m) {
+    for (int64_t n = 0; n < op.shape.outputs; ++n) {
+      const double sum = output_sum(op, m, n).value;
+      if (op.pre != nullptr) op.pre[m * op.shape.outputs + n] = sum;
+      op.y[m * op.stride + n] = activation_value(op.activation, sum);
+    }
+  }
+}
+
+void reference_backward(const OpCall& call) {
+  const auto op = LinearBackward<double>::of(call);
+  const auto [rows, inputs, outputs] = op.shape;
+  for (int64_t i = 0; op.d_x != nullptr && i < rows * inputs; ++i) {
+    op.d_x[i] = input_gradient_sum(op, i / inputs, i % inputs).value;
+    if (op.saved != nullptr) op.d_x[i] *= activation_derivative(op.input_activation, op.saved[i]);
+  }
+  for (int64_t i = 0; i < outputs * inputs; ++i)
+    op.d_weight[i] = (op.accumulate_weight ? op.d_weight[i] : 0) +
+                     weight_gradient_sum(op, i / inputs, i % inputs).value;
+  for (int64_t n = 0; op.d_bias != nullptr && n < outputs; ++n)
+    op.d_bias[n] = (op.accumulate_bias ? op.d_bias[n] : 0) + bias_gradient_sum(op, n).value;
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kLinear, "double", reference_forward},
+    {OpKind::kLinearBackward, "double", reference_backward},
+    {OpKind::kActivationBackward, "double", activation_backward_reference},
+};
+
+// Of a sum of so many products, in units of its terms' sizes: half a rounding for each. With bf16x3
+// six roundings for each chunk of 32, those of the chains within it and what the products leave
+// out; floats stay far within that, as their errors cancel.
+double sum_error(const OpCall& call, int64_t terms) {
+  if (call.bf16x3()) return 3.0 * static_cast<double>((terms + 31) / 32) + 10;
+  return 0.5 * static_cast<double>(terms + 1);
+}
+
+constexpr double kSteepest = 1.13;  // of all activations
+constexpr Tolerance kUntouched = {0, 1};
+
+Tolerance forward_tolerance(const OpCall& expected, size_t output, int64_t i) {
+  const auto op = LinearForward<double>::of(expected);
+  const int64_t stride = output == 0 ? op.stride : op.shape.outputs;
+  if (i % stride >= op.shape.outputs) return kUntouched;
+  const Sum sum = output_sum(op, i / stride, i % stride);
+  const double pre = std::abs(sum.value);
+  // An activation's own error is some ulp of |y| <= |pre| + 1; it may read the rounded sum.
+  const double floats = (kSteepest * sum_error(expected, op.shape.inputs + 1) + 8) * (sum.size + 1);
+  return {floats, output == 1 ? pre : std::abs(op.y[i]) + kSteepest * pre};
+}
+
+Tolerance backward_tolerance(const OpCall& expected, size_t output, int64_t i) {
+  const auto op = LinearBackward<double>::of(expected);
+  const auto [rows, inputs, outputs] = op.shape;
+  if (output == 0) {
+    const Sum sum = input_gradient_sum(op, i / inputs, i % inputs);
+    const double error = sum_error(expected, outputs) * sum.size, size = std::abs(sum.value);
+    if (op.saved == nullptr) return {error, size};
+    return {kSteepest * error + 32 * size, std::abs(op.d_x[i]) + kSteepest * size};
+  }
+  // One more for what was there before, which is below 1.
+  const Sum sum =
+      output == 1 ? weight_gradient_sum(op, i / inputs, i % inputs) : bias_gradient_sum(op, i);
+  return {sum_error(expected, rows + 1) * (sum.size + 1), 0};
+}
+
+Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+  if (expected.kind() == OpKind::kLinear) return forward_tolerance(expected, output, i);
+  return backward_tolerance(expected, output, i);
+}
+
+// ---- The tests ----
+
+std::string describe(const LinearShape& s) {
+  return std::to_string(s.rows) + " x " + std::to_string(s.inputs) + " -> " +
+         std::to_string(s.outputs);
+}
+
+OpTest linear(const LinearShape& s, bool bias, Activation activation) {
+  return {
+      .name = "linear " + describe(s) + (bias ? " with bias" : "") + ", activation " +
+              std::to_string(static_cast<int>(activation)),
+      .build =
+          [=](GraphBuilder& builder) {
+            const TensorId x = builder.activation_tensor("x", {s.rows, s.inputs});
+            const TensorId weight = builder.parameter("weight", {s.outputs, s.inputs}, {}, false);
+            ops::linear(builder,
+                        "y",
+                        x,
+                        weight,
+                        bias ? builder.parameter("bias", {s.outputs}, {}, false) : kNoTensor,
+                        activation);
+          },
+      .reference = kReference,
+      .cpu = cpu::kCpuLinear,
+      .cuda = cuda::kCudaLinear,
+      .tolerance = tolerance};
+}
+
+OpTest on_the_cpu(OpTest test) {
+  test.cuda = {};
+  return test;
+}
+
+constexpr Activation kActivations[] = {Activation::kNone,
+                                       Activation::kRelu,
+                                       Activation::kGeluTanh,
+                                       Activation::kGeluErf,
+                                       Activation::kSilu,
+                                       Activation::kTanh,
+                                       Activation::kRelu6};
+
+// Sizes around the CPU's tile, its few-rows kernel (at most 8 rows), a strip (192 outputs), a chunk
+// of rows (512) and a depth block (768).
+constexpr LinearShape kShapes[] = {{1, 1, 1},
+                                   {1, 70, 100},
+                                   {2, 5, 33},
+                                   {4, 17, 40},
+                                   {5, 785, 70},
+                                   {8, 64, 200},
+                                   {9, 20, 10},
+                                   {16, 50, 97},
+                                   {17, 800, 12},
+                                   {32, 64, 32},
+                                   {33, 31, 110},
+                                   {40, 770, 205},
+                                   {70, 13, 200},
+                                   {130, 40, 37},
+                                   {515, 6, 201}};
+
+TEST(LinearTest, ReferenceMatchesFiniteDifferences) {
+  for (const Activation activation : kActivations) {
+    OpTest test = linear({3, 4, 5}, true, activation);
+    check_gradient_of_reference(test);
+  }
+}
+
+TEST(LinearTest, MatchesTheReferenceInEverySize) {
+  for (const LinearShape& s : kShapes) {
+    check_on_all_devices(on_the_cpu(linear(s, false, Activation::kNone)));
+    check_on_all_devices(on_the_cpu(linear(s, true, Activation::kGeluTanh)));
+  }
+}
+
+TEST(LinearTest, MatchesTheReferenceWithEveryActivation) {
+  for (const Activation activation : kActivations) {
+    for (const bool bias : {false, true}) {
+      check_on_all_devices(linear({1, 1, 1}, bias, activation));
+      check_on_all_devices(linear({7, 33, 24}, bias, activation));
+      check_on_all_devices(linear({19, 9, 35}, bias, activation));
+      OpTest inference = linear({12, 20, 24}, bias, activation);
+      inference.gradients = 0;
+      check_on_all_devices(inference);
+    }
+  }
+}
+
+// Sizes around its tiles (16), panels and pairs of tiles (32), blocks of rows and of the depth.
+TEST(LinearTest, MatchesTheReferenceWithThreeBfloat16Numbers) {
+  const auto check = [](const LinearShape& s, Activation activation) {
+    OpTest test = on_the_cpu(linear(s, true, activation));
+    test.bf16x3 = true;
+    check_on_all_devices(test);
+  };
+  for (const LinearShape& s : {LinearShape{1, 70, 100},
+                               {5, 785, 70},
+                               {17, 33, 12},
+                               {33, 31, 110},
+                               {40, 1600, 205},
+                               {515, 64, 33}})
+    check(s, Activation::kGeluTanh);
+  for (const Activation activation : {Activation::kNone, Activation::kRelu})
+    check({33, 70, 50}, activation);
+}
+
+TEST(LinearTest, ReadsImagesAsRows) {
+  OpTest test = linear({4, 30, 7}, true, Activation::kRelu);
+  test.build = [](GraphBuilder& builder) {
+    const TensorId x = builder.activation_tensor("x", {4, 3, 2, 5});
+    ops::linear(builder,
+                "y",
+                x,
+                builder.parameter("weight", {7, 30}, {}, false),
+                builder.parameter("bias", {7}, {}, false),
+                Activation::kRelu);
+  };
+  check_on_all_devices(test);
+}
+
+// As logits have on a GPU.
+TEST(LinearTest, LeavesThePaddingOfRows) {
+  OpTest test = linear({9, 12, 21}, true, Activation::kNone);
+  test.cpu = {};
+  test.build = [build = test.build](GraphBuilder& builder) {
+    build(builder);
+    builder[builder.graph().ops.back().outputs[0]].padded_columns = 24;
+  };
+  check_on_all_devices(test);
+}
+
+// What other ops make of linear_backward: one that adds to gradients, has no d_x, or multiplies it
+// by the derivative of the activation before.
+OpTest backward(const LinearShape& s, bool d_x, const LinearBackwardAttributes& attributes) {
+  OpTest test = linear(s, true, Activation::kNone);
+  test.name += ", backward";
+  test.gradients = 0;
+  test.build = [=](GraphBuilder& builder) {
+    const TensorId d_weight = builder.statistics_tensor("d_weight", {s.outputs, s.inputs});
+    const Shape x = {s.rows, s.inputs};
+    builder.append(
+        {OpKind::kLinearBackward,
+         "linear",
+         {builder.activation_tensor("d_y", {s.rows, s.outputs}),
+          builder.activation_tensor("x", x),
+          builder.activation_tensor("weight", {s.outputs, s.inputs}),
+          attributes.input_activation == Activation::kNone ? kNoTensor
+                                                           : builder.activation_tensor("saved", x)},
+         {d_x ? builder.activation_tensor("d_x", x) : kNoTensor,
+          d_weight,
+          builder.statistics_tensor("d_bias", {s.outputs})},
+         attributes});
+    builder.keep(d_weight);
+  };
+  return test;
+}
+
+TEST(LinearTest, AddsToGradients) {
+  for (const bool weight : {false, true}) {
+    for (const bool bias : {false, true}) {
+      for (const LinearShape& s : {LinearShape{5, 3, 2}, {33, 24, 40}})
+        check_on_all_devices(
+            backward(s, true, {.accumulate_weight = weight, .accumulate_bias = bias}));
+    }
+  }
+  OpTest with_bf16x3 = on_the_cpu(
+      backward({40, 70, 50}, true, {.accumulate_weight = true, .accumulate_bias = true}));
+  with_bf16x3.bf16x3 = true;
+  check_on_all_devices(with_bf16x3);
+}
+
+TEST(LinearTest, HasNoGradientOfInputsThatNeedNone) {
+  check_on_all_devices(backward({6, 10, 7}, false, {}));
+}
+
+TEST(LinearTest, MultipliesByTheDerivativeOfTheActivationBefore) {
+  for (const Activation activation :
+       {Activation::kGeluTanh, Activation::kSilu, Activation::kRelu}) {
+    check_on_all_devices(backward({5, 8, 3}, true, {.input_activation = activation}));
+    check_on_all_devices(backward({21, 17, 30}, true, {.input_activation = activation}));
+  }
+}
+
+// ---- Bits ----
+
+// Each output by one chain of fused multiply-adds of floats, and the bias.
+void chains_forward(const OpCall& call) {
+  const auto op = LinearForward<double>::of(call);
+  const auto [rows, inputs, outputs] = op.shape;
+  for (int64_t i = 0; i < rows * outputs; ++i) {
+    float sum = 0;
+    for (int64_t k = 0; k < inputs; ++k)
+      sum = std::fma(static_cast<float>(op.x[i / outputs * inputs + k]),
+                     static_cast<float>(op.weight[i % outputs * inputs + k]),
+                     sum);
+    op.y[i] = op.bias == nullptr ? sum : sum + static_cast<float>(op.bias[i % outputs]);
+  }
+}
+
+void chains_backward(const OpCall& call) {
+  const auto op = LinearBackward<double>::of(call);
+  const auto [rows, inputs, outputs] = op.shape;
+  for (int64_t i = 0; i < rows * inputs; ++i) {
+    float sum = 0;
+    for (int64_t n = 0; n < outputs; ++n)
+      sum = std::fma(static_cast<float>(op.d_y[i / inputs * outputs + n]),
+                     static_cast<float>(op.weight[n * inputs + i % inputs]),
+                     sum);
+    op.d_x[i] = sum;
+  }
+  for (int64_t i = 0; i < outputs * inputs; ++i) {
+    float sum = 0;
+    for (int64_t m = 0; m < rows; ++m)
+      sum = std::fma(static_cast<float>(op.d_y[m * outputs + i / inputs]),
+                     static_cast<float>(op.x[m * inputs + i % inputs]),
+                     sum);
+    op.d_weight[i] = sum;
+  }
+  for (int64_t n = 0; op.d_bias != nullptr && n < outputs; ++n) {
+    float sum = 0;
+    for (int64_t m = 0; m < rows; ++m) sum += static_cast<float>(op.d_y[m * outputs + n]);
+    op.d_bias[n] = sum;
+  }
+}
+
+constexpr Implementation kChains[] = {
+    {OpKind::kLinear, "chains", chains_forward},
+    {OpKind::kLinearBackward, "chains", chains_backward},
+};
+
+// So the bits of a row do not depend on the other rows: generating one token at a time gives what a
+// whole sequence gives.
+TEST(LinearTest, OutputsAreChainsOfFusedMultiplyAddsOnTheCpu) {
+  for (const LinearShape& s : kShapes) {
+    for (const bool bias : {false, true}) {
+      OpTest test = on_the_cpu(linear(s, bias, Activation::kNone));
+      test.reference = kChains;
+      test.needs_fma = true;
+      test.tolerance = [](const OpCall&, size_t, int64_t) { return Tolerance{0, 0}; };
+      check_on_all_devices(test);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
