@@ -1,5 +1,6 @@
 #pragma once
-// Who carries what ranks say to each other, and who computes with it.
+// What a reduction needs of others: sums of slices, by the backend in whose memory they lie, and
+// the communicators of a rank.
 
 #include <cstddef>
 #include <cstdint>

@@ -2,17 +2,9 @@
 
 namespace lockstep {
 
-std::vector<SmallModel> small_models() {
-  std::vector<SmallModel> models;
-  const auto add = [&](const std::string& name,
-                       const ModelConfig& model,
-                       const ModelIo& io,
-                       int64_t lane_batch,
-                       Purpose purpose = Purpose::kTraining,
-                       float mix = 1,
-                       int lanes = 1) {
-    models.push_back({name, model, io, lane_batch, purpose, mix, lanes});
-  };
+namespace {
+
+void add_mlps(std::vector<SmallModel>& models) {
   const ModelIo labels = {.features = 61, .classes = 13, .target_columns = 0};
   for (const auto& [name, activation] : {std::pair("relu", Activation::kRelu),
                                          std::pair("gelu_tanh", Activation::kGeluTanh),
@@ -25,7 +17,7 @@ std::vector<SmallModel> small_models() {
     mlp.dropout = 0.2f;
     mlp.label_smoothing = 0.1f;
     mlp.outputs = 13;
-    add(std::string("mlp ") + name, mlp, labels, 37);
+    models.push_back({std::string("mlp ") + name, mlp, labels, 37});
   }
   for (const auto& [name, loss] : {std::pair("binary", Loss::kBinaryCrossEntropy),
                                    std::pair("squared error", Loss::kMeanSquaredError)}) {
@@ -33,8 +25,11 @@ std::vector<SmallModel> small_models() {
     mlp.hidden = {64};
     mlp.loss = loss;
     mlp.outputs = 3;
-    add(std::string("mlp ") + name, mlp, {61, 0, 3}, 37);
+    models.push_back({std::string("mlp ") + name, mlp, {61, 0, 3}, 37});
   }
+}
+
+void add_language_models(std::vector<SmallModel>& models) {
   GptConfig gpt;
   gpt.layers = 2;
   gpt.heads = 3;
@@ -42,7 +37,7 @@ std::vector<SmallModel> small_models() {
   gpt.context = 65;
   gpt.vocabulary = 131;
   gpt.dropout = 0.1f;
-  add("gpt odd", gpt, {0, 131, 0}, 3);
+  models.push_back({"gpt odd", gpt, {0, 131, 0}, 3});
   gpt.heads = 2;
   gpt.width = 128;
   gpt.context = 128;
@@ -50,12 +45,15 @@ std::vector<SmallModel> small_models() {
   gpt.layers = 1;
   gpt.tied_head = false;
   gpt.bias = false;
-  add("gpt heads of 64", gpt, {0, 5003, 0}, 2);
+  models.push_back({"gpt heads of 64", gpt, {0, 5003, 0}, 2});
   gpt.heads = 1;
   gpt.width = 64;
   gpt.context = 1024;
   gpt.vocabulary = 257;
-  add("gpt of 1024 tokens", gpt, {0, 257, 0}, 1);
+  models.push_back({"gpt of 1024 tokens", gpt, {0, 257, 0}, 1});
+}
+
+void add_image_models(std::vector<SmallModel>& models) {
   ModelIo images = {.classes = 10};
   images.height = 12;
   images.width = 10;
@@ -65,17 +63,26 @@ std::vector<SmallModel> small_models() {
   ResnetConfig resnet;
   resnet.depth = 8;  // a block in each stage
   resnet.classes = 10;
-  add("resnet projected", resnet, images, 3);
+  models.push_back({"resnet projected", resnet, images, 3});
   resnet.shortcut = ResnetConfig::Shortcut::kPadded;
-  add("resnet padded, images mixed", resnet, images, 4, Purpose::kTraining, 0.625f);
-  add("resnet evaluated", resnet, images, 5, Purpose::kEvaluation);
+  models.push_back({"resnet padded, images mixed", resnet, images, 4, Purpose::kTraining, 0.625f});
+  models.push_back({"resnet evaluated", resnet, images, 5, Purpose::kEvaluation});
   resnet.sync_batch_norm = true;
-  add("resnet of three lanes", resnet, images, 3, Purpose::kTraining, 1, 3);
+  models.push_back({"resnet of three lanes", resnet, images, 3, Purpose::kTraining, 1, 3});
   MobilenetV2Config mobilenet;
   mobilenet.classes = 10;
   images.height = 40;
   images.width = 33;
-  add("mobilenet_v2", mobilenet, images, 2);
+  models.push_back({"mobilenet_v2", mobilenet, images, 2});
+}
+
+}  // namespace
+
+std::vector<SmallModel> small_models() {
+  std::vector<SmallModel> models;
+  add_mlps(models);
+  add_language_models(models);
+  add_image_models(models);
   return models;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "collectives/agreement.h"
@@ -142,6 +143,26 @@ void describe(const Assembly& assembly, RunDevice& device, Session& session) {
   log_debug("\n{}", memory_table(assembly.plan));
 }
 
+// With comm.tune_buckets: `assembly` is planned for the size of buckets that trains fastest, and
+// fits into memory. All ranks together.
+void tune_buckets(const RunStart& start,
+                  RunConfig& config,
+                  Assembly& assembly,
+                  const std::function<void()>& assemble_run,
+                  const std::function<void()>& check_fit) {
+  const BucketChoice choice = choose_bucket_mib(start, assembly);
+  const bool other = choice.bucket_mib != assembly.config.comm.bucket_mib;
+  config.comm.bucket_mib = choice.bucket_mib;
+  run_on_all(start.session.communicator(), [&] {
+    if (choice.tried) {
+      assemble_run();  // it has fitted
+    } else if (other) {
+      plan_again(assembly, choice.bucket_mib);
+      check_fit();
+    }
+  });
+}
+
 ExitCode train(Session& session, const TrainCommandOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   install_stop_signals();
@@ -172,20 +193,9 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
     check_fit();
   });
   open_run_folder(session, assembly.config);
-  if (config.comm.tune_buckets) {
-    const BucketChoice choice =
-        choose_bucket_mib({session, device, topology, options.resume}, assembly);
-    const bool other = choice.bucket_mib != assembly.config.comm.bucket_mib;
-    config.comm.bucket_mib = choice.bucket_mib;
-    run_on_all(communicator, [&] {
-      if (choice.tried) {
-        assemble_run();  // it has fitted
-      } else if (other) {
-        plan_again(assembly, choice.bucket_mib);
-        check_fit();
-      }
-    });
-  }
+  if (config.comm.tune_buckets)
+    tune_buckets(
+        {session, device, topology, options.resume}, config, assembly, assemble_run, check_fit);
   device.open(assembly.config, assembly.training, assembly.plan.topology);
   run_on_all(communicator, check_fit);  // beside what the libraries have taken
   describe(assembly, device, session);

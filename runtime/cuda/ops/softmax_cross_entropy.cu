@@ -58,7 +58,7 @@ struct RunningSoftmax {
         max = x[i];
         first_largest = column + i;
       }
-      sum += expf(x[i] - max);
+      sum += x[i] == max ? 1 : expf(x[i] - max);  // of -infinity alone the difference is no number
       plain_sum += x[i];
     }
   }
