@@ -44,11 +44,11 @@ TEST_F(CudnnAttentionTest, RunsOnTheGpusOfTheTable) {
 // Within the workspace that is set aside: the sizes of GPT-2, and odd and long sequences in parts.
 TEST_F(CudnnAttentionTest, FitsInItsWorkspace) {
   for (const GpuKind& gpu : {kH100, kA100}) {
-    for (cuda::AttentionShape shape : {cuda::AttentionShape{16, 1024, 12, 64, true},
-                                       cuda::AttentionShape{8, 1024, 25, 64, true},
-                                       cuda::AttentionShape{3, 1000, 16, 128, true},
-                                       cuda::AttentionShape{2, 65, 3, 32, false},
-                                       cuda::AttentionShape{4, 8192, 12, 64, true}}) {
+    for (AttentionShape shape : {AttentionShape{16, 1024, 12, 64, true},
+                                 AttentionShape{8, 1024, 25, 64, true},
+                                 AttentionShape{3, 1000, 16, 128, true},
+                                 AttentionShape{2, 65, 3, 32, false},
+                                 AttentionShape{4, 8192, 12, 64, true}}) {
       shape.batch = cuda::cudnn_backward_batch(shape);
       for (const bool backward : {false, true}) {
         const cuda::CudnnAttentionKey key = {shape, DType::kBF16, backward};

@@ -114,8 +114,8 @@ TEST_F(Libraries, WhatTheEnvironmentNamesIsRefused) {
 using AttentionDeathTest = Libraries;
 
 // Samples, tokens, heads, size of a head.
-constexpr cuda::AttentionShape kAligned = {2, 4, 1, 8, true}, kOdd = {2, 3, 1, 8, true},
-                               kOneSample = {1, 4, 1, 8, true};
+constexpr AttentionShape kAligned = {2, 4, 1, 8, true}, kOdd = {2, 3, 1, 8, true},
+                         kOneSample = {1, 4, 1, 8, true};
 
 TEST_F(AttentionDeathTest, AShapeWhoseWorkspaceIsNotAlignedIsNotSupported) {
   cuda::CudnnAttention attention(stream_);

@@ -1,5 +1,6 @@
 // The kernels for CUDA, and the calls of its libraries, on the host: see tests/fibers.
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/matmul/matmul.h"
 #include "tests/fibers/host_stream.h"
 #include "tests/fibers/order.h"
@@ -10,11 +11,14 @@ namespace {
 
 // One GPU, as a backend has it.
 struct HostGpu {
-  cuda::LaunchContext context() { return {.stream = &stream, .matmul = &matmul}; }
+  cuda::LaunchContext context() {
+    return {.stream = &stream, .matmul = &matmul, .cudnn_attention = &attention};
+  }
 
   CUstream_st stream;
   alignas(256) std::byte workspace[cuda::Matmul::kWorkspaceBytes];
   cuda::Matmul matmul{&stream, workspace};
+  cuda::CudnnAttention attention{&stream};
 };
 
 HostGpu& host_gpu() {

@@ -1,14 +1,12 @@
-#include "runtime/cpu/ops/attention.h"
+#include "runtime/graph/ops/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 #include "runtime/cpu/ops/implementations.h"
-#include "runtime/graph/ops/attention.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/attention.cc"
@@ -17,6 +15,10 @@
 #include "runtime/cpu/matmul/gemm-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
+// Without the T x T matrix: keys are visited in blocks, and the softmax is kept as a running maximum
+// and sum (Milakov and Gimelshein 2018; Dao et al. 2022). The order in which anything is summed is
+// fixed by the shape alone.
+//
 // A block of queries is worked on at a time, and everything about it is kept transposed, with
 // queries along the vector: scores s^T (keys, queries) = k q^T, output o^T (D, queries) = v^T p^T.
 // So the softmax over keys runs down the columns, lane by lane, without any sum across lanes; k and
@@ -365,50 +367,47 @@ Range query_block(const AttentionShape& shape, int64_t index) {
   return {index * kBlock, std::min(shape.time, (index + 1) * kBlock)};
 }
 
-void attention_forward_kernel(const AttentionShape& shape,
-                              const float* qkv,
-                              float* out,
-                              float* log_sum_exp,
-                              float* workspace) {
+// A worker's part of the workspace.
+template <typename Op>
+float* scratch_of(const Op& op, int64_t worker) {
+  return reinterpret_cast<float*>(op.workspace) +
+         worker * AttentionScratch(op.shape.head_size).floats();
+}
+
+void attention_forward_kernel(const AttentionForward<float>& op) {
+  const AttentionShape& shape = op.shape;
   const int workers = compute_threads();
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
-    const AttentionScratch scratch(shape.head_size);
-    AttentionWorker work(workspace + index * scratch.floats(), shape.head_size);
+    AttentionWorker work(scratch_of(op, index), shape.head_size);
     const Range mine = share(shape.batch * shape.heads * blocks, 1, index, workers);
     for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
-      const AttentionHead head(shape, qkv, unit / blocks);
+      const AttentionHead head(shape, op.qkv, unit / blocks);
       forward_block(head,
                     query_block(shape, unit % blocks),
-                    out + head.out_offset,
-                    log_sum_exp + unit / blocks * shape.time,
+                    op.y + head.out_offset,
+                    op.log_sum_exp + unit / blocks * shape.time,
                     work);
     }
   });
 }
 
-void attention_backward_kernel(const AttentionShape& shape,
-                               const float* d_out,
-                               const float* qkv,
-                               const float* out,
-                               const float* log_sum_exp,
-                               float* d_qkv,
-                               float* workspace) {
+void attention_backward_kernel(const AttentionBackward<float>& op) {
+  const AttentionShape& shape = op.shape;
   const int workers = compute_threads();
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
-    const AttentionScratch scratch(shape.head_size);
-    AttentionWorker work(workspace + index * scratch.floats(), shape.head_size);
+    AttentionWorker work(scratch_of(op, index), shape.head_size);
     const Range mine = share(shape.batch * shape.heads, 1, index, workers);
     for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
-      const AttentionHead head(shape, qkv, unit);
+      const AttentionHead head(shape, op.qkv, unit);
       for (int64_t block = 0; block < blocks; ++block) {
         backward_block(head,
                        query_block(shape, block),
-                       d_out + head.out_offset,
-                       out + head.out_offset,
-                       log_sum_exp + unit * shape.time,
-                       d_qkv + head.offset,
+                       op.d_y + head.out_offset,
+                       op.y + head.out_offset,
+                       op.log_sum_exp + unit * shape.time,
+                       op.d_qkv + head.offset,
                        work);
       }
     }
@@ -424,66 +423,31 @@ namespace lockstep::cpu {
 HWY_EXPORT(attention_forward_kernel);
 HWY_EXPORT(attention_backward_kernel);
 
-int64_t attention_workspace_bytes(const AttentionShape& shape, int threads) {
-  return threads * AttentionScratch(shape.head_size).floats() * static_cast<int64_t>(sizeof(float));
-}
-
-void attention_forward(const AttentionShape& shape,
-                       const float* qkv,
-                       float* out,
-                       float* log_sum_exp,
-                       void* workspace) {
-  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  HWY_DYNAMIC_DISPATCH(attention_forward_kernel)
-  (shape, qkv, out, log_sum_exp, static_cast<float*>(workspace));
-}
-
-void attention_backward(const AttentionShape& shape,
-                        const float* d_out,
-                        const float* qkv,
-                        const float* out,
-                        const float* log_sum_exp,
-                        float* d_qkv,
-                        void* workspace) {
-  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  HWY_DYNAMIC_DISPATCH(attention_backward_kernel)
-  (shape, d_out, qkv, out, log_sum_exp, d_qkv, static_cast<float*>(workspace));
-}
-
 namespace {
 
-AttentionShape attention_shape(const Shape& qkv, const AttentionAttributes& attributes) {
-  return {qkv[0], qkv[1], attributes.heads, qkv[2] / 3 / attributes.heads, attributes.causal};
+size_t workspace_bytes(const AttentionShape& shape) {
+  return static_cast<size_t>(compute_threads() * AttentionScratch(shape.head_size).floats()) *
+         sizeof(float);
 }
 
-size_t attention_workspace(const OpCall& op) {
-  const size_t qkv = op.kind() == OpKind::kAttention ? 0 : 1;
-  const AttentionShape shape =
-      attention_shape(op.input_shape(qkv), op.attributes<AttentionAttributes>());
-  return static_cast<size_t>(attention_workspace_bytes(shape, compute_threads()));
+size_t forward_workspace_bytes(const OpCall& op) {
+  return workspace_bytes(AttentionForward<float>::of(op).shape);
+}
+size_t backward_workspace_bytes(const OpCall& op) {
+  return workspace_bytes(AttentionBackward<float>::of(op).shape);
 }
 
-void run_attention(const OpCall& call) {
-  attention_forward(attention_shape(call.input_shape(0), call.attributes<AttentionAttributes>()),
-                    call.input<float>(0),
-                    call.output<float>(0),
-                    call.output<float>(1),
-                    call.workspace());
+void run_forward(const OpCall& call) {
+  HWY_DYNAMIC_DISPATCH(attention_forward_kernel)(AttentionForward<float>::of(call));
 }
 
-void run_attention_backward(const OpCall& call) {
-  attention_backward(attention_shape(call.input_shape(1), call.attributes<AttentionAttributes>()),
-                     call.input<float>(0),
-                     call.input<float>(1),
-                     call.input<float>(2),
-                     call.input<float>(3),
-                     call.output<float>(0),
-                     call.workspace());
+void run_backward(const OpCall& call) {
+  HWY_DYNAMIC_DISPATCH(attention_backward_kernel)(AttentionBackward<float>::of(call));
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kAttention, "blockwise", run_attention, attention_workspace},
-    {OpKind::kAttentionBackward, "blockwise", run_attention_backward, attention_workspace},
+    {OpKind::kAttention, "blockwise", run_forward, forward_workspace_bytes},
+    {OpKind::kAttentionBackward, "blockwise", run_backward, backward_workspace_bytes},
 };
 
 }  // namespace

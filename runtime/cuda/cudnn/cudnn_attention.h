@@ -1,15 +1,15 @@
 #pragma once
 // Scaled dot-product attention through cuDNN, on tensor cores: flash attention, forward and a
-// backward whose bits do not differ from run to run. For the 16-bit types; see attention.h for the
-// arrays.
+// backward whose bits do not differ from run to run. For the 16-bit types; the arrays are those of
+// AttentionForward and AttentionBackward.
 
 #include <cstddef>
 #include <memory>
 #include <string>
 
 #include "runtime/base/dtype.h"
-#include "runtime/cuda/ops/attention.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/graph/ops/attention.h"
 
 namespace lockstep::cuda {
 

@@ -1,16 +1,30 @@
-#include "runtime/cuda/ops/attention.h"
+// Attention through cuDNN for the 16-bit types where it will, else by the own kernels: forward and
+// backward choose alike, since each pass reads what the other's kind has left.
+//
+// The own kernels do without the T x T matrix: keys are visited in blocks and the softmax is kept as
+// a running maximum and sum. The order of every sum is fixed by the shape alone. Arithmetic is in
+// float, without tensor cores.
+#include "runtime/graph/ops/attention.h"
 
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
 #include "runtime/base/check.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/warn_once.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int64_t kMostHeadSize = 256;
+// Most heads of all samples together: what a grid has in its second dimension.
+constexpr int64_t kMostHeads = 65535;
 
 // How rows are split: Sharers neighbouring threads share a row (a query, or in the gradient of keys
 // and values a key), and each holds Part of its D elements. Rows of the other kind pass by in tiles
@@ -269,63 +283,142 @@ Launch how_to_launch(const AttentionShape& shape, Stream stream) {
   return {{blocks_for(shape.time, S::kRows), heads, 1}, {kThreads, 1, 1}, stream};
 }
 
-}  // namespace
-
 template <typename T>
-void attention_forward(
-    const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, Stream stream) {
-  const Tokens<T> to{out, shape.heads * shape.head_size};
-  with_split(shape.head_size, [&](auto split) {
+void start_forward(const AttentionForward<T>& op, Stream stream) {
+  const Tokens<T> to{op.y, op.shape.heads * op.shape.head_size};
+  with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
-    launch(how_to_launch<S>(shape, stream),
+    launch(how_to_launch<S>(op.shape, stream),
            forward_kernel<S, T>,
-           shape,
-           unpack(shape, qkv),
+           op.shape,
+           unpack(op.shape, op.qkv),
            to,
-           log_sum_exp);
+           op.log_sum_exp);
   });
 }
 
 template <typename T>
-void attention_backward(const AttentionShape& shape,
-                        const T* d_out,
-                        const T* qkv,
-                        const T* out,
-                        const float* log_sum_exp,
-                        T* d_qkv,
-                        float* workspace,
-                        Stream stream) {
-  const int64_t width = shape.heads * shape.head_size;
-  const Tokens<const T> d{d_out, width}, o{out, width};
-  const Packed<const T> in = unpack(shape, qkv);
-  const Packed<T> gradients = unpack(shape, d_qkv);
-  with_split(shape.head_size, [&](auto split) {
+void start_backward(const AttentionBackward<T>& op, Stream stream) {
+  const int64_t width = op.shape.heads * op.shape.head_size;
+  const Tokens<const T> d_out{op.d_y, width}, out{op.y, width};
+  const Packed<const T> in = unpack(op.shape, op.qkv);
+  const Packed<T> gradients = unpack(op.shape, op.d_qkv);
+  float* const delta = reinterpret_cast<float*>(op.workspace);
+  with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
-    const Launch how = how_to_launch<S>(shape, stream);
-    launch(how, delta_kernel<S, T>, shape, d, o, workspace);
-    launch(how, query_gradient_kernel<S, T>, shape, d, in, log_sum_exp, workspace, gradients.q);
+    const Launch how = how_to_launch<S>(op.shape, stream);
+    launch(how, delta_kernel<S, T>, op.shape, d_out, out, delta);
+    launch(
+        how, query_gradient_kernel<S, T>, op.shape, d_out, in, op.log_sum_exp, delta, gradients.q);
     launch(how,
            key_value_gradient_kernel<S, T>,
-           shape,
-           d,
+           op.shape,
+           d_out,
            in,
-           log_sum_exp,
-           workspace,
+           op.log_sum_exp,
+           delta,
            gradients.k,
            gradients.v);
   });
 }
 
-size_t attention_workspace_bytes(const AttentionShape& shape) {
+// ---- The implementations ----
+
+// Of arrays of any type: cuDNN is told which.
+using Forward = AttentionForward<std::byte>;
+using Backward = AttentionBackward<std::byte>;
+
+AttentionShape shape_of(const OpCall& op) {
+  return op.kind() == OpKind::kAttention ? Forward::of(op).shape : Backward::of(op).shape;
+}
+
+// The type of qkv and of all else that is not statistics.
+DType dtype_of(const OpCall& op) { return op.input_dtype(0); }
+
+// The samples that one call of cuDNN's backward pass takes.
+AttentionShape part_of(AttentionShape shape) {
+  shape.batch = cudnn_backward_batch(shape);
+  return shape;
+}
+
+bool supports_own(const OpCall& op) {
+  const AttentionShape shape = shape_of(op);
+  return shape.head_size <= kMostHeadSize && shape.batch * shape.heads <= kMostHeads;
+}
+
+bool supports_cudnn(const OpCall& op) { return dtype_of(op) != DType::kF32 && supports_own(op); }
+
+// The same for both passes of a shape.
+bool has_cudnn(const OpCall& op) {
+  CudnnAttention& cudnn = *context_of(op).cudnn_attention;
+  if (cudnn.supports(shape_of(op), dtype_of(op))) return true;
+  warn_once("attention by the own kernel, which is slower than cuDNN's: " + cudnn.why_not());
+  return false;
+}
+
+size_t cudnn_workspace(const OpCall& op) {
+  return cudnn_attention_workspace_bytes({shape_of(op), dtype_of(op), /*backward=*/false});
+}
+
+size_t cudnn_backward_workspace(const OpCall& op) {
+  return cudnn_attention_workspace_bytes({part_of(shape_of(op)), dtype_of(op), /*backward=*/true});
+}
+
+void run_cudnn(const OpCall& call) {
+  const auto op = Forward::of(call);
+  context_of(call).cudnn_attention->run({op.shape, dtype_of(call), /*backward=*/false},
+                                        {.qkv = op.qkv, .out = op.y, .log_sum_exp = op.log_sum_exp},
+                                        op.workspace);
+}
+
+void run_cudnn_backward(const OpCall& call) {
+  const auto op = Backward::of(call);
+  const AttentionShape part = part_of(op.shape);
+  const DType dtype = dtype_of(call);
+  const auto rows = static_cast<size_t>(part.time * part.heads);
+  const size_t token_bytes = rows * static_cast<size_t>(part.head_size) * size_of(dtype);
+  for (int64_t first = 0; first < op.shape.batch; first += part.batch) {
+    const auto sample = static_cast<size_t>(first);
+    context_of(call).cudnn_attention->run(
+        {part, dtype, /*backward=*/true},
+        {.qkv = op.qkv + sample * 3 * token_bytes,
+         .out = const_cast<std::byte*>(op.y) + sample * token_bytes,
+         .log_sum_exp = const_cast<float*>(op.log_sum_exp) + sample * rows,
+         .d_out = op.d_y + sample * token_bytes,
+         .d_qkv = op.d_qkv + sample * 3 * token_bytes},
+        op.workspace);
+  }
+}
+
+void run_own(const OpCall& call) {
+  by_type(dtype_of(call),
+          [&]<typename T>() { start_forward(AttentionForward<T>::of(call), stream_of(call)); });
+}
+
+size_t own_backward_workspace(const OpCall& op) {
+  const AttentionShape shape = shape_of(op);
   return static_cast<size_t>(shape.batch * shape.heads * shape.time) * sizeof(float);
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                         \
-  template void attention_forward(const AttentionShape&, const T*, T*, float*, Stream); \
-  template void attention_backward(                                                     \
-      const AttentionShape&, const T*, const T*, const T*, const float*, T*, float*, Stream);
-LOCKSTEP_INSTANTIATE(float)
-LOCKSTEP_INSTANTIATE(BFloat16)
-LOCKSTEP_INSTANTIATE(Float16)
+void run_own_backward(const OpCall& call) {
+  by_type(dtype_of(call),
+          [&]<typename T>() { start_backward(AttentionBackward<T>::of(call), stream_of(call)); });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kAttention, "cudnn", run_cudnn, cudnn_workspace, supports_cudnn, has_cudnn},
+    {.kind = OpKind::kAttention, .name = "own", .run = run_own, .supports = supports_own},
+    {OpKind::kAttentionBackward,
+     "cudnn",
+     run_cudnn_backward,
+     cudnn_backward_workspace,
+     supports_cudnn,
+     has_cudnn},
+    {OpKind::kAttentionBackward, "own", run_own_backward, own_backward_workspace, supports_own},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaAttention = kRows;
 
 }  // namespace lockstep::cuda

@@ -1,0 +1,223 @@
+// Catches: a mask that is one token off, a block of keys left out or taken twice, a running maximum
+// or sum that is not carried from block to block, heads or samples mixed up, a wrong gradient,
+// gradients added to what was in the output, elements behind the head's size that count, a missing
+// barrier around shared tiles.
+#include "runtime/graph/ops/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+// One head of one sample.
+struct Head {
+  Head(const AttentionShape& shape, int64_t index) : s(shape), index(index) {}
+
+  // Of q, k or v (part 0, 1 or 2) of a token in qkv, and of a token in y.
+  int64_t at(int64_t token, int64_t part) const {
+    return ((sample() * s.time + token) * 3 + part) * s.heads * s.head_size + first();
+  }
+  int64_t at(int64_t token) const {
+    return (sample() * s.time + token) * s.heads * s.head_size + first();
+  }
+  int64_t sample() const { return index / s.heads; }
+  int64_t first() const { return index % s.heads * s.head_size; }
+  int64_t keys_of(int64_t query) const { return s.causal ? query + 1 : s.time; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(s.head_size)); }
+  double dot(const double* a, const double* b) const {
+    double sum = 0;
+    for (int64_t d = 0; d < s.head_size; ++d) sum += a[d] * b[d];
+    return sum;
+  }
+  double score(const double* qkv, int64_t query, int64_t key) const {
+    return scale() * dot(qkv + at(query, 0), qkv + at(key, 1));
+  }
+
+  const AttentionShape& s;
+  int64_t index;
+};
+
+void reference_forward(const OpCall& call) {
+  const auto op = AttentionForward<double>::of(call);
+  const AttentionShape& s = op.shape;
+  std::vector<double> p(static_cast<size_t>(s.time));
+  for (int64_t index = 0; index < s.batch * s.heads; ++index) {
+    const Head head(s, index);
+    for (int64_t query = 0; query < s.time; ++query) {
+      const auto keys = static_cast<size_t>(head.keys_of(query));
+      double largest = -std::numeric_limits<double>::infinity(), total = 0;
+      for (size_t key = 0; key < keys; ++key) {
+        p[key] = head.score(op.qkv, query, static_cast<int64_t>(key));
+        largest = std::max(largest, p[key]);
+      }
+      for (size_t key = 0; key < keys; ++key) total += p[key] = std::exp(p[key] - largest);
+      op.log_sum_exp[index * s.time + query] = largest + std::log(total);
+      double* const y = op.y + head.at(query);
+      for (int64_t d = 0; d < s.head_size; ++d) {
+        y[d] = 0;
+        for (size_t key = 0; key < keys; ++key)
+          y[d] += p[key] / total * op.qkv[head.at(static_cast<int64_t>(key), 2) + d];
+      }
+    }
+  }
+}
+
+void reference_backward(const OpCall& call) {
+  const auto op = AttentionBackward<double>::of(call);
+  const AttentionShape& s = op.shape;
+  std::fill_n(op.d_qkv, s.batch * s.time * 3 * s.heads * s.head_size, 0.0);
+  for (int64_t index = 0; index < s.batch * s.heads; ++index) {
+    const Head head(s, index);
+    for (int64_t query = 0; query < s.time; ++query) {
+      const double* const d_y = op.d_y + head.at(query);
+      const double delta = head.dot(d_y, op.y + head.at(query));
+      for (int64_t key = 0; key < head.keys_of(query); ++key) {
+        const double p =
+            std::exp(head.score(op.qkv, query, key) - op.log_sum_exp[index * s.time + query]);
+        const double d_p = head.dot(d_y, op.qkv + head.at(key, 2));
+        const double d_score = p * (d_p - delta) * head.scale();
+        for (int64_t d = 0; d < s.head_size; ++d) {
+          op.d_qkv[head.at(query, 0) + d] += d_score * op.qkv[head.at(key, 1) + d];
+          op.d_qkv[head.at(key, 1) + d] += d_score * op.qkv[head.at(query, 0) + d];
+          op.d_qkv[head.at(key, 2) + d] += p * d_y[d];
+        }
+      }
+    }
+  }
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kAttention, "double", reference_forward},
+    {OpKind::kAttentionBackward, "double", reference_backward},
+};
+
+// A score is a sum of D products below spread^2, over sqrt(D), whose roundings mostly cancel. The
+// weights inherit its error as a relative one, and so do means of v (up to `spread`) weighted with
+// them; sums over T tokens add theirs. Gradients are twice such sums.
+Tolerance tolerance(const OpCall& expected, double spread, size_t output, int64_t i) {
+  const bool forward = expected.kind() == OpKind::kAttention;
+  const AttentionShape s = forward ? AttentionForward<double>::of(expected).shape
+                                   : AttentionBackward<double>::of(expected).shape;
+  const double score = spread * spread * (8 + 2 * std::sqrt(static_cast<double>(s.head_size)));
+  const double mean = spread * (score + static_cast<double>(s.time) / 8);
+  if (!forward) {
+    const double size = std::abs(AttentionBackward<double>::of(expected).d_qkv[i]);
+    return {8 * mean * (spread * spread + size), size};
+  }
+  if (output == 1) return {2 * mean, 0};
+  return {mean, std::abs(AttentionForward<double>::of(expected).y[i])};
+}
+
+// Scores have a standard deviation of about spread^2 / 3.
+OpTest attention(const AttentionShape& s, double spread) {
+  return {.name = "attention B " + std::to_string(s.batch) + " T " + std::to_string(s.time) +
+                  " H " + std::to_string(s.heads) + " D " + std::to_string(s.head_size) +
+                  (s.causal ? " causal" : " full"),
+          .build =
+              [=](GraphBuilder& builder) {
+                const TensorId qkv =
+                    builder.activation_tensor("qkv", {s.batch, s.time, 3 * s.heads * s.head_size});
+                ops::attention(builder, "y", qkv, s.heads, s.causal);
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuAttention,
+          .cuda = cuda::kCudaAttention,
+          .tolerance = [=](const OpCall& expected,
+                           size_t output,
+                           int64_t i) { return tolerance(expected, spread, output, i); },
+          .low = -spread,
+          .high = spread};
+}
+
+TEST(AttentionTest, ReferenceMatchesFiniteDifferences) {
+  for (const bool causal : {false, true})
+    check_gradient_of_reference(attention({2, 4, 2, 3, causal}, 1));
+}
+
+// Blocks of the CPU are 64 tokens; 800 is more than a depth block of a product.
+TEST(AttentionTest, MatchesTheReferenceOnTheCpu) {
+  for (const bool causal : {false, true}) {
+    for (const AttentionShape& s : {AttentionShape{2, 1, 3, 5, causal},
+                                    {1, 2, 1, 64, causal},
+                                    {2, 7, 2, 16, causal},
+                                    {1, 63, 1, 3, causal},
+                                    {1, 64, 2, 64, causal},
+                                    {2, 65, 1, 20, causal},
+                                    {1, 128, 1, 64, causal},
+                                    {1, 130, 2, 33, causal},
+                                    {1, 200, 1, 128, causal},
+                                    {1, 70, 1, 256, causal},
+                                    {1, 9, 1, 800, causal}}) {
+      OpTest test = attention(s, 2);
+      test.cuda = {};
+      check_on_all_devices(test);
+    }
+  }
+}
+
+// Sizes of heads for each way to share a row out; the second and the last are such that cuDNN takes
+// them.
+TEST(AttentionTest, MatchesTheReferenceOnAllDevices) {
+  for (const bool causal : {false, true}) {
+    for (const AttentionShape& s : {AttentionShape{1, 1, 1, 1, causal},
+                                    {2, 33, 2, 8, causal},
+                                    {1, 70, 1, 20, causal},
+                                    {1, 40, 2, 64, causal},
+                                    {1, 35, 1, 128, causal},
+                                    {1, 18, 1, 160, causal},
+                                    {1, 128, 1, 16, causal}})
+      check_on_all_devices(attention(s, 1));
+  }
+}
+
+// exp(score) alone would be infinite: only the maximum keeps it finite. Scores up to 60^2 sqrt(16)
+// are known to 16 eps times that; where two keys compete, the weights have that error, and the
+// outputs are means of values up to 60. Of gradients, that they are finite.
+TEST(AttentionTest, LargeScoresDoNotOverflow) {
+  OpTest test = attention({1, 100, 1, 16, true}, 60);
+  test.tolerance = [](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+    constexpr double kScoreError = 16.0 * 60 * 60 * 4;
+    if (expected.kind() == OpKind::kAttentionBackward) return {1e30, 0};
+    if (output == 1) return {kScoreError, 0};
+    return {2 * 60 * kScoreError, std::abs(AttentionForward<double>::of(expected).y[i])};
+  };
+  check_on_all_devices(test);
+}
+
+// Those that a token must not see would be its maximum, and all of its sum.
+TEST(AttentionTest, LaterTokensDoNotChangeEarlierOnes) {
+  const AttentionShape s = {1, 150, 2, 24, true};
+  OpTest test = attention(s, 1);
+  test.gradients = 0;
+  test.value = [=](const std::string&, int64_t i) {
+    const int64_t token = i / (3 * s.heads * s.head_size);
+    return std::sin(static_cast<double>(i)) * (token < 101 ? 1 : 3000);
+  };
+  test.tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+    const bool earlier = (output == 0 ? i / (s.heads * s.head_size) : i % s.time) < 101;
+    return earlier ? tolerance(expected, 1, output, i) : Tolerance{1e30, 0};
+  };
+  check_on_all_devices(test);
+}
+
+// A diverged run must show.
+TEST(AttentionTest, HidesNoNaN) {
+  for (const int64_t position : {3, 11, 20}) {  // in q, k and v of the first token
+    OpTest test = attention({1, 80, 1, 8, false}, 1);
+    test.value = [=](const std::string& tensor, int64_t i) {
+      return tensor == "qkv" && i == position ? std::nan("") : std::sin(static_cast<double>(i));
+    };
+    check_on_all_devices(test);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
