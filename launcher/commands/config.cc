@@ -11,6 +11,7 @@
 #include "runtime/base/file.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
+#include "runtime/data/check_data.h"
 
 namespace lockstep {
 namespace {
@@ -136,6 +137,7 @@ ExitCode run_config(Session& session, const ConfigOptions& options) {
       throw ConfigError("--set: allowed: only with --defaults CONFIG");
     check_result_path("--json", options.json);
     if (!options.defaults.empty()) {
+      check_data(load_config(options.defaults, options.set));
       fmt::print("{}", complete_text(options.defaults, options.set));
     } else if (options.reference) {
       fmt::print("{}", reference_page());

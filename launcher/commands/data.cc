@@ -4,46 +4,27 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "launcher/commands/commands.h"
 #include "runtime/base/threads.h"
+#include "runtime/data/format.h"
 
 namespace lockstep {
-namespace {
 
-bool is_record_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char magic[8] = {};
-  file.read(magic, sizeof(magic));
-  return std::string(magic, sizeof(magic)) == "LKSTPREC";
-}
-
-}  // namespace
-
-bool is_image_path(const std::string& path) {
-  std::error_code error;
-  return path.ends_with(".tar") || std::filesystem::is_directory(path, error) ||
-         is_record_file(path);
-}
-
-ImageStores open_image_path(const std::string& path, bool skip_bad) {
+std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad) {
+  auto source = image_source_at(path);
+  if (!source) return std::nullopt;
   DataConfig config;
+  config.source = std::move(*source);
   if (skip_bad) {
     config.bad_records = BadRecords::kSkip;
     config.max_bad_fraction = 1;
   }
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    config.source = ImageFolderConfig{path, ""};
-  else if (path.ends_with(".tar"))
-    config.source = TarShardsConfig{{path}, {}, 0, 1};
-  else
-    config.source = RecordsConfig{path, ""};
-  return open_image_stores(config, 0, /*need_train=*/true);
+  const ModelTraits model{.input = ModelInput::kImages};
+  return std::get<ImageStores>(format_of(config)->open(model, /*seed=*/0, /*need_train=*/true));
 }
 
 int choose_data_threads(int threads) { return threads > 0 ? threads : available_cpus(); }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,9 @@ CommandSpec data_pack_command();
 CommandSpec data_inspect_command();
 CommandSpec data_bench_command();
 
-// The pictures at `path`: a folder with one folder per class, tar files (braces as in
-// data.tar_shards) or a record file. Throws DataError.
-ImageStores open_image_path(const std::string& path, bool skip_bad);
-
-// Whether `path` is something that open_image_path() opens rather than a config file.
-bool is_image_path(const std::string& path);
+// The images at `path`, as training images, where a format knows it as its own: a folder, tar files,
+// packed records; none: it is something else. Throws DataError.
+std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad);
 
 // `threads`, or where that is 0 the CPUs of this process.
 int choose_data_threads(int threads);

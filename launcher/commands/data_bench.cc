@@ -15,7 +15,6 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/config/validate_data.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/loader.h"
 #include "runtime/run/threads.h"
@@ -159,9 +158,8 @@ void bench(const DataBenchOptions& options) {
   check_result_path("--json", options.common.json);
   const RunConfig config = read_config(options.common);
   const ModelTraits model = traits_of(config.model);
-  const bool images = gives_images(config.data) || model.wants_images();
-  const OpenedData opened = images ? open_images(config.data, config.seed, true)
-                                   : open_data(config.data, model, config.seed, true);
+  const OpenedData opened =
+      open_unflattened_data(config.data, model, config.seed, /*need_train=*/true);
   const int wanted =
       options.threads > 0 ? options.threads : static_cast<int>(config.data.decode_threads);
   const int threads = choose_loader_threads(*opened.train, wanted, choose_threads(config, 1));

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <numeric>
+#include <variant>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
@@ -14,7 +16,7 @@
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
-#include "runtime/config/validate_data.h"
+#include "runtime/data/format.h"
 #include "runtime/data/images/image_pipeline.h"
 
 namespace lockstep {
@@ -150,15 +152,19 @@ void inspect_pictures(const ImageStores& stores, const InspectOptions& options) 
 void inspect(const InspectOptions& options) {
   check_result_path("--json", options.common.json);
   const std::string& path = options.common.config;
-  if (is_image_path(path)) return inspect_pictures(open_image_path(path, true), options);
+  if (const auto stores = open_images_at(path, /*skip_bad=*/true))
+    return inspect_pictures(*stores, options);
   RunConfig config = read_config(options.common);
   const ModelTraits model = traits_of(config.model);
-  if (gives_images(config.data) || model.wants_images()) {
+  const std::unique_ptr<const DataFormat> format = format_of(config.data);
+  if (format->has_images(model.input)) {
     config.data.bad_records = BadRecords::kSkip;
     config.data.max_bad_fraction = 1;
-    return inspect_pictures(open_image_stores(config.data, config.seed, true), options);
   }
-  const DataSummary summary = open_data(config.data, model, config.seed, true).summary;
+  const OpenedSource opened = format->open(model, config.seed, /*need_train=*/true);
+  if (const auto* stores = std::get_if<ImageStores>(&opened))
+    return inspect_pictures(*stores, options);
+  const DataSummary& summary = std::get<OpenedData>(opened).summary;
   fmt::print("{}\n", summary.description);
   std::fflush(stdout);
   if (options.common.json.empty()) return;

@@ -134,12 +134,15 @@ void pack_all(const PackOptions& options) {
   check_result_path("--out", options.out);
   check_result_path("--json", options.common.json);
   const double start_ms = now_ms();
-  const ImageStores stores = open_image_path(options.source, options.skip_bad);
+  const auto stores = open_images_at(options.source, options.skip_bad);
+  if (!stores)
+    throw DataError("{}: neither a folder of images nor tar files nor packed records",
+                    options.source);
   Totals totals;
   replace_file(options.out, [&](const std::filesystem::path& unfinished) {
-    totals = write_records(options, stores, unfinished);
+    totals = write_records(options, *stores, unfinished);
   });
-  print_summary(totals, stores, options, (now_ms() - start_ms) / 1e3);
+  print_summary(totals, *stores, options, (now_ms() - start_ms) / 1e3);
 }
 
 ExitCode pack(Session& session, const PackOptions& options) {

@@ -17,6 +17,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/data/format.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
@@ -185,7 +186,7 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
   const CheckpointState state = read_state(folder);
   const int64_t vocabulary = vocabulary_of(traits, state);
   const ModelConfig resolved = resolve_model(config.model, {.classes = vocabulary});
-  const bool text = std::holds_alternative<TextConfig>(config.data.source);
+  const bool text = format_of(config.data)->has_byte_tokens();
   std::vector<int32_t> tokens = prompt_of(options, vocabulary, text);
   const int64_t needed = static_cast<int64_t>(tokens.size()) + options.tokens;
   LanguageModel model(

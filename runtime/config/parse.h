@@ -12,7 +12,7 @@ namespace lockstep {
 
 // Parses text-format `text` (`origin` names it in errors), applies overrides "path.to.field=value"
 // in order and validates every limit that the schema states, but for those that need to know the
-// model: check_model and validate_data_for_model do. Opens no data file.
+// model or the format of the data: check_model and check_data do. Opens no data file.
 //
 // In an override text is taken literally, an enum by its name in any case; a repeated field is
 // replaced by a comma-separated list (nothing clears it); sections on the path are created, which

@@ -8,7 +8,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/config/validate_data.h"
 
 namespace lockstep {
 namespace {
@@ -110,11 +109,6 @@ void validate_eval(const RunConfig& config) {
                  eval.early_stop_patience,
                  "0, or above it only with eval.every above 0, which is 0");
   }
-  if (eval.every > 0 && !has_eval_data(config.data)) {
-    refuse_value("eval.every",
-                 eval.every,
-                 "0, or above it only with evaluation data in the data section, which has none");
-  }
 }
 
 void validate_wire(const CommConfig& comm) {
@@ -214,7 +208,6 @@ void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps) {
 
 void validate(const RunConfig& config) {
   validate_name(config.name);
-  validate_data(config.data);
   validate_train(config.train);
   validate_optimizer(config.optimizer);
   validate_schedule(config.schedule);

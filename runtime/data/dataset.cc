@@ -2,53 +2,21 @@
 
 #include <utility>
 
-#include "runtime/base/error.h"
+#include "runtime/data/check_data.h"
+#include "runtime/data/format.h"
 #include "runtime/data/images/flattened.h"
-#include "runtime/data/images/idx.h"
-#include "runtime/data/synthetic.h"
-#include "runtime/data/tables/table.h"
-#include "runtime/data/text/text.h"
-#include "runtime/data/text/tokens.h"
+#include "runtime/data/images/image_dataset.h"
 
 namespace lockstep {
 namespace {
 
-void need_input(const ModelTraits& model, ModelInput input, const char* source, const char* need) {
-  if (model.input != input) throw ConfigError("data.{} needs a model that takes {}", source, need);
+OpenedSource open_source(const DataConfig& config,
+                         const ModelTraits& model,
+                         uint64_t seed,
+                         bool need_train) {
+  check_data_for_model(config, model);
+  return format_of(config)->open(model, seed, need_train);
 }
-
-// Chooses by the kind of source.
-struct Opener {
-  const DataConfig& config;
-  const ModelTraits& model;
-  uint64_t seed;
-  bool need_train;
-
-  OpenedData operator()(const IdxConfig& idx) const {
-    need_input(model, ModelInput::kFeatures, "idx", "features");
-    return open_idx(config, idx, model, need_train);
-  }
-  OpenedData operator()(const TableConfig& table) const {
-    need_input(model, ModelInput::kFeatures, "table", "features");
-    return open_table(config, table, model, need_train);
-  }
-  OpenedData operator()(const TextConfig& text) const {
-    need_input(model, ModelInput::kTokens, "text", "tokens");
-    return open_text(config, text, model, seed, need_train);
-  }
-  OpenedData operator()(const TokensConfig& tokens) const {
-    need_input(model, ModelInput::kTokens, "tokens", "tokens");
-    return open_tokens(config, tokens, model, seed, need_train);
-  }
-  OpenedData operator()(const SyntheticConfig& synthetic) const {
-    return open_synthetic(synthetic, model, seed, need_train);
-  }
-  template <typename Images>
-  OpenedData operator()(const Images&) const {
-    need_input(model, ModelInput::kFeatures, "image sources", "images or features");
-    return flatten_images(open_images(config, seed, need_train), model);
-  }
-};
 
 }  // namespace
 
@@ -56,8 +24,19 @@ OpenedData open_data(const DataConfig& config,
                      const ModelTraits& model,
                      uint64_t seed,
                      bool need_train) {
-  if (model.wants_images()) return open_images(config, seed, need_train);
-  return std::visit(Opener{config, model, seed, need_train}, config.source);
+  OpenedSource opened = open_source(config, model, seed, need_train);
+  if (auto* samples = std::get_if<OpenedData>(&opened)) return std::move(*samples);
+  OpenedData images = open_stores(config, std::get<ImageStores>(opened), seed);
+  return model.wants_images() ? std::move(images) : flatten_images(std::move(images), model);
+}
+
+OpenedData open_unflattened_data(const DataConfig& config,
+                                 const ModelTraits& model,
+                                 uint64_t seed,
+                                 bool need_train) {
+  OpenedSource opened = open_source(config, model, seed, need_train);
+  if (auto* samples = std::get_if<OpenedData>(&opened)) return std::move(*samples);
+  return open_stores(config, std::get<ImageStores>(opened), seed);
 }
 
 }  // namespace lockstep

@@ -45,7 +45,7 @@ class Dataset {
   // Heap and mapped bytes that this data set keeps while it is open, for the memory plan.
   virtual int64_t resident_bytes() const = 0;
   // The order in which it is best shuffled.
-  virtual SampleOrder order() const { return {samples(), {}, 0}; }
+  virtual SampleOrder order() const { return {.samples = samples()}; }
   // Whether read() costs so much (it decodes) that several threads are worth their while.
   virtual bool costly() const { return false; }
   // Bad records that read() has replaced so far, each counted once.
@@ -81,8 +81,10 @@ OpenedData open_data(const DataConfig& config,
                      uint64_t seed,
                      bool need_train);
 
-// The same as images, whatever the model: from data.cifar, data.image_folder, data.tar_shards,
-// data.records, data.idx and data.synthetic. Throws ConfigError for other sources.
-OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train);
+// The same, but images stay images for models that take features.
+OpenedData open_unflattened_data(const DataConfig& config,
+                                 const ModelTraits& model,
+                                 uint64_t seed,
+                                 bool need_train);
 
 }  // namespace lockstep

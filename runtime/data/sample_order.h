@@ -12,8 +12,11 @@ namespace lockstep {
 // How a data set wants to be shuffled.
 struct SampleOrder {
   int64_t samples = 0;
-  std::vector<int64_t> shard_samples;  // samples of each shard, in order; empty: one pool of all
-  int64_t window = 0;                  // with shards: samples shuffled among each other
+  // Samples of each shard, in order; empty: one pool of all.
+  std::vector<int64_t> shard_samples = {};
+  // With shards: samples shuffled among each other, and the field of the config that says so.
+  int64_t window = 0;
+  const char* window_field = "";
 };
 
 // Sample index at a position of an epoch: a pure function of (order, seed, epoch, position).

@@ -2,14 +2,15 @@
 
 #include "models/registry.h"
 #include "runtime/config/parse.h"
-#include "runtime/config/validate_data.h"
+#include "runtime/data/check_data.h"
 
 namespace lockstep {
 
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
   RunConfig config = load_config(path, overrides);
+  check_data(config);
   check_model(config);
-  validate_data_for_model(config.data, traits_of(config.model));
+  check_data_for_model(config.data, traits_of(config.model));
   return config;
 }
 

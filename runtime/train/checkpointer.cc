@@ -53,7 +53,7 @@ std::map<std::string, std::string> sample_order(const RunParts& parts) {
   for (int64_t samples : order.shard_samples) lengths += std::to_string(samples) + " ";
   texts["shards"] = fmt::format(
       "{}, of lengths that hash to {:016x}", order.shard_samples.size(), hash_text(lengths));
-  texts["data.tar_shards.shuffle_buffer"] = std::to_string(order.window);
+  texts[order.window_field] = std::to_string(order.window);
   return texts;
 }
 

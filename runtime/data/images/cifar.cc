@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/data/file_names.h"
-#include "runtime/data/images/image_stores.h"
+#include "runtime/data/images/image_format.h"
 #include "runtime/data/source_file.h"
 
 namespace lockstep {
@@ -77,6 +77,44 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
   return make_pixel_store(std::move(array));
 }
 
+class Cifar final : public ImageFormat<CifarConfig> {
+ public:
+  using ImageFormat::ImageFormat;
+
+  void check() const override {
+    if (config_.classes != 10 && config_.classes != 100)
+      refuse_value("data.cifar.classes", config_.classes, "10 (CIFAR-10) or 100 (CIFAR-100)");
+    if (config_.coarse && config_.classes != 100)
+      refuse_value("data.cifar.coarse", "true", "false, but with data.cifar.classes 100");
+  }
+
+  // The whole of it.
+  AssumedData assume(const MissingFile& /*missing*/) const override {
+    const auto images = [](int64_t count) {
+      const int64_t bytes = count * static_cast<int64_t>(kImageBytes + sizeof(int32_t));
+      return AssumedImages{count, ImageSize{kCifarSide, kCifarSide}, kCifarChannels, bytes};
+    };
+    return {fmt::format("the whole of CIFAR-{}", config_.classes),
+            layout_of(config_).classes,
+            images(50'000),
+            images(10'000),
+            /*in_memory_counted=*/true};
+  }
+
+ protected:
+  ImageStores open_images(bool need_train) const override {
+    const CifarLayout layout = layout_of(config_);
+    ImageStores stores;
+    stores.classes = layout.classes;
+    stores.kind = fmt::format("CIFAR-{}{}", config_.classes, config_.coarse ? " (coarse)" : "");
+    if (need_train)
+      stores.train = open_files(data_, layout, config_.train, "cifar.train", &stores.bad_records);
+    if (!config_.eval.empty())
+      stores.eval = open_files(data_, layout, config_.eval, "cifar.eval", &stores.bad_records);
+    return stores;
+  }
+};
+
 }  // namespace
 
 int64_t count_cifar_records(std::span<const std::byte> file,
@@ -109,16 +147,9 @@ void read_cifar_pixels(std::span<const std::byte> file,
       pixels[i * kCifarChannels + c] = planes[c * kPlane + i];
 }
 
-ImageStores open_cifar(const DataConfig& config, const CifarConfig& cifar, bool need_train) {
-  const CifarLayout layout = layout_of(cifar);
-  ImageStores stores;
-  stores.classes = layout.classes;
-  stores.kind = fmt::format("CIFAR-{}{}", cifar.classes, cifar.coarse ? " (coarse)" : "");
-  if (need_train)
-    stores.train = open_files(config, layout, cifar.train, "cifar.train", &stores.bad_records);
-  if (!cifar.eval.empty())
-    stores.eval = open_files(config, layout, cifar.eval, "cifar.eval", &stores.bad_records);
-  return stores;
+template <>
+std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const CifarConfig& cifar) {
+  return std::make_unique<Cifar>(data, cifar);
 }
 
 }  // namespace lockstep

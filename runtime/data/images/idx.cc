@@ -1,13 +1,16 @@
 #include "runtime/data/images/idx.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/data/big_endian.h"
-#include "runtime/data/images/image_stores.h"
+#include "runtime/data/format.h"
 #include "runtime/data/source_file.h"
 
 namespace lockstep {
@@ -139,25 +142,127 @@ std::shared_ptr<const ImageStore> make_store(IdxPair pair) {
   return make_pixel_store(std::move(array));
 }
 
-}  // namespace
+class Idx final : public DataFormat {
+ public:
+  Idx(const DataConfig& data, const IdxConfig& idx) : data_(data), idx_(idx) {}
 
-ImageStores open_idx_images(const DataConfig& config, const IdxConfig& idx, bool need_train) {
-  ImageStores stores;
-  stores.kind = "IDX images";
-  int64_t classes = -1;
-  if (need_train) {
-    stores.train = make_store(
-        open_files(config.dir, idx.train_images, idx.train_labels, "idx.train", 3, &classes));
-  } else {
-    const IdxFile labels(config.dir, idx.train_labels, "idx.train_labels", 1, 1);
-    classes = largest(labels.array.values) + 1;
+  void check() const override {
+    const bool images = !idx_.eval_images.empty(), labels = !idx_.eval_labels.empty();
+    if (images != labels)
+      throw ConfigError("data.idx.{}: missing, but {} is {}; allowed: both or neither",
+                        images ? "eval_labels" : "eval_images",
+                        images ? "eval_images" : "eval_labels",
+                        in_quotes(images ? idx_.eval_images : idx_.eval_labels));
+    const ImageConfig& image = data_.image;
+    if (image.mean.empty() && image.std.empty()) return;
+    refuse_value(image.mean.empty() ? "data.image.std" : "data.image.mean",
+                 fmt::format("[{}]", fmt::join(image.mean.empty() ? image.std : image.mean, ", ")),
+                 "none with data.idx, which has its own mean and std");
   }
-  if (!idx.eval_images.empty())
-    stores.eval = make_store(
-        open_files(config.dir, idx.eval_images, idx.eval_labels, "idx.eval", 3, &classes));
-  stores.classes = classes;
-  return stores;
-}
+
+  bool gives(ModelInput input) const override { return input != ModelInput::kTokens; }
+  bool has_eval() const override { return !idx_.eval_images.empty(); }
+  std::vector<std::string> files() const override {
+    return {idx_.train_images, idx_.train_labels, idx_.eval_images, idx_.eval_labels};
+  }
+
+  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+    if (model.wants_images()) return open_images(need_train);
+    return open_features(model, need_train);
+  }
+
+  // Grey images, as MNIST's; of which size, data.image.size says.
+  AssumedData assume(const MissingFile& missing) const override {
+    const auto side = static_cast<int>(data_.image.size);
+    if (side == 0)
+      missing.refuse("how large its images are",
+                     missing.model().wants_images() ? "set data.image.size, or " : "");
+    AssumedData assumed = missing.with_outputs_of_model("classes");
+    assumed.what += ", grey images";
+    assumed.train = assumed.eval = {kAssumedSamples, ImageSize{side, side}, 1};
+    return assumed;
+  }
+
+ private:
+  ImageStores open_images(bool need_train) const {
+    ImageStores stores;
+    stores.kind = "IDX images";
+    stores.mean = idx_.mean;
+    stores.std = idx_.std;
+    int64_t classes = -1;
+    if (need_train)
+      stores.train = make_store(
+          open_files(data_.dir, idx_.train_images, idx_.train_labels, "idx.train", 3, &classes));
+    else
+      classes = classes_of_training();
+    if (has_eval())
+      stores.eval = make_store(
+          open_files(data_.dir, idx_.eval_images, idx_.eval_labels, "idx.eval", 3, &classes));
+    stores.classes = classes;
+    return stores;
+  }
+
+  // The training labels define the classes, unless the model says how many there are.
+  int64_t classes_of_training() const {
+    const IdxFile labels(data_.dir, idx_.train_labels, "idx.train_labels", 1, 1);
+    return largest(labels.array.values) + 1;
+  }
+
+  // Samples: x (F) f32 = (byte / 255 - mean) / std with F the product of all extents but the first;
+  // label () i32. The bytes stay bytes in memory and are normalised when read.
+  OpenedData open_features(const ModelTraits& model, bool need_train) const {
+    if (model.loss != Loss::kSoftmaxCrossEntropy)
+      throw ConfigError("data.idx gives class labels: {} must be SOFTMAX_CROSS_ENTROPY",
+                        model.field("loss"));
+    OpenedData opened;
+    DataSummary& summary = opened.summary;
+    int64_t classes = -1;
+    if (need_train) {
+      opened.train =
+          open_pair(data_.dir, idx_.train_images, idx_.train_labels, "idx.train", idx_, &classes);
+      summary.train_samples = opened.train->samples();
+      summary.features = opened.train->input().shape[0];
+    } else if (model.outputs == 0 && !idx_.train_labels.empty()) {
+      classes = classes_of_training();
+    }
+    if (model.outputs > 0) {
+      if (classes > model.outputs)
+        throw DataError("{}: the largest label is {}; {} is {}, and must be at least {}",
+                        idx_.train_labels,
+                        classes - 1,
+                        model.field(model.outputs_field),
+                        model.outputs,
+                        classes);
+      classes = model.outputs;
+    }
+    if (has_eval()) {
+      opened.eval =
+          open_pair(data_.dir, idx_.eval_images, idx_.eval_labels, "idx.eval", idx_, &classes);
+      summary.eval_samples = opened.eval->samples();
+      const int64_t features = opened.eval->input().shape[0];
+      if (opened.train != nullptr && features != summary.features)
+        throw DataError("{}: images of {} bytes; those in {} have {}",
+                        idx_.eval_images,
+                        features,
+                        idx_.train_images,
+                        summary.features);
+      summary.features = features;
+    }
+    summary.classes = classes;
+    summary.description =
+        fmt::format("IDX images: {} training and {} evaluation samples of {} bytes, {} classes",
+                    summary.train_samples,
+                    summary.eval_samples,
+                    summary.features,
+                    classes);
+    return opened;
+  }
+
+  const DataConfig& data_;
+  const IdxConfig& idx_;
+};
+
+}  // namespace
 
 IdxArray parse_idx(std::span<const std::byte> bytes,
                    int rank_least,
@@ -204,56 +309,9 @@ IdxArray parse_idx(std::span<const std::byte> bytes,
   return array;
 }
 
-OpenedData open_idx(const DataConfig& config,
-                    const IdxConfig& idx,
-                    const ModelTraits& model,
-                    bool need_train) {
-  if (model.loss != Loss::kSoftmaxCrossEntropy)
-    throw ConfigError("data.idx gives class labels: {} must be SOFTMAX_CROSS_ENTROPY",
-                      model.field("loss"));
-  OpenedData opened;
-  // The training labels define the classes, unless the model says how many there are.
-  int64_t classes = -1;
-  if (need_train) {
-    opened.train =
-        open_pair(config.dir, idx.train_images, idx.train_labels, "idx.train", idx, &classes);
-    opened.summary.train_samples = opened.train->samples();
-    opened.summary.features = opened.train->input().shape[0];
-  } else if (model.outputs == 0 && !idx.train_labels.empty()) {
-    const IdxFile labels(config.dir, idx.train_labels, "idx.train_labels", 1, 1);
-    classes = largest(labels.array.values) + 1;
-  }
-  if (model.outputs > 0) {
-    if (classes > model.outputs)
-      throw DataError("{}: the largest label is {}; {} is {}, and must be at least {}",
-                      idx.train_labels,
-                      classes - 1,
-                      model.field(model.outputs_field),
-                      model.outputs,
-                      classes);
-    classes = model.outputs;
-  }
-  if (!idx.eval_images.empty() || !idx.eval_labels.empty()) {
-    opened.eval =
-        open_pair(config.dir, idx.eval_images, idx.eval_labels, "idx.eval", idx, &classes);
-    opened.summary.eval_samples = opened.eval->samples();
-    const int64_t features = opened.eval->input().shape[0];
-    if (opened.train != nullptr && features != opened.summary.features)
-      throw DataError("{}: images of {} bytes; those in {} have {}",
-                      idx.eval_images,
-                      features,
-                      idx.train_images,
-                      opened.summary.features);
-    opened.summary.features = features;
-  }
-  opened.summary.classes = classes;
-  opened.summary.description =
-      fmt::format("IDX images: {} training and {} evaluation samples of {} bytes, {} classes",
-                  opened.summary.train_samples,
-                  opened.summary.eval_samples,
-                  opened.summary.features,
-                  classes);
-  return opened;
+template <>
+std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const IdxConfig& idx) {
+  return std::make_unique<Idx>(data, idx);
 }
 
 }  // namespace lockstep

@@ -3,12 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "runtime/data/dataset.h"
 
 namespace lockstep {
 
@@ -18,21 +15,12 @@ struct IdxArray {
   std::span<const std::byte> values;  // product of the extents; lies in the parsed bytes
 };
 
-// Parses the content of a decompressed IDX file with `rank` dimensions. `name` is the file's name
-// for messages. Throws DataError on another magic number, element type or rank, on an extent of
-// zero, and when the file is shorter or longer than its header says.
+// Parses the content of a decompressed IDX file with `rank_least` to `rank_most` dimensions. `name`
+// is the file's name for messages. Throws DataError on another magic number, element type or rank,
+// on an extent of zero, and when the file is shorter or longer than its header says.
 IdxArray parse_idx(std::span<const std::byte> bytes,
                    int rank_least,
                    int rank_most,
                    const std::string& name);
-
-// Samples: x (F) f32 = (byte / 255 - mean) / std with F the product of all extents but the first;
-// label
-// () i32. The bytes stay bytes in memory and are normalised when read. Classes are 0 .. the largest
-// label of the training file.
-OpenedData open_idx(const DataConfig& config,
-                    const IdxConfig& idx,
-                    const ModelTraits& model,
-                    bool need_train);
 
 }  // namespace lockstep

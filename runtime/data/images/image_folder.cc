@@ -10,8 +10,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/data/images/image_format.h"
 #include "runtime/data/images/image_name.h"
-#include "runtime/data/images/image_stores.h"
 
 namespace lockstep {
 namespace {
@@ -150,6 +150,36 @@ std::shared_ptr<const ImageStore> open_folder(const std::string& root,
   return store;
 }
 
+class ImageFolder final : public ImageFormat<ImageFolderConfig> {
+ public:
+  using ImageFormat::ImageFormat;
+
+  std::optional<DataSource> source_at(const std::string& path) const override {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) return std::nullopt;
+    ImageFolderConfig folder;
+    folder.train = path;
+    return folder;
+  }
+
+ protected:
+  ImageStores open_images(bool need_train) const override {
+    ImageStores stores;
+    const std::string train = path_of(data_, config_.train, "train");
+    stores.class_names = classes_of(train);
+    if (stores.class_names.empty())
+      throw DataError("{}: no folders in it; data.image_folder takes one per class", train);
+    stores.classes = static_cast<int64_t>(stores.class_names.size());
+    int64_t others = 0;
+    if (need_train) stores.train = open_folder(train, stores.class_names, &others);
+    if (!config_.eval.empty())
+      stores.eval = open_folder(path_of(data_, config_.eval, "eval"), stores.class_names, &others);
+    stores.kind = "folders of images";
+    if (others > 0) stores.kind += fmt::format(" ({} other files passed over)", others);
+    return stores;
+  }
+};
+
 }  // namespace
 
 bool is_image_name(std::string_view name) {
@@ -162,22 +192,10 @@ bool is_image_name(std::string_view name) {
   return extension == "jpg" || extension == "jpeg" || extension == "png";
 }
 
-ImageStores open_image_folder(const DataConfig& config,
-                              const ImageFolderConfig& folder,
-                              bool need_train) {
-  ImageStores stores;
-  const std::string train = path_of(config, folder.train, "train");
-  stores.class_names = classes_of(train);
-  if (stores.class_names.empty())
-    throw DataError("{}: no folders in it; data.image_folder takes one per class", train);
-  stores.classes = static_cast<int64_t>(stores.class_names.size());
-  int64_t others = 0;
-  if (need_train) stores.train = open_folder(train, stores.class_names, &others);
-  if (!folder.eval.empty())
-    stores.eval = open_folder(path_of(config, folder.eval, "eval"), stores.class_names, &others);
-  stores.kind = "folders of images";
-  if (others > 0) stores.kind += fmt::format(" ({} other files passed over)", others);
-  return stores;
+template <>
+std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
+                                              const ImageFolderConfig& folder) {
+  return std::make_unique<ImageFolder>(data, folder);
 }
 
 }  // namespace lockstep

@@ -42,7 +42,7 @@ class ImageStore {
   // not count.
   virtual int64_t resident_bytes() const = 0;
   // The order that suits the way it is stored.
-  virtual SampleOrder order() const { return {count(), {}, 0}; }
+  virtual SampleOrder order() const { return {.samples = count()}; }
 };
 
 }  // namespace lockstep

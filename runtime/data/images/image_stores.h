@@ -1,10 +1,10 @@
 #pragma once
-// The sources of pictures. Each opener checks what it finds and throws DataError that names the
-// file.
+// The images of a data set, training and evaluation, as a format opens them.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,6 +22,8 @@ struct ImageStores {
   int64_t bad_records = 0;               // left out or replaced at opening
   std::string kind;                      // for the log: "CIFAR-10"
   std::vector<std::string> class_names;  // (classes), or empty
+  // That the format has of its own, for all channels; else data.image's.
+  std::optional<float> mean, std;
 };
 
 // Pixels and labels in memory.
@@ -36,21 +38,6 @@ struct PixelArray {
   int64_t heap_bytes = 0;  // of the pixels
 };
 std::shared_ptr<const ImageStore> make_pixel_store(PixelArray array);
-
-// Opens the source of `config`, which is one of those below. Throws ConfigError where it has no
-// pictures.
-ImageStores open_image_stores(const DataConfig& config, uint64_t seed, bool need_train);
-
-ImageStores open_cifar(const DataConfig& config, const CifarConfig& cifar, bool need_train);
-ImageStores open_image_folder(const DataConfig& config,
-                              const ImageFolderConfig& folder,
-                              bool need_train);
-ImageStores open_tar_shards(const DataConfig& config,
-                            const TarShardsConfig& shards,
-                            bool need_train);
-ImageStores open_records(const DataConfig& config, const RecordsConfig& records, bool need_train);
-ImageStores open_idx_images(const DataConfig& config, const IdxConfig& idx, bool need_train);
-ImageStores open_synthetic_images(const SyntheticConfig& synthetic, uint64_t seed, bool need_train);
 
 // Bad records that are found at opening: throws DataError with FAIL; else counts and tells them,
 // and at the end throws where they are too many.

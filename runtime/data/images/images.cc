@@ -1,42 +1,13 @@
-// open_images(): a source's pictures, the pipeline in front of the model, and their summary.
+// open_stores(): images, the pipeline in front of the model, and their summary.
 
 #include <algorithm>
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/data/dataset.h"
 #include "runtime/data/images/image_dataset.h"
-#include "runtime/data/images/image_stores.h"
 
 namespace lockstep {
 namespace {
-
-struct StoreOpener {
-  const DataConfig& config;
-  uint64_t seed;
-  bool need_train;
-
-  ImageStores operator()(const CifarConfig& c) const { return open_cifar(config, c, need_train); }
-  ImageStores operator()(const ImageFolderConfig& c) const {
-    return open_image_folder(config, c, need_train);
-  }
-  ImageStores operator()(const TarShardsConfig& c) const {
-    return open_tar_shards(config, c, need_train);
-  }
-  ImageStores operator()(const RecordsConfig& c) const {
-    return open_records(config, c, need_train);
-  }
-  ImageStores operator()(const IdxConfig& c) const {
-    return open_idx_images(config, c, need_train);
-  }
-  ImageStores operator()(const SyntheticConfig& c) const {
-    return open_synthetic_images(c, seed, need_train);
-  }
-  template <typename Other>
-  ImageStores operator()(const Other&) const {
-    throw ConfigError("data: not a source of images");
-  }
-};
 
 // The side of the output is data.image.size or that of the stored pictures; see ImageConfig.
 PipelineSettings settings_for(const DataConfig& config, const ImageStore& store) {
@@ -77,28 +48,7 @@ std::vector<float> per_channel(const char* field,
   return channels == of_imagenet.size() ? of_imagenet : std::vector<float>(channels, 0.5f);
 }
 
-void set_normalisation(const DataConfig& config, DataSummary* summary) {
-  const auto channels = static_cast<size_t>(summary->channels);
-  if (const auto* idx = std::get_if<IdxConfig>(&config.source)) {
-    summary->mean.assign(channels, idx->mean);
-    summary->std.assign(channels, idx->std);
-    return;
-  }
-  summary->mean =
-      per_channel("data.image.mean", config.image.mean, {0.485f, 0.456f, 0.406f}, channels);
-  summary->std =
-      per_channel("data.image.std", config.image.std, {0.229f, 0.224f, 0.225f}, channels);
-}
-
 }  // namespace
-
-ImageStores open_image_stores(const DataConfig& config, uint64_t seed, bool need_train) {
-  return std::visit(StoreOpener{config, seed, need_train}, config.source);
-}
-
-OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train) {
-  return open_stores(config, open_image_stores(config, seed, need_train), seed);
-}
 
 OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint64_t seed) {
   OpenedData opened;
@@ -127,18 +77,18 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
     opened.eval = open(stores.eval);
     summary.eval_samples = opened.eval->samples();
   }
-  // Synthetic data opened for evaluation: there are none, but the model wants to know their size.
-  if (summary.height == 0)
-    if (const auto* synthetic = std::get_if<SyntheticConfig>(&config.source)) {
-      const bool as_stored = config.image.size == 0;
-      summary.height = as_stored ? synthetic->height : config.image.size;
-      summary.width = as_stored ? synthetic->width : config.image.size;
-      summary.channels = synthetic->channels;
-    }
   summary.features = summary.height * summary.width * summary.channels;
   summary.classes = stores.classes;
   summary.bad_records = stores.bad_records;
-  set_normalisation(config, &summary);
+  const auto channels = static_cast<size_t>(summary.channels);
+  summary.mean = per_channel("data.image.mean",
+                             stores.mean ? std::vector{*stores.mean} : config.image.mean,
+                             {0.485f, 0.456f, 0.406f},
+                             channels);
+  summary.std = per_channel("data.image.std",
+                            stores.std ? std::vector{*stores.std} : config.image.std,
+                            {0.229f, 0.224f, 0.225f},
+                            channels);
   summary.description = fmt::format(
       "{}: {} training and {} evaluation samples of {} x {} pixels, {} channels, {} classes",
       stores.kind,

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstring>
+#include <fstream>
 
 #include "runtime/base/error.h"
 
@@ -80,6 +81,13 @@ void check_entry(const RecordEntry& entry,
 }
 
 }  // namespace
+
+bool is_record_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char magic[sizeof(kMagic)] = {};
+  file.read(magic, sizeof(magic));
+  return std::memcmp(magic, kMagic, sizeof(magic)) == 0;
+}
 
 uint64_t checksum_of(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());

@@ -37,6 +37,9 @@ struct RecordIndex {
   std::vector<std::string> class_names;  // (classes), or empty
 };
 
+// Whether the file at `path` begins as a record file does.
+bool is_record_file(const std::string& path);
+
 // XXH3-64.
 uint64_t checksum_of(std::span<const std::byte> bytes);
 

@@ -3,7 +3,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/data/images/image_stores.h"
+#include "runtime/data/images/image_format.h"
 #include "runtime/data/images/record_file.h"
 #include "runtime/data/source_file.h"
 
@@ -86,16 +86,36 @@ std::shared_ptr<const ImageStore> open_file(const DataConfig& config,
   return std::make_shared<RecordStore>(std::move(file), std::move(index.entries));
 }
 
+class Records final : public ImageFormat<RecordsConfig> {
+ public:
+  using ImageFormat::ImageFormat;
+
+  std::optional<DataSource> source_at(const std::string& path) const override {
+    if (!is_record_file(path)) return std::nullopt;
+    RecordsConfig records;
+    records.train = path;
+    return records;
+  }
+
+ protected:
+  ImageStores open_images(bool need_train) const override {
+    ImageStores stores;
+    stores.kind = "packed records";
+    if (need_train || config_.eval.empty())
+      stores.train = open_file(data_, config_.train, "records.train", &stores);
+    if (!config_.eval.empty())
+      stores.eval = open_file(data_, config_.eval, "records.eval", &stores);
+    if (!need_train) stores.train = nullptr;
+    return stores;
+  }
+};
+
 }  // namespace
 
-ImageStores open_records(const DataConfig& config, const RecordsConfig& records, bool need_train) {
-  ImageStores stores;
-  stores.kind = "packed records";
-  if (need_train || records.eval.empty())
-    stores.train = open_file(config, records.train, "records.train", &stores);
-  if (!records.eval.empty()) stores.eval = open_file(config, records.eval, "records.eval", &stores);
-  if (!need_train) stores.train = nullptr;
-  return stores;
+template <>
+std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
+                                              const RecordsConfig& records) {
+  return std::make_unique<Records>(data, records);
 }
 
 }  // namespace lockstep

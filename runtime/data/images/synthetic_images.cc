@@ -1,8 +1,9 @@
+#include "runtime/data/images/synthetic_images.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "runtime/base/rng.h"
-#include "runtime/data/images/image_stores.h"
 
 namespace lockstep {
 namespace {
@@ -22,10 +23,7 @@ RngStream stream_of(uint64_t seed, Draw draw) {
 
 }  // namespace
 
-// Pictures: every field of 8 x 8 is lighter or darker, channel by channel, as its class decides,
-// under noise that is higher. At most 4,096 and about 64 MiB are made; larger indices
-// repeat them.
-ImageStores open_synthetic_images(const SyntheticConfig& synthetic,
+ImageStores make_synthetic_images(const SyntheticConfig& synthetic,
                                   uint64_t seed,
                                   bool need_train) {
   ImageStores stores;

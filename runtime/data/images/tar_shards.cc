@@ -4,7 +4,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/data/file_names.h"
-#include "runtime/data/images/image_stores.h"
+#include "runtime/data/images/image_format.h"
 #include "runtime/data/images/tar.h"
 #include "runtime/data/images/tar_index.h"
 #include "runtime/data/source_file.h"
@@ -56,7 +56,7 @@ class TarStore final : public ImageStore {
     return static_cast<int64_t>(samples_.capacity() * sizeof(TarSample));
   }
   SampleOrder order() const override {
-    SampleOrder order{count(), {}, window_};
+    SampleOrder order{count(), {}, window_, "data.tar_shards.shuffle_buffer"};
     for (size_t i = 0; i + 1 < begins_.size(); ++i)
       order.shard_samples.push_back(begins_[i + 1] - begins_[i]);
     return order;
@@ -119,33 +119,57 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
   return store;
 }
 
+class TarShards final : public ImageFormat<TarShardsConfig> {
+ public:
+  using ImageFormat::ImageFormat;
+
+  AssumedData assume(const MissingFile& missing) const override {
+    if (config_.classes == 0) return missing.with_outputs_of_model("classes");
+    return {fmt::format("{} classes, as data.tar_shards.classes says", config_.classes),
+            config_.classes};
+  }
+
+  std::optional<DataSource> source_at(const std::string& path) const override {
+    if (!path.ends_with(".tar")) return std::nullopt;
+    TarShardsConfig shards;
+    shards.train = {path};
+    shards.shuffle_buffer = 1;
+    return shards;
+  }
+
+ protected:
+  // The training shards define the classes, unless the config says how many there are.
+  ImageStores open_images(bool need_train) const override {
+    ImageStores stores;
+    stores.classes = config_.classes;
+    stores.kind = "tar shards";
+    if (need_train || config_.classes == 0) {
+      const auto train = open_shards(data_,
+                                     config_.train,
+                                     "tar_shards.train",
+                                     config_.shuffle_buffer,
+                                     config_.classes,
+                                     &stores.bad_records);
+      if (stores.classes == 0) stores.classes = int64_t{train->largest_label()} + 1;
+      if (need_train) stores.train = train;
+    }
+    if (!config_.eval.empty())
+      stores.eval = open_shards(data_,
+                                config_.eval,
+                                "tar_shards.eval",
+                                config_.shuffle_buffer,
+                                stores.classes,
+                                &stores.bad_records);
+    return stores;
+  }
+};
+
 }  // namespace
 
-// The training shards define the classes, unless the config says how many there are.
-ImageStores open_tar_shards(const DataConfig& config,
-                            const TarShardsConfig& shards,
-                            bool need_train) {
-  ImageStores stores;
-  stores.classes = shards.classes;
-  stores.kind = "tar shards";
-  if (need_train || shards.classes == 0) {
-    const auto train = open_shards(config,
-                                   shards.train,
-                                   "tar_shards.train",
-                                   shards.shuffle_buffer,
-                                   shards.classes,
-                                   &stores.bad_records);
-    if (stores.classes == 0) stores.classes = int64_t{train->largest_label()} + 1;
-    if (need_train) stores.train = train;
-  }
-  if (!shards.eval.empty())
-    stores.eval = open_shards(config,
-                              shards.eval,
-                              "tar_shards.eval",
-                              shards.shuffle_buffer,
-                              stores.classes,
-                              &stores.bad_records);
-  return stores;
+template <>
+std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
+                                              const TarShardsConfig& shards) {
+  return std::make_unique<TarShards>(data, shards);
 }
 
 }  // namespace lockstep

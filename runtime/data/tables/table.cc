@@ -9,7 +9,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/rng.h"
-#include "runtime/data/source_file.h"
 #include "runtime/data/tables/table_encoder.h"
 #include "runtime/data/tables/table_target.h"
 
@@ -184,22 +183,6 @@ OpenedData make_table(const TableText& train,
   if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
   summary.description = describe(opened, *encoder, target);
   return opened;
-}
-
-OpenedData open_table(const DataConfig& config,
-                      const TableConfig& table,
-                      const ModelTraits& model,
-                      bool need_train) {
-  const auto text_of = [](const SourceFile& file) {
-    const auto bytes = file.bytes();
-    return TableText{{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.name()};
-  };
-  const SourceFile train(config.dir, table.train, "table.train", SourceFile::Gzip::kDecompress);
-  const TableText train_text = text_of(train);
-  if (table.eval.empty()) return make_table(train_text, nullptr, config, table, model, need_train);
-  const SourceFile eval(config.dir, table.eval, "table.eval", SourceFile::Gzip::kDecompress);
-  const TableText eval_text = text_of(eval);
-  return make_table(train_text, &eval_text, config, table, model, need_train);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/data/format.h"
 
 namespace lockstep {
 namespace {
@@ -23,6 +24,51 @@ struct TokenFile {
 
   std::shared_ptr<const SourceFile> file;
   TokenSequence sequence;
+};
+
+class Tokens final : public FileFormat<TokensConfig> {
+ public:
+  using FileFormat::FileFormat;
+
+  bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
+
+  // Samples as in sequence.h, shifted from epoch to epoch when shuffling. The vocabulary is the
+  // model's, or else the largest training token + 1; every token is checked against it.
+  OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
+    OpenedData opened;
+    int64_t vocabulary = model.outputs;
+    if (need_train || vocabulary == 0) {
+      const TokenFile train(data_, config_, config_.train, "tokens.train");
+      if (vocabulary == 0)
+        vocabulary = largest_token(train.sequence) + 1;
+      else
+        check_vocabulary(train.sequence, vocabulary, model, train.file->name());
+      if (need_train)
+        opened.train =
+            make_sequence_dataset(train.file, train.sequence, model, seed, data_.shuffle);
+    }
+    if (!config_.eval.empty()) {
+      const TokenFile eval(data_, config_, config_.eval, "tokens.eval");
+      check_vocabulary(eval.sequence, vocabulary, model, eval.file->name());
+      opened.eval = make_sequence_dataset(eval.file, eval.sequence, model, seed, false);
+    }
+    DataSummary& summary = opened.summary;
+    summary.features = model.context;
+    summary.classes = vocabulary;
+    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
+    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
+    summary.description =
+        fmt::format("tokens: {} training and {} evaluation samples of {} tokens, vocabulary {}",
+                    summary.train_samples,
+                    summary.eval_samples,
+                    model.context,
+                    vocabulary);
+    return opened;
+  }
+
+  AssumedData assume(const MissingFile& missing) const override {
+    return missing.with_outputs_of_model("tokens");
+  }
 };
 
 }  // namespace
@@ -59,39 +105,9 @@ TokenSequence parse_tokens(std::span<const std::byte> bytes,
   return {bytes, sizeof(uint16_t)};
 }
 
-OpenedData open_tokens(const DataConfig& config,
-                       const TokensConfig& tokens,
-                       const ModelTraits& model,
-                       uint64_t seed,
-                       bool need_train) {
-  OpenedData opened;
-  int64_t vocabulary = model.outputs;
-  if (need_train || vocabulary == 0) {
-    const TokenFile train(config, tokens, tokens.train, "tokens.train");
-    if (vocabulary == 0)
-      vocabulary = largest_token(train.sequence) + 1;
-    else
-      check_vocabulary(train.sequence, vocabulary, model, train.file->name());
-    if (need_train)
-      opened.train = make_sequence_dataset(train.file, train.sequence, model, seed, config.shuffle);
-  }
-  if (!tokens.eval.empty()) {
-    const TokenFile eval(config, tokens, tokens.eval, "tokens.eval");
-    check_vocabulary(eval.sequence, vocabulary, model, eval.file->name());
-    opened.eval = make_sequence_dataset(eval.file, eval.sequence, model, seed, false);
-  }
-  DataSummary& summary = opened.summary;
-  summary.features = model.context;
-  summary.classes = vocabulary;
-  if (opened.train != nullptr) summary.train_samples = opened.train->samples();
-  if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-  summary.description =
-      fmt::format("tokens: {} training and {} evaluation samples of {} tokens, vocabulary {}",
-                  summary.train_samples,
-                  summary.eval_samples,
-                  model.context,
-                  vocabulary);
-  return opened;
+template <>
+std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const TokensConfig& tokens) {
+  return std::make_unique<Tokens>(data, tokens);
 }
 
 }  // namespace lockstep

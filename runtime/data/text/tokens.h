@@ -2,11 +2,10 @@
 // Files of token ids, memory-mapped: raw uint16 (nanoGPT's train.bin) and llm.c's .bin.
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 
-#include "runtime/data/dataset.h"
+#include "runtime/config/run_config.h"
 #include "runtime/data/text/sequence.h"
 
 namespace lockstep {
@@ -17,13 +16,5 @@ namespace lockstep {
 TokenSequence parse_tokens(std::span<const std::byte> bytes,
                            TokensConfig::Format format,
                            const std::string& name);
-
-// Samples as in sequence.h, shifted from epoch to epoch when shuffling. The vocabulary is
-// model.outputs, or else the largest training token + 1; every token is checked against it.
-OpenedData open_tokens(const DataConfig& config,
-                       const TokensConfig& tokens,
-                       const ModelTraits& model,
-                       uint64_t seed,
-                       bool need_train);
 
 }  // namespace lockstep

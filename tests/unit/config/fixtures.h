@@ -9,7 +9,7 @@
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/config/parse.h"
-#include "runtime/config/validate_data.h"
+#include "runtime/data/check_data.h"
 
 namespace lockstep {
 
@@ -28,8 +28,9 @@ optimizer { adamw {} }
 inline RunConfig parse_good(const std::string& text,
                             const std::vector<std::string>& overrides = {}) {
   const RunConfig config = parse_config(text, "run.textproto", overrides);
+  check_data(config);
   check_model(config);
-  validate_data_for_model(config.data, traits_of(config.model));
+  check_data_for_model(config.data, traits_of(config.model));
   return config;
 }
 

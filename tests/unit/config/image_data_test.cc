@@ -1,7 +1,7 @@
 // The sections of image data. Catches a limit that is not checked, a default that is not the
 // documented one, and settings of images that are ignored where there are none.
 
-#include "runtime/config/validate_data.h"
+#include "runtime/data/format.h"
 #include "tests/unit/config/bad_case.h"
 
 namespace lockstep {
@@ -100,17 +100,25 @@ TEST(ImageConfigs, HaveTheDocumentedDefaults) {
 }
 
 TEST(ImageConfigs, KnowWhatIsAnImage) {
-  EXPECT_TRUE(gives_images(parse_good(kCifar).data));
-  EXPECT_TRUE(gives_images(parse_good(kShards).data));
-  EXPECT_FALSE(gives_images(parse_good(kMlpText).data));
-  EXPECT_FALSE(traits_of(parse_good(kMlpText).model).wants_images());
-  EXPECT_FALSE(traits_of(parse_good(kGptText).model).wants_images());
+  const auto has_images = [](const std::string& text, ModelInput input) {
+    const RunConfig config = parse_good(text);
+    return format_of(config.data)->has_images(input);
+  };
+  EXPECT_TRUE(has_images(kCifar, ModelInput::kFeatures));
+  EXPECT_TRUE(has_images(kShards, ModelInput::kImages));
+  EXPECT_FALSE(has_images(kMlpText, ModelInput::kFeatures));
+  EXPECT_FALSE(has_images(kBase + "data { synthetic {} }", ModelInput::kFeatures));
+  EXPECT_TRUE(has_images(kBase + "data { synthetic {} }", ModelInput::kImages));
 }
 
 TEST(ImageConfigs, KnowTheirEvaluationData) {
-  EXPECT_FALSE(has_eval_data(parse_good(kCifar).data));
-  EXPECT_TRUE(has_eval_data(parse_good(kCifar, {"data.cifar.eval=x"}).data));
-  EXPECT_TRUE(has_eval_data(parse_good(kRecords, {"data.records.eval=x"}).data));
+  const auto has_eval = [](const std::string& text, const std::string& change) {
+    const RunConfig config = parse_good(text, {change});
+    return format_of(config.data)->has_eval();
+  };
+  EXPECT_FALSE(has_eval(kCifar, "data.cifar.train=x"));
+  EXPECT_TRUE(has_eval(kCifar, "data.cifar.eval=x"));
+  EXPECT_TRUE(has_eval(kRecords, "data.records.eval=x"));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class Cifar : public ::testing::Test {
   OpenedData open(bool need_train = true) {
     config_.dir = folder_.path();
     config_.source = cifar_;
-    return open_images(config_, 1, need_train);
+    return test::open_images(config_, 1, need_train);
   }
   std::vector<int32_t> labels(const Dataset& data) {
     std::vector<int32_t> found;

@@ -33,6 +33,11 @@ inline ModelTraits gpt(int64_t context, int64_t vocabulary = 0) {
           .outputs_field = "vocabulary"};
 }
 
+// The data of a config for a model of images.
+inline OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train) {
+  return open_data(config, {.section = "resnet", .input = ModelInput::kImages}, seed, need_train);
+}
+
 inline std::string gzip(const std::string& bytes) {
   z_stream stream{};
   EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);

@@ -111,7 +111,7 @@ TEST_F(Idx, RefusesWhatDoesNotFitTogether) {
                         ExitCode::kUsage),
                {"model.mlp.loss", "SOFTMAX_CROSS_ENTROPY"});
   expect_parts(error_of([&] { open_data(config_, test::gpt(1024), 1, true); }, ExitCode::kUsage),
-               {"data.idx", "features"});
+               {"value is data.idx", "allowed: data.text", "with model.gpt"});
 }
 
 TEST_F(Idx, RefusesCorruptFiles) {

@@ -84,7 +84,7 @@ class Images : public ::testing::Test {
 };
 
 TEST_F(Images, AreTheSameWithAnyNumberOfThreads) {
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   const std::string one = batches(*opened.train, 0, 4, 1);
   for (int threads : {2, 4, 7}) EXPECT_EQ(batches(*opened.train, 0, 4, threads), one) << threads;
   EXPECT_NE(batches(*opened.train, 0, 4, 1, 1), one);
@@ -93,24 +93,24 @@ TEST_F(Images, AreTheSameWithAnyNumberOfThreads) {
 }
 
 TEST_F(Images, AreTheSameOnAnyNumberOfRanks) {
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   const std::string all = batches(*opened.train, 0, 4, 2, 0, 1);
   EXPECT_EQ(batches(*opened.train, 0, 2, 1, 0, 1) + batches(*opened.train, 2, 2, 2, 0, 1), all);
   // A rank of its own process: a store of its own.
-  const OpenedData other = open_images(config_, 1, true);
+  const OpenedData other = test::open_images(config_, 1, true);
   EXPECT_EQ(batches(*other.train, 1, 1, 1, 7, 1),
             batches(*opened.train, 1, 1, 2, 0, 8).substr(7 * all.size() / 4));
 }
 
 TEST_F(Images, ResumeInTheMiddleOfAnEpoch) {
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   const std::string all = batches(*opened.train, 0, 4, 2);
   for (int64_t step : {1, 3, 5})
     EXPECT_EQ(batches(*opened.train, 0, 4, 3, step, 11 - step), all.substr(all.size() / 11 * step));
 }
 
 TEST_F(Images, AugmentAnewEveryEpoch) {
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   const auto read = [&](int64_t epoch, bool augment) {
     return test::read<uint8_t, int32_t>(*opened.train,
                                         {.index = 7, .epoch = epoch, .augment = augment})
@@ -119,7 +119,7 @@ TEST_F(Images, AugmentAnewEveryEpoch) {
   EXPECT_NE(read(0, true), read(1, true));
   EXPECT_EQ(read(3, true), read(3, true));
   EXPECT_EQ(read(0, false), read(1, false));
-  const OpenedData other_seed = open_images(config_, 2, true);
+  const OpenedData other_seed = test::open_images(config_, 2, true);
   EXPECT_NE((test::read<uint8_t, int32_t>(*other_seed.train, {.index = 7, .augment = true}).input),
             read(0, true));
 }
@@ -128,7 +128,7 @@ TEST_F(Images, AugmentAnewEveryEpoch) {
 // sum per pixel.
 TEST_F(Images, EvaluateOnTheResizedCentre) {
   config_.image.resize = 30;
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   const int index = 13;  // (30 + 91 % 90) x (40 + 143 % 120) = 31 x 63
   const auto found =
       test::read<uint8_t, int32_t>(*opened.train, {.index = index, .augment = false}).input;
@@ -161,7 +161,7 @@ TEST_F(Images, TheCentreIsThatOfTorchvision) {
     const test::Picture picture = test::make_picture(8, width, 3, 1);
     folder_.write("c.tar", test::tar_of({{"a.png", test::encode_png(picture)}, {"a.cls", "0"}}));
     config_.source = TarShardsConfig{{"c.tar"}, {}, 0, 16};
-    const OpenedData opened = open_images(config_, 1, true);
+    const OpenedData opened = test::open_images(config_, 1, true);
     EXPECT_EQ((test::read<uint8_t, int32_t>(*opened.train, {.index = 0}).input),
               test::part_of(picture, {0, 8, left, left + 8}).pixels)
         << width;
@@ -180,7 +180,7 @@ TEST_F(Images, PadAndCropShiftsPixels) {
   config_.source = CifarConfig{{folder_.write("c", file)}, {}, 10, false};
   config_.augment.pad_and_crop.emplace();
   config_.augment.horizontal_flip = 0.5f;
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   std::map<std::tuple<int, int, bool>, int> seen;
   for (int64_t index = 0; index < 20; ++index) {
     const auto plain = test::read<uint8_t, int32_t>(*opened.train, {.index = index}).input;
@@ -211,7 +211,7 @@ TEST_F(Images, PadAndCropShiftsPixels) {
 
 TEST_F(Images, BadOnesFailByName) {
   write({13});
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   expect_parts(error_of([&] { test::read<uint8_t, int32_t>(*opened.train, {.index = 13}); }),
                {"s-1.tar: picture13.jpg", "damaged JPEG", "SKIP"});
   const std::string message = error_of([&] { batches(*opened.train, 0, 4, 3); });
@@ -221,14 +221,14 @@ TEST_F(Images, BadOnesFailByName) {
 TEST_F(Images, BadOnesAreReplacedByTheNextGoodOne) {
   std::vector<test::Sample<uint8_t, int32_t>> good;
   {
-    const OpenedData opened = open_images(config_, 1, true);
+    const OpenedData opened = test::open_images(config_, 1, true);
     for (int64_t index = 0; index < kPictures; ++index)
       good.push_back(test::read<uint8_t, int32_t>(*opened.train, {.index = index}));
   }
   write({13, 14, 39});
   config_.bad_records = BadRecords::kSkip;
   config_.max_bad_fraction = 0.08f;
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   EXPECT_EQ(opened.train->samples(), kPictures);
   for (int64_t index = 0; index < kPictures; ++index) {
     const auto found =
@@ -241,12 +241,12 @@ TEST_F(Images, BadOnesAreReplacedByTheNextGoodOne) {
   EXPECT_EQ(opened.train->bad_records(), 3);
   const std::string one = batches(*opened.train, 0, 4, 1);
   EXPECT_EQ(opened.train->bad_records(), 3);
-  const OpenedData fresh = open_images(config_, 1, true);
+  const OpenedData fresh = test::open_images(config_, 1, true);
   EXPECT_EQ(batches(*fresh.train, 0, 4, 4), one);
   config_.bad_records = BadRecords::kReplace;
-  EXPECT_EQ(batches(*open_images(config_, 1, true).train, 0, 4, 2), one);
+  EXPECT_EQ(batches(*test::open_images(config_, 1, true).train, 0, 4, 2), one);
   config_.max_bad_fraction = 0.05f;  // of 40: two
-  const OpenedData strict = open_images(config_, 1, true);
+  const OpenedData strict = test::open_images(config_, 1, true);
   expect_parts(error_of([&] { batches(*strict.train, 0, 4, 2); }), {"3 bad of 40", "max_bad"});
 }
 
@@ -256,7 +256,7 @@ TEST_F(Images, OnlyBadOnesFailWhateverThePolicy) {
   write(all);
   config_.bad_records = BadRecords::kReplace;
   config_.max_bad_fraction = 1;
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   expect_parts(error_of([&] { test::read<uint8_t, int32_t>(*opened.train, {.index = 5}); }),
                {"none of 40", "picture00.jpg"});
 }

@@ -105,11 +105,11 @@ TEST_P(ImageNet, DamagedOnesFollowThePolicy) {
   const auto label = [](const OpenedData& data, int64_t i) {
     return test::read<uint8_t, int32_t>(*data.train, {.index = i, .augment = true}).target[0];
   };
-  const OpenedData strict = open_images(config, 1, true);
+  const OpenedData strict = test::open_images(config, 1, true);
   test::expect_parts(error_of([&] { label(strict, 13); }), {"t.tar: 013.jpg", "damaged"});
   config.bad_records = BadRecords::kReplace;
   config.max_bad_fraction = 0.2f;
-  const OpenedData opened = open_images(config, 1, true);
+  const OpenedData opened = test::open_images(config, 1, true);
   for (int i = 0; i < 100; ++i)
     EXPECT_EQ(label(opened, i), i % 10 == 3 || i % 10 == 7 ? i + 1 : i) << i;
   EXPECT_EQ(opened.train->bad_records(), 20);
@@ -122,7 +122,7 @@ TEST_P(CifarBatches, HaveTheirKnownCounts) {
   DataConfig config;
   config.dir = path_.string();
   config.source = CifarConfig{{"data_batch_1.bin.gz"}, {"test_batch_first1000.bin.gz"}, 10, false};
-  const OpenedData opened = open_images(config, 1, true);
+  const OpenedData opened = test::open_images(config, 1, true);
   EXPECT_EQ(opened.summary.eval_samples, 1000);
   std::vector<int> counts(10);
   for (int64_t i = 0; i < opened.train->samples(); ++i)

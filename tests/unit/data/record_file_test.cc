@@ -47,7 +47,7 @@ TEST_F(RecordFile, GivesBackWhatWasPacked) {
   EXPECT_EQ(index.class_names, (std::vector<std::string>{"cats", "dogs"}));
   ASSERT_EQ(index.entries.size(), 2u);
   EXPECT_EQ(file_.substr(index.entries[0].offset, index.entries[0].bytes), png_);
-  const OpenedData opened = open_images(config_, 1, true);
+  const OpenedData opened = test::open_images(config_, 1, true);
   EXPECT_EQ(opened.summary.classes, 2);
   const auto first = test::read<uint8_t, int32_t>(*opened.train, {.index = 0});
   EXPECT_EQ(first.target[0], 1);
@@ -71,7 +71,7 @@ TEST_F(RecordFile, EveryDamagedByteIsNoticed) {
     }
     if (at % 37 != 0) continue;  // opening and reading takes longer
     folder_.write("f.records", damaged);
-    const OpenedData opened = open_images(config_, 1, true);
+    const OpenedData opened = test::open_images(config_, 1, true);
     const int record = at < good.entries[1].offset ? 0 : 1;
     expect_parts(error_of([&] { test::read<uint8_t, int32_t>(*opened.train, {.index = record}); }),
                  {fmt::format("f.records: record {}", record), "checksum"});
@@ -100,7 +100,7 @@ TEST_F(RecordFile, EvaluationHasTheClassesOfTraining) {
     RecordWriter writer(folder_.path() / "eval");
     writer.add(bytes_of(png_), 0, {});
     writer.finish(classes, names);
-    return open_images(config_, 1, true).summary.classes;
+    return test::open_images(config_, 1, true).summary.classes;
   };
   EXPECT_EQ(open_with({"cats", "dogs"}, 2), 2);
   EXPECT_EQ(open_with({"cats"}, 1), 2);

@@ -122,17 +122,17 @@ TEST(Text, HoldsOutItsEndForEvaluation) {
   expect_counting(read(*only_eval.eval, {.index = 3}), 780);
 }
 
-TEST(Text, RefusesTooLittleAndTooLargeBytes) {
+TEST(Text, RefusesTooLittleAndTooFewTokens) {
   test::TemporaryFolder folder;
   DataConfig config = text_config(folder, folder.write("short", "only 19 bytes here\n"));
   expect_parts(error_of([&] { open_data(config, gpt(19), 1, true); }),
                {"short", "19 tokens", "context + 1 = 20"});
-  expect_parts(error_of([&] { open_data(config, gpt(4, 100), 1, true); }),
-               {"short", "token 0 is 111", "vocabulary of 100"});
+  expect_parts(error_of([&] { open_data(config, gpt(4, 100), 1, true); }, ExitCode::kUsage),
+               {"model.gpt.vocabulary: value is 100", "at least 256"});
   std::get<TextConfig>(config.source).eval = "absent";
   expect_parts(error_of([&] { open_data(config, gpt(4), 1, true); }), {"data.text.eval", "absent"});
   expect_parts(error_of([&] { open_data(config, test::mlp(), 1, true); }, ExitCode::kUsage),
-               {"data.text", "tokens"});
+               {"value is data.text", "data.table", "with model.mlp"});
 }
 
 std::string tokens_of(const std::vector<uint16_t>& ids) {

@@ -1,8 +1,6 @@
 // Catches synthetic data that depends on anything but (seed, index), cannot be learnt, or costs
 // memory.
 
-#include "runtime/data/synthetic.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -159,7 +159,7 @@ class TarShards : public ::testing::Test {
   }
   OpenedData open(bool need_train = true) {
     config_.source = shards_;
-    return open_images(config_, 1, need_train);
+    return test::open_images(config_, 1, need_train);
   }
   test::TemporaryFolder folder_;
   DataConfig config_;

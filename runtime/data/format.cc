@@ -1,0 +1,52 @@
+#include "runtime/data/format.h"
+
+#include <utility>
+
+#include "runtime/config/limits.h"
+
+namespace lockstep {
+namespace {
+
+template <size_t... kIndices>
+std::vector<DataSource> defaults(std::index_sequence<kIndices...>) {
+  return {DataSource(std::in_place_index<kIndices>)...};
+}
+
+// A data section of every format, as it is by default.
+std::vector<DataConfig> all_formats() {
+  std::vector<DataConfig> formats;
+  for (DataSource& source : defaults(std::make_index_sequence<std::variant_size_v<DataSource>>()))
+    formats.emplace_back().source = std::move(source);
+  return formats;
+}
+
+}  // namespace
+
+std::unique_ptr<const DataFormat> format_of(const DataConfig& data) {
+  return std::visit([&](const auto& config) { return make_format(data, config); }, data.source);
+}
+
+std::string formats_that_give(ModelInput input) {
+  std::vector<std::string> sections;
+  for (const DataConfig& data : all_formats())
+    if (format_of(data)->gives(input)) sections.push_back("data." + name_of(data.source));
+  std::string text;
+  for (size_t i = 0; i < sections.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < sections.size() ? ", " : " or ") + sections[i];
+  return text;
+}
+
+std::optional<DataSource> image_source_at(const std::string& path) {
+  for (const DataConfig& data : all_formats())
+    if (auto source = format_of(data)->source_at(path)) return source;
+  return std::nullopt;
+}
+
+void check_eval_split(const std::string& section, const std::string& eval, float eval_fraction) {
+  if (eval.empty() || eval_fraction == 0) return;
+  refuse_value(section + ".eval_fraction",
+               eval_fraction,
+               fmt::format("0 when {}.eval is given, which is {}", section, in_quotes(eval)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+// Data sets from delimited text tables (CSV, TSV).
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/limits.h"
+#include "runtime/data/format.h"
+#include "runtime/data/source_file.h"
+#include "runtime/data/tables/table.h"
+
+namespace lockstep {
+namespace {
+
+void check_column(const std::string& field, const std::string& column, bool header) {
+  if (column.empty()) refuse_value(field, in_quotes(column), "the name or number of a column");
+  if (header) return;
+  int64_t number = -1;
+  const char* end = column.data() + column.size();
+  const auto [stop, error] = std::from_chars(column.data(), end, number);
+  if (error != std::errc{} || stop != end || number < 0)
+    refuse_value(field,
+                 in_quotes(column),
+                 "the number of a column, from 0, because data.table.header is false");
+}
+
+// Checks the columns of one list, and that none of them stands in `other`, which is what the
+// message calls `other_field`.
+void check_columns(const std::string& field,
+                   const std::vector<std::string>& columns,
+                   std::string_view other_field,
+                   const std::vector<std::string>& other,
+                   bool header) {
+  for (const std::string& column : columns) {
+    check_column(field, column, header);
+    if (std::find(other.begin(), other.end(), column) != other.end())
+      refuse_value(
+          field, in_quotes(column), fmt::format("columns that are not in {}", other_field));
+  }
+}
+
+TableText text_of(const SourceFile& file) {
+  const auto bytes = file.bytes();
+  return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.name()};
+}
+
+class Table final : public FileFormat<TableConfig> {
+ public:
+  using FileFormat::FileFormat;
+
+  void check() const override {
+    const TableConfig& table = config_;
+    const std::string& delimiter = table.delimiter;
+    if (delimiter.size() != 1 || delimiter == "\n" || delimiter == "\r" || delimiter == "\"")
+      refuse_value("data.table.delimiter",
+                   in_quotes(delimiter),
+                   "one character, not a quotation mark or a line break");
+    const bool header = table.header;
+    check_column("data.table.target", table.target, header);
+    check_columns(
+        "data.table.categorical", table.categorical, "data.table.numeric", table.numeric, header);
+    check_columns("data.table.numeric", table.numeric, "data.table.ignore", table.ignore, header);
+    check_columns(
+        "data.table.ignore", table.ignore, "data.table.categorical", table.categorical, header);
+    check_columns("data.table.ignore", table.ignore, "data.table.target", {table.target}, header);
+    check_eval_split("data.table", table.eval, table.eval_fraction);
+  }
+
+  bool gives(ModelInput input) const override { return input == ModelInput::kFeatures; }
+  bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
+
+  // Samples as in table.h.
+  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+    const auto open_file = [&](const std::string& path, const char* field) {
+      return SourceFile(data_.dir, path, field, SourceFile::Gzip::kDecompress);
+    };
+    const SourceFile train = open_file(config_.train, "table.train");
+    if (config_.eval.empty())
+      return make_table(text_of(train), nullptr, data_, config_, model, need_train);
+    const SourceFile eval = open_file(config_.eval, "table.eval");
+    const TableText eval_text = text_of(eval);
+    return make_table(text_of(train), &eval_text, data_, config_, model, need_train);
+  }
+
+  AssumedData assume(const MissingFile& missing) const override {
+    missing.refuse("how many features its columns make", "");
+  }
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const TableConfig& table) {
+  return std::make_unique<Table>(data, table);
+}
+
+}  // namespace lockstep
