@@ -15,13 +15,22 @@ namespace {
 
 // ---- The graph ----
 
-// The op, and the ops of its backward rule.
+const Implementation* find_reference(const OpTest& test, OpKind kind) {
+  for (const Implementation& row : test.reference) {
+    if (row.kind == kind) return &row;
+  }
+  return nullptr;
+}
+
+// The op, what stands before it, and the ops of its backward rule.
 struct OpGraph {
-  Graph graph;
-  std::vector<const Op*> ops;
-  std::vector<bool> given;          // by tensor: an input, which no op writes
+  Graph graph;                      // without ops where there is nothing to do
+  size_t op = 0;                    // its place in the graph
+  std::vector<bool> given;          // by tensor: an input, which no op that is run writes
   std::vector<TensorId> d_outputs;  // by output of the op
   std::vector<TensorId> d_inputs;   // by input
+
+  const Op& forward() const { return graph.ops[op]; }
 };
 
 bool is_float(DType type) { return type != DType::kI32 && type != DType::kU8; }
@@ -34,6 +43,7 @@ bool is_loss(const Graph& graph, const Op& op) {
 OpGraph make_graph(const OpTest& test, DType compute) {
   GraphOptions options(test.gradients > 0 ? Purpose::kTraining : Purpose::kInference);
   options.compute = compute;
+  options.lanes = test.lanes;
   options.logits_alignment = test.logits_alignment;
   options.bf16x3 = test.bf16x3;
   GraphBuilder builder(options);
@@ -44,6 +54,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
   made.graph = std::move(builder).finish();
   Graph& graph = made.graph;
   const size_t last = graph.ops.size() - 1;
+  made.op = last;
   if (is_loss(graph, graph.ops[last]) && test.gradients > 0) {
     GradientBuilder gradients(graph, {});
     graph.ops[last].outputs.push_back(gradients.new_gradient(graph.ops[last].inputs[0]));
@@ -61,9 +72,9 @@ OpGraph make_graph(const OpTest& test, DType compute) {
     }
   }
   made.given.assign(graph.tensors.size(), true);
-  for (size_t i = last; i < graph.ops.size(); ++i) {
-    made.ops.push_back(&graph.ops[i]);
-    for (const TensorId id : graph.ops[i].outputs) {
+  for (const Op& op : graph.ops) {
+    if (find_reference(test, op.kind) == nullptr) continue;
+    for (const TensorId id : op.outputs) {
       if (id != kNoTensor) made.given[static_cast<size_t>(id)] = false;
     }
   }
@@ -181,17 +192,14 @@ void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
 
 // ---- Runs ----
 
-const Implementation& reference_of(const OpTest& test, OpKind kind) {
-  for (const Implementation& row : test.reference) {
-    if (row.kind == kind) return row;
-  }
-  ADD_FAILURE() << "no reference of " << name_of(kind);
-  std::abort();
-}
-
 OpCall run_reference(const OpTest& test, const Graph& graph, const Op& op, const Arrays& arrays) {
   const OpCall call(graph, op, arrays.pointers(), nullptr, test.lane, nullptr);
-  reference_of(test, op.kind).run(call);
+  const Implementation* const reference = find_reference(test, op.kind);
+  if (reference == nullptr) {
+    ADD_FAILURE() << "no reference of " << name_of(op.kind);
+    std::abort();
+  }
+  reference->run(call);
   return call;
 }
 
@@ -229,23 +237,24 @@ class Comparison {
                (offset > 0 ? ", odd addresses" : "")),
         arrays_(of_.graph, false, offset),
         expected_(of_.graph, true, 0) {
-    if (!of_.ops.empty() && is_loss(of_.graph, *of_.ops[0]) && of_.ops[0]->outputs.size() > 1) {
-      for (Arrays* arrays : {&arrays_, &expected_})
-        arrays->lay_over(of_.ops[0]->outputs[1], of_.ops[0]->inputs[0]);
+    if (of_.graph.ops.empty()) return;
+    const Op& op = of_.forward();
+    if (is_loss(of_.graph, op) && op.outputs.size() > 1) {
+      for (Arrays* arrays : {&arrays_, &expected_}) arrays->lay_over(op.outputs[1], op.inputs[0]);
     }
     fill_inputs(test, of_, arrays_);
   }
 
   // Each op goes on from what the device has made of those before it.
   void check() {
-    for (const Op* op : of_.ops) {
+    for (const Op& op : of_.graph.ops) {
       bool known = false;
       for (const Implementation& implementation : device_.implementations(test_)) {
-        if (implementation.kind != op->kind) continue;
+        if (implementation.kind != op.kind) continue;
         known = true;
-        if (can_run(*op, implementation)) check(*op, implementation);
+        if (can_run(op, implementation)) check(op, implementation);
       }
-      if (!known) take_from_reference(*op);
+      if (!known && find_reference(test_, op.kind) != nullptr) take_from_reference(op);
     }
   }
 
@@ -325,7 +334,13 @@ class Comparison {
     }
   }
 
+  struct Place {
+    TensorId output, input;
+  };
+
+  // Over each input that the schema names, and over each two of them at once.
   void check_in_place(const Op& op, const Implementation& implementation) {
+    std::vector<Place> places;
     for (const auto& [out, in] : schema_of(op.kind).in_place) {
       if (static_cast<size_t>(out) >= op.outputs.size() || is_loss(of_.graph, op)) continue;
       const TensorId output = op.outputs[static_cast<size_t>(out)],
@@ -333,11 +348,26 @@ class Comparison {
       if (output == kNoTensor || input == kNoTensor ||
           of_.graph[output].bytes() != of_.graph[input].bytes())
         continue;
-      Arrays over(of_.graph, false, offset_);
-      over.lay_over(output, input);
-      run(op, implementation, over);
-      EXPECT_EQ(over.bytes(output), arrays_.bytes(output))
-          << "over input " << in << ": " << of_.graph[output].name;
+      places.push_back({output, input});
+    }
+    for (size_t a = 0; a < places.size(); ++a) {
+      check_over(op, implementation, {places[a]});
+      for (size_t b = a + 1; b < places.size(); ++b) {
+        if (places[a].output != places[b].output && places[a].input != places[b].input)
+          check_over(op, implementation, {places[a], places[b]});
+      }
+    }
+  }
+
+  void check_over(const Op& op,
+                  const Implementation& implementation,
+                  const std::vector<Place>& places) {
+    Arrays over(of_.graph, false, offset_);
+    for (const Place& place : places) over.lay_over(place.output, place.input);
+    run(op, implementation, over);
+    for (const Place& place : places) {
+      EXPECT_EQ(over.bytes(place.output), arrays_.bytes(place.output))
+          << "over " << of_.graph[place.input].name << ": " << of_.graph[place.output].name;
     }
   }
 
@@ -407,8 +437,8 @@ std::vector<double> first_output_of_reference(const OpTest& test) {
   const OpGraph of = make_graph(test, DType::kF32);
   Arrays arrays(of.graph, true, 0);
   fill_inputs(test, of, arrays);
-  run_reference(test, of.graph, *of.ops[0], arrays);
-  return arrays.read(of.ops[0]->outputs[0]);
+  run_reference(test, of.graph, of.forward(), arrays);
+  return arrays.read(of.forward().outputs[0]);
 }
 
 void check_gradient_of_reference(const OpTest& test) {
@@ -416,14 +446,16 @@ void check_gradient_of_reference(const OpTest& test) {
   const Graph& graph = of.graph;
   Arrays arrays(graph, true, 0);
   fill_inputs(test, of, arrays);
-  const Op& forward = *of.ops[0];
-  for (const Op* op : of.ops) run_reference(test, graph, *op, arrays);
+  const Op& forward = of.forward();
+  for (const Op& op : graph.ops) run_reference(test, graph, op, arrays);
 
   std::vector<std::pair<TensorId, std::vector<double>>> checked;  // input, its gradient
   const bool loss = is_loss(graph, forward);
   if (loss) checked.push_back({forward.inputs[0], arrays.read(forward.outputs[1])});
   for (size_t k = 0; !loss && k < forward.inputs.size(); ++k) {
-    if (forward.inputs[k] != kNoTensor && of.d_inputs[k] != kNoTensor)
+    const TensorId id = forward.inputs[k];
+    if (id == kNoTensor || of.d_inputs[k] == kNoTensor) continue;
+    if (graph[id].running_momentum == 0)  // else it is no gradient: see Tensor
       checked.push_back({forward.inputs[k], arrays.read(of.d_inputs[k])});
   }
   ASSERT_FALSE(checked.empty()) << test.name;

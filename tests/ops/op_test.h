@@ -25,7 +25,8 @@ struct Tolerance {
 
 struct OpTest {
   std::string name;
-  // Appends the op, last, with what it needs.
+  // Appends the op, last, with what it needs. Ops that `reference` does not have, such as those that
+  // the executor does itself, are not run: what they would write is an input.
   std::function<void(GraphBuilder& builder)> build;
   Implementations reference, cpu, cuda;
   // Of element i of an output; `expected` is the reference's call, after it has run.
@@ -33,6 +34,7 @@ struct OpTest {
   // Outputs, from the first on, whose gradients the backward pass is given; 0: no backward pass.
   // A loss has its gradient among its outputs, which lies over its first input, where this is 1.
   size_t gradients = 1;
+  int lanes = 1;  // of GraphOptions
   int logits_alignment =
       1;                    // of GraphOptions; the elements of padded rows are counted with padding
   bool bf16x3 = false;      // of GraphOptions
@@ -44,8 +46,8 @@ struct OpTest {
   LaneContext lane = {.seed = 3, .step = 5, .lane = 1, .valid_rows = 1 << 30};
 };
 
-// Runs the op and those of its backward rule on every device, and compares what they write with the
-// reference.
+// Runs the graph's ops and those of the last one's backward rule on every device, and compares what
+// they write with the reference.
 void check_on_all_devices(const OpTest& test);
 
 // What the reference makes of the op's first output.

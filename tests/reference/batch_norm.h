@@ -1,17 +1,133 @@
 #pragma once
-// Batch normalisation in double precision.
+// The ops of batch norm in double precision.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
+#include "runtime/graph/ops/batch_norm.h"
+
 namespace lockstep::test {
 
-struct BatchNormResult {
-  std::vector<double> y;               // (rows, channels)
-  std::vector<double> mean, variance;  // (channels)
-};
+inline double rstd_of(double variance, float epsilon) { return 1 / std::sqrt(variance + epsilon); }
+
+inline void find_statistics(
+    int64_t rows, int64_t channels, const double* x, double* mean, double* variance) {
+  std::fill_n(mean, channels, 0.0);
+  std::fill_n(variance, channels, 0.0);
+  for (int64_t i = 0; i < rows * channels; ++i)
+    mean[i % channels] += x[i] / static_cast<double>(rows);
+  for (int64_t i = 0; i < rows * channels; ++i)
+    variance[i % channels] += std::pow(x[i] - mean[i % channels], 2) / static_cast<double>(rows);
+}
+
+inline void batch_statistics(const BatchStatistics<double>& op) {
+  find_statistics(op.rows, op.channels, op.x, op.statistics, op.statistics + op.channels);
+}
+
+inline void combine_lanes(const BatchNormForward<double>& op) {
+  const auto lanes = static_cast<double>(op.lanes);
+  std::fill_n(op.mean, op.channels, 0.0);
+  std::fill_n(op.variance, op.channels, 0.0);
+  const auto each = [&](auto f) {
+    for (int64_t lane = 0; lane < op.lanes; ++lane) {
+      const double* const means = op.lane_statistics + lane * 2 * op.channels;
+      for (int64_t c = 0; c < op.channels; ++c) f(c, means[c], means[op.channels + c]);
+    }
+  };
+  each([&](int64_t c, double mean, double) { op.mean[c] += mean / lanes; });
+  each([&](int64_t c, double mean, double variance) {
+    op.variance[c] += (variance + std::pow(mean - op.mean[c], 2)) / lanes;
+  });
+}
+
+// A running statistic beyond FP16's range is stored as infinity and read as its largest number.
+inline double stored(double statistic) {
+  return std::isinf(statistic) ? std::copysign(65504.0, statistic) : statistic;
+}
+
+inline void batch_norm_forward(const BatchNormForward<double>& op) {
+  const bool training = op.mean != nullptr;
+  if (training && op.lanes > 0) combine_lanes(op);
+  if (training && op.lanes == 0) find_statistics(op.rows, op.channels, op.x, op.mean, op.variance);
+  for (int64_t i = 0; i < op.rows * op.channels; ++i) {
+    const int64_t c = i % op.channels;
+    const double mean = training ? op.mean[c] : stored(op.running_mean[c]);
+    const double variance = training ? op.variance[c] : stored(op.running_variance[c]);
+    const double y = (op.x[i] - mean) * rstd_of(variance, op.epsilon) * op.gamma[c] + op.beta[c] +
+                     (op.delta != nullptr ? op.delta[i] : 0);
+    op.y[i] = op.relu && y < 0 ? 0 : y;
+  }
+}
+
+inline double rstd_at(const BatchNormGradientInputs<double>& in, int64_t c) {
+  return rstd_of(in.variance[c], in.epsilon);
+}
+inline double xhat_at(const BatchNormGradientInputs<double>& in, int64_t i) {
+  return (in.x[i] - in.mean[i % in.channels]) * rstd_at(in, i % in.channels);
+}
+// What the activation was given, where there was no delta.
+inline double activated_at(const BatchNormGradientInputs<double>& in, int64_t i) {
+  return xhat_at(in, i) * in.gamma[i % in.channels] + in.beta[i % in.channels];
+}
+// What the activation passed of d_y.
+inline double passed_at(const BatchNormGradientInputs<double>& in, int64_t i) {
+  const double y = !in.relu ? 1 : in.y != nullptr ? in.y[i] : activated_at(in, i);
+  return y > 0 ? in.d_y[i] : 0;
+}
+
+// `lanes`: how often as many rows as these mean and variance are of.
+inline void sum_rows(const BatchNormGradientInputs<double>& in,
+                     int64_t lanes,
+                     double* d_delta,
+                     const BatchNormParameterGradients<double>& to) {
+  std::fill_n(to.d_gamma, in.channels, 0.0);
+  std::fill_n(to.d_beta, in.channels, 0.0);
+  for (int64_t i = 0; i < in.rows * in.channels; ++i) {
+    const double g = passed_at(in, i);
+    to.d_beta[i % in.channels] += g;
+    to.d_gamma[i % in.channels] += g * xhat_at(in, i);
+    if (d_delta != nullptr) d_delta[i] = g;
+  }
+  const auto rows = static_cast<double>(in.rows * lanes);
+  for (int64_t c = 0; c < in.channels; ++c) {
+    to.d_running_mean[c] = in.mean[c];
+    to.d_running_variance[c] = in.variance[c] * (rows > 1 ? rows / (rows - 1) : 1);
+  }
+}
+
+// From the sums of g and of g xhat over `rows` rows.
+inline void input_gradient(const BatchNormGradientInputs<double>& in,
+                           int64_t rows,
+                           const double* sums,
+                           const double* products,
+                           double* d_x) {
+  const auto m = static_cast<double>(rows);
+  for (int64_t i = 0; i < in.rows * in.channels; ++i) {
+    const int64_t c = i % in.channels;
+    d_x[i] = in.gamma[c] * rstd_at(in, c) *
+             (passed_at(in, i) - sums[c] / m - xhat_at(in, i) * products[c] / m);
+  }
+}
+
+inline void batch_norm_backward(const BatchNormBackward<double>& op) {
+  sum_rows(op.in, 1, op.d_delta, op.parameters);
+  input_gradient(op.in, op.in.rows, op.parameters.d_beta, op.parameters.d_gamma, op.d_x);
+}
+
+inline void batch_norm_sums(const BatchNormSums<double>& op) {
+  sum_rows(op.in, op.lanes, op.d_delta, op.parameters);
+  std::copy_n(op.parameters.d_beta, op.in.channels, op.sums);
+  std::copy_n(op.parameters.d_gamma, op.in.channels, op.sums + op.in.channels);
+}
+
+inline void batch_norm_input_gradient(const BatchNormInputGradient<double>& op) {
+  const int64_t n = 2 * op.in.channels;
+  std::vector<double> sums(static_cast<size_t>(n));
+  for (int64_t i = 0; i < op.lanes * n; ++i) sums[static_cast<size_t>(i % n)] += op.all_sums[i];
+  input_gradient(op.in, op.in.rows * op.lanes, sums.data(), sums.data() + op.in.channels, op.d_x);
+}
 
 // y with these statistics. delta may be empty.
 inline std::vector<double> batch_norm_output(const std::vector<double>& x,
@@ -20,83 +136,23 @@ inline std::vector<double> batch_norm_output(const std::vector<double>& x,
                                              const std::vector<double>& beta,
                                              const std::vector<double>& mean,
                                              const std::vector<double>& variance,
-                                             double epsilon,
+                                             float epsilon,
                                              bool relu) {
   std::vector<double> y(x.size());
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t c = i % gamma.size();
-    y[i] = (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * gamma[c] + beta[c] +
-           (delta.empty() ? 0 : delta[i]);
-    if (relu) y[i] = std::max(y[i], 0.0);
-  }
+  BatchNormForward<double> op{};
+  op.channels = static_cast<int64_t>(gamma.size());
+  op.rows = static_cast<int64_t>(x.size()) / op.channels;
+  op.epsilon = epsilon;
+  op.relu = relu;
+  op.x = x.data();
+  op.delta = delta.empty() ? nullptr : delta.data();
+  op.gamma = gamma.data();
+  op.beta = beta.data();
+  op.running_mean = mean.data();
+  op.running_variance = variance.data();
+  op.y = y.data();
+  batch_norm_forward(op);
   return y;
-}
-
-// delta may be empty.
-inline BatchNormResult batch_norm_forward(const std::vector<double>& x,
-                                          const std::vector<double>& delta,
-                                          const std::vector<double>& gamma,
-                                          const std::vector<double>& beta,
-                                          double epsilon,
-                                          bool relu) {
-  const size_t channels = gamma.size(), rows = x.size() / channels;
-  BatchNormResult result{{}, std::vector<double>(channels), std::vector<double>(channels)};
-  for (size_t i = 0; i < x.size(); ++i)
-    result.mean[i % channels] += x[i] / static_cast<double>(rows);
-  for (size_t i = 0; i < x.size(); ++i)
-    result.variance[i % channels] +=
-        std::pow(x[i] - result.mean[i % channels], 2) / static_cast<double>(rows);
-  result.y = batch_norm_output(x, delta, gamma, beta, result.mean, result.variance, epsilon, relu);
-  return result;
-}
-
-struct BatchNormGradients {
-  std::vector<double> d_x, d_delta;     // (rows, channels)
-  std::vector<double> d_gamma, d_beta;  // (channels)
-};
-
-// From g, the gradient that the activation passed, with these statistics.
-inline BatchNormGradients batch_norm_gradients(const std::vector<double>& g,
-                                               const std::vector<double>& x,
-                                               const std::vector<double>& gamma,
-                                               const std::vector<double>& mean,
-                                               const std::vector<double>& variance,
-                                               double epsilon) {
-  const size_t channels = gamma.size();
-  const auto m = static_cast<double>(x.size() / channels);
-  BatchNormGradients result{std::vector<double>(x.size()),
-                            g,
-                            std::vector<double>(channels),
-                            std::vector<double>(channels)};
-  const auto xhat = [&](size_t i) {
-    const size_t c = i % channels;
-    return (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon);
-  };
-  for (size_t i = 0; i < x.size(); ++i) {
-    result.d_beta[i % channels] += g[i];
-    result.d_gamma[i % channels] += g[i] * xhat(i);
-  }
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t c = i % channels;
-    result.d_x[i] = gamma[c] / std::sqrt(variance[c] + epsilon) *
-                    (g[i] - result.d_beta[c] / m - xhat(i) * result.d_gamma[c] / m);
-  }
-  return result;
-}
-
-inline BatchNormGradients batch_norm_backward(const std::vector<double>& d_y,
-                                              const std::vector<double>& x,
-                                              const std::vector<double>& delta,
-                                              const std::vector<double>& gamma,
-                                              const std::vector<double>& beta,
-                                              double epsilon,
-                                              bool relu) {
-  const BatchNormResult forward = batch_norm_forward(x, delta, gamma, beta, epsilon, relu);
-  std::vector<double> g = d_y;
-  for (size_t i = 0; relu && i < g.size(); ++i) {
-    if (!(forward.y[i] > 0)) g[i] = 0;
-  }
-  return batch_norm_gradients(g, x, gamma, forward.mean, forward.variance, epsilon);
 }
 
 }  // namespace lockstep::test

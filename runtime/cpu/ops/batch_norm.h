@@ -1,15 +1,18 @@
 #pragma once
-// Batch normalisation by channel (the last dimension), fp32, with the addition of a residual branch
-// and ReLU fused in. Sums over rows are taken in blocks of rows that the number of rows alone
-// fixes, so that all results have the same bits on any number of threads.
+// What the files of batch norm share, and its scale, which convolutions that end in a norm apply
+// too. Sums over rows are taken in parts of the rows that their number alone fixes, so that all
+// results have the same bits on any number of threads.
 
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/cpu/row_parts.h"
+#include "runtime/graph/ops/batch_norm.h"
+
 namespace lockstep::cpu {
 
-// Scratch bytes of any function below; `workspace` is aligned to 64 bytes.
-size_t batch_norm_workspace_bytes(int64_t rows, int64_t channels);
+// 1 / sqrt(variance + epsilon).
+double inverse_deviation(float variance, float epsilon);
 
 // What x - mean is multiplied by: gamma / sqrt(variance + epsilon).
 void batch_norm_scale(int64_t channels,
@@ -18,67 +21,42 @@ void batch_norm_scale(int64_t channels,
                       float epsilon,
                       float* scale);  // (channels)
 
-// Mean and biased variance (divided by rows) of each column. A block's sums are of distances from
-// its first row, and blocks are combined in double precision: nothing cancels, however far the
+// Fewer rows in a part, and the parts' sums would cost as much as the rows.
+inline RowParts batch_norm_parts(int64_t rows) {
+  constexpr int64_t kMostParts = 128, kLeastRows = 64;
+  return {rows, kMostParts, kLeastRows};
+}
+
+// What the ops of batch norm work in: values of channels in double precision and in floats, and the
+// parts' sums.
+struct BatchNormWorkspace {
+  double* scratch;                // (2, channels)
+  float *scale, *slope, *offset;  // (channels) each
+  float* partial;                 // (parts, 2, channels)
+
+  static size_t bytes(int64_t rows, int64_t channels) {
+    const int64_t floats = channels * (3 + 2 * batch_norm_parts(rows).count);
+    return static_cast<size_t>(2 * channels) * sizeof(double) +
+           static_cast<size_t>(floats) * sizeof(float);
+  }
+  // memory: aligned to 64 bytes.
+  BatchNormWorkspace(void* memory, int64_t channels)
+      : scratch(static_cast<double*>(memory)),
+        scale(reinterpret_cast<float*>(scratch + 2 * channels)),
+        slope(scale + channels),
+        offset(slope + channels),
+        partial(offset + channels) {}
+};
+
+// Mean and biased variance (divided by rows) of each column. A part's sums are of distances from
+// its first row, and parts are combined in double precision: nothing cancels, however far the
 // values lie from zero.
 void batch_norm_statistics(int64_t rows,
                            int64_t channels,
                            const float* x,   // (rows, channels)
                            float* mean,      // (channels)
                            float* variance,  // (channels)
-                           void* workspace);
-
-// y = relu((x - mean) * gamma / sqrt(variance + epsilon) + beta + delta). y may be x or delta.
-struct BatchNormForward {
-  int64_t rows;
-  int64_t channels;
-  float epsilon;
-  bool relu;
-  const float* x;         // (rows, channels)
-  const float* delta;     // (rows, channels) or null
-  const float* gamma;     // (channels)
-  const float* beta;      // (channels)
-  const float* mean;      // (channels)
-  const float* variance;  // (channels)
-  float* y;               // (rows, channels)
-  void* workspace;
-};
-void batch_norm_forward(const BatchNormForward& op);
-
-// With g = d_y where relu passed it, xhat = (x - mean) / sqrt(variance + epsilon), M = rows:
-//   d_beta = sum g, d_gamma = sum g * xhat, d_delta = g,
-//   d_x = gamma / sqrt(variance + epsilon) * (g - d_beta / M - xhat * d_gamma / M).
-// d_x and d_delta may each be d_y, x or y, but not the same one.
-struct BatchNormBackward {
-  int64_t rows;
-  int64_t channels;
-  float epsilon;
-  bool relu;
-  const float* d_y;  // (rows, channels)
-  const float*
-      y;  // (rows, channels), the forward's; null: there was no delta, and y follows from x
-  const float* x;         // (rows, channels)
-  const float* gamma;     // (channels)
-  const float* beta;      // (channels)
-  const float* mean;      // (channels), of these rows
-  const float* variance;  // (channels)
-  float* d_x;             // (rows, channels)
-  float* d_delta;         // (rows, channels) or null
-  float* d_gamma;         // (channels)
-  float* d_beta;          // (channels)
-  void* workspace;
-};
-void batch_norm_backward(const BatchNormBackward& op);
-
-// Its halves, for rows that are a part of the M of which mean and variance are. The sums over these
-// rows, d_gamma and d_beta, and d_delta:
-void batch_norm_backward_sums(const BatchNormBackward& op);
-// d_x from the sums over all M rows. op.d_y is d_delta, with neither relu nor y, where there was
-// one.
-void batch_norm_backward_input(const BatchNormBackward& op,
-                               int64_t all_rows,
-                               const double* g_sums,         // (channels)
-                               const double* product_sums);  // (channels) of g * xhat
+                           const BatchNormWorkspace& workspace);
 
 // Mean and biased variance of rows that lie in `lanes` equal parts, from those of each part, in
 // order.
@@ -88,10 +66,12 @@ void combine_lane_statistics(int64_t lanes,
                              float* mean,              // (channels)
                              float* variance);         // (channels)
 
-// out = variance * rows / (rows - 1), the unbiased estimate; the variance itself for a single row.
-void unbiased_variance(int64_t rows,
-                       int64_t channels,
-                       const float* variance,  // (channels)
-                       float* out);            // (channels)
+// y with this mean and variance (channels).
+void batch_norm_apply(const BatchNormForward<float>& op, const float* mean, const float* variance);
+
+void run_batch_norm_backward(const OpCall& call);
+void run_batch_norm_sums(const OpCall& call);
+size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call);
+void run_batch_norm_input_gradient(const OpCall& call);
 
 }  // namespace lockstep::cpu

@@ -1,92 +1,79 @@
 #pragma once
-// Batch normalisation by channel (the last dimension) on the GPU, with the addition of a residual
-// branch and ReLU fused in; see runtime/cpu/ops/batch_norm.h for the formulas. T, what is stored,
-// is float, BFloat16 or Float16; all arithmetic is in float, the combination of blocks of rows in
-// double, and the order of every sum is fixed by the shape alone.
+// What the kernels of batch norm share. T, what is stored, is float, BFloat16 or Float16; all
+// arithmetic is in float, the combination of blocks of rows in double. Only kernel files include
+// this.
 
-#include <cstddef>
-#include <cstdint>
+#include <algorithm>
+#include <initializer_list>
+#include <type_traits>
 
-#include "runtime/cuda/stream.h"
+#include "runtime/cuda/row_tiles.h"
+#include "runtime/graph/ops/batch_norm.h"
 
 namespace lockstep::cuda {
 
-// Scratch bytes of batch_norm_statistics and batch_norm_backward.
-size_t batch_norm_workspace_bytes(int64_t rows, int64_t channels);
+inline constexpr int64_t kWrittenRows = 16;  // of a thread, at least, where nothing is summed
 
-// Mean and biased variance (divided by rows) of each channel.
-template <typename T>
-void batch_norm_statistics(const T* x,  // (rows, channels)
-                           int64_t rows,
-                           int64_t channels,
-                           float* mean,       // (channels)
-                           float* variance,   // (channels)
-                           float* workspace,  // batch_norm_workspace_bytes(rows, channels)
-                           Stream stream);
+// Sums over rows go in three steps whose order the shape fixes: a thread adds up rows of its block,
+// the block its threads, and a last small kernel the blocks, kGroups of them side by side. Between
+// them nothing is atomic.
+inline constexpr int kGroups = 16;
+inline RowTiles summing_tiles(int64_t rows, int64_t channels, int n) {
+  constexpr int64_t kSummedRows = 8;  // of a thread, at least
+  constexpr int64_t kMostBlocks = 1024;
+  return row_tiles(rows, channels, n, kSummedRows, kMostBlocks);
+}
 
-// y = relu((x - mean) * gamma / sqrt(variance + epsilon) + beta + delta). y may be x or delta. S,
-// what the statistics are stored as, is float (those of the batch) or T (the running ones); of
-// FP16, infinity is read as the largest finite number.
-template <typename T, typename S>
-struct BatchNormForward {
-  int64_t rows;
-  int64_t channels;
-  float epsilon;
-  bool relu;
-  const T* x;         // (rows, channels)
-  const T* delta;     // (rows, channels) or null
-  const T* gamma;     // (channels)
-  const T* beta;      // (channels)
-  const S* mean;      // (channels)
-  const S* variance;  // (channels)
-  T* y;               // (rows, channels)
+// Statistics in float. Those stored in FP16 are running ones, rounded to infinity where a variance
+// is beyond the type's range: they are read as its largest number, which keeps y a function of x.
+template <typename S, int N>
+__device__ __forceinline__ void load_statistics(const S* from, float (&to)[N]) {
+  load(from, to);
+  if constexpr (std::is_same_v<S, Float16>) {
+    constexpr float kLargest = 65504;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (to[i] > kLargest) to[i] = kLargest;  // NaN passes
+      if (to[i] < -kLargest) to[i] = -kLargest;
+    }
+  }
+}
+
+// What is known of N channels once the statistics are.
+template <int N>
+struct Channels {
+  float mean[N], rstd[N], scale[N], beta[N];  // scale: gamma rstd
+
+  // Op: with gamma, beta and epsilon. S: T or float.
+  template <typename Op, typename S>
+  __device__ __forceinline__
+  Channels(const Op& op, const S* means, const S* variances, int64_t channel) {
+    load_statistics(means + channel, mean);
+    load_statistics(variances + channel, rstd);
+    load(op.gamma + channel, scale);
+    load(op.beta + channel, beta);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      rstd[i] = rsqrtf(rstd[i] + op.epsilon);
+      scale[i] *= rstd[i];
+    }
+  }
+  // Forward and backward must agree to the bit: where it is above zero ReLU passes.
+  __device__ __forceinline__ float normalise(int i, float x) const {
+    return fmaf(x - mean[i], scale[i], beta[i]);
+  }
 };
-template <typename T, typename S>
-void batch_norm_forward(const BatchNormForward<T, S>& op, Stream stream);
 
-// d_x and d_delta may each be d_y, x or y, but not the same one.
-template <typename T>
-struct BatchNormBackward {
-  int64_t rows;
-  int64_t channels;
-  float epsilon;
-  bool relu;
-  const T* d_y;  // (rows, channels)
-  const T* y;    // (rows, channels), the forward's; null: there was no delta, and what ReLU passed
-                 // follows from x
-  const T* x;    // (rows, channels)
-  const T* gamma;            // (channels)
-  const T* beta;             // (channels)
-  const float* mean;         // (channels), of these rows
-  const float* variance;     // (channels)
-  T* d_x;                    // (rows, channels)
-  T* d_delta;                // (rows, channels) or null
-  float* d_gamma;            // (channels)
-  float* d_beta;             // (channels)
-  float* batch_mean;         // (channels): receives mean
-  float* unbiased_variance;  // (channels): receives variance * rows / (rows - 1)
-  float* workspace;          // batch_norm_workspace_bytes(rows, channels)
-};
-template <typename T>
-void batch_norm_backward(const BatchNormBackward<T>& op, Stream stream);
+// Whether (channels) arrays of another type can be read by vectors of as many elements.
+inline bool all_aligned(std::initializer_list<const void*> arrays) {
+  return std::all_of(arrays.begin(), arrays.end(), [](const void* array) {
+    return reinterpret_cast<uintptr_t>(array) % 16 == 0;
+  });
+}
 
-// Its halves, where these rows are those of one of `lanes` lanes, and mean and variance of all.
-// Writes d_delta, d_gamma, d_beta (of these rows), batch_mean and unbiased_variance (of all):
-template <typename T>
-void batch_norm_backward_sums(const BatchNormBackward<T>& op, int64_t lanes, Stream stream);
-// Writes d_x; d_gamma and d_beta are read: sums over the rows of all lanes.
-template <typename T>
-void batch_norm_backward_input(const BatchNormBackward<T>& op, int64_t lanes, Stream stream);
-
-// Mean and biased variance of the rows of all lanes, from those of each, in order.
-void combine_lane_statistics(int64_t lanes,
-                             int64_t channels,
-                             const float* statistics,  // (lanes, 2, channels): mean, variance
-                             float* mean,              // (channels)
-                             float* variance,          // (channels)
-                             Stream stream);
-
-// out (n) = the sums over the lanes, in order, of lanes (lanes, n).
-void sum_lanes(int64_t lanes, int64_t n, const float* parts, float* out, Stream stream);
+void run_batch_norm_backward(const OpCall& call);
+void run_batch_norm_sums(const OpCall& call);
+size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call);
+void run_batch_norm_input_gradient(const OpCall& call);
 
 }  // namespace lockstep::cuda

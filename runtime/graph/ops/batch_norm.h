@@ -57,4 +57,159 @@ TensorId batch_norm(GraphBuilder& builder,
                     const BatchNormAttributes& attributes);
 
 }  // namespace ops
+
+template <typename T>
+struct BatchNormForward {
+  int64_t rows, channels;
+  int64_t lanes;  // of lane_statistics; 0 where there are none
+  float epsilon;
+  bool relu;
+  const T* x;                      // (rows, channels)
+  const T* delta;                  // (rows, channels) or null
+  const T* gamma;                  // (channels)
+  const T* beta;                   // (channels)
+  const T* running_mean;           // (channels)
+  const T* running_variance;       // (channels)
+  const Wide<T>* lane_statistics;  // (lanes, 2, channels) or null
+  T* y;                            // (rows, channels). May be x or delta
+  Wide<T>* mean;                   // (channels); null outside training
+  Wide<T>* variance;               // (channels); null outside training
+  Wide<T>* workspace;              // as the implementation needs
+
+  static BatchNormForward of(const OpCall& op) {
+    const auto& attributes = op.attributes<BatchNormAttributes>();
+    return {.rows = op.input_shape(0).rows(),
+            .channels = op.input_shape(0).columns(),
+            .lanes = op.has_input(6) ? op.input_shape(6)[0] : 0,
+            .epsilon = attributes.epsilon,
+            .relu = attributes.activation == Activation::kRelu,
+            .x = op.input<T>(0),
+            .delta = op.input<T>(1),
+            .gamma = op.input<T>(2),
+            .beta = op.input<T>(3),
+            .running_mean = op.input<T>(4),
+            .running_variance = op.input<T>(5),
+            .lane_statistics = op.input<Wide<T>>(6),
+            .y = op.output<T>(0),
+            .mean = op.output<Wide<T>>(1),
+            .variance = op.output<Wide<T>>(2),
+            .workspace = op.workspace<Wide<T>>()};
+  }
+};
+
+// What all backward ops read.
+template <typename T>
+struct BatchNormGradientInputs {
+  int64_t rows, channels;
+  float epsilon;
+  bool relu;
+  const T* d_y;             // (rows, channels)
+  const T* y;               // (rows, channels); null: what the activation passed follows from x
+  const T* x;               // (rows, channels)
+  const T* gamma;           // (channels)
+  const T* beta;            // (channels)
+  const Wide<T>* mean;      // (channels)
+  const Wide<T>* variance;  // (channels)
+
+  static BatchNormGradientInputs of(const OpCall& op) {
+    const auto& attributes = op.attributes<BatchNormAttributes>();
+    return {.rows = op.input_shape(2).rows(),
+            .channels = op.input_shape(2).columns(),
+            .epsilon = attributes.epsilon,
+            .relu = attributes.activation == Activation::kRelu,
+            .d_y = op.input<T>(0),
+            .y = op.input<T>(1),
+            .x = op.input<T>(2),
+            .gamma = op.input<T>(3),
+            .beta = op.input<T>(4),
+            .mean = op.input<Wide<T>>(5),
+            .variance = op.input<Wide<T>>(6)};
+  }
+};
+
+// What batch_norm_backward and batch_norm_sums write of the parameters. (channels) each.
+template <typename T>
+struct BatchNormParameterGradients {
+  Wide<T>* d_gamma;
+  Wide<T>* d_beta;
+  Wide<T>* d_running_mean;
+  Wide<T>* d_running_variance;
+
+  static BatchNormParameterGradients of(const OpCall& op) {
+    return {.d_gamma = op.output<Wide<T>>(2),
+            .d_beta = op.output<Wide<T>>(3),
+            .d_running_mean = op.output<Wide<T>>(4),
+            .d_running_variance = op.output<Wide<T>>(5)};
+  }
+};
+
+template <typename T>
+struct BatchNormBackward {
+  BatchNormGradientInputs<T> in;
+  T* d_x;      // (rows, channels). May be x or d_y
+  T* d_delta;  // (rows, channels) or null. May be d_y or y
+  BatchNormParameterGradients<T> parameters;
+  Wide<T>* workspace;  // as the implementation needs
+
+  static BatchNormBackward of(const OpCall& op) {
+    return {.in = BatchNormGradientInputs<T>::of(op),
+            .d_x = op.output<T>(0),
+            .d_delta = op.output<T>(1),
+            .parameters = BatchNormParameterGradients<T>::of(op),
+            .workspace = op.workspace<Wide<T>>()};
+  }
+};
+
+template <typename T>
+struct BatchStatistics {
+  int64_t rows, channels;
+  const T* x;           // (rows, channels)
+  Wide<T>* statistics;  // (2, channels): mean, biased variance
+  Wide<T>* workspace;   // as the implementation needs
+
+  static BatchStatistics of(const OpCall& op) {
+    return {.rows = op.input_shape(0).rows(),
+            .channels = op.input_shape(0).columns(),
+            .x = op.input<T>(0),
+            .statistics = op.output<Wide<T>>(0),
+            .workspace = op.workspace<Wide<T>>()};
+  }
+};
+
+template <typename T>
+struct BatchNormSums {
+  BatchNormGradientInputs<T> in;
+  int64_t lanes;  // of as many rows each, of which mean and variance are
+  Wide<T>* sums;  // (2, channels) over this lane's rows: of g, of g xhat
+  T* d_delta;     // (rows, channels) or null. May be d_y or y
+  BatchNormParameterGradients<T> parameters;
+  Wide<T>* workspace;  // as the implementation needs
+
+  static BatchNormSums of(const OpCall& op) {
+    return {.in = BatchNormGradientInputs<T>::of(op),
+            .lanes = op.attributes<BatchNormAttributes>().lanes,
+            .sums = op.output<Wide<T>>(0),
+            .d_delta = op.output<T>(1),
+            .parameters = BatchNormParameterGradients<T>::of(op),
+            .workspace = op.workspace<Wide<T>>()};
+  }
+};
+
+template <typename T>
+struct BatchNormInputGradient {
+  BatchNormGradientInputs<T> in;  // d_y is d_delta, and neither relu nor y, where there is one
+  int64_t lanes;
+  const Wide<T>* all_sums;  // (lanes, 2, channels)
+  T* d_x;                   // (rows, channels). May be x or d_y
+  Wide<T>* workspace;       // as the implementation needs
+
+  static BatchNormInputGradient of(const OpCall& op) {
+    return {.in = BatchNormGradientInputs<T>::of(op),
+            .lanes = op.input_shape(7)[0],
+            .all_sums = op.input<Wide<T>>(7),
+            .d_x = op.output<T>(0),
+            .workspace = op.workspace<Wide<T>>()};
+  }
+};
+
 }  // namespace lockstep

@@ -1,0 +1,283 @@
+#include <algorithm>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/batch_norm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/batch_norm_backward.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/ops/batch_norm-inl.h"
+
+#ifndef LOCKSTEP_RUNTIME_CPU_OPS_BATCH_NORM_BACKWARD_CC
+#define LOCKSTEP_RUNTIME_CPU_OPS_BATCH_NORM_BACKWARD_CC
+namespace lockstep::cpu {
+
+// How it is known what the activation passed.
+enum class Mask { kAll, kFromInput, kFromOutput };
+
+}  // namespace lockstep::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// g and x - mean of element i, which is of channel c.
+struct Passed {
+  Vec g, centred;
+};
+template <Mask kMask, typename Access>
+HWY_INLINE Passed passed(const BatchNormGradientInputs<float>& in,
+                         const BatchNormWorkspace& at,
+                         int64_t i,
+                         size_t c,
+                         Access access) {
+  const Vec d_y = access.load(in.d_y + i);
+  const Vec centred = hn::Sub(access.load(in.x + i), access.load(in.mean + c));
+  if constexpr (kMask == Mask::kAll) {
+    return {d_y, centred};
+  } else if constexpr (kMask == Mask::kFromOutput) {
+    const Vec y = access.load(in.y + i);
+    return {hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), d_y), centred};
+  } else {
+    // The very arithmetic of the forward pass.
+    const Vec y = hn::MulAdd(centred, access.load(at.scale + c), access.load(in.beta + c));
+    return {hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), d_y), centred};
+  }
+}
+
+// Sums over rows [begin, end) of g and of g (x - mean); writes d_delta.
+template <Mask kMask>
+void backward_sums_range(const BatchNormGradientInputs<float>& in,
+                         const BatchNormWorkspace& at,
+                         float* d_delta,
+                         int64_t begin,
+                         int64_t end,
+                         float* sums,
+                         float* products) {
+  const int64_t channels = in.channels;
+  std::fill_n(sums, channels, 0.0f);
+  std::fill_n(products, channels, 0.0f);
+  int64_t row = begin;
+  for (; row + kTreeRows <= end; row += kTreeRows) {
+    for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
+      Vec g[kTreeRows], centred[kTreeRows];
+      for (int64_t k = 0; k < kTreeRows; ++k) {
+        const int64_t i = (row + k) * channels + static_cast<int64_t>(c);
+        const Passed p = passed<kMask>(in, at, i, c, access);
+        g[k] = p.g;
+        centred[k] = access.keep(p.centred);
+        if (d_delta != nullptr) access.store(p.g, d_delta + i);
+      }
+      access.store(hn::Add(access.load(sums + c), tree_sum(g)), sums + c);
+      access.store(hn::Add(access.load(products + c), tree_product_sum(g, centred)), products + c);
+    });
+  }
+  for (; row < end; ++row) {
+    for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
+      const int64_t i = row * channels + static_cast<int64_t>(c);
+      const Passed p = passed<kMask>(in, at, i, c, access);
+      if (d_delta != nullptr) access.store(p.g, d_delta + i);
+      access.store(hn::Add(access.load(sums + c), p.g), sums + c);
+      access.store(hn::MulAdd(p.g, p.centred, access.load(products + c)), products + c);
+    });
+  }
+}
+
+void backward_sums_kernel(const BatchNormGradientInputs<float>& in,
+                          const BatchNormWorkspace& at,
+                          Mask mask,
+                          float* d_delta,
+                          int64_t begin,
+                          int64_t end,
+                          float* sums,
+                          float* products) {
+  switch (mask) {
+    case Mask::kAll:
+      return backward_sums_range<Mask::kAll>(in, at, d_delta, begin, end, sums, products);
+    case Mask::kFromInput:
+      return backward_sums_range<Mask::kFromInput>(in, at, d_delta, begin, end, sums, products);
+    case Mask::kFromOutput:
+      return backward_sums_range<Mask::kFromOutput>(in, at, d_delta, begin, end, sums, products);
+  }
+}
+
+template <Mask kMask, int kRows>
+HWY_INLINE void backward_rows(const BatchNormGradientInputs<float>& in,
+                              const BatchNormWorkspace& at,
+                              float* d_x,
+                              int64_t row) {
+  for_each_vector(in.channels, [&](size_t c, auto access) HWY_ATTR {
+    const Vec scale = access.load(at.scale + c);
+    const Vec slope = access.load(at.slope + c), offset = access.load(at.offset + c);
+    for (int k = 0; k < kRows; ++k) {
+      const int64_t i = (row + k) * in.channels + static_cast<int64_t>(c);
+      const Passed p = passed<kMask>(in, at, i, c, access);
+      access.store(hn::MulAdd(p.g, scale, hn::MulAdd(p.centred, slope, offset)), d_x + i);
+    }
+  });
+}
+
+template <Mask kMask>
+void backward_range(const BatchNormGradientInputs<float>& in,
+                    const BatchNormWorkspace& at,
+                    float* d_x,
+                    int64_t begin,
+                    int64_t end) {
+  int64_t row = begin;
+  for (; row + 4 <= end; row += 4) backward_rows<kMask, 4>(in, at, d_x, row);
+  for (; row < end; ++row) backward_rows<kMask, 1>(in, at, d_x, row);
+}
+
+void backward_kernel(const BatchNormGradientInputs<float>& in,
+                     const BatchNormWorkspace& at,
+                     Mask mask,
+                     float* d_x,
+                     int64_t begin,
+                     int64_t end) {
+  switch (mask) {
+    case Mask::kAll: return backward_range<Mask::kAll>(in, at, d_x, begin, end);
+    case Mask::kFromInput: return backward_range<Mask::kFromInput>(in, at, d_x, begin, end);
+    case Mask::kFromOutput: return backward_range<Mask::kFromOutput>(in, at, d_x, begin, end);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(backward_sums_kernel);
+HWY_EXPORT(backward_kernel);
+
+namespace {
+
+using Inputs = BatchNormGradientInputs<float>;
+using ParameterGradients = BatchNormParameterGradients<float>;
+
+void find_scale(const Inputs& in, const BatchNormWorkspace& at) {
+  batch_norm_scale(in.channels, in.gamma, in.variance, in.epsilon, at.scale);
+}
+
+Mask mask_of(const Inputs& in) {
+  if (!in.relu) return Mask::kAll;
+  return in.y != nullptr ? Mask::kFromOutput : Mask::kFromInput;
+}
+
+// Leaves the sums of g and of g * xhat over the rows in the scratch, in double precision, and
+// writes d_gamma, d_beta and, where it is not null, d_delta.
+void sum_rows(const Inputs& in,
+              const BatchNormWorkspace& at,
+              float* d_delta,
+              const ParameterGradients& to) {
+  const int64_t channels = in.channels;
+  const Mask mask = mask_of(in);
+  const RowParts parts = batch_norm_parts(in.rows);
+  const auto sums = HWY_DYNAMIC_DISPATCH(backward_sums_kernel);
+  for_each_part(parts, channels, [&](int64_t part, int64_t begin, int64_t end) {
+    float* const partial = at.partial + part * 2 * channels;
+    sums(in, at, mask, d_delta, begin, end, partial, partial + channels);
+  });
+  parallel_for(channels, grain_rows(2 * parts.count), [&](int64_t begin, int64_t end) {
+    double *g_sum = at.scratch, *product_sum = at.scratch + channels;
+    std::fill(g_sum + begin, g_sum + end, 0.0);
+    std::fill(product_sum + begin, product_sum + end, 0.0);
+    for (int64_t part = 0; part < parts.count; ++part) {
+      const float* const partial = at.partial + part * 2 * channels;
+      for (int64_t c = begin; c < end; ++c) g_sum[c] += partial[c];
+      for (int64_t c = begin; c < end; ++c) product_sum[c] += partial[channels + c];
+    }
+    for (int64_t c = begin; c < end; ++c) {
+      product_sum[c] *= inverse_deviation(in.variance[c], in.epsilon);
+      to.d_beta[c] = static_cast<float>(g_sum[c]);
+      to.d_gamma[c] = static_cast<float>(product_sum[c]);
+    }
+  });
+}
+
+// d_x from the sums over all rows, of which these may be a part, as
+// d_x = scale * g + (x - mean) * slope + offset.
+void spread_sums(const Inputs& in,
+                 const BatchNormWorkspace& at,
+                 int64_t all_rows,
+                 const double* g_sums,
+                 const double* product_sums,
+                 float* d_x) {
+  const auto rows = static_cast<double>(all_rows);
+  for (int64_t c = 0; c < in.channels; ++c) {
+    const double rstd = inverse_deviation(in.variance[c], in.epsilon), scale = in.gamma[c] * rstd;
+    at.offset[c] = static_cast<float>(-scale * g_sums[c] / rows);
+    at.slope[c] = static_cast<float>(-scale * rstd * product_sums[c] / rows);
+  }
+  const Mask mask = mask_of(in);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(backward_kernel);
+  parallel_for(in.rows, grain_rows(in.channels), [&](int64_t begin, int64_t end) {
+    kernel(in, at, mask, d_x, begin, end);
+  });
+}
+
+// The running statistics' gradients: what a batch of `rows` rows shows of them. The unbiased
+// estimate of the variance; of a single row the variance itself.
+void show_statistics(const Inputs& in, int64_t rows, const ParameterGradients& to) {
+  std::copy_n(in.mean, in.channels, to.d_running_mean);
+  const double factor = rows > 1 ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 1.0;
+  for (int64_t c = 0; c < in.channels; ++c)
+    to.d_running_variance[c] = static_cast<float>(in.variance[c] * factor);
+}
+
+// Where the workspace of batch_norm_input_gradient has the lanes' sums: behind all else.
+size_t all_sums_offset(const Inputs& in) {
+  return BatchNormWorkspace::bytes(in.rows, in.channels) / 64 * 64 + 64;
+}
+
+}  // namespace
+
+void run_batch_norm_backward(const OpCall& call) {
+  const auto op = BatchNormBackward<float>::of(call);
+  const BatchNormWorkspace at(op.workspace, op.in.channels);
+  find_scale(op.in, at);
+  sum_rows(op.in, at, op.d_delta, op.parameters);
+  // What has been written as d_delta need not be masked again; d_y and y may lie below it.
+  Inputs rest = op.in;
+  if (op.d_delta != nullptr) {
+    rest.d_y = op.d_delta;
+    rest.relu = false;
+  }
+  spread_sums(rest, at, op.in.rows, at.scratch, at.scratch + op.in.channels, op.d_x);
+  show_statistics(op.in, op.in.rows, op.parameters);
+}
+
+void run_batch_norm_sums(const OpCall& call) {
+  const auto op = BatchNormSums<float>::of(call);
+  const BatchNormWorkspace at(op.workspace, op.in.channels);
+  find_scale(op.in, at);
+  sum_rows(op.in, at, op.d_delta, op.parameters);
+  std::copy_n(op.parameters.d_beta, op.in.channels, op.sums);
+  std::copy_n(op.parameters.d_gamma, op.in.channels, op.sums + op.in.channels);
+  show_statistics(op.in, op.in.rows * op.lanes, op.parameters);
+}
+
+size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call) {
+  const auto in = BatchNormGradientInputs<float>::of(call);
+  return all_sums_offset(in) + 2 * static_cast<size_t>(in.channels) * sizeof(double);
+}
+
+void run_batch_norm_input_gradient(const OpCall& call) {
+  const auto op = BatchNormInputGradient<float>::of(call);
+  const int64_t n = 2 * op.in.channels;
+  // The lanes' sums, added in order, in double precision.
+  auto* const sums = reinterpret_cast<double*>(call.workspace() + all_sums_offset(op.in));
+  for (int64_t i = 0; i < n; ++i) {
+    sums[i] = 0;
+    for (int64_t lane = 0; lane < op.lanes; ++lane) sums[i] += op.all_sums[lane * n + i];
+  }
+  const BatchNormWorkspace at(op.workspace, op.in.channels);
+  find_scale(op.in, at);
+  spread_sums(op.in, at, op.in.rows * op.lanes, sums, sums + op.in.channels, op.d_x);
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

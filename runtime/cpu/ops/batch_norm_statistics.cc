@@ -1,0 +1,138 @@
+#include <algorithm>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/batch_norm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/batch_norm_statistics.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/ops/batch_norm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Sums of rows [begin, end): of the distances from row `begin`, and of their squares.
+void statistics_kernel(
+    const float* x, int64_t channels, int64_t begin, int64_t end, float* sums, float* squares) {
+  const float* const first = x + begin * channels;
+  std::fill_n(sums, channels, 0.0f);
+  std::fill_n(squares, channels, 0.0f);
+  int64_t row = begin;
+  for (; row + kTreeRows <= end; row += kTreeRows) {
+    const float* const rows = x + row * channels;
+    for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
+      const Vec shift = access.load(first + c);
+      Vec d[kTreeRows];
+      for (int64_t k = 0; k < kTreeRows; ++k)
+        d[k] = hn::Sub(access.load(rows + k * channels + c), shift);
+      access.store(hn::Add(access.load(sums + c), tree_sum(d)), sums + c);
+      access.store(hn::Add(access.load(squares + c), tree_product_sum(d, d)), squares + c);
+    });
+  }
+  for (; row < end; ++row) {
+    for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
+      const Vec d = hn::Sub(access.load(x + row * channels + c), access.load(first + c));
+      access.store(hn::Add(access.load(sums + c), d), sums + c);
+      access.store(hn::MulAdd(d, d, access.load(squares + c)), squares + c);
+    });
+  }
+}
+
+// The parts' sums to mean and variance of channels [begin, end), by the pairwise update of Chan et
+// al.: the distance between two means enters once, in double precision.
+void combine_statistics_kernel(const float* x,
+                               const float* partial,  // (parts, 2, channels)
+                               double* scratch,       // (2, channels)
+                               int64_t rows,
+                               int64_t part_rows,
+                               int64_t channels,
+                               int64_t begin,
+                               int64_t end,
+                               float* mean,
+                               float* variance) {
+  double* const means = scratch;
+  double* const squares = scratch + channels;
+  for (int64_t first = 0; first < rows; first += part_rows) {
+    const float* const sums = partial + first / part_rows * 2 * channels;
+    const float* const shift = x + first * channels;
+    const auto n = static_cast<double>(std::min(part_rows, rows - first));
+    const auto before = static_cast<double>(first);
+    const double share = n / (before + n), weight = before * share, inverse = 1 / n;
+    for (int64_t c = begin; c < end; ++c) {
+      const double sum = sums[c], part_mean = shift[c] + sum * inverse;
+      const double part_squares = sums[channels + c] - sum * sum * inverse;
+      const double old_mean = first == 0 ? 0.0 : means[c];
+      const double old_squares = first == 0 ? 0.0 : squares[c];
+      const double distance = part_mean - old_mean;
+      means[c] = old_mean + distance * share;
+      squares[c] = old_squares + part_squares + distance * distance * weight;
+    }
+  }
+  for (int64_t c = begin; c < end; ++c) {
+    mean[c] = static_cast<float>(means[c]);
+    // Rounding alone can make it less than zero. NaN stays.
+    const double v = squares[c] / static_cast<double>(rows);
+    variance[c] = static_cast<float>(v < 0 ? 0 : v);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(statistics_kernel);
+HWY_EXPORT(combine_statistics_kernel);
+
+void batch_norm_statistics(int64_t rows,
+                           int64_t channels,
+                           const float* x,
+                           float* mean,
+                           float* variance,
+                           const BatchNormWorkspace& workspace) {
+  const RowParts parts = batch_norm_parts(rows);
+  const auto sums = HWY_DYNAMIC_DISPATCH(statistics_kernel);
+  for_each_part(parts, channels, [&](int64_t part, int64_t begin, int64_t end) {
+    float* const partial = workspace.partial + part * 2 * channels;
+    sums(x, channels, begin, end, partial, partial + channels);
+  });
+  const auto combine = HWY_DYNAMIC_DISPATCH(combine_statistics_kernel);
+  parallel_for(channels, grain_rows(2 * parts.count), [&](int64_t begin, int64_t end) {
+    combine(x,
+            workspace.partial,
+            workspace.scratch,
+            rows,
+            parts.rows_each,
+            channels,
+            begin,
+            end,
+            mean,
+            variance);
+  });
+}
+
+void combine_lane_statistics(
+    int64_t lanes, int64_t channels, const float* statistics, float* mean, float* variance) {
+  const auto count = static_cast<double>(lanes);
+  for (int64_t c = 0; c < channels; ++c) {
+    const auto at = [&](int64_t lane, int64_t which) {
+      return static_cast<double>(statistics[(2 * lane + which) * channels + c]);
+    };
+    double means = 0, squares = 0;
+    for (int64_t lane = 0; lane < lanes; ++lane) means += at(lane, 0);
+    const double whole = means / count;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const double distance = at(lane, 0) - whole;
+      squares += at(lane, 1) + distance * distance;
+    }
+    mean[c] = static_cast<float>(whole);
+    variance[c] = static_cast<float>(squares / count);
+  }
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,270 @@
+// Catches: a wrong gradient term, variance by cancellation, the residual addition or its gradient
+// left out, a mask of ReLU that differs between the passes, rows or channels lost at the borders of
+// parts, warps or vectors, running statistics of the wrong estimate, statistics of this lane alone
+// where all lanes' are wanted.
+#include "runtime/graph/ops/batch_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "runtime/base/rng.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+#include "tests/reference/batch_norm.h"
+#include "tests/reference/kernel_test.h"
+
+namespace lockstep::test {
+namespace {
+
+using Inputs = BatchNormGradientInputs<double>;
+
+template <typename Op, void (*kRun)(const Op&)>
+void run(const OpCall& call) {
+  kRun(Op::of(call));
+}
+
+// The lanes are gathered by the executor: what it would write is an input here.
+constexpr Implementation kReference[] = {
+    {OpKind::kBatchNorm, "double", run<BatchNormForward<double>, batch_norm_forward>},
+    {OpKind::kBatchNormBackward, "double", run<BatchNormBackward<double>, batch_norm_backward>},
+    {OpKind::kBatchStatistics, "double", run<BatchStatistics<double>, batch_statistics>},
+    {OpKind::kBatchNormSums, "double", run<BatchNormSums<double>, batch_norm_sums>},
+    {OpKind::kBatchNormInputGradient,
+     "double",
+     run<BatchNormInputGradient<double>, batch_norm_input_gradient>},
+};
+
+// ---- What floats may be off by ----
+
+// Parts are summed in float, from distances below 4: a part's error is some units of that.
+Tolerance of_mean(double mean) { return {8 + std::abs(mean), 0}; }
+// Parts' means may be rounded before they meet, and lie some part of a deviation apart.
+Tolerance of_variance(double mean, double variance) {
+  return {64 * (variance + kEps) + std::abs(mean) * std::sqrt(variance) / 8, 0};
+}
+
+// The mean's last bits move every y by gamma rstd of them, the variance's by xhat.
+Tolerance of_y(const BatchNormForward<double>& op, int64_t i) {
+  const int64_t c = i % op.channels;
+  const bool training = op.mean != nullptr;
+  const double mean = training ? op.mean[c] : stored(op.running_mean[c]);
+  const double variance = training ? op.variance[c] : stored(op.running_variance[c]);
+  const double rstd = rstd_of(variance, op.epsilon), xhat = std::abs(op.x[i] - mean) * rstd;
+  const double of_statistics = training ? 2 * (8 + std::abs(mean)) * rstd + 48 * xhat : 0;
+  return {8 * (2 + xhat) + of_statistics, std::abs(op.y[i])};
+}
+
+// Where the activation's input is too near to zero, both answers are right. What a channel's sum of
+// |d_y| has of such elements.
+double doubtful(const Inputs& in, int64_t c) {
+  double sum = 0;
+  if (!in.relu || in.y != nullptr) return sum;
+  for (int64_t i = c; i < in.rows * in.channels; i += in.channels) {
+    const double error = 8 * kEps * (2 + std::abs(xhat_at(in, i)));
+    if (std::abs(activated_at(in, i)) < error) sum += std::abs(in.d_y[i]);
+  }
+  return sum;
+}
+
+// No d_y is above one, so that sums over rows of them and of g xhat are some `rows` at most.
+Tolerance of_sum(const Inputs& in, int64_t c) {
+  return {4 * static_cast<double>(in.rows) + 4 * doubtful(in, c) / kEps, 0};
+}
+
+Tolerance of_d_x(const Inputs& in, const double* d_x, int64_t i) {
+  const int64_t c = i % in.channels;
+  const double rstd = rstd_at(in, c);
+  return {rstd * (16 * (1 + std::abs(xhat_at(in, i))) + 4 * doubtful(in, c) / kEps),
+          std::abs(d_x[i])};
+}
+
+Tolerance of_parameter(const Inputs& in, size_t output, int64_t c) {
+  if (output == 2 || output == 3) return of_sum(in, c);
+  if (output == 5) return {8 * in.variance[c], 0};
+  return {0, 0};  // d_delta and d_running_mean, which are copies
+}
+
+Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+  switch (expected.kind()) {
+    case OpKind::kBatchNorm: {
+      const auto op = BatchNormForward<double>::of(expected);
+      if (output == 0) return of_y(op, i);
+      return output == 1 ? of_mean(op.mean[i]) : of_variance(op.mean[i], op.variance[i]);
+    }
+    case OpKind::kBatchStatistics: {
+      const auto op = BatchStatistics<double>::of(expected);
+      return i < op.channels ? of_mean(op.statistics[i])
+                             : of_variance(op.statistics[i - op.channels], op.statistics[i]);
+    }
+    case OpKind::kBatchNormSums: {
+      const auto op = BatchNormSums<double>::of(expected);
+      return output == 0 ? of_sum(op.in, i % op.in.channels) : of_parameter(op.in, output, i);
+    }
+    case OpKind::kBatchNormInputGradient: {
+      const auto op = BatchNormInputGradient<double>::of(expected);
+      return of_d_x(op.in, op.d_x, i);
+    }
+    default: {
+      const auto op = BatchNormBackward<double>::of(expected);
+      return output == 0 ? of_d_x(op.in, op.d_x, i) : of_parameter(op.in, output, i);
+    }
+  }
+}
+
+// ---- The cases ----
+
+struct Case {
+  int64_t rows, channels;
+  bool delta = false, relu = false;
+  double centre = 0;  // of x
+  int lanes = 1;
+};
+
+double uniform(const std::string& tensor, int64_t i, double low, double high) {
+  const RngStream stream{.seed = std::hash<std::string>()(tensor), .purpose = kRngSynthetic};
+  return low + (high - low) * uniform_from_word(philox_word(stream, static_cast<uint64_t>(i)));
+}
+
+double value_of(const Case& at, const std::string& tensor, int64_t i) {
+  if (tensor == "x") return uniform(tensor, i, at.centre - 2, at.centre + 1);
+  if (tensor == "gamma") return uniform(tensor, i, 0.5, 1.5);
+  const bool variance =
+      tensor == "running_variance" || (tensor == "norm.lanes" && i / at.channels % 2 == 1);
+  return variance ? uniform(tensor, i, 0.5, 2) : uniform(tensor, i, -1, 1);
+}
+
+OpTest batch_norm(const Case& at) {
+  return {.name = "batch_norm (" + std::to_string(at.rows) + ", " + std::to_string(at.channels) +
+                  (at.delta ? ") of a sum" : ")") + (at.relu ? ", relu" : "") + ", " +
+                  std::to_string(at.lanes) + " lanes",
+          .build =
+              [=](GraphBuilder& builder) {
+                const Shape shape = {at.rows, at.channels}, channels = {at.channels};
+                const TensorId x = builder.activation_tensor("x", shape);
+                const TensorId delta =
+                    at.delta ? builder.activation_tensor("delta", shape) : kNoTensor;
+                const ops::BatchNormParameters parameters = {
+                    builder.parameter("gamma", channels, {}, false),
+                    builder.parameter("beta", channels, {}, false),
+                    builder.running_statistic("running_mean", channels, 0, 0.1f),
+                    builder.running_statistic("running_variance", channels, 1, 0.1f)};
+                BatchNormAttributes attributes;
+                attributes.activation = at.relu ? Activation::kRelu : Activation::kNone;
+                attributes.synchronised = at.lanes > 1;
+                ops::batch_norm(builder, "norm", x, delta, parameters, attributes);
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuBatchNorm,
+          .cuda = cuda::kCudaBatchNorm,
+          .tolerance = tolerance,
+          .lanes = at.lanes,
+          .value = [=](const std::string& tensor, int64_t i) { return value_of(at, tensor, i); }};
+}
+
+// With and without delta and ReLU.
+void check_all_kinds(Case at) {
+  for (const bool delta : {false, true}) {
+    for (const bool relu : {false, true}) {
+      at.delta = delta;
+      at.relu = relu;
+      check_on_all_devices(batch_norm(at));
+    }
+  }
+}
+
+TEST(BatchNormTest, ReferenceMatchesFiniteDifferences) {
+  for (const bool delta : {false, true}) {
+    for (const bool relu : {false, true})
+      check_gradient_of_reference(batch_norm({5, 3, delta, relu}));
+  }
+}
+
+TEST(BatchNormTest, MatchesTheReferenceOnAllDevices) {
+  for (const auto& [rows, channels] : {std::pair<int64_t, int64_t>{2, 1},
+                                       {7, 5},
+                                       {16, 16},
+                                       {37, 24},
+                                       {50, 72},
+                                       {129, 64},
+                                       {300, 67}})
+    check_all_kinds({rows, channels});
+  check_on_all_devices(batch_norm({5, 264, false, true}));  // more than one tile of channels
+}
+
+TEST(BatchNormTest, SumsLoseNoRowsAtTheBordersOfParts) {
+  check_on_all_devices(batch_norm({4100, 3, true, true}));
+  check_on_all_devices(batch_norm({4500, 8, true, true}));
+}
+
+TEST(BatchNormTest, VarianceDoesNotCancel) {
+  // A mean ten thousand deviations away: E[x^2] - E[x]^2 in floats would be noise.
+  for (const double centre : {1000, 4096, 10000})
+    check_on_all_devices(batch_norm({600, 17, false, false, centre}));
+}
+
+TEST(BatchNormTest, ConstantChannelsAndSingleRowsHaveNoVariance) {
+  for (const bool relu : {false, true}) {
+    OpTest test = batch_norm({64, 4, false, relu});
+    test.tolerance = [](const OpCall& expected, size_t output, int64_t i) {
+      return expected.kind() == OpKind::kBatchNorm ? Tolerance{0, 0}
+                                                   : tolerance(expected, output, i);
+    };
+    test.value = [](const std::string& tensor, int64_t i) {
+      return tensor == "x" ? 0.1 : value_of({64, 4}, tensor, i);
+    };
+    check_on_all_devices(test);
+    test.build = batch_norm({1, 4, false, relu}).build;
+    check_on_all_devices(test);
+  }
+}
+
+TEST(BatchNormTest, NotANumberIsNotHidden) {
+  OpTest test = batch_norm({20, 3, false, true});
+  test.value = [](const std::string& tensor, int64_t i) {
+    return tensor == "x" && i == 7 ? std::nan("") : value_of({20, 3}, tensor, i);
+  };
+  check_on_all_devices(test);
+  EXPECT_TRUE(std::isnan(first_output_of_reference(test)[4]));
+  EXPECT_FALSE(std::isnan(first_output_of_reference(test)[3]));
+}
+
+TEST(BatchNormTest, EvaluatesWithTheRunningStatistics) {
+  for (const int64_t channels : {5, 16, 67}) {
+    for (const bool delta : {false, true}) {
+      OpTest test = batch_norm({9, channels, delta, !delta});
+      test.gradients = 0;
+      check_on_all_devices(test);
+    }
+  }
+}
+
+// A running variance beyond FP16's range is infinity as it is stored; y is to follow x even so.
+TEST(BatchNormTest, EvaluatesWithStatisticsBeyondTheRange) {
+  for (const int64_t channels : {5, 16}) {
+    OpTest test = batch_norm({1, channels, false, false});
+    test.gradients = 0;
+    test.value = [](const std::string& tensor, int64_t i) {
+      if (tensor == "x") return 500.0;
+      if (tensor == "running_mean") return -12.0;
+      if (tensor == "running_variance") return i == 1 ? std::nan("") : 262144.0;
+      return tensor == "gamma" ? 1.0 : 0.5;
+    };
+    check_on_all_devices(test);
+    EXPECT_TRUE(std::isnan(first_output_of_reference(test)[1])) << "NaN must not be hidden";
+  }
+}
+
+TEST(BatchNormTest, OpsOfSynchronisedNormsMatchTheReferenceOnAllDevices) {
+  for (const auto& [lanes, rows, channels] :
+       {std::tuple{3, 37, 5}, {3, 37, 16}, {3, 37, 33}, {5, 2, 67}})
+    check_all_kinds({rows, channels, false, false, 0, lanes});
+  for (const bool sum : {false, true})  // several parts
+    check_on_all_devices(batch_norm({1100, 16, sum, sum, 0, 2}));
+  check_on_all_devices(batch_norm({2, 300, false, true, 0, 5}));  // more channels than threads
+}
+
+}  // namespace
+}  // namespace lockstep::test
