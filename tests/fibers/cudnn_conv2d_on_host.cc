@@ -90,7 +90,6 @@ void spoil(void* workspace, size_t bytes) {
 }
 
 void convolve(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays) {
-  const test::Conv2dReference loops{.shape = key.shape, .activation = Activation::kNone};
   const int64_t x_elems = key.shape.pixels() * key.shape.channels,
                 w_elems = key.shape.outputs * key.shape.patch(),
                 y_elems = key.shape.out_pixels() * key.shape.outputs;
@@ -101,8 +100,9 @@ void convolve(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays) {
   if (key.pass != Conv2dPass::kForward) y = read(arrays.y, key, y_elems);
   switch (key.pass) {
     case Conv2dPass::kForward: {
-      loops.for_each_product(
-          [&](int64_t out, int64_t pixel, int64_t weight) { y[out] += x[pixel] * w[weight]; });
+      test::for_each_product(key.shape, [&](int64_t out, int64_t pixel, int64_t weight) {
+        y[out] += x[pixel] * w[weight];
+      });
       CudnnConv2dKey exact = key;
       exact.tf32 = false;
       const std::vector<float> bias = key.bias ? read(arrays.bias, exact, key.shape.outputs)
@@ -114,12 +114,14 @@ void convolve(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays) {
       return write(y, key.dtype, const_cast<void*>(arrays.y));
     }
     case Conv2dPass::kBackwardInput:
-      loops.for_each_product(
-          [&](int64_t out, int64_t pixel, int64_t weight) { x[pixel] += y[out] * w[weight]; });
+      test::for_each_product(key.shape, [&](int64_t out, int64_t pixel, int64_t weight) {
+        x[pixel] += y[out] * w[weight];
+      });
       return write(x, key.dtype, const_cast<void*>(arrays.x));
     case Conv2dPass::kBackwardWeight:
-      loops.for_each_product(
-          [&](int64_t out, int64_t pixel, int64_t weight) { w[weight] += y[out] * x[pixel]; });
+      test::for_each_product(key.shape, [&](int64_t out, int64_t pixel, int64_t weight) {
+        w[weight] += y[out] * x[pixel];
+      });
       return write(w, key.wide ? DType::kF32 : key.dtype, const_cast<void*>(arrays.w));
   }
 }

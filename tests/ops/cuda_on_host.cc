@@ -1,6 +1,7 @@
 // The kernels for CUDA, and the calls of its libraries, on the host: see tests/fibers.
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/matmul/matmul.h"
 #include "tests/fibers/host_stream.h"
 #include "tests/fibers/order.h"
@@ -12,13 +13,17 @@ namespace {
 // One GPU, as a backend has it.
 struct HostGpu {
   cuda::LaunchContext context() {
-    return {.stream = &stream, .matmul = &matmul, .cudnn_attention = &attention};
+    return {.stream = &stream,
+            .matmul = &matmul,
+            .cudnn_attention = &attention,
+            .cudnn_conv2d = &conv2d};
   }
 
   CUstream_st stream;
   alignas(256) std::byte workspace[cuda::Matmul::kWorkspaceBytes];
   cuda::Matmul matmul{&stream, workspace};
   cuda::CudnnAttention attention{&stream};
+  cuda::CudnnConv2d conv2d{&stream};
 };
 
 HostGpu& host_gpu() {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <deque>
+#include <memory>
 #include <set>
 
 #include "runtime/base/half.h"
@@ -311,8 +312,11 @@ class Comparison {
   void run(const Op& op, const Implementation& implementation, Arrays& arrays) {
     prepare(op, arrays);
     const size_t bytes = implementation.workspace_bytes(OpCall(of_.graph, op));
-    Guarded<std::byte> workspace(static_cast<int64_t>(bytes));
-    device_.run(implementation, of_.graph, op, arrays.pointers(), workspace.data(), test_.lane);
+    // Libraries ask for much, which is kept for all ways.
+    if (workspace_ == nullptr || workspace_->size() != static_cast<int64_t>(bytes))
+      workspace_ = std::make_unique<Guarded<std::byte>>(static_cast<int64_t>(bytes));
+    device_.run(implementation, of_.graph, op, arrays.pointers(), workspace_->data(), test_.lane);
+    EXPECT_TRUE(workspace_->intact()) << "written outside of the workspace";
   }
 
   // With the reference, on the same inputs.
@@ -379,6 +383,7 @@ class Comparison {
   std::string where_;
   Arrays arrays_, expected_;
   std::vector<std::pair<TensorId, std::vector<double>>> inputs_;  // of the op under test
+  std::unique_ptr<Guarded<std::byte>> workspace_;
 };
 
 std::vector<OpDevice> cpu_devices() {

@@ -177,6 +177,16 @@ void run_layer(const Layer& layer, int repeats) {
   const int64_t bytes = (cpu::conv2d_workspace_bytes(s, 1) + 63) / 64 * 64;
   void* const workspace = std::aligned_alloc(64, std::max<int64_t>(64, bytes));
   std::memset(workspace, 0, bytes);
+  const Conv2dBackward<float> backward = {.shape = s,
+                                          .accumulate_weight = false,
+                                          .accumulate_bias = false,
+                                          .d_y = d_y.data(),
+                                          .x = x.data(),
+                                          .weight = w.data(),
+                                          .d_x = d_x.data(),
+                                          .d_weight = d_w.data(),
+                                          .d_bias = nullptr,
+                                          .workspace = static_cast<std::byte*>(workspace)};
   const double flops = 2.0 * static_cast<double>(s.out_pixels() * s.outputs * weights);
   const Speed speeds[] = {
       measure(flops,
@@ -190,12 +200,8 @@ void run_layer(const Layer& layer, int repeats) {
                      .y = y.data()},
                     workspace);
               }),
-      measure(flops,
-              repeats,
-              [&] { cpu::conv2d_backward_input(s, d_y.data(), w.data(), d_x.data(), workspace); }),
-      measure(flops, repeats, [&] {
-        cpu::conv2d_backward_weight(s, d_y.data(), x.data(), d_w.data(), false, workspace);
-      })};
+      measure(flops, repeats, [&] { cpu::conv2d_backward_input(backward); }),
+      measure(flops, repeats, [&] { cpu::conv2d_backward_weight(backward); })};
   std::printf("%-31s %8.1f", layer.name, flops * 1e-6);
   for (const Speed& speed : speeds) std::printf("  %6.1f %5.1f%%", speed.gflops, 100 * speed.share);
   std::printf("  %8.0f\n", static_cast<double>(bytes) / 1024);

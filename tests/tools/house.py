@@ -60,11 +60,11 @@ WINGS = {
         "flat": [],
     },
     "runtime/cuda": {
-        "ops": ["cudnn", "flat", "matmul"],
-        "conv2d": ["cudnn", "flat", "matmul", "ops"],
-        "matmul": ["flat"],
+        "ops": ["conv2d", "cudnn", "flat", "matmul"],
+        "conv2d": ["flat"],
+        "matmul": [],
         "flat": [],
-        "cudnn": ["conv2d", "ops"],
+        "cudnn": [],
     },
     "runtime/data": {"images": [], "tables": [], "text": []},
     "launcher": {

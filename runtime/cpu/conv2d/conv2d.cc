@@ -49,7 +49,7 @@ void gather_all(const Gather& g, char* workspace) {
   });
 }
 
-HWY_NOINLINE void forward_strip(const Conv2dForward& op,
+HWY_NOINLINE void forward_strip(const Conv2dProduct& op,
                                 const Strips& strips,
                                 int64_t index,
                                 char* scratch) {
@@ -80,7 +80,7 @@ HWY_NOINLINE void forward_strip(const Conv2dForward& op,
       g, Range{0, g.pixels()}, Range{0, g.columns}, scratch + strips.floats() * sizeof(float));
 }
 
-void forward_strips(const Conv2dForward& op, char* workspace) {
+void forward_strips(const Conv2dProduct& op, char* workspace) {
   const Strips strips(op.shape);
   const int64_t workers = compute_threads();
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
@@ -121,7 +121,7 @@ int64_t conv2d_forward_workspace_bytes(const Conv2dShape& s, int threads) {
   if (s.is_linear()) return linear_workspace_bytes(linear_shape(s), threads);
   if (is_depthwise(s)) return depthwise_workspace_bytes(s);
   if (uses_strips(s)) return threads * forward_strips_bytes(Strips(s));
-  Conv2dForward op{};
+  Conv2dProduct op{};
   op.shape = s;
   return gather_bytes(s, forward_gather(op), threads);
 }
@@ -131,14 +131,15 @@ int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
   if (s.is_linear()) return bytes;
   bytes = std::max(bytes, conv2d_weight_workspace_bytes(s, threads));
   if (is_depthwise(s)) return bytes;
+  Conv2dBackward<float> op{};
+  op.shape = s;
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
-    bytes = std::max(bytes,
-                     gather_bytes(s, backward_gather(s, nullptr, nullptr, nullptr, h, w), threads));
+    bytes = std::max(bytes, gather_bytes(s, backward_gather(op, h, w), threads));
   });
   return bytes;
 }
 
-void conv2d_forward(const Conv2dForward& op, void* workspace) {
+void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const Conv2dShape& s = op.shape;
   if (s.out_pixels() == 0) return;
@@ -159,21 +160,23 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
   }
 }
 
-void conv2d_backward_input(
-    const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
-  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (s.is_linear())
-    return linear_backward_input(linear_backward_input_of(s, d_y, w, d_x, workspace));
-  if (is_depthwise(s)) return depthwise_backward_input(s, d_y, w, d_x, workspace);
+void conv2d_backward_input(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
+  if (s.is_linear()) return linear_backward_input(linear_backward(op));
+  if (is_depthwise(s)) return depthwise_backward_input(op);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
-    Gather g = backward_gather(s, d_y, w, d_x, axis_h, axis_w);
+    Gather g = backward_gather(op, axis_h, axis_w);
     for (int64_t group = 0; group < s.groups; ++group) {
-      run(s, g, workspace);
+      run(s, g, op.workspace);
       g.a += g.depth;
       g.weights += g.depth * g.weight_stride;
       g.c += g.columns;
     }
   });
+}
+
+void conv2d_backward_bias(const Conv2dBackward<float>& op) {
+  linear_backward_bias(linear_backward(op));
 }
 
 }  // namespace lockstep::cpu

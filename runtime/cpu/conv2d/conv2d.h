@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "runtime/cpu/matmul/epilogue.h"
-#include "runtime/graph/conv2d_shape.h"
+#include "runtime/graph/ops/conv2d.h"
 
 namespace lockstep::cpu {
 
@@ -23,29 +23,19 @@ int64_t conv2d_workspace_bytes(const Conv2dShape& shape, int threads);
 // For conv2d_forward() alone.
 int64_t conv2d_forward_workspace_bytes(const Conv2dShape& shape, int threads);
 
-struct Conv2dForward {
+// The forward pass, of a norm behind it too.
+struct Conv2dProduct {
   Conv2dShape shape;
   const float* x;     // (N, H, W, I)
   const float* w;     // (O, KH, KW, I/G)
   Epilogue epilogue;  // of the sums conv(x, w), whose columns are the O outputs
   float* y;           // (N, OH, OW, O); overlaps nothing
 };
-void conv2d_forward(const Conv2dForward& op, void* workspace);
+void conv2d_forward(const Conv2dProduct& op, void* workspace);
 
-// d_x = the gradient with respect to x; pixels that no output sees get 0.
-void conv2d_backward_input(const Conv2dShape& shape,
-                           const float* d_y,  // (N, OH, OW, O)
-                           const float* w,    // (O, KH, KW, I/G)
-                           float* d_x,        // (N, H, W, I); overlaps nothing
-                           void* workspace);
-
-// d_w = the gradient with respect to w, or d_w += when accumulating. (The gradient of the bias is
-// linear_backward_bias() of d_y.)
-void conv2d_backward_weight(const Conv2dShape& shape,
-                            const float* d_y,  // (N, OH, OW, O)
-                            const float* x,    // (N, H, W, I)
-                            float* d_w,        // (O, KH, KW, I/G); overlaps nothing
-                            bool accumulate,
-                            void* workspace);
+// Each writes one output of Conv2dBackward, in its workspace: d_x; d_weight; d_bias.
+void conv2d_backward_input(const Conv2dBackward<float>& op);
+void conv2d_backward_weight(const Conv2dBackward<float>& op);
+void conv2d_backward_bias(const Conv2dBackward<float>& op);
 
 }  // namespace lockstep::cpu

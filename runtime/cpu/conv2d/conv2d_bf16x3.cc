@@ -48,7 +48,7 @@ bool supports(const Conv2dShape& s) {
 
 int64_t conv2d_forward_workspace_bytes(const Conv2dShape& s, int threads) {
   if (s.is_linear()) return bf16x3::linear_workspace_bytes(linear_shape(s), threads);
-  Conv2dForward op{};
+  Conv2dProduct op{};
   op.shape = s;
   return gather_bytes(forward_gather(op), threads);
 }
@@ -56,8 +56,10 @@ int64_t conv2d_forward_workspace_bytes(const Conv2dShape& s, int threads) {
 int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
   int64_t bytes = bf16x3::conv2d_forward_workspace_bytes(s, threads);
   if (s.is_linear()) return bytes;
+  Conv2dBackward<float> backward{};
+  backward.shape = s;
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
-    const Gather g = backward_gather(s, nullptr, nullptr, nullptr, h, w);
+    const Gather g = backward_gather(backward, h, w);
     bytes = std::max(bytes, gather_bytes(g, threads));
   });
   return std::max(
@@ -65,7 +67,7 @@ int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
       split_workspace_bytes(s.group_outputs(), weight_columns(s), weight_chunks(s), threads));
 }
 
-void conv2d_forward(const Conv2dForward& op, void* workspace) {
+void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const Conv2dShape& s = op.shape;
   if (s.is_linear()) {
@@ -82,15 +84,13 @@ void conv2d_forward(const Conv2dForward& op, void* workspace) {
   }
 }
 
-void conv2d_backward_input(
-    const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
-  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (s.is_linear())
-    return bf16x3::linear_backward_input(linear_backward_input_of(s, d_y, w, d_x, workspace));
+void conv2d_backward_input(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
+  if (s.is_linear()) return bf16x3::linear_backward_input(linear_backward(op));
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
-    Gather g = backward_gather(s, d_y, w, d_x, axis_h, axis_w);
+    Gather g = backward_gather(op, axis_h, axis_w);
     for (int64_t group = 0; group < s.groups; ++group) {
-      run(g, workspace);
+      run(g, op.workspace);
       g.a += g.depth;
       g.weights += g.depth * g.weight_stride;
       g.c += g.columns;
@@ -98,35 +98,26 @@ void conv2d_backward_input(
   });
 }
 
-void conv2d_backward_weight(const Conv2dShape& s,
-                            const float* d_y,
-                            const float* x,
-                            float* d_w,
-                            bool accumulate,
-                            void* workspace) {
-  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (s.is_linear()) {
-    return bf16x3::linear_backward_weight(
-        linear_backward_weight_of(s, d_y, x, d_w, accumulate, workspace));
-  }
+void conv2d_backward_weight(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
+  if (s.is_linear()) return bf16x3::linear_backward_weight(linear_backward(op));
   const int64_t columns = weight_columns(s), pixels = s.out_pixels();
   for (int64_t group = 0; group < s.groups; ++group) {
+    float* const d_weight = op.d_weight + group * s.group_outputs() * columns;
     if (pixels == 0) {
-      if (!accumulate)
-        std::memset(d_w, 0, static_cast<size_t>(s.group_outputs() * columns) * sizeof(float));
-    } else {
-      multiply_all(DenseA{{d_y, s.outputs, /*transposed=*/true}, pixels},
-                   TapPixelsB(s, x),
-                   DenseC{d_w, columns},
-                   s.group_outputs(),
-                   columns,
-                   weight_chunks(s),
-                   accumulate,
-                   workspace);
+      if (!op.accumulate_weight)
+        std::memset(d_weight, 0, static_cast<size_t>(s.group_outputs() * columns) * sizeof(float));
+      continue;
     }
-    d_y += s.group_outputs();
-    x += s.group_channels();
-    d_w += s.group_outputs() * columns;
+    multiply_all(
+        DenseA{{op.d_y + group * s.group_outputs(), s.outputs, /*transposed=*/true}, pixels},
+        TapPixelsB(s, op.x + group * s.group_channels()),
+        DenseC{d_weight, columns},
+        s.group_outputs(),
+        columns,
+        weight_chunks(s),
+        op.accumulate_weight,
+        op.workspace);
   }
 }
 

@@ -17,14 +17,8 @@ bool supports(const Conv2dShape& shape);
 // For a shape that is supported.
 int64_t conv2d_workspace_bytes(const Conv2dShape& shape, int threads);
 int64_t conv2d_forward_workspace_bytes(const Conv2dShape& shape, int threads);
-void conv2d_forward(const Conv2dForward& op, void* workspace);
-void conv2d_backward_input(
-    const Conv2dShape& shape, const float* d_y, const float* w, float* d_x, void* workspace);
-void conv2d_backward_weight(const Conv2dShape& shape,
-                            const float* d_y,
-                            const float* x,
-                            float* d_w,
-                            bool accumulate,
-                            void* workspace);
+void conv2d_forward(const Conv2dProduct& op, void* workspace);
+void conv2d_backward_input(const Conv2dBackward<float>& op);
+void conv2d_backward_weight(const Conv2dBackward<float>& op);
 
 }  // namespace lockstep::cpu::bf16x3

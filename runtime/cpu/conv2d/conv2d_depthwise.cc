@@ -92,15 +92,11 @@ void depthwise_gather(const Gather& g) {
 }
 
 // Adds to sums, (taps, C), what row `row` of all images' outputs gives for `channels`.
-HWY_INLINE void add_row(const Conv2dShape& s,
-                        const float* d_y,
-                        const float* x,
-                        int64_t row,
-                        Range channels,
-                        float* sums) {
+HWY_INLINE void add_row(const Conv2dBackward<float>& op, int64_t row, Range channels, float* sums) {
+  const Conv2dShape& s = op.shape;
   const int64_t out_width = s.out_width(), c_count = s.channels;
   const int64_t top = row % s.out_height() * s.stride_h - s.pad_h;
-  const float* const image = x + row / s.out_height() * s.height * s.width * c_count;
+  const float* const image = op.x + row / s.out_height() * s.height * s.width * c_count;
   for_each_vector(channels.size(), [&](size_t at, auto access) HWY_ATTR {
     const size_t c = channels.begin + at;
     for (int64_t i = 0; i < s.kernel_h; ++i) {
@@ -116,7 +112,7 @@ HWY_INLINE void add_row(const Conv2dShape& s,
         for (int64_t p = first; p < last; ++p) {
           const float* const from = image + (h * s.width + p * s.stride_w + w0) * c_count + c;
           sum = hn::MulAdd(
-              access.load(d_y + (row * out_width + p) * c_count + c), access.load(from), sum);
+              access.load(op.d_y + (row * out_width + p) * c_count + c), access.load(from), sum);
         }
         access.store(sum, to);
       }
@@ -124,10 +120,9 @@ HWY_INLINE void add_row(const Conv2dShape& s,
   });
 }
 
-void depthwise_weight(
-    const Conv2dShape& s, const float* d_y, const float* x, Range channels, float* sums) {
-  for (int64_t row = 0; row < s.batch * s.out_height(); ++row) {
-    add_row(s, d_y, x, row, channels, sums);
+void depthwise_weight(const Conv2dBackward<float>& op, Range channels, float* sums) {
+  for (int64_t row = 0; row < op.shape.batch * op.shape.out_height(); ++row) {
+    add_row(op, row, channels, sums);
   }
 }
 
@@ -172,7 +167,7 @@ int64_t depthwise_workspace_bytes(const Conv2dShape& s) {
   return taps_of(s) * s.channels * static_cast<int64_t>(sizeof(float));
 }
 
-void depthwise_forward(const Conv2dForward& op, void* workspace) {
+void depthwise_forward(const Conv2dProduct& op, void* workspace) {
   const Conv2dShape& s = op.shape;
   Gather g = depthwise(s,
                        forward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
@@ -186,38 +181,35 @@ void depthwise_forward(const Conv2dForward& op, void* workspace) {
   HWY_DYNAMIC_DISPATCH(depthwise_gather)(g);
 }
 
-void depthwise_backward_input(
-    const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
-  const float* const weights = transposed_weights(s, w, workspace);
+void depthwise_backward_input(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
+  const float* const weights = transposed_weights(s, op.weight, op.workspace);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     Gather g = depthwise(s, axis_h, axis_w);
-    g.a = d_y;
+    g.a = op.d_y;
     g.a_strides = pixel_strides(s.out_height(), s.out_width(), s.channels);
     g.weights = weights;
-    g.c = d_x;
+    g.c = op.d_x;
     g.c_strides = pixel_strides(s.height, s.width, s.channels);
     HWY_DYNAMIC_DISPATCH(depthwise_gather)(g);
   });
 }
 
-void depthwise_backward_weight(const Conv2dShape& s,
-                               const float* d_y,
-                               const float* x,
-                               float* d_w,
-                               bool accumulate,
-                               void* workspace) {
+void depthwise_backward_weight(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
   const int64_t taps = taps_of(s);
-  float* const sums = static_cast<float*>(workspace);
+  float* const sums = reinterpret_cast<float*>(op.workspace);
+  float* const d_w = op.d_weight;
   const int64_t workers = compute_threads();
   const auto kernel = HWY_DYNAMIC_DISPATCH(depthwise_weight);
   for_each_worker(workers, [&](int64_t worker) {
     const Range channels = share(s.channels, 16, worker, workers);
     for (int64_t c = channels.begin; c < channels.end; ++c) {
       for (int64_t tap = 0; tap < taps; ++tap) {
-        sums[tap * s.channels + c] = accumulate ? d_w[c * taps + tap] : 0.0f;
+        sums[tap * s.channels + c] = op.accumulate_weight ? d_w[c * taps + tap] : 0.0f;
       }
     }
-    kernel(s, d_y, x, channels, sums);
+    kernel(op, channels, sums);
     for (int64_t c = channels.begin; c < channels.end; ++c) {
       for (int64_t tap = 0; tap < taps; ++tap) d_w[c * taps + tap] = sums[tap * s.channels + c];
     }

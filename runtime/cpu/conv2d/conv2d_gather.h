@@ -105,7 +105,7 @@ struct Gather {
 };
 
 // The convolution of group 0.
-inline Gather forward_gather(const Conv2dForward& op) {
+inline Gather forward_gather(const Conv2dProduct& op) {
   const Conv2dShape& s = op.shape;
   const int64_t depth = s.group_channels();
   return {.images = s.batch,
@@ -126,26 +126,24 @@ inline Gather forward_gather(const Conv2dForward& op) {
 }
 
 // The gradient of the input of group 0, for one phase of each axis.
-inline Gather backward_gather(const Conv2dShape& s,
-                              const float* d_y,
-                              const float* w,
-                              float* d_x,
+inline Gather backward_gather(const Conv2dBackward<float>& op,
                               const GatherAxis& axis_h,
                               const GatherAxis& axis_w) {
+  const Conv2dShape& s = op.shape;
   const int64_t columns = s.group_channels();
   return {.images = s.batch,
           .h = axis_h,
           .w = axis_w,
-          .a = d_y,
+          .a = op.d_y,
           .a_strides = pixel_strides(s.out_height(), s.out_width(), s.outputs),
           .depth = s.group_outputs(),
-          .weights = w,
+          .weights = op.weight,
           .kernel_w = s.kernel_w,
           .tap_stride = columns,
           .weight_stride = s.kernel_h * s.kernel_w * columns,
           .transposed = false,
           .columns = columns,
-          .c = d_x,
+          .c = op.d_x,
           .c_strides = pixel_strides(s.height, s.width, s.channels)};
 }
 

@@ -12,30 +12,20 @@ namespace lockstep::cpu {
 inline LinearShape linear_shape(const Conv2dShape& s) {
   return {s.out_pixels(), s.channels, s.outputs};
 }
-inline LinearBackward<float> linear_backward_weight_of(const Conv2dShape& s,
-                                                       const float* d_y,
-                                                       const float* x,
-                                                       float* d_w,
-                                                       bool accumulate,
-                                                       void* workspace) {
-  LinearBackward<float> op{};
-  op.shape = linear_shape(s);
-  op.accumulate_weight = accumulate;
-  op.d_y = d_y;
-  op.x = x;
-  op.d_weight = d_w;
-  op.workspace = static_cast<std::byte*>(workspace);
-  return op;
-}
-inline LinearBackward<float> linear_backward_input_of(
-    const Conv2dShape& s, const float* d_y, const float* w, float* d_x, void* workspace) {
-  LinearBackward<float> op{};
-  op.shape = linear_shape(s);
-  op.d_y = d_y;
-  op.weight = w;
-  op.d_x = d_x;
-  op.workspace = static_cast<std::byte*>(workspace);
-  return op;
+inline LinearBackward<float> linear_backward(const Conv2dBackward<float>& op) {
+  return {.shape = linear_shape(op.shape),
+          .stride = op.shape.outputs,
+          .accumulate_weight = op.accumulate_weight,
+          .accumulate_bias = op.accumulate_bias,
+          .input_activation = Activation::kNone,
+          .d_y = op.d_y,
+          .x = op.x,
+          .weight = op.weight,
+          .saved = nullptr,
+          .d_x = op.d_x,
+          .d_weight = op.d_weight,
+          .d_bias = op.d_bias,
+          .workspace = op.workspace};
 }
 
 // The scratch memory of conv2d_backward_weight().
@@ -46,14 +36,8 @@ inline bool is_depthwise(const Conv2dShape& shape) {
   return shape.groups > 1 && shape.groups == shape.channels && shape.groups == shape.outputs;
 }
 int64_t depthwise_workspace_bytes(const Conv2dShape& shape);
-void depthwise_forward(const Conv2dForward& op, void* workspace);
-void depthwise_backward_input(
-    const Conv2dShape& shape, const float* d_y, const float* w, float* d_x, void* workspace);
-void depthwise_backward_weight(const Conv2dShape& shape,
-                               const float* d_y,
-                               const float* x,
-                               float* d_w,
-                               bool accumulate,
-                               void* workspace);
+void depthwise_forward(const Conv2dProduct& op, void* workspace);
+void depthwise_backward_input(const Conv2dBackward<float>& op);
+void depthwise_backward_weight(const Conv2dBackward<float>& op);
 
 }  // namespace lockstep::cpu

@@ -113,12 +113,11 @@ HWY_INLINE void multiply_unit(const PixelPair* pairs,
 
 // Pairs (output, the pixel that the tap reads for it) for outputs `range` of the batch, without
 // those whose tap is padding. Returns how many there are.
-HWY_INLINE size_t list_pairs(const Conv2dShape& s,
-                             const float* d_y,
-                             const float* x,
+HWY_INLINE size_t list_pairs(const Conv2dBackward<float>& op,
                              int64_t tap,
                              Range range,
                              PixelPair* to) {
+  const Conv2dShape& s = op.shape;
   const int64_t out_height = s.out_height(), out_width = s.out_width();
   const int64_t h0 = tap / s.kernel_w * s.dilation_h - s.pad_h;
   const int64_t w0 = tap % s.kernel_w * s.dilation_w - s.pad_w;
@@ -132,9 +131,10 @@ HWY_INLINE size_t list_pairs(const Conv2dShape& s,
     const int64_t h = row % out_height * s.stride_h + h0;
     if (h >= 0 && h < s.height) {
       const int64_t from = std::max(begin, first), until = std::min(end, last);
-      const float* a = d_y + (row * out_width + from) * s.outputs;
+      const float* a = op.d_y + (row * out_width + from) * s.outputs;
       const float* b =
-          x + ((row / out_height * s.height + h) * s.width + from * s.stride_w + w0) * s.channels;
+          op.x +
+          ((row / out_height * s.height + h) * s.width + from * s.stride_w + w0) * s.channels;
       for (int64_t j = from; j < until; ++j) {
         *pair++ = {a, b};
         a += s.outputs;
@@ -146,14 +146,11 @@ HWY_INLINE size_t list_pairs(const Conv2dShape& s,
   return pair - to;
 }
 
-// One worker's tiles of a group.
-HWY_NOINLINE void backward_weight_tiles(const Conv2dShape& s,
-                                        const float* d_y,
-                                        const float* x,
-                                        float* d_w,
-                                        bool accumulate,
+// One worker's tiles of group 0.
+HWY_NOINLINE void backward_weight_tiles(const Conv2dBackward<float>& op,
                                         Range tiles,
                                         PixelPair* pairs) {
+  const Conv2dShape& s = op.shape;
   const int64_t taps = s.kernel_h * s.kernel_w, channels = s.group_channels();
   const WeightTiles all{taps, s.group_outputs(), channels};
   const int64_t step = weight_block_pixels(s.group_outputs());
@@ -166,31 +163,27 @@ HWY_NOINLINE void backward_weight_tiles(const Conv2dShape& s,
       const WeightTiles::Tile unit = all[index];
       if (unit.tap != listed) {
         listed = unit.tap;
-        count = list_pairs(s, d_y, x, unit.tap, block, pairs);
+        count = list_pairs(op, unit.tap, block, pairs);
       }
-      multiply_unit(
-          pairs, count, unit, d_w + unit.tap * channels, taps * channels, accumulate || p > 0);
+      multiply_unit(pairs,
+                    count,
+                    unit,
+                    op.d_weight + unit.tap * channels,
+                    taps * channels,
+                    op.accumulate_weight || p > 0);
     }
   }
 }
 
-void backward_weight(const Conv2dShape& s,
-                     const float* d_y,
-                     const float* x,
-                     float* d_w,
-                     bool accumulate,
-                     char* workspace) {
+void backward_weight(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
   const int64_t workers = compute_threads();
   const WeightTiles all{s.kernel_h * s.kernel_w, s.group_outputs(), s.group_channels()};
   const int64_t list_bytes = weight_block_pixels(s.group_outputs()) * kPairBytes;
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
-    backward_weight_tiles(s,
-                          d_y,
-                          x,
-                          d_w,
-                          accumulate,
+    backward_weight_tiles(op,
                           share(all.count(), 1, worker, workers),
-                          reinterpret_cast<PixelPair*>(workspace + worker * list_bytes));
+                          reinterpret_cast<PixelPair*>(op.workspace + worker * list_bytes));
   });
 }
 
@@ -212,11 +205,8 @@ HWY_INLINE void copy_tile(const Strips& strips,
 }
 
 // One worker's tiles of the transposed product.
-HWY_NOINLINE void backward_weight_strips_tiles(const Strips& strips,
-                                               const float* d_y,
-                                               const float* x,
-                                               float* d_w,
-                                               bool accumulate,
+HWY_NOINLINE void backward_weight_strips_tiles(const Conv2dBackward<float>& op,
+                                               const Strips& strips,
                                                Range tiles,
                                                float* product,
                                                float* strip,
@@ -225,15 +215,15 @@ HWY_NOINLINE void backward_weight_strips_tiles(const Strips& strips,
   const int64_t depth = strips.depth(), out_width = s.out_width();
   const WeightTiles all{s.kernel_h, depth, s.outputs};
   for (int64_t index = tiles.begin; index < tiles.end; ++index) {
-    copy_tile(strips, all[index], d_w, product, [&](float& from, float& to) {
-      to = accumulate ? from : 0.0f;
+    copy_tile(strips, all[index], op.d_weight, product, [&](float& from, float& to) {
+      to = op.accumulate_weight ? from : 0.0f;
     });
   }
   for (int64_t n = 0; n < strips.count(); ++n) {
-    strips.copy(x, n, strip);
+    strips.copy(op.x, n, strip);
     const Range rows = strips.result_rows(n);
     const float* const first =
-        d_y + (strips.image(n) * s.out_height() + rows.begin) * out_width * s.outputs;
+        op.d_y + (strips.image(n) * s.out_height() + rows.begin) * out_width * s.outputs;
     const int64_t count = rows.size() * out_width;
     int64_t listed = -1;
     for (int64_t index = tiles.begin; index < tiles.end; ++index) {
@@ -251,29 +241,21 @@ HWY_NOINLINE void backward_weight_strips_tiles(const Strips& strips,
     }
   }
   for (int64_t index = tiles.begin; index < tiles.end; ++index) {
-    copy_tile(strips, all[index], d_w, product, [](float& to, float& from) { to = from; });
+    copy_tile(strips, all[index], op.d_weight, product, [](float& to, float& from) { to = from; });
   }
 }
 
-void backward_weight_strips(const Conv2dShape& s,
-                            const float* d_y,
-                            const float* x,
-                            float* d_w,
-                            bool accumulate,
-                            char* workspace) {
+void backward_weight_strips(const Conv2dBackward<float>& op) {
   const int64_t workers = compute_threads();
-  const Strips strips(s);
-  const WeightTiles all{s.kernel_h, strips.depth(), s.outputs};
+  const Strips strips(op.shape);
+  const WeightTiles all{op.shape.kernel_h, strips.depth(), op.shape.outputs};
   const WeightStripsScratch scratch(strips);
-  float* const product = reinterpret_cast<float*>(workspace);
-  char* const rest = workspace + scratch.product_floats * sizeof(float);
+  float* const product = reinterpret_cast<float*>(op.workspace);
+  std::byte* const rest = op.workspace + scratch.product_floats * sizeof(float);
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
-    char* const mine = rest + worker * scratch.worker_bytes;
-    backward_weight_strips_tiles(strips,
-                                 d_y,
-                                 x,
-                                 d_w,
-                                 accumulate,
+    std::byte* const mine = rest + worker * scratch.worker_bytes;
+    backward_weight_strips_tiles(op,
+                                 strips,
                                  share(all.count(), 1, worker, workers),
                                  product,
                                  reinterpret_cast<float*>(mine + scratch.pairs_bytes),
@@ -292,18 +274,15 @@ HWY_EXPORT(backward_weight_strips);
 
 namespace {
 
-void backward_weight_skipping(const Conv2dShape& s,
-                              const float* d_y,
-                              const float* x,
-                              float* d_w,
-                              bool accumulate,
-                              float* workspace) {
+void backward_weight_skipping(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
+  float* const read = reinterpret_cast<float*>(op.workspace);
   const int64_t across = s.out_width(), rows = s.batch * s.out_height();
   parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t image = row / s.out_height(), h = row % s.out_height() * s.stride_h;
-      const float* from = x + (image * s.height + h) * s.width * s.channels;
-      float* to = workspace + row * across * s.channels;
+      const float* from = op.x + (image * s.height + h) * s.width * s.channels;
+      float* to = read + row * across * s.channels;
       for (int64_t j = 0; j < across; ++j) {
         std::memcpy(to, from, static_cast<size_t>(s.channels) * sizeof(float));
         from += s.stride_w * s.channels;
@@ -311,8 +290,10 @@ void backward_weight_skipping(const Conv2dShape& s,
       }
     }
   });
-  linear_backward_weight(
-      linear_backward_weight_of(s, d_y, workspace, d_w, accumulate, workspace + read_floats(s)));
+  LinearBackward<float> linear = linear_backward(op);
+  linear.x = read;
+  linear.workspace = reinterpret_cast<std::byte*>(read + read_floats(s));
+  linear_backward_weight(linear);
 }
 
 }  // namespace
@@ -327,30 +308,19 @@ int64_t conv2d_weight_workspace_bytes(const Conv2dShape& s, int threads) {
   return threads * weight_block_pixels(s.group_outputs()) * kPairBytes;
 }
 
-void conv2d_backward_weight(const Conv2dShape& s,
-                            const float* d_y,
-                            const float* x,
-                            float* d_w,
-                            bool accumulate,
-                            void* workspace) {
-  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (s.is_linear()) {
-    return linear_backward_weight(linear_backward_weight_of(s, d_y, x, d_w, accumulate, workspace));
-  }
-  if (is_depthwise(s)) return depthwise_backward_weight(s, d_y, x, d_w, accumulate, workspace);
-  if (uses_winograd(s)) return winograd_backward_weight(s, d_y, x, d_w, accumulate, workspace);
-  if (skips_pixels(s)) {
-    return backward_weight_skipping(s, d_y, x, d_w, accumulate, static_cast<float*>(workspace));
-  }
-  char* const scratch = static_cast<char*>(workspace);
-  if (uses_strips(s)) {
-    return HWY_DYNAMIC_DISPATCH(backward_weight_strips)(s, d_y, x, d_w, accumulate, scratch);
-  }
-  for (int64_t group = 0; group < s.groups; ++group) {
-    HWY_DYNAMIC_DISPATCH(backward_weight)(s, d_y, x, d_w, accumulate, scratch);
-    d_y += s.group_outputs();
-    x += s.group_channels();
-    d_w += s.group_outputs() * s.kernel_h * s.kernel_w * s.group_channels();
+void conv2d_backward_weight(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
+  if (s.is_linear()) return linear_backward_weight(linear_backward(op));
+  if (is_depthwise(s)) return depthwise_backward_weight(op);
+  if (uses_winograd(s)) return winograd_backward_weight(op);
+  if (skips_pixels(s)) return backward_weight_skipping(op);
+  if (uses_strips(s)) return HWY_DYNAMIC_DISPATCH(backward_weight_strips)(op);
+  Conv2dBackward<float> group = op;
+  for (int64_t i = 0; i < s.groups; ++i) {
+    HWY_DYNAMIC_DISPATCH(backward_weight)(group);
+    group.d_y += s.group_outputs();
+    group.x += s.group_channels();
+    group.d_weight += s.group_outputs() * s.patch();
   }
 }
 

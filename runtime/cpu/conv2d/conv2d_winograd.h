@@ -127,13 +127,8 @@ struct WinogradWeightScratch {
   int64_t worker;
 };
 
-// d_w, or d_w += when accumulating, for a shape that uses_winograd().
-void winograd_backward_weight(const Conv2dShape& shape,
-                              const float* d_y,
-                              const float* x,
-                              float* d_w,
-                              bool accumulate,
-                              void* workspace);
+// d_weight of a shape that uses_winograd().
+void winograd_backward_weight(const Conv2dBackward<float>& op);
 
 // Computes a Gather whose kernel is 3x3, with stride 1.
 void winograd_gather(const Gather& g, void* workspace);

@@ -80,18 +80,18 @@ HWY_INLINE void add_product(const float* gradients,
 }
 
 // Transforms the products of some outputs and of the panel that begins at `column`.
-HWY_NOINLINE void finish_panel(const Conv2dShape& s,
+HWY_NOINLINE void finish_panel(const Conv2dBackward<float>& op,
                                const float* products,  // [entry][output][channel]
                                size_t entry_stride,
                                Range outputs,
                                int64_t column,
-                               int64_t columns,
-                               bool accumulate,
-                               float* d_w) {
+                               int64_t columns) {
+  const int64_t channels = op.shape.channels;
+  const bool accumulate = op.accumulate_weight;
   const size_t width = round_up(columns, kVecLanes);
   for (int64_t o = outputs.begin; o < outputs.end; ++o) {
     const float* const from = products + (o - outputs.begin) * width;
-    float* const to = d_w + o * 9 * s.channels + column;
+    float* const to = op.d_weight + o * 9 * channels + column;
     for_each_vector(columns, [&](size_t c, auto access) HWY_ATTR {
       Vec entries[kEntries], weights[9];
       HWY_UNROLL(16)
@@ -101,7 +101,7 @@ HWY_NOINLINE void finish_panel(const Conv2dShape& s,
       transform_product_tile(entries, weights);
       HWY_UNROLL(9)
       for (size_t t = 0; t < 9; ++t) {
-        float* const at = to + t * s.channels + c;
+        float* const at = to + t * channels + c;
         access.store(accumulate ? hn::Add(access.load(at), weights[t]) : weights[t], at);
       }
     });
@@ -140,16 +140,14 @@ struct Rectangle {
 };
 
 // If there is but one block of tiles: its products are transformed while they are in the cache.
-HWY_NOINLINE void backward_weight_few_tiles(const Conv2dShape& s,
+HWY_NOINLINE void backward_weight_few_tiles(const Conv2dBackward<float>& op,
                                             const WinogradWeightScratch& sizes,
                                             Rectangle part,
                                             int64_t c,
                                             size_t tiles,
                                             const float* gradients,
                                             const float* pixels,
-                                            float* products,
-                                            bool accumulate,
-                                            float* d_w) {
+                                            float* products) {
   constexpr int64_t kStep = WinogradWeightScratch::kFewTilesOutputs;
   const int64_t columns = std::min<int64_t>(part.channels.end - c, kPanel);
   const size_t width = round_up(columns, kVecLanes);
@@ -158,19 +156,17 @@ HWY_NOINLINE void backward_weight_few_tiles(const Conv2dShape& s,
     const Range some{o, std::min(part.outputs.end, o + kStep)};
     add_products(
         sizes, gradients + o - part.outputs.begin, pixels, tiles, some.size(), false, panel);
-    finish_panel(s, products, panel.entry_stride, some, c, columns, accumulate, d_w);
+    finish_panel(op, products, panel.entry_stride, some, c, columns);
   }
 }
 
-HWY_NOINLINE void backward_weight_rectangle(const Conv2dShape& s,
+HWY_NOINLINE void backward_weight_rectangle(const Conv2dBackward<float>& op,
                                             const Gather& g,
                                             const WinogradWeightScratch& sizes,
-                                            const float* d_y,
-                                            float* d_w,
-                                            bool accumulate,
                                             Rectangle part,
-                                            float* products,
                                             float* scratch) {
+  const Conv2dShape& s = op.shape;
+  float* const products = reinterpret_cast<float*>(op.workspace);
   const auto [outputs, channels] = part;
   float* const gradients = scratch;
   float* const pixels = gradients + kEntries * sizes.gradients_entry;
@@ -188,14 +184,14 @@ HWY_NOINLINE void backward_weight_rectangle(const Conv2dShape& s,
   // At least one block, which sets the products to zero where there are no outputs at all.
   for (int64_t begin = 0; begin == 0 || begin < count; begin += sizes.block) {
     const Range range{begin, std::min(count, begin + sizes.block)};
-    transform_block_gradients(g, d_y, strides, sizes, range, outputs, gradients);
+    transform_block_gradients(g, op.d_y, strides, sizes, range, outputs, gradients);
     for (int64_t c = channels.begin; c < channels.end; c += kPanel) {
       const int64_t columns = std::min<int64_t>(channels.end - c, kPanel);
       const int64_t width = round_up(columns, kVecLanes);
       transform_block_pixels(g, range, Range{c, c + columns}, pixels, sizes.pixels_entry, width);
       if (sizes.few_tiles) {
         backward_weight_few_tiles(
-            s, sizes, part, c, range.size(), gradients, pixels, few_products, accumulate, d_w);
+            op, sizes, part, c, range.size(), gradients, pixels, few_products);
         continue;
       }
       add_products(
@@ -205,35 +201,28 @@ HWY_NOINLINE void backward_weight_rectangle(const Conv2dShape& s,
   for (int64_t c = channels.begin; c < channels.end && !sizes.few_tiles; c += kPanel) {
     const int64_t columns = std::min<int64_t>(channels.end - c, kPanel);
     const ProductPanel panel = panel_of(c, round_up(columns, kVecLanes));
-    finish_panel(s, panel.data, panel.entry_stride, outputs, c, columns, accumulate, d_w);
+    finish_panel(op, panel.data, panel.entry_stride, outputs, c, columns);
   }
 }
 
-void backward_weight_all(const Conv2dShape& s,
-                         const float* d_y,
-                         const float* x,
-                         float* d_w,
-                         bool accumulate,
-                         float* workspace) {
+void backward_weight_all(const Conv2dBackward<float>& op) {
+  const Conv2dShape& s = op.shape;
   const WinogradWeightScratch scratch(s, compute_threads());
   Gather g{};
   g.images = s.batch;
   g.h = forward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h);
   g.w = forward_axis(s.width, s.kernel_w, s.stride_w, s.pad_w, s.dilation_w);
-  g.a = x;
+  g.a = op.x;
   g.a_strides = pixel_strides(s.height, s.width, s.channels);
   const WorkerGrid grid = scratch.grid;
   for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
-    backward_weight_rectangle(s,
-                              g,
-                              scratch,
-                              d_y,
-                              d_w,
-                              accumulate,
-                              {share(s.outputs, kRowUnit, worker / grid.columns, grid.rows),
-                               share(s.channels, kMaxPanel, worker % grid.columns, grid.columns)},
-                              workspace,
-                              workspace + scratch.products + worker * scratch.worker);
+    backward_weight_rectangle(
+        op,
+        g,
+        scratch,
+        {share(s.outputs, kRowUnit, worker / grid.columns, grid.rows),
+         share(s.channels, kMaxPanel, worker % grid.columns, grid.columns)},
+        reinterpret_cast<float*>(op.workspace) + scratch.products + worker * scratch.worker);
   });
 }
 
@@ -245,14 +234,8 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(backward_weight_all);
 
-void winograd_backward_weight(const Conv2dShape& s,
-                              const float* d_y,
-                              const float* x,
-                              float* d_w,
-                              bool accumulate,
-                              void* workspace) {
-  HWY_DYNAMIC_DISPATCH(backward_weight_all)
-  (s, d_y, x, d_w, accumulate, static_cast<float*>(workspace));
+void winograd_backward_weight(const Conv2dBackward<float>& op) {
+  HWY_DYNAMIC_DISPATCH(backward_weight_all)(op);
 }
 
 }  // namespace lockstep::cpu

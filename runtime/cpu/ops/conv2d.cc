@@ -4,23 +4,17 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/conv2d/conv2d.h"
 #include "runtime/cpu/conv2d/conv2d_bf16x3.h"
-#include "runtime/cpu/matmul/linear.h"
 #include "runtime/cpu/ops/batch_norm.h"
 #include "runtime/cpu/ops/implementations.h"
 
 namespace lockstep::cpu {
 namespace {
 
-Conv2dShape shape_of_conv2d(const OpCall& op) {
+Conv2dShape shape_of(const OpCall& op) {
   switch (op.kind()) {
-    case OpKind::kConv2dBackward:
-      return conv2d_shape(
-          op.input_shape(1), op.input_shape(2), op.attributes<Conv2dBackwardAttributes>().forward);
-    case OpKind::kConv2dBatchNorm:
-      return conv2d_shape(
-          op.input_shape(0), op.input_shape(1), op.attributes<Conv2dBatchNormAttributes>().conv);
-    default:
-      return conv2d_shape(op.input_shape(0), op.input_shape(1), op.attributes<Conv2dAttributes>());
+    case OpKind::kConv2dBackward: return Conv2dBackward<float>::of(op).shape;
+    case OpKind::kConv2dBatchNorm: return Conv2dBatchNormForward<float>::of(op).shape;
+    default: return Conv2dForward<float>::of(op).shape;
   }
 }
 
@@ -42,26 +36,24 @@ constexpr Conv2dKernels kConv2dBf16x3 = {bf16x3::conv2d_workspace_bytes,
                                          bf16x3::conv2d_backward_input,
                                          bf16x3::conv2d_backward_weight};
 
-bool conv2d_uses_bf16x3(const OpCall& op) {
-  return op.bf16x3() && bf16x3::supports(shape_of_conv2d(op));
-}
+bool conv2d_uses_bf16x3(const OpCall& op) { return op.bf16x3() && bf16x3::supports(shape_of(op)); }
 
 template <const Conv2dKernels& kKernels>
 size_t conv2d_workspace(const OpCall& op) {
   const auto bytes =
       op.kind() == OpKind::kConv2d ? kKernels.forward_workspace_bytes : kKernels.workspace_bytes;
-  return static_cast<size_t>(bytes(shape_of_conv2d(op), compute_threads()));
+  return static_cast<size_t>(bytes(shape_of(op), compute_threads()));
 }
 
 template <const Conv2dKernels& kKernels>
 void run_conv2d(const OpCall& call) {
-  const auto& attributes = call.attributes<Conv2dAttributes>();
-  kKernels.forward({.shape = conv2d_shape(call.input_shape(0), call.input_shape(1), attributes),
-                    .x = call.input<float>(0),
-                    .w = call.input<float>(1),
-                    .epilogue = {.bias = call.input<float>(2), .activation = attributes.activation},
-                    .y = call.output<float>(0)},
-                   call.workspace());
+  const auto op = Conv2dForward<float>::of(call);
+  kKernels.forward({.shape = op.shape,
+                    .x = op.x,
+                    .w = op.weight,
+                    .epilogue = {.bias = op.bias, .activation = op.activation},
+                    .y = op.y},
+                   op.workspace);
 }
 
 // The convolution's own, and behind it the norm's scale.
@@ -73,53 +65,35 @@ size_t norm_scale_offset(const Conv2dShape& shape) {
 
 template <const Conv2dKernels& kKernels>
 size_t conv2d_batch_norm_workspace(const OpCall& op) {
-  const Conv2dShape shape = shape_of_conv2d(op);
+  const Conv2dShape shape = shape_of(op);
   return norm_scale_offset<kKernels>(shape) + static_cast<size_t>(shape.outputs) * sizeof(float);
 }
 
 template <const Conv2dKernels& kKernels>
 void run_conv2d_batch_norm(const OpCall& call) {
-  const auto& attributes = call.attributes<Conv2dBatchNormAttributes>();
-  const Conv2dShape shape = conv2d_shape(call.input_shape(0), call.input_shape(1), attributes.conv);
+  const auto op = Conv2dBatchNormForward<float>::of(call);
   auto* const scale =
-      reinterpret_cast<float*>(call.workspace() + norm_scale_offset<kKernels>(shape));
-  batch_norm_scale(
-      shape.outputs, call.input<float>(3), call.input<float>(6), attributes.norm.epsilon, scale);
-  kKernels.forward({.shape = shape,
-                    .x = call.input<float>(0),
-                    .w = call.input<float>(1),
-                    .epilogue = {.bias = call.input<float>(2),
-                                 .mean = call.input<float>(5),
+      reinterpret_cast<float*>(op.workspace + norm_scale_offset<kKernels>(op.shape));
+  batch_norm_scale(op.shape.outputs, op.gamma, op.running_variance, op.epsilon, scale);
+  kKernels.forward({.shape = op.shape,
+                    .x = op.x,
+                    .w = op.weight,
+                    .epilogue = {.bias = op.bias,
+                                 .mean = op.running_mean,
                                  .scale = scale,
-                                 .shift = call.input<float>(4),
-                                 .residual = call.input<float>(7),
-                                 .activation = attributes.norm.activation},
-                    .y = call.output<float>(0)},
-                   call.workspace());
+                                 .shift = op.beta,
+                                 .residual = op.delta,
+                                 .activation = op.activation},
+                    .y = op.y},
+                   op.workspace);
 }
 
 template <const Conv2dKernels& kKernels>
 void run_conv2d_backward(const OpCall& call) {
-  const auto& attributes = call.attributes<Conv2dBackwardAttributes>();
-  const Conv2dShape shape =
-      conv2d_shape(call.input_shape(1), call.input_shape(2), attributes.forward);
-  const float* const d_y = call.input<float>(0);
-  if (float* d_x = call.output<float>(0))
-    kKernels.backward_input(shape, d_y, call.input<float>(2), d_x, call.workspace());
-  kKernels.backward_weight(shape,
-                           d_y,
-                           call.input<float>(1),
-                           call.output<float>(1),
-                           attributes.accumulate_weight,
-                           call.workspace());
-  if (float* d_bias = call.output<float>(2)) {
-    LinearBackward<float> bias{};
-    bias.shape = {shape.out_pixels(), 0, shape.outputs};
-    bias.accumulate_bias = attributes.accumulate_bias;
-    bias.d_y = d_y;
-    bias.d_bias = d_bias;
-    linear_backward_bias(bias);
-  }
+  const auto op = Conv2dBackward<float>::of(call);
+  if (op.d_x != nullptr) kKernels.backward_input(op);
+  kKernels.backward_weight(op);
+  if (op.d_bias != nullptr) conv2d_backward_bias(op);
 }
 
 constexpr Implementation kRows[] = {

@@ -364,58 +364,58 @@ bool conv2d_supports(const Conv2dShape& s) {
 }
 
 template <typename T>
-void conv2d_forward(
-    const Conv2dShape& shape, const T* x, const T* w, const T* bias, T* y, Stream stream) {
+void conv2d_forward(const Conv2dForward<T>& op, Stream stream) {
+  const Conv2dShape& shape = op.shape;
   const Sizes s(shape);
   const Extents e =
       unsliced(shape.out_pixels(), shape.group_outputs(), shape.patch(), shape.groups);
-  const bool vectors = in_fours(s.depth) && is_aligned(x) && is_aligned(w);
-  multiply(Patches<T>{s, static_cast<int>(e.rows), static_cast<int>(e.products), x},
-           Weights<T>{s, w},
+  const bool vectors = in_fours(s.depth) && is_aligned(op.x) && is_aligned(op.weight);
+  multiply(Patches<T>{s, static_cast<int>(e.rows), static_cast<int>(e.products), op.x},
+           Weights<T>{s, op.weight},
            vectors,
            vectors,
-           Result<T>{y, shape.outputs, e.columns, 0, bias},
+           Result<T>{op.y, shape.outputs, e.columns, 0, op.bias},
            e,
            stream);
 }
 
 template <typename T>
-void conv2d_backward_input(
-    const Conv2dShape& shape, const T* d_y, const T* w, T* d_x, Stream stream) {
+void conv2d_backward_input(const Conv2dBackward<T>& op, Stream stream) {
+  const Conv2dShape& shape = op.shape;
   const Sizes s(shape);
   const int64_t products = shape.kernel_h * shape.kernel_w * shape.group_outputs();
   const Extents e = unsliced(shape.pixels(), shape.group_channels(), products, shape.groups);
-  multiply(GradientPatches<T>{s, static_cast<int>(e.rows), static_cast<int>(products), d_y},
-           TransposedWeights<T>{s, static_cast<int>(products), w},
-           in_fours(s.group_outputs) && is_aligned(d_y),
-           in_fours(s.depth) && is_aligned(w),
-           Result<T>{d_x, shape.channels, e.columns, 0, nullptr},
+  multiply(GradientPatches<T>{s, static_cast<int>(e.rows), static_cast<int>(products), op.d_y},
+           TransposedWeights<T>{s, static_cast<int>(products), op.weight},
+           in_fours(s.group_outputs) && is_aligned(op.d_y),
+           in_fours(s.depth) && is_aligned(op.weight),
+           Result<T>{op.d_x, shape.channels, e.columns, 0, nullptr},
            e,
            stream);
 }
 
 template <typename T>
-void conv2d_backward_weight(const Conv2dShape& shape,
-                            const T* d_y,
-                            const T* x,
-                            bool accumulate,
-                            float* d_w,
-                            float* workspace,
-                            Stream stream) {
+void conv2d_backward_weight(const Conv2dBackward<T>& op, Stream stream) {
+  const Conv2dShape& shape = op.shape;
   const Sizes s(shape);
   const Extents e = weight_extents(shape);
   const int64_t elements = shape.outputs * shape.patch();
-  const bool direct = e.slices == 1 && !accumulate;
-  multiply(
-      TransposedGradients<T>{s, static_cast<int>(e.products), d_y},
-      TransposedPatches<T>{{s, static_cast<int>(e.products), static_cast<int>(shape.patch()), x}},
-      in_fours(s.group_outputs) && is_aligned(d_y),
-      in_fours(s.depth) && is_aligned(x),
-      Result<float>{
-          direct ? d_w : workspace, shape.patch(), e.rows * shape.patch(), elements, nullptr},
-      e,
-      stream);
-  if (!direct) sum_partials(workspace, e.slices, elements, accumulate, d_w, stream);
+  const bool direct = e.slices == 1 && !op.accumulate_weight;
+  float* const partials = reinterpret_cast<float*>(op.workspace);
+  const int products = static_cast<int>(e.products), patch = static_cast<int>(shape.patch());
+  multiply(TransposedGradients<T>{s, products, op.d_y},
+           TransposedPatches<T>{{s, products, patch, op.x}},
+           in_fours(s.group_outputs) && is_aligned(op.d_y),
+           in_fours(s.depth) && is_aligned(op.x),
+           Result<float>{direct ? op.d_weight : partials,
+                         shape.patch(),
+                         e.rows * shape.patch(),
+                         elements,
+                         nullptr},
+           e,
+           stream);
+  if (!direct)
+    sum_partials(partials, e.slices, elements, op.accumulate_weight, op.d_weight, stream);
 }
 
 size_t conv2d_workspace_bytes(const Conv2dShape& shape) {
@@ -424,20 +424,20 @@ size_t conv2d_workspace_bytes(const Conv2dShape& shape) {
 }
 
 template <typename T>
-void add_bias(const T* bias, int64_t rows, int64_t channels, T* y, Stream stream) {
-  for_each_pixel<kVectorWidth<T>>(rows,
+void add_bias(const Conv2dForward<T>& op, Stream stream) {
+  const int64_t channels = op.shape.outputs;
+  for_each_pixel<kVectorWidth<T>>(op.shape.out_pixels(),
                                   channels,
-                                  is_vectorizable<T>(channels, {bias, y}),
-                                  AddBias<T>{bias, y, channels},
+                                  is_vectorizable<T>(channels, {op.bias, op.y}),
+                                  AddBias<T>{op.bias, op.y, channels},
                                   stream);
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                               \
-  template void conv2d_forward(const Conv2dShape&, const T*, const T*, const T*, T*, Stream); \
-  template void conv2d_backward_input(const Conv2dShape&, const T*, const T*, T*, Stream);    \
-  template void conv2d_backward_weight(                                                       \
-      const Conv2dShape&, const T*, const T*, bool, float*, float*, Stream);                  \
-  template void add_bias(const T*, int64_t, int64_t, T*, Stream);
+#define LOCKSTEP_INSTANTIATE(T)                                           \
+  template void conv2d_forward(const Conv2dForward<T>&, Stream);          \
+  template void conv2d_backward_input(const Conv2dBackward<T>&, Stream);  \
+  template void conv2d_backward_weight(const Conv2dBackward<T>&, Stream); \
+  template void add_bias(const Conv2dForward<T>&, Stream);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(BFloat16)
 LOCKSTEP_INSTANTIATE(Float16)

@@ -1,6 +1,7 @@
 #pragma once
 // Convolutions through cuDNN, on tensor cores where there are such: NHWC images, OHWI weights, sums
-// in float, and only engines whose bits do not differ from run to run. See conv2d.h for the arrays.
+// in float, and only engines whose bits do not differ from run to run. The arrays are those
+// of Conv2dForward and Conv2dBackward.
 
 #include <compare>
 #include <cstddef>
@@ -8,8 +9,8 @@
 #include <string>
 
 #include "runtime/base/dtype.h"
-#include "runtime/cuda/conv2d/conv2d.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/graph/conv2d_shape.h"
 
 namespace lockstep::cuda {
 

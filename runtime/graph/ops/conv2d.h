@@ -16,6 +16,7 @@
 #include <string>
 
 #include "runtime/graph/activation.h"
+#include "runtime/graph/conv2d_shape.h"
 #include "runtime/graph/extent2d.h"
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/ops/batch_norm.h"
@@ -53,4 +54,85 @@ TensorId conv2d(GraphBuilder& builder,
                 const Conv2dAttributes& attributes);
 
 }  // namespace ops
+
+template <typename T>
+struct Conv2dForward {
+  Conv2dShape shape;
+  Activation activation;
+  const T* x;            // (N, H, W, I)
+  const T* weight;       // (O, KH, KW, I/G)
+  const T* bias;         // (O) or null
+  T* y;                  // (N, OH, OW, O)
+  std::byte* workspace;  // as the implementation needs
+
+  static Conv2dForward of(const OpCall& op) {
+    const auto& attributes = op.attributes<Conv2dAttributes>();
+    return {.shape = conv2d_shape(op.input_shape(0), op.input_shape(1), attributes),
+            .activation = attributes.activation,
+            .x = op.input<T>(0),
+            .weight = op.input<T>(1),
+            .bias = op.input<T>(2),
+            .y = op.output<T>(0),
+            .workspace = op.workspace()};
+  }
+};
+
+template <typename T>
+struct Conv2dBackward {
+  Conv2dShape shape;
+  bool accumulate_weight, accumulate_bias;
+  const T* d_y;          // (N, OH, OW, O)
+  const T* x;            // (N, H, W, I)
+  const T* weight;       // (O, KH, KW, I/G)
+  T* d_x;                // (N, H, W, I) or null; pixels that no output sees get 0
+  Wide<T>* d_weight;     // (O, KH, KW, I/G)
+  Wide<T>* d_bias;       // (O) or null
+  std::byte* workspace;  // as the implementation needs
+
+  static Conv2dBackward of(const OpCall& op) {
+    const auto& attributes = op.attributes<Conv2dBackwardAttributes>();
+    return {.shape = conv2d_shape(op.input_shape(1), op.input_shape(2), attributes.forward),
+            .accumulate_weight = attributes.accumulate_weight,
+            .accumulate_bias = attributes.accumulate_bias,
+            .d_y = op.input<T>(0),
+            .x = op.input<T>(1),
+            .weight = op.input<T>(2),
+            .d_x = op.output<T>(0),
+            .d_weight = op.output<Wide<T>>(1),
+            .d_bias = op.output<Wide<T>>(2),
+            .workspace = op.workspace()};
+  }
+};
+
+template <typename T>
+struct Conv2dBatchNormForward {
+  Conv2dShape shape;
+  float epsilon;
+  Activation activation;                                    // of the norm
+  const T* x;                                               // (N, H, W, I)
+  const T* weight;                                          // (O, KH, KW, I/G)
+  const T* bias;                                            // (O) or null
+  const T *gamma, *beta, *running_mean, *running_variance;  // (O)
+  const T* delta;                                           // (N, OH, OW, O) or null
+  T* y;                                                     // (N, OH, OW, O)
+  std::byte* workspace;                                     // as the implementation needs
+
+  static Conv2dBatchNormForward of(const OpCall& op) {
+    const auto& attributes = op.attributes<Conv2dBatchNormAttributes>();
+    return {.shape = conv2d_shape(op.input_shape(0), op.input_shape(1), attributes.conv),
+            .epsilon = attributes.norm.epsilon,
+            .activation = attributes.norm.activation,
+            .x = op.input<T>(0),
+            .weight = op.input<T>(1),
+            .bias = op.input<T>(2),
+            .gamma = op.input<T>(3),
+            .beta = op.input<T>(4),
+            .running_mean = op.input<T>(5),
+            .running_variance = op.input<T>(6),
+            .delta = op.input<T>(7),
+            .y = op.output<T>(0),
+            .workspace = op.workspace()};
+  }
+};
+
 }  // namespace lockstep

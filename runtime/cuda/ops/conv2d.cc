@@ -3,6 +3,8 @@
 // the weights of a 1x1 convolution is one product of matrices, which cuBLASLt stores as floats
 // whatever the images are; of others, where cuDNN can store it in their type alone, it is widened
 // afterwards.
+#include "runtime/graph/ops/conv2d.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,21 +14,22 @@
 #include "runtime/cuda/conv2d/conv2d.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/halves.h"
 #include "runtime/cuda/matmul/matmul.h"
 #include "runtime/cuda/ops/activation.h"
 #include "runtime/cuda/ops/cast.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/warn_once.h"
-#include "runtime/graph/ops/conv2d.h"
 
 namespace lockstep::cuda {
 namespace {
 
+// Of arrays of any type: libraries are told which.
+using Forward = Conv2dForward<std::byte>;
+using Backward = Conv2dBackward<std::byte>;
+
 Conv2dShape shape_of(const OpCall& op) {
-  if (op.kind() == OpKind::kConv2d)
-    return conv2d_shape(op.input_shape(0), op.input_shape(1), op.attributes<Conv2dAttributes>());
-  return conv2d_shape(
-      op.input_shape(1), op.input_shape(2), op.attributes<Conv2dBackwardAttributes>().forward);
+  return op.kind() == OpKind::kConv2d ? Forward::of(op).shape : Backward::of(op).shape;
 }
 
 bool supports_shape(const OpCall& op) { return conv2d_supports(shape_of(op)); }
@@ -57,7 +60,7 @@ size_t cudnn_workspace(const OpCall& op) {
 CudnnConv2dKey whole_key(const OpCall& call) {
   CudnnConv2dKey key = key_of(call, Conv2dPass::kForward);
   key.bias = call.has_input(2);
-  key.relu = call.attributes<Conv2dAttributes>().activation == Activation::kRelu;
+  key.relu = Forward::of(call).activation == Activation::kRelu;
   return key;
 }
 bool has_whole(const OpCall& call) {
@@ -66,89 +69,64 @@ bool has_whole(const OpCall& call) {
 bool has_cudnn(const OpCall& call) { return on_cudnn(call, key_of(call, Conv2dPass::kForward)); }
 
 void run_on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
-  context_of(call).cudnn_conv2d->run(key,
-                                     {.x = call.input<std::byte>(0),
-                                      .w = call.input<std::byte>(1),
-                                      .y = call.output<std::byte>(0),
-                                      .bias = call.input<std::byte>(2)},
-                                     call.workspace());
+  const auto op = Forward::of(call);
+  context_of(call).cudnn_conv2d->run(
+      key, {.x = op.x, .w = op.weight, .y = op.y, .bias = op.bias}, op.workspace);
 }
 
 // Over y.
-void run_activation(const OpCall& call, const Conv2dShape& shape) {
-  const Activation activation = call.attributes<Conv2dAttributes>().activation;
-  if (activation == Activation::kNone) return;
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    T* const y = call.output<T>(0);
-    activation_forward<T>(
-        {.activation = activation, .n = shape.out_pixels() * shape.outputs, .x = y, .y = y},
-        stream_of(call));
-  });
+template <typename T>
+void run_activation(const Conv2dForward<T>& op, Stream stream) {
+  if (op.activation == Activation::kNone) return;
+  activation_forward<T>({.activation = op.activation,
+                         .n = op.shape.out_pixels() * op.shape.outputs,
+                         .x = op.y,
+                         .y = op.y},
+                        stream);
 }
 
 void run_whole(const OpCall& call) {
   const CudnnConv2dKey key = whole_key(call);
   run_on_cudnn(call, key);
-  if (!key.relu) run_activation(call, key.shape);
+  if (key.relu) return;
+  by_type(key.dtype,
+          [&]<typename T>() { run_activation(Conv2dForward<T>::of(call), stream_of(call)); });
 }
 
 void run_cudnn(const OpCall& call) {
   const CudnnConv2dKey key = key_of(call, Conv2dPass::kForward);
   run_on_cudnn(call, key);
   by_type(key.dtype, [&]<typename T>() {
-    if (call.has_input(2))
-      add_bias<T>(call.input<T>(2),
-                  key.shape.out_pixels(),
-                  key.shape.outputs,
-                  call.output<T>(0),
-                  stream_of(call));
+    const auto op = Conv2dForward<T>::of(call);
+    if (op.bias != nullptr) add_bias(op, stream_of(call));
+    run_activation(op, stream_of(call));
   });
-  run_activation(call, key.shape);
 }
 
 void run_own(const OpCall& call) {
-  const Conv2dShape shape = shape_of(call);
   by_type(call.input_dtype(0), [&]<typename T>() {
-    conv2d_forward<T>(shape,
-                      call.input<T>(0),
-                      call.input<T>(1),
-                      call.input<T>(2),
-                      call.output<T>(0),
-                      stream_of(call));
+    const auto op = Conv2dForward<T>::of(call);
+    conv2d_forward(op, stream_of(call));
+    run_activation(op, stream_of(call));
   });
-  run_activation(call, shape);
 }
 
-// ---- Backward: two halves, which leave nothing to each other and are chosen each for itself ----
-
-// One way to compute a half.
-struct Half {
-  void (*run)(const OpCall& call);
-  size_t (*workspace_bytes)(const OpCall& op);
-  bool (*supports)(const OpCall& op);
-  bool (*available)(const OpCall& op);
-};
-
-size_t no_workspace(const OpCall&) { return 0; }
-bool always(const OpCall&) { return true; }
-bool is_linear(const OpCall& op) { return shape_of(op).is_linear(); }
-bool is_not_linear(const OpCall& op) { return !is_linear(op); }
+// ---- Backward: d_x ----
 
 constexpr Half kInputOnCudnn = {
     .run =
         [](const OpCall& call) {
-          if (!call.has_output(0)) return;
+          const auto op = Backward::of(call);
+          if (op.d_x == nullptr) return;
           context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardInput),
-                                             {.x = call.output<std::byte>(0),
-                                              .w = call.input<std::byte>(2),
-                                              .y = call.input<std::byte>(0)},
-                                             call.workspace());
+                                             {.x = op.d_x, .w = op.weight, .y = op.d_y},
+                                             op.workspace);
         },
     .workspace_bytes =
         [](const OpCall& op) {
           return cudnn_conv2d_workspace_bytes(planned_key(op, Conv2dPass::kBackwardInput));
         },
-    .supports = always,
+    .supports = supports_shape,
     .available =
         [](const OpCall& call) {
           return !call.has_output(0) || on_cudnn(call, key_of(call, Conv2dPass::kBackwardInput));
@@ -156,45 +134,40 @@ constexpr Half kInputOnCudnn = {
 
 constexpr Half kInputByOwn = {.run =
                                   [](const OpCall& call) {
-                                    if (!call.has_output(0)) return;
                                     by_type(call.input_dtype(0), [&]<typename T>() {
-                                      conv2d_backward_input<T>(shape_of(call),
-                                                               call.input<T>(0),
-                                                               call.input<T>(2),
-                                                               call.output<T>(0),
-                                                               stream_of(call));
+                                      const auto op = Conv2dBackward<T>::of(call);
+                                      if (op.d_x != nullptr)
+                                        conv2d_backward_input(op, stream_of(call));
                                     });
                                   },
-                              .workspace_bytes = no_workspace,
-                              .supports = always,
-                              .available = always};
+                              .supports = supports_shape};
 
-bool accumulates(const OpCall& op) {
-  return op.attributes<Conv2dBackwardAttributes>().accumulate_weight;
-}
+// ---- Backward: d_weight ----
 
-// d_w of a 1x1 convolution as one product.
+bool is_linear(const OpCall& op) { return shape_of(op).is_linear(); }
+bool is_not_linear(const OpCall& op) { return !is_linear(op); }
+bool accumulates(const OpCall& op) { return Backward::of(op).accumulate_weight; }
+
+// Of a 1x1 convolution as one product.
 Product product_of(const OpCall& call) {
-  const Conv2dShape shape = shape_of(call);
-  return {.m = shape.outputs,
-          .n = shape.channels,
-          .k = shape.pixels(),
+  const auto op = Backward::of(call);
+  return {.m = op.shape.outputs,
+          .n = op.shape.channels,
+          .k = op.shape.pixels(),
           .transpose_a = true,
           .in = call.input_dtype(0),
           .out = DType::kF32,
-          .accumulate = accumulates(call),
+          .accumulate = op.accumulate_weight,
           .tf32 = context_of(call).tf32};
 }
 
 constexpr Half kWeightOnCublaslt = {
     .run =
         [](const OpCall& call) {
+          const auto op = Backward::of(call);
           context_of(call).matmul->run(product_of(call),
-                                       {.a = call.input<std::byte>(0),
-                                        .b = call.input<std::byte>(1),
-                                        .out = call.output<std::byte>(1)});
+                                       {.a = op.d_y, .b = op.x, .out = op.d_weight});
         },
-    .workspace_bytes = no_workspace,
     .supports = is_linear,
     .available =
         [](const OpCall& call) {
@@ -209,11 +182,9 @@ constexpr Half kWeightOnCublaslt = {
           return false;
         }};
 
-void run_weight_on_cudnn(const OpCall& call, const CudnnConv2dKey& key, void* d_w) {
-  context_of(call).cudnn_conv2d->run(
-      key,
-      {.x = call.input<std::byte>(1), .w = d_w, .y = call.input<std::byte>(0)},
-      call.workspace());
+void run_weight_on_cudnn(const OpCall& call, const CudnnConv2dKey& key, void* d_weight) {
+  const auto op = Backward::of(call);
+  context_of(call).cudnn_conv2d->run(key, {.x = op.x, .w = d_weight, .y = op.d_y}, op.workspace);
 }
 
 // Stored as floats at once; floats are so anyhow.
@@ -230,7 +201,7 @@ bool has_wide(const OpCall& call) {
 constexpr Half kWeightOnCudnn = {
     .run =
         [](const OpCall& call) {
-          run_weight_on_cudnn(call, wide_key(call), call.output<std::byte>(1));
+          run_weight_on_cudnn(call, wide_key(call), Backward::of(call).d_weight);
         },
     .workspace_bytes =
         [](const OpCall& op) {
@@ -250,14 +221,15 @@ size_t narrow_gradient_offset(const OpCall& op) {
 constexpr Half kWeightWidened = {
     .run =
         [](const OpCall& call) {
+          const auto op = Backward::of(call);
           const CudnnConv2dKey key = key_of(call, Conv2dPass::kBackwardWeight);
-          std::byte* const narrow = call.workspace() + narrow_gradient_offset(call);
+          std::byte* const narrow = op.workspace + narrow_gradient_offset(call);
           run_weight_on_cudnn(call, key, narrow);
           by_type(key.dtype, [&]<typename T>() {
             widen<T>(reinterpret_cast<const T*>(narrow),
-                     accumulates(call),
-                     call.output<float>(1),
-                     key.shape.outputs * key.shape.patch(),
+                     op.accumulate_weight,
+                     op.d_weight,
+                     op.shape.outputs * op.shape.patch(),
                      stream_of(call));
           });
         },
@@ -286,55 +258,48 @@ constexpr Half kWeightByOwn = {
     .run =
         [](const OpCall& call) {
           by_type(call.input_dtype(0), [&]<typename T>() {
-            conv2d_backward_weight<T>(shape_of(call),
-                                      call.input<T>(0),
-                                      call.input<T>(1),
-                                      accumulates(call),
-                                      call.output<float>(1),
-                                      call.workspace<float>(),
-                                      stream_of(call));
+            conv2d_backward_weight(Conv2dBackward<T>::of(call), stream_of(call));
           });
         },
-    .workspace_bytes = [](const OpCall& op) { return conv2d_workspace_bytes(shape_of(op)); },
-    .supports = always,
-    .available = always};
+    .workspace_bytes = [](const OpCall& op) { return conv2d_workspace_bytes(shape_of(op)); }};
 
-template <const Half& kInput, const Half& kWeight>
-void run_backward(const OpCall& call) {
-  kInput.run(call);
-  kWeight.run(call);
-  float* const d_bias = call.output<float>(2);
-  if (d_bias == nullptr) return;
-  const Conv2dShape shape = shape_of(call);
+// ---- Backward: d_bias, behind d_weight ----
+
+void run_bias(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
-    column_sum<T>(call.input<T>(0),
-                  shape.out_pixels(),
-                  shape.outputs,
-                  shape.outputs,
-                  call.attributes<Conv2dBackwardAttributes>().accumulate_bias,
-                  d_bias,
-                  call.workspace<float>(),
+    const auto op = Conv2dBackward<T>::of(call);
+    if (op.d_bias == nullptr) return;
+    column_sum<T>(op.d_y,
+                  op.shape.out_pixels(),
+                  op.shape.outputs,
+                  op.shape.outputs,
+                  op.accumulate_bias,
+                  op.d_bias,
+                  reinterpret_cast<float*>(op.workspace),
                   stream_of(call));
   });
 }
 
+size_t bias_workspace(const OpCall& op) {
+  const Conv2dShape shape = shape_of(op);
+  return op.has_output(2) ? column_sum_workspace_bytes(shape.out_pixels(), shape.outputs) : 0;
+}
+
+template <const Half& kWeight>
+constexpr Half kAndBias = {
+    .run =
+        [](const OpCall& call) {
+          kWeight.run(call);
+          run_bias(call);
+        },
+    .workspace_bytes =
+        [](const OpCall& op) { return std::max(kWeight.workspace_bytes(op), bias_workspace(op)); },
+    .supports = kWeight.supports,
+    .available = kWeight.available};
+
 template <const Half& kInput, const Half& kWeight>
 constexpr Implementation backward(const char* name) {
-  return {OpKind::kConv2dBackward,
-          name,
-          run_backward<kInput, kWeight>,
-          [](const OpCall& op) {
-            const Conv2dShape shape = shape_of(op);
-            const size_t sums = op.has_output(2)
-                                    ? column_sum_workspace_bytes(shape.out_pixels(), shape.outputs)
-                                    : 0;
-            return std::max({kInput.workspace_bytes(op), kWeight.workspace_bytes(op), sums});
-          },
-          [](const OpCall& op) { return supports_shape(op) && kWeight.supports(op); },
-          // null: anywhere
-          &kInput == &kInputByOwn && &kWeight == &kWeightByOwn
-              ? nullptr
-              : +[](const OpCall& op) { return kInput.available(op) && kWeight.available(op); }};
+  return both<OpKind::kConv2dBackward, kInput, kAndBias<kWeight>>(name);
 }
 
 constexpr Implementation kRows[] = {

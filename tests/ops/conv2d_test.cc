@@ -1,0 +1,286 @@
+// Catches: taps that read the wrong pixel at borders, with strides or with dilation; padding that
+// is not zero, or taken from a neighbouring row or image; channels or groups that see each other; a
+// bias, activation, norm or shortcut applied to a partial sum, to the wrong channel, twice or not
+// at all; products lost at the borders of tiles and slices; outputs that depend on the threads or
+// on the vector width; accumulation where there should be none; pixels that no output sees left
+// unwritten.
+#include "runtime/graph/ops/conv2d.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+#include "tests/reference/activations.h"
+#include "tests/reference/conv2d.h"
+#include "tests/reference/conv2d_shapes.h"
+
+namespace lockstep::test {
+namespace {
+
+// ---- The references ----
+
+void add_products(
+    const Conv2dShape& s, const double* x, const double* weight, const double* bias, double* y) {
+  for (int64_t i = 0; i < s.out_pixels() * s.outputs; ++i)
+    y[i] = bias == nullptr ? 0 : bias[i % s.outputs];
+  for_each_product(s, [&](int64_t out, int64_t in, int64_t tap) { y[out] += x[in] * weight[tap]; });
+}
+
+void reference_forward(const OpCall& call) {
+  const auto op = Conv2dForward<double>::of(call);
+  add_products(op.shape, op.x, op.weight, op.bias, op.y);
+  for (int64_t i = 0; i < op.shape.out_pixels() * op.shape.outputs; ++i)
+    op.y[i] = activation_value(op.activation, op.y[i]);
+}
+
+void reference_batch_norm(const OpCall& call) {
+  const auto op = Conv2dBatchNormForward<double>::of(call);
+  const int64_t outputs = op.shape.outputs;
+  add_products(op.shape, op.x, op.weight, op.bias, op.y);
+  for (int64_t i = 0; i < op.shape.out_pixels() * outputs; ++i) {
+    const int64_t c = i % outputs;
+    const double scale = op.gamma[c] / std::sqrt(op.running_variance[c] + op.epsilon);
+    const double y = (op.y[i] - op.running_mean[c]) * scale + op.beta[c];
+    op.y[i] = activation_value(op.activation, y + (op.delta == nullptr ? 0 : op.delta[i]));
+  }
+}
+
+void reference_backward(const OpCall& call) {
+  const auto op = Conv2dBackward<double>::of(call);
+  const Conv2dShape& s = op.shape;
+  if (op.d_x != nullptr) std::fill_n(op.d_x, s.pixels() * s.channels, 0.0);
+  if (!op.accumulate_weight) std::fill_n(op.d_weight, s.outputs * s.patch(), 0.0);
+  for_each_product(s, [&](int64_t out, int64_t in, int64_t tap) {
+    if (op.d_x != nullptr) op.d_x[in] += op.d_y[out] * op.weight[tap];
+    op.d_weight[tap] += op.d_y[out] * op.x[in];
+  });
+  if (op.d_bias == nullptr) return;
+  if (!op.accumulate_bias) std::fill_n(op.d_bias, s.outputs, 0.0);
+  for (int64_t i = 0; i < s.out_pixels() * s.outputs; ++i) op.d_bias[i % s.outputs] += op.d_y[i];
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kConv2d, "double", reference_forward},
+    {OpKind::kConv2dBackward, "double", reference_backward},
+    {OpKind::kConv2dBatchNorm, "double", reference_batch_norm},
+    {OpKind::kActivationBackward, "double", activation_backward_reference},
+};
+
+// Of a sum of n products below 1: the partial sums of terms of either sign stay below sqrt(n) by
+// far, as their n roundings do below sqrt(n) of one. Short sums by Winograd's transforms have some
+// roundings more.
+double sum_error(int64_t n) { return 16 + 0.5 * static_cast<double>(n); }
+
+constexpr double kMostScale = 3;  // of the norms below: 1.5 / sqrt(0.25)
+
+Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+  switch (expected.kind()) {
+    case OpKind::kConv2d: {
+      const auto op = Conv2dForward<double>::of(expected);
+      // The sum and its bias, below 1, may be stored before the activation, which is no steeper
+      // than 1 and bends where it is below 1.
+      return {sum_error(op.shape.patch() + 1), 2 * std::abs(op.y[i]) + 2};
+    }
+    case OpKind::kConv2dBatchNorm: {
+      const auto op = Conv2dBatchNormForward<double>::of(expected);
+      return {kMostScale * sum_error(op.shape.patch() + 1) + 4 * std::abs(op.y[i]), 0};
+    }
+    default: {
+      const auto op = Conv2dBackward<double>::of(expected);
+      const Conv2dShape& s = op.shape;
+      if (output == 0)
+        return {sum_error(s.kernel_h * s.kernel_w * s.group_outputs()), std::abs(op.d_x[i])};
+      const double floats = sum_error(s.out_pixels() + 1);
+      if (output == 2) return {floats, 0};
+      return {floats, std::abs(op.d_weight[i]) + 1};  // cuDNN may store it narrow
+    }
+  }
+}
+
+// ---- The tests ----
+
+Conv2dAttributes attributes_of(const Conv2dShape& s, Activation activation) {
+  return {.stride = {s.stride_h, s.stride_w},
+          .padding = {s.pad_h, s.pad_w},
+          .dilation = {s.dilation_h, s.dilation_w},
+          .groups = s.groups,
+          .activation = activation};
+}
+
+Shape x_of(const Conv2dShape& s) { return {s.batch, s.height, s.width, s.channels}; }
+Shape weight_of(const Conv2dShape& s) {
+  return {s.outputs, s.kernel_h, s.kernel_w, s.group_channels()};
+}
+Shape y_of(const Conv2dShape& s) { return {s.batch, s.out_height(), s.out_width(), s.outputs}; }
+
+OpTest conv2d(const Conv2dShape& s, bool bias, Activation activation) {
+  return {.name = describe(s) + (bias ? " with bias" : "") + ", activation " +
+                  std::to_string(static_cast<int>(activation)),
+          .build =
+              [=](GraphBuilder& builder) {
+                const TensorId x = builder.activation_tensor("x", x_of(s));
+                const TensorId weight = builder.parameter("weight", weight_of(s), {}, false);
+                ops::conv2d(builder,
+                            "y",
+                            x,
+                            weight,
+                            bias ? builder.parameter("bias", {s.outputs}, {}, false) : kNoTensor,
+                            attributes_of(s, activation));
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuConv2d,
+          .cuda = cuda::kCudaConv2d,
+          .tolerance = tolerance};
+}
+
+// Adds to the gradients, or has none of the input.
+OpTest backward(const Conv2dShape& s, bool d_x, bool accumulate) {
+  OpTest test = conv2d(s, true, Activation::kNone);
+  test.name += ", backward";
+  test.gradients = 0;
+  test.build = [=](GraphBuilder& builder) {
+    const TensorId d_weight = builder.statistics_tensor("d_weight", weight_of(s));
+    builder.append(
+        {OpKind::kConv2dBackward,
+         "conv2d",
+         {builder.activation_tensor("d_y", y_of(s)),
+          builder.activation_tensor("x", x_of(s)),
+          builder.activation_tensor("weight", weight_of(s))},
+         {d_x ? builder.activation_tensor("d_x", x_of(s)) : kNoTensor,
+          d_weight,
+          builder.statistics_tensor("d_bias", {s.outputs})},
+         Conv2dBackwardAttributes{attributes_of(s, Activation::kNone), accumulate, accumulate}});
+    builder.keep(d_weight);
+  };
+  return test;
+}
+
+// A norm and a shortcut behind it.
+OpTest with_norm(const Conv2dShape& s, bool bias, bool delta, Activation activation) {
+  OpTest test = conv2d(s, bias, Activation::kNone);
+  test.name += ", norm, activation " + std::to_string(static_cast<int>(activation));
+  test.gradients = 0;
+  test.cuda = {};
+  test.value = [](const std::string& tensor, int64_t i) {
+    // In no order, from -1 to 1.
+    const double large = 43758.5453 * std::sin(12.9898 * static_cast<double>(i + tensor[0]));
+    const double value = 2 * (large - std::floor(large)) - 1;
+    if (tensor == "gamma") return 1 + 0.5 * value;
+    return tensor == "variance" ? 1.125 + 0.875 * value : value;
+  };
+  test.build = [=](GraphBuilder& builder) {
+    const auto channels = [&](const char* name) {
+      return builder.activation_tensor(name, {s.outputs});
+    };
+    const TensorId y = builder.activation_tensor("y", y_of(s));
+    builder.append(
+        {OpKind::kConv2dBatchNorm,
+         "conv2d",
+         {builder.activation_tensor("x", x_of(s)),
+          builder.activation_tensor("weight", weight_of(s)),
+          bias ? channels("bias") : kNoTensor,
+          channels("gamma"),
+          channels("beta"),
+          channels("mean"),
+          channels("variance"),
+          delta ? builder.activation_tensor("delta", y_of(s)) : kNoTensor},
+         {y},
+         Conv2dBatchNormAttributes{.conv = attributes_of(s, Activation::kNone),
+                                   .norm = {.epsilon = 1e-5f, .activation = activation}}});
+    builder.keep(y);
+  };
+  return test;
+}
+
+OpTest on_the_cpu(OpTest test, bool bf16x3 = false) {
+  test.cuda = {};
+  test.bf16x3 = bf16x3;
+  return test;
+}
+
+TEST(Conv2dTest, ReferenceMatchesFiniteDifferences) {
+  for (const Conv2dShape& s : {square(2, 4, 2, 3, 3, 2, 1), square(1, 5, 4, 2, 2, 1, 0, 2, 2)}) {
+    check_gradient_of_reference(conv2d(s, true, Activation::kNone));
+    check_gradient_of_reference(conv2d(s, true, Activation::kTanh));
+  }
+}
+
+TEST(Conv2dTest, MatchesTheReferenceOnTheCpu) {
+  for (const Conv2dShape& s : conv2d_shapes()) {
+    if (s.out_pixels() == 0) continue;
+    check_on_all_devices(on_the_cpu(conv2d(s, true, Activation::kTanh)));
+    check_on_all_devices(on_the_cpu(backward(s, true, true)));
+  }
+}
+
+TEST(Conv2dTest, MatchesTheReferenceWithThreeBfloat16Numbers) {
+  for (const Conv2dShape& s : bf16x3_conv2d_shapes()) {
+    if (s.out_pixels() == 0) continue;
+    OpTest forward = on_the_cpu(conv2d(s, true, Activation::kRelu), true);
+    forward.gradients = 0;
+    check_on_all_devices(forward);
+    check_on_all_devices(on_the_cpu(backward(s, true, s.stride_h == 1), true));
+  }
+}
+
+TEST(Conv2dTest, NormAndShortcutMatchTheReference) {
+  for (const Conv2dShape& s : conv2d_shapes()) {
+    if (s.out_pixels() == 0) continue;
+    check_on_all_devices(with_norm(s, true, false, Activation::kNone));
+    check_on_all_devices(with_norm(s, false, true, Activation::kRelu));
+  }
+  for (const Conv2dShape& s : {square(3, 7, 64, 33, 1), square(1, 9, 32, 96, 3, 1, 1)})
+    check_on_all_devices(on_the_cpu(with_norm(s, true, true, Activation::kRelu), true));
+}
+
+// For CUDA: whole vectors of channels and several tiles of pixels; the first layer of a network; a
+// linear layer of the pixels, of channels that come in eights and not; pixels that no output sees
+// and more outputs than a tile; groups, dilation and unequal everything; each channel alone, with
+// two outputs.
+const std::vector<Conv2dShape>& shapes_of_all_devices() {
+  static const std::vector<Conv2dShape> all = {
+      shape(2, 8, 9, 8, 12, 3, 3, 1, 1, 1, 1),
+      shape(2, 13, 11, 3, 10, 7, 7, 2, 2, 3, 3),
+      square(2, 5, 16, 24, 1),
+      square(2, 5, 9, 11, 1),
+      shape(1, 7, 6, 16, 72, 1, 1, 2, 2),
+      shape(2, 9, 10, 8, 16, 3, 2, 1, 2, 2, 1, 2, 3, 2),
+      shape(1, 6, 5, 5, 10, 3, 3, 1, 1, 1, 1, 1, 1, 5),
+  };
+  return all;
+}
+
+TEST(Conv2dTest, MatchesTheReferenceOnAllDevices) {
+  for (const Conv2dShape& s : shapes_of_all_devices()) {
+    check_on_all_devices(conv2d(s, false, Activation::kNone));
+    check_on_all_devices(conv2d(s, true, Activation::kRelu));
+  }
+  check_on_all_devices(conv2d(shapes_of_all_devices()[0], false, Activation::kRelu6));
+  check_on_all_devices(conv2d(shapes_of_all_devices()[1], true, Activation::kTanh));
+}
+
+TEST(Conv2dTest, AddsToGradients) {
+  for (const Conv2dShape& s : shapes_of_all_devices())
+    check_on_all_devices(backward(s, true, true));
+}
+
+TEST(Conv2dTest, HasNoGradientOfInputsThatNeedNone) {
+  check_on_all_devices(backward(square(2, 5, 3, 7, 3, 2, 1), false, false));
+}
+
+// Pixels enough for several slices of CUDA's gradient of the weights, the last one short; all of
+// one group, of two, and of each channel.
+TEST(Conv2dTest, SlicesOfTheProductsAddUp) {
+  for (const int64_t groups : {1, 2, 4}) {
+    for (const bool accumulate : {false, true})
+      check_on_all_devices(
+          backward(shape(3, 19, 17, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1, groups), true, accumulate));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
