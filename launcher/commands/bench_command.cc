@@ -57,9 +57,13 @@ void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings)
       ceilings.matmul_tflops);
 }
 
-Json to_json(const std::vector<OpTiming>& timings, const Ceilings& ceilings, const Device& device) {
+Json to_json(const std::vector<OpTiming>& timings,
+             const Ceilings& ceilings,
+             const Device& device,
+             const std::string& assumed) {
   Json json;
   json["device"] = device.description();
+  if (!assumed.empty()) json["assumed"] = assumed;
   json["copy_gbytes_per_s"] = ceilings.copy_gbytes_per_s;
   json["matmul_tflops"] = ceilings.matmul_tflops;
   for (const OpTiming& timing : timings)
@@ -76,8 +80,11 @@ void bench_ops(const BenchOptions& options, Device& device) {
   check_result_path("--json", options.common.json);
   RunConfig config = read_config(options.common);
   set_compute_threads(choose_threads(config, 1));
-  const Assembly assembly =
-      assemble(std::move(config), Topology{}, RunPurpose::kTrain, device.ops());
+  const Assembly assembly = assemble(std::move(config),
+                                     Topology{},
+                                     RunPurpose::kTrain,
+                                     device.ops(),
+                                     /*may_assume_data=*/true);
   const BackendRequest request = {assembly.config.execution.tf32,
                                   compute_type(assembly.config.execution.precision),
                                   /*record_repeated_work=*/!options.common.eager};
@@ -87,6 +94,8 @@ void bench_ops(const BenchOptions& options, Device& device) {
   std::sort(timings.begin(), timings.end(), [](const OpTiming& a, const OpTiming& b) {
     return a.us * a.count > b.us * b.count;
   });
+  const std::string& assumed = assembly.data.summary.assumed;
+  if (!assumed.empty()) fmt::print("{}\n", assumed);
   fmt::print("{}, one lane of {} samples, {}\n",
              device.description(),
              assembly.config.train.global_batch / assembly.config.train.lanes,
@@ -95,7 +104,7 @@ void bench_ops(const BenchOptions& options, Device& device) {
   std::fflush(stdout);
   if (!options.common.json.empty())
     write_file_atomically(options.common.json,
-                          to_json(timings, ceilings, device).dump({.indent = 1}) + "\n");
+                          to_json(timings, ceilings, device, assumed).dump({.indent = 1}) + "\n");
 }
 
 ExitCode bench(Session& session, const BenchOptions& options) {
@@ -121,7 +130,8 @@ CommandSpec bench_command() {
   ops.footer =
       "GB/s count every input and output as moved once, TFLOP/s a multiply-add as two; the "
       "percentages are of the ceilings, measured first. An op is repeated on the same memory: what "
-      "fits in the caches may be faster than the copy.";
+      "fits in the caches may be faster than the copy. Data files need not be here where the config "
+      "says what they would be.";
   ops.run = [options](Session& session) { return bench(session, *options); };
   return {.name = "bench",
           .help = "Measure parts of a run",

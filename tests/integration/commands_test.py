@@ -147,6 +147,9 @@ def benches(bench):
     """)
     bench.run("bench", "ops", config, "--repeats", 1, "--json", out)
     assert "gather_lanes" in out.read_text(), out.read_text()
+    done = bench.run("bench", "ops", bench.gpt, "--data", "nowhere", "--repeats", 1, "--json", out)
+    told = json.loads(out.read_text())["assumed"]
+    assert "text.txt is not here" in told and told in done.stdout, done.stdout
 
 
 def exchanges(bench):
