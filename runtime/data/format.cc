@@ -49,4 +49,14 @@ void check_eval_split(const std::string& section, const std::string& eval, float
                fmt::format("0 when {}.eval is given, which is {}", section, in_quotes(eval)));
 }
 
+void use_classes_of_model(const ModelTraits& model, DataSummary* summary) {
+  if (model.outputs == 0) return;
+  if (summary->classes > model.outputs)
+    throw DataError("the data have {} classes; {} is {}, and must be at least that",
+                    summary->classes,
+                    model.field(model.outputs_field),
+                    model.outputs);
+  summary->classes = model.outputs;
+}
+
 }  // namespace lockstep

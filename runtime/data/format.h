@@ -70,6 +70,10 @@ std::optional<DataSource> image_source_at(const std::string& path);
 // Throws ConfigError; `section` is the format's.
 void check_eval_split(const std::string& section, const std::string& eval, float eval_fraction);
 
+// Where targets are classes: makes them as many as the model's config says, if it does. Throws
+// DataError where the data have more.
+void use_classes_of_model(const ModelTraits& model, DataSummary* summary);
+
 // A format whose config names its files as `train` and `eval`, each a string or a list of strings.
 template <typename Config>
 class FileFormat : public DataFormat {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/data/format.h"
 
 namespace lockstep {
 namespace {
@@ -60,14 +61,7 @@ OpenedData flatten_images(OpenedData images, const ModelTraits& model) {
     throw ConfigError("data: images have class labels: {} must be SOFTMAX_CROSS_ENTROPY",
                       model.field("loss"));
   DataSummary& summary = images.summary;
-  if (model.outputs > 0) {
-    if (summary.classes > model.outputs)
-      throw DataError("the data have {} classes; {} is {}, and must be at least that",
-                      summary.classes,
-                      model.field(model.outputs_field),
-                      model.outputs);
-    summary.classes = model.outputs;
-  }
+  use_classes_of_model(model, &summary);
   for (std::unique_ptr<Dataset>* dataset : {&images.train, &images.eval})
     if (*dataset != nullptr)
       *dataset = std::make_unique<FlattenedDataset>(std::move(*dataset), summary.mean, summary.std);

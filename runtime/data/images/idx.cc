@@ -116,25 +116,14 @@ std::unique_ptr<IdxDataset> open_pair(const std::string& dir,
   return std::make_unique<IdxDataset>(std::move(pair.images), std::move(pair.labels), config);
 }
 
-// (N, H, W) or (N, H, W, C) as pictures.
+// (N, H, W) or (N, H, W, C) as images.
 std::shared_ptr<const ImageStore> make_store(IdxPair pair) {
   PixelArray array;
   const std::vector<int64_t>& extents = pair.images.array.extents;
-  constexpr int64_t kMostSide = 65536, kMostChannels = 16;
-  array.channels = static_cast<int>(extents.size() == 4 ? extents[3] : 1);
-  if (extents[1] > kMostSide || extents[2] > kMostSide || array.channels > kMostChannels)
-    throw DataError("{}: pictures of {} x {} pixels and {} channels; allowed: up to {} x {} and {}",
-                    pair.images.file.name(),
-                    extents[2],
-                    extents[1],
-                    array.channels,
-                    kMostSide,
-                    kMostSide,
-                    kMostChannels);
-  array.size = {static_cast<int>(extents[1]), static_cast<int>(extents[2])};
+  array.name = pair.images.file.name();
+  array.set_shape(extents[1], extents[2], extents.size() == 4 ? extents[3] : 1);
   for (const std::byte label : pair.labels.array.values)
     array.labels.push_back(std::to_integer<int32_t>(label));
-  array.name = pair.images.file.name();
   array.heap_bytes = static_cast<int64_t>(pair.images.file.bytes().size());
   auto file = std::make_shared<IdxFile>(std::move(pair.images));
   array.pixels = file->array.values;

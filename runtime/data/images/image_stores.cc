@@ -23,7 +23,7 @@ class PixelStore final : public ImageStore {
     return array_.labels[static_cast<size_t>(index % stored_)];
   }
   std::string name(int64_t index) const override {
-    return fmt::format("{} picture {}", array_.name, index);
+    return fmt::format("{} image {}", array_.name, index);
   }
   StoredImage load(int64_t index, std::vector<std::byte>& /*buffer*/) const override {
     const auto at = static_cast<size_t>(index % stored_) * image_bytes_;
@@ -43,6 +43,21 @@ class PixelStore final : public ImageStore {
 };
 
 }  // namespace
+
+void PixelArray::set_shape(int64_t height, int64_t width, int64_t image_channels) {
+  constexpr int64_t kMostSide = 65536, kMostChannels = 16;
+  if (height > kMostSide || width > kMostSide || image_channels > kMostChannels)
+    throw DataError("{}: images of {} x {} pixels and {} channels; allowed: up to {} x {} and {}",
+                    name,
+                    width,
+                    height,
+                    image_channels,
+                    kMostSide,
+                    kMostSide,
+                    kMostChannels);
+  size = {static_cast<int>(height), static_cast<int>(width)};
+  channels = static_cast<int>(image_channels);
+}
 
 std::shared_ptr<const ImageStore> make_pixel_store(PixelArray array) {
   return std::make_shared<PixelStore>(std::move(array));

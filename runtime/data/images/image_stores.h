@@ -28,6 +28,9 @@ struct ImageStores {
 
 // Pixels and labels in memory.
 struct PixelArray {
+  // Sets size and channels; `name` must be set. Throws DataError where that is too much.
+  void set_shape(int64_t height, int64_t width, int64_t image_channels);
+
   std::shared_ptr<const void> owner;  // of the pixels
   std::span<const std::byte> pixels;  // (stored, height, width, channels)
   std::vector<int32_t> labels;        // (stored)

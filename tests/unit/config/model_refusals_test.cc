@@ -58,7 +58,7 @@ const BadCase kModelCases[] = {
      "0.2",
      "2 samples or more in a lane"},
     {"mixup_of_features", kMlpText, {"train.mixup=0.2"}, "train.mixup", "0.2", "model of images"},
-    {"mixup_of_pictures_as_features",
+    {"mixup_of_images_as_features",
      kMlpText,
      {"data.cifar.train=a", "train.mixup=0.2"},
      "train.mixup",

@@ -44,6 +44,24 @@ const BadCase kDataCases[] = {
      "data.idx.eval_images",
      "'e'",
      "both or neither"},
+    {"npy_no_labels",
+     kMlpText,
+     {"data.npy.train_inputs=i"},
+     "data.npy.train_labels",
+     "missing",
+     "path"},
+    {"npy_eval_inputs_alone",
+     kMlpText,
+     {"data.npy.train_inputs=i", "data.npy.train_labels=l", "data.npy.eval_inputs=e"},
+     "data.npy.eval_labels",
+     "'e'",
+     "both or neither"},
+    {"gpt_on_npy",
+     kGptText,
+     {"data.npy.train_inputs=i", "data.npy.train_labels=l"},
+     "data",
+     "data.npy",
+     "data.text"},
     {"idx_std", kMlpText, {"data.idx.std=0"}, "data.idx.std", "0", "> 0"},
     {"idx_mean", kMlpText, {"data.idx.mean=-inf"}, "data.idx.mean", "-inf", "finite"},
     {"table_no_train", kMlpText, {"data.table.train="}, "data.table.train", "missing", "path"},
@@ -426,7 +444,7 @@ TEST(Missing, ModelDataAndOptimizerAreRequired) {
             "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet, mobilenet_v2");
   EXPECT_EQ(refusal("model { mlp {} }"),
             "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, "
-            "image_folder, tar_shards, records");
+            "image_folder, tar_shards, records, npy");
   EXPECT_EQ(refusal("model { mlp {} } data { synthetic {} dir: '/d' }"),
             "optimizer: missing; allowed: one of sgd, adam, adamw, lars, lamb, lion");
   EXPECT_EQ(refusal("model {} data { synthetic {} } optimizer { sgd {} } train { steps: 1 }"),

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <random>
-#include <variant>
 
+#include "runtime/data/format.h"
 #include "tests/unit/config/fixtures.h"
 
 namespace lockstep {
@@ -152,8 +152,13 @@ class RandomConfig {
   }
 
   decltype(DataConfig::source) mlp_data() {
-    switch (integer(0, 3)) {
+    switch (integer(0, 4)) {
       case 2: return image_data();
+      case 3: {
+        has_eval_ = flag();
+        const std::string eval = has_eval_ ? text() : "";
+        return NpyConfig{text(), text(), eval, eval};
+      }
       case 0: {
         IdxConfig idx;
         idx.train_images = text();
@@ -223,11 +228,7 @@ class RandomConfig {
     data.bad_records = pick(BadRecords::kReplace);
     data.max_bad_fraction = fraction();
     data.decode_threads = integer(0, 1024);
-    const bool images = std::holds_alternative<CifarConfig>(data.source) ||
-                        std::holds_alternative<ImageFolderConfig>(data.source) ||
-                        std::holds_alternative<TarShardsConfig>(data.source) ||
-                        std::holds_alternative<RecordsConfig>(data.source);
-    if (images) draw_images(data);
+    if (format_of(data)->has_images(ModelInput::kFeatures)) draw_images(data);
   }
 
   void draw_train(TrainConfig& train) {

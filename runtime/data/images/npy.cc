@@ -1,0 +1,287 @@
+// Inputs and labels in NumPy's .npy files: uint8 images, or float32 features.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/data/format.h"
+#include "runtime/data/images/npy_array.h"
+#include "runtime/data/source_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMostClasses = 10'000'000;
+
+// A .npy file and what is in it. The array points into the file, whose bytes stay in place when it
+// moves.
+struct NpyFile {
+  NpyFile(const std::string& dir, const std::string& path, const std::string& field)
+      : file(dir, path, field, SourceFile::Gzip::kDecompress),
+        array(parse_npy(file.bytes(), file.name())) {}
+  bool has_images() const { return array.type == NpyType::kUint8; }
+  int64_t bytes() const { return static_cast<int64_t>(file.bytes().size()); }
+
+  SourceFile file;
+  NpyArray array;
+};
+
+template <typename Value>
+Value value_at(const NpyArray& array, int64_t index) {
+  Value value;
+  std::memcpy(&value, array.values.data() + index * int64_t{sizeof(Value)}, sizeof(Value));
+  return value;
+}
+
+int64_t label_at(const NpyArray& array, int64_t index) {
+  switch (array.type) {
+    case NpyType::kUint8: return value_at<uint8_t>(array, index);
+    case NpyType::kInt32: return value_at<int32_t>(array, index);
+    default: return value_at<int64_t>(array, index);
+  }
+}
+
+// The labels of a file, each below `classes`.
+std::vector<int32_t> read_labels(const NpyFile& labels, int64_t classes) {
+  const NpyArray& array = labels.array;
+  const std::string& name = labels.file.name();
+  if (array.type == NpyType::kFloat32)
+    throw DataError("{}: float32 labels; allowed: uint8, int32 and int64", name);
+  if (array.extents.size() > 2 || (array.extents.size() == 2 && array.extents[1] != 1))
+    throw DataError("{}: labels of {} dimensions; allowed: one label for each sample",
+                    name,
+                    array.extents.size());
+  std::vector<int32_t> result(static_cast<size_t>(array.count()));
+  for (int64_t i = 0; i < array.count(); ++i) {
+    const int64_t label = label_at(array, i);
+    if (label < 0 || label >= classes)
+      throw DataError("{}: label {} of sample {}; allowed: 0..{}", name, label, i, classes - 1);
+    result[static_cast<size_t>(i)] = static_cast<int32_t>(label);
+  }
+  return result;
+}
+
+int64_t classes_of(const std::vector<int32_t>& labels) {
+  return int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
+}
+
+void check_features(const NpyFile& inputs) {
+  const NpyArray& array = inputs.array;
+  const std::string& name = inputs.file.name();
+  if (array.extents.size() != 2)
+    throw DataError("{}: float32 values in {} dimensions; allowed: 2 (samples, features)",
+                    name,
+                    array.extents.size());
+  const int64_t features = array.extents[1];
+  for (int64_t i = 0; i < array.count() * features; ++i) {
+    const auto value = value_at<float>(array, i);
+    if (!std::isfinite(value))
+      throw DataError("{}: feature {} of sample {} is {}; allowed: finite numbers",
+                      name,
+                      i % features,
+                      i / features,
+                      value);
+  }
+}
+
+// Inputs and labels of one set.
+struct NpySet {
+  NpyFile inputs;
+  std::vector<int32_t> labels;
+};
+
+// (N, H, W) or (N, H, W, C) as images.
+std::shared_ptr<const ImageStore> make_store(NpySet set) {
+  const std::vector<int64_t>& extents = set.inputs.array.extents;
+  if (extents.size() != 3 && extents.size() != 4)
+    throw DataError(
+        "{}: uint8 values in {} dimensions; allowed: 3 (images, height, width), or 4 with channels",
+        set.inputs.file.name(),
+        extents.size());
+  PixelArray array;
+  array.name = set.inputs.file.name();
+  array.set_shape(extents[1], extents[2], extents.size() == 4 ? extents[3] : 1);
+  array.labels = std::move(set.labels);
+  array.heap_bytes = set.inputs.bytes();
+  auto file = std::make_shared<NpyFile>(std::move(set.inputs));
+  array.pixels = file->array.values;
+  array.owner = std::move(file);
+  return make_pixel_store(std::move(array));
+}
+
+class NpyFeatures final : public Dataset {
+ public:
+  explicit NpyFeatures(NpySet set) : set_(std::move(set)) {
+    check_features(set_.inputs);
+    input_ = {DType::kF32, Shape{set_.inputs.array.extents[1]}};
+    target_ = {DType::kI32, Shape{}};
+  }
+
+  int64_t samples() const override { return set_.inputs.array.count(); }
+  const SampleSpec& input() const override { return input_; }
+  const SampleSpec& target() const override { return target_; }
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    const auto row = static_cast<size_t>(key.index);
+    std::memcpy(input, set_.inputs.array.values.data() + row * input_.bytes(), input_.bytes());
+    std::memcpy(target, &set_.labels[row], sizeof(int32_t));
+  }
+  int64_t resident_bytes() const override {
+    return set_.inputs.bytes() + static_cast<int64_t>(set_.labels.size() * sizeof(int32_t));
+  }
+
+ private:
+  NpySet set_;
+  SampleSpec input_, target_;
+};
+
+class Npy final : public DataFormat {
+ public:
+  Npy(const DataConfig& data, const NpyConfig& npy) : data_(data), npy_(npy) {}
+
+  void check() const override {
+    const bool inputs = !npy_.eval_inputs.empty(), labels = !npy_.eval_labels.empty();
+    if (inputs != labels)
+      throw ConfigError("data.npy.{}: missing, but {} is {}; allowed: both or neither",
+                        inputs ? "eval_labels" : "eval_inputs",
+                        inputs ? "eval_inputs" : "eval_labels",
+                        in_quotes(inputs ? npy_.eval_inputs : npy_.eval_labels));
+  }
+
+  bool gives(ModelInput input) const override { return input != ModelInput::kTokens; }
+  bool has_images(ModelInput) const override { return true; }
+  bool has_eval() const override { return !npy_.eval_inputs.empty(); }
+  std::vector<std::string> files() const override {
+    return {npy_.train_inputs, npy_.train_labels, npy_.eval_inputs, npy_.eval_labels};
+  }
+
+  // The training labels define the classes; where training is not wanted the model's number of them
+  // will do.
+  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+    std::optional<NpySet> train, eval;
+    int64_t classes = model.outputs;
+    if (need_train) {
+      train = open_set(npy_.train_inputs, npy_.train_labels, "npy.train", kMostClasses);
+      classes = classes_of(train->labels);
+    } else if (classes == 0) {
+      const NpyFile labels(data_.dir, npy_.train_labels, "npy.train_labels");
+      classes = classes_of(read_labels(labels, kMostClasses));
+    }
+    if (has_eval())
+      eval = open_set(
+          npy_.eval_inputs, npy_.eval_labels, "npy.eval", std::max(classes, model.outputs));
+    if (train && eval) check_alike(train->inputs, eval->inputs);
+    const bool images = train ? train->inputs.has_images() : !eval || eval->inputs.has_images();
+    if (!images) return make_features(model, std::move(train), std::move(eval), classes);
+    ImageStores stores;
+    stores.kind = "NPY images";
+    stores.classes = classes;
+    if (train) stores.train = make_store(std::move(*train));
+    if (eval) stores.eval = make_store(std::move(*eval));
+    return stores;
+  }
+
+  // Images of the size that data.image.size says.
+  AssumedData assume(const MissingFile& missing) const override {
+    const auto side = static_cast<int>(data_.image.size);
+    if (side == 0 && missing.model().wants_images())
+      missing.refuse("how large its images are", "set data.image.size, or ");
+    if (side == 0) missing.refuse("how many features it has", "");
+    const size_t given = std::max(data_.image.mean.size(), data_.image.std.size());
+    const int channels = given > 1 ? static_cast<int>(given) : 3;
+    AssumedData assumed = missing.with_outputs_of_model("classes");
+    assumed.what += fmt::format(", images of {} channels", channels);
+    assumed.train = assumed.eval = {kAssumedSamples, ImageSize{side, side}, channels};
+    return assumed;
+  }
+
+ private:
+  // `field`: of the config, without what follows "_".
+  NpySet open_set(const std::string& inputs_path,
+                  const std::string& labels_path,
+                  const std::string& field,
+                  int64_t classes) const {
+    NpyFile inputs(data_.dir, inputs_path, field + "_inputs");
+    const NpyFile labels(data_.dir, labels_path, field + "_labels");
+    const NpyType type = inputs.array.type;
+    if (type != NpyType::kUint8 && type != NpyType::kFloat32)
+      throw DataError("{}: {} inputs; allowed: uint8 images or float32 features",
+                      inputs.file.name(),
+                      name_of(type));
+    if (inputs.array.count() != labels.array.count())
+      throw DataError("{} has {} samples but {} has {} labels; they must be as many",
+                      inputs.file.name(),
+                      inputs.array.count(),
+                      labels.file.name(),
+                      labels.array.count());
+    return {std::move(inputs), read_labels(labels, classes)};
+  }
+
+  // Of images the pipeline sees to it that they get one size.
+  static void check_alike(const NpyFile& train, const NpyFile& eval) {
+    if (train.has_images() != eval.has_images())
+      throw DataError("{}: {} inputs; those in {} are {}",
+                      eval.file.name(),
+                      name_of(eval.array.type),
+                      train.file.name(),
+                      name_of(train.array.type));
+    if (!train.has_images() && train.array.extents.back() != eval.array.extents.back())
+      throw DataError("{}: {} features; those in {} are {}",
+                      eval.file.name(),
+                      eval.array.extents.back(),
+                      train.file.name(),
+                      train.array.extents.back());
+  }
+
+  // Samples: x (F) f32 as stored, label () i32.
+  OpenedData make_features(const ModelTraits& model,
+                           std::optional<NpySet> train,
+                           std::optional<NpySet> eval,
+                           int64_t classes) const {
+    const std::string& name = (train ? train : eval)->inputs.file.name();
+    if (model.wants_images())
+      throw DataError("{}: float32 features; allowed with a model of images: uint8 images", name);
+    if (model.loss != Loss::kSoftmaxCrossEntropy)
+      throw ConfigError("data.npy gives class labels: {} must be SOFTMAX_CROSS_ENTROPY",
+                        model.field("loss"));
+    if (!(data_.image == ImageConfig{}) || !(data_.augment == AugmentConfig{}))
+      throw ConfigError("data.{}: given; allowed: only where the data are images, not features: {}",
+                        data_.image == ImageConfig{} ? "augment" : "image",
+                        name);
+    OpenedData opened;
+    DataSummary& summary = opened.summary;
+    if (train) {
+      opened.train = std::make_unique<NpyFeatures>(std::move(*train));
+      summary.train_samples = opened.train->samples();
+    }
+    if (eval) {
+      opened.eval = std::make_unique<NpyFeatures>(std::move(*eval));
+      summary.eval_samples = opened.eval->samples();
+    }
+    summary.features = (opened.train ? opened.train : opened.eval)->input().shape[0];
+    summary.classes = classes;
+    use_classes_of_model(model, &summary);
+    summary.description =
+        fmt::format("NPY features: {} training and {} evaluation samples of {}, {} classes",
+                    summary.train_samples,
+                    summary.eval_samples,
+                    summary.features,
+                    summary.classes);
+    return opened;
+  }
+
+  const DataConfig& data_;
+  const NpyConfig& npy_;
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const NpyConfig& npy) {
+  return std::make_unique<Npy>(data, npy);
+}
+
+}  // namespace lockstep

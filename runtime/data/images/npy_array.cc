@@ -1,0 +1,201 @@
+// A .npy file: "\x93NUMPY", the version as two bytes, the length of the header (2 bytes in version
+// 1.0, 4 bytes after that), and the header, a Python dictionary that spaces and a line break end:
+//   {'descr': '<f4', 'fortran_order': False, 'shape': (150, 4), }
+#include "runtime/data/images/npy_array.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+
+namespace lockstep {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the values are little-endian");
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kVersionAt = 6, kLengthAt = 8;
+constexpr int64_t kHuge = -1;  // an extent above 2^63 - 1
+
+struct TypeRow {
+  NpyType type;
+  const char* descr;
+  const char* name;
+  size_t bytes;
+};
+constexpr std::array kTypes = {TypeRow{NpyType::kUint8, "|u1", "uint8", 1},
+                               TypeRow{NpyType::kInt32, "<i4", "int32", 4},
+                               TypeRow{NpyType::kInt64, "<i8", "int64", 8},
+                               TypeRow{NpyType::kFloat32, "<f4", "float32", 4}};
+
+const TypeRow& row_of(NpyType type) {
+  return *std::find_if(
+      kTypes.begin(), kTypes.end(), [&](const TypeRow& row) { return row.type == type; });
+}
+
+// Reads the dictionary from its beginning to its end.
+class HeaderReader {
+ public:
+  HeaderReader(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+
+  void read() {
+    expect("{");
+    while (!take("}")) {
+      const std::string_view key = quoted();
+      expect(":");
+      if (key == "descr" && !descr)
+        descr = quoted();
+      else if (key == "fortran_order" && !fortran_order)
+        fortran_order = boolean();
+      else if (key == "shape" && !shape)
+        shape = tuple();
+      else
+        refuse("another key or one twice");
+      if (take(",")) continue;
+      expect("}");
+      break;
+    }
+    if (text_.substr(at_).find_first_not_of(' ') != text_.size() - at_ - 1 || text_.back() != '\n')
+      refuse("no line break that ends it");
+    if (!descr || !fortran_order || !shape) refuse("no descr, fortran_order or shape");
+  }
+
+  std::optional<std::string_view> descr;
+  std::optional<bool> fortran_order;
+  std::optional<std::vector<int64_t>> shape;
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw DataError(
+        "{}: the NPY header is not one that NumPy writes: {} at its byte {}", name_, what, at_);
+  }
+
+  // Passes over spaces, then over `word` if it comes next.
+  bool take(std::string_view word) {
+    at_ = std::min(text_.find_first_not_of(' ', at_), text_.size());
+    if (!text_.substr(at_).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  void expect(std::string_view word) {
+    if (!take(word)) refuse(fmt::format("no {}", in_quotes(word)));
+  }
+
+  std::string_view quoted() {
+    expect("'");
+    const size_t end = text_.find('\'', at_);
+    if (end == std::string_view::npos) refuse("a text without end");
+    const std::string_view text = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    return text;
+  }
+
+  bool boolean() {
+    if (take("True")) return true;
+    expect("False");
+    return false;
+  }
+
+  std::vector<int64_t> tuple() {
+    std::vector<int64_t> extents;
+    expect("(");
+    while (!take(")")) {
+      extents.push_back(extent());
+      if (take(",")) continue;
+      expect(")");
+      if (extents.size() == 1) refuse("a number that is no tuple");
+      break;
+    }
+    return extents;
+  }
+
+  int64_t extent() {
+    take("");
+    const std::string_view digits =
+        text_.substr(at_, std::min(text_.find_first_not_of("0123456789", at_), text_.size()) - at_);
+    if (digits.empty()) refuse("no whole number from 0");
+    at_ += digits.size();
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc{} ? value : kHuge;
+  }
+
+  std::string_view text_;
+  const std::string& name_;
+  size_t at_ = 0;
+};
+
+// The header's text, and how many bytes lie before the values.
+std::string_view header_of(std::string_view file, const std::string& name, size_t* before_values) {
+  if (!file.starts_with(kMagic))
+    throw DataError("{}: not an NPY file: it does not begin with \\x93NUMPY", name);
+  const auto byte = [&](size_t at) { return static_cast<unsigned char>(file[at]); };
+  if (file.size() < kLengthAt + 4)
+    throw DataError("{}: {} bytes are too few for an NPY file", name, file.size());
+  const int major = byte(kVersionAt), minor = byte(kVersionAt + 1);
+  if (major < 1 || major > 3 || minor != 0)
+    throw DataError(
+        "{}: version {}.{} of the NPY format; allowed: 1.0, 2.0 and 3.0", name, major, minor);
+  const size_t length_bytes = major == 1 ? 2 : 4, begin = kLengthAt + length_bytes;
+  size_t length = 0;
+  for (size_t i = 0; i < length_bytes; ++i) length |= size_t{byte(kLengthAt + i)} << (8 * i);
+  if (file.size() - begin < length)
+    throw DataError(
+        "{}: truncated in the NPY header: {} of {} bytes", name, file.size(), begin + length);
+  *before_values = begin + length;
+  return file.substr(begin, length);
+}
+
+}  // namespace
+
+const char* name_of(NpyType type) { return row_of(type).name; }
+
+size_t size_of(NpyType type) { return row_of(type).bytes; }
+
+NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+  size_t before_values = 0;
+  HeaderReader header(
+      header_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name, &before_values),
+      name);
+  header.read();
+  const auto row = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& type) {
+    return type.descr == *header.descr;
+  });
+  if (row == kTypes.end())
+    throw DataError(
+        "{}: values of type {}; allowed: '|u1', '<i4', '<i8' and '<f4' (uint8, int32, int64, "
+        "float32, little-endian)",
+        name,
+        in_quotes(*header.descr));
+  if (*header.fortran_order)
+    throw DataError(
+        "{}: in Fortran's order; allowed: in C's (numpy.ascontiguousarray makes such arrays)",
+        name);
+  NpyArray array;
+  array.type = row->type;
+  array.extents = std::move(*header.shape);
+  if (array.extents.empty()) throw DataError("{}: a number, and no array of samples", name);
+  array.values = bytes.subspan(before_values);
+  uint64_t claimed = row->bytes;
+  bool huge = false;
+  for (size_t i = 0; i < array.extents.size(); ++i) {
+    const int64_t extent = array.extents[i];
+    if (extent == 0) throw DataError("{}: dimension {} of the NPY array is 0", name, i);
+    huge |=
+        extent == kHuge || __builtin_mul_overflow(claimed, static_cast<uint64_t>(extent), &claimed);
+  }
+  if (huge || claimed != array.values.size())
+    throw DataError("{}: {}: the NPY header promises {} bytes of values, the file has {}",
+                    name,
+                    huge || claimed > array.values.size() ? "truncated" : "too long",
+                    huge ? "over 2^63" : std::to_string(claimed),
+                    array.values.size());
+  return array;
+}
+
+}  // namespace lockstep
