@@ -26,9 +26,9 @@ int choose_data_threads(int threads);
 
 // Calls body(i) for each i in [begin, end) on so many threads, in no order. What a body throws
 // first ends the others and is rethrown.
-void for_each_picture(int64_t begin,
-                      int64_t end,
-                      int threads,
-                      const std::function<void(int64_t)>& body);
+void for_each_image(int64_t begin,
+                    int64_t end,
+                    int threads,
+                    const std::function<void(int64_t)>& body);
 
 }  // namespace lockstep

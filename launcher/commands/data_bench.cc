@@ -76,10 +76,10 @@ Throughput run_loader(const Dataset& dataset,
   return result;
 }
 
-// Where the time of one thread goes, and how fast the same pictures are decoded whole and left
+// Where the time of one thread goes, and how fast the same images are decoded whole and left
 // alone. Bad ones do not count.
 struct Breakdown {
-  int64_t pictures = 0;
+  int64_t images = 0;
   PipelineTimes times;
   double whole_decode_per_second = 0;
 };
@@ -92,7 +92,7 @@ Breakdown break_down(const ImageDataset& dataset, double seconds) {
   const auto index_of = [&](int64_t number) { return number * step % store.count(); };
   const double start_ms = now_ms();
   for (int64_t i = 0; now_ms() - start_ms < 1e3 * seconds; ++i)
-    result.pictures +=
+    result.images +=
         dataset.read_input({index_of(i), i / store.count(), true}, pixels.data(), &result.times);
   if (!store.encoded()) return result;
   ImagePipeline& pipeline = ImagePipeline::of_this_thread();
@@ -114,9 +114,9 @@ void print_breakdown(const Breakdown& breakdown, const Throughput& loader) {
   const PipelineTimes& times = breakdown.times;
   const double all = static_cast<double>(times.load + times.decode + times.transform);
   const auto line = [&](const char* name, int64_t ns) {
-    fmt::print("  {:<24}{:>9.1f} us a picture{:>7.1f}%\n",
+    fmt::print("  {:<24}{:>9.1f} us an image{:>7.1f}%\n",
                name,
-               static_cast<double>(ns) / 1e3 / static_cast<double>(breakdown.pictures),
+               static_cast<double>(ns) / 1e3 / static_cast<double>(breakdown.images),
                100 * static_cast<double>(ns) / all);
   };
   line("load", times.load);
@@ -124,7 +124,7 @@ void print_breakdown(const Breakdown& breakdown, const Throughput& loader) {
   line("crop, resize, augment", times.transform);
   if (breakdown.whole_decode_per_second > 0)
     fmt::print(
-        "whole pictures decoded and left alone: {:.1f} a second and core; all of this runs at "
+        "whole images decoded and left alone: {:.1f} a second and core; all of this runs at "
         "{:.2f} of it\n",
         breakdown.whole_decode_per_second,
         loader.per_core() / breakdown.whole_decode_per_second);
@@ -145,7 +145,7 @@ Json to_json(const DataSummary& summary,
   json["bad_records"] = bad;
   if (!breakdown) return json;
   const auto us = [&](int64_t ns) {
-    return static_cast<double>(ns) / 1e3 / static_cast<double>(breakdown->pictures);
+    return static_cast<double>(ns) / 1e3 / static_cast<double>(breakdown->images);
   };
   json["load_us"] = us(breakdown->times.load);
   json["decode_us"] = us(breakdown->times.decode);
@@ -176,13 +176,13 @@ void bench(const DataBenchOptions& options) {
       kGpuSamplesPerSecond / loader.per_core(),
       kGpuSamplesPerSecond);
   std::optional<Breakdown> breakdown;
-  if (const auto* pictures = dynamic_cast<const ImageDataset*>(opened.train.get())) {
-    breakdown = break_down(*pictures, std::min(options.seconds / 2, 2.0));
-    if (breakdown->pictures == 0) breakdown.reset();  // all of those that it tried are bad
+  if (const auto* images = dynamic_cast<const ImageDataset*>(opened.train.get())) {
+    breakdown = break_down(*images, std::min(options.seconds / 2, 2.0));
+    if (breakdown->images == 0) breakdown.reset();  // all of those that it tried are bad
   }
   if (breakdown) print_breakdown(*breakdown, loader);
   const int64_t bad = opened.train->bad_records();
-  if (bad > 0) fmt::print("{} bad picture{} replaced\n", bad, bad == 1 ? " was" : "s were");
+  if (bad > 0) fmt::print("{} bad image{} replaced\n", bad, bad == 1 ? " was" : "s were");
   std::fflush(stdout);
   if (!options.common.json.empty())
     write_file_atomically(

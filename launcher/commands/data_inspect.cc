@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kPeeked = 1000;  // pictures whose headers are read without --check
+constexpr int64_t kPeeked = 1000;  // images whose headers are read without --check
 constexpr size_t kMostNamed = 20;  // classes that get a line each
 constexpr size_t kMostBadNamed = 100;
 
@@ -32,7 +32,7 @@ struct InspectOptions {
   int threads = 0;
 };
 
-// What was found in a set of pictures.
+// What was found in a set of images.
 struct Findings {
   std::vector<int64_t> per_class;
   std::vector<int> heights, widths;  // of those looked at, each in order
@@ -48,7 +48,7 @@ Findings look_at(const ImageStore& store, int64_t classes, bool check, int threa
   findings.looked_at = check ? store.count() : std::min(store.count(), kPeeked);
   std::mutex mutex;
   std::vector<std::pair<int64_t, std::string>> bad;
-  for_each_picture(0, findings.looked_at, threads, [&](int64_t number) {
+  for_each_image(0, findings.looked_at, threads, [&](int64_t number) {
     const int64_t index = number * store.count() / findings.looked_at;  // evenly spaced
     ImagePipeline& pipeline = ImagePipeline::of_this_thread();
     ImageSize size;
@@ -82,7 +82,7 @@ void print_findings(const char* name,
                     bool check) {
   const auto [least, most] =
       std::minmax_element(findings.per_class.begin(), findings.per_class.end());
-  fmt::print("{}: {} pictures of {} classes, {} to {} of each\n",
+  fmt::print("{}: {} images of {} classes, {} to {} of each\n",
              name,
              store.count(),
              stores.classes,
@@ -111,7 +111,7 @@ void print_findings(const char* name,
                findings.looked_at);
 }
 
-// Looks at one set, if there is one; returns how many bad pictures it has.
+// Looks at one set, if there is one; returns how many bad images it has.
 size_t inspect_set(const char* name,
                    const std::shared_ptr<const ImageStore>& store,
                    const ImageStores& stores,
@@ -130,7 +130,7 @@ size_t inspect_set(const char* name,
 }
 
 // Bad records do not stop it, whatever the config says of them.
-void inspect_pictures(const ImageStores& stores, const InspectOptions& options) {
+void inspect_images(const ImageStores& stores, const InspectOptions& options) {
   Json json;
   json["kind"] = stores.kind;
   json["classes"] = stores.classes;
@@ -146,14 +146,14 @@ void inspect_pictures(const ImageStores& stores, const InspectOptions& options) 
     write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
   if (bad > 0)
     throw DataError(
-        "{} bad picture{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
+        "{} bad image{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
 }
 
 void inspect(const InspectOptions& options) {
   check_result_path("--json", options.common.json);
   const std::string& path = options.common.config;
   if (const auto stores = open_images_at(path, /*skip_bad=*/true))
-    return inspect_pictures(*stores, options);
+    return inspect_images(*stores, options);
   RunConfig config = read_config(options.common);
   const ModelTraits model = traits_of(config.model);
   const std::unique_ptr<const DataFormat> format = format_of(config.data);
@@ -163,7 +163,7 @@ void inspect(const InspectOptions& options) {
   }
   const OpenedSource opened = format->open(model, config.seed, /*need_train=*/true);
   if (const auto* stores = std::get_if<ImageStores>(&opened))
-    return inspect_pictures(*stores, options);
+    return inspect_images(*stores, options);
   const DataSummary& summary = std::get<OpenedData>(opened).summary;
   fmt::print("{}\n", summary.description);
   std::fflush(stdout);
@@ -190,18 +190,18 @@ CommandSpec data_inspect_command() {
   CommandSpec command{.name = "inspect", .help = "Show what is in a data set, and check it"};
   command.add("CONFIG",
               &options->common.config,
-              "A config file; or a folder of pictures, tar files or a record file",
+              "A config file; or a folder of images, tar files or a record file",
               {.required = true});
   add_config_options(command, options->common);
-  command.add("--check", &options->check, "Decode every picture, and name the bad ones");
+  command.add("--check", &options->check, "Decode every image, and name the bad ones");
   command.add("--threads",
               &options->threads,
               "Threads that decode; 0: all CPUs",
               {.show_default = true, .allowed = WholeNumbers{0, 1024}});
   add_output_options(command, options->common);
   command.footer =
-      "Pictures' bad records are counted and left out, whatever data.bad_records says; where there "
-      "are any it ends with 3. Without --check only the headers of some pictures are read.";
+      "Images' bad records are counted and left out, whatever data.bad_records says; where there "
+      "are any it ends with 3. Without --check only the headers of some images are read.";
   command.run = [options](Session& session) { return run_inspect(session, *options); };
   return command;
 }

@@ -21,8 +21,8 @@
 namespace lockstep {
 namespace {
 
-// Pictures that are in memory at a time, for each thread.
-constexpr int64_t kPicturesPerThread = 32;
+// Images that are in memory at a time, for each thread.
+constexpr int64_t kImagesPerThread = 32;
 
 struct PackOptions {
   CommonOptions common;  // --json and --log-level
@@ -32,14 +32,14 @@ struct PackOptions {
   int threads = 0;
 };
 
-// What becomes of one picture.
+// What becomes of one image.
 struct Packed {
   std::vector<std::byte> bytes;
   ImageSize size;     // of pixels; 0: a file
   std::string error;  // not empty: it is left out
 };
 
-// Every picture is decoded, if only to find the bad ones now and not in the middle of a training.
+// Every image is decoded, if only to find the bad ones now and not in the middle of a training.
 void pack_one(const ImageStore& store, int64_t index, const PackOptions& options, Packed* packed) {
   *packed = {};
   ImagePipeline& pipeline = ImagePipeline::of_this_thread();
@@ -59,8 +59,7 @@ void pack_one(const ImageStore& store, int64_t index, const PackOptions& options
           packed->bytes.data() + row * static_cast<size_t>(y), view.origin + y * view.stride, row);
   } catch (const DataError& error) {
     packed->error = fmt::format("{}: {}", store.name(index), error.what());
-    if (!options.skip_bad)
-      throw DataError("{} (--skip-bad leaves such pictures out)", packed->error);
+    if (!options.skip_bad) throw DataError("{} (--skip-bad leaves such images out)", packed->error);
   }
 }
 
@@ -74,7 +73,7 @@ void print_summary(const Totals& totals,
                    const ImageStores& stores,
                    const PackOptions& options,
                    double seconds) {
-  fmt::print("{}: {} pictures of {} classes, {:.1f} MB, in {:.1f} s ({:.0f} pictures/s){}\n",
+  fmt::print("{}: {} images of {} classes, {:.1f} MB, in {:.1f} s ({:.0f} images/s){}\n",
              options.out,
              totals.records,
              stores.classes,
@@ -99,26 +98,26 @@ Totals write_records(const PackOptions& options,
                      const std::filesystem::path& path) {
   const ImageStore& store = *stores.train;
   const int threads = choose_data_threads(options.threads);
-  const int64_t at_a_time = kPicturesPerThread * threads;
+  const int64_t at_a_time = kImagesPerThread * threads;
   RecordWriter writer(path);
   std::vector<Packed> packed(static_cast<size_t>(at_a_time));
   int64_t bad = stores.bad_records;
   for (int64_t begin = 0; begin < store.count(); begin += at_a_time) {
     const int64_t end = std::min(begin + at_a_time, store.count());
-    for_each_picture(begin, end, threads, [&](int64_t i) {
+    for_each_image(begin, end, threads, [&](int64_t i) {
       pack_one(store, i, options, &packed[static_cast<size_t>(i - begin)]);
     });
     for (int64_t i = begin; i < end; ++i) {
-      const Packed& picture = packed[static_cast<size_t>(i - begin)];
-      if (picture.error.empty()) {
-        writer.add(picture.bytes, store.label(i), picture.size);
+      const Packed& image = packed[static_cast<size_t>(i - begin)];
+      if (image.error.empty()) {
+        writer.add(image.bytes, store.label(i), image.size);
         continue;
       }
       ++bad;
-      log_warn("{}: left out", picture.error);
+      log_warn("{}: left out", image.error);
     }
   }
-  if (writer.records() == 0) throw DataError("{}: no good picture in it", options.source);
+  if (writer.records() == 0) throw DataError("{}: no good image in it", options.source);
   writer.finish(stores.classes, stores.class_names);
   return {writer.records(), bad, writer.bytes()};
 }
@@ -156,7 +155,7 @@ ExitCode pack(Session& session, const PackOptions& options) {
 CommandSpec data_pack_command() {
   auto options = std::make_shared<PackOptions>();
   CommandSpec command{.name = "pack",
-                      .help = "Pack pictures into one record file with an index, for data.records"};
+                      .help = "Pack images into one record file with an index, for data.records"};
   command.add("SOURCE",
               &options->source,
               "A folder with one folder per class, or tar files with .jpg and .cls members "
@@ -175,12 +174,11 @@ CommandSpec data_pack_command() {
               &options->threads,
               "Threads that decode; 0: all CPUs",
               {.show_default = true, .allowed = WholeNumbers{0, 1024}});
-  command.add("--skip-bad",
-              &options->skip_bad,
-              "Leave bad pictures out, and name them, instead of failing");
+  command.add(
+      "--skip-bad", &options->skip_bad, "Leave bad images out, and name them, instead of failing");
   add_output_options(command, options->common);
   command.footer =
-      "Every picture is decoded once, so that a bad one is found now. The file appears under its "
+      "Every image is decoded once, so that a bad one is found now. The file appears under its "
       "name only when it is whole.";
   command.run = [options](Session& session) { return pack(session, *options); };
   return command;

@@ -20,8 +20,8 @@ struct AssumedImages {
   int64_t resident_bytes = 0;
 };
 
-// What a config says of data that are not here: sequences of tokens for models that take those, else
-// images.
+// What a config says of data that are not here: sequences of tokens for models that take those,
+// else images.
 struct AssumedData {
   std::string what;                // in words: "10 classes, as model.resnet.classes says"
   int64_t outputs = 0;             // classes or vocabulary

@@ -40,7 +40,7 @@ class Dataset {
   virtual const SampleSpec& input() const = 0;
   virtual const SampleSpec& target() const = 0;
   // Writes input().bytes() to `input` and target().bytes() to `target`; neither need be aligned
-  // beyond its dtype. Does not allocate, except in the decoders of pictures.
+  // beyond its dtype. Does not allocate, except in the decoders of images.
   virtual void read(const SampleKey& key, std::byte* input, std::byte* target) const = 0;
   // Heap and mapped bytes that this data set keeps while it is open, for the memory plan.
   virtual int64_t resident_bytes() const = 0;

@@ -10,7 +10,7 @@ namespace lockstep {
 
 // The rows of all batches form one sequence. Each thread claims the next few rows, as far as the
 // ring has room, and reads them without the mutex; whoever fills the last row of the oldest open
-// batch hands it over. So nobody waits for the slowest picture of a batch: the others go on with
+// batch hands it over. So nobody waits for the slowest image of a batch: the others go on with
 // the next one. Where a row comes to lie and what is read into it depend on its number alone.
 //
 // Rows are claimed in order, so when reading fails, every row before the first failure has been

@@ -1,21 +1,21 @@
 // JPEG files through the decoder: finds reads outside the file or the pixels, headers that are
-// believed, and pictures whose parts differ from the whole.
+// believed, and images whose parts differ from the whole.
 
 #include "fuzz_target.h"
 #include "runtime/data/images/jpeg_decoder.h"
-#include "tests/unit/data/pictures.h"
+#include "tests/unit/data/images.h"
 
 namespace lockstep::fuzz {
 
 // The first byte chooses what is decoded.
 std::vector<std::string> seed_inputs() {
   using test::encode_jpeg;
-  using test::make_picture;
-  return {std::string(1, '\x01') + encode_jpeg(make_picture(33, 41)),
-          std::string(1, '\x02') + encode_jpeg(make_picture(20, 20), {.progressive = true}),
-          std::string(1, '\x03') + encode_jpeg(make_picture(17, 9, 1)),
+  using test::make_image;
+  return {std::string(1, '\x01') + encode_jpeg(make_image(33, 41)),
+          std::string(1, '\x02') + encode_jpeg(make_image(20, 20), {.progressive = true}),
+          std::string(1, '\x03') + encode_jpeg(make_image(17, 9, 1)),
           std::string(1, '\x24') +
-              encode_jpeg(make_picture(16, 24, 4), {.stored = JCS_YCCK, .subsampling = 1})};
+              encode_jpeg(make_image(16, 24, 4), {.stored = JCS_YCCK, .subsampling = 1})};
 }
 
 }  // namespace lockstep::fuzz
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (int64_t{size_of_file.height} * size_of_file.width > kMostFuzzedPixels) return;
     const ImageSize shrunk = JpegDecoder::shrunk(size_of_file, denominator);
     const ImageRegion all{0, shrunk.height, 0, shrunk.width};
-    const test::Picture whole = test::copy_of(decoder.decode(denominator, all), all);
+    const test::Image whole = test::copy_of(decoder.decode(denominator, all), all);
     const ImageRegion part{shrunk.height / 3,
                            shrunk.height / 3 + (shrunk.height + 1) / 2,
                            shrunk.width / 2,

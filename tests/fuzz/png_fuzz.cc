@@ -5,16 +5,16 @@
 
 #include "fuzz_target.h"
 #include "runtime/data/images/png_decoder.h"
-#include "tests/unit/data/pictures.h"
+#include "tests/unit/data/images.h"
 
 namespace lockstep::fuzz {
 
 std::vector<std::string> seed_inputs() {
   using test::encode_png;
-  using test::make_picture;
-  return {encode_png(make_picture(9, 7)),
-          encode_png(make_picture(8, 8, 4)),
-          encode_png(5, 5, make_picture(5, 5, 1).pixels, {PNG_COLOR_TYPE_GRAY, 8, true}),
+  using test::make_image;
+  return {encode_png(make_image(9, 7)),
+          encode_png(make_image(8, 8, 4)),
+          encode_png(5, 5, make_image(5, 5, 1).pixels, {PNG_COLOR_TYPE_GRAY, 8, true}),
           encode_png(2, 2, {0, 1, 1, 0}, {PNG_COLOR_TYPE_PALETTE}, {{1, 2, 3}, {4, 5, 6}}),
           encode_png(1, 2, {1, 2, 3, 4}, {PNG_COLOR_TYPE_GRAY, 16})};
 }

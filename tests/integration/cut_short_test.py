@@ -40,13 +40,13 @@ KEPT_BYTES = 64 << 10
 DATA, PEER = 3, 6
 
 
-def packed_pictures(binary, folder):
+def packed_images(binary, folder):
     """A record file of some hundred KiB."""
     for name in ("cat", "dog"):
-        (folder / "pictures" / name).mkdir(parents=True)
+        (folder / "images" / name).mkdir(parents=True)
         for i in range(10):
-            (folder / "pictures" / name / f"{i}.png").write_bytes(png(64, i))
-    done = lockstep_run.run(binary, ["data", "pack", "pictures", "--out", "packed"], ranks=0,
+            (folder / "images" / name / f"{i}.png").write_bytes(png(64, i))
+    done = lockstep_run.run(binary, ["data", "pack", "images", "--out", "packed"], ranks=0,
                             cwd=folder)
     assert done.returncode == 0, done.stderr
     return (folder / "packed").read_bytes()
@@ -117,7 +117,7 @@ def main(binary):
     binary = pathlib.Path(binary).resolve()
     with tempfile.TemporaryDirectory(prefix="lockstep-cut-short-") as folder:
         folder = pathlib.Path(folder)
-        records = packed_pictures(binary, folder)
+        records = packed_images(binary, folder)
         tokens = random.Random(1).randbytes(1 << 20)
         tokens = bytes(b if i % 2 == 0 else 0 for i, b in enumerate(tokens))  # uint16 below 256
         assert len(records) > 3 * KEPT_BYTES, len(records)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Catches: `lockstep data` commands that do not do what their --help says, record files that train
-differently from the pictures they were packed from, bad pictures that are not named, and wrong exit
+differently from the images they were packed from, bad images that are not named, and wrong exit
 codes.
 
 data_commands_test.py BINARY
@@ -44,14 +44,14 @@ def png(side, seed):
 
 
 class Bench:
-    """A folder with pictures of three classes, and the binary."""
+    """A folder with images of three classes, and the binary."""
 
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
         for number, name in enumerate(("cat", "dog", "eel")):
-            (folder / "pictures" / name).mkdir(parents=True)
+            (folder / "images" / name).mkdir(parents=True)
             for i in range(10):
-                (folder / "pictures" / name / f"{i}.png").write_bytes(png(16 + i, 100 * number + i))
+                (folder / "images" / name / f"{i}.png").write_bytes(png(16 + i, 100 * number + i))
 
     def run(self, *arguments, code=0):
         done = lockstep_run.run(self.binary, arguments, ranks=0, cwd=self.folder)
@@ -71,44 +71,44 @@ class Bench:
 
 def packs(bench):
     """A record file, whether packed by one thread or three, trains to the weights of its folder."""
-    wanted = bench.weights_after("folder", 'image_folder { train: "pictures" }')
+    wanted = bench.weights_after("folder", 'image_folder { train: "images" }')
     for threads in (1, 3):
-        bench.run("data", "pack", "pictures", "--out", f"r{threads}", "--threads", threads,
+        bench.run("data", "pack", "images", "--out", f"r{threads}", "--threads", threads,
                   "--json", "pack.json")
         packed = json.loads((bench.folder / "pack.json").read_text())
         assert packed["records"] == 30 and packed["classes"] == 3 and packed["bad"] == 0, packed
         assert (bench.weights_after(f"records{threads}", f'records {{ train: "r{threads}" }}')
                 == wanted)
     assert (bench.folder / "r1").read_bytes() == (bench.folder / "r3").read_bytes()
-    bench.run("data", "pack", "pictures", "--out", "small", "--decode", "--size", 8)
+    bench.run("data", "pack", "images", "--out", "small", "--decode", "--size", 8)
     found = bench.run("data", "inspect", "small", "--check").stdout
     assert "8 x 8 to 8 x 8" in found and "30 of 30 decode" in found and "eel" in found, found
 
 
 def inspects(bench):
-    """Counts, classes and sizes of a config's data and of a file; a bad picture is named."""
-    config = bench.config("inspect", 'image_folder { train: "pictures" eval: "pictures" }')
+    """Counts, classes and sizes of a config's data and of a file; a bad image is named."""
+    config = bench.config("inspect", 'image_folder { train: "images" eval: "images" }')
     inspected = bench.run("data", "inspect", config, "--data", bench.folder, "--json", "found.json")
     found = inspected.stdout
     assert (
-        "30 pictures of 3 classes, 10 to 10 of each" in found
+        "30 images of 3 classes, 10 to 10 of each" in found
         and "16 x 16 to 25 x 25" in found), found
     assert json.loads((bench.folder / "found.json").read_text())["evaluation"]["samples"] == 30
-    bad = bench.folder / "pictures" / "dog" / "3.png"
+    bad = bench.folder / "images" / "dog" / "3.png"
     whole = bad.read_bytes()
     bad.write_bytes(whole[:200])
-    checked = bench.run("data", "inspect", "pictures", "--check", code=3)
+    checked = bench.run("data", "inspect", "images", "--check", code=3)
     assert "dog/3.png" in checked.stdout and "29 of 30 decode" in checked.stdout, checked.stdout
-    assert "dog/3.png" in bench.run("data", "pack", "pictures", "--out", "x", code=3).stderr
+    assert "dog/3.png" in bench.run("data", "pack", "images", "--out", "x", code=3).stderr
     assert not list(bench.folder.glob("x*")), "a failed pack leaves files"
-    assert "dog/3.png" in bench.run("data", "pack", "pictures", "--out", "x", "--skip-bad").stderr
-    assert "29 pictures" in bench.run("data", "inspect", "x").stdout
+    assert "dog/3.png" in bench.run("data", "pack", "images", "--out", "x", "--skip-bad").stderr
+    assert "29 images" in bench.run("data", "inspect", "x").stdout
     bad.write_bytes(whole)
 
 
 def inspects_shards(bench):
     """A sample without its class is named and counted, and hides neither its neighbours nor another
-    bad picture."""
+    bad image."""
     with tarfile.open(bench.folder / "s.tar", "w") as shard:
         for name, data in (("a.png", png(16, 1)), ("b.png", png(16, 2)), ("b.cls", b"1"),
                            ("c.png", png(16, 3)[:200]), ("c.cls", b"0")):
@@ -128,33 +128,33 @@ def inspects_shards(bench):
 
 
 def benches(bench):
-    """Speeds are measured; a bad picture ends it with its name, or is counted."""
-    config = bench.config("bench", 'image_folder { train: "pictures" }')
+    """Speeds are measured; a bad image ends it with its name, or is counted."""
+    config = bench.config("bench", 'image_folder { train: "images" }')
     measure = ["data", "bench", config, "--data", bench.folder, "--seconds", 0.3, "--threads", 2,
                "--json", "bench.json"]
     bench.run(*measure)
     found = json.loads((bench.folder / "bench.json").read_text())
     assert found["threads"] == 2 and found["samples_per_s"] > 0 and found["decode_us"] > 0, found
-    bad = bench.folder / "pictures" / "dog" / "3.png"
+    bad = bench.folder / "images" / "dog" / "3.png"
     bad.write_bytes(bad.read_bytes()[:200])
     assert "dog/3.png" in bench.run(*measure, code=3).stderr
     skipped = bench.run(*measure, "--set", "data.bad_records=SKIP", "--set",
                         "data.max_bad_fraction=0.1")
-    assert "1 bad picture was replaced" in skipped.stdout, skipped.stdout
+    assert "1 bad image was replaced" in skipped.stdout, skipped.stdout
     found = json.loads((bench.folder / "bench.json").read_text())
     assert found["bad_records"] == 1 and found["whole_decode_per_core_s"] > 0, found
 
 
 def counts(bench):
-    """Training and evaluation end with the number of bad pictures, summed over ranks; with FAIL
+    """Training and evaluation end with the number of bad images, summed over ranks; with FAIL
     there can be none."""
     assert ("bad_records" not in lockstep_run.train(
-        bench.binary, bench.config("good", 'image_folder { train: "pictures" }'),
+        bench.binary, bench.config("good", 'image_folder { train: "images" }'),
         bench.folder / "good", 0, ["--data", bench.folder]))
-    bad = bench.folder / "pictures" / "dog" / "3.png"
+    bad = bench.folder / "images" / "dog" / "3.png"
     bad.write_bytes(bad.read_bytes()[:200])
     config = bench.config("counts",
-                          'image_folder { train: "pictures" eval: "pictures" } bad_records: SKIP '
+                          'image_folder { train: "images" eval: "images" } bad_records: SKIP '
                           'max_bad_fraction: 0.1')
     options = ["--data", bench.folder, "--run-dir", "run", "--json", "result.json"]
     evaluate = ["eval", config, "--checkpoint", "run", *options]
@@ -168,16 +168,55 @@ def counts(bench):
     assert json.loads((bench.folder / "result.json").read_text())["bad_records"] == 1
 
 
+def npy(descr, shape, values):
+    """A file as numpy.save() writes it."""
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+    header = header.ljust(117) + "\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header.encode() + values
+
+
+def reads_arrays(bench):
+    """NumPy's arrays train, are evaluated and predicted, and planned for without their files; what
+    is wrong with one is said in one line."""
+    draw = random.Random(5)
+    for name, count in (("train", 24), ("eval", 8)):
+        (bench.folder / f"x_{name}.npy").write_bytes(
+            npy("|u1", (count, 16, 16, 3), draw.randbytes(count * 768)))
+        labels = [i % 3 for i in range(count)]
+        (bench.folder / f"y_{name}.npy").write_bytes(
+            npy("<i8", (count,), struct.pack(f"<{count}q", *labels)))
+    fields = " ".join(f'{name}_inputs: "x_{name}.npy" {name}_labels: "y_{name}.npy"'
+                      for name in ("train", "eval"))
+    config = bench.config("arrays", f"npy {{ {fields} }}")
+    run_dir = bench.folder / "run"
+    assert bench.weights_after("arrays", f"npy {{ {fields} }}") == lockstep_run.train(
+        bench.binary, config, run_dir, 0, ["--data", bench.folder])["weights_hash"]
+    evaluated = bench.run("eval", config, "--data", bench.folder, "--checkpoint", run_dir)
+    assert "8 samples" in evaluated.stdout, evaluated.stdout
+    bench.run("predict", config, "--data", bench.folder, "--checkpoint", run_dir, "--out",
+              "outputs.safetensors")
+    shape, _ = lockstep_run.read_tensor(bench.folder / "outputs.safetensors", "output")
+    assert shape == [8, 3], shape
+    found = bench.run("data", "inspect", config, "--data", bench.folder).stdout
+    assert "24 images of 3 classes, 8 to 8 of each" in found, found
+    planned = bench.run("plan", config, "--data", "nowhere", "--set", "model.mlp.outputs=3").stdout
+    assert "x_train.npy is not here" in planned and "images of 3 channels" in planned, planned
+    whole = bench.folder / "x_train.npy"
+    whole.write_bytes(whole.read_bytes()[:-1])
+    done = bench.run("train", config, "--data", bench.folder, "--run-dir", "cut", code=3)
+    assert done.stderr.count("\n") == 1 and "x_train.npy: truncated" in done.stderr, done.stderr
+
+
 def refuses(bench):
     """Usage errors end with 2, data errors with 3, each in one line."""
-    bench.run("data", "inspect", "pictures")
+    bench.run("data", "inspect", "images")
     for code, arguments in (
-        (2, ["data"]), (2, ["data", "pack", "pictures"]), (2, ["data", "bench", "absent"]),
-        (2, ["data", "pack", "pictures", "--out", "o", "--decode"]),
-        (2, ["data", "pack", "pictures", "--out", "o", "--size", "9"]),
-        (2, ["data", "pack", "pictures", "--out", "o", "--decode", "--size", "9", "--keep-jpeg"]),
-        (2, ["data", "pack", "pictures", "--out", "absent/o"]),
-        (2, ["data", "pack", "pictures", "--out", "pictures"]),
+        (2, ["data"]), (2, ["data", "pack", "images"]), (2, ["data", "bench", "absent"]),
+        (2, ["data", "pack", "images", "--out", "o", "--decode"]),
+        (2, ["data", "pack", "images", "--out", "o", "--size", "9"]),
+        (2, ["data", "pack", "images", "--out", "o", "--decode", "--size", "9", "--keep-jpeg"]),
+        (2, ["data", "pack", "images", "--out", "absent/o"]),
+        (2, ["data", "pack", "images", "--out", "images"]),
         (3, ["data", "pack", "absent", "--out", "o"]), (3, ["data", "inspect", "absent.tar"])):
         done = bench.run(*arguments, code=code)
         assert done.stderr.count("\n") == 1 and "error" in done.stderr, (arguments, done.stderr)
@@ -187,7 +226,7 @@ def refuses(bench):
 
 def main(binary):
     failures = 0
-    for check in (packs, inspects, inspects_shards, benches, counts, refuses):
+    for check in (packs, inspects, inspects_shards, benches, counts, reads_arrays, refuses):
         with tempfile.TemporaryDirectory(prefix="lockstep-data-") as folder:
             try:
                 check(Bench(pathlib.Path(binary).resolve(), pathlib.Path(folder)))

@@ -33,20 +33,20 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-class TarPictures final : public ImageStore {
+class TarImages final : public ImageStore {
  public:
-  explicit TarPictures(const std::string& path) : file_(path) {
+  explicit TarImages(const std::string& path) : file_(path) {
     TarReader reader(file_.bytes(), path);
     TarMember member;
-    while (reader.next(&member)) pictures_.push_back(member.data);
-    if (pictures_.empty()) throw DataError("{}: empty", path);
+    while (reader.next(&member)) images_.push_back(member.data);
+    if (images_.empty()) throw DataError("{}: empty", path);
   }
-  int64_t count() const override { return static_cast<int64_t>(pictures_.size()); }
+  int64_t count() const override { return static_cast<int64_t>(images_.size()); }
   int32_t label(int64_t) const override { return 0; }
   std::string name(int64_t index) const override { return std::to_string(index); }
   StoredImage load(int64_t index, std::vector<std::byte>&) const override {
     StoredImage image;
-    image.bytes = pictures_[static_cast<size_t>(index)];
+    image.bytes = images_[static_cast<size_t>(index)];
     return image;
   }
   bool encoded() const override { return true; }
@@ -54,10 +54,10 @@ class TarPictures final : public ImageStore {
 
  private:
   MappedFile file_;
-  std::vector<std::span<const std::byte>> pictures_;
+  std::vector<std::span<const std::byte>> images_;
 };
 
-// The example of libjpeg's manual, with everything kept that can be kept from picture to picture.
+// The example of libjpeg's manual, with everything kept that can be kept from image to image.
 class PlainLoop {
  public:
   PlainLoop() {
@@ -86,7 +86,7 @@ class PlainLoop {
 };
 
 void measure(const std::string& path, int repeats) {
-  const TarPictures store(path);
+  const TarImages store(path);
   PlainLoop plain;
   ImagePipeline& pipeline = ImagePipeline::of_this_thread();
   PipelineSettings evaluation, training;
@@ -106,14 +106,14 @@ void measure(const std::string& path, int repeats) {
   for (int repeat = -1; repeat < repeats; ++repeat)  // the first turns only warm up
     for (size_t c = 0; c < contestants.size(); ++c) {
       const double start = cpu_seconds();
-      int64_t pictures = 0;
-      for (; cpu_seconds() - start < kTurnSeconds; ++epoch)  // whole rounds of all pictures
-        for (int64_t i = 0; i < store.count(); ++i, ++pictures) contestants[c](i);
-      const double rate = static_cast<double>(pictures) / (cpu_seconds() - start);
+      int64_t images = 0;
+      for (; cpu_seconds() - start < kTurnSeconds; ++epoch)  // whole rounds of all images
+        for (int64_t i = 0; i < store.count(); ++i, ++images) contestants[c](i);
+      const double rate = static_cast<double>(images) / (cpu_seconds() - start);
       if (repeat >= 0) best[c] = std::max(best[c], rate);
     }
   fmt::print(
-      "{{\"file\": \"{}\", \"pictures\": {}, \"plain_per_s\": {:.1f}, \"decode_per_s\": {:.1f}, "
+      "{{\"file\": \"{}\", \"images\": {}, \"plain_per_s\": {:.1f}, \"decode_per_s\": {:.1f}, "
       "\"decode_ratio\": {:.3f}, \"evaluation_per_s\": {:.1f}, \"training_per_s\": {:.1f}}}\n",
       path,
       store.count(),

@@ -51,7 +51,7 @@ ImageRegion centre_of(ImageSize size, double least_ratio, double most_ratio) {
 }
 
 // torchvision's RandomResizedCrop: an area, and proportions uniform in their logarithm; up to ten
-// attempts to fit them into the picture.
+// attempts to fit them into the image.
 ImageRegion draw_crop(const RandomResizedCropConfig& config, ImageSize size, const Draws& draws) {
   const double area = static_cast<double>(size.height) * size.width;
   const double log_least = std::log(static_cast<double>(config.ratio[0]));

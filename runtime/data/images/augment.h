@@ -1,5 +1,5 @@
 #pragma once
-// What becomes of a training picture: drawn once, as a pure function of (seed, epoch, sample).
+// What becomes of a training image: drawn once, as a pure function of (seed, epoch, sample).
 
 #include <array>
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace lockstep {
 
 // What is drawn for one sample.
 struct Augmentation {
-  // What is cut out of the stored picture; all of it without random_resized_crop.
+  // What is cut out of the stored image; all of it without random_resized_crop.
   ImageRegion crop;
   int shift_y = 0, shift_x = 0;  // pad_and_crop: pixel (y, x) comes from (y + shift, x + shift)
   bool flip = false;
@@ -21,7 +21,7 @@ struct Augmentation {
   std::array<float, 4> factor{1, 1, 1, 0};  // by Step
 };
 
-// Draws for the picture of `size` that takes part in `epoch` as `sample`.
+// Draws for the image of `size` that takes part in `epoch` as `sample`.
 Augmentation draw_augmentation(
     const AugmentConfig& config, ImageSize size, uint64_t seed, int64_t epoch, int64_t sample);
 

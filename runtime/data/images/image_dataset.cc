@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostTold = 20;  // bad pictures that get a line each
+constexpr int64_t kMostTold = 20;  // bad images that get a line each
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void ImageDataset::read(const SampleKey& key, std::byte* input, std::byte* targe
     std::memcpy(target, &label, sizeof(label));
     return;
   }
-  throw DataError("none of {} pictures can be decoded, {} being the first", count, store_->name(0));
+  throw DataError("none of {} images can be decoded, {} being the first", count, store_->name(0));
 }
 
 bool ImageDataset::make_input(const SampleKey& key,
@@ -77,13 +77,13 @@ void ImageDataset::note_bad(int64_t index, const char* what) const {
   const int64_t count = store_->count();
   if (static_cast<double>(bad) >
       static_cast<double>(max_bad_fraction_) * static_cast<double>(count))
-    throw DataError("{}: {}; {} bad of {} pictures are more than data.max_bad_fraction, {}, allows",
+    throw DataError("{}: {}; {} bad of {} images are more than data.max_bad_fraction, {}, allows",
                     name,
                     what,
                     bad,
                     count,
                     max_bad_fraction_);
-  if (bad <= kMostTold) log_warn("{}: {}; the next picture takes its place", name, what);
+  if (bad <= kMostTold) log_warn("{}: {}; the next image takes its place", name, what);
 }
 
 int64_t ImageDataset::resident_bytes() const {

@@ -1,5 +1,5 @@
 #pragma once
-// A data set of pictures: a store, the pipeline, and what happens to bad ones.
+// A data set of images: a store, the pipeline, and what happens to bad ones.
 
 #include <atomic>
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace lockstep {
 
 // Samples: input (height, width, channels) u8, target label () i32.
 //
-// A picture that cannot be decoded fails the run, or (SKIP, REPLACE) the next one that can be takes
+// An image that cannot be decoded fails the run, or (SKIP, REPLACE) the next one that can be takes
 // its place, cyclically, with the random numbers of the one replaced. So the number of samples
 // stays, and what a sample is depends on the files alone, not on who read what before. Each process
 // counts and tells those that it has read since it began, each once; where one counts more than
@@ -48,7 +48,7 @@ class ImageDataset final : public Dataset {
   const ImageStore& store() const { return *store_; }
 
  private:
-  // The picture `index` with the random numbers of the sample `key`.
+  // The image `index` with the random numbers of the sample `key`.
   bool make_input(const SampleKey& key,
                   int64_t index,
                   std::byte* input,
@@ -66,8 +66,8 @@ class ImageDataset final : public Dataset {
   mutable std::atomic<int64_t> bad_{0};
 };
 
-// The data sets of opened stores. Throws ConfigError where the image and augment sections do not fit
-// the pictures, DataError where those for evaluation have another size.
+// The data sets of opened stores. Throws ConfigError where the image and augment sections do not
+// fit the images, DataError where those for evaluation have another size.
 OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint64_t seed);
 
 }  // namespace lockstep

@@ -110,16 +110,16 @@ std::vector<std::string> classes_of(const std::string& root) {
   return names;
 }
 
-// The pictures below one class's folder, which may have folders of its own.
-void add_pictures(const fs::path& folder,
-                  const std::string& below,
-                  int32_t label,
-                  FolderStore* store,
-                  int64_t* others) {
+// The images below one class's folder, which may have folders of its own.
+void add_images(const fs::path& folder,
+                const std::string& below,
+                int32_t label,
+                FolderStore* store,
+                int64_t* others) {
   for (const auto& entry : sorted_entries(folder)) {
     const std::string path = below + "/" + entry.path().filename().string();
     if (entry.is_directory())
-      add_pictures(entry.path(), path, label, store, others);
+      add_images(entry.path(), path, label, store, others);
     else if (is_image_name(path))
       store->add(path, label);
     else
@@ -142,7 +142,7 @@ std::shared_ptr<const ImageStore> open_folder(const std::string& root,
       throw DataError(
           "{}: no folder of that name in data.image_folder.train, whose folders are the classes",
           entry.path().string());
-    add_pictures(
+    add_images(
         entry.path(), name, static_cast<int32_t>(found - classes.begin()), store.get(), others);
   }
   if (store->count() == 0) throw DataError("{}: no .jpg, .jpeg or .png file in its folders", root);

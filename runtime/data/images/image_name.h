@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// Whether a file's name says that it is a picture: .jpg, .jpeg or .png, in any case.
+// Whether a file's name says that it is an image: .jpg, .jpeg or .png, in any case.
 bool is_image_name(std::string_view name);
 
 }  // namespace lockstep

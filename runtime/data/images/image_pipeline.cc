@@ -28,7 +28,7 @@ ImageSize resized(ImageSize size, int64_t shorter) {
       std::max(size.height, size.width) * shorter / std::min(size.height, size.width);
   if (shorter * longer > kMostPixels)
     throw DataError(
-        "a picture of {} x {} pixels, which resized to {} pixels on the shorter side "
+        "an image of {} x {} pixels, which resized to {} pixels on the shorter side "
         "has more than {}",
         size.width,
         size.height,
@@ -38,7 +38,7 @@ ImageSize resized(ImageSize size, int64_t shorter) {
                                    : ImageSize{static_cast<int>(longer), static_cast<int>(shorter)};
 }
 
-// The centre of the picture resized to `whole`, without computing the rest of it.
+// The centre of the image resized to `whole`, without computing the rest of it.
 Axes axes_of_centre(ImageSize size, ImageSize whole, ImageSize output) {
   const auto axis = [](int input, int length, int outputs) {
     const double scale = static_cast<double>(input) / length;
@@ -53,7 +53,7 @@ Axes axes_of_centre(ImageSize size, ImageSize whole, ImageSize output) {
 // The output has the size of the input.
 void place(const PixelView& in, const Augmentation& drawn, ImageSize output, uint8_t* out) {
   const int channels = in.channels;
-  const int shift_x = drawn.flip ? -drawn.shift_x : drawn.shift_x;  // of the flipped picture
+  const int shift_x = drawn.flip ? -drawn.shift_x : drawn.shift_x;  // of the flipped image
   for (int y = 0; y < output.height; ++y) {
     const int from_y = y + drawn.shift_y;
     uint8_t* row = out + int64_t{y} * output.width * channels;

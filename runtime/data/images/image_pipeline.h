@@ -1,5 +1,5 @@
 #pragma once
-// From a stored picture to the bytes that the model sees.
+// From a stored image to the bytes that the model sees.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace lockstep {
 
-// What every picture of a data set goes through.
+// What every image of a data set goes through.
 struct PipelineSettings {
   ImageSize output;
   // Evaluation, and training without random_resized_crop: shorter side before the centre is cut
-  // out; 0: the source's pictures are pixels, of the output's size already.
+  // out; 0: the source's images are pixels, of the output's size already.
   int64_t resize = 0;
   AugmentConfig augment;
 };
@@ -33,10 +33,10 @@ class ImagePipeline {
   // That of the calling thread.
   static ImagePipeline& of_this_thread();
 
-  // Makes the picture `index` of `store` into out: (output.height, output.width, channels) u8.
+  // Makes the image `index` of `store` into out: (output.height, output.width, channels) u8.
   // `drawn_as` is the sample whose random numbers it gets, in `epoch` of `seed`; not `augment`:
   // as in evaluation. Adds to `times` unless null. Throws DataError, without a name, when the
-  // picture is damaged, IoError when it cannot be read.
+  // image is damaged, IoError when it cannot be read.
   void run(const PipelineSettings& settings,
            const ImageStore& store,
            int64_t index,
@@ -47,11 +47,11 @@ class ImagePipeline {
            uint8_t* out,
            PipelineTimes* times = nullptr);
 
-  // Decodes the whole picture, at its full size or, with `shorter_side` above 0, so that the
+  // Decodes the whole image, at its full size or, with `shorter_side` above 0, so that the
   // shorter side becomes so long. The pixels stay until the next call.
   PixelView decode_whole(const StoredImage& stored, int64_t shorter_side);
 
-  // Size of a picture, from its header.
+  // Size of an image, from its header.
   ImageSize size_of(const StoredImage& stored) {
     return stored.pixels ? stored.size : decoder_.open(stored.bytes);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Where the pictures of a data set lie, before anything is done to them.
+// Where the images of a data set lie, before anything is done to them.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// One picture as stored: a JPEG or PNG file, or pixels (height, width, channels) without gaps.
+// One image as stored: a JPEG or PNG file, or pixels (height, width, channels) without gaps.
 struct StoredImage {
   std::span<const std::byte> bytes;
   bool pixels = false;
@@ -29,13 +29,13 @@ class ImageStore {
   virtual int32_t label(int64_t index) const = 0;
   // File, member or record, for messages.
   virtual std::string name(int64_t index) const = 0;
-  // The bytes lie in the store or in `buffer`, which the caller keeps from picture to picture.
-  // Throws DataError, without a name, when the picture itself is damaged, IoError when its file
+  // The bytes lie in the store or in `buffer`, which the caller keeps from image to image.
+  // Throws DataError, without a name, when the image itself is damaged, IoError when its file
   // cannot be read.
   virtual StoredImage load(int64_t index, std::vector<std::byte>& buffer) const = 0;
   // Whether load() gives JPEG or PNG files.
   virtual bool encoded() const = 0;
-  // Size of all pictures, where it is one.
+  // Size of all images, where it is one.
   virtual std::optional<ImageSize> common_size() const { return std::nullopt; }
   virtual int channels() const { return 3; }
   // Bytes on the heap; files that are mapped and read here and there need not stay in memory and do

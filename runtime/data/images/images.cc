@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// The side of the output is data.image.size or that of the stored pictures; see ImageConfig.
+// The side of the output is data.image.size or that of the stored images; see ImageConfig.
 PipelineSettings settings_for(const DataConfig& config, const ImageStore& store) {
   PipelineSettings settings;
   settings.augment = config.augment;
@@ -20,13 +20,13 @@ PipelineSettings settings_for(const DataConfig& config, const ImageStore& store)
   else if (common)
     settings.output = *common;
   else
-    throw ConfigError("data.image.size: missing; allowed: 1..8192: the pictures differ in size");
+    throw ConfigError("data.image.size: missing; allowed: 1..8192: the images differ in size");
   const bool as_stored = common == settings.output && config.image.resize == 0;
   if (!as_stored) {
     const int64_t side = std::max(settings.output.height, settings.output.width);
     settings.resize = config.image.resize > 0 ? config.image.resize : side * 8 / 7;
     if (settings.resize < side)
-      throw ConfigError("data.image.resize: value is {}; allowed: at least {}, the pictures' side",
+      throw ConfigError("data.image.resize: value is {}; allowed: at least {}, the images' side",
                         settings.resize,
                         side);
   }
@@ -41,7 +41,7 @@ std::vector<float> per_channel(const char* field,
   if (given.size() == channels) return given;
   if (given.size() == 1) return std::vector<float>(channels, given[0]);
   if (!given.empty())
-    throw ConfigError("{}: {} values for pictures of {} channels; allowed: one, or one per channel",
+    throw ConfigError("{}: {} values for images of {} channels; allowed: one, or one per channel",
                       field,
                       given.size(),
                       channels);
@@ -61,7 +61,7 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
         std::make_unique<ImageDataset>(store, settings_for(config, *store), config, seed);
     const Shape& shape = dataset->input().shape;
     if (summary.height > 0 && Shape{summary.height, summary.width, summary.channels} != shape)
-      throw DataError("pictures for evaluation are {}, those for training {}",
+      throw DataError("images for evaluation are {}, those for training {}",
                       to_string(shape),
                       to_string(Shape{summary.height, summary.width, summary.channels}));
     summary.height = shape[0];

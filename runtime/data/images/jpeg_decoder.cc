@@ -48,7 +48,7 @@ void on_progress(j_common_ptr info) {
   ERREXIT(decompress, JERR_BAD_PROGRESSION);
 }
 
-// Whether parts of the picture may be decoded without the rest: libjpeg-turbo's shortcuts give the
+// Whether parts of the image may be decoded without the rest: libjpeg-turbo's shortcuts give the
 // pixels of the whole only where the chroma has one sample per block of 1, 2 or 4 x 1 or 2 pixels,
 // as nearly all files have it.
 bool has_usual_sampling(const jpeg_decompress_struct& info) {
@@ -91,7 +91,7 @@ struct JpegDecoder::State {
   jpeg_decompress_struct info{};
   ErrorState errors{};
   jpeg_progress_mgr progress{};
-  std::vector<uint8_t> pixels;  // of the last picture
+  std::vector<uint8_t> pixels;  // of the last image
   std::vector<uint8_t> discarded;
 
   // Runs `body`, which calls libjpeg and has nothing to destroy; false when libjpeg gave up.
@@ -127,7 +127,7 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
 
 JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&state_->info); }
 
-// libjpeg's object begins anew with every picture: it would keep the tables of the one before, and
+// libjpeg's object begins anew with every image: it would keep the tables of the one before, and
 // what a damaged file without tables decodes to would depend on what was read before it.
 ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
   jpeg_decompress_struct& info = state_->info;

@@ -1,5 +1,5 @@
 #pragma once
-// PNG pictures through libpng.
+// PNG images through libpng.
 
 #include <cstddef>
 #include <span>
@@ -11,14 +11,14 @@ namespace lockstep {
 
 // PNG of any kind to 8-bit RGB: gray is tripled, palettes are looked up, 16 bits are scaled to 8.
 // Alpha is dropped, not blended, as torchvision's convert("RGB") does. Gamma is ignored. One object
-// per thread; the pixels' memory is kept from picture to picture (libpng allocates its own anew).
+// per thread; the pixels' memory is kept from image to image (libpng allocates its own anew).
 class PngDecoder {
  public:
   // True when `bytes` begins as every PNG file does.
   static bool is_png(std::span<const std::byte> bytes);
 
   // The size that the header claims. Throws DataError, without a file's name, when the header is
-  // damaged or the picture is larger than kMostPixels.
+  // damaged or the image is larger than kMostPixels.
   static ImageSize size_of(std::span<const std::byte> bytes);
 
   // Decodes the whole file. The pixels lie in the decoder's memory until the next decode(). Throws

@@ -1,7 +1,7 @@
 #pragma once
-// Packed record files: many pictures in one file, with an index, read through a memory map.
+// Packed record files: many images in one file, with an index, read through a memory map.
 //
-// Little-endian. A header of 128 bytes, the pictures, the index of 32 bytes per record, and the
+// Little-endian. A header of 128 bytes, the images, the index of 32 bytes per record, and the
 // classes' names, one per line:
 //   0 "LKSTPREC"  8 version u32 = 1  12 header bytes u32 = 128  16 records u64  24 classes u64
 //   32 offset of the index u64  40 bytes of the names u64  48 bytes of the file u64
@@ -26,7 +26,7 @@ struct RecordEntry {
   int32_t label = 0;
   uint32_t height = 0;  // of pixels (height, width, 3) u8; both 0: a JPEG or PNG file
   uint32_t width = 0;
-  uint64_t checksum = 0;  // XXH3-64 of the picture's bytes
+  uint64_t checksum = 0;  // XXH3-64 of the image's bytes
 };
 static_assert(sizeof(RecordEntry) == 32);
 
@@ -44,7 +44,7 @@ bool is_record_file(const std::string& path);
 uint64_t checksum_of(std::span<const std::byte> bytes);
 
 // Parses header and index of the record file `file`, and checks that every record lies within it
-// and has a label below the number of classes. The pictures are not read. `name` is for messages.
+// and has a label below the number of classes. The images are not read. `name` is for messages.
 // Throws DataError.
 RecordIndex parse_record_file(std::span<const std::byte> file, const std::string& name);
 

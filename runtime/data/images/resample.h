@@ -34,7 +34,7 @@ struct AxisWeights {
   void set(const ResampleAxis& axis);
 };
 
-// Makes pictures of another size. One object per thread; it keeps its memory between calls.
+// Makes images of another size. One object per thread; it keeps its memory between calls.
 class Resampler {
  public:
   // Sets what the next run() does, and returns what it reads.

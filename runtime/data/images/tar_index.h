@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// A picture within a tar file, and its class.
+// An image within a tar file, and its class.
 struct TarSample {
   uint64_t offset = 0;
   uint32_t bytes = 0;

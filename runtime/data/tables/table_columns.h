@@ -12,9 +12,8 @@
 namespace lockstep {
 
 struct TableText {
-  std::string_view
-      text;          // decompressed; outlives what is read from it only as long as reading takes
-  std::string name;  // of the file, for messages
+  std::string_view text;  // decompressed; need not outlive the reading
+  std::string name;       // of the file, for messages
 };
 
 enum class ColumnKind { kIgnored, kNumeric, kCategorical };

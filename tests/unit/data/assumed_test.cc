@@ -64,7 +64,7 @@ TEST(AssumedData, AreBytesOfText) {
   EXPECT_NE(opened.eval, nullptr);
 }
 
-TEST(AssumedData, AreThePicturesOfCifar) {
+TEST(AssumedData, AreTheImagesOfCifar) {
   const DataConfig config =
       config_of(named<CifarConfig, Names>({"data_batch_*.bin*"}, {"test_batch.bin"}));
   const OpenedData opened = assume(config, kResnet);
@@ -80,7 +80,7 @@ TEST(AssumedData, AreThePicturesOfCifar) {
   EXPECT_EQ(features.summary.height, 0);
 }
 
-TEST(AssumedData, ArePicturesOfTheConfigsSize) {
+TEST(AssumedData, AreImagesOfTheConfigsSize) {
   DataConfig config = config_of(named<ImageFolderConfig, Name>("train"));
   config.image.size = 224;
   EXPECT_EQ(assume(config, kResnet).train->input().shape, (Shape{224, 224, 3}));

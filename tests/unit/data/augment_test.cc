@@ -1,4 +1,4 @@
-// Catches draws that leave the picture, are not random, depend on anything but (seed, epoch,
+// Catches draws that leave the image, are not random, depend on anything but (seed, epoch,
 // sample), or have other distributions than asked for; and colours that are not torchvision's.
 
 #include "runtime/data/images/augment.h"
@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "pictures.h"
+#include "images.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +40,7 @@ TEST(Augment, CropsHaveTheAreaAndProportionsAskedFor) {
   EXPECT_GT(tops.size(), 200u);
 }
 
-TEST(Augment, CropsOfPicturesThatFitNoneAreCentred) {
+TEST(Augment, CropsOfImagesThatFitNoneAreCentred) {
   AugmentConfig config;
   config.random_resized_crop.emplace();
   config.random_resized_crop->scale = {1, 1};
@@ -133,7 +133,7 @@ void reference_step(Augmentation::Step step, double factor, std::vector<double>*
 }
 
 TEST(Augment, ColoursAreThoseOfTheFormulas) {
-  const test::Picture picture = test::make_picture(20, 30);
+  const test::Image image = test::make_image(20, 30);
   AugmentConfig config;
   config.colour_jitter = ColourJitterConfig{0.6f, 0.7f, 0.8f, 0.5f};
   std::set<int> first_steps;
@@ -142,10 +142,10 @@ TEST(Augment, ColoursAreThoseOfTheFormulas) {
     EXPECT_TRUE(drawn.factor[0] >= 0.4f && drawn.factor[0] <= 1.6f);
     EXPECT_TRUE(std::abs(drawn.factor[3]) <= 0.5f);
     first_steps.insert(drawn.order[0]);
-    std::vector<uint8_t> found = picture.pixels;
+    std::vector<uint8_t> found = image.pixels;
     jitter_colours(drawn, 600, found.data());
     std::vector<double> wanted(found.size());
-    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = picture.pixels[i] / 255.0;
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = image.pixels[i] / 255.0;
     for (const Augmentation::Step step : drawn.order)
       reference_step(step, drawn.factor[step], &wanted);
     // Float arithmetic is off by a few 1e-7, times the hexagon's slopes.
@@ -157,10 +157,10 @@ TEST(Augment, ColoursAreThoseOfTheFormulas) {
 }
 
 TEST(Augment, NoJitterLeavesColoursAlone) {
-  const test::Picture picture = test::make_picture(16, 16);
-  std::vector<uint8_t> found = picture.pixels;
+  const test::Image image = test::make_image(16, 16);
+  std::vector<uint8_t> found = image.pixels;
   jitter_colours(Augmentation{}, 256, found.data());
-  EXPECT_EQ(found, picture.pixels);
+  EXPECT_EQ(found, image.pixels);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Folders, IDX files and synthetic pictures. Catches classes in another order, files that are
-// missed, and pictures that differ from those that other models see.
+// Folders, IDX files and synthetic images. Catches classes in another order, files that are
+// missed, and images that differ from those that other models see.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "files.h"
-#include "pictures.h"
+#include "images.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/images/image_dataset.h"
 
@@ -34,10 +34,10 @@ class ImageFolder : public ::testing::Test {
   void add(const std::string& name, int kind) {
     const auto path = folder_.path() / name;
     std::filesystem::create_directories(path.parent_path());
-    const test::Picture picture = test::make_picture(9, 9, 3, kind);
+    const test::Image image = test::make_image(9, 9, 3, kind);
     const bool png = name.ends_with("PNG") || name.ends_with("png");
     std::ofstream(path, std::ios::binary)
-        << (png ? test::encode_png(picture) : test::encode_jpeg(picture));
+        << (png ? test::encode_png(image) : test::encode_jpeg(image));
   }
   OpenedData open(const std::string& train, const std::string& eval, bool need_train = true) {
     config_.source = ImageFolderConfig{train, eval};
@@ -132,7 +132,7 @@ TEST(SyntheticImages, CanBeLearnt) {
                    again = test::open_images(config, 3, true);
   EXPECT_EQ(opened.train->input().shape, (Shape{16, 24, 3}));
   EXPECT_EQ(opened.train->samples(), 300);
-  // The mean pictures of the first half tell the classes of the second.
+  // The mean images of the first half tell the classes of the second.
   std::vector<std::vector<double>> means(4, std::vector<double>(1152));
   std::vector<int> counts(4);
   int right = 0;

@@ -1,5 +1,5 @@
-// Whole batches of pictures. Catches bits that depend on threads, ranks or what was read before,
-// augmentation that is not what was drawn, and bad pictures that change more than themselves.
+// Whole batches of images. Catches bits that depend on threads, ranks or what was read before,
+// augmentation that is not what was drawn, and bad images that change more than themselves.
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "files.h"
-#include "pictures.h"
+#include "images.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/loader.h"
 #include "tars.h"
@@ -20,7 +20,7 @@ namespace {
 using test::error_of;
 using test::expect_parts;
 
-constexpr int kPictures = 40;
+constexpr int kImages = 40;
 
 class Images : public ::testing::Test {
  protected:
@@ -41,10 +41,10 @@ class Images : public ::testing::Test {
       std::vector<std::pair<std::string, std::string>> members;
       for (int i = 10 * shard; i < 10 * shard + 10; ++i) {
         std::string jpeg = test::encode_jpeg(
-            test::make_picture(30 + 7 * i % 90, 40 + 11 * i % 120, i % 5 == 0 ? 1 : 3, i));
+            test::make_image(30 + 7 * i % 90, 40 + 11 * i % 120, i % 5 == 0 ? 1 : 3, i));
         if (std::count(broken.begin(), broken.end(), i) > 0) jpeg.resize(jpeg.size() / 2);
-        members.emplace_back(fmt::format("picture{:02}.jpg", i), jpeg);
-        members.emplace_back(fmt::format("picture{:02}.cls", i), std::to_string(i));
+        members.emplace_back(fmt::format("image{:02}.jpg", i), jpeg);
+        members.emplace_back(fmt::format("image{:02}.cls", i), std::to_string(i));
       }
       folder_.write(fmt::format("s-{}.tar", shard), test::tar_of(members));
     }
@@ -132,8 +132,8 @@ TEST_F(Images, EvaluateOnTheResizedCentre) {
   const int index = 13;  // (30 + 91 % 90) x (40 + 143 % 120) = 31 x 63
   const auto found =
       test::read<uint8_t, int32_t>(*opened.train, {.index = index, .augment = false}).input;
-  const std::string jpeg = test::encode_jpeg(test::make_picture(31, 63, 3, index));
-  const test::Picture whole = test::decode_plainly(test::bytes_of(jpeg));
+  const std::string jpeg = test::encode_jpeg(test::make_image(31, 63, 3, index));
+  const test::Image whole = test::decode_plainly(test::bytes_of(jpeg));
   const double scale_y = 31.0 / 30, scale_x = 63.0 / (63 * 30 / 31);
   const auto weight = [](int i, double centre, double support) {
     return std::max(0.0, 1 - std::abs(i + 0.5 - centre) / support);
@@ -158,12 +158,12 @@ TEST_F(Images, EvaluateOnTheResizedCentre) {
 TEST_F(Images, TheCentreIsThatOfTorchvision) {
   config_.image.size = config_.image.resize = 8;
   for (const auto& [width, left] : {std::pair(9, 0), {11, 2}, {13, 2}, {15, 4}, {12, 2}}) {
-    const test::Picture picture = test::make_picture(8, width, 3, 1);
-    folder_.write("c.tar", test::tar_of({{"a.png", test::encode_png(picture)}, {"a.cls", "0"}}));
+    const test::Image image = test::make_image(8, width, 3, 1);
+    folder_.write("c.tar", test::tar_of({{"a.png", test::encode_png(image)}, {"a.cls", "0"}}));
     config_.source = TarShardsConfig{{"c.tar"}, {}, 0, 16};
     const OpenedData opened = test::open_images(config_, 1, true);
     EXPECT_EQ((test::read<uint8_t, int32_t>(*opened.train, {.index = 0}).input),
-              test::part_of(picture, {0, 8, left, left + 8}).pixels)
+              test::part_of(image, {0, 8, left, left + 8}).pixels)
         << width;
   }
 }
@@ -213,24 +213,24 @@ TEST_F(Images, BadOnesFailByName) {
   write({13});
   const OpenedData opened = test::open_images(config_, 1, true);
   expect_parts(error_of([&] { test::read<uint8_t, int32_t>(*opened.train, {.index = 13}); }),
-               {"s-1.tar: picture13.jpg", "damaged JPEG", "SKIP"});
+               {"s-1.tar: image13.jpg", "damaged JPEG", "SKIP"});
   const std::string message = error_of([&] { batches(*opened.train, 0, 4, 3); });
-  expect_parts(message, {"picture13.jpg"});
+  expect_parts(message, {"image13.jpg"});
 }
 
 TEST_F(Images, BadOnesAreReplacedByTheNextGoodOne) {
   std::vector<test::Sample<uint8_t, int32_t>> good;
   {
     const OpenedData opened = test::open_images(config_, 1, true);
-    for (int64_t index = 0; index < kPictures; ++index)
+    for (int64_t index = 0; index < kImages; ++index)
       good.push_back(test::read<uint8_t, int32_t>(*opened.train, {.index = index}));
   }
   write({13, 14, 39});
   config_.bad_records = BadRecords::kSkip;
   config_.max_bad_fraction = 0.08f;
   const OpenedData opened = test::open_images(config_, 1, true);
-  EXPECT_EQ(opened.train->samples(), kPictures);
-  for (int64_t index = 0; index < kPictures; ++index) {
+  EXPECT_EQ(opened.train->samples(), kImages);
+  for (int64_t index = 0; index < kImages; ++index) {
     const auto found =
         test::read<uint8_t, int32_t>(*opened.train, {.index = index, .epoch = 2, .augment = false});
     const int64_t stands = index == 13 || index == 14 ? 15 : index == 39 ? 0 : index;
@@ -251,14 +251,14 @@ TEST_F(Images, BadOnesAreReplacedByTheNextGoodOne) {
 }
 
 TEST_F(Images, OnlyBadOnesFailWhateverThePolicy) {
-  std::vector<int> all(kPictures);
-  for (int i = 0; i < kPictures; ++i) all[static_cast<size_t>(i)] = i;
+  std::vector<int> all(kImages);
+  for (int i = 0; i < kImages; ++i) all[static_cast<size_t>(i)] = i;
   write(all);
   config_.bad_records = BadRecords::kReplace;
   config_.max_bad_fraction = 1;
   const OpenedData opened = test::open_images(config_, 1, true);
   expect_parts(error_of([&] { test::read<uint8_t, int32_t>(*opened.train, {.index = 5}); }),
-               {"none of 40", "picture00.jpg"});
+               {"none of 40", "image00.jpg"});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Catches pixels that are not libjpeg's, regions that differ from the whole, colours of gray and
-// CMYK files that are wrong, and damage that passes for a picture.
+// CMYK files that are wrong, and damage that passes for an image.
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "files.h"
-#include "pictures.h"
+#include "images.h"
 #include "runtime/data/images/image_decoder.h"
 
 namespace lockstep {
@@ -18,10 +18,10 @@ using test::bytes_of;
 using test::copy_of;
 using test::encode_jpeg;
 using test::error_of;
-using test::make_picture;
-using test::Picture;
+using test::Image;
+using test::make_image;
 
-Picture decode(JpegDecoder& decoder, const std::string& file) {
+Image decode(JpegDecoder& decoder, const std::string& file) {
   const ImageSize size = decoder.open(bytes_of(file));
   const ImageRegion all{0, size.height, 0, size.width};
   return copy_of(decoder.decode(1, all), all);
@@ -55,21 +55,21 @@ TEST_P(Forms, DecodeLikeThePlainLoop) {
   JpegDecoder decoder;
   for (const auto& [height, width] : {std::pair(1, 1), {7, 3}, {64, 64}, {101, 77}, {33, 250}}) {
     const std::string file =
-        encode_jpeg(make_picture(height, width, GetParam().channels), GetParam().options);
+        encode_jpeg(make_image(height, width, GetParam().channels), GetParam().options);
     EXPECT_EQ(decode(decoder, file).pixels, test::decode_plainly(bytes_of(file)).pixels)
         << height << " x " << width;
   }
 }
 
-// Every region, shrunk or not, is what the whole picture has there: chroma upsampling must not
+// Every region, shrunk or not, is what the whole image has there: chroma upsampling must not
 // show where a region begins.
 TEST_P(Forms, RegionsAreThoseOfTheWhole) {
   const std::string file =
-      encode_jpeg(make_picture(143, 217, GetParam().channels), GetParam().options);
+      encode_jpeg(make_image(143, 217, GetParam().channels), GetParam().options);
   std::mt19937 random(1);
   JpegDecoder decoder;
   for (int denominator : {1, 2, 4, 8}) {
-    const Picture whole = test::decode_plainly(bytes_of(file), denominator);
+    const Image whole = test::decode_plainly(bytes_of(file), denominator);
     for (int i = 0; i < 60; ++i) {
       const ImageSize size = JpegDecoder::shrunk(decoder.open(bytes_of(file)), denominator);
       ASSERT_EQ(size, (ImageSize{whole.height, whole.width}));
@@ -80,7 +80,7 @@ TEST_P(Forms, RegionsAreThoseOfTheWhole) {
       region.right = region.left + 1 + static_cast<int>(random() % (size.width - region.left));
       const PixelView view = decoder.decode(denominator, region);
       ASSERT_EQ(view.size, size);
-      const Picture part = copy_of(view, region);
+      const Image part = copy_of(view, region);
       ASSERT_EQ(part.pixels, test::part_of(whole, region).pixels)
           << "1/" << denominator << " rows " << region.top << ".." << region.bottom << " columns "
           << region.left << ".." << region.right;
@@ -93,12 +93,12 @@ TEST(Jpeg, MakesCmykRed) {
   for (const bool adobe : {true, false}) {
     for (const J_COLOR_SPACE stored : {JCS_CMYK, JCS_YCCK}) {
       if (!adobe && stored == JCS_YCCK) continue;  // told by the marker only
-      Picture inks{16, 16, 4, {}};
+      Image inks{16, 16, 4, {}};
       for (int i = 0; i < 256; ++i)
         for (const int ink : {0, 200, 255, 51})  // cyan, magenta, yellow, black
           inks.pixels.push_back(static_cast<uint8_t>(adobe ? 255 - ink : ink));
       JpegDecoder decoder;
-      const Picture rgb = decode(
+      const Image rgb = decode(
           decoder,
           encode_jpeg(inks, {.quality = 100, .stored = stored, .subsampling = 1, .adobe = adobe}));
       ASSERT_EQ(rgb.channels, 3);
@@ -114,7 +114,7 @@ TEST(Jpeg, MakesCmykRed) {
 
 TEST(Jpeg, TruncatedFilesAreBadWhereverTheyEnd) {
   for (const bool progressive : {false, true}) {
-    const std::string file = encode_jpeg(make_picture(90, 70), {.progressive = progressive});
+    const std::string file = encode_jpeg(make_image(90, 70), {.progressive = progressive});
     JpegDecoder decoder;
     for (size_t length = 0; length + 2 < file.size(); length += 1 + length / 50) {
       const std::string part = file.substr(0, length);
@@ -131,9 +131,9 @@ TEST(Jpeg, TruncatedFilesAreBadWhereverTheyEnd) {
   }
 }
 
-// Rubbish behind a picture and fill bytes do no harm.
+// Rubbish behind an image and fill bytes do no harm.
 TEST(Jpeg, HarmlessOdditiesAreNotErrors) {
-  const std::string file = encode_jpeg(make_picture(40, 40));
+  const std::string file = encode_jpeg(make_image(40, 40));
   JpegDecoder decoder;
   const auto whole = decode(decoder, file).pixels;
   EXPECT_EQ(decode(decoder, file + "rubbish").pixels, whole);
@@ -143,8 +143,8 @@ TEST(Jpeg, HarmlessOdditiesAreNotErrors) {
 }
 
 // What a file decodes to, or that it is bad, must not depend on the files before it.
-TEST(Jpeg, KeepsNothingOfOtherPictures) {
-  const std::string whole = encode_jpeg(make_picture(30, 30), {.progressive = true});
+TEST(Jpeg, KeepsNothingOfOtherImages) {
+  const std::string whole = encode_jpeg(make_image(30, 30), {.progressive = true});
   std::string without = whole;  // its Huffman tables renamed to comments
   for (size_t at = without.find("\xff\xc4"); at != std::string::npos; at = without.find("\xff\xc4"))
     without[at + 1] = '\xfe';
@@ -160,7 +160,7 @@ TEST(Jpeg, RefusesWhatIsNone) {
   for (const std::string& text : {std::string(), std::string("GIF89a"), std::string("\xff\xd8", 2)})
     EXPECT_NE(error_of([&] { decoder.open(bytes_of(text)); }), "no error");
   // 65,000 x 65,000 pixels claimed.
-  std::string file = encode_jpeg(make_picture(16, 16));
+  std::string file = encode_jpeg(make_image(16, 16));
   const size_t frame = file.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
   for (size_t i : {5, 6, 7, 8}) file[frame + i] = static_cast<char>(0xfd);
@@ -169,7 +169,7 @@ TEST(Jpeg, RefusesWhatIsNone) {
 
 TEST(Jpeg, ShrinksAsFarAsTheOutputAllows) {
   ImageDecoder decoder;
-  const std::string file = encode_jpeg(make_picture(16, 16));
+  const std::string file = encode_jpeg(make_image(16, 16));
   decoder.open(bytes_of(file));
   EXPECT_EQ(decoder.denominator_for(0.5), 1);
   EXPECT_EQ(decoder.denominator_for(1.99), 1);

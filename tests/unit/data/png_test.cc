@@ -1,9 +1,9 @@
-// Catches kinds of PNG that come out wrong, and damage that passes for a picture.
+// Catches kinds of PNG that come out wrong, and damage that passes for an image.
 
 #include <gtest/gtest.h>
 
 #include "files.h"
-#include "pictures.h"
+#include "images.h"
 #include "runtime/data/images/image_decoder.h"
 
 namespace lockstep {
@@ -12,9 +12,9 @@ namespace {
 using test::bytes_of;
 using test::encode_png;
 using test::error_of;
-using test::Picture;
+using test::Image;
 
-Picture decode(const std::string& file) {
+Image decode(const std::string& file) {
   ImageDecoder decoder;
   const ImageSize size = decoder.open(bytes_of(file));
   const ImageRegion all{0, size.height, 0, size.width};
@@ -22,10 +22,9 @@ Picture decode(const std::string& file) {
 }
 
 TEST(Png, RgbIsExact) {
-  const Picture picture = test::make_picture(21, 34);
-  EXPECT_EQ(decode(encode_png(picture)).pixels, picture.pixels);
-  EXPECT_EQ(decode(encode_png(21, 34, picture.pixels, {.interlaced = true})).pixels,
-            picture.pixels);
+  const Image image = test::make_image(21, 34);
+  EXPECT_EQ(decode(encode_png(image)).pixels, image.pixels);
+  EXPECT_EQ(decode(encode_png(21, 34, image.pixels, {.interlaced = true})).pixels, image.pixels);
 }
 
 TEST(Png, GrayIsTripled) {
@@ -56,7 +55,7 @@ TEST(Png, SixteenBitsAreRounded) {
 }
 
 TEST(Png, DamageIsNoticed) {
-  const std::string file = encode_png(test::make_picture(30, 20));
+  const std::string file = encode_png(test::make_image(30, 20));
   for (size_t length = 8; length < file.size(); length += 7)
     EXPECT_NE(error_of([&] { decode(file.substr(0, length)); }), "no error") << length;
   int noticed = 0;
@@ -73,8 +72,8 @@ TEST(Png, DamageIsNoticed) {
   EXPECT_GE(noticed, static_cast<int>((file.size() - 8) / 5) - 4);
 }
 
-TEST(Png, RefusesHugePictures) {
-  std::string file = encode_png(test::make_picture(8, 8));
+TEST(Png, RefusesHugeImages) {
+  std::string file = encode_png(test::make_image(8, 8));
   file[16] = file[20] = 0x7f;
   test::expect_parts(error_of([&] { decode(file); }), {"2130706440 x 2130706440", "allowed"});
   file[16] = file[20] = 0;

@@ -1,4 +1,4 @@
-// Real pictures, where they lie on this machine: catches what made-up files do not have.
+// Real images, where they lie on this machine: catches what made-up files do not have.
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 
 #include "files.h"
-#include "pictures.h"
+#include "images.h"
 #include "runtime/base/file.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/images/jpeg_decoder.h"
@@ -51,8 +51,8 @@ TEST_P(ImageNet, DecodeLikeThePlainLoop) {
   for (const TarMember& member : members_) {
     const ImageSize size = decoder.open(member.data);
     const ImageRegion all{0, size.height, 0, size.width};
-    const test::Picture found = copy_of(decoder.decode(1, all), all);
-    const test::Picture wanted = test::decode_plainly(member.data);
+    const test::Image found = copy_of(decoder.decode(1, all), all);
+    const test::Image wanted = test::decode_plainly(member.data);
     ASSERT_EQ(wanted.channels, 3) << member.name;
     ASSERT_TRUE(found.pixels == wanted.pixels) << member.name;
     bool equal = true;
@@ -68,7 +68,7 @@ TEST_P(ImageNet, RegionsAreThoseOfTheWhole) {
   std::mt19937 random(3);
   for (const TarMember& member : members_) {
     for (int denominator : {1, 2, 4, 8}) {
-      const test::Picture whole = test::decode_plainly(member.data, denominator);
+      const test::Image whole = test::decode_plainly(member.data, denominator);
       const ImageSize size = JpegDecoder::shrunk(decoder.open(member.data), denominator);
       ASSERT_EQ(size, (ImageSize{whole.height, whole.width}));
       ImageRegion region;
@@ -92,7 +92,7 @@ TEST_P(ImageNet, DamagedOnesFollowThePolicy) {
     std::string jpeg(reinterpret_cast<const char*>(members_[i].data.data()),
                      members_[i].data.size());
     if (i % 10 == 3) jpeg.resize(jpeg.size() * (1 + random() % 9) / 10);  // truncated
-    if (i % 10 == 7)  // a piece of the picture's data is overwritten with an end marker
+    if (i % 10 == 7)  // a piece of the image's data is overwritten with an end marker
       jpeg.replace(jpeg.size() / 2, 2, "\xff\xd9");
     files.emplace_back(fmt::format("{:03}.jpg", i), jpeg);
     files.emplace_back(fmt::format("{:03}.cls", i), std::to_string(i));

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "files.h"
-#include "pictures.h"
+#include "images.h"
 #include "runtime/base/file.h"
 #include "runtime/data/dataset.h"
 
@@ -35,8 +35,8 @@ class RecordFile : public ::testing::Test {
   }
   test::TemporaryFolder folder_;
   std::string path_;
-  std::string png_ = test::encode_png(test::make_picture(8, 8, 3, 1));
-  test::Picture raw_ = test::make_picture(16, 8, 3, 2);
+  std::string png_ = test::encode_png(test::make_image(8, 8, 3, 1));
+  test::Image raw_ = test::make_image(16, 8, 3, 2);
   std::string file_;
   DataConfig config_;
 };
@@ -51,7 +51,7 @@ TEST_F(RecordFile, GivesBackWhatWasPacked) {
   EXPECT_EQ(opened.summary.classes, 2);
   const auto first = test::read<uint8_t, int32_t>(*opened.train, {.index = 0});
   EXPECT_EQ(first.target[0], 1);
-  EXPECT_EQ(first.input, test::make_picture(8, 8, 3, 1).pixels);
+  EXPECT_EQ(first.input, test::make_image(8, 8, 3, 1).pixels);
   // Shorter side 8 already: the centre is cut out.
   const auto second = test::read<uint8_t, int32_t>(*opened.train, {.index = 1});
   EXPECT_EQ(second.target[0], 0);

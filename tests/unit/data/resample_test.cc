@@ -8,12 +8,12 @@
 #include <cmath>
 #include <random>
 
-#include "pictures.h"
+#include "images.h"
 
 namespace lockstep {
 namespace {
 
-using test::Picture;
+using test::Image;
 
 double weight(int i, double centre, double support) {
   return std::max(0.0, 1 - std::abs(i + 0.5 - centre) / support);
@@ -21,7 +21,7 @@ double weight(int i, double centre, double support) {
 
 // One output pixel, unrounded.
 double reference(
-    const Picture& in, const ResampleAxis& rows, const ResampleAxis& columns, int y, int x, int c) {
+    const Image& in, const ResampleAxis& rows, const ResampleAxis& columns, int y, int x, int c) {
   const double cy = rows.begin + (y + 0.5) * rows.scale,
                cx = columns.begin + (x + 0.5) * columns.scale;
   const double sy = std::max(1.0, rows.scale), sx = std::max(1.0, columns.scale);
@@ -35,19 +35,19 @@ double reference(
   return sum / total;
 }
 
-PixelView view_of(const Picture& picture) {
+PixelView view_of(const Image& image) {
   PixelView view;
-  view.origin = picture.pixels.data();
-  view.channels = picture.channels;
-  view.stride = int64_t{picture.width} * picture.channels;
-  view.size = {picture.height, picture.width};
+  view.origin = image.pixels.data();
+  view.channels = image.channels;
+  view.stride = int64_t{image.width} * image.channels;
+  view.size = {image.height, image.width};
   return view;
 }
 
 // Sums of weights that are rounded to float are off by 1e-7 of 255 each: far below a hundredth.
 constexpr double kRounding = 0.51;
 
-void check(const Picture& in, const ResampleAxis& rows, const ResampleAxis& columns) {
+void check(const Image& in, const ResampleAxis& rows, const ResampleAxis& columns) {
   Resampler resampler;
   for (const bool flip : {false, true}) {
     std::vector<uint8_t> out(static_cast<size_t>(rows.outputs) * columns.outputs * in.channels + 1,
@@ -72,7 +72,7 @@ void check(const Picture& in, const ResampleAxis& rows, const ResampleAxis& colu
 
 TEST(Resample, IsTheTriangleFilter) {
   for (const int channels : {1, 3, 4, 5}) {
-    const Picture in = test::make_picture(23, 31, channels);
+    const Image in = test::make_image(23, 31, channels);
     for (const auto& [height, width] : {std::pair(23, 31), {7, 9}, {50, 64}, {1, 1}, {23, 5}}) {
       check(in, {0, 23.0 / height, 0, 23, height}, {0, 31.0 / width, 0, 31, width});
     }
@@ -80,13 +80,13 @@ TEST(Resample, IsTheTriangleFilter) {
 }
 
 TEST(Resample, KeepsToItsCrop) {
-  const Picture in = test::make_picture(40, 40);
+  const Image in = test::make_image(40, 40);
   check(in, {5, 11.0 / 8, 5, 16, 8}, {20, 3.0 / 8, 20, 23, 8});
   check(in, {0, 1.0 / 8, 0, 1, 8}, {39, 1.0 / 4, 39, 40, 4});
 }
 
 TEST(Resample, LeavesEqualSizesAlone) {
-  const Picture in = test::make_picture(17, 19);
+  const Image in = test::make_image(17, 19);
   Resampler resampler;
   std::vector<uint8_t> out(in.pixels.size());
   resampler.set({0, 1, 0, 17, 17}, {0, 1, 0, 19, 19});
@@ -100,8 +100,8 @@ TEST(Resample, AnyWindowOfAnyScale) {
     return std::uniform_real_distribution<double>(low, high)(random);
   };
   for (int i = 0; i < 200; ++i) {
-    const Picture in = test::make_picture(1 + static_cast<int>(random() % 60),
-                                          1 + static_cast<int>(random() % 60));
+    const Image in =
+        test::make_image(1 + static_cast<int>(random() % 60), 1 + static_cast<int>(random() % 60));
     const auto axis = [&](int extent) {
       ResampleAxis result;
       result.outputs = 1 + static_cast<int>(random() % 12);

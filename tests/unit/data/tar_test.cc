@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "files.h"
-#include "pictures.h"
+#include "images.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/images/tar_index.h"
 #include "tars.h"
@@ -151,7 +151,7 @@ class TarShards : public ::testing::Test {
       for (int i = 0; i < 4; ++i) {
         const std::string key = fmt::format("k{}{}", shard, i);
         members.emplace_back(key + ".png",
-                             test::encode_png(test::make_picture(8, 8, 3, 4 * shard + i)));
+                             test::encode_png(test::make_image(8, 8, 3, 4 * shard + i)));
         members.emplace_back(key + ".cls", std::to_string(shard));
       }
       folder_.write(fmt::format("s-{}.tar", shard), tar_of(members));
@@ -174,7 +174,7 @@ TEST_F(TarShards, AreReadInOrder) {
   for (int i = 0; i < 12; ++i) {
     const auto sample = test::read<uint8_t, int32_t>(*opened.train, {.index = i});
     EXPECT_EQ(sample.target[0], i / 4);
-    EXPECT_EQ(sample.input, test::make_picture(8, 8, 3, i).pixels) << i;
+    EXPECT_EQ(sample.input, test::make_image(8, 8, 3, i).pixels) << i;
   }
   EXPECT_EQ(opened.train->order().shard_samples, (std::vector<int64_t>{4, 4, 4}));
   EXPECT_EQ(opened.train->order().window, 8192);
@@ -193,7 +193,7 @@ TEST_F(TarShards, TrainingDefinesTheClasses) {
 // The next good sample, of the next shard where this one has no more, or the last of all.
 TEST_F(TarShards, BadSamplesFollowThePolicy) {
   folder_.write("s-1.tar", tar_of({{"a.cls", "1"}, {"b.png", "p"}}));
-  const std::string last = test::encode_png(test::make_picture(8, 8, 3, 99));
+  const std::string last = test::encode_png(test::make_image(8, 8, 3, 99));
   folder_.write("s-2.tar",
                 tar_of({{"c.cls", "9"}, {"d.png", last}, {"d.cls", "2"}, {"e.cls", "x"}}));
   expect_parts(error_of([&] { open(); }), {"s-1.tar: 'a'", "no image", "SKIP"});

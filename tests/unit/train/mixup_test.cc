@@ -90,7 +90,7 @@ TEST(DrawMix, DiffersFromSeedToSeedStepToStepAndLaneToLane) {
   EXPECT_GT(seen.size(), 1190u);  // of 1200; some 2^23 floats have a share
 }
 
-// 24 pictures of CIFAR's layout, and a network without batch norm, whose evaluation depends on its
+// 24 images of CIFAR's layout, and a network without batch norm, whose evaluation depends on its
 // weights alone.
 class MixupTraining : public ::testing::Test {
  protected:
@@ -98,7 +98,7 @@ class MixupTraining : public ::testing::Test {
     std::string bytes;
     for (uint32_t i = 0; i < 24 * 3073; ++i)
       bytes += static_cast<char>(i % 3073 == 0 ? i / 3073 % 10 : (i * 2654435761u) >> 24);
-    folder_.write("pictures.bin", bytes);
+    folder_.write("images.bin", bytes);
   }
 
   TrainResult train(const std::string& name,
@@ -111,7 +111,7 @@ class MixupTraining : public ::testing::Test {
 
   static constexpr const char* kConfig = R"(
     model { lenet { label_smoothing: 0.1 } }
-    data { cifar { train: "pictures.bin" eval: "pictures.bin" } }
+    data { cifar { train: "images.bin" eval: "images.bin" } }
     train { global_batch: 12 lanes: 4 steps: 6 log_every: 100 mixup: 0.8 }
     optimizer { sgd { momentum: 0.9 } }
     schedule { lr: 0.02 }

@@ -1,5 +1,5 @@
 #pragma once
-// Pictures for tests: made by the libraries' encoders, and decoded by plain loops to compare with.
+// Images for tests: made by the libraries' encoders, and decoded by plain loops to compare with.
 
 #include <cstdio>  // jpeglib.h needs it first
 
@@ -18,7 +18,7 @@
 namespace lockstep::test {
 
 // Pixels (height, width, channels).
-struct Picture {
+struct Image {
   int height = 0, width = 0, channels = 3;
   std::vector<uint8_t> pixels;
   const uint8_t* at(int y, int x) const {
@@ -27,16 +27,16 @@ struct Picture {
 };
 
 // Smooth shades with edges: what JPEG is made for. `kind` makes different ones.
-inline Picture make_picture(int height, int width, int channels = 3, int kind = 0) {
-  Picture picture{height, width, channels, {}};
+inline Image make_image(int height, int width, int channels = 3, int kind = 0) {
+  Image image{height, width, channels, {}};
   for (int y = 0; y < height; ++y)
     for (int x = 0; x < width; ++x)
       for (int c = 0; c < channels; ++c) {
         const int edge = (x * 3 + y * 2 + kind * 17) / 23 % 2 * 60;
-        picture.pixels.push_back(
+        image.pixels.push_back(
             static_cast<uint8_t>((x * (c + 2) + y * (3 - c) + kind * 31 + edge) % 256));
       }
-  return picture;
+  return image;
 }
 
 struct JpegOptions {
@@ -49,7 +49,7 @@ struct JpegOptions {
   bool adobe = true;
 };
 
-inline std::string encode_jpeg(const Picture& picture, const JpegOptions& options = {}) {
+inline std::string encode_jpeg(const Image& image, const JpegOptions& options = {}) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -57,16 +57,16 @@ inline std::string encode_jpeg(const Picture& picture, const JpegOptions& option
   unsigned char* memory = nullptr;
   unsigned long size = 0;
   jpeg_mem_dest(&info, &memory, &size);
-  info.image_height = picture.height;
-  info.image_width = picture.width;
-  info.input_components = picture.channels;
-  info.in_color_space = picture.channels == 1   ? JCS_GRAYSCALE
-                        : picture.channels == 3 ? JCS_RGB
-                                                : JCS_CMYK;
+  info.image_height = image.height;
+  info.image_width = image.width;
+  info.input_components = image.channels;
+  info.in_color_space = image.channels == 1   ? JCS_GRAYSCALE
+                        : image.channels == 3 ? JCS_RGB
+                                              : JCS_CMYK;
   jpeg_set_defaults(&info);
-  jpeg_set_colorspace(&info, picture.channels == 1 ? JCS_GRAYSCALE : options.stored);
+  jpeg_set_colorspace(&info, image.channels == 1 ? JCS_GRAYSCALE : options.stored);
   jpeg_set_quality(&info, options.quality, TRUE);
-  if (picture.channels > 1) {
+  if (image.channels > 1) {
     info.comp_info[0].h_samp_factor = options.subsampling;
     info.comp_info[0].v_samp_factor =
         options.subsampling_down > 0 ? options.subsampling_down : options.subsampling;
@@ -76,7 +76,7 @@ inline std::string encode_jpeg(const Picture& picture, const JpegOptions& option
   if (!options.adobe) info.write_Adobe_marker = FALSE;
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
-    auto* row = const_cast<JSAMPLE*>(picture.at(static_cast<int>(info.next_scanline), 0));
+    auto* row = const_cast<JSAMPLE*>(image.at(static_cast<int>(info.next_scanline), 0));
     jpeg_write_scanlines(&info, &row, 1);
   }
   jpeg_finish_compress(&info);
@@ -87,7 +87,7 @@ inline std::string encode_jpeg(const Picture& picture, const JpegOptions& option
 }
 
 // The plain loop of libjpeg's example: RGB, or CMYK as stored; ends the process on errors.
-inline Picture decode_plainly(std::span<const std::byte> bytes, int denominator = 1) {
+inline Image decode_plainly(std::span<const std::byte> bytes, int denominator = 1) {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -99,19 +99,19 @@ inline Picture decode_plainly(std::span<const std::byte> bytes, int denominator 
   info.scale_num = 1;
   info.scale_denom = denominator;
   jpeg_start_decompress(&info);
-  Picture picture{static_cast<int>(info.output_height),
-                  static_cast<int>(info.output_width),
-                  info.output_components,
-                  {}};
+  Image image{static_cast<int>(info.output_height),
+              static_cast<int>(info.output_width),
+              info.output_components,
+              {}};
   const size_t stride = size_t{info.output_width} * info.output_components;
-  picture.pixels.resize(stride * info.output_height);
+  image.pixels.resize(stride * info.output_height);
   while (info.output_scanline < info.output_height) {
-    JSAMPROW row = picture.pixels.data() + stride * info.output_scanline;
+    JSAMPROW row = image.pixels.data() + stride * info.output_scanline;
     jpeg_read_scanlines(&info, &row, 1);
   }
   jpeg_finish_decompress(&info);
   jpeg_destroy_decompress(&info);
-  return picture;
+  return image;
 }
 
 struct PngOptions {
@@ -157,32 +157,31 @@ inline std::string encode_png(int height,
   return bytes;
 }
 
-inline std::string encode_png(const Picture& picture) {
-  return encode_png(picture.height,
-                    picture.width,
-                    picture.pixels,
-                    {picture.channels == 1   ? PNG_COLOR_TYPE_GRAY
-                     : picture.channels == 3 ? PNG_COLOR_TYPE_RGB
-                                             : PNG_COLOR_TYPE_RGBA});
+inline std::string encode_png(const Image& image) {
+  return encode_png(image.height,
+                    image.width,
+                    image.pixels,
+                    {image.channels == 1   ? PNG_COLOR_TYPE_GRAY
+                     : image.channels == 3 ? PNG_COLOR_TYPE_RGB
+                                           : PNG_COLOR_TYPE_RGBA});
 }
 
-// Copy of a region of a decoder's picture.
-inline Picture copy_of(const PixelView& view, const ImageRegion& region) {
-  Picture picture{region.bottom - region.top, region.right - region.left, view.channels, {}};
+// Copy of a region of a decoder's image.
+inline Image copy_of(const PixelView& view, const ImageRegion& region) {
+  Image image{region.bottom - region.top, region.right - region.left, view.channels, {}};
   for (int y = region.top; y < region.bottom; ++y) {
     const uint8_t* row = view.origin + y * view.stride;
-    picture.pixels.insert(picture.pixels.end(),
-                          row + region.left * view.channels,
-                          row + region.right * view.channels);
+    image.pixels.insert(
+        image.pixels.end(), row + region.left * view.channels, row + region.right * view.channels);
   }
-  return picture;
+  return image;
 }
 
-inline Picture part_of(const Picture& picture, const ImageRegion& region) {
+inline Image part_of(const Image& image, const ImageRegion& region) {
   PixelView view;
-  view.origin = picture.pixels.data();
-  view.stride = int64_t{picture.width} * picture.channels;
-  view.channels = picture.channels;
+  view.origin = image.pixels.data();
+  view.stride = int64_t{image.width} * image.channels;
+  view.channels = image.channels;
   return copy_of(view, region);
 }
 
