@@ -69,6 +69,7 @@ void combine_lane_statistics(int64_t lanes,
 // y with this mean and variance (channels).
 void batch_norm_apply(const BatchNormForward<float>& op, const float* mean, const float* variance);
 
+// What the table of implementations has of batch_norm_backward.cc.
 void run_batch_norm_backward(const OpCall& call);
 void run_batch_norm_sums(const OpCall& call);
 size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call);

@@ -71,6 +71,7 @@ inline bool all_aligned(std::initializer_list<const void*> arrays) {
   });
 }
 
+// What the table of implementations has of batch_norm_backward.cu.
 void run_batch_norm_backward(const OpCall& call);
 void run_batch_norm_sums(const OpCall& call);
 size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call);
