@@ -72,7 +72,7 @@ class HeaderReader {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     throw DataError(
-        "{}: the NPY header is not one that NumPy writes: {} at its byte {}", name_, what, at_);
+        "{}: the NPY header is not that of a plain array: {} at its byte {}", name_, what, at_);
   }
 
   // Passes over spaces, then over `word` if it comes next.

@@ -26,9 +26,9 @@ const char* name_of(NpyType type);
 size_t size_of(NpyType type);
 
 // Parses the content of a decompressed .npy file of version 1.0, 2.0 or 3.0. `name` is the file's
-// name for messages. Throws DataError where it is none, the header is not one that NumPy writes,
-// the type is another one, the order is Fortran's, an extent is zero, or the file is shorter or
-// longer than its header says.
+// name for messages. Throws DataError where it is none, the header is not that of a plain array as
+// NumPy writes it, the type is another one, the order is Fortran's, an extent is zero, or the file
+// is shorter or longer than its header says.
 NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name);
 
 }  // namespace lockstep
