@@ -129,30 +129,4 @@ inline void batch_norm_input_gradient(const BatchNormInputGradient<double>& op) 
   input_gradient(op.in, op.in.rows * op.lanes, sums.data(), sums.data() + op.in.channels, op.d_x);
 }
 
-// y with these statistics. delta may be empty.
-inline std::vector<double> batch_norm_output(const std::vector<double>& x,
-                                             const std::vector<double>& delta,
-                                             const std::vector<double>& gamma,
-                                             const std::vector<double>& beta,
-                                             const std::vector<double>& mean,
-                                             const std::vector<double>& variance,
-                                             float epsilon,
-                                             bool relu) {
-  std::vector<double> y(x.size());
-  BatchNormForward<double> op{};
-  op.channels = static_cast<int64_t>(gamma.size());
-  op.rows = static_cast<int64_t>(x.size()) / op.channels;
-  op.epsilon = epsilon;
-  op.relu = relu;
-  op.x = x.data();
-  op.delta = delta.empty() ? nullptr : delta.data();
-  op.gamma = gamma.data();
-  op.beta = beta.data();
-  op.running_mean = mean.data();
-  op.running_variance = variance.data();
-  op.y = y.data();
-  batch_norm_forward(op);
-  return y;
-}
-
 }  // namespace lockstep::test
