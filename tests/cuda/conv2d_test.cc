@@ -1,5 +1,5 @@
-// Catches: shapes that the own convolutions for CUDA take though they do not fit. (Everything else of
-// the op: tests/ops/conv2d_test.cc.)
+// Catches: shapes that the own convolutions for CUDA take though they do not fit. (Everything else
+// of the op: tests/ops/conv2d_test.cc.)
 
 #include "runtime/cuda/conv2d/conv2d.h"
 

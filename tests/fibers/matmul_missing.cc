@@ -1,4 +1,5 @@
-// In place of runtime/cuda/matmul/matmul.cc where there is no CUDA toolkit: no product is supported.
+// In place of runtime/cuda/matmul/matmul.cc where there is no CUDA toolkit: no product is
+// supported.
 #include "runtime/base/error.h"
 #include "runtime/cuda/matmul/matmul.h"
 

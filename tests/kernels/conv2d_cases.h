@@ -11,11 +11,9 @@
 
 namespace lockstep::cpu {
 
-using test::Guarded;
-using test::kEps;
-
 using test::conv2d_shapes;
 using test::describe;
+using test::Guarded;
 using test::square;
 
 struct Inputs {

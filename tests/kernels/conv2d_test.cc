@@ -1,7 +1,7 @@
 // The bits of direct convolutions and their gradients against one chain of fused multiply-adds per
 // output, and the accuracy of the others. Catches: another order of summation; outputs that depend
-// on the other images; Winograd's transforms less accurate than they can be. (Everything else of the
-// op: tests/ops/conv2d_test.cc.)
+// on the other images; Winograd's transforms less accurate than they can be. (Everything else of
+// the op: tests/ops/conv2d_test.cc.)
 
 #include "runtime/cpu/conv2d/conv2d.h"
 

@@ -12,6 +12,7 @@ namespace lockstep::cpu {
 inline LinearShape linear_shape(const Conv2dShape& s) {
   return {s.out_pixels(), s.channels, s.outputs};
 }
+// And the gradient of any convolution's bias.
 inline LinearBackward<float> linear_backward(const Conv2dBackward<float>& op) {
   return {.shape = linear_shape(op.shape),
           .stride = op.shape.outputs,

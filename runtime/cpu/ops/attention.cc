@@ -15,9 +15,9 @@
 #include "runtime/cpu/matmul/gemm-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
-// Without the T x T matrix: keys are visited in blocks, and the softmax is kept as a running maximum
-// and sum (Milakov and Gimelshein 2018; Dao et al. 2022). The order in which anything is summed is
-// fixed by the shape alone.
+// Without the T x T matrix: keys are visited in blocks, and the softmax is kept as a running
+// maximum and sum (Milakov and Gimelshein 2018; Dao et al. 2022). The order in which anything is
+// summed is fixed by the shape alone.
 //
 // A block of queries is worked on at a time, and everything about it is kept transposed, with
 // queries along the vector: scores s^T (keys, queries) = k q^T, output o^T (D, queries) = v^T p^T.

@@ -1,9 +1,9 @@
 // Attention through cuDNN for the 16-bit types where it will, else by the own kernels: forward and
 // backward choose alike, since each pass reads what the other's kind has left.
 //
-// The own kernels do without the T x T matrix: keys are visited in blocks and the softmax is kept as
-// a running maximum and sum. The order of every sum is fixed by the shape alone. Arithmetic is in
-// float, without tensor cores.
+// The own kernels do without the T x T matrix: keys are visited in blocks and the softmax is kept
+// as a running maximum and sum. The order of every sum is fixed by the shape alone. Arithmetic is
+// in float, without tensor cores.
 #include "runtime/graph/ops/attention.h"
 
 #include <cmath>
