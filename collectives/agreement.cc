@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <sstream>
+#include <utility>
 #include <vector>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
 namespace lockstep {
@@ -36,6 +39,60 @@ Outcome outcome_of(const std::function<void()>& action) {
 
 std::byte* bytes_of(void* data) { return static_cast<std::byte*>(data); }
 
+// Names and values, each with a zero behind it.
+std::string text_of(const std::vector<Fact>& facts) {
+  std::string text;
+  for (const Fact& fact : facts) {
+    for (const std::string& part : {fact.name, fact.value}) (text += part) += '\0';
+  }
+  return text;
+}
+
+std::vector<Fact> facts_of(const std::string& text) {
+  std::vector<Fact> facts;
+  std::istringstream stream(text);
+  for (Fact fact; std::getline(stream, fact.name, '\0') && std::getline(stream, fact.value, '\0');)
+    facts.push_back(fact);
+  return facts;
+}
+
+// "rank 0", "ranks 0, 2 and 3".
+std::string list_of_ranks(const std::vector<size_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+const std::string* value_of(const std::vector<Fact>& facts, const std::string& name) {
+  const auto found =
+      std::find_if(facts.begin(), facts.end(), [&](const Fact& fact) { return fact.name == name; });
+  return found == facts.end() ? nullptr : &found->value;
+}
+
+// "schedule.lr is 0.001 on ranks 0 and 2, 0.002 on rank 1"; empty where all have the same.
+std::string difference_in(const std::string& name, const std::vector<std::vector<Fact>>& ranks) {
+  std::vector<std::pair<std::string, std::vector<size_t>>> groups;  // value, ranks that have it
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string* const found = value_of(ranks[rank], name);
+    const std::string value = found == nullptr ? "not given" : *found;
+    const auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == value; });
+    if (group == groups.end()) {
+      groups.push_back({value, {rank}});
+    } else {
+      group->second.push_back(rank);
+    }
+  }
+  if (groups.size() == 1) return "";
+  std::string text;
+  for (const auto& [value, holders] : groups)
+    text += fmt::format("{} {} on {}", text.empty() ? " is" : ",", value, list_of_ranks(holders));
+  return name + text;
+}
+
 }  // namespace
 
 void run_on_all(Communicator& communicator, const std::function<void()>& action) {
@@ -55,6 +112,27 @@ void run_on_root(Communicator& communicator, const std::function<void()>& action
   if (communicator.rank() == 0) outcome = outcome_of(action);
   communicator.broadcast(bytes_of(&outcome), sizeof(outcome), 0);
   if (outcome.code != 0) throw AgreedError(static_cast<ExitCode>(outcome.code), outcome.message);
+}
+
+void check_same_facts(Communicator& communicator,
+                      const std::vector<Fact>& facts,
+                      const std::string& advice,
+                      ExitCode code) {
+  if (communicator.size() == 1) return;
+  const std::string mine = text_of(facts);
+  std::vector<uint64_t> hashes(static_cast<size_t>(communicator.size()));
+  hashes[static_cast<size_t>(communicator.rank())] = hash_text(mine);
+  communicator.all_gather(bytes_of(hashes.data()), sizeof(uint64_t));
+  if (std::count(hashes.begin(), hashes.end(), hashes[0]) == communicator.size()) return;
+  std::vector<std::vector<Fact>> ranks;
+  for (const std::string& text : gather_texts(communicator, mine)) ranks.push_back(facts_of(text));
+  for (const std::vector<Fact>& rank : ranks) {  // names that rank 0 lacks come last
+    for (const Fact& fact : rank) {
+      const std::string difference = difference_in(fact.name, ranks);
+      if (!difference.empty())
+        throw AgreedError(code, fmt::format("the ranks differ: {}; {}", difference, advice));
+    }
+  }
 }
 
 std::string broadcast_text(Communicator& communicator, const std::string& text, int root) {

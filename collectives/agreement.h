@@ -26,6 +26,19 @@ void run_on_all(Communicator& communicator, const std::function<void()>& action)
 // Runs `action` on rank 0 only; all ranks return together, or throw rank 0's error together.
 void run_on_root(Communicator& communicator, const std::function<void()>& action);
 
+// What a rank holds to be so: "schedule.lr" is "0.001".
+struct Fact {
+  std::string name, value;
+};
+
+// Returns where all ranks give the same facts. Else every rank throws the same AgreedError of
+// `code`: the first fact in which a rank differs, both values, the ranks that have each, and then
+// `advice`.
+void check_same_facts(Communicator& communicator,
+                      const std::vector<Fact>& facts,
+                      const std::string& advice,
+                      ExitCode code = ExitCode::kUsage);
+
 // The text of rank `root` on every rank.
 std::string broadcast_text(Communicator& communicator, const std::string& text, int root = 0);
 

@@ -66,14 +66,38 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
   if (rules.show_default) option->capture_default_str();
 }
 
-// Adds what `spec` says to `app`. When the command is chosen it stores itself in `selected`.
-void add_contents(CLI::App& app, const CommandSpec& spec, Command& selected) {
+// What was given of the options in which ranks must not differ.
+std::vector<GivenOption> given_options(const CLI::App& app, const CommandSpec& spec) {
+  std::vector<GivenOption> given;
+  for (const OptionSpec& option : spec.options) {
+    if (option.rules.per_rank) continue;
+    const CLI::Option* const parsed = app.get_option(option.name);
+    if (parsed->count() > 0)
+      given.push_back({option.name, CLI::detail::join(parsed->results(), ",")});
+  }
+  return given;
+}
+
+// Adds what `spec` says to `app`. When the command is chosen it stores itself in `parsed`; `path`:
+// the commands above.
+void add_contents(CLI::App& app,
+                  const CommandSpec& spec,
+                  const std::string& path,
+                  ParsedCommandLine& parsed) {
   if (!spec.footer.empty()) app.footer(spec.footer);
   if (!spec.subcommands.empty()) app.require_subcommand(1);
   for (const OptionSpec& option : spec.options) add_option(app, option);
   for (const CommandSpec& subcommand : spec.subcommands)  // these inherit the footer
-    add_contents(*app.add_subcommand(subcommand.name, subcommand.help), subcommand, selected);
-  if (spec.run != nullptr) app.callback([&spec, &selected] { selected = spec.run; });
+    add_contents(*app.add_subcommand(subcommand.name, subcommand.help),
+                 subcommand,
+                 path.empty() ? subcommand.name : path + " " + subcommand.name,
+                 parsed);
+  if (spec.run == nullptr) return;
+  app.callback([&app, &spec, path, &parsed] {
+    parsed.command = spec.run;
+    parsed.name = path;
+    parsed.given = given_options(app, spec);
+  });
 }
 
 // Empty when the first argument is a command or a flag.
@@ -105,7 +129,7 @@ ParsedCommandLine parse_command_line(const CommandSpec& program,
   if (!parsed.usage_error.empty()) return parsed;
   CLI::App app(program.help, program.name);
   app.set_version_flag("--version", version);
-  add_contents(app, program, parsed.command);
+  add_contents(app, program, "", parsed);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -61,6 +61,7 @@ struct OptionRules {
   bool one_each_time = false;    // the option is repeated for each value
   AllowedValues allowed = {};    // of each value
   std::string environment = {};  // variable that gives the value where the command line does not
+  bool per_rank = false;         // ranks of a run may be given other values
 };
 
 struct OptionSpec {
@@ -84,9 +85,15 @@ struct CommandSpec {
            const OptionRules& rules = {});
 };
 
+struct GivenOption {
+  std::string name, value;
+};
+
 // What a command line asks for: a command, or, where it is wrong, an error to tell.
 struct ParsedCommandLine {
   Command command;
+  std::string name;                // of the command: "bench ops"
+  std::vector<GivenOption> given;  // options in which ranks must not differ, as they are given
   std::string usage_error;
 };
 

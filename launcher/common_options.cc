@@ -13,28 +13,36 @@ RunConfig read_config(const CommonOptions& options) {
 }
 
 void add_output_options(CommandSpec& command, CommonOptions& options) {
-  command.add("--json", &options.json, "Write the command's result to this file as JSON");
-  command.add(
-      "--log-level",
-      &options.log_level,
-      "trace, debug, info, warn, error or off",
-      {.show_default = true, .allowed = OneOf{{"trace", "debug", "info", "warn", "error", "off"}}});
+  command.add("--json",
+              &options.json,
+              "Write the command's result to this file as JSON",
+              {.per_rank = true});
+  command.add("--log-level",
+              &options.log_level,
+              "trace, debug, info, warn, error or off",
+              {.show_default = true,
+               .allowed = OneOf{{"trace", "debug", "info", "warn", "error", "off"}},
+               .per_rank = true});
 }
 
 void add_config_argument(CommandSpec& command, CommonOptions& options) {
-  command.add("CONFIG", &options.config, "Config file in protobuf text format", {.required = true});
+  command.add("CONFIG",
+              &options.config,
+              "Config file in protobuf text format",
+              {.required = true, .per_rank = true});
 }
 
 void add_set_option(CommandSpec& command, CommonOptions& options) {
   command.add("--set",
               &options.set,
               "Override a field: path.to.field=value; may be given many times",
-              {.one_each_time = true});
+              {.one_each_time = true, .per_rank = true});
 }
 
 void add_config_options(CommandSpec& command, CommonOptions& options) {
   add_set_option(command, options);
-  command.add("--data", &options.data, "Folder of the data files, instead of data.dir");
+  command.add(
+      "--data", &options.data, "Folder of the data files, instead of data.dir", {.per_rank = true});
 }
 
 void add_device_options(CommandSpec& command, CommonOptions& options) {
@@ -43,7 +51,8 @@ void add_device_options(CommandSpec& command, CommonOptions& options) {
               "Where to run: auto, cpu or cuda",
               {.show_default = true,
                .allowed = OneOf{{"auto", "cpu", "cuda"}},
-               .environment = "LOCKSTEP_DEVICE"});
+               .environment = "LOCKSTEP_DEVICE",
+               .per_rank = true});
   command.add("--share-gpu",
               &options.share_gpu,
               "Let several ranks use one GPU (for tests: slow, over sockets)");
@@ -58,7 +67,8 @@ void add_common_options(CommandSpec& command, CommonOptions& options) {
               "Queue every kernel anew instead of replaying CUDA graphs (for debugging)");
   command.add("--run-dir",
               &options.run_dir,
-              "Folder for everything that the run writes, instead of output.run_dir");
+              "Folder for everything that the run writes, instead of output.run_dir",
+              {.per_rank = true});
   add_output_options(command, options);
 }
 

@@ -58,6 +58,12 @@ int run_command(Session& session, const Command& command) {
   }
 }
 
+void check_same_command(Communicator& communicator, const ParsedCommandLine& parsed) {
+  std::vector<Fact> facts = {{"Lockstep's version", lockstep_version()}, {"command", parsed.name}};
+  for (const GivenOption& option : parsed.given) facts.push_back({option.name, option.value});
+  check_same_facts(communicator, facts, "all ranks must be started with the same command");
+}
+
 CommandSpec program() {
   return {
       .name = "lockstep",
@@ -95,6 +101,7 @@ int main_of(int argc, char** argv) {
       if (!parsed.usage_error.empty())
         throw ConfigError("{} (see lockstep --help)", parsed.usage_error);
     });
+    check_same_command(joined.communicator(), parsed);
     return parsed.command(joined);
   });
 }

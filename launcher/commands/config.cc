@@ -87,6 +87,7 @@ void explain(const FieldReference& field) {
   print_line("unit", field.unit);
   print_line("allowed", field.limit);
   print_line("applies", field.when);
+  print_line("resume", field.on_change);
   size_t longest = 0;
   for (const ValueReference& value : field.values) longest = std::max(longest, value.name.size());
   for (const ValueReference& value : field.values)

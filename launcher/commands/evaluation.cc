@@ -7,6 +7,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
 #include "runtime/train/initialize.h"
 #include "runtime/train/weights.h"
@@ -30,13 +31,19 @@ EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options,
   const int sharing = ranks_sharing_cpus(communicator);
   const Topology topology = find_topology(communicator);
   const auto check_fit = [&] { check_memory(assembly_, session.local_ranks(), device_.limits()); };
+  RunConfig config;
   run_on_all(communicator, [&] {
     check_result_path("--json", options.common.json);
-    RunConfig config = read_config(options.common);
+    config = read_config(options.common);
+  });
+  check_same_config(communicator, config);
+  run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(config, sharing));
     assembly_ = assemble(std::move(config), topology, purpose, device_.device().ops());
+    take_contents(assembly_.data);
     check_fit();
   });
+  check_same_data(communicator, assembly_.data.summary);
   device_.open(assembly_.config, assembly_.training, assembly_.plan.topology);
   run_on_all(communicator, check_fit);  // beside what the libraries have taken
   parts_.emplace(parts_of(assembly_, communicator, device_.slices(), device_.backend()));

@@ -10,6 +10,7 @@
 #include "launcher/commands/tensor_names.h"
 #include "launcher/common_options.h"
 #include "models/registry.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/match.h"

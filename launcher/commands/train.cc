@@ -17,7 +17,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
+#include "runtime/config/reference.h"
 #include "runtime/run/assembly.h"
+#include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
 #include "runtime/train/stop_signal.h"
 #include "runtime/train/trainer.h"
@@ -28,6 +30,7 @@ namespace {
 struct TrainCommandOptions {
   CommonOptions common;
   std::string resume = "none";
+  std::vector<std::string> allowed_changes;
   int64_t max_steps = -1;
 };
 
@@ -170,7 +173,9 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   run_on_all(session.communicator(), [&] {
     check_result_path("--json", options.common.json);
     config = read_config(options.common);
+    for (const std::string& field : options.allowed_changes) find_references(field);
   });
+  check_same_config(session.communicator(), config);
   RunDevice device(session, options.common);
   Topology topology = find_topology(session.communicator());
   choose_transport(session, config.comm.transport, device.device().ops());
@@ -185,6 +190,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   const auto assemble_run = [&] {
     assembly = {};
     assembly = assemble(config, topology, RunPurpose::kTrain, device.device().ops());
+    take_contents(assembly.data);
   };
   const auto check_fit = [&] { check_memory(assembly, session.local_ranks(), device.limits()); };
   run_on_all(communicator, [&] {
@@ -192,6 +198,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
     assemble_run();
     check_fit();
   });
+  check_same_data(communicator, assembly.data.summary);
   open_run_folder(session, assembly.config);
   if (config.comm.tune_buckets)
     tune_buckets(
@@ -208,7 +215,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
                                   shares_memory ? node.get() : nullptr);
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
-  trainer->start(options.resume);
+  trainer->start(options.resume, options.allowed_changes);
   describe_run(session, assembly.config, device.device());
   const TrainResult result = trainer->run(options.max_steps);
   const std::optional<int64_t> bad_records = count_bad_records(parts);
@@ -228,6 +235,12 @@ CommandSpec train_command() {
               "auto: continue from the newest checkpoint of the run folder, if there is one; none: "
               "start anew; or the path of a checkpoint",
               {.show_default = true});
+  command.add(
+      "--allow-change",
+      &options->allowed_changes,
+      "With --resume: go on although this field, or the fields of this section, differ from "
+      "the checkpoint's; may be given many times",
+      {.one_each_time = true});
   command.add(
       "--max-steps",
       &options->max_steps,

@@ -10,9 +10,9 @@
 #include <set>
 #include <system_error>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/checksum.h"
 #include "runtime/checkpoint/publish.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/state.h"

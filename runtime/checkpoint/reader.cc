@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/checksum.h"
 #include "runtime/checkpoint/file_form.h"
 #include "runtime/checkpoint/match.h"
 #include "runtime/checkpoint/recorded_file.h"

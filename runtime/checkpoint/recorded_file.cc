@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
-#include "runtime/checkpoint/checksum.h"
 
 namespace lockstep {
 namespace {

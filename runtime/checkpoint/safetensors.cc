@@ -10,10 +10,10 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/checksum.h"
 
 namespace lockstep {
 namespace {

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
-#include "runtime/checkpoint/checksum.h"
 #include "runtime/checkpoint/safetensors.h"
 
 namespace lockstep {

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
-#include "runtime/checkpoint/checksum.h"
 
 namespace lockstep {
 namespace {

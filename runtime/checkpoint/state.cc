@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "runtime/checkpoint/checksum.h"
+#include "runtime/base/checksum.h"
 #include "runtime/checkpoint/state.pb.h"
 
 namespace lockstep {
@@ -115,8 +115,6 @@ FileRecord parse_file_record(const std::string& bytes) {
 bool has_array(const CheckpointState& state, const std::string& name) {
   return std::find(state.moments.begin(), state.moments.end(), name) != state.moments.end();
 }
-
-uint64_t hash_text(const std::string& text) { return checksum_of(text.data(), text.size()); }
 
 std::string to_text(const CheckpointState& state) {
   proto::CheckpointState message;

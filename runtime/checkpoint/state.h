@@ -92,7 +92,4 @@ std::string to_text(const CheckpointState& state);
 // format is newer than ours.
 CheckpointState parse_state(const std::string& text, const std::string& origin);
 
-// XXH3-64 of the text.
-uint64_t hash_text(const std::string& text);
-
 }  // namespace lockstep

@@ -5,9 +5,9 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/checksum.h"
 #include "runtime/checkpoint/file_form.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/publish.h"

@@ -66,6 +66,27 @@ std::string limit_of(const FieldDescriptor& field) {
   }
 }
 
+// The field's own rule, or that of the nearest section which has one.
+std::string on_change_of(const SchemaField& entry) {
+  std::string path = entry.path;
+  proto::Change change = proto::DECIDES;
+  while (true) {
+    const proto::FieldNote& note = note_of(*find_field(path));
+    if (note.has_change()) {
+      change = note.change();
+      break;
+    }
+    const size_t dot = path.rfind('.');
+    if (dot == std::string::npos) break;
+    path.resize(dot);
+  }
+  switch (change) {
+    case proto::FREE: return "another value changes no bit";
+    case proto::TOLD: return "another value is named in the log, and the run goes on with it";
+    default: return "another value is refused, unless --allow-change names the field";
+  }
+}
+
 FieldReference reference_of(const SchemaField& entry) {
   const FieldDescriptor& field = *entry.field;
   const proto::FieldNote& note = note_of(field);
@@ -79,6 +100,7 @@ FieldReference reference_of(const SchemaField& entry) {
   reference.limit = limit_of(field);
   reference.required = note.required();
   reference.about = note.about();
+  if (!reference.is_section) reference.on_change = on_change_of(entry);
   const size_t dot = entry.path.rfind('.');
   const std::string section = dot == std::string::npos ? "" : entry.path.substr(0, dot);
   if (note.required().empty()) reference.default_value = default_of(field);

@@ -23,6 +23,7 @@ struct FieldReference {
   std::string limit;          // "1..4096", "a number in [0, 1)"; may be empty
   std::string when;           // "only with schedule.kind STEP"; empty: always
   std::string required;       // what must be given; empty: it may be left out
+  std::string on_change;      // of a field: what happens when a run goes on with another value
   std::string about;
   std::vector<ValueReference> values;  // of an enum
 };

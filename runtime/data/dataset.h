@@ -32,6 +32,8 @@ struct SampleKey {
   bool augment = false;
 };
 
+inline constexpr int64_t kMostHashedBytes = int64_t{1} << 29;
+
 // Immutable once opened; read() may be called from several threads at once.
 class Dataset {
  public:
@@ -48,6 +50,10 @@ class Dataset {
   virtual SampleOrder order() const { return {.samples = samples()}; }
   // Whether read() costs so much (it decodes) that several threads are worth their while.
   virtual bool costly() const { return false; }
+  // A checksum of the samples as they lie in the files, before anything is done to them: of all or,
+  // where they come to much more than kMostHashedBytes, of as many as come to that, evenly spread.
+  // Equal data give equal checksums, wherever their files lie.
+  virtual uint64_t content() const;
   // Bad records that read() has replaced so far, each counted once.
   virtual int64_t bad_records() const { return 0; }
 };
@@ -58,9 +64,10 @@ struct DataSummary {
   int64_t target_columns = 0;  // value targets O; 0 for labels and tokens
   int64_t train_samples = 0;   // 0 when the training set was not opened
   int64_t eval_samples = 0;    // 0 without an evaluation set
-  int64_t bad_records = 0;     // skipped or replaced, training and evaluation files together
-  std::string description;     // one line for the log
-  std::string assumed;         // in one line, where files are not here: see assumed.h
+  uint64_t train_content = 0, eval_content = 0;  // Dataset::content(), once it has been taken
+  int64_t bad_records = 0;  // skipped or replaced, training and evaluation files together
+  std::string description;  // one line for the log
+  std::string assumed;      // in one line, where files are not here: see assumed.h
   // Images, (height, width, channels) u8; all 0 and empty where the input is something else.
   int64_t height = 0, width = 0, channels = 0;
   std::vector<float> mean, std;  // (channels) that the model normalises with

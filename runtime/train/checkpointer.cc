@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "collectives/agreement.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/reader.h"
@@ -11,6 +12,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/initialize.h"
+#include "runtime/train/resume_check.h"
 #include "runtime/train/weight_average.h"
 #include "runtime/train/weights.h"
 
@@ -40,21 +42,6 @@ LossScale::State loss_scale_of(const CheckpointState& state, const RunConfig& co
   if (saved == state.extra.end() || !begin.dynamic()) return scale;
   std::istringstream(saved->second) >> scale.value >> scale.good_steps >> scale.skipped;
   return scale;
-}
-
-// What else the order of the samples depends on, besides seed and batch.
-std::map<std::string, std::string> sample_order(const RunParts& parts) {
-  const SampleOrder order = parts.data.train->order();
-  std::map<std::string, std::string> texts = {
-      {"data.shuffle", parts.config.data.shuffle ? "true" : "false"},
-      {"training samples", std::to_string(order.samples)}};
-  if (order.shard_samples.empty()) return texts;
-  std::string lengths;
-  for (int64_t samples : order.shard_samples) lengths += std::to_string(samples) + " ";
-  texts["shards"] = fmt::format(
-      "{}, of lengths that hash to {:016x}", order.shard_samples.size(), hash_text(lengths));
-  texts[order.window_field] = std::to_string(order.window);
-  return texts;
 }
 
 }  // namespace
@@ -92,6 +79,8 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.flat_elements = parts_.plan.layout.elements;
   state.layout = slices_;
   state.extra = sample_order(parts_);
+  state.extra[kConfigKey] = to_text(config);
+  state.extra[kContentKey] = to_hex(parts_.data.summary.train_content);
   if (config.execution.precision == Precision::kFp16)
     state.extra[kLossScale] = fmt::format("{} {} {}",
                                           progression.loss_scale.value,
@@ -195,84 +184,6 @@ void Checkpointer::refuse_later_checkpoints(int64_t step) const {
       step);
 }
 
-void Checkpointer::check_same_samples(const CheckpointState& state,
-                                      const std::string& where) const {
-  const RunConfig& config = parts_.config;
-  if (state.global_batch != config.train.global_batch)
-    throw CheckpointError(
-        "{}: written with train.global_batch {}, the config has {}; sample order would change",
-        where,
-        state.global_batch,
-        config.train.global_batch);
-  if (state.seed != config.seed)
-    throw CheckpointError("{}: written with seed {}, the config has {}; sample order would change",
-                          where,
-                          state.seed,
-                          config.seed);
-  for (const auto& [key, now] : sample_order(parts_)) {
-    const auto then = state.extra.find(key);
-    if (then != state.extra.end() && then->second != now)
-      throw CheckpointError("{}: written with {} {}, now {}; sample order would change",
-                            where,
-                            key,
-                            then->second,
-                            now);
-  }
-}
-
-// An average and residuals may come and go.
-void Checkpointer::check_same_optimizer(const CheckpointState& state,
-                                        const std::string& where) const {
-  const OptimizerConfig& optimizer = parts_.config.optimizer;
-  std::vector<std::string> moments = state.moments;
-  std::erase_if(moments, [](const std::string& name) { return !is_moment(name); });
-  if (state.optimizer != optimizer_name(optimizer) || moments != moment_names(optimizer))
-    throw CheckpointError(
-        "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start anew "
-        "from its weights, set train.init_from",
-        where,
-        state.optimizer,
-        moments.size(),
-        optimizer_name(optimizer),
-        moment_names(optimizer).size());
-}
-
-// What a run may go on with, though not to the same bits.
-void Checkpointer::warn_of_other_bits(const CheckpointState& state,
-                                      const std::string& where) const {
-  if (parts_.communicator.rank() != 0) return;
-  const std::vector<std::string> kept = residuals_.names();
-  const auto dropped =
-      std::count_if(state.moments.begin(), state.moments.end(), [&](const auto& n) {
-        return n.starts_with(kResidualPrefix) &&
-               std::find(kept.begin(), kept.end(), n) == kept.end();
-      });
-  if (dropped > 0)
-    log_warn(
-        "{}: {} of its arrays of compressed gradients are of other lanes, groups or factors than "
-        "this run's: what they keep is lost, and training goes on with other bits",
-        where,
-        dropped);
-  if (state.lanes != parts_.plan.lanes)
-    log_warn(
-        "{}: written with {} lanes, now {}: training goes on, with other bits than without the "
-        "change",
-        where,
-        state.lanes,
-        parts_.plan.lanes);
-}
-
-void Checkpointer::check_compatible(const CheckpointState& state,
-                                    const std::filesystem::path& folder) const {
-  const std::string where = folder.string();
-  check_same_samples(state, where);
-  if (state.step > parts_.config.train.steps)
-    throw CheckpointError(
-        "{}: is of step {}; train.steps is only {}", where, state.step, parts_.config.train.steps);
-  check_same_optimizer(state, where);
-  warn_of_other_bits(state, where);
-}
-
 // An average that the checkpoint lacks begins with the weights.
 void Checkpointer::restore_moments(const CheckpointState& state,
                                    const std::filesystem::path& folder,
@@ -300,13 +211,14 @@ void Checkpointer::restore_moments(const CheckpointState& state,
   moments.write();
 }
 
-Progression Checkpointer::restore(const std::filesystem::path& folder) {
+Progression Checkpointer::restore(const std::filesystem::path& folder,
+                                  const std::vector<std::string>& allowed_changes) {
   Progression progression;
   CheckpointState state;
   std::optional<HostWeights> whole;
   run_on_all(parts_.communicator, [&] {
     state = read_state(folder);
-    check_compatible(state, folder);
+    check_resumable(parts_, state, folder, residuals_.names(), allowed_changes);
     whole.emplace(parts_, memory_);
     if (parts_.writes_parameters()) read_model(folder, state, slices_, whole->data());
   });

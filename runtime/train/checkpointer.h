@@ -26,16 +26,14 @@ class Checkpointer {
   // The checkpoint that --resume names: "none" gives nothing; "auto" the newest of this run's
   // folder, if any; otherwise a path.
   std::optional<std::filesystem::path> choose(const std::string& resume) const;
-  // Loads weights, moments and progress; checks that the checkpoint belongs to a run like this one.
-  Progression restore(const std::filesystem::path& folder);
+  // Loads weights, moments and progress; checks that the checkpoint belongs to a run like this one
+  // (resume_check.h), but for the fields in `allowed_changes`.
+  Progression restore(const std::filesystem::path& folder,
+                      const std::vector<std::string>& allowed_changes);
 
  private:
   CheckpointState state_for(const Progression& progression, uint64_t weights_hash) const;
   void refuse_later_checkpoints(int64_t step) const;
-  void check_same_samples(const CheckpointState& state, const std::string& where) const;
-  void check_same_optimizer(const CheckpointState& state, const std::string& where) const;
-  void warn_of_other_bits(const CheckpointState& state, const std::string& where) const;
-  void check_compatible(const CheckpointState& state, const std::filesystem::path& folder) const;
   HostCopy host_moments() const;
   void restore_moments(const CheckpointState& state,
                        const std::filesystem::path& folder,

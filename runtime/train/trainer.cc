@@ -25,9 +25,9 @@ Trainer::Trainer(const RunParts& parts)
         std::make_unique<Evaluator>(parts, memory_, step_.reducer(), &step_.parameter_gather());
 }
 
-void Trainer::start(const std::string& resume) {
+void Trainer::start(const std::string& resume, const std::vector<std::string>& allowed_changes) {
   if (const auto checkpoint = checkpointer_.choose(resume)) {
-    progression_ = checkpointer_.restore(*checkpoint);
+    progression_ = checkpointer_.restore(*checkpoint, allowed_changes);
     step_.loss_scale().restore(progression_.loss_scale);
     agreement_.checkpoint_done(progression_.step);
     log_info("resuming from {} at step {}", checkpoint->string(), progression_.step);

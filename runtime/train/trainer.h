@@ -39,9 +39,9 @@ class Trainer {
   // Allocates everything that the run will use.
   explicit Trainer(const RunParts& parts);
 
-  // Sets the weights and the place in the data: `resume` is "auto", "none" or a checkpoint's path.
-  // Writes nothing.
-  void start(const std::string& resume);
+  // Sets the weights and the place in the data: `resume` is "auto", "none" or a checkpoint's path,
+  // `allowed_changes` are fields that may differ from the checkpoint's. Writes nothing.
+  void start(const std::string& resume, const std::vector<std::string>& allowed_changes = {});
   // Trains to the end of the run or, where max_steps is not negative, to that step, counted from
   // the beginning of the run.
   TrainResult run(int64_t max_steps = -1);

@@ -1,7 +1,7 @@
 // state.textproto under a checksum that is right: finds fields that are believed, and texts that do
 // not survive a round trip.
 
-#include "runtime/checkpoint/checksum.h"
+#include "runtime/base/checksum.h"
 #include "runtime/checkpoint/shards.h"
 #include "runtime/checkpoint/state.h"
 #include "tests/fuzz/fuzz_target.h"

@@ -46,6 +46,7 @@ class FlattenedDataset final : public Dataset {
   int64_t resident_bytes() const override { return images_->resident_bytes(); }
   SampleOrder order() const override { return images_->order(); }
   bool costly() const override { return images_->costly(); }
+  uint64_t content() const override { return images_->content(); }
   int64_t bad_records() const override { return images_->bad_records(); }
 
  private:

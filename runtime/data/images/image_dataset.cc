@@ -1,8 +1,10 @@
 #include "runtime/data/images/image_dataset.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
@@ -84,6 +86,38 @@ void ImageDataset::note_bad(int64_t index, const char* what) const {
                     count,
                     max_bad_fraction_);
   if (bad <= kMostTold) log_warn("{}: {}; the next image takes its place", name, what);
+}
+
+// Of files and labels, not of what they are called. How many come to the limit some of them tell.
+uint64_t ImageDataset::content() const {
+  constexpr int64_t kMostFileBytes = kMostHashedBytes / 8;  // they come from a disk
+  constexpr int64_t kTried = 32;
+  const int64_t count = store_->count();
+  std::vector<std::byte> buffer;
+  const auto bytes_of = [&](int64_t index) {
+    try {
+      return store_->load(index, buffer).bytes;
+    } catch (const DataError&) {
+      return std::span<const std::byte>();  // bad ones are for read() to tell
+    } catch (const IoError& error) {
+      throw DataError("{}: {}", store_->name(index), error.what());
+    }
+  };
+  int64_t tried_bytes = 0;
+  const int64_t tried = std::min(kTried, count);
+  for (int64_t i = 0; i < tried; ++i)
+    tried_bytes += static_cast<int64_t>(bytes_of(i * (count / tried)).size());
+  const int64_t stride = std::max<int64_t>(1, tried_bytes / tried * count / kMostFileBytes);
+  Checksum checksum;
+  checksum.update(&count, sizeof(count));
+  for (int64_t index = 0; index < count; ++index) {
+    const int32_t label = store_->label(index);
+    checksum.update(&label, sizeof(label));
+    if (index % stride != 0) continue;
+    const std::span<const std::byte> bytes = bytes_of(index);
+    checksum.update(bytes.data(), bytes.size());
+  }
+  return checksum.value();
 }
 
 int64_t ImageDataset::resident_bytes() const {

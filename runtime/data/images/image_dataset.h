@@ -37,6 +37,7 @@ class ImageDataset final : public Dataset {
   int64_t resident_bytes() const override;
   SampleOrder order() const override { return store_->order(); }
   bool costly() const override { return store_->encoded(); }
+  uint64_t content() const override;
   int64_t bad_records() const override { return bad_.load(); }
 
   // The input of a sample itself, without replacement. A bad one is told, counted or thrown as in

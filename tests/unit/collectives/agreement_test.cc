@@ -74,5 +74,34 @@ TEST(Agreement, NumbersAreSummed) {
   });
 }
 
+// What check_same_facts() says where rank r gives facts[r]; "" where it says nothing. The same on
+// all ranks.
+std::string difference_between(const std::vector<std::vector<Fact>>& facts) {
+  std::vector<std::string> messages(facts.size());
+  testing::run_ranks(static_cast<int>(facts.size()), [&](Communicator& communicator) {
+    const auto rank = static_cast<size_t>(communicator.rank());
+    try {
+      check_same_facts(communicator, facts[rank], "start them alike");
+    } catch (const AgreedError& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+      messages[rank] = error.what();
+    }
+  });
+  for (const std::string& message : messages) EXPECT_EQ(message, messages[0]);
+  return messages[0];
+}
+
+TEST(Agreement, RanksThatDifferAreNamedWithTheirValues) {
+  const std::vector<Fact> usual = {{"seed", "1"}, {"lr", "0.1"}, {"path", ""}};
+  EXPECT_EQ(difference_between({usual, usual, usual}), "");
+  EXPECT_EQ(difference_between({usual, {{"seed", "1"}, {"lr", "0.2"}, {"path", "x"}}, usual}),
+            "the ranks differ: lr is 0.1 on ranks 0 and 2, 0.2 on rank 1; start them alike");
+  EXPECT_EQ(
+      difference_between({usual, {{"seed", "1"}, {"lr", "0.1"}}, usual, usual}),
+      "the ranks differ: path is  on ranks 0, 2 and 3, not given on rank 1; start them alike");
+  EXPECT_EQ(difference_between({{{"seed", "1"}}, {{"seed", "1"}, {"more", "7"}}}),
+            "the ranks differ: more is not given on rank 0, 7 on rank 1; start them alike");
+}
+
 }  // namespace
 }  // namespace lockstep

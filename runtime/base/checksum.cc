@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/checksum.h"
+#include "runtime/base/checksum.h"
 
 #include <fmt/core.h>
 #include <xxhash.h>
@@ -23,6 +23,8 @@ uint64_t Checksum::value() const {
 }
 
 uint64_t checksum_of(const void* data, size_t bytes) { return XXH3_64bits(data, bytes); }
+
+uint64_t hash_text(std::string_view text) { return checksum_of(text.data(), text.size()); }
 
 std::string to_hex(uint64_t value) { return fmt::format("{:016x}", value); }
 

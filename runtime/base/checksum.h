@@ -1,5 +1,5 @@
 #pragma once
-// The checksum that every tensor and file of a checkpoint has.
+// The checksum that every tensor and file of a checkpoint has, and texts that ranks compare.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +23,8 @@ class Checksum {
 };
 
 uint64_t checksum_of(const void* data, size_t bytes);
+// Of the text.
+uint64_t hash_text(std::string_view text);
 
 // 16 lower-case hexadecimal digits, as `xxhsum -H3` prints them, and back; from_hex returns false
 // on anything else.

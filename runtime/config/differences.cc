@@ -1,0 +1,125 @@
+#include "runtime/config/differences.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+
+#include "runtime/config/names.h"
+#include "runtime/config/schema.h"
+#include "runtime/config/to_proto.h"
+
+namespace lockstep {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::TextFormat;
+
+constexpr const char* kNotGiven = "not given";
+constexpr const char* kGiven = "given";
+
+std::string text_of(const Message& section, const FieldDescriptor& field) {
+  std::string text;
+  if (!field.is_repeated()) {
+    TextFormat::PrintFieldValueToString(section, &field, -1, &text);
+    return text;
+  }
+  std::vector<std::string> elements;
+  for (int i = 0; i < section.GetReflection()->FieldSize(section, &field); ++i) {
+    TextFormat::PrintFieldValueToString(section, &field, i, &text);
+    elements.push_back(text);
+  }
+  return "[" + join(elements, ", ") + "]";
+}
+
+static_assert(static_cast<int>(ChangeRule::kDecides) == proto::DECIDES &&
+              static_cast<int>(ChangeRule::kTold) == proto::TOLD &&
+              static_cast<int>(ChangeRule::kFree) == proto::FREE);
+
+// What holds for a section holds for its fields, as far as they do not say otherwise.
+struct Inherited {
+  ChangeRule rule = ChangeRule::kDecides;
+  bool per_rank = false;
+
+  Inherited below(const FieldDescriptor& field) const {
+    const proto::FieldNote& note = note_of(field);
+    return {note.has_change() ? static_cast<ChangeRule>(note.change()) : rule,
+            note.has_per_rank() ? note.per_rank() : per_rank};
+  }
+};
+
+void add_values(const Message& section,
+                const std::string& prefix,
+                const Inherited& inherited,
+                std::vector<FieldValue>& values) {
+  const auto& type = *section.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    const Inherited own = inherited.below(field);
+    const std::string path = prefix + field.name();
+    if (field.message_type() == nullptr) {
+      if (applies(section, field))
+        values.push_back({path, text_of(section, field), own.rule, own.per_rank});
+      continue;
+    }
+    if (!section.GetReflection()->HasField(section, &field)) continue;
+    const bool choice = field.containing_oneof() != nullptr;
+    if (choice) {
+      values.push_back({prefix.substr(0, prefix.size() - 1), field.name(), own.rule, own.per_rank});
+    } else if (note_of(field).presence() == proto::IF_GIVEN) {
+      values.push_back({path, kGiven, own.rule, own.per_rank});
+    }
+    add_values(section.GetReflection()->GetMessage(section, &field), path + ".", own, values);
+  }
+}
+
+const FieldValue* find(const std::vector<FieldValue>& values, const std::string& path) {
+  const auto found = std::find_if(
+      values.begin(), values.end(), [&](const FieldValue& value) { return value.path == path; });
+  return found == values.end() ? nullptr : &*found;
+}
+
+bool lies_in(const std::string& path, const std::string& section) {
+  return path.starts_with(section + ".");
+}
+
+}  // namespace
+
+std::vector<FieldValue> field_values(const RunConfig& config) {
+  std::vector<FieldValue> values;
+  add_values(*to_proto(config, Sections::kAll), "", {}, values);
+  return values;
+}
+
+std::vector<FieldChange> differences(const RunConfig& before, const RunConfig& now) {
+  const std::vector<FieldValue> old_values = field_values(before), values = field_values(now);
+  std::vector<FieldChange> changes;
+  std::vector<std::string> sections;  // that only one of them has
+  const auto known = [&](const std::string& path) {
+    return std::any_of(sections.begin(), sections.end(), [&](const std::string& section) {
+      return lies_in(path, section);
+    });
+  };
+  const auto add = [&](const FieldValue& value, const std::string& then, const std::string& is) {
+    if (then == is || known(value.path)) return;
+    changes.push_back({value.path, then, is, value.rule});
+    if (then == kGiven || is == kGiven) sections.push_back(value.path);
+    for (const std::string& choice : {then, is}) sections.push_back(value.path + "." + choice);
+  };
+  for (const FieldValue& value : values) {
+    const FieldValue* const old = find(old_values, value.path);
+    add(value, old == nullptr ? kNotGiven : old->value, value.value);
+  }
+  for (const FieldValue& old : old_values) {
+    if (find(values, old.path) == nullptr) add(old, old.value, kNotGiven);
+  }
+  return changes;
+}
+
+bool is_named(const std::string& path, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return path == name || lies_in(path, name);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#include "runtime/run/same_run.h"
+
+#include "collectives/agreement.h"
+#include "runtime/base/checksum.h"
+#include "runtime/config/differences.h"
+
+namespace lockstep {
+
+void check_same_config(Communicator& communicator, const RunConfig& config) {
+  std::vector<Fact> facts;
+  for (const FieldValue& field : field_values(config)) {
+    if (!field.per_rank) facts.push_back({field.path, field.value});
+  }
+  check_same_facts(communicator, facts, "all ranks must be given the same config");
+}
+
+void take_contents(OpenedData& data) {
+  if (data.train != nullptr) data.summary.train_content = data.train->content();
+  if (data.eval != nullptr) data.summary.eval_content = data.eval->content();
+}
+
+void check_same_data(Communicator& communicator, const DataSummary& summary) {
+  const std::vector<Fact> facts = {
+      {"the number of training samples", std::to_string(summary.train_samples)},
+      {"the number of evaluation samples", std::to_string(summary.eval_samples)},
+      {"the number of features", std::to_string(summary.features)},
+      {"the number of classes", std::to_string(summary.classes)},
+      {"the number of target columns", std::to_string(summary.target_columns)},
+      {"the checksum of the training data", to_hex(summary.train_content)},
+      {"the checksum of the evaluation data", to_hex(summary.eval_content)}};
+  check_same_facts(communicator, facts, "all ranks must read the same data");
+}
+
+}  // namespace lockstep
