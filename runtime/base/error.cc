@@ -10,9 +10,12 @@ Error::Error(ExitCode code, fmt::string_view format, fmt::format_args arguments)
     : Error(code, fmt::vformat(format, arguments)) {}
 
 IoError::IoError(const std::string& operation, const std::string& path, int error_number)
-    : Error(ExitCode::kCheckpoint,
-            fmt::format("cannot {} '{}': {}", operation, path, std::strerror(error_number))),
-      error_number_(error_number) {}
+    : IoError(operation, path, std::string(std::strerror(error_number))) {
+  error_number_ = error_number;
+}
+
+IoError::IoError(const std::string& operation, const std::string& path, const std::string& reason)
+    : Error(ExitCode::kCheckpoint, fmt::format("cannot {} '{}': {}", operation, path, reason)) {}
 
 void invariant_failed(const char* expression, const char* file, int line) {
   invariant_failed_saying(expression, file, line, "", {});

@@ -59,10 +59,12 @@ using NumericError = CodedError<ExitCode::kNumeric>;
 class IoError : public Error {
  public:
   IoError(const std::string& operation, const std::string& path, int error_number);
+  // Where no system call failed: `reason` in the place of its text.
+  IoError(const std::string& operation, const std::string& path, const std::string& reason);
   int error_number() const { return error_number_; }
 
  private:
-  int error_number_;
+  int error_number_ = 0;
 };
 
 // As invariant_failed(), with a message.

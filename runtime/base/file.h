@@ -1,6 +1,8 @@
 #pragma once
-// Files: whole-file reads, memory maps, and durable writes. All throw IoError.
+// Files: whole-file reads, memory maps, and durable writes. All throw IoError; a call that a signal
+// interrupts is made again.
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +17,14 @@ namespace lockstep {
 
 struct WatchedMapping;
 
+// The result of a system call, which is made again while a signal interrupts it.
+template <typename Call>
+auto uninterrupted(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 // A file descriptor that is closed on scope exit: for files whose closing can lose nothing.
 struct Descriptor {
   int fd = -1;
@@ -23,6 +33,10 @@ struct Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor();
 };
+
+// The descriptor of a file to read, which the caller closes, and its size in `bytes`. Refuses what
+// is no regular file (IoError): a pipe or a device may never end, or never begin.
+int open_regular(const std::filesystem::path& path, uint64_t& bytes);
 
 // The whole file; refuses one larger than `limit_bytes` (IoError with EFBIG).
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes);

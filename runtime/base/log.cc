@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -52,13 +53,13 @@ void add_log_file(const std::string& path) {
 }
 
 void log_record(const std::string& text) {
-  if (file_logger) file_logger->info(text);
+  if (file_logger) file_logger->info(escape_controls_in_lines(text));
 }
 
 void log_line(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
   spdlog::logger& logger = *spdlog::default_logger_raw();
   if (!logger.should_log(level_of(level))) return;
-  logger.log(level_of(level), spdlog::string_view_t(fmt::vformat(format, arguments)));
+  logger.log(level_of(level), escape_controls_in_lines(fmt::vformat(format, arguments)));
 }
 
 }  // namespace lockstep

@@ -28,8 +28,8 @@ void read_exactly(int fd, const std::string& path, uint64_t offset, void* out, s
   char* next = static_cast<char*>(out);
   while (bytes > 0) {
     const size_t ask = std::min(bytes, size_t{1} << 30);
-    const ssize_t got = ::pread(fd, next, ask, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got =
+        uninterrupted([&] { return ::pread(fd, next, ask, static_cast<off_t>(offset)); });
     if (got < 0) throw IoError("read", path, errno);
     if (got == 0) throw CheckpointError("{}: ends at byte {}: it shrank while open", path, offset);
     next += got;
@@ -56,13 +56,8 @@ float float_from_bfloat(uint16_t bits) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path.string()) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) throw IoError("open", path_, errno);
+  descriptor_ = open_regular(path, file_bytes_);
   try {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) throw IoError("stat", path_, errno);
-    if (!S_ISREG(status.st_mode)) throw CheckpointError("{}: not a regular file", path_);
-    file_bytes_ = static_cast<uint64_t>(status.st_size);
     uint64_t length = 0;
     std::vector<std::byte> prefix(std::min<uint64_t>(file_bytes_, sizeof(length)));
     read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -19,7 +20,8 @@ BufferedFile::BufferedFile(const std::filesystem::path& path)
     : path_(path.string()),
       next_flush_ms_(now_ms() + kFlushMs),
       buffer_(std::make_unique<char[]>(kFullBytes + kMaxRecordBytes)) {
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  descriptor_ = uninterrupted(
+      [&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644); });
   if (descriptor_ < 0) throw IoError("open", path_, errno);
 }
 
@@ -44,8 +46,7 @@ void BufferedFile::flush() {
   size_t left = std::exchange(used_, 0);
   next_flush_ms_ = now_ms() + kFlushMs;
   while (left > 0) {
-    const ssize_t wrote = ::write(descriptor_, next, left);
-    if (wrote < 0 && errno == EINTR) continue;
+    const ssize_t wrote = uninterrupted([&] { return ::write(descriptor_, next, left); });
     if (wrote < 0) throw IoError("write", path_, errno);
     next += wrote;
     left -= static_cast<size_t>(wrote);

@@ -52,7 +52,7 @@ const std::filesystem::path& cut(const std::filesystem::path& path, int64_t resu
     kept = kept_bytes({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
                       resume_step);
   }
-  if (::truncate(path.c_str(), static_cast<off_t>(kept)) != 0)
+  if (uninterrupted([&] { return ::truncate(path.c_str(), static_cast<off_t>(kept)); }) != 0)
     throw IoError("truncate", path, errno);
   return path;
 }

@@ -3,6 +3,7 @@
 #include "runtime/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 
@@ -54,6 +55,24 @@ TEST_F(FileTest, MapsWholeFilesEvenEmptyOnes) {
   EXPECT_TRUE(MappedFile(folder_ / "empty").bytes().empty());
   EXPECT_THROW(MappedFile{folder_}, IoError);
   EXPECT_THROW(MappedFile{folder_ / "none"}, IoError);
+}
+
+// Opening a pipe would wait for its writer, and reading a device might not end.
+TEST_F(FileTest, OnlyRegularFilesAreRead) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  const auto refusal = [](const std::filesystem::path& path) -> std::string {
+    try {
+      read_file(path, 100);
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(folder_ / "pipe"),
+            fmt::format("cannot read '{}': it is a pipe, not a regular file",
+                        (folder_ / "pipe").string()));
+  EXPECT_EQ(refusal("/dev/zero"), "cannot read '/dev/zero': it is a device, not a regular file");
+  EXPECT_THROW(MappedFile{folder_ / "pipe"}, IoError);
 }
 
 TEST_F(FileTest, OverwritingLeavesTheRest) {

@@ -1,0 +1,37 @@
+#include "runtime/base/text.h"
+
+#include <fmt/core.h>
+
+namespace lockstep {
+namespace {
+
+std::string escaped(std::string_view text, bool keep_lines) {
+  std::string result;
+  result.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F, which terminals obey too, are C2 80 to C2 9F.
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {
+      result += fmt::format("\\x{:02x}", next);
+      ++i;
+    } else if (byte == '\n') {
+      result += keep_lines ? "\n" : "\\n";
+    } else if (byte == '\t') {
+      result += keep_lines ? "\t" : "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string escape_controls(std::string_view text) { return escaped(text, false); }
+
+std::string escape_controls_in_lines(std::string_view text) { return escaped(text, true); }
+
+}  // namespace lockstep
