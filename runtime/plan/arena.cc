@@ -5,10 +5,8 @@
 //    during its op.
 // 2. In place: where an op's schema allows it and nothing needs the input afterwards, output and
 // input share one block.
-// 3. Offsets: blocks are placed from the largest to the smallest, each at the lowest offset that is
-// free during its lifetime.
+// 3. Offsets: lifetimes.cc places the blocks.
 #include <algorithm>
-#include <numeric>
 
 #include "runtime/base/error.h"
 #include "runtime/graph/schema.h"
@@ -77,35 +75,6 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
 }
 
 }  // namespace
-
-size_t place_by_lifetime(std::vector<Lifetime>& blocks) {
-  std::vector<size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return blocks[a].bytes > blocks[b].bytes;
-  });
-  std::vector<const Lifetime*> placed;  // by offset
-  size_t arena = 0;
-  for (size_t index : order) {
-    Lifetime& block = blocks[index];
-    size_t offset = 0;
-    for (const Lifetime* other : placed) {
-      const bool together = other->first_op <= block.last_op && block.first_op <= other->last_op;
-      if (!together) continue;
-      if (offset + block.bytes <= other->offset) break;
-      offset = std::max(offset, other->offset + other->bytes);
-    }
-    block.offset = offset;
-    arena = std::max(arena, offset + block.bytes);
-    placed.insert(std::upper_bound(
-                      placed.begin(),
-                      placed.end(),
-                      &block,
-                      [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; }),
-                  &block);
-  }
-  return arena;
-}
 
 ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes) {
   std::vector<Lifetime> blocks;

@@ -8,15 +8,31 @@
 namespace lockstep {
 namespace {
 
-// Numbers of the parameters that an op reads.
-std::vector<size_t> parameters_read(const Graph& graph, const Op& op) {
-  std::vector<size_t> read;
-  for (size_t p = 0; p < graph.parameters.size(); ++p) {
-    if (std::find(op.inputs.begin(), op.inputs.end(), graph.parameters[p]) != op.inputs.end())
-      read.push_back(p);
+// Which parameters ops read.
+class ParameterReads {
+ public:
+  explicit ParameterReads(const Graph& graph) : number_of_tensor_(graph.tensors.size(), kNone) {
+    for (size_t p = 0; p < graph.parameters.size(); ++p)
+      number_of_tensor_[static_cast<size_t>(graph.parameters[p])] = p;
   }
-  return read;
-}
+
+  // Their numbers, ascending.
+  std::vector<size_t> of(const Op& op) const {
+    std::vector<size_t> read;
+    for (const TensorId input : op.inputs) {
+      const size_t number =
+          input == kNoTensor ? kNone : number_of_tensor_[static_cast<size_t>(input)];
+      if (number != kNone) read.push_back(number);
+    }
+    std::sort(read.begin(), read.end());
+    read.erase(std::unique(read.begin(), read.end()), read.end());
+    return read;
+  }
+
+ private:
+  static constexpr size_t kNone = static_cast<size_t>(-1);
+  std::vector<size_t> number_of_tensor_;
+};
 
 // A block that is there from one op to another.
 struct Visit {
@@ -31,10 +47,11 @@ std::vector<Visit> visits_of(const Graph& graph, const ParameterLayout& layout) 
     size_t visit = 0;
     size_t visits = 0;  // begun by then; 0: never used
   };
+  const ParameterReads reads(graph);
   std::vector<LastUse> last(layout.blocks.size());
   std::vector<Visit> visits;
   for (size_t op = 0; op < graph.ops.size(); ++op) {
-    for (size_t p : parameters_read(graph, graph.ops[op])) {
+    for (size_t p : reads.of(graph.ops[op])) {
       const auto block = static_cast<size_t>(
           std::find_if(layout.blocks.begin(),
                        layout.blocks.end(),
@@ -66,8 +83,9 @@ void gather_in_place(const Graph& training,
     program.gathers.push_back(
         {static_cast<int>(bucket), static_cast<size_t>(buckets[bucket].begin) * element_bytes, 0});
   };
+  const ParameterReads reads(training);
   for (size_t op = 0; op < training.forward_ops; ++op) {
-    for (size_t p : parameters_read(training, training.ops[op])) {
+    for (size_t p : reads.of(training.ops[op])) {
       for (size_t b = 0; b < buckets.size(); ++b) {
         if (overlap(layout.slots[p], buckets[b])) list(b);
       }
