@@ -16,6 +16,7 @@
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/image_pipeline.h"
 
@@ -92,7 +93,7 @@ void print_findings(const char* name,
     for (size_t c = 0; c < findings.per_class.size(); ++c)
       fmt::print("  {:>4}  {:<30}{:>10}\n",
                  c,
-                 c < stores.class_names.size() ? stores.class_names[c] : "",
+                 c < stores.class_names.size() ? escape_controls(stores.class_names[c]) : "",
                  findings.per_class[c]);
   if (!findings.heights.empty())
     fmt::print("  sizes (width x height) of {}: {} x {} to {} x {}, median {} x {}\n",
@@ -104,7 +105,7 @@ void print_findings(const char* name,
                findings.widths[findings.widths.size() / 2],
                findings.heights[findings.heights.size() / 2]);
   for (size_t i = 0; i < std::min(findings.bad.size(), kMostBadNamed); ++i)
-    fmt::print("  BAD {}\n", findings.bad[i]);
+    fmt::print("  BAD {}\n", escape_controls(findings.bad[i]));
   if (check)
     fmt::print("  {} of {} decode\n",
                findings.looked_at - static_cast<int64_t>(findings.bad.size()),
@@ -165,6 +166,7 @@ void inspect(const InspectOptions& options) {
   if (const auto* stores = std::get_if<ImageStores>(&opened))
     return inspect_images(*stores, options);
   const DataSummary& summary = std::get<OpenedData>(opened).summary;
+  for (const std::string& doubt : summary.doubts) log_warn("{}", doubt);
   fmt::print("{}\n", summary.description);
   std::fflush(stdout);
   if (options.common.json.empty()) return;
@@ -174,6 +176,7 @@ void inspect(const InspectOptions& options) {
   json["evaluation"]["samples"] = summary.eval_samples;
   json["classes"] = summary.classes;
   json["bad_records"] = summary.bad_records;
+  json["doubts"] = summary.doubts;
   write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
 }
 

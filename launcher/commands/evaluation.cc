@@ -46,6 +46,8 @@ EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options,
   check_same_data(communicator, assembly_.data.summary);
   device_.open(assembly_.config, assembly_.training, assembly_.plan.topology);
   run_on_all(communicator, check_fit);  // beside what the libraries have taken
+  if (communicator.rank() == 0)
+    for (const std::string& doubt : assembly_.data.summary.doubts) log_warn("{}", doubt);
   parts_.emplace(parts_of(assembly_, communicator, device_.slices(), device_.backend()));
   run_on_all(communicator, [&] {
     memory_ = allocate_run(parts_->backend, assembly_.plan);

@@ -65,9 +65,10 @@ struct DataSummary {
   int64_t train_samples = 0;   // 0 when the training set was not opened
   int64_t eval_samples = 0;    // 0 without an evaluation set
   uint64_t train_content = 0, eval_content = 0;  // Dataset::content(), once it has been taken
-  int64_t bad_records = 0;  // skipped or replaced, training and evaluation files together
-  std::string description;  // one line for the log
-  std::string assumed;      // in one line, where files are not here: see assumed.h
+  int64_t bad_records = 0;          // skipped or replaced, training and evaluation files together
+  std::string description;          // one line for the log
+  std::vector<std::string> doubts;  // what looks wrong in the data, a line each, for warnings
+  std::string assumed;              // in one line, where files are not here: see assumed.h
   // Images, (height, width, channels) u8; all 0 and empty where the input is something else.
   int64_t height = 0, width = 0, channels = 0;
   std::vector<float> mean, std;  // (channels) that the model normalises with

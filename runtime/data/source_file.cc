@@ -4,14 +4,21 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "runtime/base/error.h"
 
 namespace lockstep {
+
+bool is_gzip(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
+
 namespace {
 
-constexpr size_t kLimitFactor = 64;
-constexpr size_t kLimitBase = size_t{64} << 20;
+constexpr uint64_t kLimitFactor = 64;
+constexpr uint64_t kLimitBase = uint64_t{64} << 20;
+constexpr size_t kScratchBytes = size_t{64} << 10;
 constexpr size_t kLargestChunk = size_t{1} << 30;  // zlib counts in 32 bits
 constexpr int kGzipOnly = 16;                      // added to the window bits
 
@@ -34,44 +41,36 @@ bool only_zeros(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-}  // namespace
+// Where the next bytes go, after so many that have been written.
+using Room = std::function<std::span<std::byte>(uint64_t written)>;
 
-bool is_gzip(std::span<const std::byte> bytes) {
-  return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
-}
-
-std::vector<std::byte> gunzip(std::span<const std::byte> compressed, const std::string& name) {
-  const size_t limit = kLimitFactor * compressed.size() + kLimitBase;
+// Decompresses all members; returns how many bytes came.
+uint64_t inflate_all(std::span<const std::byte> compressed,
+                     const std::string& name,
+                     const Room& room) {
   Inflater inflater(name);
   z_stream& stream = inflater.stream();
-  std::vector<std::byte> output(std::max<size_t>(4 * compressed.size(), 4096));
-  size_t read = 0, written = 0;
+  size_t read = 0;
+  uint64_t written = 0;
   while (true) {
-    if (written == output.size()) {
-      if (written >= limit)
-        throw DataError(
-            "{}: decompresses to more than {} bytes, the limit for a gzip file of {} bytes",
-            name,
-            limit,
-            compressed.size());
-      output.resize(std::min(limit, 2 * written));
-    }
+    const std::span<std::byte> output = room(written);
     const size_t offered = std::min(compressed.size() - read, kLargestChunk);
-    const size_t room = std::min(output.size() - written, kLargestChunk);
+    const size_t wanted = std::min(output.size(), kLargestChunk);
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(compressed.data() + read));
     stream.avail_in = static_cast<uInt>(offered);
-    stream.next_out = reinterpret_cast<Bytef*>(output.data() + written);
-    stream.avail_out = static_cast<uInt>(room);
+    stream.next_out = reinterpret_cast<Bytef*>(output.data());
+    stream.avail_out = static_cast<uInt>(wanted);
     const int status = inflate(&stream, Z_NO_FLUSH);
+    const size_t came = wanted - stream.avail_out;
     read += offered - stream.avail_in;
-    written += room - stream.avail_out;
+    written += came;
     if (status == Z_STREAM_END) {
       const auto rest = compressed.subspan(read);
-      if (only_zeros(rest)) break;  // tape padding, which gzip ignores too
+      if (only_zeros(rest)) return written;  // tape padding, which gzip ignores too
       if (!is_gzip(rest))
         throw DataError("{}: {} bytes of garbage after the gzip data", name, rest.size());
       inflateReset(&stream);
-    } else if (status == Z_BUF_ERROR && read == compressed.size() && written < output.size()) {
+    } else if (status == Z_BUF_ERROR && read == compressed.size() && came < wanted) {
       throw DataError("{}: the gzip data is truncated after {} bytes", name, compressed.size());
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
       throw DataError("{}: corrupt gzip data at byte {}: {}",
@@ -80,15 +79,60 @@ std::vector<std::byte> gunzip(std::span<const std::byte> compressed, const std::
                       stream.msg != nullptr ? stream.msg : zError(status));
     }
   }
-  output.resize(written);
-  output.shrink_to_fit();
+}
+
+// How many bytes would come; refuses more than are allowed.
+uint64_t count_inflated(std::span<const std::byte> compressed,
+                        const std::string& name,
+                        const SizeByHeader& size) {
+  const uint64_t limit = kLimitFactor * compressed.size() + kLimitBase;
+  std::vector<std::byte> scratch(kScratchBytes);
+  std::optional<uint64_t> promised;
+  const auto check = [&](uint64_t written) {
+    if (size && !promised && written > 0)
+      promised = size(std::span(scratch).first(std::min<uint64_t>(written, kSizeHeaderBytes)));
+    if (std::max(written, promised.value_or(0)) > limit)
+      throw DataError(
+          "{}: decompresses to more than {} bytes, the limit for a gzip file of {} bytes",
+          name,
+          limit,
+          compressed.size());
+    if (promised && written > *promised)
+      throw DataError(
+          "{}: too long: decompresses to more than the {} bytes that its header promises",
+          name,
+          *promised);
+  };
+  const uint64_t bytes = inflate_all(compressed, name, [&](uint64_t written) {
+    // Its header may come in pieces.
+    if (size && written < kSizeHeaderBytes) return std::span(scratch).subspan(written);
+    check(written);
+    return std::span(scratch);
+  });
+  check(bytes);
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<std::byte> gunzip(std::span<const std::byte> compressed,
+                              const std::string& name,
+                              const SizeByHeader& size) {
+  const uint64_t bytes = count_inflated(compressed, name, size);
+  std::vector<std::byte> output(bytes);
+  std::byte beyond{};  // room for what does not come: zlib asks for some at the end
+  inflate_all(compressed, name, [&](uint64_t written) {
+    const auto rest = std::span(output).subspan(std::min(written, bytes));
+    return rest.empty() ? std::span(&beyond, 1) : rest;
+  });
   return output;
 }
 
 SourceFile::SourceFile(const std::string& dir,
                        const std::string& path,
                        const std::string& field,
-                       Gzip gzip) {
+                       Gzip gzip,
+                       const SizeByHeader& size) {
   if (path.empty()) throw DataError("data.{} is empty; give the path of a file", field);
   // operator/ keeps an absolute path as it is.
   name_ = (std::filesystem::path(dir) / path).string();
@@ -99,7 +143,7 @@ SourceFile::SourceFile(const std::string& dir,
   }
   if (mapped_.bytes().empty()) throw DataError("{}: the file is empty (data.{})", name_, field);
   if (gzip == Gzip::kDecompress && is_gzip(mapped_.bytes())) {
-    heap_ = gunzip(mapped_.bytes(), name_);
+    heap_ = gunzip(mapped_.bytes(), name_, size);
     mapped_ = MappedFile();
     compressed_ = true;
     if (heap_.empty()) throw DataError("{}: decompresses to nothing (data.{})", name_, field);

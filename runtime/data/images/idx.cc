@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -17,6 +18,52 @@ namespace lockstep {
 namespace {
 
 constexpr int kUnsignedByte = 0x08;
+constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
+
+// What the header of an IDX file says.
+struct IdxHeader {
+  std::vector<int64_t> extents;
+  size_t bytes = 0;     // of the header
+  uint64_t values = 0;  // of the array; the most there is where they are over 2^64
+};
+
+IdxHeader read_header(std::span<const std::byte> bytes,
+                      int rank_least,
+                      int rank_most,
+                      const std::string& name) {
+  if (bytes.size() < 4)
+    throw DataError("{}: {} bytes are too few for an IDX file", name, bytes.size());
+  const int64_t magic = big_endian_32(bytes, 0);
+  const int type = static_cast<int>(magic >> 8 & 0xff);
+  const int rank = static_cast<int>(magic & 0xff);
+  if (magic >> 16 != 0)
+    throw DataError(
+        "{}: not an IDX file: it begins with {:#010x}, not with two zero bytes", name, magic);
+  if (type != kUnsignedByte)
+    throw DataError(
+        "{}: IDX element type {:#04x}; only unsigned bytes (0x08) are allowed", name, type);
+  if (rank < rank_least || rank > rank_most)
+    throw DataError("{}: an IDX array of {} dimensions; allowed here: {}{}",
+                    name,
+                    rank,
+                    rank_least,
+                    rank_most > rank_least ? fmt::format(" to {}", rank_most) : "");
+  IdxHeader header;
+  header.bytes = 4 + 4 * static_cast<size_t>(rank);
+  if (bytes.size() < header.bytes)
+    throw DataError(
+        "{}: truncated in the IDX header: {} of {} bytes", name, bytes.size(), header.bytes);
+  header.values = 1;
+  bool huge = false;
+  for (int i = 0; i < rank; ++i) {
+    header.extents.push_back(big_endian_32(bytes, 4 + 4 * static_cast<size_t>(i)));
+    const auto extent = static_cast<uint64_t>(header.extents.back());
+    if (extent == 0) throw DataError("{}: dimension {} of the IDX array is 0", name, i);
+    huge |= __builtin_mul_overflow(header.values, extent, &header.values);
+  }
+  if (huge) header.values = kHuge;
+  return header;
+}
 
 int64_t largest(std::span<const std::byte> labels) {
   return std::to_integer<int64_t>(*std::max_element(labels.begin(), labels.end()));
@@ -30,7 +77,14 @@ struct IdxFile {
           const std::string& field,
           int least,
           int most)
-      : file(dir, path, field, SourceFile::Gzip::kDecompress),
+      : file(dir,
+             path,
+             field,
+             SourceFile::Gzip::kDecompress,
+             [&](std::span<const std::byte> first) {
+               const IdxHeader header = read_header(first, least, most, path);
+               return header.values == kHuge ? kHuge : header.bytes + header.values;
+             }),
         array(parse_idx(file.bytes(), least, most, file.name())) {}
   int64_t count() const { return array.extents[0]; }
   int64_t features() const { return static_cast<int64_t>(array.values.size()) / count(); }
@@ -257,45 +311,15 @@ IdxArray parse_idx(std::span<const std::byte> bytes,
                    int rank_least,
                    int rank_most,
                    const std::string& name) {
-  if (bytes.size() < 4)
-    throw DataError("{}: {} bytes are too few for an IDX file", name, bytes.size());
-  const int64_t magic = big_endian_32(bytes, 0);
-  const int type = static_cast<int>(magic >> 8 & 0xff);
-  const int rank = static_cast<int>(magic & 0xff);
-  if (magic >> 16 != 0)
-    throw DataError(
-        "{}: not an IDX file: it begins with {:#010x}, not with two zero bytes", name, magic);
-  if (type != kUnsignedByte)
-    throw DataError(
-        "{}: IDX element type {:#04x}; only unsigned bytes (0x08) are allowed", name, type);
-  if (rank < rank_least || rank > rank_most)
-    throw DataError("{}: an IDX array of {} dimensions; allowed here: {}{}",
-                    name,
-                    rank,
-                    rank_least,
-                    rank_most > rank_least ? fmt::format(" to {}", rank_most) : "");
-  const size_t header_bytes = 4 + 4 * static_cast<size_t>(rank);
-  if (bytes.size() < header_bytes)
-    throw DataError(
-        "{}: truncated in the IDX header: {} of {} bytes", name, bytes.size(), header_bytes);
-  IdxArray array;
-  const size_t body_bytes = bytes.size() - header_bytes;
-  uint64_t claimed = 1;
-  bool huge = false;
-  for (int i = 0; i < rank; ++i) {
-    array.extents.push_back(big_endian_32(bytes, 4 + 4 * static_cast<size_t>(i)));
-    if (array.extents.back() == 0)
-      throw DataError("{}: dimension {} of the IDX array is 0", name, i);
-    huge |= __builtin_mul_overflow(claimed, static_cast<uint64_t>(array.extents.back()), &claimed);
-  }
-  if (huge || claimed != body_bytes)
+  IdxHeader header = read_header(bytes, rank_least, rank_most, name);
+  const auto values = bytes.subspan(header.bytes);
+  if (header.values != values.size())
     throw DataError("{}: {}: the IDX header promises {} bytes of values, the file has {}",
                     name,
-                    huge || claimed > body_bytes ? "truncated" : "too long",
-                    huge ? "over 2^64" : std::to_string(claimed),
-                    body_bytes);
-  array.values = bytes.subspan(header_bytes);
-  return array;
+                    header.values > values.size() ? "truncated" : "too long",
+                    header.values == kHuge ? "over 2^64" : std::to_string(header.values),
+                    values.size());
+  return {std::move(header.extents), values};
 }
 
 template <>

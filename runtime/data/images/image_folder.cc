@@ -18,23 +18,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
 
 // The whole file; its memory is kept from file to file.
 std::span<const std::byte> read_into(const std::string& path, std::vector<std::byte>& buffer) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd < 0) throw IoError("open", path, errno);
-  struct stat status {};
-  if (::fstat(file.fd, &status) != 0) throw IoError("stat", path, errno);
-  if (status.st_size == 0) throw DataError("the file is empty");
-  if (status.st_size > kMostFileBytes)
-    throw DataError("{} bytes; allowed: up to {} bytes", status.st_size, kMostFileBytes);
-  const auto size = static_cast<size_t>(status.st_size);
+  uint64_t size = 0;
+  const Descriptor file(open_regular(path, size));
+  if (size == 0) throw DataError("the file is empty");
+  if (size > kMostFileBytes)
+    throw DataError("{} bytes; allowed: up to {} bytes", size, kMostFileBytes);
   if (buffer.size() < size) buffer.resize(size);
   size_t read = 0;
   while (read < size) {
-    const ssize_t got = ::read(file.fd, buffer.data() + read, size - read);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got =
+        uninterrupted([&] { return ::read(file.fd, buffer.data() + read, size - read); });
     if (got < 0) throw IoError("read", path, errno);
     if (got == 0) break;
     read += static_cast<size_t>(got);
@@ -103,23 +100,41 @@ std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
   return entries;
 }
 
+// Whether it is a folder or leads to one. A link that leads nowhere is none.
+bool is_folder(const fs::directory_entry& entry) {
+  std::error_code error;
+  const bool folder = entry.is_directory(error);
+  if (error == std::errc::too_many_symbolic_link_levels)
+    throw DataError("{}: a symbolic link that leads to itself", entry.path().string());
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw DataError("{}: cannot be looked at: {}", entry.path().string(), error.message());
+  return folder;
+}
+
 std::vector<std::string> classes_of(const std::string& root) {
   std::vector<std::string> names;
   for (const auto& entry : sorted_entries(root))
-    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+    if (is_folder(entry)) names.push_back(entry.path().filename().string());
   return names;
 }
 
-// The images below one class's folder, which may have folders of its own.
+// The images below one class's folder, which may have folders of its own. `above`: it and those
+// that it lies in; a link to one of them would have its images again and again.
 void add_images(const fs::path& folder,
                 const std::string& below,
                 int32_t label,
                 FolderStore* store,
-                int64_t* others) {
+                int64_t* others,
+                std::vector<fs::path> above = {}) {
+  std::error_code error;
+  const fs::path real = fs::canonical(folder, error);
+  if (std::find(above.begin(), above.end(), real) != above.end())
+    throw DataError("{}: a symbolic link back to a folder that it lies in", folder.string());
+  above.push_back(real);
   for (const auto& entry : sorted_entries(folder)) {
     const std::string path = below + "/" + entry.path().filename().string();
-    if (entry.is_directory())
-      add_images(entry.path(), path, label, store, others);
+    if (is_folder(entry))
+      add_images(entry.path(), path, label, store, others, above);
     else if (is_image_name(path))
       store->add(path, label);
     else
@@ -132,7 +147,7 @@ std::shared_ptr<const ImageStore> open_folder(const std::string& root,
                                               int64_t* others) {
   auto store = std::make_shared<FolderStore>(root);
   for (const auto& entry : sorted_entries(root)) {
-    if (!entry.is_directory()) {
+    if (!is_folder(entry)) {
       ++*others;
       continue;
     }

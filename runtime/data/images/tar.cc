@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/data/source_file.h"
 
 namespace lockstep {
 namespace {
@@ -86,6 +88,15 @@ std::optional<std::string> pax_value(std::string_view records, std::string_view 
 TarReader::TarReader(std::span<const std::byte> file, std::string name)
     : file_(file), name_(std::move(name)) {}
 
+void TarReader::refuse_sparse(const std::string& member) const {
+  throw DataError(
+      "{}: member {} at byte {} is stored without its zeros, as a sparse file, which is not read: "
+      "pack it without tar's --sparse",
+      name_,
+      in_quotes(member),
+      position_);
+}
+
 std::span<const std::byte> TarReader::take_data(uint64_t size) {
   const size_t left = file_.size() - position_;
   if (size > left)
@@ -104,6 +115,9 @@ bool TarReader::next(TarMember* member) {
   std::optional<std::string> long_name;
   uint64_t long_size = 0;
   bool has_long_size = false;
+  if (position_ == 0 && is_gzip(file_))
+    throw DataError(
+        "{}: is gzip-compressed; members are read where they lie: decompress it (gunzip)", name_);
   while (position_ < file_.size()) {
     if (file_.size() - position_ < kBlock)
       throw DataError("{}: truncated in the header at byte {}", name_, position_);
@@ -123,6 +137,7 @@ bool TarReader::next(TarMember* member) {
     if (!size) throw DataError("{}: no size in the tar header at byte {}", name_, position_);
     position_ += kBlock;
     const char type = std::to_integer<char>(header[kType.at]);
+    if (type == 'S') refuse_sparse(long_name.value_or(std::string(text_of(header, kName))));
     const bool regular = type == '0' || type == '\0' || type == '7';
     // Links and folders have no data whatever their size says.
     const bool has_data = regular || type == 'L' || type == 'K' || type == 'x' || type == 'g';
@@ -133,6 +148,9 @@ bool TarReader::next(TarMember* member) {
     } else if (type == 'x') {
       const std::string_view records(reinterpret_cast<const char*>(data.data()), data.size());
       if (auto path = pax_value(records, "path")) long_name = std::move(path);
+      for (const char* key : {"GNU.sparse.major", "GNU.sparse.map", "GNU.sparse.size"})
+        if (pax_value(records, key))
+          refuse_sparse(pax_value(records, "GNU.sparse.name").value_or(long_name.value_or("")));
       if (const auto text = pax_value(records, "size")) {
         uint64_t value = 0;
         const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);

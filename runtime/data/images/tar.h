@@ -16,7 +16,8 @@ struct TarMember {
 
 // Goes through the headers of a tar file that lies in memory (mapped: only the headers' pages are
 // read). Understands ustar, GNU's long names and POSIX.1-2001 (pax) names and sizes; gives regular
-// files only. Links, folders and devices are passed over.
+// files only. Links, folders and devices are passed over; sparse files and a tar file that is
+// compressed are refused.
 class TarReader {
  public:
   // `name` is the file's name for messages; `file` must outlive what next() gives.
@@ -30,6 +31,7 @@ class TarReader {
 
  private:
   std::span<const std::byte> take_data(uint64_t size);
+  [[noreturn]] void refuse_sparse(const std::string& member) const;
 
   std::span<const std::byte> file_;
   std::string name_;

@@ -96,7 +96,10 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
   for (const std::string& path : paths) {
     SourceFile file(config.dir, path, field, SourceFile::Gzip::kNever);
     if (is_gzip(file.bytes()))
-      throw DataError("{}: compressed; data.{} takes plain tar files", file.name(), field);
+      throw DataError(
+          "{}: is gzip-compressed; data.{} takes plain tar files: decompress it (gunzip)",
+          file.name(),
+          field);
     std::vector<TarSample> samples;
     index_tar(
         file.bytes(),

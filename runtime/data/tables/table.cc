@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/rng.h"
+#include "runtime/data/tables/table_doubts.h"
 #include "runtime/data/tables/table_encoder.h"
 #include "runtime/data/tables/table_target.h"
 
@@ -139,6 +140,9 @@ OpenedData make_table(const TableText& train,
   const std::vector<double> targets = target.decode(columns);
   reject_targets(target, targets, &columns, &bad);
   bad.check_fraction(static_cast<int64_t>(columns.records.size()));
+  std::vector<std::string> doubts = find_doubts(train, table, schema, columns, targets);
+  if (table.strict && !doubts.empty())
+    throw DataError("{} (data.table.strict makes this an error)", doubts.front());
 
   const bool split = eval == nullptr && table.eval_fraction > 0;
   const std::vector<int64_t> rows = choose_rows(columns, config.bad_records, [&](int64_t record) {
@@ -152,6 +156,7 @@ OpenedData make_table(const TableText& train,
 
   OpenedData opened;
   opened.summary.bad_records = bad.count();
+  opened.summary.doubts = std::move(doubts);
   if (need_train) opened.train = dataset_of(columns, targets, rows);
   if (split) {
     const std::vector<int64_t> eval_rows = choose_rows(

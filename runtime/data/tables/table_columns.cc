@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep {
@@ -17,11 +18,6 @@ namespace {
 constexpr size_t kLongestQuote = 40;        // of a cell, in a message
 constexpr int kRecordsToCountFields = 100;  // without a header
 constexpr size_t kMostNames = 1'000'000;    // of one categorical column
-
-std::string in_quotes(std::string_view cell) {
-  if (cell.size() <= kLongestQuote) return fmt::format("'{}'", cell);
-  return fmt::format("'{}...'", cell.substr(0, kLongestQuote));
-}
 
 char delimiter_of(const TableConfig& config) {
   if (config.delimiter.size() != 1 || config.delimiter == "\"" || config.delimiter == "\n")
@@ -36,12 +32,29 @@ void check_encoding(const TableText& file) {
     throw DataError("{}: is UTF-16 text; save it as UTF-8", file.name);
 }
 
+// A name must stand for one column, or what the config says of it would be of another.
+void refuse_equal_names(const TableText& file, const std::vector<std::string>& names) {
+  std::unordered_map<std::string_view, size_t> columns;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto [first, is_new] = columns.emplace(names[i], i);
+    if (!is_new)
+      throw DataError(
+          "{}: the header names two columns, number {} and {} from 0, {}; allowed: each name once",
+          file.name,
+          first->second,
+          i,
+          quote_cell(names[i]));
+  }
+}
+
 std::vector<std::string> header_of(const TableText& file, const TableConfig& config) {
   CsvReader reader(file.text, delimiter_of(config));
   if (!reader.next()) throw DataError("{}: has no records", file.name);
   if (!reader.problem().empty())
     throw DataError("{}:{}: {}", file.name, reader.line(), reader.problem());
-  return {reader.fields().begin(), reader.fields().end()};
+  std::vector<std::string> names(reader.fields().begin(), reader.fields().end());
+  refuse_equal_names(file, names);
+  return names;
 }
 
 // Without a header: numbers as names, as many as most of the first records have fields, so that a
@@ -62,13 +75,13 @@ size_t find_column(const TableText& file,
                    const TableSchema& schema,
                    const std::string& name,
                    const char* field) {
-  const auto named = [&](const ColumnSchema& column) { return column.name == name; };
   const auto begin = schema.columns.begin(), end = schema.columns.end();
-  const auto found = std::find_if(begin, end, named);
+  const auto found =
+      std::find_if(begin, end, [&](const ColumnSchema& column) { return column.name == name; });
   if (found == end) {
     std::string known;
     for (size_t i = 0; i < std::min<size_t>(schema.columns.size(), 8); ++i)
-      known += (i > 0 ? ", " : "") + in_quotes(schema.columns[i].name);
+      known += (i > 0 ? ", " : "") + quote_cell(schema.columns[i].name);
     if (schema.columns.size() > 8) known += fmt::format(" and {} more", schema.columns.size() - 8);
     throw DataError("{}: has no column '{}' (data.table.{}); its columns are {}",
                     file.name,
@@ -76,8 +89,6 @@ size_t find_column(const TableText& file,
                     field,
                     known);
   }
-  if (std::find_if(found + 1, end, named) != end)
-    throw DataError("{}: two columns are named '{}' (data.table.{})", file.name, name, field);
   return static_cast<size_t>(found - begin);
 }
 
@@ -142,7 +153,7 @@ class ColumnsReader {
         parsed_[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (!parse_number(fields[i], &parsed_[i])) {
         if (!infer || !columns[i].inferred)
-          return fmt::format("{}: {} is not a number", schema_.describe(i), in_quotes(fields[i]));
+          return fmt::format("{}: {} is not a number", schema_.describe(i), quote_cell(fields[i]));
         shown_categorical_.push_back(i);
       }
     }
@@ -193,10 +204,15 @@ class ColumnsReader {
 
 }  // namespace
 
+std::string quote_cell(std::string_view cell) {
+  if (cell.size() <= kLongestQuote) return fmt::format("'{}'", escape_controls(cell));
+  return fmt::format("'{}...'", escape_controls(cell.substr(0, kLongestQuote)));
+}
+
 std::string TableSchema::describe(size_t column) const {
   const std::string number = std::to_string(column);
   if (columns[column].name == number) return "column " + number;
-  return fmt::format("column {}", in_quotes(columns[column].name));
+  return fmt::format("column {}", quote_cell(columns[column].name));
 }
 
 BadRecordLog::BadRecordLog(const DataConfig& config, std::string file_name)
@@ -268,8 +284,8 @@ TableColumns read_columns(const TableText& file,
         throw DataError("{}: column {} of the header is {}, in the training file it is {}",
                         file.name,
                         i,
-                        in_quotes(names[i]),
-                        in_quotes(schema->columns[i].name));
+                        quote_cell(names[i]),
+                        quote_cell(schema->columns[i].name));
   }
   // At most two passes: the first finds every column that is not numeric, the second reads.
   const BadRecordLog before = *bad;

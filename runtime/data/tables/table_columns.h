@@ -18,6 +18,9 @@ struct TableText {
 
 enum class ColumnKind { kIgnored, kNumeric, kCategorical };
 
+// A cell or a name in a message: in quotes, shortened, its control characters escaped.
+std::string quote_cell(std::string_view cell);
+
 struct ColumnSchema {
   std::string name;  // from the header, or the number
   ColumnKind kind = ColumnKind::kNumeric;
@@ -71,7 +74,7 @@ struct TableColumns {
 
 // Finds out what columns the training file has and resolves the names in the config. The kinds of
 // columns that the config does not force stay numeric until read_columns() has seen the values.
-// Throws DataError when a name is not a column, or stands for two.
+// Throws DataError when a name is not a column, or two columns have the same name.
 TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind);
 
 // Reads all records. With `infer`, an inferred column in which some value is not a number becomes

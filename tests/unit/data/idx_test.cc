@@ -3,6 +3,7 @@
 #include "runtime/data/images/idx.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <string>
 #include <vector>
@@ -160,11 +161,38 @@ TEST_F(Idx, RefusesCorruptGzip) {
   }
 }
 
-TEST(Gzip, LimitsWhatABombCanAllocate) {
-  const std::string bomb = test::gzip(std::string(200 << 20, '\0'));  // 200 MiB from about 200 KiB
+// 400 MiB of zeros from about 400 KiB, after `first`.
+std::string bomb_of(const std::string& first) {
+  std::string bomb = test::gzip(first);
+  const std::string mebibyte = test::gzip(std::string(1 << 20, '\0'));
+  for (int i = 0; i < 400; ++i) bomb += mebibyte;
+  return bomb;
+}
+
+int64_t peak_kib() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+TEST(Gzip, ABombIsRefusedBeforeMemoryIsTaken) {
+  const std::string bomb = bomb_of("");
   ASSERT_LT(bomb.size(), size_t{1} << 20);
+  const int64_t before_kib = peak_kib();
   expect_parts(error_of([&] { gunzip(test::bytes_of(bomb), "bomb"); }),
                {"bomb", "the limit for a gzip file"});
+  EXPECT_LT(peak_kib() - before_kib, 16 << 10);  // half the limit would be more
+}
+
+TEST_F(Idx, CompressedFilesEndWhereTheirHeaderSays) {
+  const int64_t before_kib = peak_kib();
+  idx_.train_images = folder_.write("long.gz", bomb_of(idx({3, 2, 2}, std::string(12, 'x'))));
+  expect_parts(error_of([&] { open(); }), {"long.gz", "more than the 28 bytes that its header"});
+  idx_.train_images = folder_.write("short.gz", test::gzip(idx({3, 2, 2}, "few")));
+  expect_parts(error_of([&] { open(); }), {"short.gz", "truncated"});
+  idx_.train_images = folder_.write("huge.gz", test::gzip(idx({1 << 30, 2, 2}, "few")));
+  expect_parts(error_of([&] { open(); }), {"huge.gz", "the limit for a gzip file"});
+  EXPECT_LT(peak_kib() - before_kib, 16 << 10);
 }
 
 TEST(Gzip, RestoresAnySize) {

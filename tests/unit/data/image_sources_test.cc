@@ -2,6 +2,7 @@
 // missed, and images that differ from those that other models see.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -75,6 +76,23 @@ TEST_F(ImageFolder, ErrorsNameFolders) {
   expect_parts(error_of([&] { open("train/dog", ""); }), {"train/dog", "no folders"});
   std::filesystem::create_directories(folder_.path() / "none/class");
   expect_parts(error_of([&] { open("none", ""); }), {"none", "no .jpg"});
+}
+
+TEST_F(ImageFolder, LinksThatLeadInCirclesAreNamed) {
+  const std::filesystem::path cat = folder_.path() / "train/cat";
+  std::filesystem::create_symlink("loop", cat / "loop");
+  expect_parts(error_of([&] { open("train", ""); }), {"train/cat/loop", "leads to itself"});
+  std::filesystem::remove(cat / "loop");
+  std::filesystem::create_directory_symlink("..", cat / "sub/up");
+  expect_parts(error_of([&] { open("train", ""); }), {"train/cat/sub/up", "symbolic link back"});
+}
+
+// A pipe would be waited for.
+TEST_F(ImageFolder, WhatIsNoFileIsRefused) {
+  ASSERT_EQ(::mkfifo((folder_.path() / "train/cat/pipe.png").c_str(), 0600), 0);
+  const OpenedData opened = open("train", "");
+  expect_parts(error_of([&] { test::read<uint8_t, int32_t>(*opened.train, {.index = 0}); }),
+               {"train/cat/pipe.png", "a pipe, not a regular file"});
 }
 
 // An unreadable file is no bad record: it fails whatever the policy.

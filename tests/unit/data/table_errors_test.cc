@@ -55,7 +55,7 @@ std::vector<Case> cases() {
       {"two columns of a name",
        "y,x,y\n1,2,3\n",
        "",
-       {"two columns are named 'y'"},
+       {"names two columns, number 0 and 2 from 0, 'y'"},
        target("y"),
        {}},
       {"named twice", good, "", {"'x'", "categorical", "ignore"}, both, {}, ExitCode::kUsage},

@@ -93,6 +93,23 @@ TEST(Tar, RefusesWhatIsDamaged) {
   EXPECT_NE(error_of([&] { members_of(huge); }), "no error");
 }
 
+// Their data is not what the file would have: a map comes first, and the zeros are left out.
+TEST(Tar, SparseMembersAreRefusedByName) {
+  const std::string pax = "22 GNU.sparse.major=1\n27 GNU.sparse.name=a/b.jpg\n";
+  expect_parts(
+      error_of([&] { members_of(tar_member("x", pax, 'x') + tar_member("GNUSparse/b", "2")); }),
+      {"t.tar", "'a/b.jpg'", "sparse"});
+  expect_parts(error_of([&] { members_of(tar_member("old.jpg", "1", 'S')); }),
+               {"t.tar", "'old.jpg'", "sparse"});
+}
+
+TEST(Tar, ACompressedOneIsCalledSo) {
+  expect_parts(error_of([&] {
+                 members_of(test::gzip(tar_of({{"a", std::string(2000, 'x')}})));
+               }),
+               {"t.tar", "gzip-compressed", "gunzip"});
+}
+
 TEST(TarIndex, PutsSamplesTogether) {
   const std::string tar = tar_of({{"x/1.cls", "4\n"},
                                   {"x/1.jpg", "jpeg"},

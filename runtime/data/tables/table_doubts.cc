@@ -1,0 +1,144 @@
+#include "runtime/data/tables/table_doubts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "runtime/base/error.h"
+#include "runtime/data/tables/csv.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kFewOf = 10;  // one cell of so many, or fewer, is a slip rather than a kind
+
+// Looks through the rows of one table for what is doubtful in a column.
+class DoubtFinder {
+ public:
+  DoubtFinder(const TableText& file,
+              const TableConfig& config,
+              const TableSchema& schema,
+              const TableColumns& table)
+      : file_(file), config_(config), schema_(schema), table_(table) {}
+
+  // The line of the first row that `wanted` picks, and how many it picks.
+  struct Rows {
+    int64_t count = 0, first_line = 0;
+  };
+  template <typename Wanted>
+  Rows rows_where(Wanted&& wanted) const {
+    Rows rows;
+    for (const TableRecord& record : table_.records) {
+      if (record.row < 0 || !wanted(record.row)) continue;
+      if (rows.count++ == 0) rows.first_line = record.line;
+    }
+    return rows;
+  }
+
+  std::string cell(size_t column, int64_t line) const {
+    CsvReader reader(file_.text, config_.delimiter[0]);
+    while (reader.next() && reader.line() < line) {
+    }
+    return quote_cell(reader.fields()[column]);
+  }
+
+  std::string place(size_t column, const Rows& rows) const {
+    return fmt::format(
+        "the first is {} on line {}", cell(column, rows.first_line), rows.first_line);
+  }
+
+  // Of a column that became categorical because some cell is no number.
+  std::string about_kind(size_t column) const {
+    const TableColumn& cells = table_.columns[column];
+    enum Kind : char { kNumber, kTooLarge, kText };
+    std::vector<char> kinds;
+    for (const std::string& name : cells.names) {
+      double number = 0;
+      const char* end = name.data() + name.size();
+      const char* begin = name.data() + (name.starts_with('+') ? 1 : 0);
+      const bool numeric = std::from_chars(begin, end, number).ptr == end;
+      kinds.push_back(parse_number(name, &number) ? kNumber : (numeric ? kTooLarge : kText));
+    }
+    const auto kind_of = [&](int64_t row) {
+      const int32_t id = cells.ids[static_cast<size_t>(row)];
+      return id < 0 ? char{kNumber} : kinds[static_cast<size_t>(id)];
+    };
+    const Rows others = rows_where([&](int64_t row) { return kind_of(row) != kNumber; });
+    const Rows texts = rows_where([&](int64_t row) { return kind_of(row) == kText; });
+    const Rows given =
+        rows_where([&](int64_t row) { return cells.ids[static_cast<size_t>(row)] >= 0; });
+    if (others.count == 0 || (texts.count > 0 && others.count * kFewOf > given.count)) return "";
+    return fmt::format(
+        "{}: {} is taken as categorical, of {} values, since {} of its {} cells {} no number that "
+        "float32 holds: {}; name it in data.table.categorical where that is meant, else in .numeric",
+        file_.name,
+        schema_.describe(column),
+        cells.names.size(),
+        others.count,
+        given.count,
+        others.count == 1 ? "is" : "are",
+        place(column, others));
+  }
+
+  std::string about_emptiness(size_t column) const {
+    const std::vector<double>& numbers = table_.columns[column].numbers;
+    if (!std::all_of(numbers.begin(), numbers.end(), [](double n) { return std::isnan(n); }))
+      return "";
+    const Rows all = rows_where([](int64_t) { return true; });
+    return fmt::format(
+        "{}: {} has no value: all its {} cells are missing, {}; name it in data.table.ignore",
+        file_.name,
+        schema_.describe(column),
+        all.count,
+        place(column, all));
+  }
+
+  std::string about_target(const std::vector<double>& targets) const {
+    const Rows good =
+        rows_where([&](int64_t row) { return !std::isnan(targets[static_cast<size_t>(row)]); });
+    const auto first =
+        std::find_if(targets.begin(), targets.end(), [](double t) { return !std::isnan(t); });
+    const bool same = std::all_of(targets.begin(), targets.end(), [&](double target) {
+      return std::isnan(target) || target == *first;
+    });
+    if (good.count < 2 || !same) return "";
+    return fmt::format(
+        "{}: the target {} has one value in all {} rows, {}: there is nothing to learn",
+        file_.name,
+        schema_.describe(schema_.target),
+        good.count,
+        place(schema_.target, good));
+  }
+
+ private:
+  const TableText& file_;
+  const TableConfig& config_;
+  const TableSchema& schema_;
+  const TableColumns& table_;
+};
+
+}  // namespace
+
+std::vector<std::string> find_doubts(const TableText& file,
+                                     const TableConfig& config,
+                                     const TableSchema& schema,
+                                     const TableColumns& table,
+                                     const std::vector<double>& targets) {
+  const DoubtFinder find(file, config, schema, table);
+  std::vector<std::string> doubts;
+  const auto note = [&](std::string doubt) {
+    if (!doubt.empty()) doubts.push_back(std::move(doubt));
+  };
+  if (table.rows > 0) {
+    for (size_t i = 0; i < schema.columns.size(); ++i) {
+      const ColumnSchema& column = schema.columns[i];
+      if (i == schema.target) continue;
+      if (column.kind == ColumnKind::kCategorical && column.inferred) note(find.about_kind(i));
+      if (column.kind == ColumnKind::kNumeric) note(find.about_emptiness(i));
+    }
+    note(find.about_target(targets));
+  }
+  return doubts;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,87 @@
+// Catches: a table with a slip in it, of which nobody says anything, and warnings of what is meant.
+#include "runtime/data/tables/table_doubts.h"
+
+#include <gtest/gtest.h>
+
+#include "files.h"
+#include "runtime/data/tables/table.h"
+
+namespace lockstep {
+namespace {
+
+using test::error_of;
+using test::expect_parts;
+
+// "x,y" and so many rows of numbers and two classes in turn, with `change` in place of a row.
+std::string rows(int count, int at = -1, const std::string& change = "") {
+  std::string text = "x,y\n";
+  for (int i = 0; i < count; ++i)
+    text += i == at ? change + "\n" : fmt::format("{},{}\n", i, i % 2 == 0 ? "a" : "b");
+  return text;
+}
+
+std::vector<std::string> doubts_of(const std::string& text, TableConfig table = {}) {
+  table.target = "y";
+  const TableText file{text, "t.csv"};
+  return make_table(file, nullptr, DataConfig{}, table, test::mlp(), true).summary.doubts;
+}
+
+TEST(TableDoubts, ASlipThatMakesAColumnCategorical) {
+  const std::vector<std::string> doubts = doubts_of(rows(4000, 16, "1O,a"));
+  ASSERT_EQ(doubts.size(), 1u);
+  expect_parts(doubts[0],
+               {"t.csv: column 'x' is taken as categorical, of 4000 values",
+                "1 of its 4000 cells is no number",
+                "the first is '1O' on line 18"});
+}
+
+TEST(TableDoubts, ANumberThatFloat32DoesNotHold) {
+  // However many of them there are.
+  const std::vector<std::string> doubts = doubts_of("x,y\n1e999,a\n-1e999,b\n3,a\n");
+  ASSERT_EQ(doubts.size(), 1u);
+  expect_parts(doubts[0], {"2 of its 3 cells are no number", "'1e999' on line 2"});
+}
+
+TEST(TableDoubts, AColumnWithoutAValue) {
+  const std::vector<std::string> doubts = doubts_of("x,e,y\n1,NaN,a\n2,NaN,b\n");
+  ASSERT_EQ(doubts.size(), 1u);
+  expect_parts(doubts[0],
+               {"column 'e' has no value", "all its 2 cells", "the first is 'NaN' on line 2"});
+}
+
+TEST(TableDoubts, ATargetOfOneClass) {
+  const std::vector<std::string> doubts = doubts_of("x,y\n1,a\n2,a\n3,a\n");
+  ASSERT_EQ(doubts.size(), 1u);
+  expect_parts(doubts[0], {"column 'y' has one value in all 3 rows", "'a' on line 2"});
+}
+
+TEST(TableDoubts, WhatIsMeantIsNoDoubt) {
+  EXPECT_TRUE(doubts_of(rows(4000)).empty());
+  EXPECT_TRUE(doubts_of("x,y\nred,a\n1,b\n2,a\n3,b\n").empty());  // a quarter is no slip
+  TableConfig categorical;
+  categorical.categorical = {"x"};
+  EXPECT_TRUE(doubts_of(rows(4000, 16, "1O,a"), categorical).empty());
+}
+
+TEST(TableDoubts, StrictMakesThemErrors) {
+  TableConfig strict;
+  strict.strict = true;
+  for (const std::string& text : {rows(4000, 16, "1O,a"),
+                                  std::string("x,y\n1e999,a\n2,b\n"),
+                                  std::string("x,e,y\n1,NaN,a\n2,NaN,b\n"),
+                                  std::string("x,y\n1,a\n2,a\n")})
+    expect_parts(error_of([&] { doubts_of(text, strict); }), {"t.csv", "data.table.strict"});
+  EXPECT_TRUE(doubts_of(rows(10), strict).empty());
+}
+
+TEST(TableDoubts, EqualHeadersAreAlwaysAnError) {
+  expect_parts(error_of([&] { doubts_of("x,x,y\n1,2,a\n"); }),
+               {"t.csv", "names two columns, number 0 and 1 from 0, 'x'"});
+}
+
+TEST(TableDoubts, ControlCharactersOfNamesAreEscaped) {
+  expect_parts(error_of([&] { doubts_of("\x1b[2J,\x1b[2J,y\n1,2,a\n"); }), {"'\\x1b[2J'"});
+}
+
+}  // namespace
+}  // namespace lockstep
