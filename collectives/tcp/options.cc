@@ -97,18 +97,31 @@ void read_meeting_point(const Reader& read, TcpOptions& options) {
   if (store == "True" || store == "1") options.port += options.port < kMaxPort ? 1 : -1;
 }
 
-// RANK and WORLD_SIZE, or Slurm's; false where there are neither.
+// `name` alone is one part of what a launcher says: without the other part each of its processes
+// would train alone, all in one run folder.
+[[noreturn]] void refuse_half(const Reader& read, const char* name, const char* missing) {
+  throw ConfigError(
+      "{} is '{}', but {} not set; set RANK and WORLD_SIZE for one rank of a run, neither (and no "
+      "LOCAL_RANK, LOCAL_WORLD_SIZE) for a run of one process",
+      name,
+      read.text(name),
+      missing);
+}
+
+// RANK and WORLD_SIZE, or Slurm's; false where there are neither. WORLD_SIZE=1 says by itself that
+// this is the only process; RANK=0 does not, for every run has a rank 0.
 bool read_ranks(const Reader& read, TcpOptions& options) {
-  if (read.has("RANK") || read.has("WORLD_SIZE")) {
-    const bool meant = read.has("WORLD_SIZE") || read.has("LOCKSTEP_RENDEZVOUS");
-    if (!meant) return false;  // a lone RANK may be anything
+  if (read.has("RANK") && !read.has("WORLD_SIZE")) refuse_half(read, "RANK", "WORLD_SIZE is");
+  if (read.has("WORLD_SIZE")) {
     options.size = read.whole_number("WORLD_SIZE", 1, kMaxRanks);
-    options.rank = read.whole_number("RANK", 0, options.size - 1);
+    if (!read.has("RANK") && options.size > 1) refuse_half(read, "WORLD_SIZE", "RANK is");
+    options.rank = read.whole_number_or("RANK", 0, options.size - 1, 0);
     options.local_size = read.whole_number_or("LOCAL_WORLD_SIZE", 1, options.size, -1);
     const int most = options.local_size > 0 ? options.local_size : options.size;
     options.local_rank = read.whole_number_or("LOCAL_RANK", 0, most - 1, -1);
     return true;
   }
+  // A script of Slurm may say the local rank besides: Slurm's own variables say the others.
   const bool step =
       read.has("SLURM_PROCID") && read.has("SLURM_STEP_ID") && read.has("SLURM_LOCALID");
   const bool meeting_point = read.has("LOCKSTEP_RENDEZVOUS") || read.has("MASTER_ADDR");
@@ -118,6 +131,9 @@ bool read_ranks(const Reader& read, TcpOptions& options) {
     options.rank = read.whole_number("SLURM_PROCID", 0, options.size - 1);
     options.local_rank = read.whole_number("SLURM_LOCALID", 0, options.size - 1);
     return true;
+  }
+  for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+    if (read.has(name) && !step) refuse_half(read, name, "RANK and WORLD_SIZE are");
   }
   if (read.has("LOCKSTEP_RENDEZVOUS"))
     throw ConfigError(

@@ -44,12 +44,14 @@ void read_time_limits(const Environment& environment, TimeLimits& limits);
 
 // The options, without `version`, that these variables give; nothing where they do not speak of a
 // run of several processes:
-//   RANK, WORLD_SIZE and, if set, LOCAL_RANK, LOCAL_WORLD_SIZE; or else Slurm's SLURM_PROCID,
+//   RANK, WORLD_SIZE (where it is 1, alone) and, if set, LOCAL_RANK, LOCAL_WORLD_SIZE; or else
+//     Slurm's SLURM_PROCID,
 //     SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) and SLURM_LOCALID, in a step (SLURM_STEP_ID) and
 //     where a meeting point is given;
 //   LOCKSTEP_RENDEZVOUS=file:///path, or else MASTER_ADDR and MASTER_PORT.
 // Where torchrun's own store holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE) it is the next port.
-// Throws ConfigError with variable, value and what is allowed.
+// Throws ConfigError with variable, value and what is allowed, also where a variable of the first
+// line stands there without those that it needs.
 std::optional<TcpOptions> tcp_options_from(const Environment& environment);
 
 }  // namespace lockstep

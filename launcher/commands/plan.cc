@@ -170,7 +170,9 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const bool tunes = config.comm.tune_buckets && ranks > 1;
   const auto record = tunes ? read_bucket_record(config.output.run_dir) : std::nullopt;
   if (record) config.comm.bucket_mib = record->bucket_mib;
-  set_compute_threads(choose_threads(config, local));
+  // Given ones may be those of another machine.
+  const auto threads = static_cast<int>(config.execution.threads);
+  set_compute_threads(threads > 0 ? threads : choose_threads(config, local));
   const Assembly assembly = assemble(std::move(config),
                                      nodes_of(ranks, local),
                                      RunPurpose::kTrain,

@@ -6,14 +6,24 @@
 #include <algorithm>
 
 #include "collectives/agreement.h"
+#include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/threads.h"
 
 namespace lockstep {
 
 int choose_threads(const RunConfig& config, int sharing_ranks) {
-  if (config.execution.threads > 0) return static_cast<int>(config.execution.threads);
-  return std::max(1, available_cpus() / sharing_ranks);
+  const int cpus = available_cpus();
+  const int64_t threads = config.execution.threads;
+  if (threads == 0) return std::max(1, cpus / sharing_ranks);
+  if (threads > int64_t{kMostThreadsPerCpu} * cpus)
+    throw ConfigError(
+        "execution.threads: value is {}; allowed here: 0 to {}, {} for each CPU that this process "
+        "may use",
+        threads,
+        kMostThreadsPerCpu * cpus,
+        kMostThreadsPerCpu);
+  return static_cast<int>(threads);
 }
 
 int ranks_sharing_cpus(Communicator& communicator) {

@@ -180,6 +180,10 @@ class Test:
                     "MASTER_PORT is ''")
         self.failed("no meeting point", [{"RANK": "0", "WORLD_SIZE": "2"}], 2,
                     "nothing says where the ranks meet")
+        self.failed("no size", [{"RANK": "0"}, {"RANK": "1"}], 2,
+                    "but WORLD_SIZE is not set; set RANK and WORLD_SIZE")
+        self.failed("local alone", [{"LOCAL_RANK": "0"}, {"LOCAL_RANK": "1"}], 2,
+                    "but RANK and WORLD_SIZE are not set")
         self.failed("bad file", by_file(2, "relative"), 2,
                     "LOCKSTEP_RENDEZVOUS is 'file://relative'; allowed: file:///absolute")
         with socket.socket() as taken:

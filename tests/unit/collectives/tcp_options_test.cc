@@ -50,7 +50,6 @@ const Variables kSlurm = {{"SLURM_JOB_ID", "17"},
 
 TEST(TcpOptions, NoRunWithoutVariablesThatSpeakOfOne) {
   EXPECT_FALSE(read({}));
-  EXPECT_FALSE(read({{"RANK", "7"}}));
   EXPECT_FALSE(read({{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}));
   EXPECT_FALSE(read(kSlurm));  // no meeting point: MPI may see the step
   EXPECT_FALSE(read(with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, {{"MASTER_ADDR", "a"}})));
@@ -96,6 +95,25 @@ TEST(TcpOptions, SlurmStepWithAMeetingPoint) {
 
 TEST(TcpOptions, OneRankNeedsNoMeetingPoint) {
   EXPECT_EQ(read({{"RANK", "0"}, {"WORLD_SIZE", "1"}})->size, 1);
+  EXPECT_EQ(read({{"WORLD_SIZE", "1"}})->rank, 0);  // who is alone need not say which rank it is
+}
+
+// Otherwise each of several processes trains alone, all in one run folder.
+TEST(TcpOptions, HalfOfWhatALauncherSaysIsRefused) {
+  const std::vector<std::pair<Variables, std::string>> cases = {
+      {{{"RANK", "7"}}, "RANK is '7', but WORLD_SIZE is not set"},
+      {{{"RANK", "0"}}, "RANK is '0', but WORLD_SIZE is not set"},
+      {{{"RANK", "0"}, {"LOCAL_RANK", "0"}}, "RANK is '0', but WORLD_SIZE is not set"},
+      {{{"WORLD_SIZE", "2"}}, "WORLD_SIZE is '2', but RANK is not set"},
+      {{{"WORLD_SIZE", "2"}, {"RANK", ""}}, "WORLD_SIZE is '2', but RANK is not set"},
+      {{{"LOCAL_RANK", "1"}}, "LOCAL_RANK is '1', but RANK and WORLD_SIZE are not set"},
+      {{{"LOCAL_WORLD_SIZE", "2"}},
+       "LOCAL_WORLD_SIZE is '2', but RANK and WORLD_SIZE are not set"}};
+  for (const auto& [variables, message] : cases) {
+    const std::string error = refusal(variables);
+    EXPECT_TRUE(error.starts_with(message)) << error;
+  }
+  EXPECT_FALSE(read(with(kSlurm, {{"LOCAL_RANK", "1"}})));  // Slurm says the rest
 }
 
 TEST(TcpOptions, BadValuesAreRefusedByName) {
@@ -103,7 +121,6 @@ TEST(TcpOptions, BadValuesAreRefusedByName) {
       {{{"RANK", "4"}}, "RANK is '4'; allowed: a whole number from 0 to 3"},
       {{{"RANK", "-1"}}, "RANK is '-1'; allowed: a whole number from 0 to 3"},
       {{{"RANK", "1x"}}, "RANK is '1x'; allowed: a whole number from 0 to 3"},
-      {{{"RANK", ""}}, "RANK is ''; allowed: a whole number from 0 to 3"},
       {{{"WORLD_SIZE", "0"}}, "WORLD_SIZE is '0'; allowed: a whole number from 1 to 4096"},
       {{{"LOCAL_RANK", "2"}}, "LOCAL_RANK is '2'; allowed: a whole number from 0 to 1"},
       {{{"LOCAL_WORLD_SIZE", "5"}}, "LOCAL_WORLD_SIZE is '5'; allowed: a whole number from 1 to 4"},
