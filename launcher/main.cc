@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -5,8 +6,10 @@
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/session.h"
+#include "launcher/standard_streams.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/metrics/environment.h"
 
 namespace lockstep {
@@ -24,26 +27,32 @@ constexpr const char* kFooter =
 
 // One line on stderr.
 void complain(const std::string& who, const char* message) {
-  std::fprintf(stderr, "lockstep: %serror: %s\n", who.c_str(), message);
+  const std::string text = escape_controls_in_lines(message);
+  std::fprintf(stderr, "lockstep: %serror: %s\n", who.c_str(), text.c_str());
   std::fflush(stderr);
   log_record(fmt::format("{}error: {}", who, message));
 }
 
 // Runs the command. An error that all ranks agreed on ends each of them in order, and rank 0
-// speaks; an error of one rank alone ends the others too, since they may wait for it.
+// speaks; an error of one rank alone ends the others too, since they may wait for it, and with its
+// code.
 int run_command(Session& session, const Command& command) {
   const int rank = session.communicator().rank();
   const std::string who = session.communicator().size() > 1 ? fmt::format("rank {}: ", rank) : "";
   const auto fail = [&](ExitCode code, const char* message) {
-    if (code == ExitCode::kPeer) session.await_turn_to_tell(message);
+    if (code == ExitCode::kPeer) {
+      session.await_turn_to_tell(message);
+      code = exit_code_told(message).value_or(code);
+    }
     complain(who, message);
     if (session.communicator().size() > 1) session.abort(static_cast<int>(code), message);
     return static_cast<int>(code);
   };
   try {
     const ExitCode code = command(session);
-    // What was printed may still be on its way to a full disk.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    // What was printed may still be on its way to a full disk. Where its reader has gone, nobody
+    // misses it.
+    if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && !nobody_reads_output())
       return fail(ExitCode::kCheckpoint, "cannot write to the standard output");
     return static_cast<int>(code);
   } catch (const AgreedError& error) {
@@ -86,6 +95,8 @@ CommandSpec program() {
 }
 
 int main_of(int argc, char** argv) {
+  open_missing_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails, as on a full disk
   const ParsedCommandLine parsed =
       parse_command_line(program(), fmt::format("lockstep {}", lockstep_version()), argc, argv);
   std::unique_ptr<Session> session;

@@ -23,14 +23,13 @@ std::vector<std::string> command_line() {
 
 }  // namespace
 
-void open_run_folder(Session& session, const RunConfig& config) {
+std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& config) {
+  std::unique_ptr<RunFolder> folder;
   run_on_root(session.communicator(), [&] {
-    const std::filesystem::path folder = config.output.run_dir;
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error) throw IoError("create folder", folder, error.value());
-    add_log_file(folder / "log.txt");
+    folder = std::make_unique<RunFolder>(config.output.run_dir);
+    add_log_file(folder->path() / "log.txt");
   });
+  return folder;
 }
 
 void describe_run(Session& session, const RunConfig& config, const Device& device) {

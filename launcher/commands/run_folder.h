@@ -1,14 +1,19 @@
 #pragma once
-// The run folder: made before the first step, described once the run is sure to go on there.
+// The run folder: made and locked before the first step, described once the run is sure to go on
+// there.
+
+#include <memory>
 
 #include "launcher/ranks/session.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/device.h"
+#include "runtime/train/run_folder.h"
 
 namespace lockstep {
 
-// Makes the run folder and opens its log.txt; rank 0 does, and all ranks learn of a failure.
-void open_run_folder(Session& session, const RunConfig& config);
+// Makes the run folder, takes its lock and opens its log.txt; rank 0 does, and has it until the
+// object ends (null on other ranks). All ranks learn of a failure.
+std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& config);
 
 // Writes config.textproto and environment.json into it, once it is sure that the run goes on there.
 // `device`: this rank's.

@@ -199,7 +199,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
     check_fit();
   });
   check_same_data(communicator, assembly.data.summary);
-  open_run_folder(session, assembly.config);
+  const std::unique_ptr<RunFolder> folder = open_run_folder(session, assembly.config);
   if (config.comm.tune_buckets)
     tune_buckets(
         {session, device, topology, options.resume}, config, assembly, assemble_run, check_fit);
@@ -212,7 +212,8 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
                                   communicator,
                                   device.slices(),
                                   device.backend(),
-                                  shares_memory ? node.get() : nullptr);
+                                  shares_memory ? node.get() : nullptr,
+                                  folder.get());
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
   trainer->start(options.resume, options.allowed_changes);
@@ -247,7 +248,7 @@ CommandSpec train_command() {
       "Stop at this step, counted from the beginning of the run (the schedule's length stays)",
       {.allowed = AtLeast{0}});
   command.footer =
-      "SIGUSR1, SIGTERM and SIGINT: finish the step (and an evaluation under way), write a\n"
+      "SIGUSR1, SIGTERM, SIGINT, SIGHUP: finish the step (and an evaluation under way), write a\n"
       "checkpoint and end with exit code 75. Under mpirun send SIGUSR1 to mpirun, which passes it\n"
       "on; on SIGTERM and Ctrl-C mpirun kills the ranks itself after a few seconds, and its exit\n"
       "code is its own.\n"

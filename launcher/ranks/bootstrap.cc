@@ -1,6 +1,8 @@
 #include "launcher/ranks/bootstrap.h"
 
+#include <charconv>
 #include <cstdlib>
+#include <string_view>
 
 #include "runtime/base/error.h"
 
@@ -18,6 +20,8 @@ class SelfSession final : public Session {
  private:
   std::unique_ptr<Communicator> communicator_ = make_self_communicator();
 };
+
+constexpr std::string_view kEndedWith = "it ended with exit code ";
 
 bool in_environment(const char* name) { return std::getenv(name) != nullptr; }
 
@@ -42,7 +46,15 @@ int slurm_tasks() {
 std::string last_words(int code, const std::string& why) {
   // Each rank that hears it says it again to those that have not.
   constexpr size_t kLongest = 400;
-  return fmt::format("it ended with exit code {}: {}", code, why.substr(0, kLongest));
+  return fmt::format("{}{}: {}", kEndedWith, code, why.substr(0, kLongest));
+}
+
+std::optional<ExitCode> exit_code_told(const std::string& error) {
+  const size_t at = error.find(kEndedWith);
+  int code = 0;
+  if (at == std::string::npos) return std::nullopt;
+  std::from_chars(error.data() + at + kEndedWith.size(), error.data() + error.size(), code);
+  return code == 0 ? std::nullopt : std::optional(static_cast<ExitCode>(code));
 }
 
 std::unique_ptr<Session> join_run() {

@@ -18,7 +18,7 @@ std::unique_ptr<Session> join_mpi_run();
 // Meets the other ranks over TCP. Throws CommError, ConfigError.
 std::unique_ptr<Session> join_tcp_run(TcpOptions options);
 
-// What a rank that ends with this exit code tells the others.
+// What a rank that ends with this exit code tells the others; they end with the same one.
 std::string last_words(int code, const std::string& why);
 
 }  // namespace lockstep

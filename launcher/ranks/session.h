@@ -2,6 +2,7 @@
 // How this process takes part in a run: alone, or as one rank of many.
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "collectives/communicator.h"
@@ -33,10 +34,14 @@ class Session {
   // After a CommError, of which ranks on other hosts learn: returns once it is for this rank to
   // tell the user. Does not return where another one does and the launcher then ends this rank.
   virtual void await_turn_to_tell(const std::string& /*error*/) {}
-  // Ends all ranks with this exit code, now. Does not return. Without MPI the others end with
-  // kPeer and say why this one did.
+  // Ends all ranks with this exit code, now. Does not return. Over TCP the others say why this one
+  // did.
   [[noreturn]] virtual void abort(int code, const std::string& why) = 0;
 };
+
+// The exit code of the rank that `error`, by which the others learn of its end, speaks of; nothing
+// where it did not tell, as one that died.
+std::optional<ExitCode> exit_code_told(const std::string& error);
 
 // Joins the run that this process belongs to, if there is one, else makes a run of one:
 //   started by an MPI launcher (mpirun, mpiexec, srun --mpi): over MPI;

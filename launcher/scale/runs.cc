@@ -7,6 +7,7 @@
 #include "launcher/scale/process.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/train/run_folder.h"
 
 namespace lockstep::scale {
 namespace {
@@ -55,11 +56,12 @@ std::vector<std::string> training_command(const RunSetup& setup,
   return words;
 }
 
-// What an earlier run of that name has left. What is no folder is left to `train`, which refuses
-// it.
+// What an earlier run of that name has left, unless it still runs. What is no folder is left to
+// `train`, which refuses it.
 void remove_folder(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(std::filesystem::symlink_status(folder, error))) return;
+  const RunFolder held(folder);
   std::filesystem::remove_all(folder, error);
   if (error) throw IoError("remove folder", folder, error.value());
 }

@@ -24,6 +24,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/run/assembly.h"
 #include "runtime/run/read_config.h"
+#include "runtime/train/run_folder.h"
 
 namespace lockstep {
 namespace {
@@ -277,6 +278,7 @@ ExitCode scale_alone(const ScaleCommandOptions& options) {
   report.facts = before.facts;
   const std::filesystem::path folder =
       options.out.empty() ? "runs/" + config.name + "-scaling" : options.out;
+  const RunFolder held(folder);  // another measurement would write the same files
   const scale::RunSetup setup =
       make_setup(options, config, ranks.back(), before.device, folder / "runs");
   double load_before = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <functional>
 #include <map>
 #include <set>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/log.h"
 #include "runtime/checkpoint/publish.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/state.h"
@@ -41,7 +43,10 @@ int64_t step_of(std::string_view name) {
 std::vector<std::string> names_in(const fs::path& root) {
   std::vector<std::string> names;
   std::error_code code;
-  fs::directory_iterator next(root, code);
+  fs::directory_iterator next;
+  do {
+    next = fs::directory_iterator(root, code);
+  } while (code == std::errc::interrupted);
   if (code == std::errc::no_such_file_or_directory) return names;
   while (!code && next != fs::directory_iterator()) {
     names.push_back(next->path().filename().string());
@@ -52,13 +57,25 @@ std::vector<std::string> names_in(const fs::path& root) {
 }
 
 void rename_folder(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) throw IoError("rename", from, errno);
+  if (uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); }) != 0)
+    throw IoError("rename", from, errno);
 }
 
 void remove_tree(const fs::path& path) {
   std::error_code code;
-  fs::remove_all(path, code);
+  do {
+    fs::remove_all(path, code);
+  } while (code == std::errc::interrupted);
   if (code) throw IoError("remove", path, code.value());
+}
+
+// Runs `remove` on what the run can do without: where it fails, it stays, and the run goes on.
+void or_leave(const std::function<void()>& remove) {
+  try {
+    remove();
+  } catch (const IoError& error) {
+    log_warn("{}; it stays", error.what());
+  }
 }
 
 // Throws if the checkpoint cannot be whole, from what is cheap to see.
@@ -155,10 +172,12 @@ std::optional<CheckpointEntry> read_best(const fs::path& root) {
 }
 
 void remove_checkpoint(const fs::path& path) {
-  const fs::path doomed = path.string() + kDeleteSuffix;
-  remove_tree(doomed);
-  rename_folder(path, doomed);
-  remove_tree(doomed);
+  or_leave([&] {
+    const fs::path doomed = path.string() + kDeleteSuffix;
+    remove_tree(doomed);
+    rename_folder(path, doomed);
+    remove_tree(doomed);
+  });
 }
 
 void remove_leftovers(const fs::path& root) {
@@ -171,7 +190,7 @@ void remove_leftovers(const fs::path& root) {
     // name.
     const bool superseded = name == stem + kReplacedSuffix && present.count(stem) != 0;
     if (name == stem + kTemporarySuffix || name.ends_with(kDeleteSuffix) || superseded) {
-      remove_tree(root / name);
+      or_leave([&] { remove_tree(root / name); });
     }
   }
 }
@@ -185,9 +204,10 @@ void publish_checkpoint(const fs::path& temporary, const fs::path& final_path, b
     remove_leftovers(root);
     return;
   }
-  if (exchange &&
-      ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) ==
-          0) {
+  const auto swap_folders = [&] {
+    return ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE);
+  };
+  if (exchange && uninterrupted(swap_folders) == 0) {
     sync_folder(root);
     remove_checkpoint(temporary);
     return;

@@ -44,7 +44,7 @@ std::optional<CheckpointEntry> read_best(const std::filesystem::path& root);
 // Those of steps after `newest` are left alone and do not count.
 // A folder is renamed before it is emptied, so that an interruption leaves nothing that looks
 // whole. Unreadable checkpoints newer than the oldest kept one stay, for inspection, and do not
-// count.
+// count. One that cannot be removed stays, with a warning.
 void prune(const std::filesystem::path& root,
            int64_t keep_last,
            std::optional<int64_t> keep_step = std::nullopt,

@@ -14,10 +14,11 @@ void publish_checkpoint(const std::filesystem::path& temporary,
                         const std::filesystem::path& final_path,
                         bool exchange = true);
 
-// Renames the folder to *.tmp-delete and removes it with all it holds.
+// Renames the folder to *.tmp-delete and removes it with all it holds. Where that fails it stays,
+// with a warning.
 void remove_checkpoint(const std::filesystem::path& path);
 
-// Removes what interrupted writers and removals left in `root`.
+// Removes what interrupted writers and removals left in `root`; warns of what stays.
 void remove_leftovers(const std::filesystem::path& root);
 
 }  // namespace lockstep

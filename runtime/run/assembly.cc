@@ -174,7 +174,8 @@ RunParts parts_of(const Assembly& assembly,
                   Communicator& communicator,
                   Communicator& slices,
                   Backend& backend,
-                  NodeMemory* node) {
+                  NodeMemory* node,
+                  RunFolder* folder) {
   return {assembly.config,
           communicator,
           slices,
@@ -188,7 +189,8 @@ RunParts parts_of(const Assembly& assembly,
           assembly.train_ring_batches,
           assembly.eval_ring_batches,
           model_flops_per_sample(assembly.config.model, assembly.io),
-          traits_of(assembly.config.model)};
+          traits_of(assembly.config.model),
+          folder};
 }
 
 }  // namespace lockstep

@@ -47,11 +47,13 @@ Program program_for(const Assembly& assembly, int64_t global_batch);
 void plan_again(Assembly& assembly, double bucket_mib);
 
 // What the trainer and the evaluator work on; refers to all of its arguments. `node`: where the
-// plan's topology shares memory, and with the memory that the plan says.
+// plan's topology shares memory, and with the memory that the plan says. `folder`: of rank 0, where
+// the run writes one.
 RunParts parts_of(const Assembly& assembly,
                   Communicator& communicator,
                   Communicator& slices,
                   Backend& backend,
-                  NodeMemory* node = nullptr);
+                  NodeMemory* node = nullptr,
+                  RunFolder* folder = nullptr);
 
 }  // namespace lockstep

@@ -96,7 +96,10 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
   Communicator& communicator = parts_.communicator;
   CheckpointState state = state_for(progression, weights_hash);
   std::optional<CheckpointWriter> writer;
-  run_on_root(communicator, [&] { writer.emplace(CheckpointWriter::begin(root_, state.step)); });
+  run_on_root(communicator, [&] {
+    parts_.check_folder();
+    writer.emplace(CheckpointWriter::begin(root_, state.step));
+  });
   try {
     std::vector<FileRecord> records;
     HostWeights weights(parts_, memory_);
@@ -132,6 +135,7 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
     run_on_root(communicator, [&] {
       // Rank 0 gathered its last record above; the model's own record comes first.
       if (records.size() > 1) state.files.insert(state.files.begin(), records.front());
+      parts_.check_folder();
       writer->commit(state);
     });
   } catch (const Error&) {
@@ -139,6 +143,7 @@ void Checkpointer::save(const Progression& progression, uint64_t weights_hash) {
     throw;
   }
   run_on_root(communicator, [&] {
+    parts_.check_folder();
     const bool has_best = parts_.config.checkpoint.keep_best && progression.best_metric.has_value();
     if (has_best && progression.best_step == state.step) write_best(root_, state.step);
     prune(root_,

@@ -10,7 +10,8 @@
 namespace lockstep {
 
 // What the user sees of a run: progress, metrics.jsonl and the TensorBoard file. Only rank 0 has
-// one.
+// one. Throws IoError and, once a second and at flush() and finish(), CheckpointError where the run
+// folder is not this run's any more.
 class Reporter {
  public:
   // Continues after `start_step` completed steps; shows progress up to `last_step`.
@@ -22,6 +23,8 @@ class Reporter {
   void finish();
 
  private:
+  const RunParts& parts_;
+  double next_check_ms_ = 0;
   JsonlWriter jsonl_;
   std::optional<TensorBoardWriter> tensorboard_;
   Progress progress_;

@@ -13,6 +13,7 @@
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
+#include "runtime/train/run_folder.h"
 
 namespace lockstep {
 
@@ -32,6 +33,7 @@ struct RunParts {
   int64_t eval_ring_batches = 2;
   double flops_per_sample = 0;  // forward and backward, for MFU
   ModelTraits model = {};
+  RunFolder* folder = nullptr;  // of rank 0, where the run writes one that it must not share
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
   std::vector<Range> owned() const {
@@ -43,6 +45,10 @@ struct RunParts {
   // Whether this rank writes the parameters that it has: another one may do it for it.
   bool writes_parameters() const { return !plan.shares_parameters() || node->index() == 0; }
   NodeMemory* parameters_node() const { return plan.shares_parameters() ? node : nullptr; }
+  // Throws CheckpointError where the run folder is not this run's any more. On rank 0.
+  void check_folder() const {
+    if (folder != nullptr) folder->check();
+  }
   LocalLanes lanes() const { return plan.lanes_of(communicator.rank()); }
   int local_lanes() const { return lanes().count; }
   BatchGeometry geometry() const {

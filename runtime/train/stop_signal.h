@@ -3,8 +3,9 @@
 
 namespace lockstep {
 
-// From now on SIGUSR1, SIGTERM and SIGINT ask the run to save a checkpoint and stop instead of
-// ending the process. A second SIGTERM or SIGINT ends it at once.
+// From now on SIGUSR1, SIGTERM, SIGINT and SIGHUP ask the run to save a checkpoint and stop instead
+// of ending the process. A second SIGTERM, SIGINT or SIGHUP ends it at once. SIGHUP stays ignored
+// where it is (nohup). SIGPIPE is ignored: a run goes on where nobody reads what it says.
 void install_stop_signals();
 
 // Whether one has come.

@@ -37,6 +37,7 @@ void Trainer::start(const std::string& resume, const std::vector<std::string>& a
     });
     if (step_.average() != nullptr) step_.average()->begin();
   }
+  run_on_root(parts_.communicator, [&] { parts_.check_folder(); });
   hosts_ = gather_texts(parts_.communicator, host_name());
   timeline_ = RunTimeline::make(parts_);
   step_.start(progression_.step, hosts_, timeline_.get());
@@ -53,8 +54,10 @@ void Trainer::begin_weights() {
 
 TrainResult Trainer::run(int64_t max_steps) {
   const int64_t last = policy_.last_step(max_steps);
-  run_on_root(parts_.communicator,
-              [&] { reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last); });
+  run_on_root(parts_.communicator, [&] {
+    for (const std::string& doubt : parts_.data.summary.doubts) log_warn("{}", doubt);
+    reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last);
+  });
   result_.early_stopped = policy_.out_of_patience(progression_);
   bool go_on = progression_.step < last && !result_.early_stopped;
   RunTimes times(last - progression_.step);
@@ -70,7 +73,7 @@ TrainResult Trainer::run(int64_t max_steps) {
     if (record.eval_loss || record.weights_hash) clock.ranks_met();
     // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
     clock.start_step();
-    if (reporter_) reporter_->report(record, next.save);
+    report(record, next.save);
     if (next.save) {
       const double save_start = now_ms();
       save(record);
@@ -80,7 +83,10 @@ TrainResult Trainer::run(int64_t max_steps) {
     result_.weights_hash = record.weights_hash.value_or(0);
     go_on = !next.end;
   }
-  if (reporter_) reporter_->finish();
+  run_on_root(parts_.communicator, [&] {
+    if (report_error_) throw *report_error_;
+    reporter_->finish();
+  });
   if (timeline_ && result_.loss) timeline_->write(hosts_);  // else that of the run before stays
   result_.step = progression_.step;
   if (result_.weights_hash == 0) result_.weights_hash = weights_hash();  // no step was left to do
@@ -103,7 +109,8 @@ std::vector<double> Trainer::time_steps(int64_t steps) {
 }
 
 StepRecord Trainer::step() {
-  const TrainingStep::Outcome outcome = step_.run(progression_.step);
+  const TrainingStep::Outcome outcome = step_.run(progression_.step, report_error_.has_value());
+  if (outcome.failed) end_where_reports_failed();
   ++progression_.step;
   progression_.loss_scale = step_.loss_scale().state();
   stop_agreed_ = outcome.stop;
@@ -149,9 +156,28 @@ void Trainer::evaluate(StepRecord& record) {
                          evaluation.accuracy));
 }
 
+// The other ranks learn of rank 0's failure by the next exchange, so that all end alike.
+void Trainer::report(const StepRecord& record, bool checkpoint) {
+  if (!reporter_ || report_error_) return;
+  try {
+    reporter_->report(record, checkpoint);
+  } catch (const Error& error) {
+    report_error_ = error;
+  }
+}
+
+void Trainer::end_where_reports_failed() {
+  run_on_root(parts_.communicator, [&] {
+    if (report_error_) throw *report_error_;
+  });
+}
+
 void Trainer::save(const StepRecord& record) {
   Span span(spans(), "checkpoint", "checkpoint");
-  if (reporter_) reporter_->flush();
+  run_on_root(parts_.communicator, [&] {
+    if (report_error_) throw *report_error_;
+    reporter_->flush();
+  });
   checkpointer_.save(progression_, *record.weights_hash);
   agreement_.checkpoint_done(record.step);
   log_record(fmt::format(

@@ -54,6 +54,8 @@ class Trainer {
   StepRecord step();
   RunPolicy::Next follow_up(StepRecord& record, bool last);
   void evaluate(StepRecord& record);
+  void report(const StepRecord& record, bool checkpoint);
+  void end_where_reports_failed();
   void save(const StepRecord& record);
   uint64_t weights_hash();
   Timeline* spans() const { return timeline_ ? timeline_->spans() : nullptr; }
@@ -70,6 +72,7 @@ class Trainer {
   std::vector<std::string> hosts_;         // by rank
   Progression progression_;
   bool stop_agreed_ = false;
+  std::optional<Error> report_error_;  // of rank 0: why the run cannot go on
   TrainResult result_;
 };
 

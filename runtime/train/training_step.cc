@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 // Bits of the flags that ranks exchange each step.
-constexpr int64_t kStopFlag = 1;
+constexpr int64_t kStopFlag = 1, kFailedFlag = 2;
 
 // Of a step: ranks that others wait for so long are named.
 constexpr double kWorthNaming = 0.05;
@@ -77,17 +77,18 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
       peak_flops_(parts.backend.peak_flops() * parts.communicator.size()) {}
 
 // ---------------------------------------------------------------- the training step --------------
-TrainingStep::Outcome TrainingStep::run(int64_t done) {
+TrainingStep::Outcome TrainingStep::run(int64_t done, bool failed) {
   const double start_ms = now_ms();
   take_batches(done);
   forward_backward();  // of my lanes; leaves the gradient of the global batch in my slices
-  const StepTotals totals = exchange_totals();
+  const StepTotals totals = exchange_totals(failed);
   const Update update = plan_update(done, totals);
   if (update.finite) update_my_slice(update);
   loss_scale_.step_done(update.finite);
   if (timeline_ != nullptr) timeline_->step_done(done + 1, start_ms);
   return {.record = make_record(done + 1, totals, update),
           .stop = (totals.flags & kStopFlag) != 0,
+          .failed = (totals.flags & kFailedFlag) != 0,
           .diverged = !update.finite && (!loss_scale_.dynamic() || loss_scale_.exhausted())};
 }
 // -------------------------------------------------------------------------------------------------
@@ -179,9 +180,10 @@ void TrainingStep::run_lanes_together() {
 
 // Ends the exchange. A rank that worked less than the slowest one would have waited as much less
 // for it, whatever else it waited for.
-StepTotals TrainingStep::exchange_totals() {
+StepTotals TrainingStep::exchange_totals(bool failed) {
   const double busy_ms = now_ms() - clock_.met_ms - exposed_ms();
-  const StepTotals totals = reducer_.totals(statistics_, stop_requested() ? kStopFlag : 0, busy_ms);
+  const int64_t flags = (stop_requested() ? kStopFlag : 0) | (failed ? kFailedFlag : 0);
+  const StepTotals totals = reducer_.totals(statistics_, flags, busy_ms);
   clock_.ranks_met();
   clock_.phases.exchange = exposed_ms();
   clock_.phases.stragglers = std::min(clock_.phases.exchange, totals.slowest_ms - busy_ms);

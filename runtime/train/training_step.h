@@ -32,14 +32,16 @@ class TrainingStep {
   void start(int64_t done, std::span<const std::string> hosts, RunTimeline* timeline);
 
   struct Outcome {
-    StepRecord record;  // without what an evaluation adds
-    bool stop = false;  // some rank has been asked to stop
+    StepRecord record;    // without what an evaluation adds
+    bool stop = false;    // some rank has been asked to stop
+    bool failed = false;  // some rank cannot go on
     // Loss or gradient is not finite, and no smaller loss scale would help.
     bool diverged = false;
   };
-  // The step after `done` completed ones. All ranks together. The new parameters are gathered under
+  // The step after `done` completed ones; `failed`: this rank cannot go on after it, which all
+  // ranks learn by it. All ranks together. The new parameters are gathered under
   // the next step's forward pass, or by gather_parameters().
-  Outcome run(int64_t done);
+  Outcome run(int64_t done, bool failed = false);
 
   // Gives every rank what the others have updated last, where no step follows that would. All ranks
   // together.
@@ -73,7 +75,7 @@ class TrainingStep {
   void queue_gradients();
   void run_lanes();
   void run_lanes_together();
-  StepTotals exchange_totals();
+  StepTotals exchange_totals(bool failed);
   Update plan_update(int64_t done, const StepTotals& totals) const;
   void update_my_slice(const Update& update);
   void find_layer_rates();

@@ -87,6 +87,14 @@ def command_line(cases):
     cases.train("max_steps_negative", USAGE, ["--max-steps"], MLP, "--max-steps", "-3")
     cases.train("log_level", USAGE, ["--log-level", "chatty", "info"], MLP, "--log-level", "chatty")
     cases.add("config_missing", USAGE, ["nowhere.textproto"], ["train", "nowhere.textproto"])
+    cases.set("threads", ["execution.threads", "1024", "allowed here: 0 to", "4 for each CPU"],
+              "execution.threads=1024")
+    os.mkfifo(cases.folder / "pipe")
+    cases.add("config_is_a_pipe", USAGE, ["it is a pipe, not a regular file"],
+              ["train", cases.folder / "pipe"])
+    cases.add("checkpoint_is_a_device", CHECKPOINT, ["it is a device, not a regular file"],
+              ["train", cases.file("shared/init.textproto", MLP), "--run-dir",
+               cases.folder / "init", "--set", "train.init_from=/dev/zero"])
     cases.add("config_is_a_folder", USAGE, [str(cases.folder)], ["train", cases.folder])
     mlp = cases.file("shared/mlp.textproto", MLP)
     cases.add("plan_ranks", USAGE, ["train.lanes", "3"], ["plan", mlp, "--ranks", "3"])

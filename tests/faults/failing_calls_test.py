@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Catches: a run that an interrupted system call or a checkpoint that cannot be removed ends, ranks
+that end differently where rank 0 cannot write, and a run folder without a lock where the file
+system has none.
+
+failing_calls_test.py BINARY LIBRARY: LIBRARY, preloaded, makes system calls fail.
+"""
+import errno
+import pathlib
+import sys
+import tempfile
+
+import lockstep_run
+from faulty_run import (CHECKPOINT, CONFIG, ENDLESS, end_of, error_lines, start, wait_for_steps)
+from rendezvous_test import Ranks, by_file
+
+CHECKPOINTS = 'checkpoint { every: 20 keep_last: 1 }\n'
+
+
+class Test:
+    def __init__(self, binary, library, folder):
+        self.binary = binary
+        self.library = library
+        self.folder = folder
+        self.endless = folder / "endless.textproto"
+        self.endless.write_text(ENDLESS)
+        self.short = folder / "short.textproto"
+        self.short.write_text(CONFIG.replace("STEPS", "60") + CHECKPOINTS)
+
+    def failing(self, *rules):
+        return {"LD_PRELOAD": self.library, "FAILING_CALLS": " ".join(rules)}
+
+    def train(self, name, *rules, config=None, arguments=()):
+        run_dir = self.folder / name
+        code, output = end_of(start(self.binary, config or self.short, run_dir,
+                                    arguments=arguments, variables=self.failing(*rules)))
+        return run_dir, code, output
+
+    def interrupted(self):
+        """Every second call of a kind is interrupted."""
+        run_dir, code, output = self.train("whole")
+        assert code == 0, output
+        expected = lockstep_run.metrics(run_dir)[-1]["weights_hash"]
+        rules = [f"{call}:{errno.EINTR}:2" for call in ("open", "read", "write", "fsync",
+                                                        "rename", "unlinkat", "lock")]
+        for rule in [*rules, " ".join(rules)]:
+            run_dir, code, output = self.train("interrupted" + rule[:4] + str(len(rule)), rule)
+            assert code == 0, f"{rule}: exit code {code}\n{output}"
+            assert lockstep_run.metrics(run_dir)[-1]["weights_hash"] == expected, rule
+            self.resumed(run_dir, rule)
+            print(f"{rule}: {expected}")
+
+    def resumed(self, run_dir, rule):
+        process = start(self.binary, self.short, run_dir, variables=self.failing(rule),
+                        arguments=["--resume", "auto"])
+        code, output = end_of(process)
+        assert code == 0 and "nothing left to do" in output, f"{rule}: {code}\n{output}"
+
+    def old_checkpoint_stays(self):
+        """What cannot be removed is told and left; the next start removes it."""
+        rule = f"unlinkat:{errno.EBUSY}:1:model.safetensors"
+        run_dir, code, output = self.train("stays", rule)
+        assert code == 0 and "it stays" in output, f"{code}\n{output}"
+        names = lambda: sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+        assert names() == ["step-00000020.tmp-delete", "step-00000040.tmp-delete",
+                           "step-00000060"], names()
+        self.resumed(run_dir, "")
+        assert names() == ["step-00000060"], names()
+
+    def without_locks(self):
+        """The heartbeat keeps a second one out, too."""
+        rules = f"lock:{errno.ENOLCK}:1"
+        run_dir = self.folder / "without_locks"
+        first = start(self.binary, self.endless, run_dir, variables=self.failing(rules))
+        wait_for_steps(run_dir, first)
+        code, output = end_of(start(self.binary, self.short, run_dir,
+                                    variables=self.failing(rules)))
+        first.kill()
+        first.communicate()
+        assert code == CHECKPOINT and f"process {first.pid} on host" in output, output
+        assert "has no locks" in output, output
+
+    def one_code(self):
+        """Rank 0 cannot write metrics: no rank ends with another code, and one tells."""
+        environments = by_file(2, self.folder / "meeting")
+        environments[0].update(self.failing(f"write:{errno.ENOSPC}:1:metrics.jsonl"))
+        ranks = Ranks(self.binary, self.endless, self.folder / "one_code", environments)
+        lines = []
+        for process in ranks.processes:
+            code, output = end_of(process)
+            assert code == CHECKPOINT, f"exit code {code}\n{output}"
+            lines += error_lines(output)
+        assert len(lines) == 1 and "No space left on device" in lines[0], lines
+        print(lines[0])
+
+
+def main(binary, library):
+    with tempfile.TemporaryDirectory(prefix="lockstep-failing-calls-") as folder:
+        test = Test(binary, library, pathlib.Path(folder))
+        test.interrupted()
+        test.old_checkpoint_stays()
+        test.without_locks()
+        test.one_code()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

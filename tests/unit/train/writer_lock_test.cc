@@ -1,0 +1,169 @@
+// Catches: two writers in one run folder, a start that a dead writer's lock blocks, a requeued job
+// that does not wait for the one before, and a run that goes on in a folder that is not its own.
+#include "runtime/train/writer_lock.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <future>
+
+#include "runtime/base/error.h"
+#include "runtime/base/host.h"
+#include "runtime/train/run_folder.h"
+#include "tests/reference/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+class WriterLockTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<WriterLock> lock(const WriterLockOptions& options = {}) {
+    return std::make_unique<WriterLock>(opened_.fd, folder_, options);
+  }
+  // What the second one is told; empty where it is not refused.
+  std::string refusal(const WriterLockOptions& options = {}) {
+    try {
+      lock(options);
+    } catch (const CheckpointError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const testing::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path(), file_ = folder_ / "writer.lock";
+  const Descriptor opened_{::open(folder_.c_str(), O_RDONLY | O_DIRECTORY)};
+  // Without system locks, in the pace of a test.
+  const WriterLockOptions heartbeat_{.system_locks = false, .beat_s = 0.05, .silence_s = 0.6};
+};
+
+TEST_F(WriterLockTest, TheSecondIsToldWhoHoldsIt) {
+  const auto first = lock({.job = "77"});
+  const std::string text = refusal();
+  for (const std::string& word : {folder_.string(),
+                                  fmt::format("process {} on host {}", ::getpid(), host_name()),
+                                  std::string("since 20"),
+                                  std::string("job 77")})
+    EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
+}
+
+TEST_F(WriterLockTest, TheEndGivesItBackAndRemovesTheFile) {
+  lock();
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(WriterLockTest, AFileThatADeadProcessLeftDoesNotBlock) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto held = lock();
+    ::_exit(0);  // as killed: nothing is tidied
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(std::filesystem::exists(file_));
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(WriterLockTest, AProgramThatTheHolderStartsDoesNotKeepIt) {
+  auto first = lock();
+  const pid_t child = ::fork();
+  if (child == 0) ::execlp("sleep", "sleep", "60", nullptr);
+  std::this_thread::sleep_for(milliseconds(200));  // until it is another program
+  first.reset();
+  EXPECT_EQ(refusal(), "");
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(WriterLockTest, ARequeuedJobWaitsForTheOneBefore) {
+  for (const WriterLockOptions& options : {WriterLockOptions{.requeued = true, .patience_s = 30},
+                                           WriterLockOptions{.job = "5", .patience_s = 30}}) {
+    auto first = lock({.job = "5"});
+    auto second = std::async(std::launch::async, [&] { return lock(options); });
+    EXPECT_EQ(second.wait_for(milliseconds(400)), std::future_status::timeout);
+    first.reset();
+    EXPECT_NE(second.get(), nullptr);
+  }
+}
+
+TEST_F(WriterLockTest, ARequeuedJobDoesNotWaitForever) {
+  const auto first = lock();
+  EXPECT_NE(refusal({.requeued = true, .patience_s = 0.3}), "");
+}
+
+TEST_F(WriterLockTest, ARemovedFileIsMadeAgain) {
+  const auto first = lock();
+  std::filesystem::remove(file_);
+  first->check();
+  EXPECT_TRUE(std::filesystem::exists(file_));
+  EXPECT_NE(refusal(), "");
+}
+
+TEST_F(WriterLockTest, WhoLosesItToAnotherOneIsTold) {
+  for (const WriterLockOptions& options : {WriterLockOptions{}, heartbeat_}) {
+    const auto first = lock(options);
+    std::filesystem::remove(file_);
+    const auto second = lock(options);
+    EXPECT_THROW(first->check(), CheckpointError);
+    second->check();
+  }
+}
+
+TEST_F(WriterLockTest, WithoutLocksABeatingHolderIsNotPushedOut) {
+  const auto first = lock(heartbeat_);
+  EXPECT_NE(refusal(heartbeat_).find(fmt::format("process {}", ::getpid())), std::string::npos);
+  first->check();
+}
+
+TEST_F(WriterLockTest, WithoutLocksASilentHolderIs) {
+  { std::ofstream(file_) << "host gone\npid 1\nsince 2026-01-01T00:00:00Z\nbeat 0000000007\n"; }
+  const auto second = lock(heartbeat_);
+  second->check();
+  EXPECT_NE(refusal(heartbeat_), "");
+}
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  const testing::TemporaryFolder temporary_;
+  const std::filesystem::path path_ = temporary_.path() / "runs" / "first";
+};
+
+TEST_F(RunFolderTest, IsMadeAndLocked) {
+  RunFolder first(path_);
+  EXPECT_TRUE(std::filesystem::is_directory(path_));
+  EXPECT_THROW(RunFolder{path_}, CheckpointError);
+  first.check();
+}
+
+TEST_F(RunFolderTest, RemovedMovedOrReplacedIsNoticed) {
+  RunFolder folder(path_);
+  std::filesystem::rename(path_, path_.string() + "-moved");
+  EXPECT_THROW(folder.check(), CheckpointError);
+  {
+    const RunFolder another(path_);
+    EXPECT_THROW(folder.check(), CheckpointError);
+  }
+  std::filesystem::remove_all(path_);
+  std::filesystem::rename(path_.string() + "-moved", path_);
+  folder.check();
+}
+
+TEST_F(RunFolderTest, WhatADeadRunLeftGoes) {
+  const std::filesystem::path root = path_ / "checkpoints";
+  for (const char* name : {"step-00000004", "step-00000008.tmp", "step-00000002.tmp-delete"}) {
+    std::filesystem::create_directories(root / name);
+    std::ofstream(root / name / "part") << "x";
+  }
+  const RunFolder folder(path_);
+  EXPECT_TRUE(std::filesystem::exists(root / "step-00000004"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root), {}), 1);
+}
+
+}  // namespace
+}  // namespace lockstep
