@@ -211,7 +211,8 @@ def checkpoints(cases, binary):
     damaged("moments_cut", [shard], cut(shard))
     damaged("weights_gone", ["model.safetensors"], remove("model.safetensors"))
     damaged("state_gone", ["no checkpoint", "step-00000004"], remove("state.textproto"))
-    damaged("other_width", ["layers.0"], None, text=text.replace("hidden: 8", "hidden: 16"))
+    damaged("other_width", ["model.mlp.hidden", "--allow-change"], None,
+            text=text.replace("hidden: 8", "hidden: 16"))
     damaged("other_optimizer", ["sgd", "adamw"], None,
             text=text.replace("sgd { momentum: 0.9 }", "adamw {}"))
     damaged("other_seed", ["seed"], None, text="seed: 5\n" + text)
