@@ -14,7 +14,7 @@ usage: tests/tools/slurm_one_machine.sh up|down|env|trial FOLDER
   down    ends what `up` started
   trial   up; then with each script of launcher/slurm, under mpirun and under srun: a training left
           alone, and one that is told to save, is requeued and goes on; both must give the same
-          weights_hash; down
+          weights_hash; down. Some three minutes on two cores
 TEXT
 }
 if [ $# != 2 ] || [[ ! "$1" =~ ^(up|down|env|trial)$ ]]; then
@@ -134,6 +134,9 @@ wait_for() {
 job_field() { scontrol show job "$1" 2>/dev/null | grep -oE "\b$2=[^ ]*" | cut -d= -f2-; }
 job_ended() { [[ "$(job_field "$1" JobState)" =~ ^(COMPLETED|FAILED|TIMEOUT|CANCELLED|NODE_FAIL)$ ]]; }
 steps_done() { grep -c . "$1/metrics.jsonl" 2>/dev/null || true; }
+# Whether no process of the job is left, and the second in which it was ended is over: a start
+# before that finds the old step's PMIx socket, or its own credential revoked.
+job_is_gone() { ! pgrep -f "^slurmstepd: \[$1\." >/dev/null && sleep 2; }
 has_steps() { [ "$(steps_done "$1")" -ge "$2" ] 2>/dev/null; }
 last_hash() { grep -oE '"weights_hash": *"[^"]*"' "$1/metrics.jsonl" | tail -n 1 | cut -d'"' -f4; }
 
@@ -164,7 +167,8 @@ compare() {
   wait_for 60 "job $job to be requeued (see $saved.out)" grep -q 'requeued' "$saved.out" || return 1
   say "$1, $2: job $job: told to save, after $(steps_done "$saved") steps requeued with" \
     "$(find "$saved/checkpoints" -name 'step-*' -printf '%f ')"
-  # Slurm holds a requeued job back for two minutes; a test need not wait.
+  # Slurm holds a requeued job back for two minutes; a test need not wait so long.
+  wait_for 60 "the first start of job $job to be gone" job_is_gone "$job" || return 1
   wait_for 30 "job $job to be pending" scontrol update "jobid=$job" starttime=now 2>/dev/null || return 1
   wait_for 300 "job $job to end (see $saved.out)" job_ended "$job" || return 1
   say "$1, $2: job $job: $(job_field "$job" JobState), exit $(job_field "$job" ExitCode)," \
