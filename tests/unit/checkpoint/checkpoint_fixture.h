@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/rng.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
