@@ -6,6 +6,7 @@
 #include "collectives/communicator.h"
 #include "collectives/exchange_observer.h"
 #include "collectives/shm/node_memory.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -38,7 +39,9 @@ class TimedWaits {
   template <typename F>
   double timed(ExchangeObserver::Wait what, int bucket, F wait) {
     const double start_ms = now_ms();
+    FlightRecorder::here().about_bucket(bucket);
     wait();
+    FlightRecorder::here().about_bucket(-1);
     const double end_ms = now_ms();
     ms_ += end_ms - start_ms;
     if (observer_ != nullptr) observer_->waited(what, bucket, start_ms, end_ms);

@@ -82,6 +82,7 @@ void BucketAllGather::start_step(size_t place, size_t step) {
   std::byte* const to = memory_.gathered + item.offset;
   const auto part = static_cast<size_t>(elements_of(item) / ranks_) * memory_.element_bytes;
   const GatherStep& gather = steps_[step];
+  FlightRecorder::here().about_bucket(item.bucket);
   now.arrival.handle =
       communicator_.start_all_gather(to + static_cast<size_t>(gather.first_part) * part,
                                      static_cast<size_t>(gather.slot_parts) * part,

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/verdict.h"
 #include "runtime/base/error.h"
 
 namespace lockstep {
@@ -158,7 +159,9 @@ class MpiCommunicator final : public Communicator {
   void finish(std::vector<MPI_Request>& requests) {
     constexpr int kSpins = 2000;  // some tens of microseconds: longer than a small message takes
     for (int spin = 0; !test(requests); ++spin) {
-      if (spin > kSpins) sched_yield();
+      if (spin <= kSpins) continue;
+      check_verdict();
+      sched_yield();
     }
   }
 

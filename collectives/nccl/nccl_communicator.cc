@@ -10,6 +10,7 @@
 #include "collectives/agreement.h"
 #include "collectives/nccl/check.h"
 #include "collectives/nccl/preparation.h"
+#include "collectives/verdict.h"
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 
@@ -132,6 +133,7 @@ class NcclCommunicator final : public Communicator {
   // Time is measured from a mark in `compute`: as long as marks are reached, work gets done,
   // whether it was queued call by call or as a graph.
   void check() override {
+    check_verdict();
     ncclResult_t state = ncclSuccess;
     LOCKSTEP_NCCL(comm_get_async_error, comm_, &state);
     if (state != ncclSuccess && state != ncclInProgress) {

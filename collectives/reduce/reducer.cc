@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/flight_recorder.h"
 
 namespace lockstep {
 namespace {
@@ -225,6 +226,7 @@ void Reducer::start_level(Exchange& exchange) {
     exchange.arrival = waits_.signal(NodeMemory::Event::kGradients);
     return;
   }
+  FlightRecorder::here().about_bucket(exchange.bucket);
   const RankGroup& group = groups_[exchange.level];
   const int64_t n = exchange.range.size(), part = n / group.count;
   const float* const sums = gradient_at(gradients_, exchange.bucket, exchange.range.begin);

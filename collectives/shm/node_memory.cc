@@ -14,7 +14,9 @@
 #include <utility>
 
 #include "collectives/agreement.h"
+#include "collectives/verdict.h"
 #include "runtime/base/error.h"
+#include "runtime/base/flight_reader.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
@@ -46,6 +48,15 @@ void sleep_while(std::atomic<uint32_t>& value, uint32_t seen, int ms) {
 
 void wake_all(std::atomic<uint32_t>& value) {
   ::syscall(SYS_futex, word_of(value), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+FlightOp op_of(NodeMemory::Event event) {
+  switch (event) {
+    case NodeMemory::Event::kGradients: return FlightOp::kGradients;
+    case NodeMemory::Event::kGradientsRead: return FlightOp::kGradientsRead;
+    case NodeMemory::Event::kParameters: return FlightOp::kParameters;
+  }
+  return FlightOp::kNone;
 }
 
 int descriptor_of_process(int64_t process) {
@@ -137,8 +148,12 @@ uint32_t NodeMemory::signal(Event event) {
 }
 
 void NodeMemory::wait(Event event, uint32_t count) {
+  FlightRecorder& recorder = FlightRecorder::here();
+  const FlightOp op = op_of(event);
+  const uint64_t number = recorder.begin_waiting(op, 0);
   for_each_partner(
       group_, communicator_.rank(), [&](int from, int) { wait_for(from, event, count); });
+  recorder.end(number, op, 0);
 }
 
 // Polls as long as ranks of a step are apart, lending the core to whoever wants it, then sleeps.
@@ -170,13 +185,14 @@ void NodeMemory::wait_for(int index, Event event, uint32_t count) const {
 // What a rank that failed has said comes first, then what its process is.
 void NodeMemory::look_after(int index, Event event, double waited_ms) const {
   communicator_.check();
+  check_verdict();
   const auto fail = [&](const std::string& what) {
     throw CommError("rank {}: {}", communicator_.rank(), what);
   };
   const std::string peer = fmt::format("rank {} on {}", group_.rank_of(index), host_name());
   pollfd process = {processes_[static_cast<size_t>(index)], POLLIN, 0};
   if (process.fd >= 0 && ::poll(&process, 1, 0) > 0)
-    fail(fmt::format("lost {}: its process has ended", peer));
+    fail(fmt::format("lost {}: its process has ended{}", peer, last_seen(group_.rank_of(index))));
   const double limit_s = communicator_.timeout_s();
   if (limit_s > 0 && waited_ms > limit_s * 1000)
     fail(fmt::format("nothing moved for {:g} s in shared memory; waiting for the {} of {}",

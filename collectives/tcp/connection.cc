@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "runtime/base/error.h"
+#include "runtime/base/flight_reader.h"
 
 namespace lockstep {
 namespace {
@@ -61,11 +62,10 @@ void FrameQueue::pop() {
   --count_;
 }
 
-Connection::Connection(Socket socket,
-                       std::string name,
-                       std::string own_name,
-                       Outstanding& outstanding)
+Connection::Connection(
+    Socket socket, int rank, std::string name, std::string own_name, Outstanding& outstanding)
     : socket_(std::move(socket)),
+      rank_(rank),
       name_(std::move(name)),
       own_name_(std::move(own_name)),
       outstanding_(outstanding) {}
@@ -209,7 +209,7 @@ void Connection::check_expected() {
 
 void Connection::lost(const char* why) {
   at_end_ = true;
-  throw CommError("{}: lost {}: {}", own_name_, name_, why);
+  throw CommError("{}: lost {}: {}{}", own_name_, name_, why, last_seen(rank_));
 }
 
 void Connection::check_host() {

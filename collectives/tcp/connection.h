@@ -68,8 +68,9 @@ class Connection {
   // How many frames each operation still waits for, over all connections.
   using Outstanding = std::array<int, Communicator::kMaxPending>;
 
-  // `name` is "rank 2 on node1", the other end; `own_name` this one.
-  Connection(Socket socket, std::string name, std::string own_name, Outstanding& outstanding);
+  // `rank` and `name`, "rank 2 on node1", are the other end's; `own_name` is this one's.
+  Connection(
+      Socket socket, int rank, std::string name, std::string own_name, Outstanding& outstanding);
 
   const std::string& name() const { return name_; }
   int descriptor() const { return socket_.descriptor(); }
@@ -114,6 +115,7 @@ class Connection {
   [[noreturn]] void lost(const char* why);
 
   Socket socket_;
+  int rank_;
   std::string name_, own_name_;
   Outstanding& outstanding_;
   FrameQueue sending_, receiving_;

@@ -16,6 +16,7 @@
 
 #include "collectives/tcp/connection.h"
 #include "collectives/tcp/rendezvous.h"
+#include "collectives/verdict.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/time.h"
@@ -37,7 +38,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     for (int r = 0; r < size_; ++r) {
       const auto i = static_cast<size_t>(r);
       connections_.emplace_back(
-          std::move(mesh.peers[i]), name_of(r, mesh.hosts[i]), own_name_, outstanding_);
+          std::move(mesh.peers[i]), r, name_of(r, mesh.hosts[i]), own_name_, outstanding_);
     }
     entries_.reserve(mesh.peers.size());
   }
@@ -247,6 +248,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
       }
       if (now - last_progress > timeout_s_ * 1000) fail(late(handle));
       if (now - last_progress > kPatienceMs) check_hosts();
+      check_verdict();
       wait_for_peers();
     }
   }

@@ -7,6 +7,7 @@
 #include "collectives/agreement.h"
 #include "launcher/bench/bucket_record.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/flight.h"
 #include "launcher/commands/results.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/folder.h"
@@ -19,6 +20,7 @@ struct InspectOptions {
   std::string folder;
   std::string json;
   bool tensors = false;
+  bool flight = false;
 };
 
 // As batch norms call theirs (models/image_layers.cc).
@@ -86,6 +88,7 @@ std::optional<BucketRecord> buckets_beside(const std::filesystem::path& checkpoi
 
 ExitCode inspect(Session& session, const InspectOptions& options) {
   run_on_root(session.communicator(), [&] {
+    if (options.flight) return show_flight(options.folder, options.json);
     const std::filesystem::path folder = resolve_checkpoint(options.folder);
     fmt::print("{}\n", folder.string());
     std::fflush(stdout);
@@ -126,6 +129,9 @@ CommandSpec inspect_command() {
               {.required = true});
   command.add("--json", &options->json, "Write the findings to this file as JSON");
   command.add("--tensors", &options->tensors, "Also list the parameters");
+  command.add("--flight",
+              &options->flight,
+              "Of a run folder: show instead what each rank did last, also where it was killed");
   command.run = [options](Session& session) { return inspect(session, *options); };
   return command;
 }

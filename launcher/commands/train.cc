@@ -12,8 +12,10 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/run_folder.h"
+#include "launcher/commands/watch_run.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/transport.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
@@ -200,6 +202,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   });
   check_same_data(communicator, assembly.data.summary);
   const std::unique_ptr<RunFolder> folder = open_run_folder(session, assembly.config);
+  const std::unique_ptr<Watchdog> watchdog = watch_run(session, assembly.config);
   if (config.comm.tune_buckets)
     tune_buckets(
         {session, device, topology, options.resume}, config, assembly, assemble_run, check_fit);
@@ -222,6 +225,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   const std::optional<int64_t> bad_records = count_bad_records(parts);
   if (communicator.rank() == 0) print_summary(result, parts, bad_records);
   write_result(session, options.common.json, to_json(result, parts, bad_records));
+  FlightRecorder::here().begin_phase(FlightPhase::kEnded);
   return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
 

@@ -9,10 +9,13 @@
 
 #include "collectives/agreement.h"
 #include "collectives/mpi/mpi_communicator.h"
+#include "collectives/recorded_communicator.h"
 #include "collectives/tcp/tcp_communicator.h"
+#include "collectives/verdict.h"
 #include "launcher/ranks/bootstrap.h"
 #include "launcher/ranks/mpi_environment.h"
 #include "launcher/ranks/mpi_segments.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/stop_signal.h"
 
@@ -44,13 +47,14 @@ class MpiSession final : public Session {
     MPI_Comm_size(node, &local_ranks_);
     MPI_Comm_free(&node);
     communicator_ = make_mpi_communicator();
+    recorded_ = make_recorded(*communicator_);
   }
   ~MpiSession() override {
     tcp_.reset();
     communicator_.reset();
     MPI_Finalize();
   }
-  Communicator& communicator() override { return tcp_ ? *tcp_ : *communicator_; }
+  Communicator& communicator() override { return tcp_ ? *recorded_tcp_ : *recorded_; }
   int local_rank() const override { return local_rank_; }
   int local_ranks() const override { return local_ranks_; }
   std::string library() const override {
@@ -72,19 +76,21 @@ class MpiSession final : public Session {
     options.version = lockstep_version();
     options.limits = limits;
     tcp_ = make_tcp_communicator_over(*communicator_, options);
+    recorded_tcp_ = make_recorded(*tcp_);
   }
   void await_turn_to_tell(const std::string& error) override {
     constexpr std::chrono::seconds kPatience(10);
-    if (!tcp_) return;
-    tcp_->tell_failure(error);
-    if (tcp_->another_tells() && launcher_ends_ranks(kPatience))
-      std::_Exit(static_cast<int>(ExitCode::kPeer));
+    if (tcp_) tcp_->tell_failure(error);
+    const bool another = tcp_ ? tcp_->another_tells() : !FlightRecorder::here().claim_last_word();
+    if (another && launcher_ends_ranks(kPatience)) std::_Exit(static_cast<int>(ExitCode::kPeer));
   }
   [[noreturn]] void abort(int code, const std::string& why) override {
     if (tcp_) tcp_->abort(last_words(code, why));
     // The rank which failed first gives the launcher its exit code, if that notices it itself.
     constexpr std::chrono::seconds kPatience(3);
-    if (code == static_cast<int>(ExitCode::kPeer) && launcher_ends_ranks(kPatience))
+    // Of one that is only stuck it notices nothing.
+    if (code == static_cast<int>(ExitCode::kPeer) && !has_verdict() &&
+        launcher_ends_ranks(kPatience))
       std::_Exit(code);
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
@@ -93,6 +99,7 @@ class MpiSession final : public Session {
  private:
   std::unique_ptr<Communicator> communicator_;  // MPI's
   std::unique_ptr<TcpCommunicator> tcp_;        // where the ranks have moved to it
+  std::unique_ptr<Communicator> recorded_, recorded_tcp_;
   int local_rank_ = 0;
   int local_ranks_ = 1;
 };

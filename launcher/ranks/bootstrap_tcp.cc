@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "collectives/agreement.h"
+#include "collectives/recorded_communicator.h"
 #include "collectives/tcp/tcp_communicator.h"
 #include "launcher/ranks/bootstrap.h"
 #include "runtime/base/error.h"
@@ -15,6 +16,7 @@ class TcpSession final : public Session {
  public:
   explicit TcpSession(const TcpOptions& options)
       : communicator_(make_tcp_communicator(options)),
+        recorded_(make_recorded(*communicator_)),
         local_rank_(options.local_rank),
         local_ranks_(options.local_size) {
     // Gathered in any case: not all ranks need have been told the same things.
@@ -24,7 +26,7 @@ class TcpSession final : public Session {
     if (local_ranks_ < 0)
       local_ranks_ = static_cast<int>(std::count(hosts.begin(), hosts.end(), *me));
   }
-  Communicator& communicator() override { return *communicator_; }
+  Communicator& communicator() override { return *recorded_; }
   int local_rank() const override { return local_rank_; }
   int local_ranks() const override { return local_ranks_; }
   std::string library() const override { return communicator_->library(); }
@@ -36,6 +38,7 @@ class TcpSession final : public Session {
 
  private:
   std::unique_ptr<TcpCommunicator> communicator_;
+  std::unique_ptr<Communicator> recorded_;
   int local_rank_, local_ranks_;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/exec/executor.h"
 
 #include "runtime/base/error.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -97,7 +98,9 @@ void Executor::run_ops(
   backend_.begin_lane(lane);
   void* const device = backend_.launch_context();
   std::byte* const arena = arena_ + place * plan_.arena_bytes;
+  FlightRecorder& recorder = FlightRecorder::here();
   for (size_t i = begin; i < end; ++i) {
+    recorder.beat();
     if (gather_ != nullptr) await_parameters(i, tensors_[place]);
     if (reducer != nullptr && !plan_.buckets_begun_by_op.empty()) {
       for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "collectives/agreement.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
@@ -53,6 +54,7 @@ void Trainer::begin_weights() {
 }
 
 TrainResult Trainer::run(int64_t max_steps) {
+  const FlightScope training(FlightPhase::kTraining);
   const int64_t last = policy_.last_step(max_steps);
   run_on_root(parts_.communicator, [&] {
     for (const std::string& doubt : parts_.data.summary.doubts) log_warn("{}", doubt);
@@ -138,6 +140,7 @@ RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
 }
 
 void Trainer::evaluate(StepRecord& record) {
+  const FlightScope evaluating(FlightPhase::kEvaluation);
   step_.gather_parameters();
   Span span(spans(), "evaluate", "evaluation");
   step_.swap_average();
@@ -173,6 +176,7 @@ void Trainer::end_where_reports_failed() {
 }
 
 void Trainer::save(const StepRecord& record) {
+  const FlightScope saving(FlightPhase::kSaving);
   Span span(spans(), "checkpoint", "checkpoint");
   run_on_root(parts_.communicator, [&] {
     if (report_error_) throw *report_error_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/threads.h"
 #include "runtime/metrics/phase_timer.h"
 #include "runtime/train/mixup.h"
@@ -79,6 +80,7 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
 // ---------------------------------------------------------------- the training step --------------
 TrainingStep::Outcome TrainingStep::run(int64_t done, bool failed) {
   const double start_ms = now_ms();
+  FlightRecorder::here().begin_step(done);
   take_batches(done);
   forward_backward();  // of my lanes; leaves the gradient of the global batch in my slices
   const StepTotals totals = exchange_totals(failed);
@@ -102,6 +104,7 @@ void TrainingStep::take_batches(int64_t done) {
 }
 
 void TrainingStep::load_batches() {
+  const FlightScope loading(FlightPhase::kLoading);
   Phase phase(clock_.phases.data, spans(), "wait for data");
   stage_.load(*loader_);
 }

@@ -1,0 +1,124 @@
+#include "runtime/base/flight_reader.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kFileBytes = sizeof(FlightHeader) + FlightHeader::kEntries * sizeof(FlightEntry);
+
+const char* name_of(FlightPhase phase) {
+  switch (phase) {
+    case FlightPhase::kSetup: return "starting";
+    case FlightPhase::kTraining: return "training";
+    case FlightPhase::kEvaluation: return "evaluating";
+    case FlightPhase::kSaving: return "saving";
+    case FlightPhase::kLoading: return "loading";
+    case FlightPhase::kEnded: return "ended";
+  }
+  return "unknown phase";
+}
+
+const char* name_of(FlightOp op) {
+  switch (op) {
+    case FlightOp::kNone: return "nothing";
+    case FlightOp::kExchange: return "exchange";
+    case FlightOp::kAllGather: return "all-gather";
+    case FlightOp::kReduceScatter: return "reduce-scatter";
+    case FlightOp::kBroadcast: return "broadcast";
+    case FlightOp::kGradients: return "wait for gradients in shared memory";
+    case FlightOp::kGradientsRead: return "wait until gradients in shared memory were read";
+    case FlightOp::kParameters: return "wait for parameters in shared memory";
+  }
+  return "unknown operation";
+}
+
+}  // namespace
+
+std::unique_ptr<FlightReader> FlightReader::open(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return nullptr;
+  struct stat status = {};
+  const bool whole = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+                     static_cast<size_t>(status.st_size) == kFileBytes;
+  void* const memory =
+      whole ? ::mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
+  ::close(descriptor);
+  if (memory == MAP_FAILED) return nullptr;
+  std::unique_ptr<FlightReader> reader(new FlightReader(memory));
+  const FlightHeader& header = reader->header();
+  if (header.magic != FlightHeader::kMagic || header.version != FlightHeader::kVersion)
+    return nullptr;
+  return reader;
+}
+
+FlightReader::~FlightReader() { ::munmap(const_cast<void*>(memory_), kFileBytes); }
+
+const FlightEntry& FlightReader::entry(uint64_t number) const {
+  const auto* const entries = reinterpret_cast<const FlightEntry*>(&header() + 1);
+  return entries[number % FlightHeader::kEntries];
+}
+
+FlightMoment FlightReader::now() const {
+  const FlightHeader& from = header();
+  FlightMoment moment;
+  moment.rank = from.rank;
+  moment.ranks = from.ranks;
+  moment.process = from.process;
+  moment.begin_ns = from.begin_ns;
+  moment.host.assign(from.host, ::strnlen(from.host, sizeof(from.host)));
+  const uint64_t written = from.entries.load(std::memory_order_acquire);
+  if (written > 0) moment.last = entry(written - 1);
+  moment.waiting = from.waiting.load(std::memory_order_acquire) != 0;
+  moment.beats = from.beats.load(std::memory_order_relaxed);
+  moment.alive = from.alive.load(std::memory_order_relaxed);
+  moment.step = from.step.load(std::memory_order_relaxed);
+  moment.phase = from.phase.load(std::memory_order_relaxed);
+  return moment;
+}
+
+std::vector<FlightEntry> FlightReader::entries() const {
+  const uint64_t written = header().entries.load(std::memory_order_acquire);
+  const uint64_t kept = std::min<uint64_t>(written, FlightHeader::kEntries);
+  std::vector<FlightEntry> entries;
+  for (uint64_t number = written - kept; number < written; ++number)
+    entries.push_back(entry(number));
+  return entries;
+}
+
+std::string text_of(const FlightEntry& entry) {
+  std::string text = name_of(entry.op);
+  if (entry.collective > 0) text += fmt::format(" {}", entry.collective);
+  if (entry.bucket >= 0) text += fmt::format(" of bucket {}", entry.bucket);
+  return entry.bytes == 0 ? text : text + fmt::format(" ({} bytes)", entry.bytes);
+}
+
+std::string text_of(const FlightMoment& moment) {
+  std::string text = fmt::format("step {}, {}", moment.step, name_of(moment.phase));
+  if (!moment.last) return text;
+  switch (moment.last->state) {
+    case FlightState::kStarted:
+      return text + ", at work after it had begun " + text_of(*moment.last);
+    case FlightState::kWaiting: return text + ", in " + text_of(*moment.last);
+    case FlightState::kDone: return text + ", at work after " + text_of(*moment.last);
+  }
+  return text;
+}
+
+std::string last_seen(int rank) {
+  const std::filesystem::path& folder = FlightRecorder::here().folder();
+  if (folder.empty()) return "";
+  const auto reader = FlightReader::open(flight_path(folder, rank));
+  return reader == nullptr ? "" : "; it was at " + text_of(reader->now());
+}
+
+}  // namespace lockstep

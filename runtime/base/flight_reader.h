@@ -1,0 +1,55 @@
+#pragma once
+// Reads what flight recorders have written: of processes that run, and of those that are gone.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/flight_recorder.h"
+
+namespace lockstep {
+
+// What a rank did last.
+struct FlightMoment {
+  int rank = 0, ranks = 1;
+  int64_t process = 0, begin_ns = 0;
+  std::string host;
+  uint64_t beats = 0, alive = 0;
+  int64_t step = 0;
+  FlightPhase phase = FlightPhase::kSetup;
+  bool waiting = false;
+  std::optional<FlightEntry> last;  // its newest entry
+};
+
+// A mapped file, read again and again.
+class FlightReader {
+ public:
+  // Nothing where there is no such file, or it is another kind or version.
+  static std::unique_ptr<FlightReader> open(const std::filesystem::path& path);
+  ~FlightReader();
+  FlightReader(const FlightReader&) = delete;
+  FlightReader& operator=(const FlightReader&) = delete;
+
+  FlightMoment now() const;
+  // The newest entries, oldest first. While the process writes, the oldest of them may be torn.
+  std::vector<FlightEntry> entries() const;
+
+ private:
+  explicit FlightReader(const void* memory) : memory_(memory) {}
+  const FlightHeader& header() const { return *static_cast<const FlightHeader*>(memory_); }
+  const FlightEntry& entry(uint64_t number) const;
+
+  const void* memory_;
+};
+
+// "exchange 5031 of bucket 3 (4194304 bytes)".
+std::string text_of(const FlightEntry& entry);
+// "step 41, training, waiting in exchange 5031 of bucket 3 (4194304 bytes)".
+std::string text_of(const FlightMoment& moment);
+
+// "; it was at step 41, ..." of another rank of this run; empty where its file cannot be read here.
+std::string last_seen(int rank);
+
+}  // namespace lockstep

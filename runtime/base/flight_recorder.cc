@@ -1,0 +1,130 @@
+#include "runtime/base/flight_recorder.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+#include "runtime/base/error.h"
+#include "runtime/base/host.h"
+
+namespace lockstep {
+namespace {
+
+int64_t wall_ns() {
+  timespec time;
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+void* map(int descriptor, size_t bytes) {
+  const int flags = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+}  // namespace
+
+FlightRecorder& FlightRecorder::here() {
+  static FlightRecorder* const recorder = new FlightRecorder;  // others write until the very end
+  return *recorder;
+}
+
+FlightRecorder::FlightRecorder() {
+  static_assert(std::atomic<uint64_t>::is_always_lock_free, "read by other processes");
+  void* const memory = map(-1, sizeof(Ring));
+  LOCKSTEP_CHECK(memory != nullptr);
+  ring_ = new (memory) Ring;
+  header_ = &ring_->header;
+}
+
+std::filesystem::path flight_path(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("rank-{}.ring", rank);
+}
+
+void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ranks) {
+  const std::filesystem::path path = flight_path(folder, rank);
+  const auto fail = [&](const char* what, int error) { throw IoError(what, path, error); };
+  ::unlink(path.c_str());  // who still reads the one of an earlier start keeps it
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (descriptor < 0) fail("create", errno);
+  // All of it now: a disk that is full later would end the process where it writes.
+  const int error = ::posix_fallocate(descriptor, 0, sizeof(Ring));
+  void* const memory = error == 0 ? map(descriptor, sizeof(Ring)) : nullptr;
+  const int map_error = errno;
+  ::close(descriptor);
+  if (memory == nullptr) {
+    ::unlink(path.c_str());
+    fail("map", error != 0 ? error : map_error);
+  }
+  Ring* const ring = new (memory) Ring;
+  FlightHeader& header = ring->header;
+  header.rank = rank;
+  header.ranks = ranks;
+  header.process = ::getpid();
+  header.begin_ns = wall_ns();
+  host_name().copy(header.host, sizeof(header.host) - 1);
+  header.phase = header_->phase.load();
+  folder_ = folder;
+  ring_ = ring;  // the one in memory stays: it is small, and a thread may be writing to it
+  header_ = &header;
+}
+
+bool FlightRecorder::claim_last_word() const {
+  if (folder_.empty()) return true;
+  const int descriptor =
+      ::open((folder_ / "told").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (descriptor >= 0) ::close(descriptor);
+  return descriptor >= 0 || errno != EEXIST;
+}
+
+void FlightRecorder::begin_phase(FlightPhase phase) {
+  header_->phase.store(phase, std::memory_order_relaxed);
+  beat();
+}
+
+void FlightRecorder::begin_step(int64_t done) {
+  header_->step.store(done, std::memory_order_relaxed);
+  beat();
+}
+
+void FlightRecorder::note(FlightOp op, FlightState state, uint64_t collective, size_t bytes) {
+  const uint64_t place = header_->entries.load(std::memory_order_relaxed);
+  ring_->entries[place % FlightHeader::kEntries] = {wall_ns(),
+                                                    header_->step.load(std::memory_order_relaxed),
+                                                    collective,
+                                                    bytes,
+                                                    bucket_,
+                                                    op,
+                                                    state,
+                                                    header_->phase.load(std::memory_order_relaxed)};
+  header_->entries.store(place + 1, std::memory_order_release);
+  beat();
+}
+
+uint64_t FlightRecorder::begin(FlightOp op, size_t bytes) {
+  note(op, FlightState::kStarted, ++collectives_, bytes);
+  return collectives_;
+}
+
+uint64_t FlightRecorder::begin_waiting(FlightOp op, size_t bytes) {
+  wait(++collectives_, op, bytes);
+  return collectives_;
+}
+
+void FlightRecorder::wait(uint64_t collective, FlightOp op, size_t bytes) {
+  note(op, FlightState::kWaiting, collective, bytes);
+  header_->waiting.store(1, std::memory_order_release);
+}
+
+void FlightRecorder::end(uint64_t collective, FlightOp op, size_t bytes) {
+  header_->waiting.store(0, std::memory_order_release);
+  note(op, FlightState::kDone, collective, bytes);
+}
+
+}  // namespace lockstep

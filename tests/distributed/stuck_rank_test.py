@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Catches: ranks that wait for ever for one that is stopped or loops, or end without its name; an
+alarm about ranks that are only slow; a rank that is killed and leaves no word of what it did.
+
+stuck_rank_test.py BINARY: on one host, over shared memory, MPI and TCP, with and without MPI.
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import lockstep_run
+
+CONFIG = """
+model { mlp { hidden: [256, 128] } }
+data { synthetic { samples: 2000 features: 64 classes: 5 } }
+train { global_batch: 32 lanes: 4 steps: 1000000 }
+optimizer { sgd {} }
+execution { threads: 1 }
+comm { timeout_s: LIMIT }
+output { tensorboard: false }
+"""
+LIMIT_S = 2
+SLACK_S = 6  # on a machine that others use: mpirun takes a second to end the rest
+WAYS = {"shared memory": [], "MPI": ["--set", "comm.shared_memory=false"],
+        "TCP": ["--set", "comm.shared_memory=false", "--set", "comm.transport=TCP"]}
+
+
+def processes_of(run_dir):
+    """Of each rank that trains into the folder."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            words = (path.parent / "cmdline").read_bytes().split(b"\0")
+            if pathlib.Path(os.readlink(path.parent / "exe")).name != "lockstep":
+                continue
+            if str(run_dir).encode() not in words:
+                continue
+            variables = dict(v.split(b"=", 1) for v in path.read_bytes().split(b"\0") if b"=" in v)
+        except OSError:
+            continue
+        rank = variables.get(b"OMPI_COMM_WORLD_RANK", variables.get(b"PMI_RANK",
+                                                                    variables.get(b"RANK")))
+        if rank is not None:
+            found[int(rank)] = int(path.parent.name)
+    return found
+
+
+class Trial:
+    def __init__(self, binary, folder):
+        self.binary, self.folder, self.failures, self.number = binary, folder, 0, 0
+        self.config = folder / "config.textproto"
+        self.config.write_text(CONFIG.replace("LIMIT", str(LIMIT_S)))
+
+    def check(self, good, what, output):
+        print(f"{'ok    ' if good else 'FAILED'} {what}")
+        if not good:
+            self.failures += 1
+            print(output)
+
+    def start(self, ranks, how, with_mpi=True):
+        """The started processes, once all ranks train; what they say goes into files."""
+        self.number += 1
+        self.run_dir = self.folder / f"run{self.number}"
+        command = [str(self.binary), "train", str(self.config), "--run-dir", str(self.run_dir), *how]
+        self.said = [self.folder / f"said{self.number}.{i}" for i in range(1 if with_mpi else ranks)]
+        processes = []
+        with socket.socket() as chosen:
+            chosen.bind(("127.0.0.1", 0))
+            port = chosen.getsockname()[1]
+        clean = {key: value for key, value in os.environ.items()
+                 if not key.startswith(("OMPI_", "PMI", "SLURM_"))}
+        for i, path in enumerate(self.said):
+            variables = {"RANK": str(i), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                         "MASTER_PORT": str(port)}
+            with path.open("w") as said:
+                processes.append(subprocess.Popen(
+                    [*(lockstep_run.mpirun(ranks) if with_mpi else []), *command], stdout=said,
+                    stderr=said, env=dict(clean, **({} if with_mpi else variables)),
+                    stdin=subprocess.DEVNULL))
+        metrics = self.run_dir / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while not metrics.exists() or metrics.stat().st_size == 0:
+            assert time.monotonic() < deadline, self.output()
+            time.sleep(0.02)
+        return processes
+
+    def output(self):
+        return "\n".join(path.read_text() for path in self.said)
+
+    def end(self, processes, limit_s):
+        """Seconds that all took to end; None where they did not, which ends them."""
+        began = time.monotonic()
+        try:
+            for process in processes:
+                process.wait(max(0.01, limit_s - (time.monotonic() - began)))
+            return time.monotonic() - began
+        except subprocess.TimeoutExpired:
+            return None
+
+    def clear(self, processes, ranks):
+        for number in ranks.values():
+            try:
+                os.kill(number, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def stopped(trial, ranks, victim, way, with_mpi=True):
+    processes = trial.start(ranks, WAYS[way], with_mpi)
+    found = processes_of(trial.run_dir)
+    assert sorted(found) == list(range(ranks)), found
+    os.kill(found[victim], signal.SIGSTOP)
+    waited = [p for i, p in enumerate(processes) if with_mpi or i != victim]
+    took = trial.end(waited, LIMIT_S + SLACK_S)
+    output = trial.output()
+    lines = [line for line in output.splitlines() if "error:" in line]
+    named = [line for line in lines if re.search(
+        rf"rank {victim} on \S+ \(process {found[victim]}\) has done nothing for [\d.]+ s: step \d+, "
+        r"training, .* \d+", line)]
+    codes = [process.returncode for process in waited]
+    trial.check(took is not None and took >= LIMIT_S * 0.8 and named and len(lines) == 1
+                and set(codes) == {6}, f"rank {victim} of {ranks} stopped, over {way}"
+                f"{'' if with_mpi else ', without MPI'}: ended in {took and round(took, 2)} s",
+                f"codes {codes}\n{output}")
+    trial.clear(processes, found)
+
+
+def killed(trial):
+    """The others name it, and what it did; so does `inspect` afterwards."""
+    processes = trial.start(2, WAYS["shared memory"])
+    found = processes_of(trial.run_dir)
+    os.kill(found[1], signal.SIGKILL)
+    trial.end(processes, SLACK_S)
+    trial.check(re.search(r"lost rank 1 on \S+: its process has ended; it was at step \d+, training",
+                          trial.output()), "a killed rank's last step is told", trial.output())
+    trial.clear(processes, found)
+    report = trial.folder / "flight.json"
+    done = lockstep_run.run(trial.binary, ["inspect", trial.run_dir, "--flight", "--json", report],
+                            ranks=0)
+    ranks = json.loads(report.read_text())["ranks"] if report.exists() else []
+    trial.check(done.returncode == 0 and [r["rank"] for r in ranks] == [0, 1]
+                and ranks[1]["process"] == found[1] and "ended" not in ranks[1]["last"]
+                and ranks[1]["entries"], "inspect --flight shows what each rank did last",
+                f"{done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def only_slow(trial):
+    """A rank that computes, be it slowly, and one that is stopped for less than the limit."""
+    processes = trial.start(2, WAYS["shared memory"])
+    found = processes_of(trial.run_dir)
+    for _ in range(30):  # runs a twentieth of the time
+        os.kill(found[1], signal.SIGSTOP)
+        time.sleep(0.19)
+        os.kill(found[1], signal.SIGCONT)
+        time.sleep(0.01)
+    os.kill(found[1], signal.SIGSTOP)
+    time.sleep(LIMIT_S * 0.6)
+    os.kill(found[1], signal.SIGCONT)
+    time.sleep(0.5)
+    trial.check(all(process.poll() is None for process in processes) and "error" not in
+                trial.output(), "slow ranks are left alone", trial.output())
+    trial.clear(processes, found)
+
+
+def main(binary):
+    with tempfile.TemporaryDirectory(prefix="lockstep-stuck-") as folder:
+        trial = Trial(binary, pathlib.Path(folder))
+        if lockstep_run.have_mpirun():
+            for way in WAYS:
+                stopped(trial, 2, 1, way)
+            stopped(trial, 4, 0, "shared memory")
+            killed(trial)
+            only_slow(trial)
+        stopped(trial, 2, 1, "TCP", with_mpi=False)
+        print(f"{trial.failures} failures")
+        return 1 if trial.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
