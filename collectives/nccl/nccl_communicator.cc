@@ -12,6 +12,7 @@
 #include "collectives/nccl/preparation.h"
 #include "collectives/verdict.h"
 #include "runtime/base/error.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -134,6 +135,8 @@ class NcclCommunicator final : public Communicator {
   // whether it was queued call by call or as a graph.
   void check() override {
     check_verdict();
+    // A step of a GPU may take minutes: what is late on it this sees, not the watchdog.
+    FlightRecorder::here().beat();
     ncclResult_t state = ncclSuccess;
     LOCKSTEP_NCCL(comm_get_async_error, comm_, &state);
     if (state != ncclSuccess && state != ncclInProgress) {
