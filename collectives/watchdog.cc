@@ -142,10 +142,12 @@ class Watchdog::Watch {
                          text_of(stuck->moment)));
       return;
     }
-    const bool all_wait = options_.all_here && peers_.size() > 1 &&
-                          std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
-                            return stands_still(peer) && peer.moment.waiting;
-                          });
+    // One that is about to be found stopped is the reason why the others wait.
+    const bool all_wait =
+        options_.all_here && peers_.size() > 1 &&
+        std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+          return stands_still(peer) && peer.moment.waiting && peer.silent_s() < limit_s(peer) / 2;
+        });
     if (all_wait) decide(-1, difference());
   }
 

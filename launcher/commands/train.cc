@@ -202,7 +202,6 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   });
   check_same_data(communicator, assembly.data.summary);
   const std::unique_ptr<RunFolder> folder = open_run_folder(session, assembly.config);
-  const std::unique_ptr<Watchdog> watchdog = watch_run(session, assembly.config);
   if (config.comm.tune_buckets)
     tune_buckets(
         {session, device, topology, options.resume}, config, assembly, assemble_run, check_fit);
@@ -220,6 +219,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   std::unique_ptr<Trainer> trainer;
   run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
   trainer->start(options.resume, options.allowed_changes);
+  const std::unique_ptr<Watchdog> watchdog = watch_run(session, assembly.config);
   describe_run(session, assembly.config, device.device());
   const TrainResult result = trainer->run(options.max_steps);
   const std::optional<int64_t> bad_records = count_bad_records(parts);
