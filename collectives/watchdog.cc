@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -54,7 +55,7 @@ class Watchdog::Watch {
  public:
   explicit Watch(WatchdogOptions options)
       : options_(std::move(options)),
-        tick_ms_(std::clamp(options_.timeout_s * 1000 / 40, 5.0, 1000.0)),
+        tick_ms_(std::clamp(options_.timeout_s * 1000 / 40, 5.0, 100.0)),
         main_(::pthread_self()) {
     void* first = nullptr;
     ::backtrace(&first, 1);  // loads what it needs now, not in the handler
@@ -129,7 +130,22 @@ class Watchdog::Watch {
         "rank {} on {} (process {})", peer.rank, peer.moment.host, peer.moment.process);
   }
 
+  // A peer whose process is gone, as it was killed: MPI's own waits would go on for ever.
+  static bool has_died(const Peer& peer) {
+    return peer.reader != nullptr && peer.moment.phase != FlightPhase::kEnded &&
+           ::kill(static_cast<pid_t>(peer.moment.process), 0) != 0 && errno == ESRCH;
+  }
+
   void judge() {
+    const auto dead = std::find_if(peers_.begin(), peers_.end(), has_died);
+    if (dead != peers_.end()) {
+      decide(dead->rank,
+             fmt::format("lost rank {} on {}: its process has ended; it was at {}",
+                         dead->rank,
+                         dead->moment.host,
+                         text_of(dead->moment)));
+      return;
+    }
     // Who waits has a reason, unless its process is stopped.
     const auto stuck = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
       return stands_still(peer) && (!peer.moment.waiting || peer.silent_s() > limit_s(peer));

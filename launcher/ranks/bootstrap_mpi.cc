@@ -86,6 +86,7 @@ class MpiSession final : public Session {
   }
   [[noreturn]] void abort(int code, const std::string& why) override {
     if (tcp_) tcp_->abort(last_words(code, why));
+    FlightRecorder::here().claim_last_word();  // the user has been told
     // The rank which failed first gives the launcher its exit code, if that notices it itself.
     constexpr std::chrono::seconds kPatience(3);
     // Of one that is only stuck it notices nothing.
