@@ -23,8 +23,7 @@ int64_t wall_ns() {
 }
 
 void* map(int descriptor, size_t bytes) {
-  const int flags = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
@@ -35,19 +34,12 @@ FlightRecorder& FlightRecorder::here() {
   return *recorder;
 }
 
-FlightRecorder::FlightRecorder() {
-  static_assert(std::atomic<uint64_t>::is_always_lock_free, "read by other processes");
-  void* const memory = map(-1, sizeof(Ring));
-  LOCKSTEP_CHECK(memory != nullptr);
-  ring_ = new (memory) Ring;
-  header_ = &ring_->header;
-}
-
 std::filesystem::path flight_path(const std::filesystem::path& folder, int rank) {
   return folder / fmt::format("rank-{}.ring", rank);
 }
 
 void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ranks) {
+  static_assert(std::atomic<uint64_t>::is_always_lock_free, "read by other processes");
   const std::filesystem::path path = flight_path(folder, rank);
   const auto fail = [&](const char* what, int error) { throw IoError(what, path, error); };
   ::unlink(path.c_str());  // who still reads the one of an earlier start keeps it
@@ -71,7 +63,7 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
   host_name().copy(header.host, sizeof(header.host) - 1);
   header.phase = header_->phase.load();
   folder_ = folder;
-  ring_ = ring;  // the one in memory stays: it is small, and a thread may be writing to it
+  ring_ = ring;  // that of an earlier opening stays mapped: a thread may be writing to it
   header_ = &header;
 }
 
@@ -94,6 +86,7 @@ void FlightRecorder::begin_step(int64_t done) {
 }
 
 void FlightRecorder::note(FlightOp op, FlightState state, uint64_t collective, size_t bytes) {
+  if (ring_ == nullptr) return;
   const uint64_t place = header_->entries.load(std::memory_order_relaxed);
   ring_->entries[place % FlightHeader::kEntries] = {wall_ns(),
                                                     header_->step.load(std::memory_order_relaxed),
@@ -108,11 +101,13 @@ void FlightRecorder::note(FlightOp op, FlightState state, uint64_t collective, s
 }
 
 uint64_t FlightRecorder::begin(FlightOp op, size_t bytes) {
+  if (ring_ == nullptr) return 0;
   note(op, FlightState::kStarted, ++collectives_, bytes);
   return collectives_;
 }
 
 uint64_t FlightRecorder::begin_waiting(FlightOp op, size_t bytes) {
+  if (ring_ == nullptr) return 0;
   wait(++collectives_, op, bytes);
   return collectives_;
 }

@@ -2,7 +2,7 @@
 // The flight recorder: what this process does, in a ring of entries in a file that outlives it. The
 // file is mapped into memory, so that writing costs some nanoseconds, and what a process wrote last
 // is there although it was killed. Others read it while it grows: the ranks of its host, to see who
-// stands still (collectives/watchdog.h), and `lockstep inspect` afterwards.
+// stands still (collectives/watch/watchdog.h), and `lockstep inspect` afterwards.
 
 #include <atomic>
 #include <cstddef>
@@ -61,13 +61,13 @@ struct FlightHeader {
   std::atomic<uint64_t> entries = 0;  // written so far; the ring has the newest kEntries
 };
 
-// The recorder of this process. One thread writes.
+// The recorder of this process. One thread writes. Until it is opened only the phase, the step and
+// the beats are kept, and any thread may come: ranks that are threads of one process have no record.
 class FlightRecorder {
  public:
   static FlightRecorder& here();
 
-  // From now on in FOLDER/rank-RANK.ring, which is made anew; until then, and where it cannot be
-  // made, in memory that ends with the process. Throws IoError.
+  // From now on in FOLDER/rank-RANK.ring, which is made anew. Throws IoError.
   void open(const std::filesystem::path& folder, int rank, int ranks);
   // True for the first process of the run that asks: it tells the user of a failure which several
   // ranks have noticed. Where nothing is recorded all of them do.
@@ -85,9 +85,11 @@ class FlightRecorder {
   // The process runs; from the watchdog's thread.
   void keep_alive() { header_->alive.fetch_add(1, std::memory_order_relaxed); }
   // What the next operations are about; -1: no bucket.
-  void about_bucket(int bucket) { bucket_ = bucket; }
+  void about_bucket(int bucket) {
+    if (ring_ != nullptr) bucket_ = bucket;
+  }
 
-  // An operation of all ranks begins; its number.
+  // An operation of all ranks begins; its number, counted from the opening.
   uint64_t begin(FlightOp op, size_t bytes);
   // The same of one that this rank waits for from the first.
   uint64_t begin_waiting(FlightOp op, size_t bytes);
@@ -101,12 +103,13 @@ class FlightRecorder {
     FlightHeader header;
     FlightEntry entries[FlightHeader::kEntries];
   };
-  FlightRecorder();
+  FlightRecorder() = default;
   void note(FlightOp op, FlightState state, uint64_t collective, size_t bytes);
 
   std::filesystem::path folder_;
-  Ring* ring_;
-  FlightHeader* header_;
+  FlightHeader unopened_;
+  FlightHeader* header_ = &unopened_;
+  Ring* ring_ = nullptr;
   uint64_t collectives_ = 0;
   int bucket_ = -1;
 };
