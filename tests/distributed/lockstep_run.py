@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 
 LIMIT_S = 300  # far above what most runs take: reaching it means that something hangs
 
@@ -68,6 +69,23 @@ def metrics(run_dir):
     """The lines of metrics.jsonl."""
     return [json.loads(line)
             for line in (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()]
+
+
+def wait_for_steps(run_dir, processes=(), limit_s=60):
+    """Until metrics.jsonl, which is written once a second, has more than now: steps are being made.
+    Fails where one of the processes has ended."""
+    deadline = time.monotonic() + limit_s
+    metrics = pathlib.Path(run_dir) / "metrics.jsonl"
+
+    def size():
+        return metrics.stat().st_size if metrics.exists() else 0
+
+    before = size()
+    while size() <= before:
+        for process in processes:
+            assert process.poll() is None, f"ended early with {process.returncode}"
+        assert time.monotonic() < deadline, "no steps"
+        time.sleep(0.02)
 
 
 def test_data():

@@ -195,16 +195,9 @@ class Test:
             self.failed("no Lockstep at the port", environments[1:], 6,
                         f"rank 0 did not answer at 127.0.0.1:{port}")
 
-    def wait_for_steps(self):
-        deadline = time.monotonic() + LIMIT_S
-        metrics = self.run_dir / "metrics.jsonl"
-        while not metrics.exists() or metrics.stat().st_size == 0:
-            assert time.monotonic() < deadline, "no steps"
-            time.sleep(0.02)
-
     def killed(self, victim):
         ranks = self.start(by_address(4), config=self.long)
-        self.wait_for_steps()
+        lockstep_run.wait_for_steps(self.run_dir)
         ranks.processes[victim].send_signal(signal.SIGKILL)
         began = time.monotonic()
         results = ranks.finish()
@@ -222,7 +215,7 @@ class Test:
         """A rank that is there but does nothing is named once LOCKSTEP_COMM_TIMEOUT_S has
         passed."""
         ranks = self.start(by_address(4, LOCKSTEP_COMM_TIMEOUT_S="2"), config=self.long)
-        self.wait_for_steps()
+        lockstep_run.wait_for_steps(self.run_dir)
         ranks.processes[1].send_signal(signal.SIGSTOP)
         for rank in (0, 2, 3):
             output, _ = ranks.processes[rank].communicate(timeout=LIMIT_S)
@@ -248,7 +241,7 @@ class Test:
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    stdin=subprocess.DEVNULL)
         try:
-            self.wait_for_steps()
+            lockstep_run.wait_for_steps(self.run_dir)
             os.kill(int((pids / "0").read_text()), signal.SIGSTOP)
             output, _ = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -260,7 +253,7 @@ class Test:
     def preempted(self):
         """USR1 to one rank stops all of them with a checkpoint."""
         ranks = self.start(by_address(4), config=self.long)
-        self.wait_for_steps()
+        lockstep_run.wait_for_steps(self.run_dir)
         ranks.processes[2].send_signal(signal.SIGUSR1)
         for rank, (code, output) in enumerate(ranks.finish()):
             assert code == 75, f"rank {rank} ended with {code}\n{output}"

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import lockstep_run
-from faulty_run import (CHECKPOINT, CONFIG, ENDLESS, end_of, error_lines, start, wait_for_steps)
+from faulty_run import CHECKPOINT, CONFIG, ENDLESS, end_of, error_lines, start
 from rendezvous_test import Ranks, by_file
 
 CHECKPOINTS = 'checkpoint { every: 20 keep_last: 1 }\n'
@@ -72,7 +72,7 @@ class Test:
         rules = f"lock:{errno.ENOLCK}:1"
         run_dir = self.folder / "without_locks"
         first = start(self.binary, self.endless, run_dir, variables=self.failing(rules))
-        wait_for_steps(run_dir, first)
+        lockstep_run.wait_for_steps(run_dir, [first])
         code, output = end_of(start(self.binary, self.short, run_dir,
                                     variables=self.failing(rules)))
         first.kill()

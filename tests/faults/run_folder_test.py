@@ -14,24 +14,15 @@ import tempfile
 import time
 
 import lockstep_run
-from faulty_run import (CHECKPOINT, CONFIG, ENDLESS, PREEMPTED, end_of, error_lines, start,
-                        wait_for_steps)
+from faulty_run import CHECKPOINT, PREEMPTED, Trial, end_of, error_lines, start
 from rendezvous_test import Ranks, by_file
 
 
-class Test:
-    def __init__(self, binary, folder):
-        self.binary = binary
-        self.folder = folder
-        self.endless = folder / "endless.textproto"
-        self.endless.write_text(ENDLESS)
-        self.short = folder / "short.textproto"
-        self.short.write_text(CONFIG.replace("STEPS", "50"))
-
+class Test(Trial):
     def one_writer(self):
         run_dir = self.folder / "one_writer"
         first = start(self.binary, self.endless, run_dir, variables={"SLURM_JOB_ID": "77"})
-        wait_for_steps(run_dir, first)
+        lockstep_run.wait_for_steps(run_dir, [first])
         named = f"process {first.pid} on host {socket.gethostname()}, since 20"
         for ranks in (0, 2):
             code, output = end_of(start(self.binary, self.short, run_dir, ranks))
@@ -63,7 +54,7 @@ class Test:
     def killed_holder(self):
         run_dir = self.folder / "killed"
         first = start(self.binary, self.endless, run_dir)
-        wait_for_steps(run_dir, first)
+        lockstep_run.wait_for_steps(run_dir, [first])
         (run_dir / "checkpoints" / "step-00000007.tmp-delete").mkdir(parents=True)
         first.kill()
         first.communicate()
@@ -98,13 +89,13 @@ class Test:
             for ranks in (0, 2):
                 run_dir = self.folder / f"{change.__name__}-{ranks}"
                 process = start(self.binary, self.endless, run_dir, ranks)
-                wait_for_steps(run_dir, process)
+                lockstep_run.wait_for_steps(run_dir, [process])
                 self.check_gone(change, run_dir, [(process, end_of)])
 
     def folder_gone_over_tcp(self):
         run_dir = self.folder / "over-tcp"
         ranks = Ranks(self.binary, self.endless, run_dir, by_file(2, self.folder / "meeting"))
-        wait_for_steps(run_dir, ranks.processes[0])
+        lockstep_run.wait_for_steps(run_dir, [ranks.processes[0]])
         self.check_gone(shutil.rmtree, run_dir, [(process, end_of) for process in ranks.processes])
 
     def check_gone(self, change, run_dir, processes):
@@ -124,7 +115,7 @@ class Test:
         """A stop asks for a checkpoint: it must not come into a folder that another one made."""
         run_dir = self.folder / "stays_out"
         process = start(self.binary, self.endless, run_dir)
-        wait_for_steps(run_dir, process)
+        lockstep_run.wait_for_steps(run_dir, [process])
         os.kill(process.pid, signal.SIGSTOP)
         run_dir.rename(self.folder / "stays_out.moved")
         run_dir.mkdir()
@@ -136,7 +127,7 @@ class Test:
 
 def main(binary):
     with tempfile.TemporaryDirectory(prefix="lockstep-run-folder-") as folder:
-        test = Test(binary, pathlib.Path(folder))
+        test = Test(binary, pathlib.Path(folder), short_steps=50)
         test.one_writer()
         test.killed_holder()
         test.readers()

@@ -14,23 +14,14 @@ import sys
 import tempfile
 
 import lockstep_run
-from faulty_run import (CHECKPOINT, CONFIG, ENDLESS, PREEMPTED, end_of, error_lines, start,
-                        wait_for_steps)
+from faulty_run import CHECKPOINT, PREEMPTED, Trial, end_of, error_lines, start
 
 
-class Test:
-    def __init__(self, binary, folder):
-        self.binary = binary
-        self.folder = folder
-        self.endless = folder / "endless.textproto"
-        self.endless.write_text(ENDLESS)
-        self.short = folder / "short.textproto"
-        self.short.write_text(CONFIG.replace("STEPS", "60"))
-
+class Test(Trial):
     def hang_up(self):
         run_dir = self.folder / "hang_up"
         process = start(self.binary, self.endless, run_dir)
-        wait_for_steps(run_dir, process)
+        lockstep_run.wait_for_steps(run_dir, [process])
         process.send_signal(signal.SIGHUP)
         code, output = end_of(process)
         assert code == PREEMPTED and "stopped on request" in output, f"{code}\n{output}"
@@ -41,7 +32,7 @@ class Test:
         run_dir = self.folder / "nohup"
         process = start(self.binary, self.endless, run_dir,
                         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-        wait_for_steps(run_dir, process)
+        lockstep_run.wait_for_steps(run_dir, [process])
         process.send_signal(signal.SIGHUP)
         try:
             process.wait(timeout=1)
@@ -94,7 +85,7 @@ class Test:
 
 def main(binary):
     with tempfile.TemporaryDirectory(prefix="lockstep-streams-") as folder:
-        test = Test(binary, pathlib.Path(folder))
+        test = Test(binary, pathlib.Path(folder), short_steps=60)
         test.hang_up()
         test.no_hang_up()
         test.readers_gone()

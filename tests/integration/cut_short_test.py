@@ -52,15 +52,6 @@ def packed_images(binary, folder):
     return (folder / "packed").read_bytes()
 
 
-def wait_for_steps(run_dir, processes):
-    """Until metrics.jsonl shows that steps are being made."""
-    deadline = time.monotonic() + LIMIT_S
-    metrics = run_dir / "metrics.jsonl"
-    while not metrics.exists() or metrics.stat().st_size == 0:
-        assert time.monotonic() < deadline and all(p.poll() is None for p in processes), "no steps"
-        time.sleep(0.02)
-
-
 def check_end(what, code, output, path, wanted=DATA):
     lines = [line for line in output.splitlines()
              if line.startswith(f"lockstep: error: {path}: the file was cut short")]
@@ -80,7 +71,7 @@ def under_mpirun(binary, folder, name, text, content, ranks):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                stdin=subprocess.DEVNULL)
     try:
-        wait_for_steps(run_dir, [process])
+        lockstep_run.wait_for_steps(run_dir, [process])
         os.truncate(path, KEPT_BYTES)
         began = time.monotonic()
         output, _ = process.communicate(timeout=LIMIT_S)
@@ -103,7 +94,8 @@ def over_tcp(binary, folder, text, content):
         started.append(
             Ranks(binary, config, run_dir, [environment], ["--data", folder / f"host{rank}"]))
     try:
-        wait_for_steps(run_dir, [process for ranks in started for process in ranks.processes])
+        lockstep_run.wait_for_steps(
+            run_dir, [process for ranks in started for process in ranks.processes])
     finally:
         path = folder / "host1" / "data"
         os.truncate(path, KEPT_BYTES)

@@ -35,16 +35,6 @@ def start(binary, config, run_dir, ranks):
                             stdin=subprocess.DEVNULL)
 
 
-def wait_for_steps(run_dir):
-    """Until metrics.jsonl, which is written once a second, shows that steps are being made."""
-    deadline = time.monotonic() + LIMIT_S
-    metrics = run_dir / "metrics.jsonl"
-    size = metrics.stat().st_size if metrics.exists() else 0
-    while not metrics.exists() or metrics.stat().st_size <= size:
-        assert time.monotonic() < deadline, "no steps"
-        time.sleep(0.02)
-
-
 def interrupted(binary, config, folder, ranks, number):
     """Interrupts at the first sign of progress, resumes, and so on until the end; returns the
     hash."""
@@ -53,7 +43,7 @@ def interrupted(binary, config, folder, ranks, number):
     while True:
         process = start(binary, config, run_dir, ranks)
         if stops < 3:
-            wait_for_steps(run_dir)
+            lockstep_run.wait_for_steps(run_dir)
             began = time.monotonic()
             process.send_signal(number)
             output, _ = process.communicate(timeout=LIMIT_S)
@@ -75,7 +65,7 @@ def killed_rank(binary, config, folder):
     """SIGKILL to one rank: mpirun must end, and soon."""
     run_dir = folder / "killed"
     process = start(binary, config, run_dir, 2)
-    wait_for_steps(run_dir)
+    lockstep_run.wait_for_steps(run_dir)
     children = subprocess.run(["pgrep", "-P", str(process.pid), "-f", "lockstep"],
                               capture_output=True, text=True).stdout.split()
     assert children, "no rank found"
