@@ -5,7 +5,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
-#include "runtime/cpu/matmul/gemm.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
 // The forward product is computed transposed, y^T = w x^T: rows of w are broadcast, and the small x
@@ -285,29 +284,35 @@ void linear_forward(const LinearProduct& op, void* workspace) {
   HWY_DYNAMIC_DISPATCH(linear_forward_kernel)(op, static_cast<float*>(workspace));
 }
 
-void linear_backward_input(const LinearBackward<float>& op) {
+Gemm product_for_input(const LinearBackward<float>& op) {
   const auto [m, k, n] = op.shape;
-  gemm({.rows = m,
-        .columns = k,
-        .depth = n,
-        .a = {op.d_y, n},
-        .b = {op.weight, k},
-        .c = op.d_x,
-        .c_stride = k},
-       op.workspace);
+  return {.rows = m,
+          .columns = k,
+          .depth = n,
+          .a = {op.d_y, n},
+          .b = {op.weight, k},
+          .c = op.d_x,
+          .c_stride = k};
+}
+
+Gemm product_for_weight(const LinearBackward<float>& op) {
+  const auto [m, k, n] = op.shape;
+  return {.rows = n,
+          .columns = k,
+          .depth = m,
+          .a = {op.d_y, n, /*transposed=*/true},
+          .b = {op.x, k},
+          .c = op.d_weight,
+          .c_stride = k,
+          .accumulate = op.accumulate_weight};
+}
+
+void linear_backward_input(const LinearBackward<float>& op) {
+  gemm(product_for_input(op), op.workspace);
 }
 
 void linear_backward_weight(const LinearBackward<float>& op) {
-  const auto [m, k, n] = op.shape;
-  gemm({.rows = n,
-        .columns = k,
-        .depth = m,
-        .a = {op.d_y, n, /*transposed=*/true},
-        .b = {op.x, k},
-        .c = op.d_weight,
-        .c_stride = k,
-        .accumulate = op.accumulate_weight},
-       op.workspace);
+  gemm(product_for_weight(op), op.workspace);
 }
 
 void linear_backward_bias(const LinearBackward<float>& op) {

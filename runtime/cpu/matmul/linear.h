@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/cpu/matmul/epilogue.h"
+#include "runtime/cpu/matmul/gemm.h"
 #include "runtime/graph/ops/linear.h"
 
 namespace lockstep::cpu {
@@ -31,5 +32,9 @@ void linear_forward(const LinearProduct& op, void* workspace);
 void linear_backward_input(const LinearBackward<float>& op);
 void linear_backward_weight(const LinearBackward<float>& op);
 void linear_backward_bias(const LinearBackward<float>& op);
+
+// What the first two multiply.
+Gemm product_for_input(const LinearBackward<float>& op);
+Gemm product_for_weight(const LinearBackward<float>& op);
 
 }  // namespace lockstep::cpu

@@ -52,28 +52,11 @@ void linear_forward(const LinearProduct& op, void* workspace) {
 }
 
 void linear_backward_input(const LinearBackward<float>& op) {
-  const auto [m, k, n] = op.shape;
-  gemm({.rows = m,
-        .columns = k,
-        .depth = n,
-        .a = {op.d_y, n},
-        .b = {op.weight, k},
-        .c = op.d_x,
-        .c_stride = k},
-       op.workspace);
+  bf16x3::gemm(product_for_input(op), op.workspace);
 }
 
 void linear_backward_weight(const LinearBackward<float>& op) {
-  const auto [m, k, n] = op.shape;
-  gemm({.rows = n,
-        .columns = k,
-        .depth = m,
-        .a = {op.d_y, n, /*transposed=*/true},
-        .b = {op.x, k},
-        .c = op.d_weight,
-        .c_stride = k,
-        .accumulate = op.accumulate_weight},
-       op.workspace);
+  bf16x3::gemm(product_for_weight(op), op.workspace);
 }
 
 }  // namespace lockstep::cpu::bf16x3
