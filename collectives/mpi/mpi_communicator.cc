@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/verdict.h"
+#include "collectives/watch/verdict.h"
 #include "runtime/base/error.h"
 
 namespace lockstep {

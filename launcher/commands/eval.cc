@@ -8,7 +8,7 @@
 #include "launcher/commands/evaluation.h"
 #include "launcher/commands/results.h"
 #include "runtime/base/log.h"
-#include "runtime/train/evaluator.h"
+#include "runtime/train/evaluation/evaluator.h"
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,8 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
-#include "runtime/train/initialize.h"
-#include "runtime/train/weights.h"
+#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/checkpoints/weights.h"
 
 namespace lockstep {
 

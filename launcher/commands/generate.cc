@@ -22,7 +22,7 @@
 #include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
 #include "runtime/run/threads.h"
-#include "runtime/train/initialize.h"
+#include "runtime/train/checkpoints/initialize.h"
 
 namespace lockstep {
 namespace {

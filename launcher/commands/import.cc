@@ -19,9 +19,9 @@
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/initialize.h"
-#include "runtime/train/optimizer.h"
-#include "runtime/train/weights.h"
+#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/checkpoints/weights.h"
+#include "runtime/train/step/optimizer.h"
 
 namespace lockstep {
 namespace {

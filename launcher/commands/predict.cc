@@ -11,7 +11,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/train/predictor.h"
+#include "runtime/train/evaluation/predictor.h"
 
 namespace lockstep {
 namespace {

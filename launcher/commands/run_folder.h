@@ -7,7 +7,7 @@
 #include "launcher/ranks/session.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/device.h"
-#include "runtime/train/run_folder.h"
+#include "runtime/train/folder/run_folder.h"
 
 namespace lockstep {
 

@@ -23,7 +23,7 @@
 #include "runtime/run/assembly.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
-#include "runtime/train/stop_signal.h"
+#include "runtime/train/step/stop_signal.h"
 #include "runtime/train/trainer.h"
 
 namespace lockstep {

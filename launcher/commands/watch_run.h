@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "collectives/watchdog.h"
+#include "collectives/watch/watchdog.h"
 #include "launcher/ranks/session.h"
 #include "runtime/config/run_config.h"
 

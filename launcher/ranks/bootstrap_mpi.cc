@@ -9,15 +9,15 @@
 
 #include "collectives/agreement.h"
 #include "collectives/mpi/mpi_communicator.h"
-#include "collectives/recorded_communicator.h"
 #include "collectives/tcp/tcp_communicator.h"
-#include "collectives/verdict.h"
+#include "collectives/watch/recorded_communicator.h"
+#include "collectives/watch/verdict.h"
 #include "launcher/ranks/bootstrap.h"
 #include "launcher/ranks/mpi_environment.h"
 #include "launcher/ranks/mpi_segments.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/metrics/environment.h"
-#include "runtime/train/stop_signal.h"
+#include "runtime/train/step/stop_signal.h"
 
 namespace lockstep {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstdlib>
 
 #include "collectives/agreement.h"
-#include "collectives/recorded_communicator.h"
 #include "collectives/tcp/tcp_communicator.h"
+#include "collectives/watch/recorded_communicator.h"
 #include "launcher/ranks/bootstrap.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"

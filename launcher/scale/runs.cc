@@ -7,7 +7,7 @@
 #include "launcher/scale/process.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/train/run_folder.h"
+#include "runtime/train/folder/run_folder.h"
 
 namespace lockstep::scale {
 namespace {

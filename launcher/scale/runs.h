@@ -8,7 +8,7 @@
 
 #include "launcher/scale/start.h"
 #include "runtime/base/json.h"
-#include "runtime/train/run_times.h"
+#include "runtime/train/folder/run_times.h"
 
 namespace lockstep::scale {
 

@@ -24,7 +24,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/run/assembly.h"
 #include "runtime/run/read_config.h"
-#include "runtime/train/run_folder.h"
+#include "runtime/train/folder/run_folder.h"
 
 namespace lockstep {
 namespace {

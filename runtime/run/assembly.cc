@@ -11,8 +11,8 @@
 #include "runtime/data/assumed.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/run/supported.h"
-#include "runtime/train/batch_stage.h"
-#include "runtime/train/weight_average.h"
+#include "runtime/train/step/batch_stage.h"
+#include "runtime/train/step/weight_average.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/graph/schema.h"
-#include "runtime/train/optimizer.h"
+#include "runtime/train/step/optimizer.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "runtime/train/loss_scale.h"
+#include "runtime/train/step/loss_scale.h"
 
 namespace lockstep {
 

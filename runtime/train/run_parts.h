@@ -13,7 +13,7 @@
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
-#include "runtime/train/run_folder.h"
+#include "runtime/train/folder/run_folder.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "runtime/config/run_config.h"
-#include "runtime/train/evaluator.h"
+#include "runtime/train/evaluation/evaluator.h"
 #include "runtime/train/progression.h"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/train/initialize.h"
+#include "runtime/train/checkpoints/initialize.h"
 
 namespace lockstep {
 

@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "runtime/train/checkpointer.h"
-#include "runtime/train/evaluator.h"
+#include "runtime/train/checkpoints/checkpointer.h"
+#include "runtime/train/evaluation/evaluator.h"
+#include "runtime/train/folder/reporter.h"
+#include "runtime/train/folder/run_timeline.h"
+#include "runtime/train/folder/run_times.h"
+#include "runtime/train/guard/weights_agreement.h"
 #include "runtime/train/progression.h"
-#include "runtime/train/reporter.h"
 #include "runtime/train/run_parts.h"
 #include "runtime/train/run_policy.h"
-#include "runtime/train/run_timeline.h"
-#include "runtime/train/run_times.h"
-#include "runtime/train/training_step.h"
-#include "runtime/train/weights_agreement.h"
+#include "runtime/train/step/training_step.h"
 
 namespace lockstep {
 

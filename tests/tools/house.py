@@ -45,10 +45,11 @@ MAY_INCLUDE = {
 # folder, and these of its other wings. What lies loose in the folder may include all of its wings.
 WINGS = {
     "collectives": {
-        "shm": [],
-        "mpi": [],
-        "tcp": [],
-        "nccl": [],
+        "watch": [],
+        "shm": ["watch"],
+        "mpi": ["watch"],
+        "tcp": ["watch"],
+        "nccl": ["watch"],
         "gather": ["shm"],
         "reduce": ["gather", "shm"],
         "power_sgd": ["reduce"],
@@ -65,6 +66,13 @@ WINGS = {
         "matmul": [],
         "flat": [],
         "cudnn": [],
+    },
+    "runtime/train": {
+        "step": ["folder"],
+        "checkpoints": ["step"],
+        "evaluation": ["step"],
+        "folder": [],
+        "guard": ["checkpoints"],
     },
     "runtime/data": {"images": [], "tables": [], "text": []},
     "launcher": {

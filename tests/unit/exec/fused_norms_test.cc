@@ -11,7 +11,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/initialize.h"
+#include "runtime/train/checkpoints/initialize.h"
 #include "tests/reference/models.h"
 
 namespace lockstep {

@@ -14,7 +14,7 @@
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/initialize.h"
+#include "runtime/train/checkpoints/initialize.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // Catches: initial weights that depend on anything but the seed and the parameter, or with the
 // wrong spread, and a hash that misses a bit or counts padding.
-#include "runtime/train/initialize.h"
-#include "runtime/train/weights.h"
+#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/checkpoints/weights.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-#include "runtime/train/optimizer.h"
+#include "runtime/train/step/optimizer.h"
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/optimizers.h"
 #include "tests/reference/runs.h"

@@ -1,6 +1,6 @@
 // Catches: a factor that grows too early or without end, that does not fall, or that a checkpoint
 // does not bring back.
-#include "runtime/train/loss_scale.h"
+#include "runtime/train/step/loss_scale.h"
 
 #include <gtest/gtest.h>
 

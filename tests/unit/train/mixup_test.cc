@@ -1,7 +1,7 @@
 // Catches: shares of another distribution than Beta's, that depend on who draws them or repeat from
 // step to step or lane to lane, a training that is not mixed or not reproducible, and an evaluation
 // that is mixed.
-#include "runtime/train/mixup.h"
+#include "runtime/train/step/mixup.h"
 
 #include <gtest/gtest.h>
 

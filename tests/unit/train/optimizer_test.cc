@@ -1,6 +1,6 @@
 // Catches: a rank that updates elements it does not own or leaves out some it does, moments at the
 // wrong place, and decay on parameters that are not decayed.
-#include "runtime/train/optimizer.h"
+#include "runtime/train/step/optimizer.h"
 
 #include <gtest/gtest.h>
 

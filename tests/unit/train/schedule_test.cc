@@ -1,5 +1,5 @@
 // Catches: a learning rate that is off by a step at warm-up, at a milestone or at the end.
-#include "runtime/train/schedule.h"
+#include "runtime/train/step/schedule.h"
 
 #include <gtest/gtest.h>
 

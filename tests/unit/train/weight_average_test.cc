@@ -1,6 +1,6 @@
 // Catches: an average of other weights or with another decay, one that depends on ranks or on an
 // interruption, evaluations of the weights themselves, and training that the average touches.
-#include "runtime/train/weight_average.h"
+#include "runtime/train/step/weight_average.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/train/initialize.h"
+#include "runtime/train/checkpoints/initialize.h"
 #include "tests/reference/runs.h"
 
 namespace lockstep {

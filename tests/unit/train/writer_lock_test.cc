@@ -1,6 +1,6 @@
 // Catches: two writers in one run folder, a start that a dead writer's lock blocks, a requeued job
 // that does not wait for the one before, and a run that goes on in a folder that is not its own.
-#include "runtime/train/writer_lock.h"
+#include "runtime/train/folder/writer_lock.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
-#include "runtime/train/run_folder.h"
+#include "runtime/train/folder/run_folder.h"
 #include "tests/reference/temporary_folder.h"
 
 namespace lockstep {

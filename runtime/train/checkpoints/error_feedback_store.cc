@@ -1,0 +1,164 @@
+#include "runtime/train/checkpoints/error_feedback_store.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "runtime/base/half.h"
+
+namespace lockstep {
+namespace {
+
+std::string name_of(const LaneSum& sum) {
+  return fmt::format("{}{}_{}", kResidualPrefix, sum.first, sum.count);
+}
+
+}  // namespace
+
+ErrorFeedbackStore::ErrorFeedbackStore(const RunParts& parts, const RunMemory& memory)
+    : parts_(parts), memory_(memory), groups_(parts.plan.residual_groups) {
+  if (groups_ == 0) return;
+  const Plan& plan = parts.plan;
+  kept_ = ErrorFeedbackLayout(
+              plan.lanes, groups_, plan.topology, parts.communicator.rank(), plan.layout.elements)
+              .kept();
+  // What travels as factors leaves residuals in the groups alone.
+  if (plan.power_sgd)
+    std::erase_if(kept_, [&](const auto& kept) { return kept.sum.count > plan.lanes / groups_; });
+}
+
+std::vector<std::string> ErrorFeedbackStore::names() const {
+  std::vector<std::string> names;
+  if (groups_ == 0) return names;
+  const bool factors = parts_.plan.power_sgd.has_value();
+  for (const LaneSum& sum : rounded_sums(parts_.plan.lanes, groups_)) {
+    if (!factors || sum.count == parts_.plan.lanes / groups_) names.push_back(name_of(sum));
+  }
+  if (factors) names.push_back(rights_name());
+  return names;
+}
+
+template <typename Body>
+void ErrorFeedbackStore::each_part(const ErrorFeedbackLayout::Kept& kept, Body body) const {
+  for (const Range& bucket : parts_.plan.buckets)
+    body(static_cast<size_t>(kept.offset + bucket.begin / kept.parts),
+         part_of(bucket, kept.part, kept.parts));
+}
+
+int64_t ErrorFeedbackStore::residuals() const {
+  const ErrorFeedbackLayout::Kept& last = kept_.back();
+  return last.offset + parts_.plan.layout.elements / last.parts;
+}
+
+HostCopy ErrorFeedbackStore::factored() const {
+  return HostCopy(parts_.backend, reinterpret_cast<float*>(memory_.residuals), residuals());
+}
+
+HostCopyOf<BFloat16> ErrorFeedbackStore::rounded() const {
+  return {parts_.backend, reinterpret_cast<BFloat16*>(memory_.residuals), residuals()};
+}
+
+HostCopy ErrorFeedbackStore::rights() const {
+  const PowerSgdLayout& layout = *parts_.plan.power_sgd;
+  return HostCopy(parts_.backend,
+                  memory_.factors + layout.rights_at(parts_.plan.topology),
+                  layout.right_elements);
+}
+
+// Of another rank, they would be of no use.
+std::string ErrorFeedbackStore::rights_name() const {
+  return fmt::format("{}rights_{}", kResidualPrefix, parts_.config.comm.power_sgd_rank);
+}
+
+std::span<const float> ErrorFeedbackStore::read_residuals(Copy& copy) const {
+  const auto n = static_cast<size_t>(residuals());
+  if (parts_.plan.power_sgd) return {copy.residuals.emplace(factored()).read(), n};
+  HostCopyOf<BFloat16> from = rounded();
+  copy.values.resize(n);
+  std::transform(
+      from.read(), from.data() + n, copy.values.begin(), [](BFloat16 x) { return to_float(x); });
+  return copy.values;
+}
+
+// Every right factor at the beginning of its matrix, which is longer.
+std::vector<float> ErrorFeedbackStore::flat_rights() const {
+  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.elements));
+  HostCopy from = rights();
+  from.read();
+  for (const PowerSgdLayout::Matrix& matrix : parts_.plan.power_sgd->matrices)
+    std::copy_n(from.data() + matrix.right,
+                matrix.shape.columns * matrix.shape.rank,
+                flat.begin() + matrix.offset);
+  return flat;
+}
+
+void ErrorFeedbackStore::write_rights(const std::vector<float>& flat) const {
+  HostCopy to = rights();
+  for (const PowerSgdLayout::Matrix& matrix : parts_.plan.power_sgd->matrices)
+    std::copy_n(flat.begin() + matrix.offset,
+                matrix.shape.columns * matrix.shape.rank,
+                to.data() + matrix.right);
+  to.write();
+}
+
+ErrorFeedbackStore::Copy ErrorFeedbackStore::read() const {
+  Copy copy;
+  if (groups_ == 0) return copy;
+  const std::span<const float> residuals = read_residuals(copy);
+  for (const std::string& name : names()) copy.shards.push_back({name, {}});
+  for (const ErrorFeedbackLayout::Kept& kept : kept_) {
+    const auto shard = std::find_if(copy.shards.begin(), copy.shards.end(), [&](const auto& s) {
+      return s.name == name_of(kept.sum);
+    });
+    each_part(kept, [&](size_t place, const Range& range) {
+      shard->slices.push_back(
+          {range.begin, residuals.subspan(place, static_cast<size_t>(range.size()))});
+    });
+  }
+  if (!parts_.plan.power_sgd) return copy;
+  copy.rights = flat_rights();  // which all ranks have
+  for (const Range& range : parts_.owned())
+    copy.shards.back().slices.push_back(
+        {range.begin,
+         std::span(copy.rights)
+             .subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()))});
+  return copy;
+}
+
+void ErrorFeedbackStore::restore(const CheckpointState& state,
+                                 const std::filesystem::path& folder,
+                                 const std::vector<NamedSlice>& slices) const {
+  if (groups_ == 0) return;
+  const auto n = static_cast<size_t>(residuals());
+  if (!parts_.plan.power_sgd) {
+    std::vector<float> values(n);
+    read_arrays(state, folder, slices, values);
+    HostCopyOf<BFloat16> to = rounded();
+    std::transform(values.begin(), values.end(), to.data(), round_to<BFloat16>);
+    return to.write();
+  }
+  HostCopy to = factored();
+  std::fill_n(to.data(), n, 0.0f);
+  read_arrays(state, folder, slices, {to.data(), n});
+  to.write();
+  if (!has_array(state, rights_name())) return;
+  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.elements));
+  read_optimizer(folder, state, slices, rights_name(), {{0, flat}});
+  write_rights(flat);
+}
+
+void ErrorFeedbackStore::read_arrays(const CheckpointState& state,
+                                     const std::filesystem::path& folder,
+                                     const std::vector<NamedSlice>& slices,
+                                     std::span<float> residuals) const {
+  for (const ErrorFeedbackLayout::Kept& kept : kept_) {
+    if (!has_array(state, name_of(kept.sum))) continue;
+    std::vector<MomentTarget> targets;
+    each_part(kept, [&](size_t place, const Range& range) {
+      targets.push_back({range.begin, residuals.subspan(place, static_cast<size_t>(range.size()))});
+    });
+    read_optimizer(folder, state, slices, name_of(kept.sum), targets);
+  }
+}
+
+}  // namespace lockstep

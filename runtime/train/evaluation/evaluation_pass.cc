@@ -1,0 +1,64 @@
+#include "runtime/train/evaluation/evaluation_pass.h"
+
+#include <algorithm>
+
+#include "runtime/base/threads.h"
+
+namespace lockstep {
+namespace {
+
+LoaderOptions loader_options(const RunParts& parts) {
+  LoaderOptions options;
+  options.geometry = parts.geometry();
+  options.training = false;
+  if (parts.config.eval.max_samples > 0)
+    options.samples = std::min(parts.config.eval.max_samples, parts.data.eval->samples());
+  options.ring_batches = parts.eval_ring_batches;
+  options.threads =
+      choose_loader_threads(*parts.data.eval, parts.config.data.decode_threads, compute_threads());
+  return options;
+}
+
+}  // namespace
+
+EvaluationPass::EvaluationPass(const RunParts& parts,
+                               const RunMemory& memory,
+                               BucketAllGather* gather)
+    : parts_(parts),
+      executor_(*parts.evaluation,
+                parts.plan.evaluation,
+                parts.plan.layout,
+                parts.backend,
+                {memory.arena, memory.gathered, gather}),
+      loader_(*parts.data.eval, loader_options(parts), memory.eval_batches),
+      stage_(parts.training,
+             parts.backend,
+             memory.device_batches,
+             static_cast<size_t>(parts.local_lanes())),
+      lane_(parts.backend.host_array<LaneContext>(1).front()),
+      result_(parts.backend.host_array<std::byte>(
+          (*parts.evaluation)[parts.evaluation->result].bytes())) {}
+
+int64_t EvaluationPass::samples() const {
+  const int64_t few = loader_options(parts_).samples;  // negative: all
+  return few < 0 ? parts_.data.eval->samples() : few;
+}
+
+void EvaluationPass::run(const Visitor& visitor) {
+  loader_.restart(0);
+  while (const LaneBatch* batches = loader_.next()) {
+    for (size_t i = 0; i < static_cast<size_t>(parts_.local_lanes()); ++i) {
+      // Those that gather parameters for each other run equally often.
+      const bool empty = batches[i].valid_samples == 0;
+      if (empty && !parts_.plan.evaluation.gathers_each_run) continue;
+      lane_.valid_rows = batches[i].valid_samples * parts_.evaluation->loss_rows_per_sample;
+      const LaneBatch batch = stage_.place(i, batches[i]);
+      executor_.run(lane_, batch.input, batch.target, nullptr, nullptr, result_.data());
+      parts_.backend.synchronize();
+      if (!empty) visitor.lane_done(i, batch.valid_samples);
+    }
+    visitor.step_done();
+  }
+}
+
+}  // namespace lockstep

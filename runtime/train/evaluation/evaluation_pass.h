@@ -1,0 +1,44 @@
+#pragma once
+// One pass over the evaluation data, for losses as for predictions.
+
+#include <functional>
+#include <vector>
+
+#include "runtime/data/loader.h"
+#include "runtime/exec/executor.h"
+#include "runtime/train/run_parts.h"
+#include "runtime/train/step/batch_stage.h"
+
+namespace lockstep {
+
+// Runs the graph without gradients over the whole evaluation set (or its first eval.max_samples
+// samples) in stored order: lanes split over ranks as in training, the last batch padded with rows
+// that do not count.
+class EvaluationPass {
+ public:
+  // `gather`: the all-gather of parameters that are sharded; else null.
+  EvaluationPass(const RunParts& parts, const RunMemory& memory, BucketAllGather* gather = nullptr);
+
+  // Of all ranks together.
+  int64_t samples() const;
+  // What each lane's run leaves: the graph's result, in memory that the host reads.
+  const std::byte* result() const { return result_.data(); }
+
+  struct Visitor {
+    // The local lane has run on a batch of so many samples, at least one.
+    std::function<void(size_t lane, int64_t valid_samples)> lane_done;
+    // All lanes of a step have: as often on every rank.
+    std::function<void()> step_done = [] {};
+  };
+  void run(const Visitor& visitor);
+
+ private:
+  const RunParts& parts_;
+  Executor executor_;
+  Loader loader_;
+  BatchStage stage_;
+  LaneContext& lane_;  // of the lane that runs
+  std::span<std::byte> result_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#include "runtime/train/evaluation/predictor.h"
+
+#include <algorithm>
+
+#include "runtime/base/half.h"
+
+namespace lockstep {
+namespace {
+
+template <typename T>
+void widen(const std::byte* from, size_t count, float* to) {
+  const auto* values = reinterpret_cast<const T*>(from);
+  for (size_t i = 0; i < count; ++i) to[i] = to_float(values[i]);
+}
+
+void to_floats(const std::byte* from, DType dtype, size_t count, float* to) {
+  switch (dtype) {
+    case DType::kF32: std::copy_n(reinterpret_cast<const float*>(from), count, to); return;
+    case DType::kBF16: widen<BFloat16>(from, count, to); return;
+    case DType::kF16: widen<Float16>(from, count, to); return;
+    default: LOCKSTEP_CHECK(false, "an output of another type ");
+  }
+}
+
+}  // namespace
+
+Predictor::Predictor(const RunParts& parts, const RunMemory& memory)
+    : parts_(parts), pass_(parts, memory) {
+  const Tensor& output = (*parts.evaluation)[parts.evaluation->result];
+  rows_ = output.shape.rows();
+  columns_ = output.shape.columns();
+  dtype_ = output.dtype;
+}
+
+std::vector<float> Predictor::run() {
+  const auto lane_elements = static_cast<size_t>(rows_ * columns_);
+  const auto lanes = static_cast<size_t>(parts_.local_lanes());
+  const auto first = static_cast<size_t>(parts_.communicator.rank()) * lanes;
+  const bool root = parts_.communicator.rank() == 0;
+  std::vector<float> step(lane_elements * static_cast<size_t>(parts_.plan.lanes));
+  std::vector<float> outputs;
+  const auto wanted = static_cast<size_t>(samples() * columns_);
+  if (root) outputs.reserve(wanted);
+  EvaluationPass::Visitor visitor;
+  visitor.lane_done = [&](size_t lane, int64_t) {
+    to_floats(pass_.result(), dtype_, lane_elements, &step[(first + lane) * lane_elements]);
+  };
+  // Samples fill the lanes in order, so that only the last step's end is padding.
+  visitor.step_done = [&] {
+    parts_.communicator.all_gather(reinterpret_cast<std::byte*>(step.data()),
+                                   lanes * lane_elements * sizeof(float));
+    if (!root) return;
+    const size_t count = std::min(step.size(), wanted - outputs.size());
+    outputs.insert(outputs.end(), step.begin(), step.begin() + static_cast<ptrdiff_t>(count));
+  };
+  pass_.run(visitor);
+  return outputs;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,176 @@
+#include "runtime/train/folder/run_timeline.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "collectives/agreement.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kSpans = 65536;  // ops, and as many others: 6.5 MiB each
+
+// A name for a span, without memory of its own.
+class Name {
+ public:
+  template <typename... Args>
+  explicit Name(fmt::format_string<Args...> format, Args&&... args) {
+    *fmt::format_to_n(text_, sizeof(text_) - 1, format, std::forward<Args>(args)...).out = '\0';
+  }
+  const char* text() const { return text_; }
+
+ private:
+  char text_[48];
+};
+
+double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+// Between whom a level of the topology exchanges.
+const char* title_of_level(const Topology& topology, size_t level) {
+  if (topology.nodes == 1) return topology.shares_memory ? "in the node" : "all ranks";
+  return topology.per_node > 1 && level == 0 ? "in the node" : "between nodes";
+}
+
+}  // namespace
+
+std::unique_ptr<RunTimeline> RunTimeline::make(const RunParts& parts) {
+  return parts.config.output.timeline ? std::make_unique<RunTimeline>(parts) : nullptr;
+}
+
+RunTimeline::RunTimeline(const RunParts& parts)
+    : parts_(parts),
+      queued_(parts.backend.ops().separate_memory),
+      groups_(parts.plan.topology.groups_of(parts.communicator.rank())),
+      timeline_(kSpans),
+      start_ms_(now_ms()) {
+  for (const Op& op : parts.training.ops) {
+    const char* const kind = name_of(op.kind);
+    op_names_.push_back(op.name == kind ? op.name : fmt::format("{} {}", kind, op.name));
+  }
+}
+
+void RunTimeline::step_done(int64_t step, double start_ms) {
+  timeline_.record(Name("step {}", step).text(), "step", Track::kSteps, start_ms, now_ms());
+}
+
+void RunTimeline::device_reduced(double reduce_ms) {
+  const double end_ms = now_ms();
+  timeline_.record(
+      "exchange after the backward pass", "wait", Track::kDevice, end_ms - reduce_ms, end_ms);
+}
+
+void RunTimeline::exchanged(
+    int bucket, size_t bytes, size_t level, double start_ms, double end_ms) {
+  if (queued_) return;
+  const Name name("bucket {}, {:.3g} MiB, {}",
+                  bucket,
+                  mebibytes(bytes),
+                  title_of_level(parts_.plan.topology, level));
+  const RankGroup& group = groups_[level];
+  timeline_.record(
+      name.text(), "exchange", Track::kExchanges, start_ms, end_ms, {group.first, group.count});
+}
+
+void RunTimeline::gathered(int bucket, size_t bytes, double start_ms, double end_ms) {
+  if (queued_) return;
+  const Name name("bucket {}, {:.3g} MiB", bucket, mebibytes(bytes));
+  timeline_.record(
+      name.text(), "gather", Track::kGathers, start_ms, end_ms, {0, parts_.communicator.size()});
+}
+
+void RunTimeline::ran(size_t op, double start_ms, double end_ms) {
+  if (queued_) return;
+  timeline_.record(op_names_[op].c_str(), "op", Track::kOps, start_ms, end_ms);
+}
+
+void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) {
+  const auto record = [&](const char* name, MeetingGroup group = {}) {
+    timeline_.record(name, "wait", Track::kSteps, start_ms, end_ms, group);
+  };
+  const MeetingGroup all = {0, parts_.communicator.size()};
+  if (queued_ && what != Wait::kTotals && what != Wait::kNorms) return;
+  switch (what) {
+    case Wait::kExchange: record(Name("wait for gradients of bucket {}", bucket).text()); break;
+    case Wait::kGather: record(Name("wait for parameters of bucket {}", bucket).text()); break;
+    case Wait::kLanes: record("wait for all lanes", all); break;
+    case Wait::kTotals: record("wait for all ranks", all); break;
+    case Wait::kNorms: record("wait for norms of layers", all); break;
+  }
+}
+
+// Has rank 0 say how far the file can be trusted.
+void RunTimeline::tell(const ClockOffset& offset, const std::vector<std::string>& hosts) const {
+  struct OfRank {
+    double within_ms;
+    uint64_t dropped, dropped_ops;
+  };
+  std::vector<OfRank> ranks(hosts.size());
+  Communicator& communicator = parts_.communicator;
+  ranks[static_cast<size_t>(communicator.rank())] = {
+      offset.within_ms, timeline_.dropped(), timeline_.dropped_ops()};
+  communicator.all_gather(reinterpret_cast<std::byte*>(ranks.data()), sizeof(OfRank));
+  if (communicator.rank() != 0) return;
+  const auto worst = [&](auto value) {
+    return static_cast<size_t>(std::ranges::max_element(ranks, {}, value) - ranks.begin());
+  };
+  const size_t clock = worst(&OfRank::within_ms);
+  if (ranks.size() > 1)
+    log_info("timeline: the ranks' clocks agree to within {:.3f} ms (rank {} on {})",
+             ranks[clock].within_ms,
+             clock,
+             hosts[clock]);
+  const auto tell_dropped = [&](uint64_t OfRank::*count, const char* what) {
+    const size_t full = worst(count);
+    if (ranks[full].*count > 0)
+      log_info("timeline: begins late: the oldest {} {} of rank {} on {} were not kept",
+               ranks[full].*count,
+               what,
+               full,
+               hosts[full]);
+  };
+  tell_dropped(&OfRank::dropped, "spans");
+  tell_dropped(&OfRank::dropped_ops, "ops");
+}
+
+// What this rank's spans need to know of the others': one rank after the other tells when it came.
+Meetings RunTimeline::meetings(double add_ms) const {
+  Communicator& communicator = parts_.communicator;
+  const std::vector<MeetingArrival> mine = timeline_.arrivals(add_ms);
+  Meetings meetings(mine);
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    uint64_t count = mine.size();
+    communicator.broadcast(reinterpret_cast<std::byte*>(&count), sizeof(count), rank);
+    std::vector<MeetingArrival> arrivals = mine;
+    arrivals.resize(count);
+    communicator.broadcast(
+        reinterpret_cast<std::byte*>(arrivals.data()), count * sizeof(MeetingArrival), rank);
+    meetings.add(rank, arrivals);
+  }
+  return meetings;
+}
+
+// The clocks are compared now, at the end, since the newest spans are those that are kept.
+void RunTimeline::write(const std::vector<std::string>& hosts) const {
+  Communicator& communicator = parts_.communicator;
+  const ClockOffset offset = measure_clock_offset(communicator);
+  tell(offset, hosts);
+  double start_ms = start_ms_;  // of rank 0, for all
+  communicator.broadcast(reinterpret_cast<std::byte*>(&start_ms), sizeof(start_ms), 0);
+  const int rank = communicator.rank();
+  const double add_ms = offset.add_ms - start_ms;
+  const std::string mine =
+      timeline_.events_text(rank, hosts[static_cast<size_t>(rank)], add_ms, meetings(add_ms));
+  // One after the other, since each may have some MiB: only rank 0 keeps all.
+  std::vector<std::string> events;
+  for (int r = 0; r < communicator.size(); ++r) {
+    std::string text = broadcast_text(communicator, mine, r);
+    if (rank == 0) events.push_back(std::move(text));
+  }
+  run_on_root(communicator, [&] { write_timeline(parts_.run_dir / "timeline.json", events); });
+}
+
+}  // namespace lockstep

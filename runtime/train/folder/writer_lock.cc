@@ -1,0 +1,256 @@
+#include "runtime/train/folder/writer_lock.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <sstream>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/base/host.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kFile = "writer.lock";
+constexpr std::chrono::milliseconds kPoll{200};
+constexpr size_t kMostText = 4096;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm time{};
+  ::gmtime_r(&now, &time);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &time);
+  return text;
+}
+
+std::string describe(const WriterLockOptions& options) {
+  std::string text = fmt::format("host {}\npid {}\nsince {}\n", host_name(), ::getpid(), utc_now());
+  if (!options.job.empty()) text += fmt::format("job {}\n", options.job);
+  return text;
+}
+
+// ENOLCK: NFS without its lock service; EINVAL: a kernel without such locks.
+bool means_no_locks(int error) {
+  return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
+}
+
+std::string words_for(const WriterInfo& holder) {
+  if (holder.pid.empty()) return "another process";
+  return fmt::format("process {} on host {}, since {}{}",
+                     holder.pid,
+                     holder.host,
+                     holder.since,
+                     holder.job.empty() ? "" : ", job " + holder.job);
+}
+
+}  // namespace
+
+WriterLockOptions WriterLockOptions::from_environment() {
+  WriterLockOptions options;
+  options.job = variable("SLURM_JOB_ID");
+  options.requeued = std::atoi(variable("SLURM_RESTART_COUNT").c_str()) > 0;
+  return options;
+}
+
+WriterLock::WriterLock(int folder,
+                       const std::filesystem::path& path,
+                       const WriterLockOptions& options)
+    : folder_(folder), path_(path.string()), options_(options), info_(describe(options)) {
+  acquire();
+}
+
+WriterLock::~WriterLock() {
+  stop_beating();
+  if (file_ && names(*file_)) ::unlinkat(folder_, kFile, 0);
+}
+
+void WriterLock::acquire() {
+  const double deadline_ms = now_ms() + options_.patience_s * 1000;
+  for (bool told = false;; told = true) {
+    if (attempt() == Attempt::kHeld) return;
+    const WriterInfo other = holder();
+    const bool same_job = !options_.job.empty() && other.job == options_.job;
+    const std::string who = words_for(other);
+    if ((!options_.requeued && !same_job) || now_ms() >= deadline_ms)
+      throw CheckpointError(
+          "run folder '{}' is in use by {}; one run at a time may write there: wait for it or end "
+          "it, or give another --run-dir",
+          path_,
+          who);
+    if (!told)
+      log_info(
+          "run folder '{}' is in use by {}: waiting up to {} s for it to end, as this job is requeued",
+          path_,
+          who,
+          options_.patience_s);
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+WriterLock::Attempt WriterLock::attempt() {
+  if (options_.system_locks) {
+    const Attempt outcome = try_system_lock();
+    if (outcome != Attempt::kNoLocks) return outcome;
+    options_.system_locks = false;
+    log_warn(
+        "run folder '{}': its file system has no locks; writer.lock has a heartbeat instead, and "
+        "counts as left behind after {} s without one",
+        path_,
+        options_.silence_s);
+  }
+  return try_heartbeat() ? Attempt::kHeld : Attempt::kOther;
+}
+
+WriterLock::Attempt WriterLock::try_system_lock() {
+  while (true) {
+    file_.emplace(uninterrupted(
+        [&] { return ::openat(folder_, kFile, O_RDWR | O_CREAT | O_CLOEXEC, 0644); }));
+    if (file_->fd < 0) throw IoError("open", path_ + "/" + kFile, errno);
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    if (uninterrupted([&] { return ::fcntl(file_->fd, F_OFD_SETLK, &whole); }) != 0) {
+      const int error = errno;
+      file_.reset();
+      if (error == EAGAIN || error == EACCES) return Attempt::kOther;
+      if (means_no_locks(error)) {
+        if (text().empty()) ::unlinkat(folder_, kFile, 0);  // made by this attempt
+        return Attempt::kNoLocks;
+      }
+      throw IoError("lock", path_ + "/" + kFile, error);
+    }
+    // The one before may have removed the file between the two calls.
+    if (names(*file_)) break;
+  }
+  hold(-1);
+  return Attempt::kHeld;
+}
+
+bool WriterLock::try_heartbeat() {
+  const auto create = [&] {
+    file_.emplace(uninterrupted(
+        [&] { return ::openat(folder_, kFile, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644); }));
+    if (file_->fd >= 0) return true;
+    const int error = errno;
+    file_.reset();
+    if (error != EEXIST) throw IoError("create", path_ + "/" + kFile, error);
+    return false;
+  };
+  if (!create()) {
+    if (is_silent()) ::unlinkat(folder_, kFile, 0);
+    if (!create()) return false;  // it may have gone by itself
+  }
+  hold(0);
+  heart_ = std::thread([this] { keep_beating(); });
+  return true;
+}
+
+// Whether the file's text stays the same for as long as a dead holder's would.
+bool WriterLock::is_silent() const {
+  const std::string before = text();
+  log_info("run folder '{}' has a writer.lock of {}: watching for up to {} s whether it lives",
+           path_,
+           words_for(holder()),
+           options_.silence_s);
+  const double end_ms = now_ms() + options_.silence_s * 1000;
+  while (now_ms() < end_ms) {
+    std::this_thread::sleep_for(
+        std::min(kPoll, std::chrono::milliseconds(static_cast<int64_t>(options_.beat_s * 1000))));
+    if (text() != before) return false;
+  }
+  return true;
+}
+
+// Whether the folder's file of that name is the one that is open here.
+bool WriterLock::names(const Descriptor& file) const {
+  struct stat open {};
+  struct stat named {};
+  return ::fstat(file.fd, &open) == 0 && ::fstatat(folder_, kFile, &named, 0) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+// Writes who holds the file and, where `beat` is not negative, how often it has said so.
+void WriterLock::hold(int64_t beat) {
+  std::string text = info_;
+  if (beat >= 0) text += fmt::format("beat {:010}\n", beat);
+  const ssize_t wrote =
+      uninterrupted([&] { return ::pwrite(file_->fd, text.data(), text.size(), 0); });
+  if (wrote < 0) throw IoError("write", path_ + "/" + kFile, errno);
+  if (beat <= 0 && ::ftruncate(file_->fd, static_cast<off_t>(text.size())) != 0)
+    throw IoError("truncate", path_ + "/" + kFile, errno);
+  if (beat >= 0) ::fsync(file_->fd);  // for other hosts
+}
+
+void WriterLock::keep_beating() {
+  std::unique_lock lock(mutex_);
+  const std::chrono::duration<double> pause(options_.beat_s);
+  for (int64_t beat = 1; !wake_.wait_for(lock, pause, [&] { return ending_; }); ++beat) {
+    try {
+      hold(beat);
+    } catch (const IoError&) {
+      // Others take the folder after a while, and check() says so.
+    }
+  }
+}
+
+void WriterLock::stop_beating() {
+  if (!heart_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  heart_.join();
+  ending_ = false;
+}
+
+void WriterLock::check() {
+  if (names(*file_)) return;
+  stop_beating();
+  if (attempt() == Attempt::kHeld) {
+    log_warn("run folder '{}': somebody removed its writer.lock, which is there again", path_);
+    return;
+  }
+  throw CheckpointError(
+      "run folder '{}' was taken over by {}: somebody removed this run's writer.lock",
+      path_,
+      words_for(holder()));
+}
+
+std::string WriterLock::text() const {
+  // Opened anew: NFS then asks the server.
+  const Descriptor file(
+      uninterrupted([&] { return ::openat(folder_, kFile, O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
+  char buffer[kMostText];
+  const ssize_t bytes =
+      file.fd < 0 ? 0 : uninterrupted([&] { return ::read(file.fd, buffer, sizeof(buffer)); });
+  return std::string(buffer, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+}
+
+WriterInfo WriterLock::holder() const {
+  WriterInfo info;
+  std::istringstream lines(text());
+  for (std::string name, value; lines >> name >> value;) {
+    if (name == "host") info.host = value;
+    if (name == "pid") info.pid = value;
+    if (name == "since") info.since = value;
+    if (name == "job") info.job = value;
+  }
+  return info;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+#include "runtime/train/guard/weights_agreement.h"
+
+#include <vector>
+
+#include "collectives/agreement.h"
+
+namespace lockstep {
+
+WeightsAgreement::WeightsAgreement(const RunParts& parts, const RunMemory& memory)
+    : parts_(parts), memory_(memory), weights_hash_(parts, memory) {}
+
+uint64_t WeightsAgreement::hash(int64_t step) {
+  const WeightsHash::Result mine = weights_hash_.take();
+  std::vector<uint64_t> replicas(static_cast<size_t>(parts_.communicator.size()));
+  replicas[static_cast<size_t>(parts_.communicator.rank())] = mine.replica;
+  parts_.communicator.all_gather(reinterpret_cast<std::byte*>(replicas.data()), sizeof(uint64_t));
+  for (size_t r = 1; r < replicas.size(); ++r) {
+    if (replicas[r] == replicas[0]) continue;
+    throw AgreedError(
+        ExitCode::kNumeric,
+        fmt::format("step {}: the weights of rank {} hash to {:016x}, those of rank 0 to {:016x}: "
+                    "the replicas have diverged (memory or network corruption?); resume from the "
+                    "last checkpoint",
+                    step,
+                    r,
+                    replicas[r],
+                    replicas[0]));
+  }
+  if (!mine.finite) {
+    HostWeights weights(parts_, memory_);
+    refuse_not_finite(
+        step,
+        fmt::format("{} is not finite", first_not_finite(parts_.plan.layout, weights.read())));
+  }
+  return mine.weights;
+}
+
+void WeightsAgreement::refuse_not_finite(int64_t step, const std::string& what) const {
+  const std::string remedy = "a lower schedule.lr, more warmup_steps, or optimizer.clip_norm";
+  throw AgreedError(
+      ExitCode::kNumeric,
+      good_checkpoint_
+          ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it with {}",
+                        step,
+                        what,
+                        *good_checkpoint_,
+                        remedy)
+          : fmt::format("step {}: {}, and no checkpoint has been written yet: start again with {}",
+                        step,
+                        what,
+                        remedy));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+// That the weights of all ranks are the same, and numbers: a run with others ends on every rank,
+// and says what to resume from.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/train/checkpoints/weights.h"
+#include "runtime/train/run_parts.h"
+
+namespace lockstep {
+
+class WeightsAgreement {
+ public:
+  // Both are borrowed.
+  WeightsAgreement(const RunParts& parts, const RunMemory& memory);
+
+  // The hash of the weights after `step` steps, of which every rank has all or its part. All ranks
+  // together. Throws AgreedError where replicas differ or a weight is not finite.
+  uint64_t hash(int64_t step);
+  // Throws AgreedError. To be called on all ranks, of what every one of them has seen.
+  [[noreturn]] void refuse_not_finite(int64_t step, const std::string& what) const;
+  // The checkpoint of this step is good.
+  void checkpoint_done(int64_t step) { good_checkpoint_ = step; }
+
+ private:
+  const RunParts& parts_;
+  const RunMemory& memory_;
+  WeightsHash weights_hash_;
+  std::optional<int64_t> good_checkpoint_;  // the newest, as far as this process knows
+};
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#include "runtime/train/step/batch_stage.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+size_t aligned(size_t bytes) {
+  constexpr size_t kAlignment = 256;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+size_t input_bytes(const Graph& graph, size_t index) { return graph[graph.inputs[index]].bytes(); }
+
+// One lane's input and target.
+size_t lane_bytes(const Graph& graph) {
+  return aligned(input_bytes(graph, 0)) + aligned(input_bytes(graph, 1));
+}
+
+}  // namespace
+
+size_t BatchStage::device_bytes(const Graph& graph, size_t lanes) {
+  return 2 * lanes * lane_bytes(graph);
+}
+
+BatchStage::BatchStage(const Graph& graph, Backend& backend, std::byte* device, size_t lanes)
+    : backend_(backend),
+      device_(device),
+      lanes_(lanes),
+      input_bytes_(input_bytes(graph, 0)),
+      target_bytes_(input_bytes(graph, 1)),
+      lane_bytes_(lane_bytes(graph)),
+      target_offset_(aligned(input_bytes_)),
+      batches_(lanes) {}
+
+LaneBatch BatchStage::place(size_t lane, const LaneBatch& batch) {
+  if (device_ == nullptr) return batch;
+  std::byte *const input = input_of(lane), *const target = input + target_offset_;
+  backend_.copy(batch.input, input, input_bytes_);
+  backend_.copy(batch.target, target, target_bytes_);
+  return {input, target, batch.valid_samples};
+}
+
+void BatchStage::load(Loader& loader) {
+  backend_.uploads().finish();  // the loader fills anew what they read
+  const LaneBatch* const batches = loader.next();
+  std::copy_n(batches, lanes_, batches_.begin());
+  loaded_ = true;
+  if (device_ == nullptr) return;
+  for (size_t lane = 0; lane < lanes_; ++lane) {
+    std::byte* const input = input_of(lanes_ + lane);
+    backend_.uploads().copy_ahead(batches[lane].input, input, input_bytes_);
+    backend_.uploads().copy_ahead(batches[lane].target, input + target_offset_, target_bytes_);
+  }
+}
+
+const std::vector<LaneBatch>& BatchStage::take() {
+  LOCKSTEP_CHECK(loaded_);
+  loaded_ = false;
+  if (device_ == nullptr) return batches_;
+  backend_.uploads().take(input_of(lanes_), device_, lanes_ * lane_bytes_);
+  for (size_t lane = 0; lane < lanes_; ++lane) {
+    batches_[lane].input = input_of(lane);
+    batches_[lane].target = input_of(lane) + target_offset_;
+  }
+  return batches_;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+#include "runtime/train/step/loss_scale.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+LossScale::LossScale(const RunConfig& config) {
+  if (!has_fp16_gradients(config)) return;
+  state_.value = config.execution.loss_scale;
+  growth_steps_ = config.execution.loss_scale_growth_steps;
+}
+
+void LossScale::step_done(bool finite) {
+  if (!dynamic()) return;
+  if (!finite) {
+    state_.value /= 2;
+    state_.good_steps = 0;
+    ++state_.skipped;
+  } else if (++state_.good_steps >= growth_steps_) {
+    state_.value = std::min(state_.value * 2, kMost);
+    state_.good_steps = 0;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/sharding.h"
+#include "runtime/config/run_config.h"
+#include "runtime/exec/backend.h"
+#include "runtime/plan/plan.h"
+#include "runtime/train/step/tensor_norms.h"
+
+namespace lockstep {
+
+// "adamw", as checkpoints name it.
+std::string optimizer_name(const OptimizerConfig& config);
+// Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
+std::vector<std::string> moment_names(const OptimizerConfig& config);
+
+// Whether every tensor has a rate of its own: LARS and LAMB.
+bool is_layer_wise(const OptimizerConfig& config);
+// The parameters of which it has one, by number: those with weight decay.
+std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout);
+
+// The weights of which this rank updates its owned ranges; borrowed.
+struct FlatWeights {
+  std::byte* parameters = nullptr;  // of type `compute`; flat unless packed
+  DType compute = DType::kF32;
+  float* masters = nullptr;  // the owned ranges one after the other; null where compute is fp32
+  bool packed = false;       // the parameters too are the owned ranges one after the other
+
+  // The floats from element `flat` of the whole on, which is element `local` of the owned ranges.
+  float* floats(int64_t flat, int64_t local) const;
+  // A slice that updates `range`, which begins at element `local` of the owned ranges.
+  OptimizerSlice slice(const Range& range, int64_t local) const;
+};
+
+// What an optimizer works on; borrowed.
+struct OptimizerMemory {
+  FlatWeights weights;
+  OwnedFloats gradients;         // LAMB leaves its directions there
+  float* moments = nullptr;      // for each moment in order, the owned ranges one after the other
+  TensorNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
+};
+
+// Updates the ranges of the flat parameter buffer that are this rank's to update. The ranges
+// are cut where the kind of update changes: by default biases and norm gains are not decayed, and
+// running statistics are averaged whatever the optimizer. A layer-wise optimizer cuts them where a
+// tensor with a rate of its own begins.
+class Optimizer {
+ public:
+  Optimizer(const OptimizerConfig& config,
+            const ParameterLayout& layout,
+            std::vector<Range> owned,
+            Backend& backend,
+            const OptimizerMemory& memory);
+
+  // What the next update() does. `step` counts from 1 (bias correction); `gradient_scale`
+  // multiplies every gradient, and carries the mean over samples and the clipping.
+  void prepare(double lr, double gradient_scale, int64_t step);
+  // For a layer-wise optimizer, else nothing: finds every tensor's rate for the next update(),
+  // which takes what this leaves in the gradients' place. All ranks together; waits for the device.
+  void adapt();
+  // Queues one step from the flat gradients: always the same work on the same memory.
+  void update() { update_->run(); }
+
+  // Groups of constants that the updates of such a model have.
+  static size_t groups(const OptimizerConfig& config, const ParameterLayout& layout);
+  const std::vector<Range>& owned() const { return owned_; }
+  // Where, in the moments, those of moment `index` begin, and of these those of owned range
+  // `range`.
+  int64_t moment_offset(size_t index) const {
+    return static_cast<int64_t>(index) * owned_elements_;
+  }
+  int64_t moment_offset(size_t index, size_t range) const;
+  // All moments together.
+  int64_t moment_elements() const { return owned_elements_ * static_cast<int64_t>(moments_); }
+
+ private:
+  // How parameters are updated: places among the constants.
+  // The k-th adapted slot is of group kGroups + k.
+  enum : size_t { kPlain, kDecayed, kStatistics, kGroups };
+  struct Segment {  // of one owned range, of one group
+    Range range;
+    int64_t local = 0;  // offset of range.begin among the owned elements
+    size_t group = kPlain;
+  };
+
+  const OptimizerConfig& config_;
+  std::vector<Range> owned_;
+  std::vector<int64_t> local_offsets_;  // of each owned range
+  int64_t owned_elements_ = 0;
+  size_t group_of(const ParameterLayout& layout, size_t slot) const;
+  std::vector<Segment> cut_segments(const ParameterLayout& layout);
+  // What updates a segment; `moments` of those that are kept move with it.
+  OptimizerSlice slice_of(const Segment& segment, size_t moments) const;
+  void prepare_updates(const std::vector<Segment>& segments);
+  void measure();
+  double trust_ratio(const TensorNorms::Squares& squares) const;
+  // For parameters with weight decay or without; `trust` multiplies a tensor's rate.
+  OptimizerUpdate update_for(bool decays, double trust) const;
+  OptimizerUpdate direction_for(bool decays) const;  // of LAMB
+
+  Backend& backend_;
+  OptimizerMemory memory_;
+  size_t moments_;                                // kept per parameter
+  std::vector<size_t> adapted_;                   // of a layer-wise optimizer, slots
+  std::span<OptimizerUpdate> updates_;            // by group
+  std::span<OptimizerUpdate> direction_updates_;  // of LAMB: kPlain, kDecayed
+  UpdateStep step_;                               // of the next update
+  std::unique_ptr<FlatUpdate> update_;
+  std::unique_ptr<FlatUpdate> directions_;        // of LAMB; moves the moments
+  std::unique_ptr<RepeatedWork> measuring_work_;  // of a layer-wise optimizer
+};
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#include "runtime/train/step/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace lockstep {
+
+double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps) {
+  using Kind = ScheduleConfig::Kind;
+  const double lr = schedule.lr, floor = schedule.min_lr;
+  const int64_t warmup = schedule.warmup_steps;
+  if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  // Part of the way from the end of warm-up to the end of the run, in [0, 1].
+  const double x = std::clamp(static_cast<double>(step - warmup) /
+                                  static_cast<double>(std::max<int64_t>(steps - warmup, 1)),
+                              0.0,
+                              1.0);
+  switch (schedule.kind) {
+    case Kind::kConstant: return lr;
+    case Kind::kLinear: return floor + (lr - floor) * (1 - x);
+    case Kind::kCosine: return floor + (lr - floor) * 0.5 * (1 + std::cos(std::numbers::pi * x));
+    case Kind::kPolynomial:
+      return floor + (lr - floor) * std::pow(1 - x, static_cast<double>(schedule.power));
+    case Kind::kStep: {
+      const auto passed = std::count_if(schedule.milestones.begin(),
+                                        schedule.milestones.end(),
+                                        [&](int64_t milestone) { return step >= milestone; });
+      return lr * std::pow(static_cast<double>(schedule.gamma), static_cast<double>(passed));
+    }
+    case Kind::kWarmupStableDecay: {
+      const int64_t left = steps - step;
+      if (left > schedule.decay_steps) return lr;
+      return floor + (lr - floor) * static_cast<double>(std::max<int64_t>(left, 0)) /
+                         static_cast<double>(schedule.decay_steps);
+    }
+  }
+  return lr;
+}
+
+double clip_factor(double norm, double limit) {
+  constexpr double kEpsilon = 1e-6;  // as elsewhere, so that losses can be compared
+  return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
+}
+
+}  // namespace lockstep

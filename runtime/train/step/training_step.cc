@@ -1,0 +1,307 @@
+#include "runtime/train/step/training_step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/flight_recorder.h"
+#include "runtime/base/threads.h"
+#include "runtime/metrics/phase_timer.h"
+#include "runtime/train/step/mixup.h"
+#include "runtime/train/step/schedule.h"
+#include "runtime/train/step/step_parts.h"
+#include "runtime/train/step/stop_signal.h"
+
+namespace lockstep {
+namespace {
+
+// Bits of the flags that ranks exchange each step.
+constexpr int64_t kStopFlag = 1, kFailedFlag = 2;
+
+// Of a step: ranks that others wait for so long are named.
+constexpr double kWorthNaming = 0.05;
+
+using Span = Timeline::Span;
+
+// A phase of the step: its milliseconds, and a span in the timeline when one is kept.
+struct Phase {
+  PhaseTimer timer;
+  Timeline::Span span;
+  Phase(double& sum_ms, Timeline* timeline, const char* name)
+      : timer(sum_ms), span(timeline, name, "step") {}
+};
+
+}  // namespace
+
+TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
+    : parts_(parts),
+      power_sgd_(make_power_sgd(parts, memory)),
+      reducer_({parts.slices, parts.communicator, parts.node},
+               parts.backend,
+               reducer_options(parts, memory, power_sgd_.get()),
+               memory.gradients,
+               memory.staging),
+      parameter_gather_({parts.slices, parts.communicator, parts.parameters_node()},
+                        parts.backend,
+                        parts.plan.topology,
+                        parts.plan.buckets,
+                        gather_memory(parts.plan, memory)),
+      sum_gather_({parts.slices, parts.communicator},
+                  parts.backend,
+                  parts.plan.topology,
+                  parts.plan.buckets,
+                  sum_all_gather_memory(parts.plan, memory)),
+      executor_(parts.training,
+                parts.plan.training,
+                parts.plan.layout,
+                parts.backend,
+                {memory.arena, memory.gathered, &parameter_gather_},
+                parts.plan.lanes_together ? parts.local_lanes() : 1),
+      tensor_norms_(make_tensor_norms(parts)),
+      optimizer_(parts.config.optimizer,
+                 parts.plan.layout,
+                 parts.updated(),
+                 parts.backend,
+                 {.weights = weights_of(parts, memory),
+                  .gradients = reducer_.sums(),
+                  .moments = memory.moments,
+                  .norms = tensor_norms_.get()}),
+      average_(make_average(parts, memory, optimizer_)),
+      loss_scale_(parts.config),
+      gradient_work_(parts.backend.repeated_work()),
+      update_work_(parts.backend.repeated_work()),
+      lanes_(parts.backend.host_array<LaneContext>(static_cast<size_t>(parts.local_lanes()))),
+      statistics_(parts.backend.host_array<LaneStatistics>(lanes_.size())),
+      train_batches_(memory.train_batches),
+      stage_(parts.training, parts.backend, memory.device_batches, lanes_.size()),
+      batches_(lanes_.size()),
+      lane_runs_(lanes_.size()),
+      peak_flops_(parts.backend.peak_flops() * parts.communicator.size()) {}
+
+// ---------------------------------------------------------------- the training step --------------
+TrainingStep::Outcome TrainingStep::run(int64_t done, bool failed) {
+  const double start_ms = now_ms();
+  FlightRecorder::here().begin_step(done);
+  take_batches(done);
+  forward_backward();  // of my lanes; leaves the gradient of the global batch in my slices
+  const StepTotals totals = exchange_totals(failed);
+  const Update update = plan_update(done, totals);
+  if (update.finite) update_my_slice(update);
+  loss_scale_.step_done(update.finite);
+  if (timeline_ != nullptr) timeline_->step_done(done + 1, start_ms);
+  return {.record = make_record(done + 1, totals, update),
+          .stop = (totals.flags & kStopFlag) != 0,
+          .failed = (totals.flags & kFailedFlag) != 0,
+          .diverged = !update.finite && (!loss_scale_.dynamic() || loss_scale_.exhausted())};
+}
+// -------------------------------------------------------------------------------------------------
+
+void TrainingStep::take_batches(int64_t done) {
+  clock_.phases = {};
+  if (!stage_.loaded()) load_batches();
+  batches_ = stage_.take();
+  for (size_t i = 0; i < lanes_.size(); ++i)
+    lanes_[i] = lane_context(done, static_cast<int>(i), batches_[i]);
+}
+
+void TrainingStep::load_batches() {
+  const FlightScope loading(FlightPhase::kLoading);
+  Phase phase(clock_.phases.data, spans(), "wait for data");
+  stage_.load(*loader_);
+}
+
+LaneContext TrainingStep::lane_context(int64_t done, int local_lane, const LaneBatch& batch) const {
+  LaneContext lane;
+  lane.seed = parts_.config.seed;
+  lane.step = static_cast<uint32_t>(done);
+  lane.lane = static_cast<uint32_t>(reducer_.lanes()[local_lane]);
+  lane.valid_rows = batch.valid_samples * parts_.training.loss_rows_per_sample;
+  lane.gradient_scale = static_cast<float>(
+      loss_scale_.value() /
+      static_cast<double>(parts_.config.train.global_batch * parts_.training.loss_rows_per_sample));
+  const float mixup = parts_.config.train.mixup;
+  if (mixup > 0) lane.mix = draw_mix(mixup, lane.seed, lane.step, lane.lane);
+  return lane;
+}
+
+void TrainingStep::forward_backward() {
+  reducer_.begin_step();
+  parameter_gather_.begin_step();
+  sum_gather_.begin_step();
+  if (power_sgd_) power_sgd_->begin_step();
+  StepClock::Phases& phases = clock_.phases;
+  const double data_ms = phases.data;
+  {
+    Phase phase(phases.compute, spans(), "gradients");
+    gradient_work_->run([this] { queue_gradients(); });
+    if (stage_.ahead() && loader_->ready()) load_batches();  // the next step's
+    parts_.backend.synchronize();
+    if (timeline_ != nullptr && queued_exchange())
+      timeline_->device_reduced(parts_.backend.reduce_ms());
+  }
+  phases.compute -= exposed_ms() + phases.data - data_ms;
+}
+
+// The last step's parameters are gathered while the forward pass already runs. Leaves the gradient
+// of the global batch in the reducer and each lane's statistics.
+void TrainingStep::queue_gradients() {
+  if (!parts_.plan.training.gathers_each_run) parameter_gather_.start(parts_.plan.training.gathers);
+  parts_.plan.lanes_together ? run_lanes_together() : run_lanes();
+  Span span(spans(), "reduce gradients", "step");
+  parts_.backend.mark(Backend::Mark::kBackwardDone);
+  reducer_.reduce();
+  if (!parts_.plan.gradient_gathers.empty()) {
+    parameter_gather_.start(parts_.plan.gradient_gathers);
+    parameter_gather_.finish();
+  }
+  if (!parts_.plan.rounded_gathers.empty()) sum_gather_.run(parts_.plan.rounded_gathers);
+  parts_.backend.mark(Backend::Mark::kReduced);
+}
+
+void TrainingStep::run_lanes() {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Span span(spans(), "forward and backward", "step");
+    executor_.run(lanes_[i],
+                  batches_[i].input,
+                  batches_[i].target,
+                  reducer_.lane_gradients(),
+                  &reducer_,
+                  reinterpret_cast<std::byte*>(&statistics_[i]));
+    reducer_.end_lane();
+  }
+}
+
+void TrainingStep::run_lanes_together() {
+  Span span(spans(), "forward and backward", "step");
+  for (size_t i = 0; i < lanes_.size(); ++i)
+    lane_runs_[i] = {&lanes_[i],
+                     batches_[i].input,
+                     batches_[i].target,
+                     reinterpret_cast<std::byte*>(&statistics_[i])};
+  executor_.run_together(lane_runs_, reducer_);
+  reducer_.end_lane();
+}
+
+// Ends the exchange. A rank that worked less than the slowest one would have waited as much less
+// for it, whatever else it waited for.
+StepTotals TrainingStep::exchange_totals(bool failed) {
+  const double busy_ms = now_ms() - clock_.met_ms - exposed_ms();
+  const int64_t flags = (stop_requested() ? kStopFlag : 0) | (failed ? kFailedFlag : 0);
+  const StepTotals totals = reducer_.totals(statistics_, flags, busy_ms);
+  clock_.ranks_met();
+  clock_.phases.exchange = exposed_ms();
+  clock_.phases.stragglers = std::min(clock_.phases.exchange, totals.slowest_ms - busy_ms);
+  return totals;
+}
+
+TrainingStep::Update TrainingStep::plan_update(int64_t done, const StepTotals& totals) const {
+  const TrainConfig& train = parts_.config.train;
+  const auto rows = static_cast<double>(train.global_batch * parts_.training.loss_rows_per_sample);
+  // The gradients are of the loss sum over `rows`, times the loss scale.
+  const double mean_scale = rows / std::max(totals.valid_count, 1.0) / loss_scale_.value();
+  Update update;
+  update.lr = learning_rate(parts_.config.schedule, done, train.steps);
+  update.gradient_norm = std::sqrt(totals.squared_norm) * mean_scale;
+  update.gradient_scale =
+      mean_scale * clip_factor(update.gradient_norm, parts_.config.optimizer.clip_norm);
+  update.finite = std::isfinite(totals.loss_sum) && std::isfinite(update.gradient_norm);
+  update.number = done - loss_scale_.state().skipped + 1;
+  return update;
+}
+
+void TrainingStep::update_my_slice(const Update& update) {
+  Phase phase(clock_.phases.optimizer, spans(), "update my slice");
+  optimizer_.prepare(update.lr, update.gradient_scale, update.number);
+  if (tensor_norms_) find_layer_rates();
+  update_work_->run([this] {
+    optimizer_.update();
+    if (average_) average_->update();
+  });
+}
+
+// The ranks exchange norms of whole tensors.
+void TrainingStep::find_layer_rates() {
+  tensor_norms_->begin_step();
+  optimizer_.adapt();
+  clock_.ranks_met();
+  clock_.phases.exchange += tensor_norms_->exposed_ms();
+  clock_.phases.optimizer -= tensor_norms_->exposed_ms();
+}
+
+StepRecord TrainingStep::make_record(int64_t step,
+                                     const StepTotals& totals,
+                                     const Update& update) const {
+  const double step_ms = now_ms() - clock_.start_ms;
+  const double batch = static_cast<double>(parts_.config.train.global_batch);
+  StepRecord record;
+  record.step = step;
+  record.samples = step * parts_.config.train.global_batch;
+  record.epoch =
+      static_cast<double>(record.samples) / static_cast<double>(parts_.data.train->samples());
+  record.loss = totals.loss_sum / std::max(totals.valid_count, 1.0);
+  record.lr = update.lr;
+  record.grad_norm = update.gradient_norm;
+  record.step_ms = step_ms;
+  record.compute_ms = clock_.phases.compute;
+  record.comm_exposed_ms = clock_.phases.exchange;
+  record.straggler_ms = clock_.phases.stragglers;
+  const double slower_ms = totals.slowest_ms - totals.fastest_ms;
+  if (slower_ms > kWorthNaming * step_ms)
+    record.slowest = SlowestRank{
+        totals.slowest_rank, hosts_[static_cast<size_t>(totals.slowest_rank)].c_str(), slower_ms};
+  record.data_wait_ms = clock_.phases.data;
+  record.optimizer_ms = clock_.phases.optimizer;
+  record.samples_per_s = batch / step_ms * 1000;
+  if (parts_.model.input == ModelInput::kTokens)
+    record.tokens_per_s =
+        record.samples_per_s * static_cast<double>(parts_.training.loss_rows_per_sample);
+  if (peak_flops_ > 0) record.mfu = parts_.flops_per_sample * record.samples_per_s / peak_flops_;
+  if (loss_scale_.dynamic()) {
+    record.loss_scale = loss_scale_.value();
+    record.skipped_steps = loss_scale_.state().skipped;
+  }
+  return record;
+}
+
+// What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
+// device works from a queue, what it did after the backward pass.
+double TrainingStep::exposed_ms() const {
+  return reducer_.exposed_ms() + parameter_gather_.exposed_ms() + sum_gather_.exposed_ms() +
+         (power_sgd_ ? power_sgd_->exposed_ms() : 0) +
+         (queued_exchange() ? parts_.backend.reduce_ms() : 0);
+}
+
+bool TrainingStep::queued_exchange() const {
+  return parts_.backend.ops().separate_memory && parts_.communicator.size() > 1;
+}
+
+void TrainingStep::start(int64_t done, std::span<const std::string> hosts, RunTimeline* timeline) {
+  LoaderOptions loader;
+  loader.geometry = parts_.geometry();
+  loader.seed = parts_.config.seed;
+  loader.shuffle = parts_.config.data.shuffle;
+  loader.first_step = done;
+  loader.ring_batches = parts_.train_ring_batches;
+  loader.threads = choose_loader_threads(
+      *parts_.data.train, parts_.config.data.decode_threads, compute_threads());
+  loader_ = std::make_unique<Loader>(*parts_.data.train, loader, train_batches_);
+  hosts_ = hosts;
+  timeline_ = timeline;
+  const auto observe = [&](auto&... observed) { (observed.observe(timeline), ...); };
+  observe(reducer_, parameter_gather_, sum_gather_, executor_);
+  if (power_sgd_) observe(*power_sgd_);
+  if (tensor_norms_) observe(*tensor_norms_);
+}
+
+void TrainingStep::gather_parameters() {
+  if (parts_.plan.training.gathers_each_run) return;  // nobody has all
+  parameter_gather_.start(parts_.plan.training.gathers);
+  parameter_gather_.finish();
+}
+
+void TrainingStep::swap_average() {
+  if (!average_) return;
+  average_->swap();
+  gather_parameters();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+#pragma once
+// One training step of this rank: the batches of its lanes, their gradients, the sum of these with
+// those of all ranks, and the update of the slice that this rank owns.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/gather/sum_all_gather.h"
+#include "collectives/power_sgd/power_sgd.h"
+#include "runtime/data/loader.h"
+#include "runtime/exec/executor.h"
+#include "runtime/metrics/step_record.h"
+#include "runtime/train/folder/run_timeline.h"
+#include "runtime/train/run_parts.h"
+#include "runtime/train/step/batch_stage.h"
+#include "runtime/train/step/loss_scale.h"
+#include "runtime/train/step/optimizer.h"
+#include "runtime/train/step/step_clock.h"
+#include "runtime/train/step/weight_average.h"
+
+namespace lockstep {
+
+class TrainingStep {
+ public:
+  // `memory`: of allocate_run(). Both are borrowed.
+  TrainingStep(const RunParts& parts, const RunMemory& memory);
+
+  // Reads batches from those of step `done` on, which is the number of completed steps. `hosts`: by
+  // rank; `timeline`: null without. Both are borrowed.
+  void start(int64_t done, std::span<const std::string> hosts, RunTimeline* timeline);
+
+  struct Outcome {
+    StepRecord record;    // without what an evaluation adds
+    bool stop = false;    // some rank has been asked to stop
+    bool failed = false;  // some rank cannot go on
+    // Loss or gradient is not finite, and no smaller loss scale would help.
+    bool diverged = false;
+  };
+  // The step after `done` completed ones; `failed`: this rank cannot go on after it, which all
+  // ranks learn by it. All ranks together. The new parameters are gathered under
+  // the next step's forward pass, or by gather_parameters().
+  Outcome run(int64_t done, bool failed = false);
+
+  // Gives every rank what the others have updated last, where no step follows that would. All ranks
+  // together.
+  void gather_parameters();
+  // Gives every rank the average of the weights in their place, and by a second call the weights
+  // back. Nothing without an average. All ranks together.
+  void swap_average();
+
+  // What others share with the step.
+  Reducer& reducer() { return reducer_; }
+  BucketAllGather& parameter_gather() { return parameter_gather_; }
+  Optimizer& optimizer() { return optimizer_; }
+  WeightAverage* average() { return average_.get(); }  // null without
+  LossScale& loss_scale() { return loss_scale_; }
+  StepClock& clock() { return clock_; }
+
+ private:
+  // How the summed gradient becomes a step.
+  struct Update {
+    double lr = 0;
+    double gradient_norm = 0;   // of the mean gradient, before clipping
+    double gradient_scale = 1;  // makes the sum a mean, and clips it
+    bool finite = true;         // loss and gradient; else there is nothing to apply
+    int64_t number = 1;         // of the update, without the steps that were skipped
+  };
+
+  void take_batches(int64_t done);
+  void load_batches();
+  LaneContext lane_context(int64_t done, int local_lane, const LaneBatch& batch) const;
+  void forward_backward();
+  void queue_gradients();
+  void run_lanes();
+  void run_lanes_together();
+  StepTotals exchange_totals(bool failed);
+  Update plan_update(int64_t done, const StepTotals& totals) const;
+  void update_my_slice(const Update& update);
+  void find_layer_rates();
+  StepRecord make_record(int64_t step, const StepTotals& totals, const Update& update) const;
+
+  Timeline* spans() const { return timeline_ != nullptr ? timeline_->spans() : nullptr; }
+  double exposed_ms() const;
+  bool queued_exchange() const;
+
+  const RunParts& parts_;
+  std::unique_ptr<PowerSgd> power_sgd_;  // null without
+  Reducer reducer_;
+  BucketAllGather parameter_gather_;
+  SumAllGather sum_gather_;
+  Executor executor_;
+  std::unique_ptr<TensorNorms> tensor_norms_;  // null without
+  Optimizer optimizer_;
+  std::unique_ptr<WeightAverage> average_;  // null without
+  LossScale loss_scale_;
+  std::unique_ptr<RepeatedWork> gradient_work_, update_work_;
+  std::span<LaneContext> lanes_;          // by local lane
+  std::span<LaneStatistics> statistics_;  // by local lane
+  std::span<std::byte> train_batches_;    // memory of the loader
+  BatchStage stage_;
+  std::vector<LaneBatch> batches_;            // of the step under way, by local lane
+  std::vector<Executor::LaneRun> lane_runs_;  // the same for lanes that run together
+  double peak_flops_ = 0;                     // of all ranks
+  std::unique_ptr<Loader> loader_;
+  std::span<const std::string> hosts_;
+  RunTimeline* timeline_ = nullptr;  // null without
+  StepClock clock_;
+};
+
+}  // namespace lockstep
