@@ -12,6 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/train/folder/run_end.h"
 
 namespace lockstep {
 namespace {
@@ -21,7 +22,10 @@ struct InspectOptions {
   std::string json;
   bool tensors = false;
   bool flight = false;
+  bool done = false;
 };
+
+constexpr ExitCode kNotDone{1};  // as test and grep say no
 
 // As batch norms call theirs (models/image_layers.cc).
 bool is_running_statistic(const std::string& name) {
@@ -86,7 +90,33 @@ std::optional<BucketRecord> buckets_beside(const std::filesystem::path& checkpoi
   }
 }
 
+// Whether the run of a folder has come to its end. Throws IoError.
+ExitCode tell_done(const InspectOptions& options) {
+  const std::filesystem::path folder = options.folder;
+  const std::optional<RunEnd> end = read_run_end(folder);
+  const bool done = end && end->done();
+  const auto newest = find_latest(folder / "checkpoints");
+  const int64_t kept = newest ? newest->step : 0;
+  fmt::print("{}\n",
+             end ? text_of(*end)
+                 : fmt::format("not done: no start in '{}' has come to its end; {}",
+                               folder.string(),
+                               newest ? fmt::format("its newest checkpoint has step {}", kept)
+                                      : "it has no checkpoint"));
+  std::fflush(stdout);
+  if (!options.json.empty()) {
+    const Json json = Json::object({{"done", done}, {"step", end ? end->step : kept}});
+    write_file_atomically(options.json, json.dump({.indent = 2}) + "\n");
+  }
+  return done ? ExitCode::kOk : kNotDone;
+}
+
 ExitCode inspect(Session& session, const InspectOptions& options) {
+  if (options.done) {
+    ExitCode code = ExitCode::kOk;
+    run_on_root(session.communicator(), [&] { code = tell_done(options); });
+    return code;
+  }
   run_on_root(session.communicator(), [&] {
     if (options.flight) return show_flight(options.folder, options.json);
     const std::filesystem::path folder = resolve_checkpoint(options.folder);
@@ -132,6 +162,10 @@ CommandSpec inspect_command() {
   command.add("--flight",
               &options->flight,
               "Of a run folder: show instead what each rank did last, also where it was killed");
+  command.add(
+      "--done",
+      &options->done,
+      "Of a run folder: say whether its run has come to its end; exit code 0 if so, 1 if not");
   command.run = [options](Session& session) { return inspect(session, *options); };
   return command;
 }

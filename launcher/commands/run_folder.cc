@@ -10,6 +10,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
+#include "runtime/train/folder/run_end.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +39,7 @@ void describe_run(Session& session, const RunConfig& config, const Device& devic
                                  devices = gather_texts(communicator, device.description());
   run_on_root(communicator, [&] {
     const std::filesystem::path folder = config.output.run_dir;
+    remove_run_end(folder);
     write_file_atomically(folder / "config.textproto", to_text(config));
     EnvironmentInfo info;
     info.ranks = communicator.size();

@@ -15,8 +15,8 @@ namespace lockstep {
 // object ends (null on other ranks). All ranks learn of a failure.
 std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& config);
 
-// Writes config.textproto and environment.json into it, once it is sure that the run goes on there.
-// `device`: this rank's.
+// Writes config.textproto and environment.json into it and removes the end of the start before,
+// once it is sure that the run goes on there. `device`: this rank's.
 void describe_run(Session& session, const RunConfig& config, const Device& device);
 
 }  // namespace lockstep

@@ -23,6 +23,7 @@
 #include "runtime/run/assembly.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
+#include "runtime/train/folder/run_end.h"
 #include "runtime/train/step/stop_signal.h"
 #include "runtime/train/trainer.h"
 
@@ -110,6 +111,22 @@ void print_summary(const TrainResult& result,
   log_record(text + ", weights_hash " + hash);
   fmt::print("{}\nweights_hash {}\nrun folder   {}\n", text, hash, parts.run_dir.string());
   std::fflush(stdout);
+}
+
+// Says in the run folder how the run has ended. All ranks together.
+void write_end(const TrainResult& result, const RunParts& parts) {
+  const int64_t steps = parts.config.train.steps;
+  RunEnd::Reason reason = RunEnd::Reason::kLastStep;
+  if (result.preempted)
+    reason = RunEnd::Reason::kPreempted;
+  else if (result.early_stopped)
+    reason = RunEnd::Reason::kEarlyStopping;
+  else if (result.step < steps)
+    reason = RunEnd::Reason::kMaxSteps;
+  run_on_root(parts.communicator, [&] {
+    parts.check_folder();
+    write_run_end(parts.run_dir, {reason, result.step, steps, hash_text_of(result.weights_hash)});
+  });
 }
 
 // What is about to run, for the user.
@@ -222,6 +239,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   const std::unique_ptr<Watchdog> watchdog = watch_run(session, assembly.config);
   describe_run(session, assembly.config, device.device());
   const TrainResult result = trainer->run(options.max_steps);
+  write_end(result, parts);
   const std::optional<int64_t> bad_records = count_bad_records(parts);
   if (communicator.rank() == 0) print_summary(result, parts, bad_records);
   write_result(session, options.common.json, to_json(result, parts, bad_records));

@@ -310,11 +310,32 @@ def logs(bench):
         assert part in text, f"'{part}' is not in log.txt:\n{text}"
 
 
+def tells_whether_done(bench):
+    """`inspect --done` asks the run folder, not the exit code of whoever started the ranks."""
+
+    def asked(name, code, words):
+        said = bench.run("inspect", bench.folder / name, "--done", code=code).stdout
+        assert words in said and said.count("\n") == 1, said
+
+    asked("never", 1, "not done: no start in ")
+    bench.train(bench.mlp, "part", "--max-steps", 20)
+    asked("part", 0, "done: step 20 of 60, as --max-steps said, weights_hash ")
+    bench.train(bench.mlp, "part", "--resume", "auto")
+    asked("part", 0, "done: step 60 of 60, weights_hash ")
+    # A start that is refused has not begun; one that fails later has.
+    bench.run("train", bench.mlp, "--run-dir", bench.folder / "part", code=4)
+    asked("part", 0, "done: step 60 of 60, weights_hash ")
+    diverging = ["--set", "train.steps=90", "--set", "schedule.lr=1e30", "--resume", "auto"]
+    bench.run("train", bench.mlp, "--run-dir", bench.folder / "part", *diverging, code=7)
+    asked("part", 1, "its newest checkpoint has step 60")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
         for part in (evaluates, predicts, averages, benches, exchanges, sends, generates, ends,
-                     slices, refuses, plans_without_data, diverges, logs):
+                     slices, refuses, plans_without_data, diverges, logs,
+                     tells_whether_done):
             part(bench)
             print(part.__name__, "passed", flush=True)
 

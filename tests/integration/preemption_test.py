@@ -51,6 +51,9 @@ def interrupted(binary, config, folder, ranks, number):
                 break  # it had finished before the signal came
             assert process.returncode == 75, f"exit code {process.returncode}\n{output}"
             assert "stopped on request" in output, output
+            asked = lockstep_run.run(binary, ["inspect", run_dir, "--done"], ranks=0)
+            assert (asked.returncode == 1
+                    and "of 6000, stopped on request, weights_hash" in asked.stdout), asked.stdout
             stops += 1
             print(f"signal {number}, {ranks} ranks: stopped in {time.monotonic() - began:.2f} s")
         else:
