@@ -10,7 +10,7 @@
 #include "collectives/agreement.h"
 #include "collectives/nccl/check.h"
 #include "collectives/nccl/preparation.h"
-#include "collectives/watch/verdict.h"
+#include "collectives/verdict.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"

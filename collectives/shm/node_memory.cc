@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "collectives/agreement.h"
-#include "collectives/watch/verdict.h"
+#include "collectives/verdict.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/host.h"

@@ -16,7 +16,7 @@
 
 #include "collectives/tcp/connection.h"
 #include "collectives/tcp/rendezvous.h"
-#include "collectives/watch/verdict.h"
+#include "collectives/verdict.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/time.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
@@ -16,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "collectives/watch/verdict.h"
+#include "collectives/verdict.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/log.h"
@@ -25,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-std::atomic<const std::string*> verdict{nullptr};
+constexpr double kPartS = 0.5;  // to say goodbye
 
 int stack_signal() { return SIGRTMIN + 2; }
 
@@ -38,19 +37,6 @@ void print_stack(int) {
 
 }  // namespace
 
-void set_verdict(const std::string& text) {
-  const std::string* none = nullptr;
-  auto mine = std::make_unique<const std::string>(text);
-  if (verdict.compare_exchange_strong(none, mine.get())) mine.release();  // it stays
-}
-
-bool has_verdict() { return verdict.load(std::memory_order_acquire) != nullptr; }
-
-void check_verdict() {
-  const std::string* const text = verdict.load(std::memory_order_acquire);
-  if (text != nullptr) throw CommError("{}", *text);
-}
-
 class Watchdog::Watch {
  public:
   explicit Watch(WatchdogOptions options)
@@ -60,10 +46,17 @@ class Watchdog::Watch {
     void* first = nullptr;
     ::backtrace(&first, 1);  // loads what it needs now, not in the handler
     std::signal(stack_signal(), print_stack);
+    peers_.reserve(static_cast<size_t>(options_.ranks));
     for (const int rank : options_.ranks_here) peers_.push_back({.rank = rank});
+    own_ = &*std::find_if(
+        peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.rank == options_.rank; });
+    for (const auto& link : options_.links)
+      for (size_t i = 0; i < link->ranks().size(); ++i)
+        peers_.push_back({.rank = link->ranks()[i].rank, .link = link.get(), .place = i});
     thread_ = std::thread([this] { run(); });
   }
   ~Watch() {
+    FlightRecorder::here().leave();
     {
       const std::lock_guard lock(mutex_);
       ended_ = true;
@@ -75,8 +68,11 @@ class Watchdog::Watch {
  private:
   struct Peer {
     int rank = 0;
-    std::unique_ptr<FlightReader> reader;
-    FlightMoment moment;
+    std::unique_ptr<FlightReader> reader{};  // of this host
+    const HostLink* link = nullptr;          // to another, of whose ranks ...
+    size_t place = 0;                        // ... it is this one
+    FlightMoment moment{};
+    bool seen = false;           // something is known of it
     double still_since_ms = 0;   // no sign of work
     double silent_since_ms = 0;  // its watchdog stands still too: the process is stopped
 
@@ -94,21 +90,44 @@ class Watchdog::Watch {
       last_ms = now_ms();
       FlightRecorder::here().keep_alive();
       for (Peer& peer : peers_) look_at(peer, slept);
-      if (!judged_) judge();
-      if (judged_) carry_out();
+      listen();
+      if (!finding_) judge();
+      if (finding_) carry_out();
+    }
+    part();
+  }
+
+  // What the other hosts have to say, and what this one says.
+  void listen() {
+    std::vector<FlightMoment> here;
+    for (const Peer& peer : peers_)
+      if (peer.seen && peer.link == nullptr) here.push_back(peer.moment);
+    const bool tells = now_ms() - told_at_ms_ >= std::min(20 * tick_ms_, 1000.0) / 2;
+    if (tells) told_at_ms_ = now_ms();
+    for (const auto& link : options_.links) {
+      if (tells && !here.empty()) link->tell(here);
+      link->move();
+      if (!finding_ && link->finding()) decide(*link->finding());
     }
   }
 
+  // The others need not look for this host any more.
+  void part() {
+    for (const auto& link : options_.links) link->leave();
+    const Deadline deadline(kPartS);
+    for (const auto& link : options_.links) link->close(deadline);
+  }
+
   void look_at(Peer& peer, bool slept) const {
-    if (peer.reader == nullptr)
+    if (peer.link == nullptr && peer.reader == nullptr)
       peer.reader = FlightReader::open(flight_path(options_.folder, peer.rank));
-    if (peer.reader == nullptr) return;
-    const FlightMoment moment = peer.reader->now();
-    if (slept || peer.still_since_ms == 0 || moment.beats != peer.moment.beats)
-      peer.still_since_ms = now_ms();
-    if (slept || peer.silent_since_ms == 0 || moment.alive != peer.moment.alive)
-      peer.silent_since_ms = now_ms();
+    if (peer.link == nullptr && peer.reader == nullptr) return;
+    const FlightMoment moment =
+        peer.link != nullptr ? peer.link->ranks()[peer.place] : peer.reader->now();
+    if (slept || !peer.seen || moment.beats != peer.moment.beats) peer.still_since_ms = now_ms();
+    if (slept || !peer.seen || moment.alive != peer.moment.alive) peer.silent_since_ms = now_ms();
     peer.moment = moment;
+    peer.seen = true;
   }
 
   double limit_s(const Peer& peer) const {
@@ -120,9 +139,12 @@ class Watchdog::Watch {
     }
   }
 
+  static bool is_watched(const Peer& peer) {
+    return peer.seen && !peer.moment.left && peer.moment.phase != FlightPhase::kEnded;
+  }
+
   bool stands_still(const Peer& peer) const {
-    return peer.reader != nullptr && peer.moment.phase != FlightPhase::kEnded &&
-           peer.still_s() > limit_s(peer);
+    return is_watched(peer) && peer.still_s() > limit_s(peer);
   }
 
   static std::string name_of(const Peer& peer) {
@@ -130,41 +152,76 @@ class Watchdog::Watch {
         "rank {} on {} (process {})", peer.rank, peer.moment.host, peer.moment.process);
   }
 
-  // A peer whose process is gone, as it was killed: MPI's own waits would go on for ever.
-  static bool has_died(const Peer& peer) {
-    return peer.reader != nullptr && peer.moment.phase != FlightPhase::kEnded &&
-           ::kill(static_cast<pid_t>(peer.moment.process), 0) != 0 && errno == ESRCH;
+  // Why a peer is known to be gone, as one that was killed: MPI's own waits would go on for ever.
+  static std::string why_gone(const Peer& peer) {
+    if (!is_watched(peer)) return "";
+    if (peer.link != nullptr)  // the first rank there holds the other end
+      return peer.place == 0 ? peer.link->why_lost() : "";
+    const bool gone = ::kill(static_cast<pid_t>(peer.moment.process), 0) != 0 && errno == ESRCH;
+    return gone ? "its process has ended" : "";
   }
 
   void judge() {
-    const auto dead = std::find_if(peers_.begin(), peers_.end(), has_died);
-    if (dead != peers_.end()) {
-      decide(dead->rank,
-             fmt::format("lost rank {} on {}: its process has ended; it was at {}",
-                         dead->rank,
-                         dead->moment.host,
-                         text_of(dead->moment)));
-      return;
+    for (const Peer& peer : peers_) {
+      const auto found = peer.reader != nullptr ? peer.reader->finding() : std::nullopt;
+      if (found) return decide(*found);
+    }
+    for (const Peer& peer : peers_) {
+      const std::string why = why_gone(peer);
+      if (why.empty()) continue;
+      return decide({peer.rank,
+                     fmt::format("lost rank {} on {}: {}; it was at {}",
+                                 peer.rank,
+                                 peer.moment.host,
+                                 why,
+                                 text_of(peer.moment))});
+    }
+    for (const Peer& peer : peers_) {
+      const std::string text = difference_from_here(peer);
+      if (!text.empty()) return decide({-1, text});
     }
     // Who waits has a reason, unless its process is stopped.
     const auto stuck = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
       return stands_still(peer) && (!peer.moment.waiting || peer.silent_s() > limit_s(peer));
     });
     if (stuck != peers_.end()) {
-      decide(stuck->rank,
-             fmt::format("{} has done nothing for {:.3g} s: {}",
-                         name_of(*stuck),
-                         stuck->still_s(),
-                         text_of(stuck->moment)));
-      return;
+      return decide({stuck->rank,
+                     fmt::format("{} has done nothing for {:.3g} s: {}",
+                                 name_of(*stuck),
+                                 stuck->still_s(),
+                                 text_of(stuck->moment))});
     }
     // One that is about to be found stopped is the reason why the others wait.
     const bool all_wait =
-        options_.all_here && peers_.size() > 1 &&
+        peers_.size() == static_cast<size_t>(options_.ranks) &&
         std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
           return stands_still(peer) && peer.moment.waiting && peer.silent_s() < limit_s(peer) / 2;
         });
-    if (all_wait) decide(-1, difference());
+    if (all_wait) decide({-1, difference()});
+  }
+
+  // How what a peer has done differs from what this rank has done; empty where it does not.
+  std::string difference_from_here(const Peer& peer) const {
+    const FlightReader* const here = own_->reader.get();
+    if (here == nullptr || !peer.seen || &peer == own_) return "";
+    uint64_t number = peer.moment.begun.number;
+    const auto there = [&](uint64_t of) {
+      if (of == peer.moment.begun.number) return std::optional(peer.moment.begun);
+      return peer.reader != nullptr ? peer.reader->start(of) : std::nullopt;
+    };
+    if (peer.reader != nullptr) number = std::min(number, own_->moment.begun.number);
+    std::string text;
+    // Back to the first that differs, as far as it is known.
+    for (; number > 0; --number) {
+      const std::optional<FlightStart> mine = here->start(number), theirs = there(number);
+      if (!mine || !theirs || mine->history == theirs->history) break;
+      text = fmt::format("{} and {} do not do the same: {} against {}",
+                         name_of(*own_),
+                         name_of(peer),
+                         text_of(*mine),
+                         text_of(*theirs));
+    }
+    return text;
   }
 
   // What the ranks wait for, where all of them do.
@@ -184,30 +241,34 @@ class Watchdog::Watch {
                        text);
   }
 
-  void decide(int stuck, const std::string& text) {
-    judged_ = true;
-    stuck_ = stuck;
-    text_ = text;
-    judged_at_ms_ = now_ms();
+  void decide(const FlightFinding& finding) {
+    finding_ = finding;
+    found_at_ms_ = now_ms();
+    FlightRecorder::here().tell(finding);
+    for (const auto& link : options_.links) {
+      link->tell(finding);
+      link->move();
+    }
   }
 
   // Who waits throws it. A rank that does not, since it is stuck itself or a library does not come
   // back, is ended here.
   void carry_out() {
     constexpr double kTurnMs = 2000;
-    const double since_ms = now_ms() - judged_at_ms_;
-    if (stuck_ != options_.rank) set_verdict(text_);
-    if (stuck_ == options_.rank) {
-      if (!stack_told_) {
-        stack_told_ = true;
-        std::fprintf(stderr, "rank %d: where its main thread is:\n", options_.rank);
-        ::pthread_kill(main_, stack_signal());
-      }
+    const double since_ms = now_ms() - found_at_ms_;
+    const bool own = finding_->rank == options_.rank;
+    // One that loops has a moment to say where, before the launcher ends it.
+    const double grace_ms = std::min(300.0, options_.timeout_s * 1000 / 20);
+    if (!own && since_ms >= grace_ms) set_verdict(finding_->text);
+    if (own && !stack_told_) {
+      stack_told_ = true;
+      std::fprintf(stderr, "rank %d: where its main thread is:\n", options_.rank);
+      ::pthread_kill(main_, stack_signal());
     }
-    if (since_ms < (stuck_ == options_.rank ? 2 * kTurnMs : kTurnMs)) return;
+    if (since_ms < (own ? 2 * kTurnMs : kTurnMs)) return;
     if (FlightRecorder::here().claim_last_word()) {
-      log_record("error: " + text_);
-      std::fprintf(stderr, "lockstep: rank %d: error: %s\n", options_.rank, text_.c_str());
+      log_record("error: " + finding_->text);
+      std::fprintf(stderr, "lockstep: rank %d: error: %s\n", options_.rank, finding_->text.c_str());
     } else if (since_ms < 4 * kTurnMs) {
       return;  // it is being told, by this rank or another
     }
@@ -218,10 +279,11 @@ class Watchdog::Watch {
   double tick_ms_;
   pthread_t main_;
   std::vector<Peer> peers_;
-  bool judged_ = false, stack_told_ = false;
-  int stuck_ = -1;
-  std::string text_;
-  double judged_at_ms_ = 0;
+  const Peer* own_ = nullptr;  // among them
+  double told_at_ms_ = 0;      // the other hosts
+  std::optional<FlightFinding> finding_;
+  double found_at_ms_ = 0;
+  bool stack_told_ = false;
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -36,12 +36,13 @@ std::unique_ptr<Watchdog> watch_run(Session& session, const RunConfig& config) {
   const std::vector<std::string> hosts = gather_texts(communicator, host_identity());
   WatchdogOptions options = {.folder = folder,
                              .rank = communicator.rank(),
+                             .ranks = communicator.size(),
+                             .links = link_hosts(communicator, hosts, session.networks()),
                              .timeout_s = limit_of(config.comm.timeout_s),
                              .files_timeout_s = limit_of(config.comm.files_timeout_s)};
   for (int rank = 0; rank < communicator.size(); ++rank)
     if (hosts[static_cast<size_t>(rank)] == hosts[static_cast<size_t>(options.rank)])
       options.ranks_here.push_back(rank);
-  options.all_here = options.ranks_here.size() == hosts.size();
   if (!recorded || communicator.size() == 1) return nullptr;
   return std::make_unique<Watchdog>(std::move(options));
 }

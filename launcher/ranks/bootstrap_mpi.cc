@@ -10,8 +10,8 @@
 #include "collectives/agreement.h"
 #include "collectives/mpi/mpi_communicator.h"
 #include "collectives/tcp/tcp_communicator.h"
+#include "collectives/verdict.h"
 #include "collectives/watch/recorded_communicator.h"
-#include "collectives/watch/verdict.h"
 #include "launcher/ranks/bootstrap.h"
 #include "launcher/ranks/mpi_environment.h"
 #include "launcher/ranks/mpi_segments.h"
@@ -66,13 +66,16 @@ class MpiSession final : public Session {
     return tcp_ ? tcp_->library() + ", started by " + version : version;
   }
   MpiNetwork mpi_network() const override { return lockstep::mpi_network(); }
+  std::string networks() const override {
+    // mpirun --mca btl_tcp_if_include sets it too. On one host no network is needed.
+    const char* const named = std::getenv("OMPI_MCA_btl_tcp_if_include");
+    return named != nullptr && local_ranks_ < communicator_->size() ? named : "";
+  }
   void move_to_tcp(const TimeLimits& limits) override {
     TcpOptions options;
     options.rank = communicator_->rank();
     options.size = communicator_->size();
-    // mpirun --mca btl_tcp_if_include sets it too. On one host no network is needed.
-    const char* const networks = std::getenv("OMPI_MCA_btl_tcp_if_include");
-    if (networks != nullptr && local_ranks_ < options.size) options.networks = networks;
+    options.networks = networks();
     options.version = lockstep_version();
     options.limits = limits;
     tcp_ = make_tcp_communicator_over(*communicator_, options);
@@ -81,7 +84,9 @@ class MpiSession final : public Session {
   void await_turn_to_tell(const std::string& error) override {
     constexpr std::chrono::seconds kPatience(10);
     if (tcp_) tcp_->tell_failure(error);
-    const bool another = tcp_ ? tcp_->another_tells() : !FlightRecorder::here().claim_last_word();
+    // A verdict all ranks know, and the rank that it names may be the one below this one.
+    const bool another = (tcp_ && !has_verdict() && tcp_->another_tells()) ||
+                         !FlightRecorder::here().claim_last_word();
     if (another && launcher_ends_ranks(kPatience)) std::_Exit(static_cast<int>(ExitCode::kPeer));
   }
   [[noreturn]] void abort(int code, const std::string& why) override {

@@ -25,6 +25,8 @@ class Session {
   virtual std::string library() const = 0;
   // What MPI has found for itself between hosts.
   virtual MpiNetwork mpi_network() const { return MpiNetwork::kUnknown; }
+  // The networks between hosts that the launcher was told to use, as in meeting_here(); empty: any.
+  virtual std::string networks() const { return ""; }
   // Ranks that MPI started meet over TCP too, within these limits, the same on all ranks, and
   // communicator() is over TCP from now on; what it was before stays. All ranks together; throws
   // the same AgreedError on all of them. Only where communicator() is MPI's.

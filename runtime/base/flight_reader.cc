@@ -14,8 +14,6 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kFileBytes = sizeof(FlightHeader) + FlightHeader::kEntries * sizeof(FlightEntry);
-
 const char* name_of(FlightPhase phase) {
   switch (phase) {
     case FlightPhase::kSetup: return "starting";
@@ -49,9 +47,10 @@ std::unique_ptr<FlightReader> FlightReader::open(const std::filesystem::path& pa
   if (descriptor < 0) return nullptr;
   struct stat status = {};
   const bool whole = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
-                     static_cast<size_t>(status.st_size) == kFileBytes;
+                     static_cast<size_t>(status.st_size) == sizeof(FlightRing);
   void* const memory =
-      whole ? ::mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
+      whole ? ::mmap(nullptr, sizeof(FlightRing), PROT_READ, MAP_SHARED, descriptor, 0)
+            : MAP_FAILED;
   ::close(descriptor);
   if (memory == MAP_FAILED) return nullptr;
   std::unique_ptr<FlightReader> reader(new FlightReader(memory));
@@ -61,12 +60,7 @@ std::unique_ptr<FlightReader> FlightReader::open(const std::filesystem::path& pa
   return reader;
 }
 
-FlightReader::~FlightReader() { ::munmap(const_cast<void*>(memory_), kFileBytes); }
-
-const FlightEntry& FlightReader::entry(uint64_t number) const {
-  const auto* const entries = reinterpret_cast<const FlightEntry*>(&header() + 1);
-  return entries[number % FlightHeader::kEntries];
-}
+FlightReader::~FlightReader() { ::munmap(const_cast<void*>(memory_), sizeof(FlightRing)); }
 
 FlightMoment FlightReader::now() const {
   const FlightHeader& from = header();
@@ -78,12 +72,30 @@ FlightMoment FlightReader::now() const {
   moment.host.assign(from.host, ::strnlen(from.host, sizeof(from.host)));
   const uint64_t written = from.entries.load(std::memory_order_acquire);
   if (written > 0) moment.last = entry(written - 1);
+  moment.begun = start(from.begun.load(std::memory_order_acquire)).value_or(FlightStart{});
   moment.waiting = from.waiting.load(std::memory_order_acquire) != 0;
+  moment.left = from.left.load(std::memory_order_acquire) != 0;
   moment.beats = from.beats.load(std::memory_order_relaxed);
   moment.alive = from.alive.load(std::memory_order_relaxed);
   moment.step = from.step.load(std::memory_order_relaxed);
   moment.phase = from.phase.load(std::memory_order_relaxed);
   return moment;
+}
+
+std::optional<FlightStart> FlightReader::start(uint64_t number) const {
+  const FlightStart found = ring().starts[number % FlightHeader::kEntries];
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // While it was read another may have been written in its place.
+  const uint64_t begun = header().begun.load(std::memory_order_acquire);
+  const bool whole = number > 0 && number <= begun && begun - number < FlightHeader::kEntries - 1;
+  return whole && found.number == number ? std::optional(found) : std::nullopt;
+}
+
+std::optional<FlightFinding> FlightReader::finding() const {
+  const FlightHeader& from = header();
+  if (from.found.load(std::memory_order_acquire) == 0) return std::nullopt;
+  const size_t length = ::strnlen(from.found_text, sizeof(from.found_text));
+  return FlightFinding{from.found_rank, std::string(from.found_text, length)};
 }
 
 std::vector<FlightEntry> FlightReader::entries() const {
@@ -95,11 +107,16 @@ std::vector<FlightEntry> FlightReader::entries() const {
   return entries;
 }
 
+std::string text_of(const FlightStart& start) {
+  std::string text = name_of(start.op);
+  if (start.number > 0) text += fmt::format(" {}", start.number);
+  if (start.bucket >= 0) text += fmt::format(" of bucket {}", start.bucket);
+  return start.bytes == 0 ? text : text + fmt::format(" ({} bytes)", start.bytes);
+}
+
 std::string text_of(const FlightEntry& entry) {
-  std::string text = name_of(entry.op);
-  if (entry.collective > 0) text += fmt::format(" {}", entry.collective);
-  if (entry.bucket >= 0) text += fmt::format(" of bucket {}", entry.bucket);
-  return entry.bytes == 0 ? text : text + fmt::format(" ({} bytes)", entry.bytes);
+  return text_of(FlightStart{
+      .number = entry.collective, .bytes = entry.bytes, .bucket = entry.bucket, .op = entry.op});
 }
 
 std::string text_of(const FlightMoment& moment) {

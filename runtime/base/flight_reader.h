@@ -19,8 +19,9 @@ struct FlightMoment {
   uint64_t beats = 0, alive = 0;
   int64_t step = 0;
   FlightPhase phase = FlightPhase::kSetup;
-  bool waiting = false;
-  std::optional<FlightEntry> last;  // its newest entry
+  bool waiting = false, left = false;
+  std::optional<FlightEntry> last{};  // its newest entry
+  FlightStart begun{};                // its newest operation; number 0: none
 };
 
 // A mapped file, read again and again.
@@ -33,19 +34,27 @@ class FlightReader {
   FlightReader& operator=(const FlightReader&) = delete;
 
   FlightMoment now() const;
+  // What the process has found.
+  std::optional<FlightFinding> finding() const;
+  // An operation, where it has begun and is not too long ago.
+  std::optional<FlightStart> start(uint64_t number) const;
   // The newest entries, oldest first. While the process writes, the oldest of them may be torn.
   std::vector<FlightEntry> entries() const;
 
  private:
   explicit FlightReader(const void* memory) : memory_(memory) {}
-  const FlightHeader& header() const { return *static_cast<const FlightHeader*>(memory_); }
-  const FlightEntry& entry(uint64_t number) const;
+  const FlightRing& ring() const { return *static_cast<const FlightRing*>(memory_); }
+  const FlightHeader& header() const { return ring().header; }
+  const FlightEntry& entry(uint64_t number) const {
+    return ring().entries[number % FlightHeader::kEntries];
+  }
 
   const void* memory_;
 };
 
 // "exchange 5031 of bucket 3 (4194304 bytes)".
 std::string text_of(const FlightEntry& entry);
+std::string text_of(const FlightStart& start);
 // "step 41, training, waiting in exchange 5031 of bucket 3 (4194304 bytes)".
 std::string text_of(const FlightMoment& moment);
 

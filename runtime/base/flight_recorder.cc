@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -46,15 +47,15 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) fail("create", errno);
   // All of it now: a disk that is full later would end the process where it writes.
-  const int error = ::posix_fallocate(descriptor, 0, sizeof(Ring));
-  void* const memory = error == 0 ? map(descriptor, sizeof(Ring)) : nullptr;
+  const int error = ::posix_fallocate(descriptor, 0, sizeof(FlightRing));
+  void* const memory = error == 0 ? map(descriptor, sizeof(FlightRing)) : nullptr;
   const int map_error = errno;
   ::close(descriptor);
   if (memory == nullptr) {
     ::unlink(path.c_str());
     fail("map", error != 0 ? error : map_error);
   }
-  Ring* const ring = new (memory) Ring;
+  FlightRing* const ring = new (memory) FlightRing;
   FlightHeader& header = ring->header;
   header.rank = rank;
   header.ranks = ranks;
@@ -63,6 +64,7 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
   host_name().copy(header.host, sizeof(header.host) - 1);
   header.phase = header_->phase.load();
   folder_ = folder;
+  last_ = {};
   ring_ = ring;  // that of an earlier opening stays mapped: a thread may be writing to it
   header_ = &header;
 }
@@ -73,6 +75,12 @@ bool FlightRecorder::claim_last_word() const {
       ::open((folder_ / "told").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor >= 0) ::close(descriptor);
   return descriptor >= 0 || errno != EEXIST;
+}
+
+void FlightRecorder::tell(const FlightFinding& finding) {
+  header_->found_rank = finding.rank;
+  finding.text.copy(header_->found_text, sizeof(header_->found_text) - 1);
+  header_->found.store(1, std::memory_order_release);
 }
 
 void FlightRecorder::begin_phase(FlightPhase phase) {
@@ -100,16 +108,29 @@ void FlightRecorder::note(FlightOp op, FlightState state, uint64_t collective, s
   beat();
 }
 
+void FlightRecorder::note_start(FlightOp op, size_t bytes) {
+  last_.number += 1;
+  for (const uint64_t word : {static_cast<uint64_t>(op), static_cast<uint64_t>(bytes)})
+    last_.history = (std::rotl(last_.history, 23) ^ word) * 0x9e3779b97f4a7c15ULL;
+  last_.bytes = bytes;
+  last_.bucket = bucket_;
+  last_.op = op;
+  ring_->starts[last_.number % FlightHeader::kEntries] = last_;
+  header_->begun.store(last_.number, std::memory_order_release);
+}
+
 uint64_t FlightRecorder::begin(FlightOp op, size_t bytes) {
   if (ring_ == nullptr) return 0;
-  note(op, FlightState::kStarted, ++collectives_, bytes);
-  return collectives_;
+  note_start(op, bytes);
+  note(op, FlightState::kStarted, last_.number, bytes);
+  return last_.number;
 }
 
 uint64_t FlightRecorder::begin_waiting(FlightOp op, size_t bytes) {
   if (ring_ == nullptr) return 0;
-  wait(++collectives_, op, bytes);
-  return collectives_;
+  note_start(op, bytes);
+  wait(last_.number, op, bytes);
+  return last_.number;
 }
 
 void FlightRecorder::wait(uint64_t collective, FlightOp op, size_t bytes) {

@@ -40,10 +40,20 @@ struct FlightEntry {
   FlightPhase phase = FlightPhase::kSetup;
 };
 
+// An operation of all ranks, as it began. Ranks that do the same have the same history: a digest of
+// the kinds and sizes of all operations up to this one.
+struct FlightStart {
+  uint64_t number = 0;  // from 1
+  uint64_t history = 0;
+  uint64_t bytes = 0;
+  int32_t bucket = -1;
+  FlightOp op = FlightOp::kNone;
+};
+
 // What stands at the beginning of the file. Written by one process, read by others.
 struct FlightHeader {
   static constexpr uint64_t kMagic = 0x74686769'6c66534cULL;  // "LSflight" in memory
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   static constexpr uint32_t kEntries = 1024;
 
   uint64_t magic = kMagic;
@@ -58,7 +68,26 @@ struct FlightHeader {
   std::atomic<int64_t> step = 0;
   std::atomic<FlightPhase> phase = FlightPhase::kSetup;
   std::atomic<uint32_t> waiting = 0;  // for other ranks
+  std::atomic<uint32_t> left = 0;     // ends, in order or with an error: nobody need watch it
   std::atomic<uint64_t> entries = 0;  // written so far; the ring has the newest kEntries
+  std::atomic<uint64_t> begun = 0;    // operations; of the newest kEntries there is a FlightStart
+  // What this process has found wrong in the run, once `found` is 1.
+  std::atomic<uint32_t> found = 0;
+  int32_t found_rank = -1;
+  char found_text[2048] = {};
+};
+
+// What ends a run, as one of its watchdogs has found it.
+struct FlightFinding {
+  int rank = -1;  // that stands still or is gone; -1: no single one
+  std::string text;
+};
+
+// The whole file.
+struct FlightRing {
+  FlightHeader header;
+  FlightEntry entries[FlightHeader::kEntries];  // by their number, modulo
+  FlightStart starts[FlightHeader::kEntries];   // likewise
 };
 
 // The recorder of this process. One thread writes. Until it is opened only the phase, the step and
@@ -84,6 +113,10 @@ class FlightRecorder {
   }
   // The process runs; from the watchdog's thread.
   void keep_alive() { header_->alive.fetch_add(1, std::memory_order_relaxed); }
+  // The process ends: it may stand still from now on. From any thread.
+  void leave() { header_->left.store(1, std::memory_order_release); }
+  // Tells the other processes of the host. Once; from the watchdog's thread.
+  void tell(const FlightFinding& finding);
   // What the next operations are about; -1: no bucket.
   void about_bucket(int bucket) {
     if (ring_ != nullptr) bucket_ = bucket;
@@ -99,18 +132,15 @@ class FlightRecorder {
   void end(uint64_t collective, FlightOp op, size_t bytes);
 
  private:
-  struct Ring {
-    FlightHeader header;
-    FlightEntry entries[FlightHeader::kEntries];
-  };
   FlightRecorder() = default;
+  void note_start(FlightOp op, size_t bytes);
   void note(FlightOp op, FlightState state, uint64_t collective, size_t bytes);
 
   std::filesystem::path folder_;
   FlightHeader unopened_;
   FlightHeader* header_ = &unopened_;
-  Ring* ring_ = nullptr;
-  uint64_t collectives_ = 0;
+  FlightRing* ring_ = nullptr;
+  FlightStart last_;  // begun
   int bucket_ = -1;
 };
 

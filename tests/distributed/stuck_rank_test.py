@@ -2,7 +2,8 @@
 """Catches: ranks that wait for ever for one that is stopped or loops, or end without its name; an
 alarm about ranks that are only slow; a rank that is killed and leaves no word of what it did.
 
-stuck_rank_test.py BINARY: on one host, over shared memory, MPI and TCP, with and without MPI.
+stuck_rank_test.py BINARY SPIN: on one host, over shared memory, MPI and TCP, with and without MPI; and,
+where network namespaces can be made, on two hosts.
 """
 import json
 import os
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import hosts
 import lockstep_run
 
 CONFIG = """
@@ -28,7 +30,8 @@ output { tensorboard: false }
 """
 LIMIT_S = 2
 SLACK_S = 6  # on a machine that others use: mpirun takes a second to end the rest
-WAYS = {"shared memory": [], "MPI": ["--set", "comm.shared_memory=false"],
+WAYS = {"shared memory": [],
+        "MPI": ["--set", "comm.shared_memory=false", "--set", "comm.transport=MPI"],
         "TCP": ["--set", "comm.shared_memory=false", "--set", "comm.transport=TCP"]}
 
 
@@ -53,8 +56,9 @@ def processes_of(run_dir):
 
 
 class Trial:
-    def __init__(self, binary, folder):
-        self.binary, self.folder, self.failures, self.number = binary, folder, 0, 0
+    def __init__(self, binary, spin, folder):
+        self.binary, self.spin, self.folder = binary, spin, folder
+        self.failures, self.number = 0, 0
         self.config = folder / "config.textproto"
         self.config.write_text(CONFIG.replace("LIMIT", str(LIMIT_S)))
 
@@ -64,8 +68,9 @@ class Trial:
             self.failures += 1
             print(output)
 
-    def start(self, ranks, how, with_mpi=True):
-        """The started processes, once all ranks train; what they say goes into files."""
+    def start(self, ranks, how, with_mpi=True, made=None):
+        """The started processes, once all ranks train; what they say goes into files. made: the
+        hosts that the ranks are spread over."""
         self.number += 1
         self.run_dir = self.folder / f"run{self.number}"
         command = [str(self.binary), "train", str(self.config), "--run-dir", str(self.run_dir), *how]
@@ -74,14 +79,16 @@ class Trial:
         with socket.socket() as chosen:
             chosen.bind(("127.0.0.1", 0))
             port = chosen.getsockname()[1]
+        mpirun = made.mpirun(ranks // made.count) if made else lockstep_run.mpirun(ranks)
         clean = {key: value for key, value in os.environ.items()
                  if not key.startswith(("OMPI_", "PMI", "SLURM_"))}
         for i, path in enumerate(self.said):
-            variables = {"RANK": str(i), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                         "MASTER_PORT": str(port)}
+            variables = {"RANK": str(i), "WORLD_SIZE": str(ranks), "MASTER_PORT": str(port),
+                         "MASTER_ADDR": f"{hosts.NET}.1" if made else "127.0.0.1"}
+            alone = made.inside(i) if made else []
             with path.open("w") as said:
                 processes.append(subprocess.Popen(
-                    [*(lockstep_run.mpirun(ranks) if with_mpi else []), *command], stdout=said,
+                    [*(mpirun if with_mpi else alone), *command], stdout=said,
                     stderr=said, env=dict(clean, **({} if with_mpi else variables)),
                     stdin=subprocess.DEVNULL))
         metrics = self.run_dir / "metrics.jsonl"
@@ -115,11 +122,20 @@ class Trial:
             process.wait()
 
 
-def stopped(trial, ranks, victim, way, with_mpi=True):
-    processes = trial.start(ranks, WAYS[way], with_mpi)
+def stopped(trial, ranks, victim, way, with_mpi=True, made=None, loops=False):
+    """One rank is stopped, or made to loop in what it computes."""
+    processes = trial.start(ranks, WAYS[way], with_mpi, made)
     found = processes_of(trial.run_dir)
     assert sorted(found) == list(range(ranks)), found
-    os.kill(found[victim], signal.SIGSTOP)
+    if loops:
+        ring = trial.run_dir / "flight" / f"rank-{victim}.ring"
+        done = subprocess.run([trial.spin, str(found[victim]), ring])
+        if done.returncode == 77:
+            print("an endless loop: skipped: no process may be traced here")
+            return trial.clear(processes, found)
+        assert done.returncode == 0, done.returncode
+    else:
+        os.kill(found[victim], signal.SIGSTOP)
     waited = [p for i, p in enumerate(processes) if with_mpi or i != victim]
     took = trial.end(waited, LIMIT_S + SLACK_S)
     output = trial.output()
@@ -127,22 +143,27 @@ def stopped(trial, ranks, victim, way, with_mpi=True):
     named = [line for line in lines if re.search(
         rf"rank {victim} on \S+ \(process {found[victim]}\) has done nothing for [\d.]+ s: step \d+, "
         r"training, .* \d+", line)]
+    # What a remote rank says last is not always brought by mpirun.
+    stack = f"rank {victim}: where its main thread is" in output or not loops or made
     codes = [process.returncode for process in waited]
     trial.check(took is not None and took >= LIMIT_S * 0.8 and named and len(lines) == 1
-                and set(codes) == {6}, f"rank {victim} of {ranks} stopped, over {way}"
-                f"{'' if with_mpi else ', without MPI'}: ended in {took and round(took, 2)} s",
+                and stack and set(codes) == {6},
+                f"rank {victim} of {ranks} {'loops' if loops else 'stopped'}, over {way}"
+                f"{'' if with_mpi else ', without MPI'}"
+                f"{f', on {made.count} hosts' if made else ''}: ended in {took and round(took, 2)} s",
                 f"codes {codes}\n{output}")
     trial.clear(processes, found)
 
 
-def killed(trial):
+def killed(trial, way="shared memory", made=None):
     """The others name it, and what it did; so does `inspect` afterwards."""
-    processes = trial.start(2, WAYS["shared memory"])
+    processes = trial.start(2, WAYS[way], made=made)
     found = processes_of(trial.run_dir)
     os.kill(found[1], signal.SIGKILL)
     trial.end(processes, SLACK_S)
-    trial.check(re.search(r"lost rank 1 on \S+: its process has ended; it was at step \d+, training",
-                          trial.output()), "a killed rank's last step is told", trial.output())
+    trial.check(re.search(r"lost rank 1 on \S+: [^;]+; it was at step \d+, training",
+                          trial.output()), f"a killed rank's last step is told, over {way}"
+                f"{f', on {made.count} hosts' if made else ''}", trial.output())
     trial.clear(processes, found)
     report = trial.folder / "flight.json"
     done = lockstep_run.run(trial.binary, ["inspect", trial.run_dir, "--flight", "--json", report],
@@ -172,19 +193,31 @@ def only_slow(trial):
     trial.clear(processes, found)
 
 
-def main(binary):
+def main(binary, spin):
     with tempfile.TemporaryDirectory(prefix="lockstep-stuck-") as folder:
-        trial = Trial(binary, pathlib.Path(folder))
+        trial = Trial(binary, spin, pathlib.Path(folder))
         if lockstep_run.have_mpirun():
             for way in WAYS:
                 stopped(trial, 2, 1, way)
+                stopped(trial, 2, 1, way, loops=True)
             stopped(trial, 4, 0, "shared memory")
             killed(trial)
             only_slow(trial)
         stopped(trial, 2, 1, "TCP", with_mpi=False)
+        why = hosts.available()
+        if why:
+            print(f"several hosts: skipped: {why}")
+        else:
+            with hosts.Hosts(2) as made:
+                for way in ("MPI", "TCP"):
+                    for victim in (0, 2, 3):
+                        stopped(trial, 4, victim, way, made=made)
+                    stopped(trial, 4, 2, way, made=made, loops=True)
+                    killed(trial, way, made)
+                stopped(trial, 2, 1, "TCP", with_mpi=False, made=made)
         print(f"{trial.failures} failures")
         return 1 if trial.failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

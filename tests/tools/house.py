@@ -45,11 +45,11 @@ MAY_INCLUDE = {
 # folder, and these of its other wings. What lies loose in the folder may include all of its wings.
 WINGS = {
     "collectives": {
-        "watch": [],
-        "shm": ["watch"],
-        "mpi": ["watch"],
-        "tcp": ["watch"],
-        "nccl": ["watch"],
+        "shm": [],
+        "mpi": [],
+        "tcp": [],
+        "nccl": [],
+        "watch": ["tcp"],
         "gather": ["shm"],
         "reduce": ["gather", "shm"],
         "power_sgd": ["reduce"],

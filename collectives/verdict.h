@@ -13,4 +13,8 @@ bool has_verdict();
 // Throws CommError with it, where there is one. Cheap.
 void check_verdict();
 
+// The same after waiting up to so long for one: of what a library calls an error the watchdog may
+// know the reason.
+void await_verdict(double seconds);
+
 }  // namespace lockstep
