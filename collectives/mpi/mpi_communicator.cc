@@ -13,6 +13,7 @@
 
 #include "collectives/verdict.h"
 #include "runtime/base/error.h"
+#include "runtime/base/time.h"
 
 namespace lockstep {
 namespace {
@@ -36,7 +37,8 @@ int count_of(size_t count) {
 
 class MpiCommunicator final : public Communicator {
  public:
-  explicit MpiCommunicator(size_t piece_bytes) : piece_bytes_(piece_bytes) {
+  MpiCommunicator(size_t piece_bytes, double timeout_s)
+      : piece_bytes_(piece_bytes), timeout_s_(timeout_s) {
     LOCKSTEP_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
     LOCKSTEP_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     // Of an operation that MPI makes of smaller ones it takes this communicator's.
@@ -50,6 +52,7 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const char* name() const override { return "mpi"; }
+  double timeout_s() const override { return timeout_s_; }
 
   int start_exchange(const std::byte* send,
                      std::byte* receive,
@@ -163,9 +166,14 @@ class MpiCommunicator final : public Communicator {
 
   void finish(std::vector<MPI_Request>& requests) {
     constexpr int kSpins = 2000;  // some tens of microseconds: longer than a small message takes
+    double begin_ms = 0;
     for (int spin = 0; !test(requests); ++spin) {
       if (spin <= kSpins) continue;
       check_verdict();
+      if (begin_ms == 0) begin_ms = now_ms();
+      if (timeout_s_ > 0 && now_ms() - begin_ms > timeout_s_ * 1000)
+        throw CommError(
+            "rank {}: an operation of MPI has not ended after {:g} s", rank_, timeout_s_);
       sched_yield();
     }
   }
@@ -174,13 +182,14 @@ class MpiCommunicator final : public Communicator {
   int rank_ = 0;
   int size_ = 1;
   size_t piece_bytes_;
+  double timeout_s_;
   std::array<std::vector<MPI_Request>, kMaxPending> pending_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(size_t piece_bytes) {
-  return std::make_unique<MpiCommunicator>(piece_bytes);
+std::unique_ptr<Communicator> make_mpi_communicator(size_t piece_bytes, double timeout_s) {
+  return std::make_unique<MpiCommunicator>(piece_bytes, timeout_s);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "collectives/nccl/nccl_communicator.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <exception>
@@ -10,9 +11,7 @@
 #include "collectives/agreement.h"
 #include "collectives/nccl/check.h"
 #include "collectives/nccl/preparation.h"
-#include "collectives/verdict.h"
 #include "runtime/base/error.h"
-#include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -134,9 +133,6 @@ class NcclCommunicator final : public Communicator {
   // Time is measured from a mark in `compute`: as long as marks are reached, work gets done,
   // whether it was queued call by call or as a graph.
   void check() override {
-    check_verdict();
-    // A step of a GPU may take minutes: what is late on it this sees, not the watchdog.
-    FlightRecorder::here().beat();
     ncclResult_t state = ncclSuccess;
     LOCKSTEP_NCCL(comm_get_async_error, comm_, &state);
     if (state != ncclSuccess && state != ncclInProgress) {
@@ -152,14 +148,18 @@ class NcclCommunicator final : public Communicator {
     }
     const cudaError_t reached = cudaEventQuery(queue_->mark);
     if (reached == cudaErrorNotReady) {
-      if (now - marked_at_ms_ < options_.operation_timeout_s * 1000) return;
+      const double limit_s = longest_ms_ == 0
+                                 ? options_.first_timeout_s
+                                 : std::max(options_.operation_timeout_s, 3 * longest_ms_ / 1000);
+      if (now - marked_at_ms_ < limit_s * 1000) return;
       failed_ = true;
       throw CommError(
           "{}: the GPU has not finished its work within {:g} s: another rank is late or hangs",
           check_.who(),
-          options_.operation_timeout_s);
+          limit_s);
     }
     marked_ = false;
+    longest_ms_ = std::max(longest_ms_, now - marked_at_ms_);
     failed_ = failed_ || reached != cudaSuccess;
     LOCKSTEP_CUDA(reached);
   }
@@ -273,7 +273,7 @@ class NcclCommunicator final : public Communicator {
   std::array<bool, kMaxPending> pending_{};
   bool failed_ = false;
   bool marked_ = false;
-  double marked_at_ms_ = 0;
+  double marked_at_ms_ = 0, longest_ms_ = 0;
 };
 
 }  // namespace

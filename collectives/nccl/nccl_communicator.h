@@ -20,8 +20,10 @@ struct NcclLibrary;
 
 struct NcclOptions {
   double init_timeout_s = 300;
-  double operation_timeout_s = 1800;  // for check(): until work that is queued must be done
-  bool share_gpu = false;             // several ranks on one GPU, for tests: slow, over sockets
+  // For check(): until work that is queued must be done, the first time and later; then it may also
+  // take three times as long as it ever did.
+  double first_timeout_s = 1800, operation_timeout_s = 1800;
+  bool share_gpu = false;  // several ranks on one GPU, for tests: slow, over sockets
   // Called every few milliseconds while the host waits for NCCL; throws when another rank has
   // ended.
   std::function<void()> watch = nullptr;

@@ -100,10 +100,18 @@ class Watchdog::Watch {
   // What the other hosts have to say, and what this one says.
   void listen() {
     std::vector<FlightMoment> here;
-    for (const Peer& peer : peers_)
-      if (peer.seen && peer.link == nullptr) here.push_back(peer.moment);
-    const bool tells = now_ms() - told_at_ms_ >= std::min(20 * tick_ms_, 1000.0) / 2;
-    if (tells) told_at_ms_ = now_ms();
+    std::vector<FlightPhase> phases;
+    for (const Peer& peer : peers_) {
+      if (!peer.seen || peer.link != nullptr) continue;
+      here.push_back(peer.moment);
+      phases.push_back(peer.moment.phase);
+    }
+    const bool tells =
+        phases != told_phases_ || now_ms() - told_at_ms_ >= std::min(20 * tick_ms_, 1000.0) / 2;
+    if (tells) {
+      told_at_ms_ = now_ms();
+      told_phases_ = phases;
+    }
     for (const auto& link : options_.links) {
       if (tells && !here.empty()) link->tell(here);
       link->move();
@@ -169,7 +177,7 @@ class Watchdog::Watch {
     for (const Peer& peer : peers_) {
       const std::string why = why_gone(peer);
       if (why.empty()) continue;
-      return decide({peer.rank,
+      return decide({-1,
                      fmt::format("lost rank {} on {}: {}; it was at {}",
                                  peer.rank,
                                  peer.moment.host,
@@ -180,9 +188,10 @@ class Watchdog::Watch {
       const std::string text = difference_from_here(peer);
       if (!text.empty()) return decide({-1, text});
     }
-    // Who waits has a reason, unless its process is stopped.
+    // Who waits has a reason, unless its process is stopped; then what it was at does not matter.
     const auto stuck = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
-      return stands_still(peer) && (!peer.moment.waiting || peer.silent_s() > limit_s(peer));
+      return is_watched(peer) &&
+             (peer.silent_s() > options_.timeout_s || (stands_still(peer) && !peer.moment.waiting));
     });
     if (stuck != peers_.end()) {
       return decide({stuck->rank,
@@ -258,7 +267,8 @@ class Watchdog::Watch {
     const double since_ms = now_ms() - found_at_ms_;
     const bool own = finding_->rank == options_.rank;
     // One that loops has a moment to say where, before the launcher ends it.
-    const double grace_ms = std::min(300.0, options_.timeout_s * 1000 / 20);
+    const double grace_ms =
+        finding_->rank < 0 ? 0 : std::min(300.0, options_.timeout_s * 1000 / 20);
     if (!own && since_ms >= grace_ms) set_verdict(finding_->text);
     if (own && !stack_told_) {
       stack_told_ = true;
@@ -281,6 +291,7 @@ class Watchdog::Watch {
   std::vector<Peer> peers_;
   const Peer* own_ = nullptr;  // among them
   double told_at_ms_ = 0;      // the other hosts
+  std::vector<FlightPhase> told_phases_;
   std::optional<FlightFinding> finding_;
   double found_at_ms_ = 0;
   bool stack_told_ = false;

@@ -219,30 +219,33 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   });
   check_same_data(communicator, assembly.data.summary);
   const std::unique_ptr<RunFolder> folder = open_run_folder(session, assembly.config);
-  if (config.comm.tune_buckets)
-    tune_buckets(
-        {session, device, topology, options.resume}, config, assembly, assemble_run, check_fit);
-  device.open(assembly.config, assembly.training, assembly.plan.topology);
-  run_on_all(communicator, check_fit);  // beside what the libraries have taken
-  describe(assembly, device, session);
-  const bool shares_memory = assembly.plan.topology.shares_memory;
-  if (shares_memory) allocate_shared(*node, assembly.plan);
-  const RunParts parts = parts_of(assembly,
-                                  communicator,
-                                  device.slices(),
-                                  device.backend(),
-                                  shares_memory ? node.get() : nullptr,
-                                  folder.get());
+  RunWatch watch(session, assembly.config);
+  std::optional<RunParts> parts;
   std::unique_ptr<Trainer> trainer;
-  run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
-  trainer->start(options.resume, options.allowed_changes);
-  const std::unique_ptr<Watchdog> watchdog = watch_run(session, assembly.config);
+  watch.start([&] {
+    if (config.comm.tune_buckets)
+      tune_buckets(
+          {session, device, topology, options.resume}, config, assembly, assemble_run, check_fit);
+    device.open(assembly.config, assembly.training, assembly.plan.topology);
+    run_on_all(communicator, check_fit);  // beside what the libraries have taken
+    describe(assembly, device, session);
+    const bool shares_memory = assembly.plan.topology.shares_memory;
+    if (shares_memory) allocate_shared(*node, assembly.plan);
+    parts.emplace(parts_of(assembly,
+                           communicator,
+                           device.slices(),
+                           device.backend(),
+                           shares_memory ? node.get() : nullptr,
+                           folder.get()));
+    run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(*parts); });
+    trainer->start(options.resume, options.allowed_changes);
+  });
   describe_run(session, assembly.config, device.device());
   const TrainResult result = trainer->run(options.max_steps);
-  write_end(result, parts);
-  const std::optional<int64_t> bad_records = count_bad_records(parts);
-  if (communicator.rank() == 0) print_summary(result, parts, bad_records);
-  write_result(session, options.common.json, to_json(result, parts, bad_records));
+  write_end(result, *parts);
+  const std::optional<int64_t> bad_records = count_bad_records(*parts);
+  if (communicator.rank() == 0) print_summary(result, *parts, bad_records);
+  write_result(session, options.common.json, to_json(result, *parts, bad_records));
   FlightRecorder::here().begin_phase(FlightPhase::kEnded);
   return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }

@@ -1,50 +1,70 @@
 #include "launcher/commands/watch_run.h"
 
-#include <limits>
-
 #include "collectives/agreement.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
+#include "runtime/base/time.h"
 
 namespace lockstep {
 namespace {
 
-double limit_of(double seconds) {
-  return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
+namespace fs = std::filesystem;
+
+// Whether this rank records what it does.
+bool record(Communicator& communicator, const fs::path& folder) {
+  try {
+    std::error_code ignored;  // on a host that does not see rank 0's folder
+    fs::create_directories(folder, ignored);
+    FlightRecorder::here().open(folder, communicator.rank(), communicator.size());
+    return true;
+  } catch (const IoError& error) {
+    log_warn("what this rank does is not recorded, and nobody watches the ranks: {}", error.what());
+    return false;
+  }
 }
 
 }  // namespace
 
-std::unique_ptr<Watchdog> watch_run(Session& session, const RunConfig& config) {
-  Communicator& communicator = session.communicator();
-  const std::filesystem::path folder = std::filesystem::path(config.output.run_dir) / "flight";
-  run_on_root(communicator, [&] {
-    std::error_code ignored;  // of an earlier start, perhaps with more ranks
-    std::filesystem::remove_all(folder, ignored);
-    std::filesystem::create_directories(folder, ignored);
+RunWatch::RunWatch(Session& session, const RunConfig& config)
+    : communicator_(session.communicator()),
+      folder_(fs::path(config.output.run_dir) / "flight"),
+      before_(fs::path(config.output.run_dir) / "flight.before") {
+  run_on_root(communicator_, [&] {
+    std::error_code ignored;
+    // One that is there already is of the last start that went on; what came after it did not.
+    if (fs::exists(before_, ignored)) fs::remove_all(folder_, ignored);
+    fs::rename(folder_, before_, ignored);
+    fs::create_directories(folder_, ignored);
   });
-  bool recorded = true;
-  try {
-    std::error_code ignored;  // on a host that does not see rank 0's
-    std::filesystem::create_directories(folder, ignored);
-    FlightRecorder::here().open(folder, communicator.rank(), communicator.size());
-  } catch (const IoError& error) {
-    log_warn("what this rank does is not recorded, and nobody watches it: {}", error.what());
-    recorded = false;
-  }
-  const std::vector<std::string> hosts = gather_texts(communicator, host_identity());
-  WatchdogOptions options = {.folder = folder,
-                             .rank = communicator.rank(),
-                             .ranks = communicator.size(),
-                             .links = link_hosts(communicator, hosts, session.networks()),
-                             .timeout_s = limit_of(config.comm.timeout_s),
-                             .files_timeout_s = limit_of(config.comm.files_timeout_s)};
-  for (int rank = 0; rank < communicator.size(); ++rank)
+  const bool recorded = record(communicator_, folder_);
+  const bool all_recorded = sum_over_ranks(communicator_, recorded ? 1 : 0) == communicator_.size();
+  if (!all_recorded || communicator_.size() == 1) return;
+  const std::vector<std::string> hosts = gather_texts(communicator_, host_identity());
+  WatchdogOptions options = {.folder = folder_,
+                             .rank = communicator_.rank(),
+                             .ranks = communicator_.size(),
+                             .links = link_hosts(communicator_, hosts, session.networks()),
+                             .timeout_s = seconds_or_never(config.comm.timeout_s),
+                             .files_timeout_s = seconds_or_never(config.comm.files_timeout_s)};
+  for (int rank = 0; rank < communicator_.size(); ++rank)
     if (hosts[static_cast<size_t>(rank)] == hosts[static_cast<size_t>(options.rank)])
       options.ranks_here.push_back(rank);
-  if (!recorded || communicator.size() == 1) return nullptr;
-  return std::make_unique<Watchdog>(std::move(options));
+  watchdog_ = std::make_unique<Watchdog>(std::move(options));
+}
+
+void RunWatch::start(const std::function<void()>& action) {
+  std::error_code ignored;
+  try {
+    action();
+  } catch (const AgreedError&) {
+    if (communicator_.rank() == 0 && fs::exists(before_, ignored)) {
+      fs::remove_all(folder_, ignored);
+      fs::rename(before_, folder_, ignored);
+    }
+    throw;
+  }
+  if (communicator_.rank() == 0) fs::remove_all(before_, ignored);
 }
 
 }  // namespace lockstep

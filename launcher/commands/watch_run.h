@@ -1,6 +1,8 @@
 #pragma once
 // The flight recorders of a run and who watches them.
 
+#include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "collectives/watch/watchdog.h"
@@ -9,9 +11,21 @@
 
 namespace lockstep {
 
-// From now on the flight recorder writes to RUN_DIR/flight, which is made anew, and a watchdog sees
-// to the ranks of this host; null where the config wants none or the recorders cannot be read here.
-// All ranks together.
-std::unique_ptr<Watchdog> watch_run(Session& session, const RunConfig& config);
+// While it lives the flight recorder writes to RUN_DIR/flight, and a watchdog on each host sees to
+// its ranks, where the recorders can be read there.
+class RunWatch {
+ public:
+  // All ranks together.
+  RunWatch(Session& session, const RunConfig& config);
+
+  // Does what must be done before a run can go on. Where all ranks refuse that together
+  // (AgreedError), the flight recorders of the start before are what RUN_DIR/flight has again.
+  void start(const std::function<void()>& action);
+
+ private:
+  Communicator& communicator_;
+  std::filesystem::path folder_, before_;
+  std::unique_ptr<Watchdog> watchdog_;
+};
 
 }  // namespace lockstep

@@ -145,7 +145,8 @@ class GpuDevice final : public Device {
   }
   Communicator& connect(Communicator& control,
                         Backend& backend,
-                        const Topology& topology) override {
+                        const Topology& topology,
+                        const ConnectRequest& waiting) override {
     connected_ = true;
     if (control.size() == 1) return control;
     auto& mine = static_cast<CudaBackend&>(backend);
@@ -157,8 +158,9 @@ class GpuDevice final : public Device {
       scratch = memory.take(first_exchange_bytes(control.size()), "the first exchange");
     });
     Disconnect unless_connected(*this);
-    slices_ = make_slices(control, mine, request_);
-    mine.watch([this, &control] {
+    slices_ = make_slices(control, mine, request_, waiting);
+    mine.watch([this, &control, waiting] {
+      waiting.while_waiting();
       control.check();
       slices_->check();
     });

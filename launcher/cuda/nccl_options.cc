@@ -25,9 +25,16 @@ bool between_graphs(Communicator& control) {
 
 }  // namespace
 
-NcclOptions nccl_options(Communicator& control, CudaBackend& backend, const GpuRequest& request) {
-  NcclOptions options{request.init_timeout_s, request.operation_timeout_s, request.share_gpu};
-  options.watch = [&control] { control.check(); };
+NcclOptions nccl_options(Communicator& control,
+                         CudaBackend& backend,
+                         const GpuRequest& request,
+                         const ConnectRequest& waiting) {
+  NcclOptions options{
+      request.init_timeout_s, waiting.first_timeout_s, waiting.timeout_s, request.share_gpu};
+  options.watch = [&control, waiting] {
+    waiting.while_waiting();
+    control.check();
+  };
   if (between_graphs(control))
     options.outside = [&backend](std::function<void()> work) {
       backend.outside_graphs(std::move(work));

@@ -27,9 +27,8 @@ struct GpuProbe {
 
 struct GpuRequest {
   int ordinal = 0;
-  bool share_gpu = false;             // several ranks may use one GPU
-  double init_timeout_s = 300;        // for all ranks to join the communicator
-  double operation_timeout_s = 1800;  // for one exchange
+  bool share_gpu = false;       // several ranks may use one GPU
+  double init_timeout_s = 300;  // for all ranks to join the communicator
 };
 
 struct Plugin {
@@ -40,7 +39,7 @@ struct Plugin {
 };
 
 // Raised with every change of what is declared here or passed across.
-inline constexpr int kPluginInterface = 3;
+inline constexpr int kPluginInterface = 4;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();
 

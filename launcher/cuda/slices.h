@@ -13,6 +13,7 @@ namespace lockstep::cuda {
 // All ranks together. Throws AgreedError, CommError, ConfigError.
 std::unique_ptr<Communicator> make_slices(Communicator& control,
                                           CudaBackend& backend,
-                                          const GpuRequest& request);
+                                          const GpuRequest& request,
+                                          const ConnectRequest& waiting);
 
 }  // namespace lockstep::cuda

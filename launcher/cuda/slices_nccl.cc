@@ -5,8 +5,10 @@ namespace lockstep::cuda {
 
 std::unique_ptr<Communicator> make_slices(Communicator& control,
                                           CudaBackend& backend,
-                                          const GpuRequest& request) {
-  return make_nccl_communicator(control, backend.stream(), nccl_options(control, backend, request));
+                                          const GpuRequest& request,
+                                          const ConnectRequest& waiting) {
+  return make_nccl_communicator(
+      control, backend.stream(), nccl_options(control, backend, request, waiting));
 }
 
 }  // namespace lockstep::cuda

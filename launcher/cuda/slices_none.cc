@@ -4,7 +4,10 @@
 
 namespace lockstep::cuda {
 
-std::unique_ptr<Communicator> make_slices(Communicator& control, CudaBackend&, const GpuRequest&) {
+std::unique_ptr<Communicator> make_slices(Communicator& control,
+                                          CudaBackend&,
+                                          const GpuRequest&,
+                                          const ConnectRequest&) {
   throw AgreedError(ExitCode::kUsage,
                     fmt::format("this build has no NCCL, which {} ranks on GPUs need: install "
                                 "libnccl-dev and build again",

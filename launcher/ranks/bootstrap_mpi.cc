@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -33,9 +34,25 @@ bool launcher_ends_ranks(std::chrono::seconds limit) {
   return true;
 }
 
+// Of one operation. Throws ConfigError.
+double time_limit_s() {
+  TimeLimits limits;
+  read_time_limits([](const char* name) { return std::getenv(name); }, limits);
+  return limits.operation_s;
+}
+
+void end_after(std::chrono::seconds limit) {
+  std::this_thread::sleep_for(limit);
+  std::fprintf(stderr,
+               "lockstep: error: the other ranks have not ended within %lld s\n",
+               static_cast<long long>(limit.count()));
+  std::_Exit(static_cast<int>(ExitCode::kPeer));
+}
+
 class MpiSession final : public Session {
  public:
   MpiSession() {
+    const double limit_s = time_limit_s();
     prepare_mpi_environment();
     prepare_mpi_segments();
     // The loader's thread never calls MPI.
@@ -46,12 +63,14 @@ class MpiSession final : public Session {
     MPI_Comm_rank(node, &local_rank_);
     MPI_Comm_size(node, &local_ranks_);
     MPI_Comm_free(&node);
-    communicator_ = make_mpi_communicator();
+    communicator_ = make_mpi_communicator(size_t{1} << 30, limit_s);
     recorded_ = make_recorded(*communicator_);
   }
   ~MpiSession() override {
     tcp_.reset();
     communicator_.reset();
+    // It waits for all ranks, and nobody watches them any more.
+    std::thread(end_after, std::chrono::seconds(60)).detach();
     MPI_Finalize();
   }
   Communicator& communicator() override { return tcp_ ? *recorded_tcp_ : *recorded_; }

@@ -8,14 +8,18 @@
 #include <utility>
 
 #include "collectives/agreement.h"
+#include "collectives/verdict.h"
+#include "collectives/watch/recorded_communicator.h"
 #include "launcher/cuda/load.h"
 #include "launcher/ranks/gpu_binding.h"
 #include "launcher/ranks/gpu_choice.h"
 #include "launcher/ranks/host_memory.h"
 #include "launcher/ranks/session.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
+#include "runtime/base/time.h"
 #include "runtime/cpu/device.h"
 
 namespace lockstep {
@@ -185,8 +189,9 @@ RunDevice::RunDevice(Session& session, const CommonOptions& options)
 RunDevice::~RunDevice() { close(); }
 
 void RunDevice::close() {
-  device_->disconnect();
   slices_ = nullptr;
+  recorded_.reset();
+  device_->disconnect();
   backend_.reset();
 }
 
@@ -203,7 +208,20 @@ void RunDevice::open(const RunConfig& config, const Graph& training, const Topol
                                       /*record_repeated_work=*/!options_.eager});
     backend_->warm_up(training);
   });
-  slices_ = &device_->connect(communicator, *backend_, topology);
+  Communicator& slices = device_->connect(
+      communicator,
+      *backend_,
+      topology,
+      {.first_timeout_s = seconds_or_never(config.comm.files_timeout_s),
+       .timeout_s = seconds_or_never(config.comm.timeout_s),
+       // A step of a GPU may take minutes: its communicator sees what is late there, not the
+       // watchdog.
+       .while_waiting = [] {
+         check_verdict();
+         FlightRecorder::here().beat();
+       }});
+  recorded_ = &slices == &communicator ? nullptr : make_recorded(slices);
+  slices_ = recorded_ ? recorded_.get() : &slices;
   if (config.execution.bf16x3 && !std::exchange(warned_, true)) warn_of_slow_products(communicator);
 }
 

@@ -39,6 +39,7 @@ class RunDevice {
   const CommonOptions& options_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Communicator> recorded_;  // the device's own, where it has one
   Communicator* slices_ = nullptr;
   bool warned_ = false;  // of what a device lacks
 };

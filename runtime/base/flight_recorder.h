@@ -79,7 +79,7 @@ struct FlightHeader {
 
 // What ends a run, as one of its watchdogs has found it.
 struct FlightFinding {
-  int rank = -1;  // that stands still or is gone; -1: no single one
+  int rank = -1;  // that stands still, and may say where; -1: none
   std::string text;
 };
 

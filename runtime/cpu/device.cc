@@ -14,7 +14,10 @@ class Cpu final : public Device {
   std::unique_ptr<Backend> make_backend(const BackendRequest&) override {
     return cpu::make_backend();
   }
-  Communicator& connect(Communicator& control, Backend&, const Topology&) override {
+  Communicator& connect(Communicator& control,
+                        Backend&,
+                        const Topology&,
+                        const ConnectRequest&) override {
     return control;
   }
 };

@@ -2,6 +2,8 @@
 // Where a rank computes: the CPUs that it may use, or one GPU.
 
 #include <cstddef>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -15,6 +17,16 @@ struct BackendRequest {
   bool tf32 = false;                 // products of floats may round to TF32, where there is such
   DType compute = DType::kF32;       // of products
   bool record_repeated_work = true;  // false: queue it anew each time, for debugging
+};
+
+// How ranks whose work is queued on a device wait for it, and so for each other.
+struct ConnectRequest {
+  // For what is queued to be done: the first time, and later, where it may also take three times as
+  // long as it ever did.
+  double first_timeout_s = std::numeric_limits<double>::infinity();
+  double timeout_s = std::numeric_limits<double>::infinity();
+  // Called every few milliseconds while the host waits; throws where the run cannot go on.
+  std::function<void()> while_waiting = [] {};
 };
 
 class Device {
@@ -36,7 +48,8 @@ class Device {
   // CommError, AgreedError, Error.
   virtual Communicator& connect(Communicator& control,
                                 Backend& backend,
-                                const Topology& topology) = 0;
+                                const Topology& topology,
+                                const ConnectRequest& request) = 0;
   // Lets go of the communicator; before the backend goes.
   virtual void disconnect() {}
 };

@@ -25,7 +25,7 @@ data { synthetic { samples: 2000 features: 64 classes: 5 } }
 train { global_batch: 32 lanes: 4 steps: 1000000 }
 optimizer { sgd {} }
 execution { threads: 1 }
-comm { timeout_s: LIMIT }
+comm { timeout_s: LIMIT files_timeout_s: LIMIT }
 output { tensorboard: false }
 """
 LIMIT_S = 2
@@ -68,9 +68,9 @@ class Trial:
             self.failures += 1
             print(output)
 
-    def start(self, ranks, how, with_mpi=True, made=None):
-        """The started processes, once all ranks train; what they say goes into files. made: the
-        hosts that the ranks are spread over."""
+    def start(self, ranks, how, with_mpi=True, made=None, until=None):
+        """The started processes, once all ranks train, or until() says so; what they say goes into
+        files. made: the hosts that the ranks are spread over."""
         self.number += 1
         self.run_dir = self.folder / f"run{self.number}"
         command = [str(self.binary), "train", str(self.config), "--run-dir", str(self.run_dir), *how]
@@ -92,10 +92,11 @@ class Trial:
                     stderr=said, env=dict(clean, **({} if with_mpi else variables)),
                     stdin=subprocess.DEVNULL))
         metrics = self.run_dir / "metrics.jsonl"
+        until = until or (lambda: metrics.exists() and metrics.stat().st_size > 0)
         deadline = time.monotonic() + 60
-        while not metrics.exists() or metrics.stat().st_size == 0:
+        while not until():
             assert time.monotonic() < deadline, self.output()
-            time.sleep(0.02)
+            time.sleep(0.001)
         return processes
 
     def output(self):
@@ -142,7 +143,7 @@ def stopped(trial, ranks, victim, way, with_mpi=True, made=None, loops=False):
     lines = [line for line in output.splitlines() if "error:" in line]
     named = [line for line in lines if re.search(
         rf"rank {victim} on \S+ \(process {found[victim]}\) has done nothing for [\d.]+ s: step \d+, "
-        r"training, .* \d+", line)]
+        r"(training|loading), .* \d+", line)]
     # What a remote rank says last is not always brought by mpirun.
     stack = f"rank {victim}: where its main thread is" in output or not loops or made
     codes = [process.returncode for process in waited]
@@ -152,6 +153,20 @@ def stopped(trial, ranks, victim, way, with_mpi=True, made=None, loops=False):
                 f"{'' if with_mpi else ', without MPI'}"
                 f"{f', on {made.count} hosts' if made else ''}: ended in {took and round(took, 2)} s",
                 f"codes {codes}\n{output}")
+    trial.clear(processes, found)
+
+
+def stopped_at_start(trial, way):
+    """Before the first step, as soon as there is a record of the rank."""
+    processes = trial.start(
+        2, WAYS[way], until=lambda: (trial.run_dir / "flight" / "rank-1.ring").exists())
+    found = {1: processes_of(trial.run_dir)[1]}
+    os.kill(found[1], signal.SIGSTOP)
+    took = trial.end(processes, LIMIT_S + SLACK_S)
+    trial.check(took is not None and re.search(
+        rf"error: rank 1 on \S+ \(process {found[1]}\) has done nothing for [\d.]+ s: step \d+, ",
+        trial.output()), f"a rank stopped while the run starts, over {way}: ended in "
+        f"{took and round(took, 2)} s", trial.output())
     trial.clear(processes, found)
 
 
@@ -200,6 +215,7 @@ def main(binary, spin):
             for way in WAYS:
                 stopped(trial, 2, 1, way)
                 stopped(trial, 2, 1, way, loops=True)
+                stopped_at_start(trial, way)
             stopped(trial, 4, 0, "shared memory")
             killed(trial)
             only_slow(trial)

@@ -7,9 +7,12 @@ namespace lockstep::cuda {
 
 std::unique_ptr<Communicator> make_slices(Communicator& control,
                                           CudaBackend& backend,
-                                          const GpuRequest& request) {
-  return make_nccl_communicator(
-      control, backend.stream(), nccl_options(control, backend, request), fibers::nccl_on_host());
+                                          const GpuRequest& request,
+                                          const ConnectRequest& waiting) {
+  return make_nccl_communicator(control,
+                                backend.stream(),
+                                nccl_options(control, backend, request, waiting),
+                                fibers::nccl_on_host());
 }
 
 }  // namespace lockstep::cuda

@@ -334,7 +334,7 @@ TEST_F(NcclAlone, FailureOnTheDeviceIsToldByCheck) {
 
 TEST_F(NcclAlone, WorkThatNeverEndsIsToldByCheck) {
   NcclOptions options;
-  options.operation_timeout_s = 0.05;
+  options.first_timeout_s = options.operation_timeout_s = 0.05;
   auto communicator = make(options);
   cuda_stub().event_state = cudaErrorNotReady;
   std::string told;
@@ -351,10 +351,30 @@ TEST_F(NcclAlone, WorkThatNeverEndsIsToldByCheck) {
   EXPECT_EQ(nccl.aborted, 1);
 }
 
+// A step that takes minutes is no failure, where the one before it took as long.
+TEST_F(NcclAlone, WorkMayTakeThreeTimesAsLongAsBefore) {
+  NcclOptions options;
+  options.first_timeout_s = 60;
+  options.operation_timeout_s = 0.001;
+  const auto communicator = make(options);
+  const auto wait = [&](int milliseconds) {
+    cuda_stub().event_state = cudaErrorNotReady;
+    for (int i = 0; i < milliseconds; ++i) {
+      communicator->check();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    cuda_stub().event_state = cudaSuccess;
+    communicator->check();
+  };
+  wait(100);  // within the first limit
+  wait(50);   // far beyond the second
+  EXPECT_ANY_THROW(wait(60'000));
+}
+
 // Work that goes on for longer than the timeout, but moves, is no failure.
 TEST_F(NcclAlone, ProgressRestartsTheClock) {
   NcclOptions options;
-  options.operation_timeout_s = 0.02;
+  options.first_timeout_s = options.operation_timeout_s = 0.02;
   const auto communicator = make(options);
   for (int i = 0; i < 50; ++i) {
     communicator->check();
