@@ -15,7 +15,7 @@ namespace lockstep {
 struct FlightMoment {
   int rank = 0, ranks = 1;
   int64_t process = 0, begin_ns = 0;
-  std::string host;
+  std::string host{};
   uint64_t beats = 0, alive = 0;
   int64_t step = 0;
   FlightPhase phase = FlightPhase::kSetup;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "runtime/base/flight_reader.h"
 
@@ -77,6 +78,49 @@ TEST_F(Flight, APhaseEndsWithItsBlockButNotWithAnError) {
   } catch (int) {
   }
   EXPECT_EQ(recorder.phase(), FlightPhase::kSaving);
+}
+
+// By which ranks that did different things are found.
+TEST_F(Flight, HistoriesDifferFromTheFirstDifferenceOn) {
+  const auto histories_of = [&](size_t third) {
+    FlightRecorder& recorder = FlightRecorder::here();
+    recorder.open(folder_, 3, 8);
+    for (const size_t bytes : {size_t{8}, size_t{16}, third, size_t{32}})
+      recorder.begin(FlightOp::kExchange, bytes);
+    const auto reader = FlightReader::open(flight_path(folder_, 3));
+    std::vector<uint64_t> histories;
+    for (uint64_t number = 1; number <= 4; ++number) {
+      const auto start = reader->start(number);
+      EXPECT_TRUE(start.has_value());
+      EXPECT_EQ(start->number, number);
+      histories.push_back(start->history);
+    }
+    EXPECT_FALSE(reader->start(0).has_value());
+    EXPECT_FALSE(reader->start(5).has_value());
+    return histories;
+  };
+  const auto one = histories_of(24), same = histories_of(24), other = histories_of(25);
+  EXPECT_EQ(one, same);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(one[i] == other[i], i < 2) << i;
+}
+
+TEST_F(Flight, StartsOfLongAgoAreGone) {
+  FlightRecorder& recorder = FlightRecorder::here();
+  for (int i = 0; i < 3000; ++i) recorder.begin(FlightOp::kAllGather, 8);
+  const auto reader = FlightReader::open(flight_path(folder_, 3));
+  EXPECT_FALSE(reader->start(1).has_value());
+  EXPECT_FALSE(reader->start(3000 - FlightHeader::kEntries).has_value());
+  EXPECT_TRUE(reader->start(2500).has_value());
+  EXPECT_EQ(reader->now().begun.number, 3000U);
+}
+
+TEST_F(Flight, AFindingIsTold) {
+  const auto reader = FlightReader::open(flight_path(folder_, 3));
+  EXPECT_FALSE(reader->finding().has_value());
+  FlightRecorder::here().tell({5, std::string(5000, 'x')});  // longer than there is room
+  ASSERT_TRUE(reader->finding().has_value());
+  EXPECT_EQ(reader->finding()->rank, 5);
+  EXPECT_EQ(reader->finding()->text.substr(0, 2000), std::string(2000, 'x'));
 }
 
 TEST_F(Flight, OtherFilesAreNotRead) {
