@@ -50,8 +50,11 @@ class Communicator {
   // Moves what is under way, without waiting, where nothing else does so while the caller computes.
   virtual void progress() {}
 
-  // Seconds that an operation may wait for a rank that moves nothing; 0: for ever.
+  // Seconds that an operation may wait, now, for a rank that moves nothing; 0: for ever.
   virtual double timeout_s() const { return 0; }
+  // So long it may wait at least while the flight recorder has a phase in which ranks read or write
+  // files; 0: for ever.
+  virtual void set_files_timeout_s(double /*seconds*/) {}
 
   // Throws CommError if an operation under way has failed or taken too long. On a device operations
   // are only queued: whoever waits for the device calls this again and again meanwhile. Not while a

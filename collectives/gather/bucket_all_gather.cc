@@ -42,6 +42,12 @@ void BucketAllGather::start(std::span<const GatherItem> items) {
   begin_more();
 }
 
+void BucketAllGather::skip(std::span<const GatherItem> items) {
+  LOCKSTEP_CHECK(done_ == started_);
+  items_ = items;
+  started_ = done_ = items.size();
+}
+
 bool BucketAllGather::may_begin(const GatherItem& item) const {
   return item.turn <= last_turn_ && started_ < done_ + pending_.size() &&
          elements_ + elements_of(item) <= most_elements_;

@@ -34,6 +34,8 @@ class BucketAllGather {
 
   // Begins to gather the items, borrowed, in this order, once those before are all there.
   void start(std::span<const GatherItem> items);
+  // Instead: all of them are there.
+  void skip(std::span<const GatherItem> items);
   // Returns once the first `count` items are there.
   void need(size_t count);
   void finish() { need(items_.size()); }

@@ -18,6 +18,7 @@
 #include "collectives/tcp/rendezvous.h"
 #include "collectives/verdict.h"
 #include "runtime/base/error.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
 #include "runtime/base/time.h"
 
@@ -98,7 +99,13 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   }
 
   void progress() override { check(); }
-  double timeout_s() const override { return timeout_s_; }
+  double timeout_s() const override {
+    const bool files = reads_or_writes_files(FlightRecorder::here().phase());
+    return files ? std::max(timeout_s_, files_timeout_s_) : timeout_s_;
+  }
+  void set_files_timeout_s(double seconds) override {
+    files_timeout_s_ = seconds_or_never(seconds);
+  }
 
   // What a rank that failed has said reaches this one also while it waits for something else.
   void check() override {
@@ -246,7 +253,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
         sched_yield();
         continue;
       }
-      if (now - last_progress > timeout_s_ * 1000) fail(late(handle));
+      if (now - last_progress > timeout_s() * 1000) fail(late(handle));
       if (now - last_progress > kPatienceMs) check_hosts();
       check_verdict();
       wait_for_peers();
@@ -280,7 +287,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     }
     return fmt::format("{}: nothing moved for {:g} s in {}; {}{}{}{}",
                        own_name_,
-                       timeout_s_,
+                       timeout_s(),
                        text_of(operations_[static_cast<size_t>(handle)].header),
                        senders.empty() ? "" : "no bytes from " + senders,
                        !senders.empty() && !receivers.empty() ? "; " : "",
@@ -332,7 +339,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   }
 
   int rank_, size_;
-  double timeout_s_;
+  double timeout_s_, files_timeout_s_ = 0;
   std::string own_name_, meeting_point_;
   std::vector<Connection> connections_;  // by rank; this rank's own is not open
   Connection::Outstanding outstanding_{};

@@ -47,6 +47,7 @@ class RecordedCommunicator final : public Communicator {
   }
   void progress() override { inner_.progress(); }
   double timeout_s() const override { return inner_.timeout_s(); }
+  void set_files_timeout_s(double seconds) override { inner_.set_files_timeout_s(seconds); }
   void check() override { inner_.check(); }
 
  private:

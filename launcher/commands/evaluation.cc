@@ -37,6 +37,7 @@ EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options,
     config = read_config(options.common);
   });
   check_same_config(communicator, config);
+  communicator.set_files_timeout_s(config.comm.files_timeout_s);
   run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(config, sharing));
     assembly_ = assemble(std::move(config), topology, purpose, device_.device().ops());

@@ -15,6 +15,7 @@
 #include "launcher/commands/watch_run.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/transport.h"
+#include "runtime/base/duration.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
@@ -35,6 +36,7 @@ struct TrainCommandOptions {
   std::string resume = "none";
   std::vector<std::string> allowed_changes;
   int64_t max_steps = -1;
+  std::string walltime;
 };
 
 Json to_json(const RankTimes& times) {
@@ -77,6 +79,8 @@ Json to_json(const TrainResult& result,
   json["exchange"] = exchange_json(parts.plan, parts.config.comm.bucket_mib);
   json["preempted"] = result.preempted;
   json["early_stopped"] = result.early_stopped;
+  json["failed_checkpoints"] = result.failed_checkpoints;
+  json["checkpoint_stall_seconds"] = result.checkpoint_stall_seconds;
   if (bad_records) json["bad_records"] = *bad_records;
   json["run_dir"] = parts.run_dir.string();
   return json;
@@ -127,6 +131,16 @@ void write_end(const TrainResult& result, const RunParts& parts) {
     parts.check_folder();
     write_run_end(parts.run_dir, {reason, result.step, steps, hash_text_of(result.weights_hash)});
   });
+}
+
+void set_walltime(const std::string& text, RunConfig& config) {
+  if (text.empty()) return;
+  const std::optional<double> seconds = parse_duration(text);
+  if (!seconds || *seconds <= 0)
+    throw ConfigError(
+        "--walltime: value is '{}'; allowed: 90m, 2.5h, 1d12h or HOURS:MINUTES:SECONDS, above 0",
+        text);
+  config.train.walltime_minutes = *seconds / 60;
 }
 
 // What is about to run, for the user.
@@ -185,6 +199,17 @@ void tune_buckets(const RunStart& start,
   });
 }
 
+// Where a host has too little memory for a copy of what a checkpoint has, all ranks do without it:
+// the run waits for its checkpoints. False then. All ranks together.
+bool fits_snapshot(Session& session, const RunDevice& device, const Assembly& assembly) {
+  const bool lacks = lacks_memory_for_snapshot(assembly, session.local_ranks(), device.limits());
+  if (sum_over_ranks(session.communicator(), lacks ? 1 : 0) == 0) return true;
+  log_warn(
+      "a host has too little memory for a copy of weights and moments: the run stands still while "
+      "checkpoints are written, as with checkpoint.async: false");
+  return false;
+}
+
 ExitCode train(Session& session, const TrainCommandOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   install_stop_signals();
@@ -192,6 +217,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   run_on_all(session.communicator(), [&] {
     check_result_path("--json", options.common.json);
     config = read_config(options.common);
+    set_walltime(options.walltime, config);
     for (const std::string& field : options.allowed_changes) find_references(field);
   });
   check_same_config(session.communicator(), config);
@@ -199,6 +225,7 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
   Topology topology = find_topology(session.communicator());
   choose_transport(session, config.comm.transport, device.device().ops());
   Communicator& communicator = session.communicator();
+  communicator.set_files_timeout_s(config.comm.files_timeout_s);
   const int sharing = ranks_sharing_cpus(communicator);
   const std::unique_ptr<NodeMemory> node =
       wants_shared_memory(config.comm, topology, device.device().ops())
@@ -206,15 +233,21 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
           : nullptr;
   topology.shares_memory = node != nullptr;
   Assembly assembly;
+  bool has_snapshot = true;
   const auto assemble_run = [&] {
     assembly = {};
     assembly = assemble(config, topology, RunPurpose::kTrain, device.device().ops());
+    if (!has_snapshot) drop_snapshot(assembly);
     take_contents(assembly.data);
   };
   const auto check_fit = [&] { check_memory(assembly, session.local_ranks(), device.limits()); };
   run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(config, sharing));
     assemble_run();
+  });
+  has_snapshot = fits_snapshot(session, device, assembly);
+  run_on_all(communicator, [&] {
+    if (!has_snapshot) drop_snapshot(assembly);
     check_fit();
   });
   check_same_data(communicator, assembly.data.summary);
@@ -272,6 +305,11 @@ CommandSpec train_command() {
       &options->max_steps,
       "Stop at this step, counted from the beginning of the run (the schedule's length stays)",
       {.allowed = AtLeast{0}});
+  command.add("--walltime",
+              &options->walltime,
+              "The time that the run has, from its start: 90m, 2.5h, 12:00:00; early enough before "
+              "its end it stops as on SIGUSR1 (train.walltime_minutes). Under Slurm its own limit "
+              "counts too");
   command.footer =
       "SIGUSR1, SIGTERM, SIGINT, SIGHUP: finish the step (and an evaluation under way), write a\n"
       "checkpoint and end with exit code 75. Under mpirun send SIGUSR1 to mpirun, which passes it\n"

@@ -127,6 +127,10 @@ void FileWriter::overwrite(const void* data, size_t bytes, uint64_t offset) {
 
 void FileWriter::finish() {
   if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) throw IoError("sync", path_, errno);
+  close();
+}
+
+void FileWriter::close() {
   if (::close(std::exchange(descriptor_, -1)) != 0) throw IoError("close", path_, errno);
 }
 

@@ -72,6 +72,7 @@ class FileWriter {
   void write(std::string_view text) { write(text.data(), text.size()); }
   void overwrite(const void* data, size_t bytes, uint64_t offset);  // of what is written already
   void finish();
+  void close();  // instead, without waiting for the disk
 
  private:
   std::string path_;

@@ -15,6 +15,11 @@ namespace lockstep {
 
 enum class FlightPhase : uint32_t { kSetup, kTraining, kEvaluation, kSaving, kLoading, kEnded };
 
+// Whether a rank in this phase, or another one meanwhile, may be kept by a disk.
+inline bool reads_or_writes_files(FlightPhase phase) {
+  return phase != FlightPhase::kTraining && phase != FlightPhase::kEnded;
+}
+
 enum class FlightOp : uint32_t {
   kNone,
   kExchange,

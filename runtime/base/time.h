@@ -19,4 +19,7 @@ inline double seconds_or_never(double seconds) {
   return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
 }
 
+// When this process began, but for what it took to load.
+inline const double process_begin_ms = now_ms();
+
 }  // namespace lockstep

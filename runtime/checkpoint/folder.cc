@@ -29,17 +29,6 @@ constexpr char kTemporarySuffix[] = ".tmp";
 constexpr char kReplacedSuffix[] = ".replaced";
 constexpr char kDeleteSuffix[] = ".tmp-delete";
 
-// The step of a name that checkpoint_name made; -1 for any other.
-int64_t step_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "step-";
-  if (!name.starts_with(kPrefix)) return -1;
-  int64_t step = -1;
-  const char* last = name.data() + name.size();
-  const auto [end, code] = std::from_chars(name.data() + kPrefix.size(), last, step);
-  if (code != std::errc() || end != last || step < 0 || checkpoint_name(step) != name) return -1;
-  return step;
-}
-
 std::vector<std::string> names_in(const fs::path& root) {
   std::vector<std::string> names;
   std::error_code code;
@@ -97,13 +86,23 @@ void check_cheaply(const fs::path& folder) {
 
 std::string checkpoint_name(int64_t step) { return fmt::format("step-{:08d}", step); }
 
+int64_t step_of_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return -1;
+  int64_t step = -1;
+  const char* last = name.data() + name.size();
+  const auto [end, code] = std::from_chars(name.data() + kPrefix.size(), last, step);
+  if (code != std::errc() || end != last || step < 0 || checkpoint_name(step) != name) return -1;
+  return step;
+}
+
 std::vector<CheckpointEntry> list_checkpoints(const fs::path& root) {
   std::map<int64_t, fs::path> found;
   for (const std::string& name : names_in(root)) {
-    if (const int64_t step = step_of(name); step >= 0) found[step] = root / name;
+    if (const int64_t step = step_of_name(name); step >= 0) found[step] = root / name;
     // Left by an interrupted replacement; counts only while its successor is not there.
     if (name.ends_with(kReplacedSuffix)) {
-      const int64_t step = step_of(std::string_view(name).substr(0, name.rfind('.')));
+      const int64_t step = step_of_name(std::string_view(name).substr(0, name.rfind('.')));
       if (step >= 0) found.emplace(step, root / name);
     }
   }
@@ -159,7 +158,7 @@ std::optional<CheckpointEntry> read_best(const fs::path& root) {
   if (!fs::exists(root / kBestFile, code)) return std::nullopt;
   std::string name = read_file(root / kBestFile, 4096);
   if (name.ends_with('\n')) name.pop_back();
-  const int64_t step = step_of(name);
+  const int64_t step = step_of_name(name);
   if (step < 0) {
     throw CheckpointError("{}: holds {} where the name of a checkpoint is expected",
                           (root / kBestFile).string(),
@@ -185,7 +184,7 @@ void remove_leftovers(const fs::path& root) {
   const std::set<std::string> present(names.begin(), names.end());
   for (const std::string& name : names) {
     const std::string stem = name.substr(0, name.find('.'));
-    if (step_of(stem) < 0) continue;
+    if (step_of_name(stem) < 0) continue;
     // An old checkpoint that was moved aside is all there is of its step until the new one has its
     // name.
     const bool superseded = name == stem + kReplacedSuffix && present.count(stem) != 0;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -19,6 +20,9 @@ struct CheckpointEntry {
 
 // "step-00000042".
 std::string checkpoint_name(int64_t step);
+
+// The step of a name that checkpoint_name made; -1 of any other.
+int64_t step_of_name(std::string_view name);
 
 // All finished checkpoints in ascending order of step, without looking into them; empty when `root`
 // does not exist.

@@ -62,4 +62,9 @@ void read_average(const std::filesystem::path& folder,
 // every bit is as written. Does not throw for what is wrong with the checkpoint.
 std::vector<std::string> verify(const std::filesystem::path& folder);
 
+// The same of the files of `state` that are asked for.
+std::vector<std::string> verify_files(const std::filesystem::path& folder,
+                                      const CheckpointState& state,
+                                      const std::function<bool(const FileRecord&)>& asked_for);
+
 }  // namespace lockstep

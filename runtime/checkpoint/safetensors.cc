@@ -139,7 +139,8 @@ void SafetensorsFile::read_f32(const SafetensorsEntry& entry, bool convert, floa
 
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::vector<F32Tensor> tensors,
-                              const std::map<std::string, std::string>& metadata) {
+                              const std::map<std::string, std::string>& metadata,
+                              const WriteOptions& options) {
   std::sort(tensors.begin(), tensors.end(), [](const F32Tensor& a, const F32Tensor& b) {
     return a.name < b.name;
   });
@@ -173,6 +174,8 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
     Checksum checksum;
     const char* next = reinterpret_cast<const char*>(tensor.values.data());
     for (size_t left = tensor.values.size_bytes(); left > 0;) {
+      if (options.cancelled != nullptr && options.cancelled->load(std::memory_order_relaxed))
+        throw CheckpointError("{}: the run has ended while it was written", path.string());
       const size_t part = std::min(left, kChunkBytes);
       checksum.update(next, part);
       writer.write(next, part);
@@ -182,7 +185,7 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
     written.tensors.push_back(
         {tensor.name, static_cast<int64_t>(tensor.values.size()), checksum.value()});
   }
-  writer.finish();
+  options.durable ? writer.finish() : writer.close();
   return written;
 }
 

@@ -4,6 +4,7 @@
 // be opened safely; it reads with pread, so that a failing or shrinking file is an error and not a
 // signal. All errors are CheckpointError (malformed) or IoError (system call failed).
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -90,10 +91,17 @@ struct WrittenFile {
   std::vector<WrittenTensor> tensors;  // in the order of their data
 };
 
-// Writes F32 tensors, sorted by name, data aligned to 64 bytes in the file, and makes the file
-// durable. Streams: no copy of the values is made. Throws IoError.
+struct WriteOptions {
+  bool durable = true;  // wait until the disk has it
+  // Where this, borrowed, becomes true the writing ends soon, with CheckpointError; null: never.
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
+// Writes F32 tensors, sorted by name, data aligned to 64 bytes in the file. Streams: no copy of the
+// values is made. Throws IoError.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::vector<F32Tensor> tensors,
-                              const std::map<std::string, std::string>& metadata);
+                              const std::map<std::string, std::string>& metadata,
+                              const WriteOptions& options = {});
 
 }  // namespace lockstep

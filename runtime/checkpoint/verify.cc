@@ -5,16 +5,12 @@
 
 namespace lockstep {
 
-std::vector<std::string> verify(const std::filesystem::path& folder) {
-  std::vector<std::string> problems;
-  CheckpointState state;
-  try {
-    state = read_state(folder);
-  } catch (const Error& error) {
-    return {error.what()};
-  }
-  problems = find_inconsistencies(state);
+std::vector<std::string> verify_files(const std::filesystem::path& folder,
+                                      const CheckpointState& state,
+                                      const std::function<bool(const FileRecord&)>& asked_for) {
+  std::vector<std::string> problems = find_inconsistencies(state);
   for (const FileRecord& record : state.files) {
+    if (!asked_for(record)) continue;
     try {
       const SafetensorsFile file = open_recorded(folder, record);
       if (file.header().entries.size() != record.tensors.size()) {
@@ -35,6 +31,14 @@ std::vector<std::string> verify(const std::filesystem::path& folder) {
     }
   }
   return problems;
+}
+
+std::vector<std::string> verify(const std::filesystem::path& folder) {
+  try {
+    return verify_files(folder, read_state(folder), [](const FileRecord&) { return true; });
+  } catch (const Error& error) {
+    return {error.what()};
+  }
 }
 
 }  // namespace lockstep

@@ -32,7 +32,8 @@ FileRecord record_of(const fs::path& path, WrittenFile written) {
 WrittenFile write_model_file(const fs::path& path,
                              const std::vector<NamedSlice>& slices,
                              const float* flat,
-                             std::map<std::string, std::string> metadata) {
+                             std::map<std::string, std::string> metadata,
+                             const WriteOptions& options) {
   std::vector<F32Tensor> tensors;
   std::vector<std::vector<float>> reordered;  // what the file holds in another order
   reordered.reserve(slices.size());
@@ -47,31 +48,32 @@ WrittenFile write_model_file(const fs::path& path,
     tensors.push_back({slice.name, file_extents(slice), {values, elements}});
   }
   metadata["format"] = "pt";  // tells Python libraries that tensors are row-major, as PyTorch's are
-  return write_safetensors(path, std::move(tensors), metadata);
+  return write_safetensors(path, std::move(tensors), metadata, options);
 }
 
-CheckpointWriter::CheckpointWriter(const fs::path& root, int64_t step)
+CheckpointWriter::CheckpointWriter(const fs::path& root, int64_t step, Reach reach)
     : root_(fs::absolute(root).lexically_normal()),
       temporary_(root_ / (checkpoint_name(step) + ".tmp")),
       final_(root_ / checkpoint_name(step)),
-      step_(step) {
+      step_(step),
+      reach_(reach) {
+  options_.durable = reach == Reach::kAllHosts;
   LOCKSTEP_CHECK(step >= 0);
 }
 
-CheckpointWriter CheckpointWriter::begin(const fs::path& root, int64_t step) {
-  CheckpointWriter writer(root, step);
+CheckpointWriter CheckpointWriter::begin(const fs::path& root, int64_t step, Reach reach) {
+  CheckpointWriter writer(root, step, reach);
   std::error_code code;
   fs::create_directories(writer.root_, code);
   if (code) throw IoError("create", writer.root_, code.value());
-  sync_folder(writer.root_.parent_path());
   remove_leftovers(writer.root_);
   fs::create_directory(writer.temporary_, code);
   if (code) throw IoError("create", writer.temporary_, code.value());
   return writer;
 }
 
-CheckpointWriter CheckpointWriter::join(const fs::path& root, int64_t step) {
-  CheckpointWriter writer(root, step);
+CheckpointWriter CheckpointWriter::join(const fs::path& root, int64_t step, Reach reach) {
+  CheckpointWriter writer(root, step, reach);
   std::error_code code;
   if (!fs::is_directory(writer.temporary_, code)) {
     throw CheckpointError(
@@ -86,7 +88,8 @@ FileRecord CheckpointWriter::write_model(const std::vector<NamedSlice>& slices,
                                          const float* flat) const {
   const fs::path path = temporary_ / kModelFile;
   return record_of(
-      path, write_model_file(path, slices, flat, {{"lockstep_step", std::to_string(step_)}}));
+      path,
+      write_model_file(path, slices, flat, {{"lockstep_step", std::to_string(step_)}}, options_));
 }
 
 FileRecord CheckpointWriter::write_optimizer_shard(int64_t rank,
@@ -111,7 +114,8 @@ FileRecord CheckpointWriter::write_optimizer_shard(int64_t rank,
   const fs::path path = temporary_ / optimizer_file_name(rank, ranks);
   return record_of(
       path,
-      write_safetensors(path, std::move(tensors), {{"lockstep_step", std::to_string(step_)}}));
+      write_safetensors(
+          path, std::move(tensors), {{"lockstep_step", std::to_string(step_)}}, options_));
 }
 
 fs::path CheckpointWriter::commit(const CheckpointState& state) const {
@@ -125,6 +129,7 @@ fs::path CheckpointWriter::commit(const CheckpointState& state) const {
     std::error_code code;
     const fs::path path = temporary_ / record.name;
     const uint64_t size = fs::file_size(path, code);
+    if (code && reach_ == Reach::kThisHost) continue;  // another host has it
     if (code || size != record.size) {
       throw CheckpointError(
           "{}: {} where its writer reported {} bytes: the run folder must lie on "
@@ -144,8 +149,9 @@ fs::path CheckpointWriter::commit(const CheckpointState& state) const {
   }
   FileWriter writer(temporary_ / kStateFile);
   writer.write(text);
-  writer.finish();
+  options_.durable ? writer.finish() : writer.close();
   sync_folder(temporary_);
+  sync_folder(root_.parent_path());  // which may be all that names the root
   publish_checkpoint(temporary_, final_);
   return final_;
 }

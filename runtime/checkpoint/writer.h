@@ -7,6 +7,7 @@
 // rank failed, abandon(). Errors are CheckpointError or IoError. Functions may run on a background
 // thread.
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -39,15 +40,28 @@ constexpr int64_t kMomentChunkElements = int64_t{4} << 20;
 WrittenFile write_model_file(const std::filesystem::path& path,
                              const std::vector<NamedSlice>& slices,
                              const float* flat,
-                             std::map<std::string, std::string> metadata);
+                             std::map<std::string, std::string> metadata,
+                             const WriteOptions& options = {});
 
 class CheckpointWriter {
  public:
+  // Who reads the checkpoint: all hosts, and a later start of the machine, or, where each host has
+  // its own with the files of its ranks, this host, as long as it runs: nobody waits for the disk
+  // then, and one of its ranks does what is rank 0's.
+  enum class Reach { kAllHosts, kThisHost };
+
   // Rank 0: creates `root` where needed, removes what interrupted writers left there, and creates
   // the temporary folder.
-  static CheckpointWriter begin(const std::filesystem::path& root, int64_t step);
+  static CheckpointWriter begin(const std::filesystem::path& root,
+                                int64_t step,
+                                Reach reach = Reach::kAllHosts);
   // Other ranks, after begin(): checks that this host sees the temporary folder.
-  static CheckpointWriter join(const std::filesystem::path& root, int64_t step);
+  static CheckpointWriter join(const std::filesystem::path& root,
+                               int64_t step,
+                               Reach reach = Reach::kAllHosts);
+
+  // See WriteOptions.
+  void cancel_with(const std::atomic<bool>& cancelled) { options_.cancelled = &cancelled; }
 
   // Writes model.safetensors: every parameter of `flat`, fp32, under its name. One rank calls this.
   FileRecord write_model(const std::vector<NamedSlice>& slices, const float* flat) const;
@@ -58,7 +72,8 @@ class CheckpointWriter {
                                    int64_t ranks,
                                    const std::vector<MomentShard>& moments) const;
 
-  // Rank 0: checks that state.files (all ranks' records) are all there and that the shards cover
+  // Rank 0: checks that state.files (all ranks' records) are all there, or those of this host's
+  // ranks, and that the shards cover
   // each moment exactly once, writes the state, and renames the folder to its final name, replacing
   // a checkpoint of the same step. Returns the final path.
   std::filesystem::path commit(const CheckpointState& state) const;
@@ -67,9 +82,11 @@ class CheckpointWriter {
   void abandon() const noexcept;
 
  private:
-  CheckpointWriter(const std::filesystem::path& root, int64_t step);
+  CheckpointWriter(const std::filesystem::path& root, int64_t step, Reach reach);
   std::filesystem::path root_, temporary_, final_;
   int64_t step_ = 0;
+  Reach reach_;
+  WriteOptions options_;
 };
 
 }  // namespace lockstep

@@ -111,6 +111,14 @@ void validate_eval(const RunConfig& config) {
   }
 }
 
+void validate_local_checkpoints(const LocalCheckpointConfig& local) {
+  if (local.folder.empty() == (local.every == 0)) return;
+  refuse_value("checkpoint.local.every",
+               local.every,
+               local.folder.empty() ? "0, or above it only with checkpoint.local.folder"
+                                    : "above 0, as checkpoint.local.folder is given");
+}
+
 void validate_wire(const CommConfig& comm) {
   if (comm.wire_dtype == Precision::kFp32 || comm.order == CommConfig::Order::kTree) return;
   refuse_value("comm.wire_dtype",
@@ -213,6 +221,7 @@ void validate(const RunConfig& config) {
   validate_schedule(config.schedule);
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);
   validate_eval(config);
+  validate_local_checkpoints(config.checkpoint.local);
   validate_wire(config.comm);
   validate_error_feedback(config);
   validate_power_sgd(config);

@@ -158,6 +158,7 @@ void JsonlWriter::append(const StepRecord& record) {
     line.exact("loss_scale", record.loss_scale);
     line.integer("skipped_steps", record.skipped_steps);
   }
+  if (record.failed_checkpoints > 0) line.integer("failed_checkpoints", record.failed_checkpoints);
   if (record.slowest) {
     line.integer("slowest_rank", record.slowest->rank);
     line.text("slowest_host", record.slowest->host);

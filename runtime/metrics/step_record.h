@@ -31,6 +31,7 @@ struct StepRecord {
   double mfu = -1;                     // model FLOPs utilisation; negative: peak unknown, left out
   double loss_scale = 0;               // of FP16; 0: none, left out
   int64_t skipped_steps = 0;           // of FP16: steps whose gradient overflowed, so far
+  int64_t failed_checkpoints = 0;      // of this process, so far; 0: left out
   std::optional<SlowestRank> slowest;  // left out where ranks hardly differ
   std::optional<uint64_t> weights_hash;
   std::optional<double> eval_loss;

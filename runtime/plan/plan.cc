@@ -86,13 +86,33 @@ MemoryRow parameters_row(const Plan& plan) {
   return row;
 }
 
-std::vector<MemoryRow> host_rows(const PlanOptions& options) {
-  return {{kTrainBatchesRow, options.train_batch_bytes, "read ahead by the loader", true},
-          {kEvalBatchesRow, options.eval_batch_bytes, "read ahead by the loader", true},
-          {kDatasetRow,
-           options.dataset_bytes,
-           "decoded or mapped; shared by ranks where mapped",
+// What a checkpoint is written from while training goes on: a rank writes its part of the moments,
+// rank 0 the weights.
+std::vector<MemoryRow> snapshot_rows(const Plan& plan, const PlanOptions& options) {
+  const size_t flat_bytes = static_cast<size_t>(plan.layout.elements) * sizeof(float);
+  const int ranks = options.topology.ranks();
+  MemoryRow weights = {kWeightsSnapshotRow, flat_bytes, "fp32, for checkpoints", true};
+  weights.sharers = ranks;
+  if (ranks > 1) weights.note += ", on rank 0 alone";
+  return {weights,
+          {kMomentsSnapshotRow,
+           flat_bytes / static_cast<size_t>(ranks) * static_cast<size_t>(options.moments),
+           ranks == 1 ? "for checkpoints" : fmt::format("for checkpoints, 1/{} of them", ranks),
            true}};
+}
+
+std::vector<MemoryRow> host_rows(const Plan& plan, const PlanOptions& options) {
+  std::vector<MemoryRow> rows;
+  if (options.snapshot) rows = snapshot_rows(plan, options);
+  const std::vector<MemoryRow> data = {
+      {kTrainBatchesRow, options.train_batch_bytes, "read ahead by the loader", true},
+      {kEvalBatchesRow, options.eval_batch_bytes, "read ahead by the loader", true},
+      {kDatasetRow,
+       options.dataset_bytes,
+       "decoded or mapped; shared by ranks where mapped",
+       true}};
+  rows.insert(rows.end(), data.begin(), data.end());
+  return rows;
 }
 
 std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
@@ -195,7 +215,7 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const PlanOptions& options)
     for (MemoryRow& row : rows)
       row.bytes = (row.bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
   }
-  const std::vector<MemoryRow> host = host_rows(options);
+  const std::vector<MemoryRow> host = host_rows(plan, options);
   rows.insert(rows.end(), host.begin(), host.end());
   if (options.separate_memory) return rows;
   for (MemoryRow& row : rows) row.on_host = true;

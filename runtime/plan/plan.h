@@ -87,6 +87,28 @@ struct MemoryRow {
   int sharers = 1;       // ranks of a node that have it together
 };
 
+// Bytes: where rows of a device with memory of its own begin.
+inline constexpr size_t kDeviceAlignment = 256;
+
+// Names of the memory rows; the run makes exactly these allocations.
+inline constexpr const char* kParametersRow = "parameters";
+inline constexpr const char* kGatheredRow = "gathered parameters";
+inline constexpr const char* kMastersRow = "master weights";
+inline constexpr const char* kGradientsRow = "gradients";
+inline constexpr const char* kGradientSumsRow = "summed gradients";
+inline constexpr const char* kMomentsRow = "optimizer moments";
+inline constexpr const char* kArenaRow = "activations and workspace";
+inline constexpr const char* kStagingRow = "exchange staging";
+inline constexpr const char* kResidualsRow = "residuals of gradients";
+inline constexpr const char* kFactorsRow = "factors of gradients";
+inline constexpr const char* kWeightsSnapshotRow = "snapshot of weights";
+inline constexpr const char* kMomentsSnapshotRow = "snapshot of moments";
+inline constexpr const char* kTrainBatchesRow = "training batches";
+inline constexpr const char* kEvalBatchesRow = "evaluation batches";
+inline constexpr const char* kDeviceBatchesRow = "batches on the device";
+inline constexpr const char* kLibrariesRow = "libraries' workspace";
+inline constexpr const char* kDatasetRow = "data set";
+
 struct Plan {
   Topology topology;
   // What is sharded, so that a rank has but its part of it; each comes with those before it, and
@@ -139,6 +161,8 @@ struct Plan {
   size_t gradient_buckets() const;  // those before the ones of running statistics
   size_t memory_bytes() const;
   size_t device_bytes() const;  // of rows that are not on the host
+  // Whether checkpoints are written from a copy of weights and moments while training goes on.
+  bool has_snapshot() const { return row_bytes(kWeightsSnapshotRow) > 0; }
   // What a rank takes of its host's memory for a while on top of its rows, while weights are begun,
   // saved or read: a whole copy of them in fp32, and one in the type of 16 bits that it computes
   // in, where they do not lie there as a whole.
@@ -147,26 +171,6 @@ struct Plan {
   size_t host_bytes(int ranks) const;
   size_t row_bytes(const std::string& name) const;  // 0 where there is no such row
 };
-
-// Bytes: where rows of a device with memory of its own begin.
-inline constexpr size_t kDeviceAlignment = 256;
-
-// Names of the memory rows; the run makes exactly these allocations.
-inline constexpr const char* kParametersRow = "parameters";
-inline constexpr const char* kGatheredRow = "gathered parameters";
-inline constexpr const char* kMastersRow = "master weights";
-inline constexpr const char* kGradientsRow = "gradients";
-inline constexpr const char* kGradientSumsRow = "summed gradients";
-inline constexpr const char* kMomentsRow = "optimizer moments";
-inline constexpr const char* kArenaRow = "activations and workspace";
-inline constexpr const char* kStagingRow = "exchange staging";
-inline constexpr const char* kResidualsRow = "residuals of gradients";
-inline constexpr const char* kFactorsRow = "factors of gradients";
-inline constexpr const char* kTrainBatchesRow = "training batches";
-inline constexpr const char* kEvalBatchesRow = "evaluation batches";
-inline constexpr const char* kDeviceBatchesRow = "batches on the device";
-inline constexpr const char* kLibrariesRow = "libraries' workspace";
-inline constexpr const char* kDatasetRow = "data set";
 
 // Scratch bytes that a backend's implementation of an op asks for.
 using WorkspaceBytes = std::function<size_t(const Graph&, const Op&)>;
@@ -180,6 +184,7 @@ struct PlanOptions {
   int residual_groups = 0;
   int power_sgd = 0;             // of gradients that travel as factors; 0: none do
   int moments = 0;               // floats that the optimizer keeps per parameter
+  bool snapshot = false;         // of what a checkpoint has, so that it is written meanwhile
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;
   size_t dataset_bytes = 0;

@@ -102,6 +102,7 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
   }
   if (trains) {
+    options.snapshot = run.decisions.snapshot;
     options.residual_groups = residual_groups(config);
     options.power_sgd = static_cast<int>(config.comm.power_sgd_rank);
   }
@@ -148,7 +149,7 @@ Assembly assemble(RunConfig config,
   run.config = std::move(config);
   const int64_t global_batch = run.config.train.global_batch;
   Program program = build_graphs(run, global_batch);
-  run.decisions = decide(run.config.comm, placed, purpose, ops, program.training);
+  run.decisions = decide(run.config, placed, purpose, ops, program.training);
   run.config.comm.bucket_mib = run.decisions.bucket_mib;
   add_plan(run, global_batch, program);
   static_cast<Program&>(run) = std::move(program);
@@ -167,6 +168,11 @@ Program program_for(const Assembly& assembly, int64_t global_batch) {
 
 void plan_again(Assembly& assembly, double bucket_mib) {
   assembly.config.comm.bucket_mib = assembly.decisions.bucket_mib = bucket_mib;
+  add_plan(assembly, assembly.config.train.global_batch, assembly);
+}
+
+void drop_snapshot(Assembly& assembly) {
+  assembly.decisions.snapshot = false;
   add_plan(assembly, assembly.config.train.global_batch, assembly);
 }
 

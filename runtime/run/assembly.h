@@ -46,6 +46,9 @@ Program program_for(const Assembly& assembly, int64_t global_batch);
 // Plans a training again, with buckets of another size.
 void plan_again(Assembly& assembly, double bucket_mib);
 
+// Plans a training again, whose checkpoints are waited for: without memory for a copy.
+void drop_snapshot(Assembly& assembly);
+
 // What the trainer and the evaluator work on; refers to all of its arguments. `node`: where the
 // plan's topology shares memory, and with the memory that the plan says. `folder`: of rank 0, where
 // the run writes one.

@@ -17,6 +17,13 @@ double bucket_mib_of(const CommConfig& comm, const OpSet& ops, const Graph& trai
   return usual_bucket_mib(training, compute_type(comm.wire_dtype));
 }
 
+// Before the last step; the last checkpoint is waited for in any case.
+bool saves_meanwhile(const RunConfig& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const bool best = checkpoint.keep_best && checkpoint.at_end && config.eval.every > 0;
+  return checkpoint.every > 0 || checkpoint.every_minutes > 0 || checkpoint.local.every > 0 || best;
+}
+
 }  // namespace
 
 DType compute_type(Precision precision) {
@@ -36,11 +43,12 @@ bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const O
   return comm.zero_stage < 3;
 }
 
-RunDecisions decide(const CommConfig& comm,
+RunDecisions decide(const RunConfig& config,
                     const Topology& placed,
                     RunPurpose purpose,
                     const OpSet& ops,
                     const Graph& training) {
+  const CommConfig& comm = config.comm;
   const bool trains = purpose == RunPurpose::kTrain;
   RunDecisions decisions;
   // A library that chooses the order knows the nodes itself.
@@ -50,16 +58,21 @@ RunDecisions decide(const CommConfig& comm,
       trains && placed.shares_memory && wants_shared_memory(comm, placed, ops);
   decisions.zero_stage = trains && placed.ranks() > 1 ? static_cast<int>(comm.zero_stage) : 1;
   decisions.bucket_mib = bucket_mib_of(comm, ops, training);
+  decisions.snapshot = trains && config.checkpoint.async && saves_meanwhile(config);
   return decisions;
 }
 
 std::string to_text(const RunDecisions& decisions) {
   const Topology& topology = decisions.topology;
-  if (topology.ranks() == 1) return fmt::format("buckets of {:g} MiB", decisions.bucket_mib);
-  return fmt::format("ZeRO stage {}, buckets of {:g} MiB, the ranks {}",
+  const std::string saving =
+      decisions.snapshot ? ", checkpoints written while training goes on" : "";
+  if (topology.ranks() == 1)
+    return fmt::format("buckets of {:g} MiB", decisions.bucket_mib) + saving;
+  return fmt::format("ZeRO stage {}, buckets of {:g} MiB, the ranks {}{}",
                      decisions.zero_stage,
                      decisions.bucket_mib,
-                     topology.shares_memory ? "of a node share memory" : "send messages");
+                     topology.shares_memory ? "of a node share memory" : "send messages",
+                     saving);
 }
 
 }  // namespace lockstep

@@ -18,6 +18,8 @@ struct RunDecisions {
   Topology topology;
   int zero_stage = 1;     // comm.zero_stage; 1 for one rank and where nothing is trained
   double bucket_mib = 0;  // of fp32 gradients
+  // Checkpoints are written while training goes on, from a copy that the plan has memory for.
+  bool snapshot = false;
 };
 
 // The type that a precision computes in.
@@ -29,7 +31,7 @@ bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const O
 
 // `placed`: the ranks as they are placed on nodes; it shares memory where those of a node can reach
 // each other's. The same on all ranks, and `bucket_mib` on any number of them.
-RunDecisions decide(const CommConfig& comm,
+RunDecisions decide(const RunConfig& config,
                     const Topology& placed,
                     RunPurpose purpose,
                     const OpSet& ops,

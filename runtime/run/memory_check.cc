@@ -47,6 +47,12 @@ void check_need(const Assembly& assembly, const Need& need) {
 
 }  // namespace
 
+bool lacks_memory_for_snapshot(const Assembly& assembly,
+                               int local_ranks,
+                               const MemoryLimits& limits) {
+  return assembly.plan.has_snapshot() && assembly.plan.host_bytes(local_ranks) > limits.host_bytes;
+}
+
 void check_memory(const Assembly& assembly, int local_ranks, const MemoryLimits& limits) {
   check_need(assembly,
              {[](const Plan& plan) { return plan.device_bytes(); },

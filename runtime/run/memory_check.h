@@ -14,6 +14,11 @@ struct MemoryLimits {
   std::string device;       // its name
 };
 
+// Whether the plan has a snapshot for checkpoints for which a host has too little memory.
+bool lacks_memory_for_snapshot(const Assembly& assembly,
+                               int local_ranks,
+                               const MemoryLimits& limits);
+
 // Refuses a plan that does not fit, naming the largest global batch that would. Throws MemoryError.
 void check_memory(const Assembly& assembly, int local_ranks, const MemoryLimits& limits);
 

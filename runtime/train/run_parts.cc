@@ -9,13 +9,17 @@ void allocate_shared(NodeMemory& node, const Plan& plan) {
                 plan.shares_parameters() ? plan.row_bytes(kParametersRow) : 0);
 }
 
-RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* node) {
+RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* node, int rank) {
   const auto take = [&](const char* row, Backend::Place place = Backend::Place::kDevice) {
     const size_t bytes = plan.row_bytes(row);
     return bytes == 0 ? nullptr : backend.allocate(bytes, row, place);
   };
   const auto take_host = [&](const char* row) {
     return std::span(take(row, Backend::Place::kHost), plan.row_bytes(row));
+  };
+  const auto take_snapshot = [&](const char* row) {
+    const std::span<std::byte> bytes = take_host(row);
+    return std::span(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
   };
   const auto take_floats = [&](const char* row) { return reinterpret_cast<float*>(take(row)); };
   backend.reserve(plan.device_bytes());
@@ -31,15 +35,16 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   memory.staging = take_floats(kStagingRow);
   memory.residuals = take(kResidualsRow);
   memory.factors = take_floats(kFactorsRow);
+  if (rank == 0) memory.weights_snapshot = take_snapshot(kWeightsSnapshotRow);
+  memory.moments_snapshot = take_snapshot(kMomentsSnapshotRow);
   memory.train_batches = take_host(kTrainBatchesRow);
   memory.eval_batches = take_host(kEvalBatchesRow);
   memory.device_batches = take(kDeviceBatchesRow);
   const size_t allocated =
       backend.allocated_bytes() + (node != nullptr ? node->allocated_bytes() : 0);
-  LOCKSTEP_CHECK(allocated == plan.memory_bytes() - plan.row_bytes(kDatasetRow),
-                 "{} bytes are allocated, {} planned ",
-                 allocated,
-                 plan.memory_bytes() - plan.row_bytes(kDatasetRow));
+  const size_t planned = plan.memory_bytes() - plan.row_bytes(kDatasetRow) -
+                         (rank == 0 ? 0 : plan.row_bytes(kWeightsSnapshotRow));
+  LOCKSTEP_CHECK(allocated == planned, "{} bytes are allocated, {} planned ", allocated, planned);
   return memory;
 }
 

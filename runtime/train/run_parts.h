@@ -78,6 +78,9 @@ struct RunMemory {
   // PowerSgd.
   std::byte* residuals = nullptr;
   float* factors = nullptr;
+  // On the host: what a checkpoint is written from while training goes on, the weights on rank 0
+  // alone; empty where it is not.
+  std::span<float> weights_snapshot, moments_snapshot;
   std::span<std::byte> train_batches, eval_batches;  // on the host
   std::byte* device_batches = nullptr;               // null where the device reads host memory
 };
@@ -85,8 +88,11 @@ struct RunMemory {
 // Takes what the plan says that the ranks of a node share. All ranks together; throws AgreedError.
 void allocate_shared(NodeMemory& node, const Plan& plan);
 
-// Takes everything that the plan says, and nothing else, what ranks share from `node`. Throws
-// MemoryError.
-RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* node = nullptr);
+// Takes everything that the plan says of `rank`, and nothing else, what ranks share from `node`.
+// Throws MemoryError.
+RunMemory allocate_run(Backend& backend,
+                       const Plan& plan,
+                       const NodeMemory* node = nullptr,
+                       int rank = 0);
 
 }  // namespace lockstep

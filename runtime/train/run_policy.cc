@@ -52,16 +52,17 @@ RunPolicy::Next RunPolicy::next(const Place& place,
                                 bool evaluated,
                                 const Progression& progression) const {
   const CheckpointConfig& checkpoint = config_.checkpoint;
-  const bool keeps_any = checkpoint.every > 0 || checkpoint.at_end;
+  const bool keeps_any = checkpoint.every > 0 || checkpoint.every_minutes > 0 || checkpoint.at_end;
   const bool best =
       evaluated && progression.best_step == place.step && checkpoint.keep_best && keeps_any;
   Next next;
   next.early_stopped = out_of_patience(progression);
   next.preempted = place.stop && place.step < config_.train.steps;
   next.end = place.last || next.early_stopped || place.stop;
-  next.save = due(checkpoint.every, place.step) || best || next.preempted ||
+  next.save = due(checkpoint.every, place.step) || place.save_due || best || next.preempted ||
               (next.end && checkpoint.at_end);
-  next.hash = next.save || next.end || due(config_.train.hash_every, place.step);
+  next.copy = !next.save && !next.end && due(checkpoint.local.every, place.step);
+  next.hash = next.save || next.copy || next.end || due(config_.train.hash_every, place.step);
   return next;
 }
 

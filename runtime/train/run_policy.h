@@ -17,9 +17,10 @@ class RunPolicy {
 
   // Where the run is after a step.
   struct Place {
-    int64_t step = 0;   // completed
-    bool last = false;  // as far as this process was to train
-    bool stop = false;  // some rank has been asked to stop
+    int64_t step = 0;       // completed
+    bool last = false;      // as far as this process was to train
+    bool stop = false;      // some rank has been asked to stop
+    bool save_due = false;  // the last checkpoint is long ago
   };
 
   // The step to end with, where this process is to train to `max_steps`; negative: to the end.
@@ -32,6 +33,7 @@ class RunPolicy {
 
   struct Next {
     bool save = false;
+    bool copy = false;           // to the hosts' own disks
     bool hash = false;           // the weights
     bool end = false;            // this process trains no further,
     bool early_stopped = false;  // because it is out of patience,

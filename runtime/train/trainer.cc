@@ -1,6 +1,7 @@
 #include "runtime/train/trainer.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "collectives/agreement.h"
 #include "runtime/base/flight_recorder.h"
@@ -9,6 +10,7 @@
 #include "runtime/base/time.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/step/stop_signal.h"
 
 namespace lockstep {
 
@@ -16,7 +18,7 @@ using Span = Timeline::Span;
 
 Trainer::Trainer(const RunParts& parts)
     : parts_(parts),
-      memory_(allocate_run(parts.backend, parts.plan, parts.node)),
+      memory_(allocate_run(parts.backend, parts.plan, parts.node, parts.communicator.rank())),
       step_(parts, memory_),
       checkpointer_(parts, memory_, step_.optimizer()),
       agreement_(parts, memory_),
@@ -27,11 +29,10 @@ Trainer::Trainer(const RunParts& parts)
 }
 
 void Trainer::start(const std::string& resume, const std::vector<std::string>& allowed_changes) {
-  if (const auto checkpoint = checkpointer_.choose(resume)) {
-    progression_ = checkpointer_.restore(*checkpoint, allowed_changes);
+  if (const auto progression = checkpointer_.resume(resume, allowed_changes)) {
+    progression_ = *progression;
     step_.loss_scale().restore(progression_.loss_scale);
     agreement_.checkpoint_done(progression_.step);
-    log_info("resuming from {} at step {}", checkpoint->string(), progression_.step);
   } else {
     run_on_all(parts_.communicator, [&] {
       if (parts_.writes_parameters()) begin_weights();
@@ -59,31 +60,17 @@ TrainResult Trainer::run(int64_t max_steps) {
   run_on_root(parts_.communicator, [&] {
     for (const std::string& doubt : parts_.data.summary.doubts) log_warn("{}", doubt);
     reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last);
+    run_clock_ = std::make_unique<RunClock>(run_clock_options(
+        parts_.config, static_cast<double>(checkpointer_.bytes()), [](const char* name) {
+          return std::getenv(name);
+        }));
   });
-  result_.early_stopped = policy_.out_of_patience(progression_);
-  bool go_on = progression_.step < last && !result_.early_stopped;
   RunTimes times(last - progression_.step);
-  StepClock& clock = step_.clock();
-  clock.start_step();
-  clock.ranks_met();
-  while (go_on) {
-    StepRecord record = step();
-    result_.train_seconds += record.step_ms / 1000;
-    result_.loss = record.loss;
-    times.add(record);
-    const RunPolicy::Next next = follow_up(record, record.step == last);
-    if (record.eval_loss || record.weights_hash) clock.ranks_met();
-    // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
-    clock.start_step();
-    report(record, next.save);
-    if (next.save) {
-      const double save_start = now_ms();
-      save(record);
-      clock.start_ms += now_ms() - save_start;
-      clock.ranks_met();
-    }
-    result_.weights_hash = record.weights_hash.value_or(0);
-    go_on = !next.end;
+  try {
+    train_to(last, times);
+  } catch (const AgreedError&) {
+    finish_save_before_the_end();
+    throw;
   }
   run_on_root(parts_.communicator, [&] {
     if (report_error_) throw *report_error_;
@@ -98,11 +85,41 @@ TrainResult Trainer::run(int64_t max_steps) {
   return result_;
 }
 
+void Trainer::train_to(int64_t last, RunTimes& times) {
+  result_.early_stopped = policy_.out_of_patience(progression_);
+  bool go_on = progression_.step < last && !result_.early_stopped;
+  StepClock& clock = step_.clock();
+  clock.start_step();
+  clock.ranks_met();
+  while (go_on) {
+    StepRecord record = step();
+    result_.train_seconds += record.step_ms / 1000;
+    result_.loss = record.loss;
+    times.add(record);
+    const RunPolicy::Next next = follow_up(record, record.step == last);
+    if (record.eval_loss || record.weights_hash) clock.ranks_met();
+    // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
+    clock.start_step();
+    report(record, next.save);
+    if (next.save || next.copy) {
+      const double save_start = now_ms();
+      save(record, next.save ? SaveTo::kRunFolder : SaveTo::kHosts, next.end);
+      const double stall_ms = now_ms() - save_start;
+      clock.start_ms += stall_ms;
+      clock.ranks_met();
+      result_.checkpoint_stall_seconds += stall_ms / 1000;
+    }
+    result_.weights_hash = record.weights_hash.value_or(0);
+    go_on = !next.end;
+  }
+  if (checkpointer_.saving()) finish_save();
+}
+
 std::vector<double> Trainer::time_steps(int64_t steps) {
   std::vector<double> times;
   StepClock& clock = step_.clock();
   clock.ranks_met();
-  while (static_cast<int64_t>(times.size()) < steps && !stop_agreed_) {
+  while (static_cast<int64_t>(times.size()) < steps && (told_ & TrainingStep::kStop) == 0) {
     clock.start_step();
     times.push_back(step().step_ms);
   }
@@ -111,22 +128,43 @@ std::vector<double> Trainer::time_steps(int64_t steps) {
 }
 
 StepRecord Trainer::step() {
-  const TrainingStep::Outcome outcome = step_.run(progression_.step, report_error_.has_value());
-  if (outcome.failed) end_where_reports_failed();
+  const TrainingStep::Outcome outcome = step_.run(progression_.step, [this] { return flags(); });
+  told_ = outcome.flags;
+  if ((told_ & TrainingStep::kFailed) != 0) end_where_reports_failed();
   ++progression_.step;
   progression_.loss_scale = step_.loss_scale().state();
-  stop_agreed_ = outcome.stop;
-  const StepRecord& record = outcome.record;
+  StepRecord record = outcome.record;
   if (outcome.diverged)
     agreement_.refuse_not_finite(
         record.step,
         fmt::format("loss is {} and the gradient's norm is {}", record.loss, record.grad_norm));
+  if (checkpointer_.saving() && (told_ & TrainingStep::kSaving) == 0) {
+    if (const std::optional<SaveOutcome> outcome = checkpointer_.advance()) note_save(*outcome);
+  }
+  record.failed_checkpoints = result_.failed_checkpoints;
   return record;
+}
+
+// What this rank tells the others before anything changes of which a checkpoint is being copied.
+int64_t Trainer::flags() {
+  const double wait_start = now_ms();
+  checkpointer_.finish_copy();
+  result_.checkpoint_stall_seconds += (now_ms() - wait_start) / 1000;
+  int64_t flags = 0;
+  const auto raise = [&](TrainingStep::Flag flag, bool raised) {
+    if (raised) flags |= flag;
+  };
+  raise(TrainingStep::kFailed, report_error_.has_value());
+  raise(TrainingStep::kSaving, checkpointer_.part_under_way());
+  raise(TrainingStep::kStop, stop_requested() || (run_clock_ && run_clock_->must_stop()));
+  raise(TrainingStep::kSaveDue, run_clock_ && run_clock_->save_due());
+  return flags;
 }
 
 // Evaluates where it is time to, completes the record, and says what is still to do.
 RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
-  const RunPolicy::Place place = {record.step, last, stop_agreed_};
+  const RunPolicy::Place place = {
+      record.step, last, (told_ & TrainingStep::kStop) != 0, (told_ & TrainingStep::kSaveDue) != 0};
   const bool evaluated = policy_.evaluates(place);
   if (evaluated) {
     evaluate(record);
@@ -175,17 +213,73 @@ void Trainer::end_where_reports_failed() {
   });
 }
 
-void Trainer::save(const StepRecord& record) {
+// In the background, but for the last one.
+void Trainer::save(const StepRecord& record, SaveTo where, bool last) {
   const FlightScope saving(FlightPhase::kSaving);
   Span span(spans(), "checkpoint", "checkpoint");
   run_on_root(parts_.communicator, [&] {
     if (report_error_) throw *report_error_;
     reporter_->flush();
   });
-  checkpointer_.save(progression_, *record.weights_hash);
-  agreement_.checkpoint_done(record.step);
-  log_record(fmt::format(
-      "step {}: checkpoint written, weights_hash {:016x}", record.step, *record.weights_hash));
+  if (checkpointer_.saving()) {
+    if (!last && !wait_told_)
+      log_info(
+          "step {}: a checkpoint is due and waits for the one before it, which is still being "
+          "written; larger checkpoint intervals would not stop the run",
+          record.step);
+    wait_told_ = true;
+    finish_save();
+  }
+  if (run_clock_ && where == SaveTo::kRunFolder) run_clock_->save_begins();
+  const std::optional<SaveOutcome> outcome =
+      checkpointer_.save(progression_, *record.weights_hash, where, /*in_background=*/!last);
+  if (outcome) note_save(*outcome, last);
+  if (last) checkpointer_.remove_local_copies();
+}
+
+void Trainer::finish_save() {
+  const FlightScope saving(FlightPhase::kSaving);
+  note_save(checkpointer_.finish());
+}
+
+// Where the run ends for another reason, on all ranks, a checkpoint that is being written is still
+// good to resume from.
+void Trainer::finish_save_before_the_end() {
+  if (!checkpointer_.saving()) return;
+  try {
+    finish_save();
+  } catch (const AgreedError& error) {
+    log_warn("{}", error.what());
+  }
+}
+
+// Copies are for speed alone: the run goes on without one.
+void Trainer::note_copy(const SaveOutcome& outcome) {
+  if (outcome.error) {
+    log_warn(
+        "step {}: the hosts' copy could not be written: {}", outcome.step, outcome.error->what());
+  } else {
+    log_record(fmt::format(
+        "step {}: copied to the hosts, weights_hash {:016x}", outcome.step, outcome.weights_hash));
+  }
+}
+
+// A failure ends the run where it is to, or where nothing comes after it that would be saved.
+void Trainer::note_save(const SaveOutcome& outcome, bool last) {
+  if (outcome.where == SaveTo::kHosts) return note_copy(outcome);
+  if (run_clock_) run_clock_->save_took(outcome.seconds);
+  if (!outcome.error) {
+    agreement_.checkpoint_done(outcome.step);
+    log_record(fmt::format(
+        "step {}: checkpoint written, weights_hash {:016x}", outcome.step, outcome.weights_hash));
+    return;
+  }
+  ++result_.failed_checkpoints;
+  if (last || parts_.config.checkpoint.on_failure == CheckpointConfig::OnFailure::kStop)
+    throw *outcome.error;
+  log_warn("step {}: the checkpoint could not be written, and the run goes on: {}",
+           outcome.step,
+           outcome.error->what());
 }
 
 uint64_t Trainer::weights_hash() {

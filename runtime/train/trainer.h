@@ -14,6 +14,7 @@
 #include "runtime/train/folder/run_times.h"
 #include "runtime/train/guard/weights_agreement.h"
 #include "runtime/train/progression.h"
+#include "runtime/train/run_clock.h"
 #include "runtime/train/run_parts.h"
 #include "runtime/train/run_policy.h"
 #include "runtime/train/step/training_step.h"
@@ -29,6 +30,8 @@ struct TrainResult {
   std::vector<RankTimes> rank_times;  // by rank
   bool preempted = false;             // stopped by a signal, checkpoint written
   bool early_stopped = false;
+  int64_t failed_checkpoints = 0;
+  double checkpoint_stall_seconds = 0;  // in which no step went on since one was saved
   std::optional<double> best_metric;
   int64_t best_step = 0;
 };
@@ -51,12 +54,18 @@ class Trainer {
 
  private:
   void begin_weights();
+  void train_to(int64_t last, RunTimes& times);
   StepRecord step();
+  int64_t flags();
   RunPolicy::Next follow_up(StepRecord& record, bool last);
   void evaluate(StepRecord& record);
   void report(const StepRecord& record, bool checkpoint);
   void end_where_reports_failed();
-  void save(const StepRecord& record);
+  void save(const StepRecord& record, SaveTo where, bool last);
+  void finish_save();
+  void finish_save_before_the_end();
+  void note_copy(const SaveOutcome& outcome);
+  void note_save(const SaveOutcome& outcome, bool last = false);
   uint64_t weights_hash();
   Timeline* spans() const { return timeline_ ? timeline_->spans() : nullptr; }
 
@@ -71,7 +80,9 @@ class Trainer {
   std::unique_ptr<RunTimeline> timeline_;  // null without
   std::vector<std::string> hosts_;         // by rank
   Progression progression_;
-  bool stop_agreed_ = false;
+  int64_t told_ = 0;                     // TrainingStep::Flag of all ranks, with the last step
+  std::unique_ptr<RunClock> run_clock_;  // rank 0
+  bool wait_told_ = false;
   std::optional<Error> report_error_;  // of rank 0: why the run cannot go on
   TrainResult result_;
 };

@@ -1,14 +1,18 @@
 // Preloaded into a program (LD_PRELOAD): makes some of its system calls on files fail.
 //
-//   FAILING_CALLS="CALL:ERROR:EVERY[:PART] ..."
+//   FAILING_CALLS="CALL:FAULT:WHEN[:PART] ..."
 //
-// CALL is open, read, write, fsync, rename, unlinkat or lock; ERROR a number of errno.h; every
-// EVERYth call fails, of those whose path has PART where it is given. What one thread calls counts
-// for all.
+// CALL is open, read, write, fsync, rename, unlinkat, mkdir or lock, or `change` for all of them
+// that change what is on the disk. FAULT is a number of errno.h, `short` (half of what is written
+// is written), `slowMS` (it takes so many milliseconds longer) or `kill` (the process dies before
+// it). WHEN is N, every Nth call, or =N, the Nth alone, of those whose path has PART where it is
+// given. What one thread calls counts for all.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -23,11 +27,22 @@
 namespace {
 
 struct Rule {
-  std::string call, part;
-  int error = 0;
-  long every = 1;
+  std::string call, fault, part;
+  bool once = false;
+  long number = 1;
   std::atomic<long> count{0};
+
+  bool is_about(const char* what) const {
+    if (call != "change") return call == what;
+    return std::strcmp(what, "read") != 0 && std::strcmp(what, "lock") != 0;
+  }
+  bool strikes() {
+    const long now = ++count;
+    return once ? now == number : now % number == 0;
+  }
 };
+
+enum class Fate { kGoesOn, kFails, kShort };
 
 std::vector<Rule*> read_rules() {
   std::vector<Rule*> rules;
@@ -35,43 +50,62 @@ std::vector<Rule*> read_rules() {
   std::istringstream words(text == nullptr ? "" : text);
   for (std::string word; words >> word;) {
     std::istringstream fields(word);
-    std::string call, error, every, part;
-    std::getline(fields, call, ':');
-    std::getline(fields, error, ':');
-    std::getline(fields, every, ':');
-    std::getline(fields, part);
     Rule* rule = new Rule;  // for as long as the process lives
-    rule->call = call;
-    rule->part = part;
-    rule->error = std::atoi(error.c_str());
-    rule->every = std::atol(every.c_str());
+    std::string when;
+    std::getline(fields, rule->call, ':');
+    std::getline(fields, rule->fault, ':');
+    std::getline(fields, when, ':');
+    std::getline(fields, rule->part);
+    rule->once = when[0] == '=';
+    rule->number = std::atol(when.c_str() + (rule->once ? 1 : 0));
     rules.push_back(rule);
   }
   return rules;
 }
 
-// Sets errno and returns true where the call is to fail.
-bool fails(const char* call, const char* path) {
+// What becomes of a call; where it fails errno is set.
+Fate fate_of(const char* call, const char* path) {
   static const std::vector<Rule*>* const rules = new std::vector<Rule*>(read_rules());
   for (Rule* rule : *rules) {
-    if (rule->call != call) continue;
+    if (!rule->is_about(call)) continue;
     if (!rule->part.empty() && std::strstr(path, rule->part.c_str()) == nullptr) continue;
-    if (++rule->count % rule->every != 0) continue;
-    errno = rule->error;
-    return true;
+    if (!rule->strikes()) continue;
+    if (rule->fault == "kill") raise(SIGKILL);
+    if (rule->fault == "short") return Fate::kShort;
+    if (rule->fault.rfind("slow", 0) == 0) {
+      usleep(static_cast<useconds_t>(std::atol(rule->fault.c_str() + 4) * 1000));
+      continue;
+    }
+    errno = std::atoi(rule->fault.c_str());
+    return Fate::kFails;
   }
-  return false;
+  return Fate::kGoesOn;
 }
 
+bool fails(const char* call, const char* path) { return fate_of(call, path) == Fate::kFails; }
+
 // The same for a call on an open file.
-bool fails(const char* call, int fd) {
+Fate fate_of(const char* call, int fd) {
   char path[4096] = "";
   const int kept = errno;
   const ssize_t length =
       readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path) - 1);
   path[length < 0 ? 0 : length] = '\0';
   errno = kept;
-  return fails(call, path);
+  return fate_of(call, path);
+}
+
+bool fails(const char* call, int fd) { return fate_of(call, fd) == Fate::kFails; }
+
+// The whole name of a path that is looked up in an open folder.
+std::string in_folder(int folder, const char* path) {
+  if (folder == AT_FDCWD || path[0] == '/') return path;
+  char name[4096] = "";
+  const int kept = errno;
+  const ssize_t length =
+      readlink(("/proc/self/fd/" + std::to_string(folder)).c_str(), name, sizeof(name) - 1);
+  errno = kept;
+  return std::string(name, length < 0 ? 0 : static_cast<size_t>(length)) + '/' + path;
 }
 
 template <typename Function>
@@ -104,7 +138,7 @@ int openat(int folder, const char* path, int flags, ...) {
   va_start(rest, flags);
   const mode_t mode = mode_of(flags, rest);
   va_end(rest);
-  return fails("open", path) ? -1 : call(folder, path, flags, mode);
+  return fails("open", in_folder(folder, path).c_str()) ? -1 : call(folder, path, flags, mode);
 }
 
 ssize_t read(int fd, void* data, size_t bytes) {
@@ -114,7 +148,9 @@ ssize_t read(int fd, void* data, size_t bytes) {
 
 ssize_t write(int fd, const void* data, size_t bytes) {
   REAL(write);
-  return fails("write", fd) ? -1 : call(fd, data, bytes);
+  const Fate fate = fate_of("write", fd);
+  if (fate == Fate::kFails) return -1;
+  return call(fd, data, fate == Fate::kShort ? (bytes + 1) / 2 : bytes);
 }
 
 int fsync(int fd) {
@@ -127,9 +163,19 @@ int rename(const char* from, const char* to) {
   return fails("rename", from) ? -1 : call(from, to);
 }
 
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {
+  REAL(renameat2);
+  return fails("rename", from) ? -1 : call(from_folder, from, to_folder, to, flags);
+}
+
+int mkdir(const char* path, mode_t mode) {
+  REAL(mkdir);
+  return fails("mkdir", path) ? -1 : call(path, mode);
+}
+
 int unlinkat(int folder, const char* path, int flags) {
   REAL(unlinkat);
-  return fails("unlinkat", path) ? -1 : call(folder, path, flags);
+  return fails("unlinkat", in_folder(folder, path).c_str()) ? -1 : call(folder, path, flags);
 }
 
 int fcntl(int fd, int command, ...) {

@@ -70,14 +70,17 @@ std::string ErrorFeedbackStore::rights_name() const {
   return fmt::format("{}rights_{}", kResidualPrefix, parts_.config.comm.power_sgd_rank);
 }
 
-std::span<const float> ErrorFeedbackStore::read_residuals(Copy& copy) const {
-  const auto n = static_cast<size_t>(residuals());
-  if (parts_.plan.power_sgd) return {copy.residuals.emplace(factored()).read(), n};
+std::vector<float> ErrorFeedbackStore::read_residuals() const {
+  const int64_t n = residuals();
+  if (parts_.plan.power_sgd) {
+    HostCopy from = factored();
+    return {from.read(), from.data() + n};
+  }
   HostCopyOf<BFloat16> from = rounded();
-  copy.values.resize(n);
+  std::vector<float> values(static_cast<size_t>(n));
   std::transform(
-      from.read(), from.data() + n, copy.values.begin(), [](BFloat16 x) { return to_float(x); });
-  return copy.values;
+      from.read(), from.data() + n, values.begin(), [](BFloat16 x) { return to_float(x); });
+  return values;
 }
 
 // Every right factor at the beginning of its matrix, which is longer.
@@ -104,7 +107,8 @@ void ErrorFeedbackStore::write_rights(const std::vector<float>& flat) const {
 ErrorFeedbackStore::Copy ErrorFeedbackStore::read() const {
   Copy copy;
   if (groups_ == 0) return copy;
-  const std::span<const float> residuals = read_residuals(copy);
+  copy.values = read_residuals();
+  const std::span<const float> residuals = copy.values;
   for (const std::string& name : names()) copy.shards.push_back({name, {}});
   for (const ErrorFeedbackLayout::Kept& kept : kept_) {
     const auto shard = std::find_if(copy.shards.begin(), copy.shards.end(), [&](const auto& s) {

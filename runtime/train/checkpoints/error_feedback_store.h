@@ -5,7 +5,6 @@
 // begins.
 
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,10 +28,9 @@ class ErrorFeedbackStore {
 
   // A rank's part of every array, as floats on the host.
   struct Copy {
-    std::optional<HostCopy> residuals;  // where they are floats,
-    std::vector<float> values;          // else these
-    std::vector<float> rights;          // flat
-    std::vector<MomentShard> shards;    // of all
+    std::vector<float> values;        // residuals
+    std::vector<float> rights;        // flat
+    std::vector<MomentShard> shards;  // of both
   };
   // Once everything queued is done.
   Copy read() const;
@@ -50,7 +48,7 @@ class ErrorFeedbackStore {
   HostCopy factored() const;             // as floats,
   HostCopyOf<BFloat16> rounded() const;  // and where sums are rounded
   HostCopy rights() const;
-  std::span<const float> read_residuals(Copy& copy) const;
+  std::vector<float> read_residuals() const;
   std::vector<float> flat_rights() const;
   void write_rights(const std::vector<float>& flat) const;
   std::string rights_name() const;

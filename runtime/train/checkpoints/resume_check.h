@@ -11,10 +11,11 @@
 
 namespace lockstep {
 
-// Under which CheckpointState::extra has the config that the run had, as text, and the checksum of
-// its training data.
+// Under which CheckpointState::extra has the config that the run had, as text, the checksum of its
+// training data, and, in FP16, the loss scale: its factor, good steps, skipped steps.
 inline constexpr const char* kConfigKey = "config";
 inline constexpr const char* kContentKey = "checksum of the training data";
+inline constexpr const char* kLossScaleKey = "loss scale";
 
 // What else the order of the samples depends on, besides seed and batch; for CheckpointState::extra.
 std::map<std::string, std::string> sample_order(const RunParts& parts);

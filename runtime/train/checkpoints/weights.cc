@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 // `from` rounded to the type that the ops read, in the memory of `to`.
-void round_all(const std::vector<float>& from, DType dtype, std::byte* to) {
+void round_all(std::span<const float> from, DType dtype, std::byte* to) {
   const auto round = [&](auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
     parallel_for(
@@ -38,7 +38,7 @@ float* fp32_owned(const Plan& plan, const RunMemory& memory) {
 
 }  // namespace
 
-HostWeights::HostWeights(const RunParts& parts, const RunMemory& memory)
+HostWeights::HostWeights(const RunParts& parts, const RunMemory& memory, std::span<float> place)
     : parts_(parts), memory_(memory) {
   const Plan& plan = parts.plan;
   if (plan.compute == DType::kF32 && !plan.shards_parameters) {
@@ -46,7 +46,11 @@ HostWeights::HostWeights(const RunParts& parts, const RunMemory& memory)
         parts.backend, reinterpret_cast<float*>(memory.parameters), plan.layout.elements);
     return;
   }
-  whole_.resize(static_cast<size_t>(plan.layout.elements));
+  whole_ = place;
+  if (whole_.empty()) {
+    own_.resize(static_cast<size_t>(plan.layout.elements));
+    whole_ = own_;
+  }
   float* const owned = fp32_owned(parts.plan, memory);
   const int64_t parts_of_all = plan.shards_optimizer ? parts.communicator.size() : 1;
   if (owned != nullptr) masters_.emplace(parts.backend, owned, plan.layout.elements / parts_of_all);

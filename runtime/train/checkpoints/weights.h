@@ -2,6 +2,7 @@
 // The weights of a run as floats on the host: to begin, to save, to hash.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,11 @@ namespace lockstep {
 // are sharded.
 class HostWeights {
  public:
-  HostWeights(const RunParts& parts, const RunMemory& memory);
+  // `place`: where to have them whole, borrowed, where they do not lie so; empty: in memory that is
+  // taken for that.
+  HostWeights(const RunParts& parts, const RunMemory& memory, std::span<float> place = {});
+  HostWeights(const HostWeights&) = delete;
+  HostWeights& operator=(const HostWeights&) = delete;
 
   // The flat buffer (ParameterLayout::elements).
   float* data() { return whole_.empty() ? parameters_->data() : whole_.data(); }
@@ -34,7 +39,8 @@ class HostWeights {
   const RunMemory& memory_;
   std::optional<HostCopy> parameters_;  // compute in fp32
   std::optional<HostCopy> masters_;     // the owned ranges, to train
-  std::vector<float> whole_;
+  std::span<float> whole_;              // else
+  std::vector<float> own_;              // where whole_ has no other place
 };
 
 // The hash of the whole weights, from hashes that the backend takes of what lies in its memory.

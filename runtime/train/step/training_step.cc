@@ -9,13 +9,9 @@
 #include "runtime/train/step/mixup.h"
 #include "runtime/train/step/schedule.h"
 #include "runtime/train/step/step_parts.h"
-#include "runtime/train/step/stop_signal.h"
 
 namespace lockstep {
 namespace {
-
-// Bits of the flags that ranks exchange each step.
-constexpr int64_t kStopFlag = 1, kFailedFlag = 2;
 
 // Of a step: ranks that others wait for so long are named.
 constexpr double kWorthNaming = 0.05;
@@ -78,19 +74,18 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
       peak_flops_(parts.backend.peak_flops() * parts.communicator.size()) {}
 
 // ---------------------------------------------------------------- the training step --------------
-TrainingStep::Outcome TrainingStep::run(int64_t done, bool failed) {
+TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_t()>& flags) {
   const double start_ms = now_ms();
   FlightRecorder::here().begin_step(done);
   take_batches(done);
   forward_backward();  // of my lanes; leaves the gradient of the global batch in my slices
-  const StepTotals totals = exchange_totals(failed);
+  const StepTotals totals = exchange_totals(flags());
   const Update update = plan_update(done, totals);
   if (update.finite) update_my_slice(update);
   loss_scale_.step_done(update.finite);
   if (timeline_ != nullptr) timeline_->step_done(done + 1, start_ms);
   return {.record = make_record(done + 1, totals, update),
-          .stop = (totals.flags & kStopFlag) != 0,
-          .failed = (totals.flags & kFailedFlag) != 0,
+          .flags = totals.flags,
           .diverged = !update.finite && (!loss_scale_.dynamic() || loss_scale_.exhausted())};
 }
 // -------------------------------------------------------------------------------------------------
@@ -144,7 +139,7 @@ void TrainingStep::forward_backward() {
 // The last step's parameters are gathered while the forward pass already runs. Leaves the gradient
 // of the global batch in the reducer and each lane's statistics.
 void TrainingStep::queue_gradients() {
-  if (!parts_.plan.training.gathers_each_run) parameter_gather_.start(parts_.plan.training.gathers);
+  start_gather();
   parts_.plan.lanes_together ? run_lanes_together() : run_lanes();
   Span span(spans(), "reduce gradients", "step");
   parts_.backend.mark(Backend::Mark::kBackwardDone);
@@ -155,6 +150,17 @@ void TrainingStep::queue_gradients() {
   }
   if (!parts_.plan.rounded_gathers.empty()) sum_gather_.run(parts_.plan.rounded_gathers);
   parts_.backend.mark(Backend::Mark::kReduced);
+}
+
+// Where the work is not recorded what is there already is not gathered again: nobody writes then
+// what a checkpoint is being copied from.
+void TrainingStep::start_gather() {
+  if (parts_.plan.training.gathers_each_run) return;
+  if (parameters_gathered_ && !parts_.backend.ops().separate_memory) {
+    parameter_gather_.skip(parts_.plan.training.gathers);
+  } else {
+    parameter_gather_.start(parts_.plan.training.gathers);
+  }
 }
 
 void TrainingStep::run_lanes() {
@@ -183,9 +189,8 @@ void TrainingStep::run_lanes_together() {
 
 // Ends the exchange. A rank that worked less than the slowest one would have waited as much less
 // for it, whatever else it waited for.
-StepTotals TrainingStep::exchange_totals(bool failed) {
+StepTotals TrainingStep::exchange_totals(int64_t flags) {
   const double busy_ms = now_ms() - clock_.met_ms - exposed_ms();
-  const int64_t flags = (stop_requested() ? kStopFlag : 0) | (failed ? kFailedFlag : 0);
   const StepTotals totals = reducer_.totals(statistics_, flags, busy_ms);
   clock_.ranks_met();
   clock_.phases.exchange = exposed_ms();
@@ -210,6 +215,7 @@ TrainingStep::Update TrainingStep::plan_update(int64_t done, const StepTotals& t
 
 void TrainingStep::update_my_slice(const Update& update) {
   Phase phase(clock_.phases.optimizer, spans(), "update my slice");
+  parameters_gathered_ = false;
   optimizer_.prepare(update.lr, update.gradient_scale, update.number);
   if (tensor_norms_) find_layer_rates();
   update_work_->run([this] {
@@ -296,6 +302,7 @@ void TrainingStep::gather_parameters() {
   if (parts_.plan.training.gathers_each_run) return;  // nobody has all
   parameter_gather_.start(parts_.plan.training.gathers);
   parameter_gather_.finish();
+  parameters_gathered_ = true;
 }
 
 void TrainingStep::swap_average() {

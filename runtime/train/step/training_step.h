@@ -2,6 +2,7 @@
 // One training step of this rank: the batches of its lanes, their gradients, the sum of these with
 // those of all ranks, and the update of the slice that this rank owns.
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,17 +32,23 @@ class TrainingStep {
   // rank; `timeline`: null without. Both are borrowed.
   void start(int64_t done, std::span<const std::string> hosts, RunTimeline* timeline);
 
+  // What a rank tells all others with a step; bits of a number.
+  enum Flag : int64_t {
+    kStop = 1,     // it has been asked to stop
+    kFailed = 2,   // it cannot go on
+    kSaving = 4,   // its part of the checkpoint under way is still to be done
+    kSaveDue = 8,  // it is time for a checkpoint
+  };
   struct Outcome {
-    StepRecord record;    // without what an evaluation adds
-    bool stop = false;    // some rank has been asked to stop
-    bool failed = false;  // some rank cannot go on
+    StepRecord record;  // without what an evaluation adds
+    int64_t flags = 0;  // of all ranks
     // Loss or gradient is not finite, and no smaller loss scale would help.
     bool diverged = false;
   };
-  // The step after `done` completed ones; `failed`: this rank cannot go on after it, which all
-  // ranks learn by it. All ranks together. The new parameters are gathered under
-  // the next step's forward pass, or by gather_parameters().
-  Outcome run(int64_t done, bool failed = false);
+  // The step after `done` completed ones. `flags` is called once, before anything of the run
+  // changes, for what this rank tells. All ranks together. The new parameters are gathered under the
+  // next step's forward pass, or by gather_parameters().
+  Outcome run(int64_t done, const std::function<int64_t()>& flags);
 
   // Gives every rank what the others have updated last, where no step follows that would. All ranks
   // together.
@@ -73,9 +80,10 @@ class TrainingStep {
   LaneContext lane_context(int64_t done, int local_lane, const LaneBatch& batch) const;
   void forward_backward();
   void queue_gradients();
+  void start_gather();
   void run_lanes();
   void run_lanes_together();
-  StepTotals exchange_totals(bool failed);
+  StepTotals exchange_totals(int64_t flags);
   Update plan_update(int64_t done, const StepTotals& totals) const;
   void update_my_slice(const Update& update);
   void find_layer_rates();
@@ -95,6 +103,7 @@ class TrainingStep {
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null without
   LossScale loss_scale_;
+  bool parameters_gathered_ = false;  // since they were last updated
   std::unique_ptr<RepeatedWork> gradient_work_, update_work_;
   std::span<LaneContext> lanes_;          // by local lane
   std::span<LaneStatistics> statistics_;  // by local lane

@@ -113,10 +113,12 @@ TEST(Differences, WhatConcernsOneRankIsMarked) {
   std::vector<std::string> marked;
   for (const FieldValue& field : field_values(parse_good(kMlpText)))
     if (field.per_rank) marked.push_back(field.path);
-  EXPECT_EQ(
-      marked,
-      (std::vector<std::string>{
-          "data.dir", "data.decode_threads", "execution.threads", "execution.prefetch_batches"}));
+  EXPECT_EQ(marked,
+            (std::vector<std::string>{"data.dir",
+                                      "data.decode_threads",
+                                      "checkpoint.local.folder",
+                                      "execution.threads",
+                                      "execution.prefetch_batches"}));
 }
 
 TEST(Differences, NamesAreFieldsOrSections) {

@@ -24,6 +24,12 @@ CommConfig comm_of(int64_t zero_stage) {
   return comm;
 }
 
+RunConfig config_of(const CommConfig& comm) {
+  RunConfig config;
+  config.comm = comm;
+  return config;
+}
+
 Graph small_model() {
   MlpConfig mlp;
   mlp.hidden = {64};
@@ -54,7 +60,7 @@ TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
   const Graph model = small_model();
   const auto shares = [&](Topology placed, bool reached, RunPurpose purpose) {
     placed.shares_memory = reached;
-    return decide(comm_of(1), placed, purpose, {}, model).topology.shares_memory;
+    return decide(config_of(comm_of(1)), placed, purpose, {}, model).topology.shares_memory;
   };
   EXPECT_TRUE(shares(kNode, true, RunPurpose::kTrain));
   EXPECT_FALSE(shares(kNode, false, RunPurpose::kTrain));
@@ -64,7 +70,7 @@ TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
 TEST(Decisions, TheStageTakesEffectWhereRanksTrain) {
   const Graph model = small_model();
   const auto stage = [&](const Topology& placed, RunPurpose purpose) {
-    return decide(comm_of(3), placed, purpose, {}, model).zero_stage;
+    return decide(config_of(comm_of(3)), placed, purpose, {}, model).zero_stage;
   };
   EXPECT_EQ(stage(kNode, RunPurpose::kTrain), 3);
   EXPECT_EQ(stage({}, RunPurpose::kTrain), 1);
@@ -74,7 +80,7 @@ TEST(Decisions, TheStageTakesEffectWhereRanksTrain) {
 TEST(Decisions, BucketsAreAsConfiguredOrDependOnTheModelAlone) {
   const Graph model = small_model();
   const auto bucket_mib = [&](const CommConfig& comm, const Topology& placed, const OpSet& ops) {
-    return decide(comm, placed, RunPurpose::kTrain, ops, model).bucket_mib;
+    return decide(config_of(comm), placed, RunPurpose::kTrain, ops, model).bucket_mib;
   };
   CommConfig configured = comm_of(1);
   configured.bucket_mib = 3;
@@ -88,8 +94,29 @@ TEST(Decisions, BucketsAreAsConfiguredOrDependOnTheModelAlone) {
 TEST(Decisions, FastOrderKnowsNoNodes) {
   CommConfig comm = comm_of(1);
   comm.order = CommConfig::Order::kFast;
-  EXPECT_EQ(decide(comm, kTwoNodes, RunPurpose::kTrain, {}, small_model()).topology,
+  EXPECT_EQ(decide(config_of(comm), kTwoNodes, RunPurpose::kTrain, {}, small_model()).topology,
             Topology::flat(4));
+}
+
+TEST(Decisions, ARunThatSavesOnItsWayHasASnapshot) {
+  const Graph model = small_model();
+  const auto snapshot = [&](const RunConfig& config, RunPurpose purpose = RunPurpose::kTrain) {
+    return decide(config, kNode, purpose, {}, model).snapshot;
+  };
+  RunConfig config;
+  EXPECT_FALSE(snapshot(config)) << "the last checkpoint is waited for";
+  config.eval.every = 5;
+  EXPECT_TRUE(snapshot(config)) << "the best one is not";
+  config.checkpoint.keep_best = false;
+  EXPECT_FALSE(snapshot(config));
+  config.checkpoint.every = 10;
+  EXPECT_TRUE(snapshot(config));
+  EXPECT_FALSE(snapshot(config, RunPurpose::kEvaluate));
+  config.checkpoint.async = false;
+  EXPECT_FALSE(snapshot(config));
+  config.checkpoint = {};
+  config.checkpoint.every_minutes = 0.5;
+  EXPECT_TRUE(snapshot(config));
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+#include "runtime/base/duration.h"
+
+#include <array>
+#include <regex>
+
+namespace lockstep {
+
+std::optional<double> parse_duration(const std::string& text) {
+  const std::string number = R"(([0-9]{1,9}(?:\.[0-9]{1,9})?))", whole = "([0-9]{1,9})";
+  const auto with_unit = [&](const char* unit) { return "(?:" + number + unit + ")?"; };
+  const std::regex units(with_unit("d") + with_unit("h") + with_unit("m") + with_unit("s")),
+      colons("(?:" + whole + "-)?" + whole + ":" + whole + ":" + whole);
+  constexpr std::array<double, 4> kSeconds = {86'400, 3'600, 60, 1};
+  std::smatch parts;
+  if (text.empty() ||
+      (!std::regex_match(text, parts, units) && !std::regex_match(text, parts, colons)))
+    return std::nullopt;
+  double seconds = 0;
+  for (size_t i = 0; i < kSeconds.size(); ++i)
+    if (parts[i + 1].matched) seconds += std::stod(parts[i + 1]) * kSeconds[i];
+  return seconds;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+// How a run goes on from a checkpoint.
+#include <algorithm>
+#include <sstream>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/train/checkpoints/checkpointer.h"
+#include "runtime/train/checkpoints/resume_check.h"
+#include "runtime/train/checkpoints/weights.h"
+#include "runtime/train/step/weight_average.h"
+
+namespace lockstep {
+namespace {
+
+// The newest checkpoint of which every bit is as it was written; empty when there is none. Damaged
+// ones are passed over aloud.
+std::string newest_intact(const std::filesystem::path& root) {
+  std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const std::vector<std::string> problems = verify(entry->path);
+    if (problems.empty()) return entry->path;
+    log_warn("passing over {}: {}", entry->path.string(), problems.front());
+  }
+  return "";
+}
+
+// Of a checkpoint that another precision wrote: as the config begins.
+LossScale::State loss_scale_of(const CheckpointState& state, const RunConfig& config) {
+  const LossScale begin(config);
+  LossScale::State scale = begin.state();
+  const auto saved = state.extra.find(kLossScaleKey);
+  if (saved == state.extra.end() || !begin.dynamic()) return scale;
+  std::istringstream(saved->second) >> scale.value >> scale.good_steps >> scale.skipped;
+  return scale;
+}
+
+}  // namespace
+
+HostCopy Checkpointer::host_moments() const {
+  return HostCopy(parts_.backend,
+                  memory_.moments,
+                  optimizer_.moment_offset(kept_arrays(parts_.config).size(), 0));
+}
+
+std::optional<Progression> Checkpointer::resume(const std::string& resume,
+                                                const std::vector<std::string>& allowed_changes) {
+  const auto from = [&](const std::filesystem::path& folder) {
+    Progression progression = restore(folder, allowed_changes);
+    log_info("resuming from {} at step {}", folder.string(), progression.step);
+    return progression;
+  };
+  const std::string chosen = choose(resume);
+  local_.open(/*anew=*/resume == "none");
+  if (resume == "auto") {
+    const std::optional<int64_t> step = local_.newest_after(
+        chosen.empty() ? -1 : step_of_name(std::filesystem::path(chosen).filename().string()));
+    try {
+      if (step) return from(local_.root() / checkpoint_name(*step));
+    } catch (const AgreedError& error) {
+      if (chosen.empty()) throw;
+      log_warn("the hosts' copies of step {} are of no use here: {}", *step, error.what());
+    }
+  }
+  return chosen.empty() ? std::nullopt : std::optional(from(chosen));
+}
+
+// In the run folder; empty where there is none.
+std::string Checkpointer::choose(const std::string& resume) const {
+  std::string chosen;
+  run_on_root(parts_.communicator, [&] {
+    if (resume == "none") {
+      if (!list_checkpoints(root_).empty())
+        throw CheckpointError(
+            "run folder '{}' already has checkpoints; give --resume auto to continue that run, or "
+            "another --run-dir",
+            parts_.run_dir.string());
+    } else if (resume == "auto") {
+      chosen = newest_intact(root_);
+      if (chosen.empty() && !list_checkpoints(root_).empty())
+        throw CheckpointError(
+            "run folder '{}' has checkpoints but none can be read; `lockstep inspect` shows why",
+            parts_.run_dir.string());
+    } else {
+      chosen = resolve_checkpoint(resume);
+      refuse_later_checkpoints(read_state(chosen).step);
+    }
+  });
+  return broadcast_text(parts_.communicator, chosen);
+}
+
+// To go on from an earlier step would leave two histories in one run folder.
+void Checkpointer::refuse_later_checkpoints(int64_t step) const {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(root_);
+  if (entries.empty() || entries.back().step <= step) return;
+  throw CheckpointError(
+      "--resume: run folder '{}' already has a checkpoint of step {}, after step {} of the one to "
+      "resume from; give --resume auto to go on from the newest, or another --run-dir",
+      parts_.run_dir.string(),
+      entries.back().step,
+      step);
+}
+
+// An average that the checkpoint lacks begins with the weights.
+void Checkpointer::restore_moments(const CheckpointState& state,
+                                   const std::filesystem::path& folder,
+                                   const float* weights) {
+  HostCopy moments = host_moments();
+  const std::vector<std::string> names = kept_arrays(parts_.config);
+  for (size_t m = 0; m < names.size(); ++m) {
+    if (!has_array(state, names[m])) {
+      for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
+        const Range& range = optimizer_.owned()[r];
+        std::copy_n(
+            weights + range.begin, range.size(), moments.data() + optimizer_.moment_offset(m, r));
+      }
+      continue;
+    }
+    std::vector<MomentTarget> targets;
+    for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
+      const Range& range = optimizer_.owned()[r];
+      targets.push_back(
+          {range.begin,
+           {moments.data() + optimizer_.moment_offset(m, r), static_cast<size_t>(range.size())}});
+    }
+    read_optimizer(folder, state, slices_, names[m], targets);
+  }
+  moments.write();
+}
+
+// Rank 0's, to all ranks that write their parameters.
+void Checkpointer::broadcast_weights(float* weights) const {
+  constexpr int64_t kElements = int64_t{1} << 22;  // at a time
+  std::vector<float> unused;
+  if (!parts_.writes_parameters()) unused.resize(kElements);
+  const int64_t all = parts_.plan.layout.elements;
+  for (int64_t begin = 0; begin < all; begin += kElements) {
+    float* const to = unused.empty() ? weights + begin : unused.data();
+    const auto bytes = static_cast<size_t>(std::min(kElements, all - begin)) * sizeof(float);
+    parts_.communicator.broadcast(reinterpret_cast<std::byte*>(to), bytes, 0);
+  }
+  run_on_all(parts_.communicator, [] {});  // the ranks of a node may read what one of them wrote
+}
+
+Progression Checkpointer::restore(const std::filesystem::path& folder,
+                                  const std::vector<std::string>& allowed_changes) {
+  Progression progression;
+  CheckpointState state;
+  std::optional<HostWeights> whole;
+  const bool local = local_.wanted() && folder.parent_path() == local_.root();
+  run_on_all(parts_.communicator, [&] {
+    state = read_state(folder);
+    check_resumable(parts_, state, folder, residuals_.names(), allowed_changes);
+    whole.emplace(parts_, memory_);
+    const bool reads = local ? parts_.communicator.rank() == 0 : parts_.writes_parameters();
+    if (reads) read_model(folder, state, slices_, whole->data());
+  });
+  if (local) broadcast_weights(whole->data());
+  run_on_all(parts_.communicator, [&] {
+    HostWeights& weights = *whole;
+    restore_moments(state, folder, weights.data());
+    residuals_.restore(state, folder, slices_);
+    const uint64_t hash = hash_parameters(parts_.plan.layout, weights.data());
+    if (hash != state.weights_hash)
+      throw CheckpointError("{}: the weights hash to {:016x}, the state says {:016x}",
+                            folder.string(),
+                            hash,
+                            state.weights_hash);
+    if (parts_.writes_parameters()) weights.write();
+    progression = {state.step,
+                   state.best_metric,
+                   state.best_step,
+                   state.evals_since_best,
+                   loss_scale_of(state, parts_.config)};
+  });
+  return progression;
+}
+
+}  // namespace lockstep
