@@ -21,6 +21,7 @@
 #include "runtime/plan/layout.h"
 #include "runtime/train/checkpoints/initialize.h"
 #include "runtime/train/checkpoints/weights.h"
+#include "runtime/train/folder/run_folder.h"
 #include "runtime/train/step/optimizer.h"
 
 namespace lockstep {
@@ -98,10 +99,21 @@ CheckpointState state_of(const RunConfig& config,
   return state;
 }
 
+// The run folder that a folder of checkpoints is in, or is itself.
+std::filesystem::path run_folder_of(const std::string& out) {
+  std::filesystem::path path = std::filesystem::absolute(out).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // after a slash
+  return path.filename() == "checkpoints" ? path.parent_path() : path;
+}
+
+void check_no_checkpoints(const std::string& out) {
+  if (!list_checkpoints(out).empty())
+    throw CheckpointError("--out: '{}' has checkpoints already; give another folder", out);
+}
+
 void import_weights(const ImportOptions& options) {
   RunConfig config = read_config(options.common);
-  if (!list_checkpoints(options.out).empty())
-    throw CheckpointError("--out: '{}' has checkpoints already; give another folder", options.out);
+  check_no_checkpoints(options.out);
   const SafetensorsFile file(options.file);
   const FoundTensors found = find_tensors(file);
   const ModelTraits model = traits_of(config.model);
@@ -128,6 +140,8 @@ void import_weights(const ImportOptions& options) {
   if (!broken.empty())
     throw CheckpointError("{}: tensor {} has a value that is not finite", options.file, broken);
   CheckpointState state = state_of(config, layout, parameters.data());
+  const RunFolder one_writer(run_folder_of(options.out));
+  check_no_checkpoints(options.out);
   const CheckpointWriter writer = CheckpointWriter::begin(options.out, state.step);
   std::filesystem::path folder;
   try {

@@ -76,6 +76,24 @@ class Test(Trial):
         held.communicate()
         assert done.returncode == 0, done.stderr
 
+    def imports(self):
+        """Weights are not imported into the folder of a run that trains."""
+        weights, run_dir = self.folder / "weights.safetensors", self.folder / "readers"
+        done = lockstep_run.run(self.binary, ["export", run_dir, "--out", weights], ranks=0)
+        assert done.returncode == 0, done.stderr
+        run_dir = self.folder / "imports"
+        held = start(self.binary, self.endless, run_dir)
+        lockstep_run.wait_for_steps(run_dir, [held])
+        for out in (run_dir, run_dir / "checkpoints", f"{run_dir}/checkpoints/"):
+            done = lockstep_run.run(self.binary, ["import", self.short, weights, "--out", out], ranks=0)
+            assert done.returncode == CHECKPOINT, f"{done.returncode}: {done.stderr}"
+            assert f"process {held.pid} on host" in done.stderr, done.stderr
+        held.kill()
+        held.communicate()
+        done = lockstep_run.run(self.binary, ["import", self.short, weights, "--out",
+                                              run_dir / "checkpoints"], ranks=0)
+        assert done.returncode == 0, done.stderr
+
     def folder_gone(self):
         def moved(run_dir):
             run_dir.rename(run_dir.with_suffix(".moved"))
@@ -131,6 +149,7 @@ def main(binary):
         test.one_writer()
         test.killed_holder()
         test.readers()
+        test.imports()
         test.folder_gone()
         test.folder_gone_over_tcp()
         test.checkpoint_stays_out()
