@@ -80,6 +80,26 @@ TEST(RunPolicy, TheBestIsSavedAndPatienceRunsOut) {
   EXPECT_TRUE(stopped.early_stopped && stopped.end);
 }
 
+TEST(RunPolicy, TheClockAsksForCheckpointsToo) {
+  RunConfig config = config_of(100);
+  config.checkpoint.every_minutes = 5;
+  const RunPolicy policy(config, false);
+  EXPECT_TRUE(policy.next({.step = 7, .save_due = true}, false, {}).save);
+  EXPECT_FALSE(policy.next({.step = 8}, false, {}).save);
+}
+
+TEST(RunPolicy, CopiesAreMadeWhereNoCheckpointIs) {
+  RunConfig config = config_of(100);
+  config.checkpoint.every = 10;
+  config.checkpoint.local.every = 5;
+  const RunPolicy policy(config, false);
+  const RunPolicy::Next copied = policy.next({.step = 5}, false, {});
+  EXPECT_TRUE(copied.copy && copied.hash && !copied.save);
+  EXPECT_FALSE(policy.next({.step = 10}, false, {}).copy);
+  EXPECT_FALSE(policy.next({.step = 15, .stop = true}, false, {}).copy) << "it is saved";
+  EXPECT_FALSE(policy.next({.step = 16}, false, {}).copy);
+}
+
 TEST(RunPolicy, TrainsToTheStepAskedForButNotBeyondTheEnd) {
   const RunConfig config = config_of(25);
   const RunPolicy policy(config, false);
