@@ -34,10 +34,15 @@ bool launcher_ends_ranks(std::chrono::seconds limit) {
   return true;
 }
 
-// Of one operation. Throws ConfigError.
+// Of one operation. A bad value counts as none: the launcher need not bring a rank what the user has
+// set, and rank 0's is checked where it counts for all (transport.h).
 double time_limit_s() {
   TimeLimits limits;
-  read_time_limits([](const char* name) { return std::getenv(name); }, limits);
+  try {
+    read_time_limits([](const char* name) { return std::getenv(name); }, limits);
+  } catch (const ConfigError&) {
+    return TimeLimits{}.operation_s;
+  }
   return limits.operation_s;
 }
 
