@@ -134,10 +134,12 @@ StepRecord Trainer::step() {
   ++progression_.step;
   progression_.loss_scale = step_.loss_scale().state();
   StepRecord record = outcome.record;
-  if (outcome.diverged)
+  if (outcome.diverged) {
+    finish_save_before_the_end();  // what is being written is good
     agreement_.refuse_not_finite(
         record.step,
         fmt::format("loss is {} and the gradient's norm is {}", record.loss, record.grad_norm));
+  }
   if (checkpointer_.saving() && (told_ & TrainingStep::kSaving) == 0) {
     if (const std::optional<SaveOutcome> outcome = checkpointer_.advance()) note_save(*outcome);
   }

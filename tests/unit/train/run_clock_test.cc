@@ -57,7 +57,9 @@ TEST_F(RunClockTest, TheLongestStepCounts) {
 
 TEST_F(RunClockTest, ACheckpointIsDueSomeTimeAfterTheLastOne) {
   EXPECT_FALSE(RunClock({}).save_due());
-  RunClock clock({.every_s = 0.05});
+  RunClockOptions often;
+  often.every_s = 0.05;
+  RunClock clock(often);
   EXPECT_FALSE(clock.save_due());
   ::usleep(60'000);
   EXPECT_TRUE(clock.save_due());

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "collectives/agreement.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "tests/reference/runs.h"
@@ -86,6 +87,32 @@ INSTANTIATE_TEST_SUITE_P(
             {"comm.power_sgd_rank=2", "comm.zero_stage=0", "comm.shared_memory=false"},
             false}),
     [](const auto& info) { return info.param.name; });
+
+// The checkpoint of step 30 may be under way when the rate of step 31 ends the run.
+TEST(Saving, WhatIsBeingWrittenWhenARunEndsIsFinishedAndNamed) {
+  TemporaryFolder folder;
+  try {
+    train_in(folder.path(),
+             {testing::mlp_config(),
+              2,
+              whole(),
+              {"checkpoint.every=30",
+               "optimizer.clip_norm=0",
+               "schedule.kind=STEP",
+               "schedule.milestones=30",
+               "schedule.gamma=1e36",
+               "schedule.warmup_steps=0"}});
+    ADD_FAILURE();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kNumeric) << error.what();
+    EXPECT_NE(std::string(error.what()).find("the checkpoint of step 30 is good"),
+              std::string::npos)
+        << error.what();
+  }
+  const std::vector<CheckpointEntry> saved = list_checkpoints(folder.path() / "checkpoints");
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(verify(saved[0].path), std::vector<std::string>());
+}
 
 TEST(Saving, CopiesOnTheHostsAreGoneOnFrom) {
   TemporaryFolder folder;
