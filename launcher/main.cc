@@ -20,10 +20,9 @@ constexpr const char* kFooter =
     "memory,\n"
     "6 a peer or the network failed, 7 numeric failure, 70 internal, 75 preempted with checkpoint "
     "written.\n"
-    "Several ranks: mpirun -n N lockstep train CONFIG ..., srun, torchrun --no-python, or, without "
-    "a\n"
-    "launcher, one process per rank with RANK, WORLD_SIZE, and MASTER_ADDR and MASTER_PORT or\n"
-    "LOCKSTEP_RENDEZVOUS=file:///shared/path.";
+    "Several ranks: mpirun -n N lockstep train CONFIG ..., lockstep launch -n N -- train CONFIG ...,\n"
+    "srun, torchrun --no-python, or, without a launcher, one process per rank with RANK, WORLD_SIZE,\n"
+    "and MASTER_ADDR and MASTER_PORT or LOCKSTEP_RENDEZVOUS=file:///shared/path.";
 
 // One line on stderr.
 void complain(const std::string& who, const char* message) {
@@ -84,6 +83,7 @@ CommandSpec program() {
                       predict_command(),
                       generate_command(),
                       plan_command(),
+                      launch_command(),
                       scale_command(),
                       selftest_command(),
                       bench_command(),

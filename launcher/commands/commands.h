@@ -1,5 +1,5 @@
 #pragma once
-// The commands: each file here, and scale/scale.cc, makes one, with its subcommands.
+// The commands: each file here, scale/scale.cc and launch/launch.cc, makes one, with its subcommands.
 
 #include "launcher/command_line.h"
 
@@ -19,5 +19,6 @@ CommandSpec import_command();
 CommandSpec export_command();
 CommandSpec data_command();
 CommandSpec config_command();
+CommandSpec launch_command();
 
 }  // namespace lockstep

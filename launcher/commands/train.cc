@@ -12,6 +12,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/run_folder.h"
+#include "launcher/commands/train_options.h"
 #include "launcher/commands/watch_run.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/transport.h"
@@ -30,14 +31,6 @@
 
 namespace lockstep {
 namespace {
-
-struct TrainCommandOptions {
-  CommonOptions common;
-  std::string resume = "none";
-  std::vector<std::string> allowed_changes;
-  int64_t max_steps = -1;
-  std::string walltime;
-};
 
 Json to_json(const RankTimes& times) {
   Json json = Json::object({{"rank", times.rank}, {"host", times.host}, {"steps", times.steps}});
@@ -210,7 +203,7 @@ bool fits_snapshot(Session& session, const RunDevice& device, const Assembly& as
   return false;
 }
 
-ExitCode train(Session& session, const TrainCommandOptions& options) {
+ExitCode train(Session& session, const TrainOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   install_stop_signals();
   RunConfig config;
@@ -286,30 +279,9 @@ ExitCode train(Session& session, const TrainCommandOptions& options) {
 }  // namespace
 
 CommandSpec train_command() {
-  auto options = std::make_shared<TrainCommandOptions>();
+  auto options = std::make_shared<TrainOptions>();
   CommandSpec command{.name = "train", .help = "Train a model; alone, or on several ranks"};
-  add_common_options(command, options->common);
-  command.add("--resume",
-              &options->resume,
-              "auto: continue from the newest checkpoint of the run folder, if there is one; none: "
-              "start anew; or the path of a checkpoint",
-              {.show_default = true});
-  command.add(
-      "--allow-change",
-      &options->allowed_changes,
-      "With --resume: go on although this field, or the fields of this section, differ from "
-      "the checkpoint's; may be given many times",
-      {.one_each_time = true});
-  command.add(
-      "--max-steps",
-      &options->max_steps,
-      "Stop at this step, counted from the beginning of the run (the schedule's length stays)",
-      {.allowed = AtLeast{0}});
-  command.add("--walltime",
-              &options->walltime,
-              "The time that the run has, from its start: 90m, 2.5h, 12:00:00; early enough before "
-              "its end it stops as on SIGUSR1 (train.walltime_minutes). Under Slurm its own limit "
-              "counts too");
+  add_train_options(command, *options);
   command.footer =
       "SIGUSR1, SIGTERM, SIGINT, SIGHUP: finish the step (and an evaluation under way), write a\n"
       "checkpoint and end with exit code 75. Under mpirun send SIGUSR1 to mpirun, which passes it\n"

@@ -7,23 +7,16 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
-#include <sstream>
 
+#include "launcher/hostfile.h"
 #include "launcher/scale/process.h"
 #include "runtime/base/error.h"
-#include "runtime/base/host.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::scale {
 namespace {
 
 constexpr double kVersionLimit_s = 60;
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
 
 int number_in_environment(const char* name) {
   const char* text = std::getenv(name);
@@ -63,35 +56,17 @@ bool names_hosts(const std::vector<std::string>& words) {
   });
 }
 
-bool is_this_host(const std::string& name) {
-  const std::string here = host_name();
-  return name == "localhost" || name == "127.0.0.1" || name == here ||
-         name == here.substr(0, here.find('.'));
-}
-
 }  // namespace
 
 Hosts read_hostfile(const std::string& path, int cpus) {
-  std::ifstream file(path);
-  if (!file) throw ConfigError("--hostfile: cannot read '{}'; allowed: a file of hosts", path);
   Hosts hosts;
   hosts.count = 0;
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<std::string> words = words_of(line.substr(0, line.find('#')));
-    if (words.empty()) continue;
-    int slots = cpus;
-    for (const std::string& word : words)
-      if (word.starts_with("slots=")) slots = std::atoi(word.c_str() + 6);
-    if (slots < 1)
-      throw ConfigError(
-          "--hostfile: line '{}' of {}; allowed: HOST slots=N, with N of 1 or more", line, path);
+  for (const HostSlots& host : read_host_slots(path, cpus)) {
     ++hosts.count;
-    hosts.most_slots = std::max(hosts.most_slots, slots);
-    hosts.total_slots += slots;
-    if (is_this_host(words[0])) hosts.here_slots += slots;
+    hosts.most_slots = std::max(hosts.most_slots, host.slots);
+    hosts.total_slots += host.slots;
+    if (is_this_host(host.name)) hosts.here_slots += host.slots;
   }
-  if (hosts.count == 0)
-    throw ConfigError("--hostfile: {} names no host; allowed: lines HOST slots=N", path);
   return hosts;
 }
 

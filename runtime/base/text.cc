@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <sstream>
+
 namespace lockstep {
 namespace {
 
@@ -33,5 +35,12 @@ std::string escaped(std::string_view text, bool keep_lines) {
 std::string escape_controls(std::string_view text) { return escaped(text, false); }
 
 std::string escape_controls_in_lines(std::string_view text) { return escaped(text, true); }
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -12,5 +13,8 @@ std::string escape_controls(std::string_view text);
 
 // The same for text of our own that may have lines: these stay.
 std::string escape_controls_in_lines(std::string_view text);
+
+// The words between spaces.
+std::vector<std::string> words_of(const std::string& text);
 
 }  // namespace lockstep

@@ -80,6 +80,7 @@ WINGS = {
         "cuda": ["ranks"],
         "bench": ["ranks"],
         "scale": ["ranks", "commands"],
+        "launch": ["ranks", "commands"],
         "commands": ["ranks", "bench"],
     },
 }

@@ -1,0 +1,65 @@
+#include "launcher/launch/restarts.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::array kFinal = {ExitCode::kUsage,
+                               ExitCode::kData,
+                               ExitCode::kCheckpoint,
+                               ExitCode::kMemory,
+                               ExitCode::kNumeric};
+
+bool is_final(int code) {
+  return std::any_of(kFinal.begin(), kFinal.end(), [&](ExitCode final) {
+    return static_cast<int>(final) == code;
+  });
+}
+
+}  // namespace
+
+Decision decide(const StartEnd& end) {
+  if (end.done) return {.code = 0};
+  for (const RankEnd& rank : end.ranks)
+    if (rank.code && is_final(*rank.code)) return {.code = *rank.code};
+  const int preempted = static_cast<int>(ExitCode::kPreempted);
+  const bool saved = std::any_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
+    return rank.code == preempted;
+  });
+  if (saved || (end.stop_requested && !end.work_lost)) return {.code = preempted};
+  if (end.stop_requested) return {.code = static_cast<int>(ExitCode::kPeer)};
+  return {.again = true};
+}
+
+std::string text_of(const RankEnd& end) {
+  const std::string who =
+      fmt::format("rank {} on {} (process {})", end.rank, end.host, end.process);
+  if (!end.code) return who + " was lost with its host";
+  if (*end.code > 128)
+    return fmt::format(
+        "{} was ended by signal {} ({})", who, *end.code - 128, strsignal(*end.code - 128));
+  return fmt::format("{} ended with exit code {}", who, *end.code);
+}
+
+std::optional<double> Restarts::next() {
+  constexpr double kFirstSeconds = 1, kMostSeconds = 60;
+  if (in_a_row_ >= most_) return std::nullopt;
+  return std::min(kMostSeconds, kFirstSeconds * std::exp2(in_a_row_++));
+}
+
+int ranks_for(int wanted, int slots, int64_t lanes, bool fewer) {
+  if (slots >= wanted) return wanted;
+  int ranks = fewer ? slots : 0;
+  while (ranks > 0 && lanes % ranks != 0) --ranks;
+  return ranks;
+}
+
+}  // namespace lockstep::launch
