@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace lockstep {
 namespace {
@@ -142,6 +143,29 @@ bool read_ranks(const Reader& read, TcpOptions& options) {
   return false;
 }
 
+// The secret that all ranks share; without one the ranks are not asked for any.
+Token read_token(const Reader& read) {
+  constexpr size_t kLeast = 16, kMost = 4096;
+  std::string secret = read.text("LOCKSTEP_TOKEN"), source = "LOCKSTEP_TOKEN";
+  if (read.has("LOCKSTEP_TOKEN_FILE")) {
+    if (!secret.empty())
+      throw ConfigError("LOCKSTEP_TOKEN_FILE is set, and LOCKSTEP_TOKEN too; allowed: one of them");
+    source = fmt::format("LOCKSTEP_TOKEN_FILE '{}'", read.text("LOCKSTEP_TOKEN_FILE"));
+    try {
+      secret = read_file(read.text("LOCKSTEP_TOKEN_FILE"), kMost);
+    } catch (const IoError& error) {
+      throw ConfigError("LOCKSTEP_TOKEN_FILE: {}", error.what());
+    }
+    secret.erase(secret.find_last_not_of(" \n\r\t") + 1);
+  } else if (secret.empty()) {
+    return {};
+  }
+  if (secret.size() < kLeast)
+    throw ConfigError(
+        "{} has {} characters; allowed: {} or more, random ones", source, secret.size(), kLeast);
+  return Token(secret);
+}
+
 }  // namespace
 
 void read_time_limits(const Environment& environment, TimeLimits& limits) {
@@ -156,6 +180,7 @@ std::optional<TcpOptions> tcp_options_from(const Environment& environment) {
   if (!read_ranks(read, options)) return std::nullopt;
   read_meeting_point(read, options);
   options.run = run_of(read);
+  if (options.size > 1) options.token = read_token(read);
   read_time_limits(environment, options.limits);
   return options;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "collectives/tcp/meeting.h"
+#include "collectives/tcp/token.h"
 
 namespace lockstep {
 
@@ -34,6 +35,8 @@ struct TcpOptions {
   std::string networks;
   // Names the run; ranks of another run are turned away. May be empty.
   std::string run;
+  // By which ranks know each other; where it is not set anybody may come.
+  Token token;
   // Lockstep's version; all ranks must have the same.
   std::string version;
   TimeLimits limits;
@@ -49,6 +52,7 @@ void read_time_limits(const Environment& environment, TimeLimits& limits);
 //     SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) and SLURM_LOCALID, in a step (SLURM_STEP_ID) and
 //     where a meeting point is given;
 //   LOCKSTEP_RENDEZVOUS=file:///path, or else MASTER_ADDR and MASTER_PORT.
+//   LOCKSTEP_TOKEN, a secret of 16 characters or more, or LOCKSTEP_TOKEN_FILE, a file that has it.
 // Where torchrun's own store holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE) it is the next port.
 // Throws ConfigError with variable, value and what is allowed, also where a variable of the first
 // line stands there without those that it needs.

@@ -25,7 +25,6 @@ class Guest {
         deadline_(options.limits.rendezvous_s),
         // Rank 0 may have started its clock later, and says itself when it gives up.
         last_deadline_(2 * options.limits.rendezvous_s + kAnswerSeconds),
-        listener_(listen_on(0)),
         table_(static_cast<size_t>(options.size)) {
     mesh_.peers.resize(static_cast<size_t>(options.size));
   }
@@ -95,10 +94,11 @@ class Guest {
     Socket socket;
     try {
       socket = connect_to(address, port, Deadline(kAttemptSeconds));
+      listener_ = listen_beside(socket);
       const Hello hello = hello_of(options_, nonce, port_of(listener_));
       send_all(socket, &hello, sizeof(hello), Deadline(kAttemptSeconds));
       await_answer(socket, nonce);
-      notice = hear(socket, Deadline(kAttemptSeconds));
+      notice = hear_answer(socket, hello, options_.token, Deadline(kAnswerSeconds));
     } catch (const SocketError& error) {
       last = fmt::format("{}: {}", endpoint_text(address, port), error.what());
       return false;
@@ -112,6 +112,17 @@ class Guest {
     root_address_ = peer_address(socket);
     mesh_.peers[0] = std::move(socket);
     return true;
+  }
+
+  // Where the others reach this rank: at the address that has led to rank 0. Not where that is the
+  // loopback, unless no rank knows of another one.
+  Socket listen_beside(const Socket& root) const {
+    const std::vector<std::string> known = options_.meeting        ? options_.meeting->addresses
+                                           : options_.file.empty() ? std::vector{options_.address}
+                                                                   : std::vector<std::string>{};
+    const bool all_here = !known.empty() && std::all_of(known.begin(), known.end(), is_loopback);
+    const std::string address = own_address(root);
+    return is_loopback(address) && !all_here ? listen_on(0) : listen_at(address, 0);
   }
 
   // An address from a file is believed for as long as the file says so: the program that has it now
@@ -139,7 +150,7 @@ class Guest {
   void meet_the_others() {
     for (int rank = 1; rank < options_.rank; ++rank) connect_below(rank);
     int missing = options_.size - 1 - options_.rank;
-    Reception reception(listener_);
+    Reception reception(listener_, options_.token);
     while (missing > 0) {
       std::optional<Arrival> arrival = reception.next(last_deadline_.poll_ms(kLookMs));
       if (arrival && admit(*arrival)) --missing;
@@ -162,7 +173,7 @@ class Guest {
       Socket socket = connect_to(address, static_cast<int>(entry.port), deadline);
       const Hello hello = hello_of(options_, nonce_, 0);
       send_all(socket, &hello, sizeof(hello), deadline);
-      const Notice notice = hear(socket, last_deadline_);
+      const Notice notice = hear_answer(socket, hello, options_.token, last_deadline_);
       if (notice.answer != Answer::kWelcome) throw SocketError("another process is there");
       mesh_.peers[static_cast<size_t>(rank)] = std::move(socket);
     } catch (const SocketError& error) {

@@ -10,13 +10,15 @@ namespace {
 
 // Rank 0 listens, and says where.
 std::string listen_and_tell(const TcpOptions& options, Socket& listener) {
+  constexpr const char* kLoopback = "127.0.0.1";
+  const bool all_here = options.local_size == options.size;
   try {
-    listener = listen_on(0);
+    listener = all_here ? listen_at(kLoopback, 0) : listen_on(0);
   } catch (const SocketError& error) {
     throw CommError("rank 0 on {}: {}", host_name(), error.what());
   }
-  const Meeting meeting =
-      meeting_here(port_of(listener), random_nonce(), options.run, options.networks);
+  Meeting meeting = meeting_here(port_of(listener), random_nonce(), options.run, options.networks);
+  if (all_here) meeting.addresses = {kLoopback};
   if (meeting.addresses.empty())
     throw ConfigError(
         "rank 0 on {}: no interface that is up is one of '{}'", host_name(), options.networks);
@@ -30,6 +32,7 @@ Mesh join_mesh_over(Communicator& channel, TcpOptions options) {
   std::string told;
   run_on_root(channel, [&] { told = listen_and_tell(options, listener); });
   options.meeting = meeting_from(broadcast_text(channel, told));
+  options.token = Token(broadcast_text(channel, Token::random().secret()));
   Mesh mesh;
   std::string failure, unreachable;
   try {

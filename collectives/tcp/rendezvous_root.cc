@@ -66,11 +66,15 @@ class Root {
  private:
   Socket listen_at_address() {
     meeting_point_ = endpoint_text(options_.address, options_.port);
+    // A name may stand for the loopback on its own host, and for another address elsewhere.
+    const std::string address = resolve_first(options_.address);
+    const bool here_only = is_loopback(address) && !is_loopback(options_.address);
     bool in_use = false;
     try {
-      return listen_on(options_.port, &in_use);
+      return here_only ? listen_on(options_.port, &in_use)
+                       : listen_at(address, options_.port, &in_use);
     } catch (const SocketError& error) {
-      if (in_use) greet_other_root("localhost", options_.port, 0);
+      if (in_use) greet_other_root(options_.address, options_.port, 0);
       throw CommError(
           "rank 0 on {}: cannot listen at port {} (MASTER_PORT): {}",
           host_name(),
@@ -101,7 +105,7 @@ class Root {
       const Socket socket = connect_to(host, port, deadline);
       const Hello hello = hello_of(options_, nonce, 0);
       send_all(socket, &hello, sizeof(hello), deadline);
-      notice = hear(socket, deadline);
+      notice = hear_answer(socket, hello, options_.token, deadline);
     } catch (const SocketError&) {
       return;  // no Lockstep that waits for ranks
     }
@@ -264,7 +268,7 @@ class Root {
   Deadline deadline_;
   std::string meeting_point_;
   Socket listener_;
-  Reception reception_{listener_};
+  Reception reception_{listener_, options_.token};
   std::vector<Socket> joined_;  // by rank
   int missing_ = 0;             // ranks that have not come
   std::vector<TableEntry> table_;

@@ -108,6 +108,34 @@ Socket listen_on(int port, bool* in_use) {
   fail("cannot listen", error);
 }
 
+Socket listen_at(const std::string& address, int port, bool* in_use) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    return listen_on(port, in_use);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> only(found, freeaddrinfo);
+  Socket socket = new_socket(found->ai_family);
+  if (!socket.is_open()) return listen_on(port, in_use);
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  int error = bind(socket.descriptor(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+  if (error == 0 && ::listen(socket.descriptor(), SOMAXCONN) != 0) error = errno;
+  if (error == 0) return socket;
+  if (error == EADDRNOTAVAIL) return listen_on(port, in_use);
+  if (in_use != nullptr) *in_use = error == EADDRINUSE;
+  fail("cannot listen", error);
+}
+
+std::string resolve_first(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
+  return numeric_address(*found->ai_addr, found->ai_addrlen);
+}
+
 int port_of(const Socket& listener) {
   sockaddr_storage storage{};
   socklen_t length = sizeof(storage);
@@ -164,8 +192,16 @@ std::string peer_address(const Socket& socket) {
   return numeric_address(reinterpret_cast<const sockaddr&>(storage), length);
 }
 
+std::string own_address(const Socket& socket) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof(storage);
+  if (getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&storage), &length) != 0)
+    fail("no address", errno);
+  return numeric_address(reinterpret_cast<const sockaddr&>(storage), length);
+}
+
 bool is_loopback(std::string_view address) {
-  return address.starts_with("127.") || address == "::1";
+  return address.starts_with("127.") || address == "::1" || address == "localhost";
 }
 
 std::string endpoint_text(const std::string& address, int port) {

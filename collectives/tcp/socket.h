@@ -55,6 +55,11 @@ class Deadline {
 // Listens on every address of this host, over IPv6 and IPv4; port 0 takes any free one. `in_use`,
 // where given, tells a port that is taken from other failures.
 Socket listen_on(int port, bool* in_use = nullptr);
+// The same on one address, a number; on every one where this host does not have it, as behind a
+// translation of addresses.
+Socket listen_at(const std::string& address, int port, bool* in_use = nullptr);
+// The number that a host's name stands for; empty where it stands for none.
+std::string resolve_first(const std::string& host);
 int port_of(const Socket& listener);
 
 // The next connection that waits at `listener`; not open when none does.
@@ -66,8 +71,10 @@ Socket connect_to(const std::string& host, int port, const Deadline& deadline);
 // "10.0.0.1", "fe80::1%eth0"; empty where it is no address of the internet.
 std::string numeric_address(const sockaddr& address, socklen_t length);
 
-// The other end's address as a number.
+// The other end's address as a number, and this one's.
 std::string peer_address(const Socket& socket);
+std::string own_address(const Socket& socket);
+// Also of the name "localhost".
 bool is_loopback(std::string_view address);
 
 // "10.0.0.1:29500" or "[fe80::1]:29500".

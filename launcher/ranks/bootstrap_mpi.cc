@@ -99,6 +99,7 @@ class MpiSession final : public Session {
     TcpOptions options;
     options.rank = communicator_->rank();
     options.size = communicator_->size();
+    options.local_size = local_ranks_;
     options.networks = networks();
     options.version = lockstep_version();
     options.limits = limits;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Catches: a run without MPI whose weights differ from those under mpirun, or in which a rank that
-is missing, wrong or killed leaves the others waiting.
+is missing, wrong or killed leaves the others waiting; strangers at its
+ports that hold it up, or are let in.
 
 rendezvous_test.py BINARY: starts ranks as plain processes that find each other by the environment
 or by a shared file.
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import lockstep_run
@@ -108,6 +110,44 @@ def as_torchrun(ranks, port):
             for environment in by_address(ranks, port)]
 
 
+class Strangers:
+    """Connect to a port again and again: silent, with half a word, with rubbish, with a request of
+    another program."""
+    WORDS = (b"", b"lo", b"lockstep", os.urandom(4096), b"GET / HTTP/1.1\r\n\r\n", b"\0" * 2000)
+
+    def __init__(self, port):
+        self.port, self.visits, self.open, self.ended = port, 0, [], threading.Event()
+        self.threads = [threading.Thread(target=self.visit, args=(words,)) for words in self.WORDS]
+
+    def visit(self, words):
+        while not self.ended.wait(0.02):
+            try:
+                stranger = socket.create_connection(("127.0.0.1", self.port), timeout=1)
+                self.open.append(stranger)
+                stranger.sendall(words)
+                self.visits += 1
+            except OSError:  # nobody listens now
+                pass
+
+    def wait_for_visits(self, count):
+        deadline = time.monotonic() + LIMIT_S
+        while self.visits < count:
+            assert time.monotonic() < deadline, "nobody listens"
+            time.sleep(0.02)
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+        for stranger in self.open:
+            stranger.close()
+
+
 class Test:
     def __init__(self, binary, folder):
         self.binary = binary
@@ -122,6 +162,10 @@ class Test:
         self.number += 1
         self.run_dir = self.folder / f"run{self.number}"
         return Ranks(self.binary, config or self.config, self.run_dir, environments, arguments)
+
+    def start_more(self, environments):
+        """More ranks of the long run that was started last."""
+        return Ranks(self.binary, self.long, self.run_dir, environments)
 
     def hash_of(self, environments):
         result = self.folder / "result.json"
@@ -250,6 +294,43 @@ class Test:
             raise SystemExit(f"rank 1 does not know rank 0's limit: {process.communicate()[0]}")
         assert "nothing moved for 2 s in" in output and "no bytes from rank 0 on" in output, output
 
+    def strangers(self):
+        """Several at once, during the rendezvous and the training, with and without a token: the
+        run neither waits for them nor ends, and each address is told once."""
+        for secret in ("", "0123456789abcdef0123456789abcdef"):
+            more = {"LOCKSTEP_TOKEN": secret} if secret else {}
+            environments = by_address(4, **more)
+            port = int(environments[0]["MASTER_PORT"])
+            with Strangers(port) as crowd:
+                ranks = self.start(environments[:3], config=self.long)
+                crowd.wait_for_visits(50)
+                late = self.start_more(environments[3:])
+                began = time.monotonic()
+                lockstep_run.wait_for_steps(self.run_dir, late.processes)
+                took = time.monotonic() - began
+                lockstep_run.wait_for_steps(self.run_dir, late.processes)
+                late.processes[0].send_signal(signal.SIGUSR1)
+                results = ranks.finish() + late.finish()
+            for code, output in results:
+                assert code == 75, f"ended with {code}\n{output}"
+            told = [line for line in results[0][1].splitlines() if "dropped a connection" in line]
+            assert len(told) == 1 and "from 127.0.0.1, which " in told[0], results[0][1]
+            assert took < 20, f"{took} s until the first steps"
+            print(f"strangers, {'with' if secret else 'without'} a token: steps after {took:.2f} s; "
+                  f"{told[0]}")
+
+    def tokens(self):
+        """Ranks that were given other tokens, or none, are told apart."""
+        mixed = by_address(3, LOCKSTEP_TOKEN="0123456789abcdef", **SHORT)
+        mixed[2]["LOCKSTEP_TOKEN"] = "another, of its own"
+        results = self.start(mixed).finish()
+        assert [code for code, _ in results] == [6, 6, 6], results
+        assert "as rank 2 on" in results[0][1] and "has another token" in results[0][1], results
+        assert "rank 2 of 3 did not come" in results[0][1], results
+        assert "this rank's token is another one" in results[2][1], results
+        self.failed("short token", by_address(2, LOCKSTEP_TOKEN="secret"), 2,
+                    "LOCKSTEP_TOKEN has 6 characters; allowed: 16 or more")
+
     def preempted(self):
         """USR1 to one rank stops all of them with a checkpoint."""
         ranks = self.start(by_address(4), config=self.long)
@@ -264,6 +345,8 @@ def main(binary):
         test = Test(binary, pathlib.Path(folder))
         test.same_bits()
         test.wrong_starts()
+        test.tokens()
+        test.strangers()
         for victim in (0, 1, 3):
             test.killed(victim)
         test.stopped()

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 
 #include "runtime/base/error.h"
+#include "tests/reference/temporary_folder.h"
 #include "tests/reference/text_checks.h"
 
 namespace lockstep {
@@ -142,6 +144,25 @@ TEST(TcpOptions, BadValuesAreRefusedByName) {
   EXPECT_CONTAINS(refusal({{"RANK", "1"}, {"WORLD_SIZE", "2"}}), "set MASTER_ADDR and MASTER_PORT");
   EXPECT_CONTAINS(refusal({{"LOCKSTEP_RENDEZVOUS", "file:///shared/meet"}}),
                   "set RANK and WORLD_SIZE");
+}
+
+TEST(TcpOptions, TokenIsAVariableOrAFile) {
+  EXPECT_FALSE(read(kTorchrun)->token.is_set());
+  EXPECT_EQ(read(with(kTorchrun, {{"LOCKSTEP_TOKEN", "0123456789abcdef"}}))->token.secret(),
+            "0123456789abcdef");
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.path() / "token";
+  std::ofstream(file) << "0123456789abcdef\n";
+  EXPECT_EQ(read(with(kTorchrun, {{"LOCKSTEP_TOKEN_FILE", file}}))->token.secret(),
+            "0123456789abcdef");
+  EXPECT_CONTAINS(refusal(with(kTorchrun, {{"LOCKSTEP_TOKEN", "short"}})),
+                  "LOCKSTEP_TOKEN has 5 characters; allowed: 16 or more");
+  EXPECT_CONTAINS(refusal(with(kTorchrun, {{"LOCKSTEP_TOKEN_FILE", "/nowhere/token"}})),
+                  "LOCKSTEP_TOKEN_FILE: ");
+  EXPECT_CONTAINS(
+      refusal(
+          with(kTorchrun, {{"LOCKSTEP_TOKEN", "0123456789abcdef"}, {"LOCKSTEP_TOKEN_FILE", file}})),
+      "allowed: one of them");
 }
 
 }  // namespace

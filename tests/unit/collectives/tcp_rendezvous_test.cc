@@ -263,6 +263,115 @@ TEST_F(TcpRendezvous, AnotherProtocolEndsBothWithAWord) {
   EXPECT_CONTAINS(errors[0], "all ranks must run the same Lockstep");
 }
 
+// Ranks of one host that meet by address; each with the token that stands at its place.
+std::vector<TcpOptions> ranks_with(const std::vector<std::string>& secrets) {
+  auto options = tcp_ranks(static_cast<int>(secrets.size()), "");
+  const int port = port_of(listen_on(0));
+  for (size_t rank = 0; rank < secrets.size(); ++rank) {
+    options[rank].address = "127.0.0.1";
+    options[rank].port = port;
+    options[rank].token = Token(secrets[rank]);
+  }
+  return options;
+}
+
+TEST_F(TcpRendezvous, RanksWithOneTokenMeet) {
+  const std::string secret = "a secret of all ranks";
+  EXPECT_EQ(run_tcp_ranks(ranks_with({secret, secret, secret}), nothing), no_errors(3));
+  auto options = tcp_ranks(3, file_);
+  for (TcpOptions& mine : options) mine.token = Token(secret);
+  EXPECT_EQ(run_tcp_ranks(options, nothing), no_errors(3));
+}
+
+// A rank without the token, or with another one, learns it at once; the others wait for the right
+// one.
+TEST_F(TcpRendezvous, RankWithAnotherTokenIsTurnedAway) {
+  const std::string secret = "a secret of all ranks";
+  for (
+      const auto& [other, word] :
+      {std::pair("another secret, its own", "this rank's token is another one"),
+       std::pair(
+           "",
+           "asks for a token, this rank has none: all ranks must be given the same LOCKSTEP_TOKEN")}) {
+    auto options = ranks_with({secret, secret, other});
+    for (TcpOptions& mine : options) mine.limits.rendezvous_s = 2;
+    const auto errors = run_tcp_ranks(options, nothing);
+    EXPECT_CONTAINS(errors[0], "rank 2 of 3 did not come to 127.0.0.1:");
+    EXPECT_CONTAINS(errors[1], "rank 2 of 3 did not come to 127.0.0.1:");
+    EXPECT_CONTAINS(errors[2], word);
+  }
+}
+
+// Who listens at rank 0's place must know the token, too.
+TEST_F(TcpRendezvous, RankWithATokenDoesNotFollowOneWithout) {
+  auto options = ranks_with({"", "a secret of all ranks"});
+  for (TcpOptions& mine : options) mine.limits.rendezvous_s = 2;
+  EXPECT_CONTAINS(run_tcp_ranks(options, nothing)[1],
+                  "does not ask for a token, this rank has one");
+}
+
+// More strangers than rank 0 listens to at once, and all that they may try: silence, half a hello,
+// rubbish, another protocol, a proof that is none. The ranks meet beside them.
+TEST_F(TcpRendezvous, StrangersNeitherDelayNorEndARunWithAToken) {
+  const std::string secret = "a secret of all ranks";
+  const auto options = ranks_with({secret, secret});
+  std::vector<std::string> errors;
+  std::thread root([&] { errors = run_tcp_ranks({options[0]}, nothing); });
+  std::vector<Socket> strangers;
+  const auto connect = [&]() -> const Socket& {
+    while (true) {
+      try {
+        strangers.push_back(connect_to("127.0.0.1", options[0].port, Deadline(5)));
+        return strangers.back();
+      } catch (const SocketError&) {  // rank 0 does not listen yet
+      }
+    }
+  };
+  strangers.reserve(400);
+  for (int i = 0; i < 300; ++i) connect();
+  const std::string rubbish(5000, 'x');
+  send_all(connect(), rubbish.data(), 10, Deadline(5));
+  Hello hello = hello_of(options[1], 0, 1);
+  send_all(connect(), &hello, sizeof(hello) / 2, Deadline(5));
+  hello.protocol = 77;
+  const Socket& old = connect();
+  send_all(old, &hello, sizeof(hello), Deadline(5));
+  EXPECT_EQ(hear(old, Deadline(5)).answer, Answer::kFailed);
+  hello.protocol = kHandshakeProtocol;
+  const Socket& liar = connect();
+  send_all(liar, &hello, sizeof(hello), Deadline(5));
+  EXPECT_EQ(hear(liar, Deadline(5)).answer, Answer::kProve);
+  const TokenProof none;
+  send_all(liar, &none, sizeof(none), Deadline(5));
+  EXPECT_EQ(hear(liar, Deadline(5)).answer, Answer::kFailed);
+  const double began_ms = now_ms();
+  EXPECT_EQ(run_tcp_ranks({options[1]}, nothing), no_errors(1));
+  root.join();
+  EXPECT_LT(now_ms() - began_ms, 10'000) << "the ranks waited for strangers";
+  EXPECT_EQ(errors, no_errors(errors.size()));
+}
+
+// Nobody listens where no rank is expected: 127.0.0.2 leads to this host, too.
+TEST_F(TcpRendezvous, RanksListenOnlyAtTheirAddress) {
+  const auto options = ranks_with({"", "", ""});
+  std::vector<std::string> errors;
+  std::thread some([&] { errors = run_tcp_ranks({options[0], options[1]}, nothing); });
+  bool there = false;
+  while (!there) {
+    try {
+      connect_to("127.0.0.1", options[0].port, Deadline(5));
+      there = true;
+    } catch (const SocketError&) {
+    }
+  }
+  EXPECT_THROW(connect_to("127.0.0.2", options[0].port, Deadline(5)), SocketError);
+  EXPECT_EQ(run_tcp_ranks({options[2]}, nothing), no_errors(1));
+  some.join();
+  EXPECT_EQ(errors, no_errors(2));
+  EXPECT_THROW(connect_to("127.0.0.1", options[0].port, Deadline(5)), SocketError)
+      << "somebody listens although all ranks have come";
+}
+
 TEST_F(TcpRendezvous, PortThatIsTakenIsNamed) {
   const Socket taken = listen_on(0);
   auto options = tcp_ranks(2, "");
