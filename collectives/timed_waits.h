@@ -1,6 +1,7 @@
 #pragma once
 // What a rank waits for, and how long.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "collectives/communicator.h"
@@ -16,6 +17,7 @@ struct Arrival {
   int handle = -1;  // none: the event
   NodeMemory::Event event = NodeMemory::Event::kGradients;
   uint32_t count = 0;
+  size_t bytes = 0;  // of memory that the event is about
 };
 
 class TimedWaits {
@@ -23,15 +25,17 @@ class TimedWaits {
   TimedWaits(Communicator& communicator, NodeMemory* node)
       : communicator_(communicator), node_(node) {}
 
-  // This rank has got to an event: what to wait for the others with.
-  Arrival signal(NodeMemory::Event event) { return {-1, event, node_->signal(event)}; }
+  // This rank has got to an event, about so many bytes: what to wait for the others with.
+  Arrival signal(NodeMemory::Event event, size_t bytes) {
+    return {-1, event, node_->signal(event), bytes};
+  }
   // `what` and `bucket`, -1 for none, are for the observer. Returns when it ended.
   double wait(const Arrival& arrival, ExchangeObserver::Wait what, int bucket) {
     return timed(what, bucket, [&] {
       if (arrival.handle >= 0) {
         communicator_.wait(arrival.handle);
       } else {
-        node_->wait(arrival.event, arrival.count);
+        node_->wait(arrival.event, arrival.count, arrival.bytes);
       }
     });
   }

@@ -79,11 +79,12 @@ void BucketAllGather::start_step(size_t place, size_t step) {
   Pending& now = pending(place);
   now.step = step;
   if (step == 0 && waits_.observer() != nullptr) now.start_ms = now_ms();
+  const GatherItem& item = items_[place];
   if (node_ != nullptr && step + 1 == steps_.size()) {
-    now.arrival = waits_.signal(NodeMemory::Event::kParameters);
+    now.arrival = waits_.signal(NodeMemory::Event::kParameters,
+                                static_cast<size_t>(elements_of(item)) * memory_.element_bytes);
     return;
   }
-  const GatherItem& item = items_[place];
   if (step == 0) fill_own_part(item);
   std::byte* const to = memory_.gathered + item.offset;
   const auto part = static_cast<size_t>(elements_of(item) / ranks_) * memory_.element_bytes;

@@ -17,6 +17,8 @@ constexpr int kMaxRanks = 4096;
 // And what the lanes of a step say to each other meanwhile.
 static_assert(kMostExchangesInFlight + kMostGathersInFlight < Communicator::kMaxPending);
 
+size_t bytes_of(const Range& range) { return static_cast<size_t>(range.size()) * sizeof(float); }
+
 }  // namespace
 
 Reducer::Reducer(const RankCommunicators& communicators,
@@ -223,7 +225,7 @@ void Reducer::start_exchange(int bucket) {
 void Reducer::start_level(Exchange& exchange) {
   if (waits_.observer() != nullptr) exchange.start_ms = now_ms();
   if (in_memory(exchange.level)) {
-    exchange.arrival = waits_.signal(NodeMemory::Event::kGradients);
+    exchange.arrival = waits_.signal(NodeMemory::Event::kGradients, bytes_of(exchange.range));
     return;
   }
   FlightRecorder::here().about_bucket(exchange.bucket);
@@ -318,7 +320,7 @@ void Reducer::sum_level(Exchange& exchange) {
   const size_t bucket = static_cast<size_t>(exchange.bucket);
   if (in_place && (options_.sums_everywhere ? bucket + 1 == options_.buckets.size()
                                             : !options_.bucket_offsets.empty()))
-    last_reading_[bucket] = waits_.signal(NodeMemory::Event::kGradientsRead);
+    last_reading_[bucket] = waits_.signal(NodeMemory::Event::kGradientsRead, bytes_of(mine));
   exchange.range = mine;
 }
 

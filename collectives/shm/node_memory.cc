@@ -147,13 +147,13 @@ uint32_t NodeMemory::signal(Event event) {
   return count;
 }
 
-void NodeMemory::wait(Event event, uint32_t count) {
+void NodeMemory::wait(Event event, uint32_t count, size_t bytes) {
   FlightRecorder& recorder = FlightRecorder::here();
   const FlightOp op = op_of(event);
-  const uint64_t number = recorder.begin_waiting(op, 0);
+  const uint64_t number = recorder.begin_waiting(op, bytes);
   for_each_partner(
       group_, communicator_.rank(), [&](int from, int) { wait_for(from, event, count); });
-  recorder.end(number, op, 0);
+  recorder.end(number, op, bytes);
 }
 
 // Polls as long as ranks of a step are apart, lending the core to whoever wants it, then sleeps.

@@ -41,8 +41,9 @@ class NodeMemory {
   // those that have waited for it. Returns how many it has got to.
   uint32_t signal(Event event);
   // Returns when every rank of the node has got to `count` of them. Throws CommError where one of
-  // them has ended, or does not get there in the communicator's time.
-  void wait(Event event, uint32_t count);
+  // them has ended, or does not get there in the communicator's time. `bytes`: of what they have
+  // written, for the flight recorder.
+  void wait(Event event, uint32_t count, size_t bytes = 0);
 
  private:
   static constexpr size_t kEvents = 3;
