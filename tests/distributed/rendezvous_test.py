@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 
+import hosts
 import lockstep_run
 
 CONFIG = """
@@ -281,7 +282,7 @@ class Test:
                    "comm.shared_memory=false"]
         process = subprocess.Popen([*lockstep_run.mpirun(1), "env", "LOCKSTEP_COMM_TIMEOUT_S=2",
                                     *program, ":", "-n", "1", "env",
-                                    "LOCKSTEP_COMM_TIMEOUT_S=never", *program],
+                                    "LOCKSTEP_COMM_TIMEOUT_S=100000", *program],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    stdin=subprocess.DEVNULL)
         try:
@@ -340,6 +341,74 @@ class Test:
             assert code == 75, f"rank {rank} ended with {code}\n{output}"
 
 
+VISITOR = """
+import os, socket, sys, time
+kept = []
+while True:
+    try:
+        kept.append(socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=1))
+        kept[-1].sendall((b"", b"lockstep", os.urandom(999))[len(kept) % 3])
+        print("visit", flush=True)
+    except OSError:
+        pass
+    time.sleep(0.02)
+"""
+
+
+def strangers_of_another_host(test):
+    """Three hosts: two ranks on each of two, and on the third somebody who visits rank 0. Ranks
+    listen at their host's address, not at all of it."""
+    missing = hosts.available()
+    if missing:
+        print(f"without hosts: {missing}")
+        return
+    port, secret = 29555, "0123456789abcdef0123456789abcdef"
+    with hosts.Hosts(3) as made:
+        test.number += 1
+        test.run_dir = test.folder / f"run{test.number}"
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+
+        def start(rank):
+            environment = {**clean, "RANK": str(rank), "WORLD_SIZE": "4", "LOCKSTEP_TOKEN": secret,
+                           "MASTER_ADDR": f"{hosts.NET}.1", "MASTER_PORT": str(port)}
+            return subprocess.Popen(
+                [*made.inside(rank // 2), test.binary, "train", str(test.long), "--run-dir",
+                 str(test.run_dir), "--device", "cpu"], env=environment, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+        ranks = [start(rank) for rank in (0, 1, 2)]
+        visitor = subprocess.Popen([*made.inside(2), sys.executable, "-c", VISITOR,
+                                    f"{hosts.NET}.1", str(port)], stdout=subprocess.PIPE, text=True)
+        try:
+            for _ in range(20):
+                visitor.stdout.readline()
+            for host in (0, 1):
+                listening = subprocess.run([*made.inside(host), "ss", "-Hltn"], check=True,
+                                           capture_output=True, text=True).stdout.splitlines()
+                addresses = [line.split()[3] for line in listening]
+                assert len(addresses) == 2 - host and all(
+                    address.startswith(f"{hosts.NET}.{host + 1}:") for address in addresses), (
+                        addresses)
+            began = time.monotonic()
+            ranks.append(start(3))
+            lockstep_run.wait_for_steps(test.run_dir, ranks)
+            took = time.monotonic() - began
+            lockstep_run.wait_for_steps(test.run_dir, ranks)
+            ranks[3].send_signal(signal.SIGUSR1)
+            for rank in ranks:
+                output, _ = rank.communicate(timeout=LIMIT_S)
+                assert rank.returncode == 75, output
+                if rank is ranks[0]:
+                    told = [line for line in output.splitlines() if "dropped a connection" in line]
+                    assert len(told) == 1 and f"from {hosts.NET}.3, which" in told[0], output
+        finally:
+            for process in [visitor, *ranks]:
+                process.kill()
+                process.wait()
+        assert took < 20, f"{took} s until the first steps"
+        print(f"strangers of another host: steps after {took:.2f} s; {told[0]}")
+
+
 def main(binary):
     with tempfile.TemporaryDirectory(prefix="lockstep-rendezvous-") as folder:
         test = Test(binary, pathlib.Path(folder))
@@ -347,6 +416,7 @@ def main(binary):
         test.wrong_starts()
         test.tokens()
         test.strangers()
+        strangers_of_another_host(test)
         for victim in (0, 1, 3):
             test.killed(victim)
         test.stopped()
