@@ -144,7 +144,7 @@ def preempted(trial):
         run = trial.launch("early", "-n", 2, train=ENDLESS)
         time.sleep(moment)
         run.process.send_signal(signal.SIGTERM)
-        run.end(75 if moment > 0 or run.process.wait(LIMIT_S) == 75 else -signal.SIGTERM)
+        run.end(75 if run.process.wait(LIMIT_S) == 75 else -signal.SIGTERM)
     # A second interrupt kills ranks that do not end.
     run = trial.launch("stubborn", "-n", 2, train=ENDLESS)
     run.wait_for_steps()
