@@ -37,6 +37,19 @@ Range part_of(const Range& bucket, int part, int parts) {
   return {bucket.begin + part * length, bucket.begin + (part + 1) * length};
 }
 
+std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& places) {
+  std::vector<Range> pieces;
+  int64_t begin = range.begin;
+  for (auto place = std::ranges::upper_bound(places, begin);
+       place != places.end() && *place < range.end;
+       ++place) {
+    pieces.push_back({begin, *place});
+    begin = *place;
+  }
+  pieces.push_back({begin, range.end});
+  return pieces;
+}
+
 int gradient_buffers(int local_lanes, bool lanes_together) {
   return lanes_together ? local_lanes : std::bit_width(static_cast<unsigned>(local_lanes));
 }

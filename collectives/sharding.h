@@ -52,6 +52,9 @@ int64_t bucket_length(int64_t bucket_elements, int lanes);
 // Part `part` of `parts` of a bucket, or of a part of it.
 Range part_of(const Range& bucket, int part, int parts);
 
+// A range cut at those of the increasing `places` that lie in it.
+std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& places);
+
 // Gradient buffers that a rank needs to sum `local_lanes` lanes as a binary tree (see reducer.h),
 // one after the other or all at once.
 int gradient_buffers(int local_lanes, bool lanes_together = false);

@@ -9,6 +9,7 @@
 #include "collectives/reduce/tree_sum_terms.h"
 #include "collectives/shm/node_memory.h"
 #include "collectives/slice_memory.h"
+#include "runtime/base/dtype.h"
 #include "runtime/base/exact_sum.h"
 
 namespace lockstep {
@@ -21,8 +22,12 @@ class SliceMath : public SliceMemory {
   virtual void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) = 0;
   // to = n floats, rounded to `wire`: kBF16 or kF16.
   virtual void pack(const float* from, DType wire, std::byte* to, int64_t n) = 0;
-  // *sum, in memory of allocate_host(), += the squares of n floats, in chunks from the first on.
-  virtual void add_squares(const float* x, int64_t n, ExactSum* sum) = 0;
+  // *sum, in memory of allocate_host(), += the squares of n floats, in chunks from the first on;
+  // and, unless it is null, *bits, in such memory, += the sum of their bits.
+  virtual void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits = nullptr) = 0;
+  // *bits, in memory of allocate_host(), += the sum of the bits of n elements of a type of 16 or 32
+  // bits: see runtime/base/bit_sum.h.
+  virtual void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) = 0;
 };
 
 // Gradients and parameters lie in the backend's memory, the few numbers that a step ends with in

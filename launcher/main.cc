@@ -79,6 +79,7 @@ CommandSpec program() {
           "Lockstep: distributed data-parallel training with the same bits on any number of ranks.",
       .footer = kFooter,
       .subcommands = {train_command(),
+                      replay_command(),
                       eval_command(),
                       predict_command(),
                       generate_command(),

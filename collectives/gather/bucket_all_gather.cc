@@ -121,6 +121,7 @@ void BucketAllGather::need(size_t count) {
     for (size_t next = done_; next < std::min(done_ + 2, started_); ++next)
       finish_steps(next, steps_.size() - 1);
     finish_steps(done_, steps_.size());
+    if (on_arrival_) on_arrival_(items_[done_].bucket, memory_.gathered + items_[done_].offset);
     elements_ -= elements_of(items_[done_++]);
     begin_more();
   }

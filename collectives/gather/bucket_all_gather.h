@@ -3,6 +3,7 @@
 // need, while they compute.
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,9 @@ class BucketAllGather {
                   std::vector<Range> buckets,
                   const Memory& memory);
 
+  // Is told of every bucket, and where it begins, when all of it is there; from now on, empty: nobody.
+  using OnArrival = std::function<void(int bucket, const std::byte* gathered)>;
+  void on_arrival(OnArrival told) { on_arrival_ = std::move(told); }
   // Begins to gather the items, borrowed, in this order, once those before are all there.
   void start(std::span<const GatherItem> items);
   // Instead: all of them are there.
@@ -69,6 +73,7 @@ class BucketAllGather {
   NodeMemory* node_;
   SliceMath& math_;
   TimedWaits waits_;
+  OnArrival on_arrival_;
   std::vector<Range> buckets_;
   Memory memory_;
   int ranks_, part_;  // of each bucket, this rank's

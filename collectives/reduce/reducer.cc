@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/bit_sum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 
@@ -65,17 +66,30 @@ Reducer::Reducer(const RankCommunicators& communicators,
   LOCKSTEP_CHECK(communicator_.size() == ranks && communicator_.rank() == control_.rank());
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(options_.lanes)));
   squares_ = math_.host_array<ExactSum>(1).data();
+  if (!options_.tensor_begins.empty()) cut_own_parts();
   exchange_.resize(static_cast<size_t>(ranks) *
                    (sizeof(Report) + static_cast<size_t>(lanes_.count) * sizeof(LaneStatistics)));
   last_exchange_.resize(options_.buckets.size());
   last_reading_.resize(options_.buckets.size());
 }
 
-void Reducer::begin_step() {
+void Reducer::cut_own_parts() {
+  size_t pieces = 0;
+  for (size_t b = 0; b < options_.buckets.size(); ++b) {
+    first_piece_.push_back(pieces);
+    own_pieces_.push_back(cut_range(own_part(static_cast<int>(b)), options_.tensor_begins));
+    pieces += own_pieces_.back().size();
+  }
+  bit_sums_ = math_.host_array<uint32_t>(pieces);
+}
+
+void Reducer::begin_step(TransferSums* transfers) {
+  transfers_ = transfers;
   lane_ = 0;
   ring_.clear();
   waits_.clear();
   *squares_ = {};
+  std::ranges::fill(bit_sums_, 0u);
 }
 
 void Reducer::bucket_begins(int bucket) {
@@ -100,7 +114,7 @@ void Reducer::bucket_ready(int bucket) {
     if (lane_ + 1 < lanes_.count) return;
   }
   if (communicator_.size() == 1) {
-    add_squares(bucket);
+    measure_sums(bucket);
   } else {
     start_exchange(bucket);
   }
@@ -224,14 +238,18 @@ void Reducer::start_exchange(int bucket) {
 
 void Reducer::start_level(Exchange& exchange) {
   if (waits_.observer() != nullptr) exchange.start_ms = now_ms();
+  const float* const sums = gradient_at(gradients_, exchange.bucket, exchange.range.begin);
+  const auto offer = [&](const std::byte* from, DType dtype) {
+    if (transfers_ != nullptr) transfers_->offer(exchange.bucket, exchange.level, from, dtype);
+  };
   if (in_memory(exchange.level)) {
+    offer(reinterpret_cast<const std::byte*>(sums), DType::kF32);
     exchange.arrival = waits_.signal(NodeMemory::Event::kGradients, bytes_of(exchange.range));
     return;
   }
   FlightRecorder::here().about_bucket(exchange.bucket);
   const RankGroup& group = groups_[exchange.level];
   const int64_t n = exchange.range.size(), part = n / group.count;
-  const float* const sums = gradient_at(gradients_, exchange.bucket, exchange.range.begin);
   if (options_.fast_order) {
     exchange.received = exchange.staging;
     exchange.arrival.handle =
@@ -248,6 +266,7 @@ void Reducer::start_level(Exchange& exchange) {
     exchange.sent = reinterpret_cast<const std::byte*>(sums);
     exchange.received = exchange.staging;
   }
+  offer(exchange.sent, wire);
   exchange.arrival.handle = communicator_.start_exchange(
       exchange.sent, exchange.received, static_cast<size_t>(part) * bytes, group);
 }
@@ -309,6 +328,9 @@ void Reducer::sum_level(Exchange& exchange) {
   std::array<const void*, kMaxRanks> arrays;
   std::array<float*, kMaxRanks> copies;
   TreeSumTerms terms = terms_of(exchange, mine, arrays.data());
+  if (transfers_ != nullptr)
+    transfers_->take(
+        exchange.bucket, exchange.level, arrays.data(), in_place ? DType::kF32 : terms.wire);
   terms.round_sum = last && (!across_first_ || lanes_.count == 1);
   if (keeps_residuals(exchange.bucket))
     terms.residuals = residuals_->of_level(
@@ -338,14 +360,29 @@ void Reducer::complete_oldest() {
           exchange.lane,
           exchange.range.size());
   }
-  if (!across_first_ || exchange.lane + 1 == lanes_.count) add_squares(exchange.bucket);
+  if (!across_first_ || exchange.lane + 1 == lanes_.count) measure_sums(exchange.bucket);
   ring_.give_back();
 }
 
 // Right after a bucket is summed and still in cache.
-void Reducer::add_squares(int bucket) {
-  if (!options_.norm || static_cast<size_t>(bucket) >= options_.gradient_buckets) return;
-  math_.add_squares(own_sums(bucket, 0), own_part(bucket).size(), squares_);
+void Reducer::measure_sums(int bucket) {
+  const float* const sums = own_sums(bucket, 0);
+  const Range mine = own_part(bucket);
+  const bool squared = options_.norm && static_cast<size_t>(bucket) < options_.gradient_buckets;
+  if (bit_sums_.empty()) {
+    if (squared) math_.add_squares(sums, mine.size(), squares_);
+    return;
+  }
+  uint32_t* bits = &bit_sums_[first_piece_[static_cast<size_t>(bucket)]];
+  for (const Range& piece : own_pieces_[static_cast<size_t>(bucket)]) {
+    const float* const x = sums + piece.begin - mine.begin;
+    if (squared) {
+      math_.add_squares(x, piece.size(), squares_, bits);
+    } else {
+      math_.add_bits(reinterpret_cast<const std::byte*>(x), DType::kF32, piece.size(), bits);
+    }
+    ++bits;
+  }
 }
 
 void Reducer::reduce() {
@@ -355,22 +392,20 @@ void Reducer::reduce() {
     waits_.wait(last_reading_.back(), Wait::kExchange, static_cast<int>(last_reading_.size()) - 1);
   if (options_.compressed == nullptr) return;
   options_.compressed->finish(gradients_);
-  for (size_t b = 0; b < options_.buckets.size(); ++b) add_squares(static_cast<int>(b));
+  for (size_t b = 0; b < options_.buckets.size(); ++b) measure_sums(static_cast<int>(b));
 }
 
-StepTotals Reducer::totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms) {
+StepTotals Reducer::totals(std::span<const LaneStatistics> local, const Tidings& tidings) {
   math_.synchronize();
-  return exchange_totals(local, flags, busy_ms);
+  return exchange_totals(local, tidings);
 }
 
-StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
-                                    int64_t flags,
-                                    double busy_ms) {
+StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local, const Tidings& tidings) {
   LOCKSTEP_CHECK(local.size() == static_cast<size_t>(lanes_.count));
   const size_t ranks = static_cast<size_t>(communicator_.size()), lanes = local.size();
   const size_t part = exchange_.size() / ranks;
   const auto part_of_rank = [&](size_t r) { return exchange_.data() + r * part; };
-  const Report mine = {flags, busy_ms, *squares_};
+  const Report mine = {tidings, *squares_};
   std::byte* const to = part_of_rank(static_cast<size_t>(communicator_.rank()));
   std::memcpy(to, &mine, sizeof(mine));
   std::memcpy(to + sizeof(mine), local.data(), local.size_bytes());
@@ -378,17 +413,21 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local,
     waits_.timed(Wait::kTotals, -1, [&] { control_.all_gather(exchange_.data(), part); });
 
   StepTotals totals;
+  totals.digest = tidings.digest;
   ExactSum squares;
   for (size_t r = 0; r < ranks; ++r) {
     Report report;
     std::memcpy(&report, part_of_rank(r), sizeof(report));
-    totals.flags |= report.flags;
+    const auto& [flags, digest, busy_ms] = report.tidings;
+    totals.flags |= flags;
+    totals.digest_sum = r == 0 ? digest : add_halves(totals.digest_sum, digest);
+    totals.digests_differ = totals.digests_differ || digest != tidings.digest;
     squares += report.squares;
-    if (r == 0 || report.busy_ms > totals.slowest_ms) {
-      totals.slowest_ms = report.busy_ms;
+    if (r == 0 || busy_ms > totals.slowest_ms) {
+      totals.slowest_ms = busy_ms;
       totals.slowest_rank = static_cast<int>(r);
     }
-    totals.fastest_ms = r == 0 ? report.busy_ms : std::min(totals.fastest_ms, report.busy_ms);
+    totals.fastest_ms = r == 0 ? busy_ms : std::min(totals.fastest_ms, busy_ms);
   }
   totals.squared_norm = squares.value();
   // Lanes in order: the same sums on any number of ranks.

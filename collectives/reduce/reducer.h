@@ -31,6 +31,7 @@
 #include "collectives/exchange_observer.h"
 #include "collectives/reduce/compressed_all_reduce.h"
 #include "collectives/reduce/error_feedback_layout.h"
+#include "collectives/reduce/transfer_sums.h"
 #include "collectives/ring.h"
 #include "collectives/sharding.h"
 #include "collectives/slice_math.h"
@@ -51,9 +52,12 @@ struct StepTotals {
   double correct_count = 0;
   double squared_norm = 0;  // of the summed gradient, before scaling; see exact_sum.h
   int64_t flags = 0;        // bitwise or of the ranks' flags
-  double slowest_ms = 0;    // the most that a rank was busy,
-  int slowest_rank = 0;     // which one that was,
-  double fastest_ms = 0;    // and the least
+  uint64_t digest = 0;      // this rank's own
+  uint64_t digest_sum = 0;  // of the ranks' digests, half by half modulo 2^32
+  bool digests_differ = false;
+  double slowest_ms = 0;  // the most that a rank was busy,
+  int slowest_rank = 0;   // which one that was,
+  double fastest_ms = 0;  // and the least
 };
 
 struct ReducerOptions {
@@ -86,6 +90,9 @@ struct ReducerOptions {
   // Borrowed.
   int residual_groups = 0;
   uint16_t* residuals = nullptr;
+  // Where the tensors of the flat buffer begin, increasing, at chunks of squares (exact_sum.h); for
+  // sums of bits by tensor. None: nobody asks for them.
+  std::vector<int64_t> tensor_begins = {};
   // Takes the place of the exchange; then the gradients are flat, and all ranks have all sums.
   // Borrowed.
   CompressedAllReduce* compressed = nullptr;
@@ -106,7 +113,8 @@ class Reducer {
 
   const LocalLanes& lanes() const { return lanes_; }
 
-  void begin_step();
+  // `transfers`, borrowed, sums what the step's exchanges offer and take; null: nothing does.
+  void begin_step(TransferSums* transfers = nullptr);
   // Where the next lane's backward pass writes its gradients.
   float* lane_gradients() {
     return gradients_ + (across_first_ ? 0 : depth_of(lane_)) * gradient_elements_;
@@ -129,22 +137,31 @@ class Reducer {
   // Completes the exchange; afterwards this rank's parts in sums() are of all lanes, and all parts
   // with sums_everywhere.
   void reduce();
+  // What a rank tells the others at the end of a step.
+  struct Tidings {
+    int64_t flags = 0;
+    uint64_t digest = 0;  // of its state
+    double busy_ms = 0;   // that it has worked, without its waits for others, since they last left
+                          // totals() together
+  };
   // Waits for what has been queued and sums the statistics and squares of the step over all
-  // ranks. `busy_ms`: milliseconds that this rank has worked, without its waits for others, since
-  // they last left here together.
-  StepTotals totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
+  // ranks.
+  StepTotals totals(std::span<const LaneStatistics> local, const Tidings& tidings);
+  // The sums of the bits of sums() in this rank's parts of the buckets, cut where tensors begin, of
+  // the step whose totals() were last taken; none without ReducerOptions::tensor_begins.
+  std::span<const uint32_t> bit_sums() const { return bit_sums_; }
   // Of no more use to the reducer: an optimizer may write over its parts.
   const OwnedFloats& sums() const { return sums_; }
 
   // Sums the statistics of an evaluation over all lanes; `local` is complete.
   StepTotals sum_statistics(std::span<const LaneStatistics> local) {
-    return exchange_totals(local, 0, 0);
+    return exchange_totals(local, {});
   }
   // Milliseconds that the host spent waiting for other ranks since begin_step().
   double exposed_ms() const { return waits_.ms(); }
 
  private:
-  StepTotals exchange_totals(std::span<const LaneStatistics> local, int64_t flags, double busy_ms);
+  StepTotals exchange_totals(std::span<const LaneStatistics> local, const Tidings& tidings);
   // One bucket's way through the levels of the topology.
   struct Exchange {
     int bucket = -1;
@@ -192,15 +209,15 @@ class Reducer {
   int copies_of(const Exchange& exchange, const Range& mine, float** copies) const;
   void sum_level(Exchange& exchange);
   void complete_oldest();
-  void add_squares(int bucket);
+  void cut_own_parts();
+  void measure_sums(int bucket);
   bool in_memory(size_t level) const { return node_ != nullptr && level == 0; }
   using Wait = ExchangeObserver::Wait;
 
   // What the ranks say to each other at the end of a step, one after the other: a Report and the
   // statistics of each lane.
   struct Report {
-    int64_t flags = 0;
-    double busy_ms = 0;
+    Tidings tidings;
     ExactSum squares;  // of its parts
   };
   std::vector<std::byte> exchange_;
@@ -210,6 +227,7 @@ class Reducer {
   NodeMemory* node_;
   SliceMath& math_;
   TimedWaits waits_;
+  TransferSums* transfers_ = nullptr;
   ReducerOptions options_;
   float* gradients_;
   OwnedFloats sums_;
@@ -230,6 +248,9 @@ class Reducer {
   std::vector<uint64_t> last_exchange_;  // of each bucket
   std::vector<Arrival> last_reading_;    // of its gradients by the ranks of the node
   ExactSum* squares_;                    // of my parts in this step, in memory of allocate_host()
+  std::vector<std::vector<Range>> own_pieces_;  // of each bucket, where bits are summed
+  std::vector<size_t> first_piece_;             // of each bucket, among all
+  std::span<uint32_t> bit_sums_;                // of them
 };
 
 }  // namespace lockstep

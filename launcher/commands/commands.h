@@ -6,6 +6,7 @@
 namespace lockstep {
 
 CommandSpec train_command();
+CommandSpec replay_command();
 CommandSpec eval_command();
 CommandSpec predict_command();
 CommandSpec generate_command();

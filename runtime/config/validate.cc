@@ -57,6 +57,19 @@ void validate_optimizer(const OptimizerConfig& optimizer) {
   }
 }
 
+void validate_guard(const RunConfig& config) {
+  const GuardConfig& guard = config.guard;
+  if (guard.on_damage == FaultPolicy::kSkipStep)
+    refuse_value("guard.on_damage", "SKIP_STEP", "STOP or ROLL_BACK");
+  const bool keeps_residuals = config.comm.error_feedback || config.comm.power_sgd_rank > 0;
+  if (guard.on_not_finite == FaultPolicy::kSkipStep && keeps_residuals)
+    refuse_value(
+        "guard.on_not_finite",
+        "SKIP_STEP",
+        "STOP or ROLL_BACK with comm.error_feedback or comm.power_sgd_rank, whose residuals "
+        "the step has changed");
+}
+
 void validate_milestones(const ScheduleConfig& schedule) {
   const auto& milestones = schedule.milestones;
   if (schedule.kind != ScheduleConfig::Kind::kStep) {
@@ -224,6 +237,7 @@ void validate(const RunConfig& config) {
   validate_local_checkpoints(config.checkpoint.local);
   validate_wire(config.comm);
   validate_error_feedback(config);
+  validate_guard(config);
   validate_power_sgd(config);
   validate_residual_groups(config);
   validate_execution(config);

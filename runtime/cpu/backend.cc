@@ -143,8 +143,12 @@ class CpuBackend final : public Backend {
   }
   void synchronize() override {}
 
-  void add_squares(const float* x, int64_t n, ExactSum* sum) override {
-    cpu::add_squares(x, n, sum);
+  void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits) override {
+    cpu::add_squares(x, n, sum, bits);
+  }
+  void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) override {
+    LOCKSTEP_CHECK(dtype == DType::kF32);
+    *bits += bit_sum(reinterpret_cast<const float*>(x), n);
   }
 
  private:

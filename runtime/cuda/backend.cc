@@ -172,8 +172,16 @@ class Gpu final : public CudaBackend {
   void fill_zeros(float* out, int64_t n) override {
     LOCKSTEP_CUDA(cudaMemsetAsync(out, 0, static_cast<size_t>(n) * sizeof(float), stream()));
   }
-  void add_squares(const float* x, int64_t n, ExactSum* sum) override {
+  void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits) override {
     cuda::add_squares(x, n, workspace_->squares, sum, stream());
+    if (bits != nullptr) add_bits(reinterpret_cast<const std::byte*>(x), DType::kF32, n, bits);
+  }
+  void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) override {
+    if (size_of(dtype) == sizeof(uint16_t)) {
+      cuda::add_bits(reinterpret_cast<const uint16_t*>(x), n, workspace_->bit_sums, bits, stream());
+    } else {
+      cuda::add_bits(reinterpret_cast<const uint32_t*>(x), n, workspace_->bit_sums, bits, stream());
+    }
   }
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {

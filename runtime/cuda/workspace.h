@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "runtime/cuda/flat/bit_sum.h"
 #include "runtime/cuda/flat/content_hash.h"
 #include "runtime/cuda/flat/optimizers.h"
 #include "runtime/cuda/flat/squares.h"
@@ -19,6 +20,7 @@ struct Workspace {
   std::byte matmul[Matmul::kWorkspaceBytes];  // first: aligned as the whole is
   ExactSum squares[kSquaresBlocks];
   ContentHash hashes[kHashBlocks];
+  uint32_t bit_sums[kBitSumBlocks];
   LaneContext lane;
   PlacedSlice slices[kMostSlices];
   alignas(alignof(OptimizerUpdate)) std::byte updates[kMostUpdateGroups * sizeof(OptimizerUpdate)];

@@ -1,7 +1,10 @@
 #pragma once
-// The listener to each op that runs: the timeline.
+// The listener to each op that runs: the timeline, and the search for numbers that are not finite.
 
 #include <cstddef>
+#include <span>
+
+#include "runtime/graph/lane_context.h"
 
 namespace lockstep {
 
@@ -11,7 +14,12 @@ class OpObserver {
   virtual ~OpObserver() = default;
   // Op number `op` of the graph was run for one lane, between these readings of now_ms() by the
   // host: on a device that works from a queue, only queued.
-  virtual void ran(size_t op, double start_ms, double end_ms) = 0;
+  virtual void ran(size_t /*op*/, double /*start_ms*/, double /*end_ms*/) {}
+  // Right after that, of an op of one lane: where the tensors of the graph lie for it, by number;
+  // those of the op's inputs and outputs are as it has left them, once the device is done.
+  virtual void wrote(size_t /*op*/,
+                     const LaneContext& /*lane*/,
+                     std::span<std::byte* const> /*tensors*/) {}
 };
 
 }  // namespace lockstep

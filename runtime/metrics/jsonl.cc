@@ -154,16 +154,16 @@ void JsonlWriter::append(const StepRecord& record) {
   line.rounded("samples_per_s", record.samples_per_s);
   if (!(record.tokens_per_s < 0)) line.rounded("tokens_per_s", record.tokens_per_s);
   if (!(record.mfu < 0)) line.exact("mfu", record.mfu);
-  if (record.loss_scale > 0) {
-    line.exact("loss_scale", record.loss_scale);
+  if (record.loss_scale > 0) line.exact("loss_scale", record.loss_scale);
+  if (record.loss_scale > 0 || record.skipped_steps > 0)
     line.integer("skipped_steps", record.skipped_steps);
-  }
   if (record.failed_checkpoints > 0) line.integer("failed_checkpoints", record.failed_checkpoints);
   if (record.slowest) {
     line.integer("slowest_rank", record.slowest->rank);
     line.text("slowest_host", record.slowest->host);
     line.rounded("slowest_longer_ms", record.slowest->longer_ms);
   }
+  if (record.state_digest) line.hash("state_digest", *record.state_digest);
   if (record.weights_hash) line.hash("weights_hash", *record.weights_hash);
   if (record.eval_loss) line.exact("eval_loss", *record.eval_loss);
   if (record.eval_accuracy) line.exact("eval_accuracy", *record.eval_accuracy);

@@ -30,10 +30,11 @@ struct StepRecord {
   double tokens_per_s = -1;            // over all ranks; negative: not a language model, left out
   double mfu = -1;                     // model FLOPs utilisation; negative: peak unknown, left out
   double loss_scale = 0;               // of FP16; 0: none, left out
-  int64_t skipped_steps = 0;           // of FP16: steps whose gradient overflowed, so far
+  int64_t skipped_steps = 0;           // whose gradient was not finite, so far
   int64_t failed_checkpoints = 0;      // of this process, so far; 0: left out
   std::optional<SlowestRank> slowest;  // left out where ranks hardly differ
-  std::optional<uint64_t> weights_hash;
+  std::optional<uint64_t> state_digest;  // of weights and moments before the step
+  std::optional<uint64_t> weights_hash;  // after it
   std::optional<double> eval_loss;
   std::optional<double> eval_accuracy;  // 0..1
 };

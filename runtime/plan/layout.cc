@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -84,6 +85,21 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
   layout.elements = offset;
   if (!any_statistic) layout.statistics_begin = layout.elements;
   return layout;
+}
+
+std::vector<int64_t> ParameterLayout::begins() const {
+  std::vector<int64_t> begins;
+  for (const ParameterSlot& slot : slots) begins.push_back(slot.offset);
+  std::ranges::sort(begins);
+  return begins;
+}
+
+size_t ParameterLayout::slot_at(int64_t flat) const {
+  std::optional<size_t> found;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].offset <= flat && (!found || slots[i].offset > slots[*found].offset)) found = i;
+  }
+  return found.value();
 }
 
 std::vector<Range> cut_buckets(const ParameterLayout& layout, int64_t bucket_elements) {

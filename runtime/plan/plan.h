@@ -39,6 +39,11 @@ struct ParameterLayout {
   int64_t elements = 0;          // with padding
   int64_t statistics_begin = 0;  // where the running statistics begin; `elements` without any
   int lanes = 1;                 // that it is padded for
+
+  // Where slots begin, increasing.
+  std::vector<int64_t> begins() const;
+  // The slot of an element, or the one before the padding that it is.
+  size_t slot_at(int64_t flat) const;
 };
 
 // Bytes [offset, offset + bytes) of the arena, in use from before op `first_op` until after op

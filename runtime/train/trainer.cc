@@ -22,6 +22,8 @@ Trainer::Trainer(const RunParts& parts)
       step_(parts, memory_),
       checkpointer_(parts, memory_, step_.optimizer()),
       agreement_(parts, memory_),
+      guard_(parts, step_),
+      not_finite_(parts, step_),
       policy_(parts.config, parts.evaluation != nullptr) {
   if (parts.evaluation != nullptr)
     evaluator_ =
@@ -29,20 +31,39 @@ Trainer::Trainer(const RunParts& parts)
 }
 
 void Trainer::start(const std::string& resume, const std::vector<std::string>& allowed_changes) {
-  if (const auto progression = checkpointer_.resume(resume, allowed_changes)) {
-    progression_ = *progression;
-    step_.loss_scale().restore(progression_.loss_scale);
-    agreement_.checkpoint_done(progression_.step);
-  } else {
-    run_on_all(parts_.communicator, [&] {
-      if (parts_.writes_parameters()) begin_weights();
-    });
-    if (step_.average() != nullptr) step_.average()->begin();
-  }
+  allowed_changes_ = allowed_changes;
+  if (!go_on_from(resume)) begin_anew();
   run_on_root(parts_.communicator, [&] { parts_.check_folder(); });
   hosts_ = gather_texts(parts_.communicator, host_name());
   timeline_ = RunTimeline::make(parts_);
   step_.start(progression_.step, hosts_, timeline_.get());
+}
+
+bool Trainer::go_on_from(const std::string& resume) {
+  const auto progression = checkpointer_.resume(resume, allowed_changes_);
+  if (!progression) return false;
+  progression_ = *progression;
+  step_.loss_scale().restore(progression_.loss_scale);
+  agreement_.checkpoint_done(progression_.step);
+  return true;
+}
+
+// In memory that has been used before, too.
+void Trainer::begin_anew() {
+  const auto fill_zeros = [&](void* memory, const char* row) {
+    const size_t bytes = parts_.plan.row_bytes(row);
+    if (bytes > 0)
+      parts_.backend.fill_zeros(static_cast<float*>(memory),
+                                static_cast<int64_t>(bytes / sizeof(float)));
+  };
+  fill_zeros(memory_.moments, kMomentsRow);
+  fill_zeros(memory_.residuals, kResidualsRow);
+  progression_ = {};
+  step_.loss_scale().restore(LossScale(parts_.config).state());
+  run_on_all(parts_.communicator, [&] {
+    if (parts_.writes_parameters()) begin_weights();
+  });
+  if (step_.average() != nullptr) step_.average()->begin();
 }
 
 void Trainer::begin_weights() {
@@ -56,18 +77,18 @@ void Trainer::begin_weights() {
 
 TrainResult Trainer::run(int64_t max_steps) {
   const FlightScope training(FlightPhase::kTraining);
-  const int64_t last = policy_.last_step(max_steps);
+  last_ = policy_.last_step(max_steps);
   run_on_root(parts_.communicator, [&] {
     for (const std::string& doubt : parts_.data.summary.doubts) log_warn("{}", doubt);
-    reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last);
+    reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last_);
     run_clock_ = std::make_unique<RunClock>(run_clock_options(
         parts_.config, static_cast<double>(checkpointer_.bytes()), [](const char* name) {
           return std::getenv(name);
         }));
   });
-  RunTimes times(last - progression_.step);
+  RunTimes times(last_ - progression_.step);
   try {
-    train_to(last, times);
+    train(times);
   } catch (const AgreedError&) {
     finish_save_before_the_end();
     throw;
@@ -85,34 +106,77 @@ TrainResult Trainer::run(int64_t max_steps) {
   return result_;
 }
 
-void Trainer::train_to(int64_t last, RunTimes& times) {
+void Trainer::train(RunTimes& times) {
   result_.early_stopped = policy_.out_of_patience(progression_);
-  bool go_on = progression_.step < last && !result_.early_stopped;
-  StepClock& clock = step_.clock();
-  clock.start_step();
-  clock.ranks_met();
+  bool go_on = progression_.step < last_ && !result_.early_stopped;
+  step_.clock().start_step();
+  step_.clock().ranks_met();
   while (go_on) {
-    StepRecord record = step();
-    result_.train_seconds += record.step_ms / 1000;
-    result_.loss = record.loss;
-    times.add(record);
-    const RunPolicy::Next next = follow_up(record, record.step == last);
-    if (record.eval_loss || record.weights_hash) clock.ranks_met();
-    // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
-    clock.start_step();
-    report(record, next.save);
-    if (next.save || next.copy) {
-      const double save_start = now_ms();
-      save(record, next.save ? SaveTo::kRunFolder : SaveTo::kHosts, next.end);
-      const double stall_ms = now_ms() - save_start;
-      clock.start_ms += stall_ms;
-      clock.ranks_met();
-      result_.checkpoint_stall_seconds += stall_ms / 1000;
+    try {
+      go_on = advance(times);
+    } catch (const NumericFault& fault) {
+      roll_back(fault);
     }
-    result_.weights_hash = record.weights_hash.value_or(0);
-    go_on = !next.end;
   }
   if (checkpointer_.saving()) finish_save();
+}
+
+// A step and what follows it. Returns whether another one is to be made.
+bool Trainer::advance(RunTimes& times) {
+  StepClock& clock = step_.clock();
+  StepRecord record = step();
+  result_.train_seconds += record.step_ms / 1000;
+  result_.loss = record.loss;
+  times.add(record);
+  const RunPolicy::Next next = follow_up(record, record.step == last_);
+  if (record.eval_loss || record.weights_hash) clock.ranks_met();
+  // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
+  clock.start_step();
+  report(record, next.save);
+  if (next.save || next.copy) {
+    const double save_start = now_ms();
+    save(record, next.save ? SaveTo::kRunFolder : SaveTo::kHosts, next.end);
+    const double stall_ms = now_ms() - save_start;
+    clock.start_ms += stall_ms;
+    clock.ranks_met();
+    result_.checkpoint_stall_seconds += stall_ms / 1000;
+  }
+  result_.weights_hash = record.weights_hash.value_or(0);
+  return !next.end;
+}
+
+// Goes on from the newest checkpoint, where the config says so, there is one, and this has not been
+// tried since it was written; else throws the fault.
+void Trainer::roll_back(const NumericFault& fault) {
+  if (fault.policy() != FaultPolicy::kRollBack) throw fault;
+  finish_save_before_the_end();
+  if (rolled_back_to_ || !go_on_from("auto")) throw fault;
+  rolled_back_to_ = progression_.step;
+  skipped_in_a_row_ = 0;
+  warn(fmt::format("{}; going back to step {}", fault.what(), progression_.step));
+  step_.start(progression_.step, hosts_, timeline_.get());
+  reporter_.reset();
+  run_on_root(parts_.communicator,
+              [&] { reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last_); });
+  step_.clock().start_step();
+  step_.clock().ranks_met();
+}
+
+// A warning of what all ranks know.
+void Trainer::warn(const std::string& what) const {
+  if (parts_.communicator.rank() == 0) log_warn("{}", what);
+}
+
+std::vector<StepRecord> Trainer::replay(int64_t last) {
+  std::vector<StepRecord> records;
+  StepClock& clock = step_.clock();
+  clock.ranks_met();
+  while (progression_.step < last && (told_ & TrainingStep::kStop) == 0) {
+    clock.start_step();
+    records.push_back(step());
+  }
+  if (!records.empty()) records.back().weights_hash = weights_hash();
+  return records;
 }
 
 std::vector<double> Trainer::time_steps(int64_t steps) {
@@ -130,21 +194,39 @@ std::vector<double> Trainer::time_steps(int64_t steps) {
 StepRecord Trainer::step() {
   const TrainingStep::Outcome outcome = step_.run(progression_.step, [this] { return flags(); });
   told_ = outcome.flags;
+  if (outcome.damaged) {
+    const std::string what = guard_.describe(progression_.step);
+    finish_save_before_the_end();
+    agreement_.refuse_damage(what);
+  }
   if ((told_ & TrainingStep::kFailed) != 0) end_where_reports_failed();
   ++progression_.step;
   progression_.loss_scale = step_.loss_scale().state();
   StepRecord record = outcome.record;
   if (outcome.diverged) {
-    finish_save_before_the_end();  // what is being written is good
-    agreement_.refuse_not_finite(
-        record.step,
-        fmt::format("loss is {} and the gradient's norm is {}", record.loss, record.grad_norm));
+    judge_not_finite(record);
+  } else {
+    skipped_in_a_row_ = 0;
   }
   if (checkpointer_.saving() && (told_ & TrainingStep::kSaving) == 0) {
     if (const std::optional<SaveOutcome> outcome = checkpointer_.advance()) note_save(*outcome);
   }
   record.failed_checkpoints = result_.failed_checkpoints;
   return record;
+}
+
+// The step has changed nothing: that is all, or the run does not go on so.
+void Trainer::judge_not_finite(const StepRecord& record) {
+  const std::string what = fmt::format("loss is {} and the gradient's norm is {}: {}",
+                                       record.loss,
+                                       record.grad_norm,
+                                       not_finite_.describe());
+  const GuardConfig& guard = parts_.config.guard;
+  if (guard.on_not_finite != FaultPolicy::kSkipStep || ++skipped_in_a_row_ > guard.max_skips) {
+    finish_save_before_the_end();  // what is being written is good
+    agreement_.refuse_not_finite(record.step, what);
+  }
+  warn(fmt::format("step {}: {}; the step is skipped", record.step, what));
 }
 
 // What this rank tells the others before anything changes of which a checkpoint is being copied.
@@ -175,6 +257,10 @@ RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
   const RunPolicy::Next next = policy_.next(place, evaluated, progression_);
   result_.early_stopped = next.early_stopped;
   result_.preempted = next.preempted;
+  if (next.save || next.copy || next.end) {
+    const std::string damage = guard_.examine(record.step);
+    if (!damage.empty()) agreement_.refuse_damage(damage);
+  }
   if (next.hash) record.weights_hash = weights_hash();
   return next;
 }
@@ -272,6 +358,7 @@ void Trainer::note_save(const SaveOutcome& outcome, bool last) {
   if (run_clock_) run_clock_->save_took(outcome.seconds);
   if (!outcome.error) {
     agreement_.checkpoint_done(outcome.step);
+    rolled_back_to_.reset();
     log_record(fmt::format(
         "step {}: checkpoint written, weights_hash {:016x}", outcome.step, outcome.weights_hash));
     return;

@@ -1,6 +1,7 @@
 #pragma once
 // A run from its start to its end: steps (training_step.h), what follows each of them
-// (run_policy.h), and what the ranks agree on (weights_agreement.h).
+// (run_policy.h), what the ranks agree on (weights_agreement.h), and what they hold against
+// checksums (state_guard.h).
 
 #include <memory>
 #include <optional>
@@ -12,6 +13,9 @@
 #include "runtime/train/folder/reporter.h"
 #include "runtime/train/folder/run_timeline.h"
 #include "runtime/train/folder/run_times.h"
+#include "runtime/train/guard/not_finite_search.h"
+#include "runtime/train/guard/numeric_fault.h"
+#include "runtime/train/guard/state_guard.h"
 #include "runtime/train/guard/weights_agreement.h"
 #include "runtime/train/progression.h"
 #include "runtime/train/run_clock.h"
@@ -43,7 +47,8 @@ class Trainer {
   explicit Trainer(const RunParts& parts);
 
   // Sets the weights and the place in the data: `resume` is "auto", "none" or a checkpoint's path,
-  // `allowed_changes` are fields that may differ from the checkpoint's. Writes nothing.
+  // `allowed_changes` are fields that may differ from the checkpoint's. Writes nothing. May be
+  // called again.
   void start(const std::string& resume, const std::vector<std::string>& allowed_changes = {});
   // Trains to the end of the run or, where max_steps is not negative, to that step, counted from
   // the beginning of the run.
@@ -51,11 +56,20 @@ class Trainer {
   // Instead: trains so many steps, or fewer where the ranks are asked to stop, and nothing else.
   // Milliseconds of each.
   std::vector<double> time_steps(int64_t steps);
+  // Instead: trains to step `last`, and writes nothing. The records of its steps, of which the last
+  // has the hash of the weights; fewer where the ranks are asked to stop. start() may follow again.
+  std::vector<StepRecord> replay(int64_t last);
 
  private:
+  bool go_on_from(const std::string& resume);
+  void begin_anew();
   void begin_weights();
-  void train_to(int64_t last, RunTimes& times);
+  void train(RunTimes& times);
+  bool advance(RunTimes& times);
+  void roll_back(const NumericFault& fault);
   StepRecord step();
+  void judge_not_finite(const StepRecord& record);
+  void warn(const std::string& what) const;
   int64_t flags();
   RunPolicy::Next follow_up(StepRecord& record, bool last);
   void evaluate(StepRecord& record);
@@ -74,12 +88,18 @@ class Trainer {
   TrainingStep step_;
   Checkpointer checkpointer_;
   WeightsAgreement agreement_;
+  StateGuard guard_;
+  NotFiniteSearch not_finite_;
   RunPolicy policy_;
-  std::unique_ptr<Evaluator> evaluator_;   // null without evaluation data
-  std::unique_ptr<Reporter> reporter_;     // rank 0
-  std::unique_ptr<RunTimeline> timeline_;  // null without
-  std::vector<std::string> hosts_;         // by rank
+  std::unique_ptr<Evaluator> evaluator_;      // null without evaluation data
+  std::unique_ptr<Reporter> reporter_;        // rank 0
+  std::unique_ptr<RunTimeline> timeline_;     // null without
+  std::vector<std::string> hosts_;            // by rank
+  std::vector<std::string> allowed_changes_;  // since a checkpoint was written
   Progression progression_;
+  int64_t last_ = 0;                       // step, that this process trains to
+  std::optional<int64_t> rolled_back_to_;  // since the last checkpoint was written
+  int64_t skipped_in_a_row_ = 0;
   int64_t told_ = 0;                     // TrainingStep::Flag of all ranks, with the last step
   std::unique_ptr<RunClock> run_clock_;  // rank 0
   bool wait_told_ = false;

@@ -3,6 +3,7 @@
 
 #include "runtime/cpu/flat/content_hash.h"
 #include "runtime/cpu/flat/squares.h"
+#include "runtime/cuda/flat/bit_sum.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/flat/content_hash.h"
 #include "runtime/cuda/flat/squares.h"
@@ -99,6 +100,24 @@ TEST(CudaSumTest, SquaresOfManyBlocks) {
   cpu::add_squares(x.data(), n, &expected);
   cuda::add_squares(x.data(), n, workspace.data(), &sum, nullptr);
   EXPECT_EQ(sum, expected);
+}
+
+// Of one block, of some, and of more elements than blocks take at once; added to what is there.
+TEST(CudaSumTest, BitsAreThoseOfTheCpu) {
+  for (int64_t n : {0, 1, 255, 4097, 1000003}) {
+    std::vector<float> x(static_cast<size_t>(n));
+    test::fill_uniform(x, -1, 1, 3);
+    std::vector<uint32_t> workspace(cuda::kBitSumBlocks);
+    uint32_t sum = 7;
+    cuda::add_bits(reinterpret_cast<const uint32_t*>(x.data()), n, workspace.data(), &sum, nullptr);
+    EXPECT_EQ(sum, 7 + cpu::bit_sum(x.data(), n)) << n;
+    uint32_t of_halves = 0;
+    const auto* const halves = reinterpret_cast<const uint16_t*>(x.data());
+    cuda::add_bits(halves, 2 * n, workspace.data(), &of_halves, nullptr);
+    uint32_t expected = 0;
+    for (int64_t i = 0; i < 2 * n; ++i) expected += halves[i];
+    EXPECT_EQ(of_halves, expected) << n;
+  }
 }
 
 TEST(CudaSumTest, SquaresThatAreNotFiniteShow) {

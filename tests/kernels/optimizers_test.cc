@@ -4,6 +4,8 @@
 
 #include "runtime/cpu/flat/optimizers.h"
 
+#include <fmt/core.h>
+
 #include <limits>
 
 #include "tests/reference/kernel_test.h"
@@ -67,6 +69,66 @@ TEST(OptimizersTest, MovingAverageByHand) {
   cpu::optimizer_update(MovingAverage{0.75f, 0.25f / 4},
                         {.elements = 3, .parameters = p.data(), .gradients = sums.data()});
   EXPECT_EQ(p, (std::vector<float>{1.25f, -1, 3}));
+}
+
+uint32_t bit_sum(const std::vector<float>& x) {
+  uint32_t sum = 0;
+  for (float value : x) sum += std::bit_cast<uint32_t>(value);
+  return sum;
+}
+
+// Catches: sums of other bits than those that an update reads and writes, and updates that differ
+// where they are summed.
+TEST(OptimizersTest, SumsWhatItReadsAndWrites) {
+  const UpdateStep step = {.lr = 0.01, .gradient_scale = 0.5, .number = 3};
+  const test::AdamFields fields = {0.9, 0.999, 1e-8, 0.1};
+  const OptimizerUpdate updates[] = {AdamwUpdate::make(fields, step),
+                                     LambDirection::make(fields, step),
+                                     SgdUpdate{0.1f, 0.9f, 0.1f, 0.5f, true},
+                                     MovingAverage{0.75f, 0.25f},
+                                     Exchange()};
+  test::for_each_target([&](const std::string& target) {
+    for (const OptimizerUpdate& update : updates) {
+      for (int64_t n : {1, 255, 1025, 40007}) {
+        const bool two =
+            std::visit([](auto& u) { return kTakesTwoMoments<std::decay_t<decltype(u)>>; }, update);
+        const bool one = std::holds_alternative<SgdUpdate>(update);
+        struct Arrays {
+          std::vector<float> g, p, m, v;
+        } plain;
+        for (auto* array : {&plain.g, &plain.p, &plain.m, &plain.v}) {
+          array->resize(static_cast<size_t>(n));
+          test::fill_uniform(*array, 0, 1, static_cast<uint64_t>(n) + array->size());
+        }
+        const Arrays before = plain;
+        Arrays summed = plain;
+        const auto slice = [&](Arrays& arrays) {
+          return OptimizerSlice{.elements = n,
+                                .parameters = arrays.p.data(),
+                                .gradients = arrays.g.data(),
+                                .first_moment = one || two ? arrays.m.data() : nullptr,
+                                .second_moment = two ? arrays.v.data() : nullptr};
+        };
+        SliceSums sums = {.gradients = {7, 7}, .parameters = {7, 7}};  // of an update before
+        OptimizerSlice observed = slice(summed);
+        observed.sums = &sums;
+        cpu::optimizer_update(update, slice(plain));
+        cpu::optimizer_update(update, observed);
+        const auto expect = [&](const ArraySums& found,
+                                const std::vector<float> Arrays::*array,
+                                const char* name) {
+          const std::string what = fmt::format("{} {} n={} of {}", target, name, n, update.index());
+          EXPECT_EQ(summed.*array, plain.*array) << what;
+          EXPECT_EQ(found.read, bit_sum(before.*array)) << what;
+          EXPECT_EQ(found.written, bit_sum(plain.*array)) << what;
+        };
+        expect(sums.gradients, &Arrays::g, "gradients");
+        expect(sums.parameters, &Arrays::p, "parameters");
+        if (one || two) expect(sums.first_moment, &Arrays::m, "first moments");
+        if (two) expect(sums.second_moment, &Arrays::v, "second moments");
+      }
+    }
+  });
 }
 
 TEST(OptimizersTest, ExchangesEveryElement) {

@@ -43,6 +43,24 @@ TEST(SquaresTest, AddUpChunkByChunk) {
   });
 }
 
+// Catches: bits that are left out at the end of a chunk, an array or a thread's part.
+TEST(SquaresTest, BitsAreSummedBesideTheSquares) {
+  test::for_each_target([&](const std::string& target) {
+    for (int64_t n : {0, 1, 63, 64, 1000, 4097, 50001}) {
+      Guarded<float> x(n, 1);
+      test::fill_uniform(x, -1, 1, n);
+      uint32_t expected = 0, bits = 5;
+      for (int64_t i = 0; i < n; ++i) expected += std::bit_cast<uint32_t>(x[i]);
+      ExactSum with, without;
+      cpu::add_squares(x.data(), n, &with, &bits);
+      cpu::add_squares(x.data(), n, &without);
+      EXPECT_EQ(bits, expected + 5) << target << " n=" << n;
+      EXPECT_EQ(with, without) << target << " n=" << n;
+      EXPECT_EQ(cpu::bit_sum(x.data(), n), expected) << target << " n=" << n;
+    }
+  });
+}
+
 TEST(SquaresTest, Reproducible) {
   const int64_t n = 100003;
   std::vector<float> x(n);

@@ -29,7 +29,16 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
     auto* const packed = reinterpret_cast<BFloat16*>(to);
     for (int64_t i = 0; i < n; ++i) packed[i] = round_to<BFloat16>(from[i]);
   }
-  void add_squares(const float* x, int64_t n, ExactSum* sum) override {
+  void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) override {
+    const size_t bytes = size_of(dtype);
+    for (int64_t i = 0; i < n; ++i) {
+      uint32_t element = 0;
+      std::memcpy(&element, x + static_cast<size_t>(i) * bytes, bytes);
+      *bits += element;
+    }
+  }
+  void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits) override {
+    if (bits != nullptr) add_bits(reinterpret_cast<const std::byte*>(x), DType::kF32, n, bits);
     for (int64_t begin = 0; begin < n; begin += kSquaresChunk) {
       double chunk = 0;
       for (int64_t i = begin; i < std::min(begin + kSquaresChunk, n); ++i)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "runtime/base/log.h"
@@ -12,6 +13,8 @@
 #include "runtime/cpu/backend.h"
 #include "runtime/run/assembly.h"
 #include "runtime/train/trainer.h"
+#include "tests/reference/hooked_backend.h"
+#include "tests/reference/hooked_communicator.h"
 #include "tests/reference/temporary_folder.h"
 #include "tests/reference/thread_communicator.h"
 
@@ -58,6 +61,16 @@ inline TrainOptions resumed() {
   return options;
 }
 
+// What a test does to a rank of a run: it may change the backend and what it has, and stand between
+// the run and its communicator.
+struct RankUnderTest {
+  test::HookedBackend& backend;
+  const Assembly& assembly;
+  HookedCommunicator& communicator;  // of slices
+  NodeMemory* node;                  // null without
+};
+using Meddle = std::function<void(const RankUnderTest&)>;
+
 struct Training {
   std::string config;
   int ranks = 1;
@@ -65,6 +78,7 @@ struct Training {
   std::vector<std::string> overrides = {};
   int nodes = 1;              // on which the ranks lie, equally many on each
   bool shares_memory = true;  // the ranks of a node
+  Meddle meddle = {};         // with each rank, before it starts
 };
 
 // What the plan says that ranks share; null where it says nothing.
@@ -85,14 +99,16 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
     RunConfig config = parse_config(training.config, "test", training.overrides);
     config.output.run_dir = folder;
     config.output.tensorboard = false;
-    const std::unique_ptr<Backend> backend = cpu::make_backend();
+    test::HookedBackend backend(cpu::make_backend());
     const Topology topology = {
         training.nodes, training.ranks / training.nodes, training.shares_memory};
     const Assembly assembly =
-        assemble(std::move(config), topology, RunPurpose::kTrain, backend->ops());
+        assemble(std::move(config), topology, RunPurpose::kTrain, backend.ops());
     const auto node = share_memory(communicator, assembly.plan);
-    const RunParts parts = parts_of(assembly, communicator, communicator, *backend, node.get());
+    HookedCommunicator slices(communicator);
+    const RunParts parts = parts_of(assembly, communicator, slices, backend, node.get());
     Trainer trainer(parts);
+    if (training.meddle) training.meddle({backend, assembly, slices, node.get()});
     trainer.start(training.options.resume);
     const TrainResult mine = trainer.run(training.options.max_steps);
     if (communicator.rank() == 0) result = mine;

@@ -72,7 +72,7 @@ WINGS = {
         "checkpoints": ["step"],
         "evaluation": ["step"],
         "folder": [],
-        "guard": ["checkpoints"],
+        "guard": ["checkpoints", "step"],
     },
     "runtime/data": {"images": [], "tables": [], "text": []},
     "launcher": {

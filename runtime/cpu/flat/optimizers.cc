@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <atomic>
+
+#include "runtime/base/bit_sum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
@@ -18,40 +21,102 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-template <typename Update>
+// The bits of an array, summed while its elements are in registers.
+template <bool kSummed>
+struct SumBits {
+  uint32_t read = 0, written = 0;
+  HWY_INLINE void add_read(float value) {
+    if constexpr (kSummed) read += bits_of(value);
+  }
+  HWY_INLINE void add_written(float value) {
+    if constexpr (kSummed) written += bits_of(value);
+  }
+  void add_to(ArraySums& sums, bool writes) const {
+    sums.read += read;
+    sums.written += writes ? written : read;
+  }
+};
+
+// An element is read once, updated and written once.
+template <bool kSummed, typename Update>
 void update_by(const Update& update,
                float* HWY_RESTRICT gradients,
                float* HWY_RESTRICT parameters,
                float* HWY_RESTRICT first_moments,
                float* HWY_RESTRICT second_moments,
-               int64_t n) {
+               int64_t n,
+               SliceSums& sums) {
   const Update u = update;
+  SumBits<kSummed> of_g, of_p, of_m, of_v;
+  const auto read = [](const float* x, int64_t i, SumBits<kSummed>& bits) {
+    const float value = x[i];
+    bits.add_read(value);
+    return value;
+  };
+  const auto write = [](float value, float* x, int64_t i, SumBits<kSummed>& bits) {
+    bits.add_written(value);
+    x[i] = value;
+  };
+  const auto write_both = [&](float g, float p, int64_t i) {
+    if constexpr (kWritesGradient<Update>) write(g, gradients, i, of_g);
+    if constexpr (kWritesParameter<Update>) write(p, parameters, i, of_p);
+  };
+  const auto finish = [&] {
+    if constexpr (!kSummed) return;
+    of_g.add_to(sums.gradients, kWritesGradient<Update>);
+    of_p.add_to(sums.parameters, kWritesParameter<Update>);
+    of_m.add_to(sums.first_moment, true);
+    of_v.add_to(sums.second_moment, true);
+  };
   if constexpr (kTakesTwoMoments<Update>) {
-    for (int64_t i = 0; i < n; ++i)
-      u(gradients[i], parameters[i], first_moments[i], second_moments[i]);
-    return;
+    for (int64_t i = 0; i < n; ++i) {
+      float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
+      float m = read(first_moments, i, of_m), v = read(second_moments, i, of_v);
+      u(g, p, m, v);
+      write_both(g, p, i);
+      write(m, first_moments, i, of_m);
+      write(v, second_moments, i, of_v);
+    }
+    return finish();
   }
   if constexpr (kTakesOneMoment<Update>) {
     if (first_moments != nullptr) {
-      for (int64_t i = 0; i < n; ++i) u(gradients[i], parameters[i], first_moments[i]);
-      return;
+      for (int64_t i = 0; i < n; ++i) {
+        float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
+        float m = read(first_moments, i, of_m);
+        u(g, p, m);
+        write_both(g, p, i);
+        write(m, first_moments, i, of_m);
+      }
+      return finish();
     }
   }
   if constexpr (kTakesNoMoment<Update>) {
-    for (int64_t i = 0; i < n; ++i) u(gradients[i], parameters[i]);
+    for (int64_t i = 0; i < n; ++i) {
+      float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
+      u(g, p);
+      write_both(g, p, i);
+    }
+    finish();
   }
 }
 
-// Elements [begin, begin + n) of the slice.
+// Elements [begin, begin + n) of the slice; their bits are added to `sums`, null: they are not.
 void update_kernel(const OptimizerUpdate& update,
                    const OptimizerSlice& s,
                    int64_t begin,
-                   int64_t n) {
+                   int64_t n,
+                   SliceSums* sums) {
   float* const first = s.first_moment == nullptr ? nullptr : s.first_moment + begin;
   float* const second = s.second_moment == nullptr ? nullptr : s.second_moment + begin;
-#define LOCKSTEP_RUN(Config, Update)                     \
-  if (const auto* chosen = std::get_if<Update>(&update)) \
-    return update_by(*chosen, s.gradients + begin, s.parameters + begin, first, second, n);
+  SliceSums none;
+  const auto run = [&](const auto& chosen) {
+    float *const g = s.gradients + begin, *const p = s.parameters + begin;
+    if (sums == nullptr) return update_by<false>(chosen, g, p, first, second, n, none);
+    update_by<true>(chosen, g, p, first, second, n, *sums);
+  };
+#define LOCKSTEP_RUN(Config, Update) \
+  if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
   LOCKSTEP_OPTIMIZERS(LOCKSTEP_RUN)
   LOCKSTEP_RUN(, LambDirection)
   LOCKSTEP_RUN(, MovingAverage)
@@ -75,6 +140,20 @@ void prefetch_for_writing(const float* from, int64_t n) {
   for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(from + i, 1, 3);
 }
 
+// Adds what one thread has summed to what all have.
+void add_atomically(const SliceSums& mine, SliceSums& sums) {
+  const auto add = [](uint32_t value, uint32_t& to) {
+    std::atomic_ref(to).fetch_add(value, std::memory_order_relaxed);
+  };
+  for (ArraySums SliceSums::*array : {&SliceSums::gradients,
+                                      &SliceSums::parameters,
+                                      &SliceSums::first_moment,
+                                      &SliceSums::second_moment}) {
+    add((mine.*array).read, (sums.*array).read);
+    add((mine.*array).written, (sums.*array).written);
+  }
+}
+
 // Whether the slice has the moments that the update needs.
 template <typename Update>
 bool has_moments(const Update&, const OptimizerSlice& slice) {
@@ -90,7 +169,9 @@ bool has_moments(const Update&, const OptimizerSlice& slice) {
 // and stores wait for each other; so every block but the first is taken for writing under the block
 // before it, many trips at a time.
 void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice) {
-  constexpr int64_t kBlock = 256;  // floats: as many lines as a core can wait for at a time
+  // Floats: as many lines as a core can wait for at a time, or so many that adding up a block's sums
+  // is nothing beside it.
+  const int64_t block_elements = slice.sums == nullptr ? 256 : 1024;
   const float* const written = std::visit(
       [&](const auto& chosen) {
         using Update = std::decay_t<decltype(chosen)>;
@@ -99,11 +180,20 @@ void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice
       },
       update);
   const auto kernel = HWY_DYNAMIC_DISPATCH(update_kernel);
+  if (slice.sums != nullptr) *slice.sums = {};
   parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; block += kBlock) {
-      const int64_t next = std::min(block + kBlock, end);
-      prefetch_for_writing(written + next, std::min(kBlock, end - next));
-      kernel(update, slice, block, next - block);
+    SliceSums mine;
+    SliceSums* const sums = slice.sums == nullptr ? nullptr : &mine;
+    for (int64_t block = begin; block < end; block += block_elements) {
+      const int64_t next = std::min(block + block_elements, end);
+      prefetch_for_writing(written + next, std::min(block_elements, end - next));
+      kernel(update, slice, block, next - block, sums);
+    }
+    if (sums == nullptr) return;
+    if (end - begin == slice.elements) {
+      *slice.sums = mine;
+    } else {
+      add_atomically(mine, *slice.sums);
     }
   });
 }

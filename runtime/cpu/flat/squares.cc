@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "runtime/base/bit_sum.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 
@@ -48,6 +49,12 @@ void chunk_squares_kernel(const float* x, int64_t count, double* sums) {
   }
 }
 
+uint32_t bit_sum_kernel(const float* x, int64_t n) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += bits_of(x[i]);
+  return sum;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -55,22 +62,37 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::cpu {
 HWY_EXPORT(chunk_squares_kernel);
+HWY_EXPORT(bit_sum_kernel);
 
 namespace {
 constexpr int64_t kChunksAtOnce = 16;  // of squares; few, so that adding them overlaps with loads
 }  // namespace
 
-void add_squares(const float* x, int64_t n, ExactSum* sum) {
+uint32_t bit_sum(const float* x, int64_t n) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(bit_sum_kernel);
+  std::atomic<uint32_t> sum = 0;
+  parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
+    sum.fetch_add(kernel(x + begin, end - begin), std::memory_order_relaxed);
+  });
+  return sum;
+}
+
+// Bits are summed of what the squares have just brought into the cache.
+void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(chunk_squares_kernel);
+  const auto bits_kernel = HWY_DYNAMIC_DISPATCH(bit_sum_kernel);
   constexpr int64_t kGrainChunks = kGrainElements / kSquaresChunk;
   parallel_for(n / kSquaresChunk, kGrainChunks, [&](int64_t begin, int64_t end) {
     ExactSum mine;
+    uint32_t my_bits = 0;
     double chunks[kChunksAtOnce];
     for (int64_t i = begin; i < end; i += kChunksAtOnce) {
       const int64_t count = std::min(kChunksAtOnce, end - i);
       kernel(x + i * kSquaresChunk, count, chunks);
+      if (bits != nullptr) my_bits += bits_kernel(x + i * kSquaresChunk, count * kSquaresChunk);
       for (int64_t k = 0; k < count; ++k) mine.add(chunks[k]);
     }
+    if (bits != nullptr) std::atomic_ref(*bits).fetch_add(my_bits, std::memory_order_relaxed);
     for (int i = 0; i < ExactSum::kWords; ++i) {
       if (mine.words[i] != 0)
         std::atomic_ref(sum->words[i]).fetch_add(mine.words[i], std::memory_order_relaxed);
@@ -79,6 +101,7 @@ void add_squares(const float* x, int64_t n, ExactSum* sum) {
   if (const int64_t rest = n % kSquaresChunk; rest > 0) {
     float last[kSquaresChunk] = {};
     std::copy_n(x + n - rest, rest, last);
+    if (bits != nullptr) *bits += bits_kernel(x + n - rest, rest);
     double chunk = 0;
     kernel(last, 1, &chunk);
     sum->add(chunk);

@@ -1,5 +1,5 @@
 #pragma once
-// Exact sums of squares.
+// Exact sums of squares, and sums of bits.
 
 #include <cstdint>
 
@@ -11,6 +11,10 @@ namespace lockstep::cpu {
 // threads.
 void add_squares(const float* x,  // (n)
                  int64_t n,
-                 ExactSum* sum);
+                 ExactSum* sum,
+                 uint32_t* bits = nullptr);  // += the sum of their bits, unless null
+
+// The sum of the bits of n elements (runtime/base/bit_sum.h).
+uint32_t bit_sum(const float* x, int64_t n);
 
 }  // namespace lockstep::cpu

@@ -16,6 +16,16 @@ struct UpdateStep {
   bool decays = true;         // whether weight decay touches these parameters
 };
 
+// Sums of bits (base/bit_sum.h) of an array, as an update has read it and as it has left it.
+struct ArraySums {
+  uint32_t read = 0, written = 0;
+};
+
+// Of the arrays of a slice; 0 where there is none.
+struct SliceSums {
+  ArraySums gradients, parameters, first_moment, second_moment;
+};
+
 // A slice of the flat buffers that is updated. All pointers are to `elements` floats and borrowed.
 struct OptimizerSlice {
   size_t group = 0;  // the place, among the updates, of the one that it takes
@@ -26,6 +36,8 @@ struct OptimizerSlice {
   float* second_moment = nullptr;  // null where it keeps no two
   void* stored = nullptr;  // the new parameters in the type that the ops read; null where fp32
   DType stored_dtype = DType::kF32;
+  // Of this update; null: nobody asks. Of backends without memory of their own alone.
+  SliceSums* sums = nullptr;
 };
 
 }  // namespace lockstep

@@ -45,7 +45,7 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.extra = sample_order(parts_);
   state.extra[kConfigKey] = to_text(config);
   state.extra[kContentKey] = to_hex(parts_.data.summary.train_content);
-  if (config.execution.precision == Precision::kFp16)
+  if (config.execution.precision == Precision::kFp16 || progression.loss_scale.skipped > 0)
     state.extra[kLossScaleKey] = fmt::format("{} {} {}",
                                              progression.loss_scale.value,
                                              progression.loss_scale.good_steps,

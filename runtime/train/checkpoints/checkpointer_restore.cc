@@ -30,8 +30,9 @@ LossScale::State loss_scale_of(const CheckpointState& state, const RunConfig& co
   const LossScale begin(config);
   LossScale::State scale = begin.state();
   const auto saved = state.extra.find(kLossScaleKey);
-  if (saved == state.extra.end() || !begin.dynamic()) return scale;
+  if (saved == state.extra.end()) return scale;
   std::istringstream(saved->second) >> scale.value >> scale.good_steps >> scale.skipped;
+  if (!begin.dynamic()) scale = {begin.state().value, begin.state().good_steps, scale.skipped};
   return scale;
 }
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "runtime/train/guard/numeric_fault.h"
 
 namespace lockstep {
 
@@ -16,8 +16,8 @@ uint64_t WeightsAgreement::hash(int64_t step) {
   parts_.communicator.all_gather(reinterpret_cast<std::byte*>(replicas.data()), sizeof(uint64_t));
   for (size_t r = 1; r < replicas.size(); ++r) {
     if (replicas[r] == replicas[0]) continue;
-    throw AgreedError(
-        ExitCode::kNumeric,
+    throw NumericFault(
+        parts_.config.guard.on_damage,
         fmt::format("step {}: the weights of rank {} hash to {:016x}, those of rank 0 to {:016x}: "
                     "the replicas have diverged (memory or network corruption?); resume from the "
                     "last checkpoint",
@@ -36,19 +36,31 @@ uint64_t WeightsAgreement::hash(int64_t step) {
 }
 
 void WeightsAgreement::refuse_not_finite(int64_t step, const std::string& what) const {
-  const std::string remedy = "a lower schedule.lr, more warmup_steps, or optimizer.clip_norm";
-  throw AgreedError(
-      ExitCode::kNumeric,
+  throw NumericFault(parts_.config.guard.on_not_finite, not_finite_text(step, what));
+}
+
+void WeightsAgreement::refuse_damage(const std::string& what) const {
+  throw NumericFault(
+      parts_.config.guard.on_damage,
       good_checkpoint_
-          ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it with {}",
-                        step,
-                        what,
-                        *good_checkpoint_,
-                        remedy)
-          : fmt::format("step {}: {}, and no checkpoint has been written yet: start again with {}",
-                        step,
-                        what,
-                        remedy));
+          ? fmt::format(
+                "{}; the checkpoint of step {} is good: resume from it", what, *good_checkpoint_)
+          : what + "; no checkpoint has been written yet: start again");
+}
+
+std::string WeightsAgreement::not_finite_text(int64_t step, const std::string& what) const {
+  const std::string remedy = "a lower schedule.lr, more warmup_steps, or optimizer.clip_norm";
+  return good_checkpoint_
+             ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it with {}",
+                           step,
+                           what,
+                           *good_checkpoint_,
+                           remedy)
+             : fmt::format(
+                   "step {}: {}, and no checkpoint has been written yet: start again with {}",
+                   step,
+                   what,
+                   remedy);
 }
 
 }  // namespace lockstep

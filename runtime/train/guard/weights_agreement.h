@@ -17,14 +17,17 @@ class WeightsAgreement {
   WeightsAgreement(const RunParts& parts, const RunMemory& memory);
 
   // The hash of the weights after `step` steps, of which every rank has all or its part. All ranks
-  // together. Throws AgreedError where replicas differ or a weight is not finite.
+  // together. Throws NumericFault where replicas differ or a weight is not finite.
   uint64_t hash(int64_t step);
-  // Throws AgreedError. To be called on all ranks, of what every one of them has seen.
+  // Throw NumericFault. To be called on all ranks, of what every one of them has seen.
   [[noreturn]] void refuse_not_finite(int64_t step, const std::string& what) const;
+  [[noreturn]] void refuse_damage(const std::string& what) const;
   // The checkpoint of this step is good.
   void checkpoint_done(int64_t step) { good_checkpoint_ = step; }
 
  private:
+  std::string not_finite_text(int64_t step, const std::string& what) const;
+
   const RunParts& parts_;
   const RunMemory& memory_;
   WeightsHash weights_hash_;

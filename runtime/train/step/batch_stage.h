@@ -27,6 +27,11 @@ class BatchStage {
   // queued work uses the batches taken before.
   void load(Loader& loader);
   bool loaded() const { return loaded_; }
+  // What is loaded is not taken: its loader goes. Waits for the copies.
+  void forget() {
+    backend_.uploads().finish();
+    loaded_ = false;
+  }
   // Whether copying ahead is of use.
   bool ahead() const { return device_ != nullptr; }
   // Where the batches of all lanes will be once the work queued so far is done.

@@ -11,11 +11,11 @@ LossScale::LossScale(const RunConfig& config) {
 }
 
 void LossScale::step_done(bool finite) {
+  if (!finite) ++state_.skipped;
   if (!dynamic()) return;
   if (!finite) {
     state_.value /= 2;
     state_.good_steps = 0;
-    ++state_.skipped;
   } else if (++state_.good_steps >= growth_steps_) {
     state_.value = std::min(state_.value * 2, kMost);
     state_.good_steps = 0;

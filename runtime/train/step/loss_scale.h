@@ -24,7 +24,7 @@ class LossScale {
   struct State {
     double value = 1;
     int64_t good_steps = 0;  // since it last changed
-    int64_t skipped = 0;     // steps, since the beginning of the run
+    int64_t skipped = 0;     // steps, since the beginning of the run, with a factor or without
     bool operator==(const State&) const = default;
   };
   const State& state() const { return state_; }

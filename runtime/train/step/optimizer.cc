@@ -150,14 +150,15 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   if (is_lamb(config)) direction_updates_ = backend.host_array<OptimizerUpdate>(2);
   prepare(0, 0, 1);  // the kind of each is known from here on
   updates_[kStatistics] = moving_average(layout);
-  prepare_updates(cut_segments(layout));
+  cut_pieces(layout);
+  prepare_updates(layout);
 }
 
 size_t Optimizer::groups(const OptimizerConfig& config, const ParameterLayout& layout) {
   return kGroups + adapted_slots(config, layout).size();
 }
 
-std::vector<Optimizer::Segment> Optimizer::cut_segments(const ParameterLayout& layout) {
+void Optimizer::cut_pieces(const ParameterLayout& layout) {
   // Parameters by place in the flat buffer; padding belongs to the parameter before it.
   std::vector<size_t> slots(layout.slots.size());
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = i;
@@ -165,50 +166,49 @@ std::vector<Optimizer::Segment> Optimizer::cut_segments(const ParameterLayout& l
   std::sort(
       slots.begin(), slots.end(), [&](size_t a, size_t b) { return offset_of(a) < offset_of(b); });
 
-  std::vector<Segment> segments;
   for (const Range& range : owned_) {
     local_offsets_.push_back(owned_elements_);
     for (size_t i = 0; i < slots.size(); ++i) {
       const int64_t slot_end = i + 1 < slots.size() ? offset_of(slots[i + 1]) : layout.elements;
       const Range part = {std::max(range.begin, offset_of(slots[i])),
                           std::min(range.end, slot_end)};
-      if (part.begin >= part.end) continue;
-      const size_t group = group_of(layout, slots[i]);
-      const int64_t local = owned_elements_ + part.begin - range.begin;
-      const bool joins = !segments.empty() && segments.back().group == group &&
-                         segments.back().range.end == part.begin && part.begin > range.begin;
-      if (joins) {
-        segments.back().range.end = part.end;
-      } else {
-        segments.push_back({part, local, group});
-      }
+      if (part.begin < part.end)
+        pieces_.push_back({slots[i], part, owned_elements_ + part.begin - range.begin});
     }
     owned_elements_ += range.size();
   }
-  return segments;
 }
 
-void Optimizer::prepare_updates(const std::vector<Segment>& segments) {
+void Optimizer::prepare_updates(const ParameterLayout& layout) {
   const bool lamb = is_lamb(config_);  // whose moments move when the directions are found
   std::vector<OptimizerSlice> slices, directions;
-  for (const Segment& segment : segments) {
-    const bool kept = segment.group != kStatistics;
-    slices.push_back(slice_of(segment, kept && !lamb ? moments_ : 0));
-    slices.back().group = segment.group;
+  std::vector<size_t> updated, directed;  // pieces
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const size_t group = group_of(layout, pieces_[i].slot);
+    const bool kept = group != kStatistics;
+    slices.push_back(slice_of(pieces_[i], kept && !lamb ? moments_ : 0));
+    slices.back().group = group;
+    updated.push_back(i);
     if (!kept || !lamb) continue;
-    directions.push_back(slice_of(segment, moments_));
-    directions.back().group = segment.group == kPlain ? kPlain : kDecayed;
+    directions.push_back(slice_of(pieces_[i], moments_));
+    directions.back().group = group == kPlain ? kPlain : kDecayed;
+    directed.push_back(i);
+  }
+  if (memory_.summed) {
+    state_sums_ = std::make_unique<StateSums>(backend_, pieces_);
+    if (lamb) state_sums_->watch(directions, directed, {});
+    state_sums_->watch(slices, updated, {});
   }
   update_ = backend_.flat_update(updates_, std::move(slices));
   if (lamb) directions_ = backend_.flat_update(direction_updates_, std::move(directions));
   if (memory_.norms != nullptr) measuring_work_ = backend_.repeated_work();
 }
 
-OptimizerSlice Optimizer::slice_of(const Segment& segment, size_t moments) const {
-  OptimizerSlice slice = memory_.weights.slice(segment.range, segment.local);
-  slice.gradients = memory_.gradients.at(segment.range.begin, segment.local);
-  if (moments > 0) slice.first_moment = memory_.moments + segment.local;
-  if (moments > 1) slice.second_moment = memory_.moments + owned_elements_ + segment.local;
+OptimizerSlice Optimizer::slice_of(const StatePiece& piece, size_t moments) const {
+  OptimizerSlice slice = memory_.weights.slice(piece.range, piece.local);
+  slice.gradients = memory_.gradients.at(piece.range.begin, piece.local);
+  if (moments > 0) slice.first_moment = memory_.moments + piece.local;
+  if (moments > 1) slice.second_moment = memory_.moments + owned_elements_ + piece.local;
   return slice;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
+#include "runtime/train/step/state_sums.h"
 #include "runtime/train/step/tensor_norms.h"
 
 namespace lockstep {
@@ -42,12 +43,12 @@ struct OptimizerMemory {
   OwnedFloats gradients;         // LAMB leaves its directions there
   float* moments = nullptr;      // for each moment in order, the owned ranges one after the other
   TensorNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
+  bool summed = false;           // every update sums the bits of what it reads and writes
 };
 
 // Updates the ranges of the flat parameter buffer that are this rank's to update. The ranges
-// are cut where the kind of update changes: by default biases and norm gains are not decayed, and
-// running statistics are averaged whatever the optimizer. A layer-wise optimizer cuts them where a
-// tensor with a rate of its own begins.
+// are cut where a tensor begins: by default biases and norm gains are not decayed, running
+// statistics are averaged whatever the optimizer, and a layer-wise one has a rate for every tensor.
 class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config,
@@ -74,6 +75,10 @@ class Optimizer {
     return static_cast<int64_t>(index) * owned_elements_;
   }
   int64_t moment_offset(size_t index, size_t range) const;
+  // What the ranges are cut into.
+  const std::vector<StatePiece>& pieces() const { return pieces_; }
+  // Null unless the memory says that it is summed.
+  StateSums* state_sums() { return state_sums_.get(); }
   // All moments together.
   int64_t moment_elements() const { return owned_elements_ * static_cast<int64_t>(moments_); }
 
@@ -81,21 +86,16 @@ class Optimizer {
   // How parameters are updated: places among the constants.
   // The k-th adapted slot is of group kGroups + k.
   enum : size_t { kPlain, kDecayed, kStatistics, kGroups };
-  struct Segment {  // of one owned range, of one group
-    Range range;
-    int64_t local = 0;  // offset of range.begin among the owned elements
-    size_t group = kPlain;
-  };
 
   const OptimizerConfig& config_;
   std::vector<Range> owned_;
   std::vector<int64_t> local_offsets_;  // of each owned range
   int64_t owned_elements_ = 0;
   size_t group_of(const ParameterLayout& layout, size_t slot) const;
-  std::vector<Segment> cut_segments(const ParameterLayout& layout);
-  // What updates a segment; `moments` of those that are kept move with it.
-  OptimizerSlice slice_of(const Segment& segment, size_t moments) const;
-  void prepare_updates(const std::vector<Segment>& segments);
+  void cut_pieces(const ParameterLayout& layout);
+  // What updates a piece; `moments` of those that are kept move with it.
+  OptimizerSlice slice_of(const StatePiece& piece, size_t moments) const;
+  void prepare_updates(const ParameterLayout& layout);
   void measure();
   double trust_ratio(const TensorNorms::Squares& squares) const;
   // For parameters with weight decay or without; `trust` multiplies a tensor's rate.
@@ -104,7 +104,9 @@ class Optimizer {
 
   Backend& backend_;
   OptimizerMemory memory_;
-  size_t moments_;                                // kept per parameter
+  size_t moments_;  // kept per parameter
+  std::vector<StatePiece> pieces_;
+  std::unique_ptr<StateSums> state_sums_;         // null: nothing is summed
   std::vector<size_t> adapted_;                   // of a layer-wise optimizer, slots
   std::span<OptimizerUpdate> updates_;            // by group
   std::span<OptimizerUpdate> direction_updates_;  // of LAMB: kPlain, kDecayed

@@ -26,6 +26,7 @@ ReducerOptions reducer_options(const RunParts& parts,
                                CompressedAllReduce* compressed) {
   const Plan& plan = parts.plan;
   const bool rounds = compressed == nullptr && plan.residual_groups > 0;
+  const bool sums_bits = parts.config.guard.enabled && !parts.backend.ops().separate_memory;
   return {.lanes = plan.lanes,
           .fast_order = parts.config.comm.order == CommConfig::Order::kFast,
           .buckets = plan.buckets,
@@ -41,6 +42,7 @@ ReducerOptions reducer_options(const RunParts& parts,
           .wire = plan.wire,
           .residual_groups = rounds ? plan.residual_groups : 0,
           .residuals = rounds ? reinterpret_cast<uint16_t*>(memory.residuals) : nullptr,
+          .tensor_begins = sums_bits ? plan.layout.begins() : std::vector<int64_t>(),
           .compressed = compressed};
 }
 
@@ -61,13 +63,14 @@ FlatWeights weights_of(const RunParts& parts, const RunMemory& memory) {
 
 std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
                                             const RunMemory& memory,
-                                            const Optimizer& optimizer) {
+                                            Optimizer& optimizer) {
   if (parts.config.train.ema_decay == 0) return nullptr;
   return std::make_unique<WeightAverage>(parts.config.train.ema_decay,
-                                         optimizer.owned(),
+                                         optimizer.pieces(),
                                          parts.backend,
                                          weights_of(parts, memory),
-                                         memory.moments + optimizer.moment_elements());
+                                         memory.moments + optimizer.moment_elements(),
+                                         optimizer.state_sums());
 }
 
 }  // namespace lockstep

@@ -36,6 +36,6 @@ FlatWeights weights_of(const RunParts& parts, const RunMemory& memory);
 // Null without one. It lies behind the moments.
 std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
                                             const RunMemory& memory,
-                                            const Optimizer& optimizer);
+                                            Optimizer& optimizer);
 
 }  // namespace lockstep

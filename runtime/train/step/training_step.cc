@@ -60,8 +60,10 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
                  {.weights = weights_of(parts, memory),
                   .gradients = reducer_.sums(),
                   .moments = memory.moments,
-                  .norms = tensor_norms_.get()}),
+                  .norms = tensor_norms_.get(),
+                  .summed = parts.config.guard.enabled}),
       average_(make_average(parts, memory, optimizer_)),
+      checks_(parts, memory, optimizer_.state_sums()),
       loss_scale_(parts.config),
       gradient_work_(parts.backend.repeated_work()),
       update_work_(parts.backend.repeated_work()),
@@ -71,15 +73,18 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
       stage_(parts.training, parts.backend, memory.device_batches, lanes_.size()),
       batches_(lanes_.size()),
       lane_runs_(lanes_.size()),
-      peak_flops_(parts.backend.peak_flops() * parts.communicator.size()) {}
+      peak_flops_(parts.backend.peak_flops() * parts.communicator.size()),
+      gradient_sums_(reducer_.bit_sums().size()) {}
 
 // ---------------------------------------------------------------- the training step --------------
 TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_t()>& flags) {
   const double start_ms = now_ms();
   FlightRecorder::here().begin_step(done);
+  checks_.begin_step(done);
   take_batches(done);
   forward_backward();  // of my lanes; leaves the gradient of the global batch in my slices
   const StepTotals totals = exchange_totals(flags());
+  if (damaged(totals)) return {.flags = totals.flags, .damaged = true};
   const Update update = plan_update(done, totals);
   if (update.finite) update_my_slice(update);
   loss_scale_.step_done(update.finite);
@@ -118,16 +123,24 @@ LaneContext TrainingStep::lane_context(int64_t done, int local_lane, const LaneB
   return lane;
 }
 
-void TrainingStep::forward_backward() {
-  reducer_.begin_step();
+void TrainingStep::begin_exchanges(TransferSums* checked) {
+  reducer_.begin_step(checked);
   parameter_gather_.begin_step();
   sum_gather_.begin_step();
   if (power_sgd_) power_sgd_->begin_step();
+}
+
+void TrainingStep::forward_backward() {
+  begin_exchanges(checks_.sent_gradients());
   StepClock::Phases& phases = clock_.phases;
   const double data_ms = phases.data;
   {
     Phase phase(phases.compute, spans(), "gradients");
-    gradient_work_->run([this] { queue_gradients(); });
+    if (checks_.checks_transfers()) {  // work that is not always the same
+      queue_gradients();
+    } else {
+      gradient_work_->run([this] { queue_gradients(); });
+    }
     if (stage_.ahead() && loader_->ready()) load_batches();  // the next step's
     parts_.backend.synchronize();
     if (timeline_ != nullptr && queued_exchange())
@@ -139,6 +152,11 @@ void TrainingStep::forward_backward() {
 // The last step's parameters are gathered while the forward pass already runs. Leaves the gradient
 // of the global batch in the reducer and each lane's statistics.
 void TrainingStep::queue_gradients() {
+  GatheredSums* const gathered = checks_.gathered();
+  const bool in_place = !parts_.plan.training.gathers_each_run;
+  if (gathered != nullptr && !in_place)
+    parameter_gather_.on_arrival(
+        [=](int bucket, const std::byte* at) { gathered->add(bucket, at); });
   start_gather();
   parts_.plan.lanes_together ? run_lanes_together() : run_lanes();
   Span span(spans(), "reduce gradients", "step");
@@ -149,6 +167,8 @@ void TrainingStep::queue_gradients() {
     parameter_gather_.finish();
   }
   if (!parts_.plan.rounded_gathers.empty()) sum_gather_.run(parts_.plan.rounded_gathers);
+  if (gathered != nullptr && in_place) gathered->add_all();
+  parameter_gather_.on_arrival(nullptr);
   parts_.backend.mark(Backend::Mark::kReduced);
 }
 
@@ -191,11 +211,18 @@ void TrainingStep::run_lanes_together() {
 // for it, whatever else it waited for.
 StepTotals TrainingStep::exchange_totals(int64_t flags) {
   const double busy_ms = now_ms() - clock_.met_ms - exposed_ms();
-  const StepTotals totals = reducer_.totals(statistics_, flags, busy_ms);
+  if (!checks_.examine(now_ms() - clock_.start_ms)) flags |= kDamaged;
+  const StepTotals totals = reducer_.totals(
+      statistics_, {.flags = flags, .digest = checks_.digest().value_or(0), .busy_ms = busy_ms});
   clock_.ranks_met();
   clock_.phases.exchange = exposed_ms();
   clock_.phases.stragglers = std::min(clock_.phases.exchange, totals.slowest_ms - busy_ms);
   return totals;
+}
+
+// Ranks that all update everything must have the same.
+bool TrainingStep::damaged(const StepTotals& totals) const {
+  return (totals.flags & kDamaged) != 0 || (!parts_.plan.shards_optimizer && totals.digests_differ);
 }
 
 TrainingStep::Update TrainingStep::plan_update(int64_t done, const StepTotals& totals) const {
@@ -217,6 +244,11 @@ void TrainingStep::update_my_slice(const Update& update) {
   Phase phase(clock_.phases.optimizer, spans(), "update my slice");
   parameters_gathered_ = false;
   optimizer_.prepare(update.lr, update.gradient_scale, update.number);
+  if (StateSums* sums = checks_.state()) {
+    std::ranges::copy(reducer_.bit_sums(), gradient_sums_.begin());
+    const bool summed_here = parts_.plan.shards_optimizer || parts_.communicator.size() == 1;
+    sums->update_follows(summed_here ? gradient_sums_ : std::span<const uint32_t>());
+  }
   if (tensor_norms_) find_layer_rates();
   update_work_->run([this] {
     optimizer_.update();
@@ -261,10 +293,10 @@ StepRecord TrainingStep::make_record(int64_t step,
     record.tokens_per_s =
         record.samples_per_s * static_cast<double>(parts_.training.loss_rows_per_sample);
   if (peak_flops_ > 0) record.mfu = parts_.flops_per_sample * record.samples_per_s / peak_flops_;
-  if (loss_scale_.dynamic()) {
-    record.loss_scale = loss_scale_.value();
-    record.skipped_steps = loss_scale_.state().skipped;
-  }
+  if (loss_scale_.dynamic()) record.loss_scale = loss_scale_.value();
+  record.skipped_steps = loss_scale_.state().skipped;
+  if (checks_.digest())
+    record.state_digest = parts_.plan.shards_optimizer ? totals.digest_sum : totals.digest;
   return record;
 }
 
@@ -289,9 +321,13 @@ void TrainingStep::start(int64_t done, std::span<const std::string> hosts, RunTi
   loader.ring_batches = parts_.train_ring_batches;
   loader.threads = choose_loader_threads(
       *parts_.data.train, parts_.config.data.decode_threads, compute_threads());
+  loader_.reset();  // that of a start before, which writes to the same memory
+  stage_.forget();
   loader_ = std::make_unique<Loader>(*parts_.data.train, loader, train_batches_);
   hosts_ = hosts;
   timeline_ = timeline;
+  parameters_gathered_ = false;
+  checks_.begin();
   const auto observe = [&](auto&... observed) { (observed.observe(timeline), ...); };
   observe(reducer_, parameter_gather_, sum_gather_, executor_);
   if (power_sgd_) observe(*power_sgd_);
@@ -303,6 +339,14 @@ void TrainingStep::gather_parameters() {
   parameter_gather_.start(parts_.plan.training.gathers);
   parameter_gather_.finish();
   parameters_gathered_ = true;
+}
+
+void TrainingStep::compute_again(OpObserver& observer) {
+  executor_.observe(&observer);
+  begin_exchanges(nullptr);
+  queue_gradients();
+  parts_.backend.synchronize();
+  executor_.observe(timeline_);
 }
 
 void TrainingStep::swap_average() {

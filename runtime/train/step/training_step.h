@@ -18,6 +18,7 @@
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/loss_scale.h"
 #include "runtime/train/step/optimizer.h"
+#include "runtime/train/step/step_checks.h"
 #include "runtime/train/step/step_clock.h"
 #include "runtime/train/step/weight_average.h"
 
@@ -28,22 +29,27 @@ class TrainingStep {
   // `memory`: of allocate_run(). Both are borrowed.
   TrainingStep(const RunParts& parts, const RunMemory& memory);
 
-  // Reads batches from those of step `done` on, which is the number of completed steps. `hosts`: by
-  // rank; `timeline`: null without. Both are borrowed.
+  // The state is that after `done` steps, all of it in memory: goes on from there, with the batches
+  // of the step that follows. `hosts`: by rank; `timeline`: null without. Both are borrowed. May be
+  // called again, between steps.
   void start(int64_t done, std::span<const std::string> hosts, RunTimeline* timeline);
 
   // What a rank tells all others with a step; bits of a number.
   enum Flag : int64_t {
-    kStop = 1,     // it has been asked to stop
-    kFailed = 2,   // it cannot go on
-    kSaving = 4,   // its part of the checkpoint under way is still to be done
-    kSaveDue = 8,  // it is time for a checkpoint
+    kStop = 1,      // it has been asked to stop
+    kFailed = 2,    // it cannot go on
+    kSaving = 4,    // its part of the checkpoint under way is still to be done
+    kSaveDue = 8,   // it is time for a checkpoint
+    kDamaged = 16,  // what it has is not what it should be: see StepChecks
   };
   struct Outcome {
     StepRecord record;  // without what an evaluation adds
     int64_t flags = 0;  // of all ranks
     // Loss or gradient is not finite, and no smaller loss scale would help.
     bool diverged = false;
+    // What some rank has is not what it should be (StepChecks::found_in_state() and
+    // found_in_transfers()): nothing has been updated. Of the rest only the flags count.
+    bool damaged = false;
   };
   // The step after `done` completed ones. `flags` is called once, before anything of the run
   // changes, for what this rank tells. All ranks together. The new parameters are gathered under the
@@ -57,12 +63,20 @@ class TrainingStep {
   // back. Nothing without an average. All ranks together.
   void swap_average();
 
+  // Computes the gradients of the step that was run last once more, where it has updated nothing,
+  // and tells `observer` of every op. All ranks together.
+  void compute_again(OpObserver& observer);
+
   // What others share with the step.
   Reducer& reducer() { return reducer_; }
   BucketAllGather& parameter_gather() { return parameter_gather_; }
   Optimizer& optimizer() { return optimizer_; }
   WeightAverage* average() { return average_.get(); }  // null without
   LossScale& loss_scale() { return loss_scale_; }
+  StepChecks& checks() { return checks_; }
+  // By pieces of this rank's parts of the buckets: the sums of the bits of the gradients that the
+  // last update was to apply, as they were summed.
+  std::span<const uint32_t> gradient_sums() const { return gradient_sums_; }
   StepClock& clock() { return clock_; }
 
  private:
@@ -79,11 +93,13 @@ class TrainingStep {
   void load_batches();
   LaneContext lane_context(int64_t done, int local_lane, const LaneBatch& batch) const;
   void forward_backward();
+  void begin_exchanges(TransferSums* checked);
   void queue_gradients();
   void start_gather();
   void run_lanes();
   void run_lanes_together();
   StepTotals exchange_totals(int64_t flags);
+  bool damaged(const StepTotals& totals) const;
   Update plan_update(int64_t done, const StepTotals& totals) const;
   void update_my_slice(const Update& update);
   void find_layer_rates();
@@ -102,6 +118,7 @@ class TrainingStep {
   std::unique_ptr<TensorNorms> tensor_norms_;  // null without
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null without
+  StepChecks checks_;
   LossScale loss_scale_;
   bool parameters_gathered_ = false;  // since they were last updated
   std::unique_ptr<RepeatedWork> gradient_work_, update_work_;
@@ -116,6 +133,7 @@ class TrainingStep {
   std::span<const std::string> hosts_;
   RunTimeline* timeline_ = nullptr;  // null without
   StepClock clock_;
+  std::vector<uint32_t> gradient_sums_;
 };
 
 }  // namespace lockstep

@@ -11,10 +11,11 @@ std::vector<std::string> kept_arrays(const RunConfig& config) {
 }
 
 WeightAverage::WeightAverage(float decay,
-                             std::span<const Range> owned,
+                             std::span<const StatePiece> pieces,
                              Backend& backend,
                              const FlatWeights& weights,
-                             float* average)
+                             float* average,
+                             StateSums* sums)
     : backend_(backend) {
   const auto moving = backend.host_array<OptimizerUpdate>(1),
              exchanging = backend.host_array<OptimizerUpdate>(1);
@@ -23,16 +24,19 @@ WeightAverage::WeightAverage(float decay,
   exchanging[0] = Exchange();
   // Gradients are, to the one, the weights that it averages; to the other, the average.
   std::vector<OptimizerSlice> moved, exchanged;
-  int64_t local = 0;
-  for (const Range& range : owned) {
-    OptimizerSlice slice = weights.slice(range, local);
-    slice.gradients = average + local;
+  std::vector<size_t> numbers;
+  for (const StatePiece& piece : pieces) {
+    OptimizerSlice slice = weights.slice(piece.range, piece.local);
+    slice.gradients = average + piece.local;
+    numbers.push_back(numbers.size());
     exchanged.push_back(slice);
     pieces_.push_back({slice.parameters, slice.gradients, slice.elements});
     moved.push_back(
         {.elements = slice.elements, .parameters = slice.gradients, .gradients = slice.parameters});
-    local += range.size();
   }
+  if (sums != nullptr)
+    sums->watch(
+        moved, numbers, {.gradients = StateArray::kWeight, .parameters = StateArray::kAverage});
   update_ = backend.flat_update(moving, std::move(moved));
   exchange_ = backend.flat_update(exchanging, std::move(exchanged));
 }

@@ -22,12 +22,14 @@ std::vector<std::string> kept_arrays(const RunConfig& config);
 // What its methods do is queued.
 class WeightAverage {
  public:
-  // `average`: the owned ranges one after the other, in memory of the backend; borrowed.
+  // `average`: the owned ranges, which the pieces are of, one after the other, in memory of the
+  // backend; borrowed. `sums`, unless null, watch it.
   WeightAverage(float decay,
-                std::span<const Range> owned,
+                std::span<const StatePiece> pieces,
                 Backend& backend,
                 const FlatWeights& weights,
-                float* average);
+                float* average,
+                StateSums* sums);
 
   // The average begins with the weights.
   void begin();
@@ -37,7 +39,7 @@ class WeightAverage {
   void swap() { exchange_->run(); }
 
  private:
-  // The weights of an owned range and their average.
+  // Weights and their average.
   struct Piece {
     const float* weights;
     float* average;

@@ -79,7 +79,7 @@ Outcome reduce(const Topology& topology, Gradient gradient, int steps, int64_t b
       reducer.reduce();
       std::vector<float> sums(gradients.begin(), gradients.begin() + kElements);
       const std::vector<LaneStatistics> statistics(static_cast<size_t>(local));
-      const StepTotals totals = reducer.totals(statistics, 0, 0);
+      const StepTotals totals = reducer.totals(statistics, {});
       if (communicator.rank() != 0) continue;
       outcome.steps.push_back(sums);
       outcome.totals = totals;

@@ -138,8 +138,9 @@ Outcome reduce(const Topology& topology,
         reducer.end_lane();
       }
       reducer.reduce();
-      totals = reducer.totals(
-          statistics, communicator.rank() == ranks - 1 ? 4 : 1, 10 + communicator.rank());
+      totals = reducer.totals(statistics,
+                              {.flags = communicator.rank() == ranks - 1 ? 4 : 1,
+                               .busy_ms = 10.0 + communicator.rank()});
       for (size_t i = 0; ranks == 1 && i < of_all_steps.size(); ++i)
         of_all_steps[i] += static_cast<double>(reducer.sums().data[i]);
     }

@@ -87,6 +87,15 @@ TEST(Sharding, OwnedRangesOfAllRanksCoverEverythingOnce) {
   EXPECT_EQ(std::count(owners.begin(), owners.end(), 1), padded);
 }
 
+TEST(Sharding, RangesAreCutAtThePlacesWithinThem) {
+  const std::vector<int64_t> places = {0, 64, 128, 512};
+  EXPECT_EQ(cut_range({0, 512}, places), (std::vector<Range>{{0, 64}, {64, 128}, {128, 512}}));
+  EXPECT_EQ(cut_range({64, 128}, places), (std::vector<Range>{{64, 128}}));
+  EXPECT_EQ(cut_range({100, 600}, places),
+            (std::vector<Range>{{100, 128}, {128, 512}, {512, 600}}));
+  EXPECT_EQ(cut_range({5, 7}, {}), (std::vector<Range>{{5, 7}}));
+}
+
 TEST(Sharding, GradientBuffersFollowTheBinaryCounter) {
   EXPECT_EQ(gradient_buffers(1), 1);
   EXPECT_EQ(gradient_buffers(2), 2);

@@ -35,6 +35,7 @@ class RandomConfig {
     draw_train(config.train);
     if (model == 2 && config.train.global_batch > config.train.lanes)
       config.train.mixup = 100 * fraction();
+    draw_guard(config.guard);
     draw_optimizer(config.optimizer);
     draw_schedule(config.schedule, config.train.steps);
     const bool accuracy = !regression_;
@@ -277,6 +278,13 @@ class RandomConfig {
     }
     optimizer.clip_norm = not_negative();
     optimizer.decay_bias_and_norm = flag();
+  }
+
+  void draw_guard(GuardConfig& guard) {
+    guard.enabled = flag();
+    guard.every = integer(0, 1000);
+    guard.on_damage = pick(FaultPolicy::kRollBack);
+    guard.on_not_finite = pick(FaultPolicy::kRollBack);
   }
 
   void draw_schedule(ScheduleConfig& schedule, int64_t steps) {

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "collectives/agreement.h"
+#include "runtime/config/run_config.h"
+
+namespace lockstep {
+
+// Bits have changed by themselves, or numbers are not finite: of code kNumeric, thrown on all ranks
+// alike. `policy` is what the config says to do about it.
+class NumericFault : public AgreedError {
+ public:
+  NumericFault(FaultPolicy policy, const std::string& what)
+      : AgreedError(ExitCode::kNumeric, what), policy_(policy) {}
+  FaultPolicy policy() const { return policy_; }
+
+ private:
+  FaultPolicy policy_;
+};
+
+}  // namespace lockstep

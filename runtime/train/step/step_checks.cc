@@ -1,0 +1,133 @@
+#include "runtime/train/step/step_checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "runtime/base/log.h"
+#include "runtime/train/step/optimizer.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kShare = 0.005;   // of a step's time that checks of transfers may take on average
+constexpr int64_t kTimedStep = 3;  // since the start: caches and clocks are warm
+constexpr int64_t kEveryOnDevice = 64;  // what the checks cost a device the host does not see
+
+}  // namespace
+
+StepChecks::StepChecks(const RunParts& parts, const RunMemory& memory, StateSums* state)
+    : parts_(parts), state_(state) {
+  const Plan& plan = parts.plan;
+  if (state == nullptr) return;
+  every_ = parts.config.guard.every;
+  if (every_ == 0 && parts.backend.ops().separate_memory) every_ = kEveryOnDevice;
+  if (parts.communicator.size() == 1) return;
+  if (parts.config.comm.order == CommConfig::Order::kTree && !plan.power_sgd)
+    sent_.emplace(
+        parts.communicator, parts.backend, plan.topology, plan.buckets, plan.layout.begins());
+  if (plan.shards_optimizer && (!plan.shares_parameters() || plan.topology.nodes > 1))
+    gathered_.emplace(parts, memory, *state);
+}
+
+void StepChecks::begin() {
+  steps_ = 0;
+  if (state_ != nullptr) state_->begin();
+}
+
+void StepChecks::begin_step(int64_t done) {
+  ++steps_;
+  const bool sums_memory = state_ != nullptr && !state_->by_updates();
+  due_ = (sent_ || gathered_ || sums_memory) &&
+         (every_ > 0 ? done % every_ == 0 : steps_ == kTimedStep);
+  if (due_ && sums_memory) state_->begin();
+}
+
+bool StepChecks::note(const std::optional<StateSums::Damage>& damage) {
+  found_in_state_.clear();
+  if (!damage) return true;
+  const size_t slot = state_->pieces()[damage->piece].slot;
+  found_in_state_ = fmt::format("the {} of {} changed by itself",
+                                name_of(damage->array),
+                                parts_.plan.layout.slots[slot].name);
+  return false;
+}
+
+bool StepChecks::examine(double step_ms) {
+  if (state_ == nullptr) return true;
+  found_in_transfers_.clear();
+  const bool intact = examine_state();
+  if (!due_) return intact;
+  if (every_ == 0) choose_interval(step_ms);
+  examine_transfers();
+  return intact && found_in_transfers_.empty();
+}
+
+bool StepChecks::examine_state() {
+  if (state_->by_updates()) return note(state_->examine());
+  return !due_ || note(state_->examine_memory());
+}
+
+std::optional<uint64_t> StepChecks::digest() const {
+  if (state_ == nullptr || !(state_->by_updates() || due_)) return std::nullopt;
+  return state_->digest();
+}
+
+bool StepChecks::examine_memory() {
+  if (state_ == nullptr || !(state_->by_updates() || due_)) return true;
+  return note(state_->examine_memory());
+}
+
+void StepChecks::examine_transfers() {
+  const ParameterLayout& layout = parts_.plan.layout;
+  if (gathered_) {
+    const std::optional<GatheredSums::Damage> damage = gathered_->compare();
+    if (damage && found_in_transfers_.empty())
+      found_in_transfers_ = fmt::format("its copy of the parameter {} is not what rank {} has",
+                                        layout.slots[damage->slot].name,
+                                        damage->owner);
+  }
+  if (sent_) {
+    const std::optional<TransferSums::Damage> damage = sent_->compare();
+    if (damage && found_in_transfers_.empty())
+      found_in_transfers_ =
+          fmt::format("the gradient of {} that came from rank {} is not what that gave",
+                      layout.slots[layout.slot_at(damage->flat)].name,
+                      damage->from);
+  }
+}
+
+// By the slowest check and the fastest step of all ranks.
+void StepChecks::choose_interval(double step_ms) {
+  struct Times {
+    double check_ms, step_ms;
+  };
+  const double check_ms = (sent_ ? sent_->take_ms() : 0) + (gathered_ ? gathered_->take_ms() : 0);
+  std::vector<Times> all(static_cast<size_t>(parts_.communicator.size()));
+  all[static_cast<size_t>(parts_.communicator.rank())] = {check_ms, step_ms - check_ms};
+  parts_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Times));
+  Times worst = all[0];
+  for (const Times& times : all)
+    worst = {std::max(worst.check_ms, times.check_ms), std::min(worst.step_ms, times.step_ms)};
+  const double steps = worst.check_ms / (kShare * std::max(worst.step_ms, 1e-3));
+  every_ = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps)));
+  if (parts_.communicator.rank() == 0)
+    log_info("guard: what ranks send is held against checksums every {} step{}",
+             every_,
+             every_ == 1 ? "" : "s");
+}
+
+std::string StepChecks::name_of(StateArray array) const {
+  const std::vector<std::string> moments = moment_names(parts_.config.optimizer);
+  switch (array) {
+    case StateArray::kGradient: return "summed gradient";
+    case StateArray::kWeight:
+      return parts_.plan.compute == DType::kF32 ? "parameter" : "master weight";
+    case StateArray::kFirstMoment: return "moment " + moments.at(0);
+    case StateArray::kSecondMoment: return "moment " + moments.at(1);
+    case StateArray::kAverage: return "average";
+  }
+  return "";
+}
+
+}  // namespace lockstep
