@@ -147,8 +147,8 @@ class CpuBackend final : public Backend {
     cpu::add_squares(x, n, sum, bits);
   }
   void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) override {
-    LOCKSTEP_CHECK(dtype == DType::kF32);
-    *bits += bit_sum(reinterpret_cast<const float*>(x), n);
+    *bits += size_of(dtype) == sizeof(uint16_t) ? bit_sum(reinterpret_cast<const uint16_t*>(x), n)
+                                                : bit_sum(reinterpret_cast<const float*>(x), n);
   }
 
  private:

@@ -61,6 +61,21 @@ TEST(SquaresTest, BitsAreSummedBesideTheSquares) {
   });
 }
 
+// What 16 bits an element are sent as.
+TEST(SquaresTest, BitsOfHalvesAreSummed) {
+  test::for_each_target([&](const std::string& target) {
+    for (const int64_t n : {0, 1, 15, 33, 70001}) {
+      std::vector<uint16_t> x(static_cast<size_t>(n));
+      uint32_t expected = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        x[i] = static_cast<uint16_t>(i * 40503 + 7);
+        expected += x[i];
+      }
+      EXPECT_EQ(cpu::bit_sum(x.data(), n), expected) << target << " n=" << n;
+    }
+  });
+}
+
 TEST(SquaresTest, Reproducible) {
   const int64_t n = 100003;
   std::vector<float> x(n);

@@ -55,6 +55,12 @@ uint32_t bit_sum_kernel(const float* x, int64_t n) {
   return sum;
 }
 
+uint32_t halves_bit_sum_kernel(const uint16_t* x, int64_t n) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += x[i];
+  return sum;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -63,18 +69,28 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(chunk_squares_kernel);
 HWY_EXPORT(bit_sum_kernel);
+HWY_EXPORT(halves_bit_sum_kernel);
 
 namespace {
 constexpr int64_t kChunksAtOnce = 16;  // of squares; few, so that adding them overlaps with loads
-}  // namespace
 
-uint32_t bit_sum(const float* x, int64_t n) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(bit_sum_kernel);
+template <typename T, typename Kernel>
+uint32_t bit_sum_by(Kernel kernel, const T* x, int64_t n) {
   std::atomic<uint32_t> sum = 0;
   parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
     sum.fetch_add(kernel(x + begin, end - begin), std::memory_order_relaxed);
   });
   return sum;
+}
+
+}  // namespace
+
+uint32_t bit_sum(const float* x, int64_t n) {
+  return bit_sum_by(HWY_DYNAMIC_DISPATCH(bit_sum_kernel), x, n);
+}
+
+uint32_t bit_sum(const uint16_t* x, int64_t n) {
+  return bit_sum_by(HWY_DYNAMIC_DISPATCH(halves_bit_sum_kernel), x, n);
 }
 
 // Bits are summed of what the squares have just brought into the cache.

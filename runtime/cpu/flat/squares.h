@@ -16,5 +16,6 @@ void add_squares(const float* x,  // (n)
 
 // The sum of the bits of n elements (runtime/base/bit_sum.h).
 uint32_t bit_sum(const float* x, int64_t n);
+uint32_t bit_sum(const uint16_t* x, int64_t n);
 
 }  // namespace lockstep::cpu

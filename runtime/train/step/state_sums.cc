@@ -64,6 +64,7 @@ void StateSums::sum_memory(std::span<uint32_t> sums) {
 
 void StateSums::begin() {
   updated_ = false;
+  current_ = true;
   sum_memory(memory_sums_);
   size_t number = 0;
   for (const WatchedSlice& slice : slices_) {
@@ -73,6 +74,7 @@ void StateSums::begin() {
 }
 
 void StateSums::update_follows(std::span<const uint32_t> gradients) {
+  current_ = by_updates_;
   if (!by_updates_) return;
   LOCKSTEP_CHECK(!updated_ && (gradients.empty() || gradients.size() == pieces_.size()));
   updated_ = true;
@@ -106,6 +108,7 @@ std::optional<StateSums::Damage> StateSums::examine() {
 }
 
 std::optional<StateSums::Damage> StateSums::examine_memory() {
+  if (!current_) return std::nullopt;
   backend_.synchronize();
   if (const std::optional<Damage> damage = examine()) return damage;
   sum_memory(memory_sums_);

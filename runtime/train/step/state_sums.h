@@ -57,7 +57,8 @@ class StateSums {
   // After the last update is done, and before another: the first array that it has found other
   // than it had been left. Called again: nothing.
   std::optional<Damage> examine();
-  // The same for what lies in memory now. Waits for the device.
+  // The same for what lies in memory now. Waits for the device. Where updates do not sum, nothing is
+  // known of memory between an update and the next begin().
   std::optional<Damage> examine_memory();
 
   // Of the weights, the moments and the average: a linear function of the sums, so that those of
@@ -95,6 +96,7 @@ class StateSums {
   std::array<std::vector<uint64_t>, kStateArrays> factors_;  // by piece: two, of the digest
   bool updated_ = false;          // by an update that has not been examined
   bool gradients_known_ = false;  // of that update
+  bool current_ = false;          // the sums are of what memory should be now
   std::span<uint32_t> memory_sums_;
 };
 
