@@ -77,7 +77,7 @@ def short_of_time(program, folder):
 def what_fails_is_kept(program, folder):
     out = folder / "failing"
     done, report = run_check(program, out, "--only", "kernels", gpu_bytes=80 * GIB,
-                             environment={"FAKE_CUDA_FAULT": "150"})
+                             environment={"FAKE_CUDA_FAULT": "200"})
     failed = [c for c in report["checks"] if not c["passed"]]
     assert done.returncode == 1 and failed, report
     # The case, and within it the op.
@@ -93,7 +93,7 @@ def runs_that_fail_alike_are_not_the_same(program, folder):
     out = folder / "alike"
     run_check(program, out, "--only", "refusals", gpu_bytes=80 * GIB)
     _, report = run_check(program, out, "--only", "bits", gpu_bytes=80 * GIB,
-                          environment={"FAKE_CUDA_FAULT": "300"})
+                          environment={"FAKE_CUDA_FAULT": "200"})
     found = [c["passed"] for c in report["checks"] if c["stage"] == "bits"]
     assert found and not any(found), report
     assert any(c["stage"] == "refusals" for c in report["checks"]), report

@@ -56,7 +56,8 @@ class Run:
         elif starter == "launch":
             command = [trial.binary, "launch", "-n", str(ranks), "--max-restarts", "0", "--", *train]
         else:
-            command, environments = [trial.binary, *train], by_address(ranks)
+            command, environments = [trial.binary, *train], by_address(
+                ranks, LOCKSTEP_RENDEZVOUS_TIMEOUT_S="15")
         self.processes = [subprocess.Popen(command, env={**os.environ, **environment},
                                            stdin=subprocess.DEVNULL, stdout=self.said,
                                            stderr=self.said) for environment in environments]
@@ -131,9 +132,14 @@ class Trial:
             named = re.search(rf"^(lockstep|launch): .*rank {victim} on \S+", output, re.M)
             moment = record.split(", ")[1] if record else "before the record"
             codes = {p.returncode for p in run.processes}
+            # Without a launcher nobody knows of it but by its absence.
+            never_came = (starter == "environment"
+                          and f"rank {victim} of {ranks} did not come" in output)
+            moment = "before it came" if never_came else moment
+            named = named or never_came
             if moment == "ended" and codes <= {0, 137, -9}:
                 named = True  # nobody waited for it any more
-            if record and moment not in ("starting", "loading", "ended"):
+            if record and not never_came and moment not in ("starting", "loading", "ended"):
                 if not re.search(RECORD, record):
                     problems.append(f"its record is '{record}'")
                 if not named and starter != "mpirun":
@@ -141,7 +147,7 @@ class Trial:
                 self.count["told by a survivor or launch"] += bool(named)
             elif starter != "mpirun" and not named:
                 problems.append("no survivor names it")
-            if took > ALL_GONE_S:
+            if took > ALL_GONE_S and not never_came:
                 problems.append(f"all were gone only after {took:.1f} s")
             self.slowest_s = max(self.slowest_s, took)
         left = shared_memory_left(before)
