@@ -55,9 +55,10 @@ def ranks_of(config):
 
 
 def flip_in_memory(pid, pattern):
-    """Flips a bit of the first place of the process's memory that has these bytes."""
+    """Flips a bit wherever the process's memory has these bytes; whether it has them."""
     with open(f"/proc/{pid}/maps", encoding="ascii") as maps, \
             open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        flipped = 0
         for line in maps:
             addresses, access = line.split()[:2]
             begin, end = (int(a, 16) for a in addresses.split("-"))
@@ -69,12 +70,12 @@ def flip_in_memory(pid, pattern):
             except OSError:
                 continue
             at = content.find(pattern)
-            if at < 0:
-                continue
-            memory.seek(begin + at + 2)
-            memory.write(bytes([pattern[2] ^ 16]))
-            return True
-    return False
+            while at >= 0:  # all of them: one alone may be a copy that nobody reads any more
+                memory.seek(begin + at + 2)
+                memory.write(bytes([pattern[2] ^ 16]))
+                flipped += 1
+                at = content.find(pattern, at + 1)
+    return flipped > 0
 
 
 def start_and_flip(binary, folder, ranks, arguments, bad):
