@@ -46,10 +46,10 @@ class TransferSums {
   struct Level {
     RankGroup group;
     int me = 0;
-    std::vector<std::vector<std::vector<Range>>> pieces;  // by bucket and index in the group
-    std::vector<size_t> first;                            // of a bucket, in a slot
-    std::span<uint32_t> offered, taken;                   // a slot for each index
-    std::vector<uint32_t> told;                           // by the others, as taken
+    std::vector<std::vector<std::vector<Range>>> pieces{};  // by bucket and index in the group
+    std::vector<size_t> first{};                            // of a bucket, in a slot
+    std::span<uint32_t> offered{}, taken{};                 // a slot for each index
+    std::vector<uint32_t> told{};                           // by the others, as taken
   };
   void add(const std::byte* from, DType dtype, const std::vector<Range>& pieces, uint32_t* sums);
 

@@ -11,6 +11,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/tcp/socket.h"
+#include "collectives/watch/rank_places.h"
 #include "runtime/base/flight_reader.h"
 
 namespace lockstep {
@@ -55,9 +56,9 @@ class HostLink {
 
 // The links of this rank: rank 0's to the first rank of each other host, or that rank's to rank 0;
 // none on the others, on one host, and to where no connection can be made, which the log says. All
-// ranks together. hosts: host_identity() of each rank. networks: as in meeting_here().
+// ranks together. networks: as in meeting_here().
 std::vector<std::unique_ptr<HostLink>> link_hosts(Communicator& channel,
-                                                  const std::vector<std::string>& hosts,
+                                                  const std::vector<RankPlace>& places,
                                                   const std::string& networks);
 
 }  // namespace lockstep

@@ -17,13 +17,13 @@ constexpr double kPatienceS = 10;
 using Links = std::vector<std::unique_ptr<HostLink>>;
 using RanksOfHosts = std::map<int, std::vector<FlightMoment>>;  // by the first rank of the host
 
-RanksOfHosts ranks_of(const std::vector<std::string>& hosts) {
+RanksOfHosts ranks_of(const std::vector<RankPlace>& places) {
   std::map<std::string, int> first;
   RanksOfHosts ranks;
-  for (size_t at = 0; at < hosts.size(); ++at) {
+  for (size_t at = 0; at < places.size(); ++at) {
     const auto rank = static_cast<int>(at);
-    const int leader = first.try_emplace(hosts[at], rank).first->second;
-    ranks[leader].push_back({.rank = rank, .host = hosts[at].substr(0, hosts[at].find('/'))});
+    const int leader = first.try_emplace(places[at].host, rank).first->second;
+    ranks[leader].push_back(first_moment(rank, places[at]));
   }
   return ranks;
 }
@@ -79,9 +79,9 @@ Links visit(const Meeting& meeting, int rank, int size, const FlightMoment& rank
 }  // namespace
 
 std::vector<std::unique_ptr<HostLink>> link_hosts(Communicator& channel,
-                                                  const std::vector<std::string>& hosts,
+                                                  const std::vector<RankPlace>& places,
                                                   const std::string& networks) {
-  const RanksOfHosts ranks = ranks_of(hosts);
+  const RanksOfHosts ranks = ranks_of(places);
   if (ranks.size() == 1) return {};
   Socket listener;
   std::string told;

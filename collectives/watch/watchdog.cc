@@ -25,6 +25,8 @@ namespace lockstep {
 namespace {
 
 constexpr double kPartS = 0.5;  // to say goodbye
+// Before a watchdog tells the user itself.
+constexpr double kTurnMs = 2000, kTurnOfLostMs = 400;
 
 int stack_signal() { return SIGRTMIN + 2; }
 
@@ -46,13 +48,16 @@ class Watchdog::Watch {
     void* first = nullptr;
     ::backtrace(&first, 1);  // loads what it needs now, not in the handler
     std::signal(stack_signal(), print_stack);
-    peers_.reserve(static_cast<size_t>(options_.ranks));
-    for (const int rank : options_.ranks_here) peers_.push_back({.rank = rank});
-    own_ = &*std::find_if(
-        peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.rank == options_.rank; });
-    for (const auto& link : options_.links)
-      for (size_t i = 0; i < link->ranks().size(); ++i)
-        peers_.push_back({.rank = link->ranks()[i].rank, .link = link.get(), .place = i});
+    const std::vector<RankPlace>& places = options_.places;
+    peers_.reserve(places.size());
+    for (size_t rank = 0; rank < places.size(); ++rank) {
+      if (places[rank].host == places[static_cast<size_t>(options_.rank)].host)
+        add({.moment = first_moment(static_cast<int>(rank), places[rank])});
+    }
+    own_ = &*std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+      return peer.rank() == options_.rank;
+    });
+    FlightRecorder::here().keep_alive();  // before this rank waits for another
     thread_ = std::thread([this] { run(); });
   }
   ~Watch() {
@@ -65,20 +70,34 @@ class Watchdog::Watch {
     thread_.join();
   }
 
+  void listen_to(std::vector<std::unique_ptr<HostLink>> links) {
+    const std::lock_guard lock(mutex_);
+    links_ = std::move(links);
+    for (const auto& link : links_) {
+      for (size_t i = 0; i < link->ranks().size(); ++i)
+        add({.link = link.get(), .place = i, .moment = link->ranks()[i]});
+      if (finding_) link->tell(*finding_);
+    }
+  }
+
  private:
   struct Peer {
-    int rank = 0;
     std::unique_ptr<FlightReader> reader{};  // of this host
     const HostLink* link = nullptr;          // to another, of whose ranks ...
     size_t place = 0;                        // ... it is this one
     FlightMoment moment{};
-    bool seen = false;           // something is known of it
     double still_since_ms = 0;   // no sign of work
     double silent_since_ms = 0;  // its watchdog stands still too: the process is stopped
 
+    int rank() const { return moment.rank; }
     double still_s() const { return (now_ms() - still_since_ms) / 1000; }
     double silent_s() const { return (now_ms() - silent_since_ms) / 1000; }
   };
+
+  void add(Peer peer) {
+    peer.still_since_ms = peer.silent_since_ms = now_ms();
+    peers_.push_back(std::move(peer));
+  }
 
   void run() {
     double last_ms = now_ms();
@@ -102,7 +121,7 @@ class Watchdog::Watch {
     std::vector<FlightMoment> here;
     std::vector<FlightPhase> phases;
     for (const Peer& peer : peers_) {
-      if (!peer.seen || peer.link != nullptr) continue;
+      if (peer.link != nullptr) continue;
       here.push_back(peer.moment);
       phases.push_back(peer.moment.phase);
     }
@@ -112,7 +131,7 @@ class Watchdog::Watch {
       told_at_ms_ = now_ms();
       told_phases_ = phases;
     }
-    for (const auto& link : options_.links) {
+    for (const auto& link : links_) {
       if (tells && !here.empty()) link->tell(here);
       link->move();
       if (!finding_ && link->finding()) decide(*link->finding());
@@ -121,21 +140,22 @@ class Watchdog::Watch {
 
   // The others need not look for this host any more.
   void part() {
-    for (const auto& link : options_.links) link->leave();
+    for (const auto& link : links_) link->leave();
     const Deadline deadline(kPartS);
-    for (const auto& link : options_.links) link->close(deadline);
+    for (const auto& link : links_) link->close(deadline);
   }
 
   void look_at(Peer& peer, bool slept) const {
     if (peer.link == nullptr && peer.reader == nullptr)
-      peer.reader = FlightReader::open(flight_path(options_.folder, peer.rank));
-    if (peer.link == nullptr && peer.reader == nullptr) return;
-    const FlightMoment moment =
-        peer.link != nullptr ? peer.link->ranks()[peer.place] : peer.reader->now();
-    if (slept || !peer.seen || moment.beats != peer.moment.beats) peer.still_since_ms = now_ms();
-    if (slept || !peer.seen || moment.alive != peer.moment.alive) peer.silent_since_ms = now_ms();
+      peer.reader = FlightReader::open(flight_path(options_.folder, peer.rank()));
+    FlightMoment moment = peer.moment;  // until its record is begun
+    if (peer.link != nullptr) moment = peer.link->ranks()[peer.place];
+    if (peer.reader != nullptr) moment = peer.reader->now();
+    if (slept || moment.beats != peer.moment.beats) peer.still_since_ms = now_ms();
+    // One that has not begun to watch is not stopped for that.
+    if (slept || moment.alive != peer.moment.alive || moment.alive == 0)
+      peer.silent_since_ms = now_ms();
     peer.moment = moment;
-    peer.seen = true;
   }
 
   double limit_s(const Peer& peer) const {
@@ -148,7 +168,7 @@ class Watchdog::Watch {
   }
 
   static bool is_watched(const Peer& peer) {
-    return peer.seen && !peer.moment.left && peer.moment.phase != FlightPhase::kEnded;
+    return !peer.moment.left && peer.moment.phase != FlightPhase::kEnded;
   }
 
   bool stands_still(const Peer& peer) const {
@@ -157,16 +177,32 @@ class Watchdog::Watch {
 
   static std::string name_of(const Peer& peer) {
     return fmt::format(
-        "rank {} on {} (process {})", peer.rank, peer.moment.host, peer.moment.process);
+        "rank {} on {} (process {})", peer.rank(), peer.moment.host, peer.moment.process);
   }
 
   // Why a peer is known to be gone, as one that was killed: MPI's own waits would go on for ever.
-  static std::string why_gone(const Peer& peer) {
+  std::string why_gone(const Peer& peer) const {
     if (!is_watched(peer)) return "";
     if (peer.link != nullptr)  // the first rank there holds the other end
       return peer.place == 0 ? peer.link->why_lost() : "";
+    const auto& places = options_.places;
+    if (places[static_cast<size_t>(peer.rank())].processes !=
+        places[static_cast<size_t>(options_.rank)].processes)
+      return "";  // in another container: its watchdog stands still
     const bool gone = ::kill(static_cast<pid_t>(peer.moment.process), 0) != 0 && errno == ESRCH;
     return gone ? "its process has ended" : "";
+  }
+
+  // What is known of one that is gone. What it told over a link is some parts of a second old; where
+  // all hosts see one folder its record has the rest.
+  FlightMoment last_moment(const Peer& peer) const {
+    if (peer.link == nullptr) return peer.moment;
+    const auto reader = FlightReader::open(flight_path(options_.folder, peer.rank()));
+    if (reader == nullptr) return peer.moment;
+    FlightMoment recorded = reader->now();
+    const bool newer =
+        recorded.process == peer.moment.process && recorded.beats > peer.moment.beats;
+    return newer ? recorded : peer.moment;
   }
 
   void judge() {
@@ -177,12 +213,14 @@ class Watchdog::Watch {
     for (const Peer& peer : peers_) {
       const std::string why = why_gone(peer);
       if (why.empty()) continue;
+      // The launcher notices it too, and then leaves the others about a second.
+      turn_ms_ = kTurnOfLostMs;
       return decide({-1,
                      fmt::format("lost rank {} on {}: {}; it was at {}",
-                                 peer.rank,
+                                 peer.rank(),
                                  peer.moment.host,
                                  why,
-                                 text_of(peer.moment))});
+                                 text_of(last_moment(peer)))});
     }
     for (const Peer& peer : peers_) {
       const std::string text = difference_from_here(peer);
@@ -194,7 +232,7 @@ class Watchdog::Watch {
              (peer.silent_s() > options_.timeout_s || (stands_still(peer) && !peer.moment.waiting));
     });
     if (stuck != peers_.end()) {
-      return decide({stuck->rank,
+      return decide({stuck->rank(),
                      fmt::format("{} has done nothing for {:.3g} s: {}",
                                  name_of(*stuck),
                                  stuck->still_s(),
@@ -202,7 +240,7 @@ class Watchdog::Watch {
     }
     // One that is about to be found stopped is the reason why the others wait.
     const bool all_wait =
-        peers_.size() == static_cast<size_t>(options_.ranks) &&
+        peers_.size() == options_.places.size() &&
         std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
           return stands_still(peer) && peer.moment.waiting && peer.silent_s() < limit_s(peer) / 2;
         });
@@ -212,7 +250,7 @@ class Watchdog::Watch {
   // How what a peer has done differs from what this rank has done; empty where it does not.
   std::string difference_from_here(const Peer& peer) const {
     const FlightReader* const here = own_->reader.get();
-    if (here == nullptr || !peer.seen || &peer == own_) return "";
+    if (here == nullptr || &peer == own_) return "";
     uint64_t number = peer.moment.begun.number;
     const auto there = [&](uint64_t of) {
       if (of == peer.moment.begun.number) return std::optional(peer.moment.begun);
@@ -254,7 +292,7 @@ class Watchdog::Watch {
     finding_ = finding;
     found_at_ms_ = now_ms();
     FlightRecorder::here().tell(finding);
-    for (const auto& link : options_.links) {
+    for (const auto& link : links_) {
       link->tell(finding);
       link->move();
     }
@@ -263,7 +301,6 @@ class Watchdog::Watch {
   // Who waits throws it. A rank that does not, since it is stuck itself or a library does not come
   // back, is ended here.
   void carry_out() {
-    constexpr double kTurnMs = 2000;
     const double since_ms = now_ms() - found_at_ms_;
     const bool own = finding_->rank == options_.rank;
     // One that loops has a moment to say where, before the launcher ends it.
@@ -275,7 +312,7 @@ class Watchdog::Watch {
       std::fprintf(stderr, "rank %d: where its main thread is:\n", options_.rank);
       ::pthread_kill(main_, stack_signal());
     }
-    if (since_ms < (own ? 2 * kTurnMs : kTurnMs)) return;
+    if (since_ms < (own ? 2 * turn_ms_ : turn_ms_)) return;
     if (FlightRecorder::here().claim_last_word()) {
       log_record("error: " + finding_->text);
       std::fprintf(stderr, "lockstep: rank %d: error: %s\n", options_.rank, finding_->text.c_str());
@@ -292,8 +329,9 @@ class Watchdog::Watch {
   const Peer* own_ = nullptr;  // among them
   double told_at_ms_ = 0;      // the other hosts
   std::vector<FlightPhase> told_phases_;
+  std::vector<std::unique_ptr<HostLink>> links_;
   std::optional<FlightFinding> finding_;
-  double found_at_ms_ = 0;
+  double found_at_ms_ = 0, turn_ms_ = kTurnMs;
   bool stack_told_ = false;
 
   std::mutex mutex_;
@@ -304,5 +342,9 @@ class Watchdog::Watch {
 
 Watchdog::Watchdog(WatchdogOptions options) : watch_(std::make_unique<Watch>(std::move(options))) {}
 Watchdog::~Watchdog() = default;
+
+void Watchdog::listen_to(std::vector<std::unique_ptr<HostLink>> links) {
+  watch_->listen_to(std::move(links));
+}
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 
 #include "collectives/agreement.h"
 #include "runtime/base/flight_recorder.h"
-#include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 
@@ -30,6 +29,9 @@ RunWatch::RunWatch(Session& session, const RunConfig& config)
     : communicator_(session.communicator()),
       folder_(fs::path(config.output.run_dir) / "flight"),
       before_(fs::path(config.output.run_dir) / "flight.before") {
+  const bool alone = communicator_.size() == 1;
+  std::vector<RankPlace> places;
+  if (!alone) places = gather_places(communicator_);
   run_on_root(communicator_, [&] {
     std::error_code ignored;
     // One that is there already is of the last start that went on; what came after it did not.
@@ -38,19 +40,21 @@ RunWatch::RunWatch(Session& session, const RunConfig& config)
     fs::create_directories(folder_, ignored);
   });
   const bool recorded = record(communicator_, folder_);
-  const bool all_recorded = sum_over_ranks(communicator_, recorded ? 1 : 0) == communicator_.size();
-  if (!all_recorded || communicator_.size() == 1) return;
-  const std::vector<std::string> hosts = gather_texts(communicator_, host_identity());
-  WatchdogOptions options = {.folder = folder_,
-                             .rank = communicator_.rank(),
-                             .ranks = communicator_.size(),
-                             .links = link_hosts(communicator_, hosts, session.networks()),
-                             .timeout_s = seconds_or_never(config.comm.timeout_s),
-                             .files_timeout_s = seconds_or_never(config.comm.files_timeout_s)};
-  for (int rank = 0; rank < communicator_.size(); ++rank)
-    if (hosts[static_cast<size_t>(rank)] == hosts[static_cast<size_t>(options.rank)])
-      options.ranks_here.push_back(rank);
-  watchdog_ = std::make_unique<Watchdog>(std::move(options));
+  if (alone) return;
+  // From here on no rank waits for one of its host that stands still.
+  if (recorded) {
+    watchdog_ = std::make_unique<Watchdog>(
+        WatchdogOptions{.folder = folder_,
+                        .rank = communicator_.rank(),
+                        .places = places,
+                        .timeout_s = seconds_or_never(config.comm.timeout_s),
+                        .files_timeout_s = seconds_or_never(config.comm.files_timeout_s)});
+  }
+  if (sum_over_ranks(communicator_, recorded ? 1 : 0) < communicator_.size()) {
+    watchdog_.reset();
+    return;
+  }
+  watchdog_->listen_to(link_hosts(communicator_, places, session.networks()));
 }
 
 void RunWatch::start(const std::function<void()>& action) {

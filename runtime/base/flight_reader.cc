@@ -55,7 +55,8 @@ std::unique_ptr<FlightReader> FlightReader::open(const std::filesystem::path& pa
   if (memory == MAP_FAILED) return nullptr;
   std::unique_ptr<FlightReader> reader(new FlightReader(memory));
   const FlightHeader& header = reader->header();
-  if (header.magic != FlightHeader::kMagic || header.version != FlightHeader::kVersion)
+  if (header.magic.load(std::memory_order_acquire) != FlightHeader::kMagic ||
+      header.version != FlightHeader::kVersion)
     return nullptr;
   return reader;
 }

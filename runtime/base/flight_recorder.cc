@@ -63,6 +63,7 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
   header.begin_ns = wall_ns();
   host_name().copy(header.host, sizeof(header.host) - 1);
   header.phase = header_->phase.load();
+  header.magic.store(FlightHeader::kMagic, std::memory_order_release);
   folder_ = folder;
   last_ = {};
   ring_ = ring;  // that of an earlier opening stays mapped: a thread may be writing to it

@@ -61,7 +61,7 @@ struct FlightHeader {
   static constexpr uint32_t kVersion = 2;
   static constexpr uint32_t kEntries = 1024;
 
-  uint64_t magic = kMagic;
+  std::atomic<uint64_t> magic = 0;  // kMagic once the rest is there
   uint32_t version = kVersion;
   int32_t rank = 0, ranks = 1;
   int64_t process = 0, begin_ns = 0;

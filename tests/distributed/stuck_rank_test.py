@@ -176,7 +176,7 @@ def killed(trial, way="shared memory", made=None):
     found = processes_of(trial.run_dir)
     os.kill(found[1], signal.SIGKILL)
     trial.end(processes, SLACK_S)
-    trial.check(re.search(r"lost rank 1 on \S+: [^;]+; it was at step \d+, training",
+    trial.check(re.search(r"lost rank 1 on \S+: [^;]+; it was at step \d+, (training|loading)",
                           trial.output()), f"a killed rank's last step is told, over {way}"
                 f"{f', on {made.count} hosts' if made else ''}", trial.output())
     trial.clear(processes, found)

@@ -188,16 +188,17 @@ def two_processes(words, before_rank_1=(), meanwhile=lambda processes: None, exi
 
 
 def with_a_rank_that_is_late(binary, config, run_dir):
-    """Rank 1 does nothing for a while: it is named where rank 0 then waits, and rank 0 nowhere.
-    Exchanges that are so late, by stop."""
+    """Rank 1 does nothing for a while, some times: it is named where rank 0 then waits for it in an
+    exchange, and rank 0 nowhere. It may be stopped between two exchanges, too, where they wait for
+    other things."""
     stopped = []
 
-    def stop_twice(processes):
+    def stop(processes):
         limit = time.monotonic() + lockstep_run.LIMIT_S
         while not (run_dir / "metrics.jsonl").is_file() and time.monotonic() < limit:
             time.sleep(0.01)
-        for _ in range(2):
-            time.sleep(0.1)
+        for _ in range(5):
+            time.sleep(0.03)
             began = time.monotonic()
             processes[1].send_signal(signal.SIGSTOP)
             time.sleep(STOPPED_S)
@@ -209,7 +210,7 @@ def with_a_rank_that_is_late(binary, config, run_dir):
     # Two buckets, so that the stops are not forgotten.
     words = [binary, "train", config, "--run-dir", run_dir, "--set", "train.steps=1000000",
              "--set", "comm.bucket_mib=0.1"]
-    two_processes([str(word) for word in words], meanwhile=stop_twice, exit_code=75)
+    two_processes([str(word) for word in words], meanwhile=stop, exit_code=75)
     late = [event for event in events_of(run_dir) if "args" in event
             and event["args"]["behind_ms"] > 1000 * STOPPED_S / 2]
     assert {event["args"]["last"] for event in late} == {1}, late
@@ -222,7 +223,7 @@ def with_a_rank_that_is_late(binary, config, run_dir):
                                for event in late if event["pid"] == 0) for step in steps}
     found = {name: count for name, count in found.items() if count > 0}
     print(f"rank 1, stopped for {' and '.join(f'{s:.3f}' for s in stopped)} s, is named in {found}")
-    assert len(found) == 2, (found, late)
+    assert 2 <= len(found) <= len(stopped), (found, late)
 
 
 def with_a_clock_ahead(binary, config, run_dir):

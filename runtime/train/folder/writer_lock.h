@@ -20,7 +20,7 @@ struct WriterInfo {
 };
 
 struct WriterLockOptions {
-  std::string job;           // of this process
+  std::string job{};         // of this process
   bool requeued = false;     // it follows an earlier process of the same job
   double patience_s = 60;    // how long a requeued one waits for the earlier one to end
   bool system_locks = true;  // false: as where the file system has none

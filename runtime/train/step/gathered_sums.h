@@ -37,9 +37,9 @@ class GatheredSums {
  private:
   struct Source {
     int rank = 0;
-    std::vector<std::vector<Range>> pieces;  // by bucket
-    std::vector<size_t> first;               // of a bucket, among all of the rank
-    std::span<uint32_t> sums;
+    std::vector<std::vector<Range>> pieces{};  // by bucket
+    std::vector<size_t> first{};               // of a bucket, among all of the rank
+    std::span<uint32_t> sums{};
   };
   std::span<const uint32_t> own_sums();
 

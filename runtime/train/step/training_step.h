@@ -43,8 +43,8 @@ class TrainingStep {
     kDamaged = 16,  // what it has is not what it should be: see StepChecks
   };
   struct Outcome {
-    StepRecord record;  // without what an evaluation adds
-    int64_t flags = 0;  // of all ranks
+    StepRecord record{};  // without what an evaluation adds
+    int64_t flags = 0;    // of all ranks
     // Loss or gradient is not finite, and no smaller loss scale would help.
     bool diverged = false;
     // What some rank has is not what it should be (StepChecks::found_in_state() and
