@@ -10,7 +10,8 @@ namespace lockstep::fuzz {
 std::vector<std::string> seed_inputs() {
   using namespace std::string_literals;
   return {
-      "\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x03abcdefghijkl"s,
+      "\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x03"
+      "abcdefghijkl"s,
       "\0\0\x08\x01\0\0\0\x05\0\x01\x02\x03\x04"s,
       // The second, compressed by gzip, and a compressed "a".
       "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x63\x60\xe0\x60\x64\x60\x60\x60\x65\x60\x64\x62\x66\x01\x00\x9b\x79\xc0\x9d\x0d\x00\x00\x00"s,

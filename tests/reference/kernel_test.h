@@ -188,7 +188,13 @@ class ScopedTarget {
   }
 };
 
-inline bool cpu_has(int64_t target) { return (hwy::SupportedTargets() & target) != 0; }
+// And the kernels are compiled for it.
+inline bool cpu_has(int64_t target) {
+#ifdef LOCKSTEP_WITHOUT_AVX512
+  if (target == HWY_AVX3) return false;
+#endif
+  return (hwy::SupportedTargets() & target) != 0;
+}
 
 // Calls body(name) once for each instruction set that the kernels are compiled for and this CPU
 // has.

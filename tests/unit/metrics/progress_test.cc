@@ -182,7 +182,7 @@ TEST_F(Pipe, LinesByTime) {
     Progress progress({ends_[1], 0, kSteps, 0});
     for (int64_t step = 1; step <= kSteps; ++step) {
       progress.update(sample_record(step), step == 77);
-      ::usleep(4000);
+      ::usleep(7000);
     }
   }
   const double halves = (now_ms() - start) / 500;
