@@ -23,7 +23,7 @@ struct ArraySums {
 
 // Of the arrays of a slice; 0 where there is none.
 struct SliceSums {
-  ArraySums gradients, parameters, first_moment, second_moment;
+  ArraySums gradients{}, parameters{}, first_moment{}, second_moment{};
 };
 
 // A slice of the flat buffers that is updated. All pointers are to `elements` floats and borrowed.
