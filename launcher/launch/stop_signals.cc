@@ -27,6 +27,7 @@ sigset_t stop_signals() {
 int open_signals() {
   const sigset_t set = stop_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

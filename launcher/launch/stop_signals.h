@@ -6,7 +6,8 @@
 namespace lockstep::launch {
 
 // While it lives SIGUSR1, SIGTERM, SIGINT and SIGHUP (unless that is ignored, as under nohup) wait
-// to be read here. One at a time: they belong to the process.
+// to be read here. SIGPIPE is ignored from then on: a host that is gone, or a reader of what is said,
+// ends nothing. One at a time: they belong to the process.
 class StopSignals {
  public:
   StopSignals();

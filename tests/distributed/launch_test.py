@@ -117,6 +117,23 @@ def killed(trial):
         assert "lost rank" in (kept / "said.txt").read_text()
 
 
+def unread(trial):
+    """Nobody reads what it says; and a rank dies before the ranks have met, when the agents of hosts
+    may be gone before `launch` is."""
+    process = subprocess.Popen(
+        [trial.binary, "launch", "-n", "2", "--", "train", trial.config, "--run-dir",
+         trial.folder / "unread", "--max-steps", "5"], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process.stdout.close()
+    assert process.wait(LIMIT_S) == 0, process.returncode
+    for number in range(4):
+        run = trial.launch(f"early{number}", "-n", 4, "--max-restarts", 0)
+        while 0 not in processes_of(run.run_dir):
+            assert run.process.poll() is None, run.output()
+        os.kill(processes_of(run.run_dir)[0], signal.SIGKILL)
+        assert "rank 0 on" in run.end(6), run.output()
+
+
 def gives_up(trial):
     """Where no start brings a checkpoint the restarts are counted."""
     run = trial.launch("vain", "-n", 2, "--max-restarts", 1, train=ENDLESS)
@@ -230,7 +247,8 @@ exec {made.agent} "$@"
 def main(binary):
     with tempfile.TemporaryDirectory(prefix="lockstep-launch-") as folder:
         trial = Trial(binary, pathlib.Path(folder))
-        for part in (undisturbed, killed, gives_up, preempted, refused, parents, on_two_hosts):
+        for part in (undisturbed, killed, unread, gives_up, preempted, refused, parents,
+                     on_two_hosts):
             part(trial)
             print(f"ok    {part.__name__}", flush=True)
     return 0

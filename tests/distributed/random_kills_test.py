@@ -134,7 +134,8 @@ class Trial:
             codes = {p.returncode for p in run.processes}
             # Without a launcher nobody knows of it but by its absence.
             never_came = (starter == "environment"
-                          and f"rank {victim} of {ranks} did not come" in output)
+                          and re.search(rf"rank {victim} (of {ranks} did not come|did not answer)",
+                                        output) is not None)
             moment = "before it came" if never_came else moment
             named = named or never_came
             if moment == "ended" and codes <= {0, 137, -9}:
