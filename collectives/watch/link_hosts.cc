@@ -22,7 +22,7 @@ RanksOfHosts ranks_of(const std::vector<RankPlace>& places) {
   RanksOfHosts ranks;
   for (size_t at = 0; at < places.size(); ++at) {
     const auto rank = static_cast<int>(at);
-    const int leader = first.try_emplace(places[at].host, rank).first->second;
+    const int leader = first.try_emplace(places[at].machine, rank).first->second;
     ranks[leader].push_back(first_moment(rank, places[at]));
   }
   return ranks;

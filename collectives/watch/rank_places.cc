@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "collectives/agreement.h"
 #include "runtime/base/host.h"
@@ -15,19 +16,22 @@ std::vector<RankPlace> gather_places(Communicator& communicator) {
   const std::string processes =
       std::filesystem::read_symlink("/proc/self/ns/pid", ignored).string();
   std::vector<RankPlace> places;
-  for (const std::string& text : gather_texts(
-           communicator, fmt::format("{} {} {}", ::getpid(), processes, host_identity()))) {
-    const size_t first = text.find(' '), second = text.find(' ', first + 1);
-    places.push_back({.host = text.substr(second + 1),
-                      .process = std::stoll(text.substr(0, first)),
-                      .processes = text.substr(first + 1, second - first - 1)});
+  const std::string here =
+      fmt::format("{}\n{}\n{}\n{}", ::getpid(), processes, host_name(), host_identity());
+  for (const std::string& text : gather_texts(communicator, here)) {
+    std::istringstream lines(text);
+    RankPlace place;
+    lines >> place.process >> std::ws;
+    std::getline(lines, place.processes);
+    std::getline(lines, place.host);
+    std::getline(lines, place.machine);
+    places.push_back(std::move(place));
   }
   return places;
 }
 
 FlightMoment first_moment(int rank, const RankPlace& place) {
-  return {
-      .rank = rank, .process = place.process, .host = place.host.substr(0, place.host.find('/'))};
+  return {.rank = rank, .process = place.process, .host = place.host};
 }
 
 }  // namespace lockstep

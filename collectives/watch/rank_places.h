@@ -11,7 +11,8 @@
 namespace lockstep {
 
 struct RankPlace {
-  std::string host;  // host_identity()
+  std::string machine;  // host_identity()
+  std::string host;     // its name, for people
   int64_t process = 0;
   std::string processes;  // the namespace that this number is of: containers have their own
 };

@@ -51,7 +51,7 @@ class Watchdog::Watch {
     const std::vector<RankPlace>& places = options_.places;
     peers_.reserve(places.size());
     for (size_t rank = 0; rank < places.size(); ++rank) {
-      if (places[rank].host == places[static_cast<size_t>(options_.rank)].host)
+      if (places[rank].machine == places[static_cast<size_t>(options_.rank)].machine)
         add({.moment = first_moment(static_cast<int>(rank), places[rank])});
     }
     own_ = &*std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Catches: an alarm about a rank that is only slow, or about a disk that only takes its time.
+"""Catches: an alarm about a rank that is only slow, about a disk that only takes its time, or about a
+process whose number means nothing here.
 
 patience_test.py BINARY FAILING_CALLS [--steps N] [--limit S] [--stall S]: 2 ranks, of which one runs
 a twentieth of the time, while some calls of fsync() take `stall` seconds, below the limit for ranks
-that do nothing. Over shared memory, MPI and TCP; checkpoints under the steps and between them.
+that do nothing. Over shared memory, MPI and TCP; checkpoints under the steps and between them. Then
+2 ranks that share a host's name and files, but not its process numbers, as containers may.
 """
 import argparse
 import os
 import pathlib
 import re
+import shutil
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -17,6 +22,7 @@ import time
 
 import faulty_run
 import lockstep_run
+from rendezvous_test import FOREIGN
 from stuck_rank_test import WAYS, processes_of
 
 RUNS_S, STANDS_S = 0.005, 0.095
@@ -60,6 +66,28 @@ def run(binary, preloaded, options, folder, way, in_background):
     return process.returncode, said
 
 
+def run_in_containers(binary, options, folder):
+    """The exit codes of the ranks, and what they said; None where no namespaces can be made. Rank 1
+    alone has one: there the number of rank 0's process is nobody's."""
+    apart = ["unshare", "--pid", "--fork"]
+    if not shutil.which("unshare") or subprocess.run([*apart, "true"], capture_output=True).returncode:
+        return None
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    processes = []
+    for rank in range(2):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+        environment.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank),
+                           LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        processes.append(subprocess.Popen(
+            [*(apart if rank else []), str(binary), "train", str(folder / "config.textproto"), "--run-dir",
+             str(folder / "containers"), "--set", f"comm.timeout_s={options.limit}"],
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True))
+    said = [process.communicate(timeout=60 + 0.2 * options.steps)[0] for process in processes]
+    return [process.returncode for process in processes], "".join(said)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary", type=pathlib.Path)
@@ -86,6 +114,17 @@ def main():
                     failures += 1
                     print(said)
                 hashes.update(re.findall(r"^weights_hash (\w+)$", said, re.MULTILINE))
+        ended = run_in_containers(options.binary.resolve(), options, pathlib.Path(folder))
+    if ended is None:
+        print("skipped: ranks with process numbers of their own (unshare --pid is not allowed here)")
+    else:
+        codes, said = ended
+        print(f"{'ok    ' if codes == [0, 0] else 'FAILED'} ranks with process numbers of their own: "
+              f"exit codes {codes}")
+        if codes != [0, 0]:
+            failures += 1
+            print(said)
+        hashes.update(re.findall(r"^weights_hash (\w+)$", said, re.MULTILINE))
     assert len(hashes) == 1, hashes
     return 1 if failures else 0
 

@@ -1,6 +1,7 @@
 #pragma once
 // What every fuzz target has. With libFuzzer (Clang) the library drives LLVMFuzzerTestOneInput and
-// replay_main.cc is left out; otherwise replay_main.cc drives it with mutations of seed_inputs().
+// libfuzzer_seeds.cc gives it seed_inputs(); otherwise replay_main.cc drives it with mutations of
+// them.
 
 #include <cstddef>
 #include <cstdint>

@@ -15,6 +15,7 @@
 #include "runtime/graph/window.h"
 #include "tests/kernels/conv2d_cases.h"
 #include "tests/reference/conv2d.h"
+#include "tests/reference/sanitizers.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -128,6 +129,7 @@ double root_mean_square_error(const std::vector<float>& actual,
 }
 
 TEST(Conv2d, WinogradIsAccurate) {
+  LOCKSTEP_SKIP_WITH_SANITIZERS();
   // Its transforms add up a few numbers of about the results' size, so that its typical error is
   // that of a direct convolution, within a small factor.
   for (const Conv2dShape& s : {square(2, 12, 32, 32, 3, 1, 1),

@@ -13,6 +13,7 @@
 #include "runtime/plan/layout.h"
 #include "runtime/train/checkpoints/initialize.h"
 #include "tests/reference/models.h"
+#include "tests/reference/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -108,8 +109,12 @@ TEST(FusedNorms, Resnet20WithPaddedShortcuts) {
   compare(config, 32);
 }
 TEST(FusedNorms, Resnet18) { compare(resnet(18), 64); }
-TEST(FusedNorms, Resnet50) { compare(resnet(50), 64); }
+TEST(FusedNorms, Resnet50) {
+  LOCKSTEP_SKIP_WITH_SANITIZERS();
+  compare(resnet(50), 64);
+}
 TEST(FusedNorms, Vgg) {
+  LOCKSTEP_SKIP_WITH_SANITIZERS();
   VggConfig config;
   config.batch_norm = true;
   config.classes = 7;

@@ -15,6 +15,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/plan/layout.h"
 #include "runtime/train/checkpoints/initialize.h"
+#include "tests/reference/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -160,9 +161,16 @@ TEST(VisionGolden, Resnet18) { compare({"resnet18", ResnetConfig{.depth = 18}});
 TEST(VisionGolden, Resnet18WithMixup) {
   compare({"resnet18_mixup", ResnetConfig{.depth = 18, .label_smoothing = 0.125f}, 0.6875f});
 }
-TEST(VisionGolden, Resnet50) { compare({"resnet50", ResnetConfig{.depth = 50}}); }
-TEST(VisionGolden, Vgg16) { compare({"vgg16", VggConfig{.dropout = 0}}); }
+TEST(VisionGolden, Resnet50) {
+  LOCKSTEP_SKIP_WITH_SANITIZERS();
+  compare({"resnet50", ResnetConfig{.depth = 50}});
+}
+TEST(VisionGolden, Vgg16) {
+  LOCKSTEP_SKIP_WITH_SANITIZERS();
+  compare({"vgg16", VggConfig{.dropout = 0}});
+}
 TEST(VisionGolden, Vgg16WithNorms) {
+  LOCKSTEP_SKIP_WITH_SANITIZERS();
   compare({"vgg16_norms", VggConfig{.batch_norm = true, .dropout = 0, .label_smoothing = 0.125f}});
 }
 TEST(VisionGolden, AlexnetWithMixup) { compare({"alexnet", AlexnetConfig{.dropout = 0}, 0.6875f}); }
@@ -175,6 +183,7 @@ TEST(VisionGolden, MobilenetV2) {
            .kinks = true});
 }
 TEST(VisionGolden, Resnext50WithMixup) {
+  LOCKSTEP_SKIP_WITH_SANITIZERS();
   compare({"resnext50",
            ResnetConfig{.depth = 50, .groups = 32, .width_per_group = 4},
            0.6875f,
