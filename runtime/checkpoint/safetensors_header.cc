@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
@@ -70,7 +71,6 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
           place_ = Place::kMetadataValue;
           return true;
         }
-        if (!names_.insert(text).second) fail("duplicate tensor name " + quote_name(text));
         header_.entries.push_back({});
         header_.entries.back().name = text;
         place_ = Place::kName;
@@ -211,8 +211,19 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool metadata_seen_ = false;
   std::vector<uint64_t> offsets_;
   std::string metadata_key_;
-  std::unordered_set<std::string> names_;
 };
+
+void check_names(const SafetensorsHeader& header, const std::string& origin) {
+  std::vector<std::string_view> names;
+  names.reserve(header.entries.size());
+  for (const SafetensorsEntry& entry : header.entries) names.push_back(entry.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end())
+    throw CheckpointError("{}: not a safetensors file: duplicate tensor name {}",
+                          origin,
+                          quote_name(std::string(*twice)));
+}
 
 // The tensors together must fill the rest of the file exactly.
 void check_tiling(SafetensorsHeader& header, uint64_t data_bytes, const std::string& origin) {
@@ -271,6 +282,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
   HeaderHandler handler(header, origin);
   nlohmann::json::sax_parse(json, json + length, &handler);
   header.data_start = sizeof(length) + length;
+  check_names(header, origin);
   check_tiling(header, file_bytes - header.data_start, origin);
   return header;
 }

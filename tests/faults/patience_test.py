@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Catches: an alarm about a rank that is only slow, about a disk that only takes its time, or about a
-process whose number means nothing here.
+"""Catches: an alarm about a rank that is only slow, about a disk that only takes its time, or about
+a process whose number means nothing here.
 
-patience_test.py BINARY FAILING_CALLS [--steps N] [--limit S] [--stall S]: 2 ranks, of which one runs
-a twentieth of the time, while some calls of fsync() take `stall` seconds, below the limit for ranks
-that do nothing. Over shared memory, MPI and TCP; checkpoints under the steps and between them. Then
-2 ranks that share a host's name and files, but not its process numbers, as containers may.
+patience_test.py BINARY FAILING_CALLS [--steps N] [--limit S] [--stall S]: 2 ranks, of which one
+runs a twentieth of the time, while some calls of fsync() take `stall` seconds, below the limit for
+ranks that do nothing. Over shared memory, MPI and TCP; checkpoints under the steps and between
+them. Then 2 ranks that share a host's name and files, but not its process numbers, as containers
+may.
 """
 import argparse
 import os
@@ -70,7 +71,9 @@ def run_in_containers(binary, options, folder):
     """The exit codes of the ranks, and what they said; None where no namespaces can be made. Rank 1
     alone has one: there the number of rank 0's process is nobody's."""
     apart = ["unshare", "--pid", "--fork"]
-    if not shutil.which("unshare") or subprocess.run([*apart, "true"], capture_output=True).returncode:
+    if not shutil.which("unshare"):
+        return None
+    if subprocess.run([*apart, "true"], capture_output=True).returncode:
         return None
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -78,10 +81,11 @@ def run_in_containers(binary, options, folder):
     for rank in range(2):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         environment.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank),
-                           LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+                           LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=str(port))
         processes.append(subprocess.Popen(
-            [*(apart if rank else []), str(binary), "train", str(folder / "config.textproto"), "--run-dir",
-             str(folder / "containers"), "--set", f"comm.timeout_s={options.limit}"],
+            [*(apart if rank else []), str(binary), "train", str(folder / "config.textproto"),
+             "--run-dir", str(folder / "containers"), "--set", f"comm.timeout_s={options.limit}"],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True))
     said = [process.communicate(timeout=60 + 0.2 * options.steps)[0] for process in processes]
@@ -116,11 +120,11 @@ def main():
                 hashes.update(re.findall(r"^weights_hash (\w+)$", said, re.MULTILINE))
         ended = run_in_containers(options.binary.resolve(), options, pathlib.Path(folder))
     if ended is None:
-        print("skipped: ranks with process numbers of their own (unshare --pid is not allowed here)")
+        print("skipped: ranks with process numbers of their own (unshare --pid is refused)")
     else:
         codes, said = ended
-        print(f"{'ok    ' if codes == [0, 0] else 'FAILED'} ranks with process numbers of their own: "
-              f"exit codes {codes}")
+        print(f"{'ok    ' if codes == [0, 0] else 'FAILED'} ranks with process numbers of their "
+              f"own: exit codes {codes}")
         if codes != [0, 0]:
             failures += 1
             print(said)

@@ -13,12 +13,14 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-CsvReader::CsvReader(std::string_view text, char delimiter) : text_(text), delimiter_(delimiter) {
+CsvReader::CsvReader(std::string_view text, char delimiter, size_t most_fields)
+    : text_(text), delimiter_(delimiter), most_fields_(most_fields) {
   if (text_.starts_with(kByteOrderMark)) position_ = kByteOrderMark.size();
 }
 
 bool CsvReader::next() {
   fields_.clear();
+  field_count_ = 0;
   unescaped_.clear();
   problem_.clear();
   // Blank lines.
@@ -62,13 +64,18 @@ void CsvReader::skip_spaces() {
   while (position_ < text_.size() && text_[position_] == ' ' && delimiter_ != ' ') ++position_;
 }
 
+void CsvReader::add_field(std::string_view field) {
+  ++field_count_;
+  if (keeps_field()) fields_.push_back(field);
+}
+
 // Reads up to the next delimiter or line end.
 void CsvReader::read_plain_field() {
   const size_t begin = position_;
   while (position_ < text_.size() && text_[position_] != delimiter_ && !at_line_end()) ++position_;
   size_t end = position_;
   while (end > begin && text_[end - 1] == ' ' && delimiter_ != ' ') --end;
-  fields_.push_back(text_.substr(begin, end - begin));
+  add_field(text_.substr(begin, end - begin));
 }
 
 void CsvReader::read_quoted_field() {
@@ -86,22 +93,22 @@ void CsvReader::read_quoted_field() {
     }
     position_ = quote + 1;
     if (position_ < text_.size() && text_[position_] == '"') {
-      if (copy == nullptr) copy = &unescaped_.emplace_back();
-      copy->append(text_.substr(copied_to, position_ - copied_to));
+      if (copy == nullptr && keeps_field()) copy = &unescaped_.emplace_back();
+      if (copy != nullptr) copy->append(text_.substr(copied_to, position_ - copied_to));
       copied_to = ++position_;
       continue;
     }
     if (copy != nullptr) {
       copy->append(text_.substr(copied_to, quote - copied_to));
-      fields_.push_back(*copy);
+      add_field(*copy);
     } else {
-      fields_.push_back(text_.substr(begin, quote - begin));
+      add_field(text_.substr(begin, quote - begin));
     }
     break;
   }
   skip_spaces();
   if (position_ == text_.size() || text_[position_] == delimiter_ || at_line_end()) return;
-  problem_ = fmt::format("text follows the closing quote of field {}", fields_.size());
+  problem_ = fmt::format("text follows the closing quote of field {}", field_count_);
   while (position_ < text_.size() && text_[position_] != delimiter_ && !at_line_end()) ++position_;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,13 +17,18 @@ namespace lockstep {
 // order mark and spaces around a field (outside its quotes).
 class CsvReader {
  public:
-  CsvReader(std::string_view text, char delimiter);
+  // most_fields: of a record; those after it are counted, not kept.
+  CsvReader(std::string_view text,
+            char delimiter,
+            size_t most_fields = std::numeric_limits<size_t>::max());
 
   // Reads the next record; false at the end of the text.
   bool next();
 
   // Fields of the record; they point into the text or into this reader, until the next next().
   const std::vector<std::string_view>& fields() const { return fields_; }
+  // How many the record has.
+  size_t field_count() const { return field_count_; }
   // Line, from 1, on which the record begins.
   int64_t line() const { return record_line_; }
   // Why the record is malformed; empty when it is well-formed. A malformed record ends with its
@@ -36,14 +42,18 @@ class CsvReader {
   void skip_spaces();
   void read_plain_field();
   void read_quoted_field();
+  bool keeps_field() const { return fields_.size() < most_fields_; }
+  void add_field(std::string_view field);
   void skip_line_end();
 
   std::string_view text_;
   char delimiter_;
+  size_t most_fields_;
   size_t position_ = 0;
   int64_t line_ = 1;
   int64_t record_line_ = 0;
   std::vector<std::string_view> fields_;
+  size_t field_count_ = 0;
   std::deque<std::string> unescaped_;  // fields with doubled quotes
   std::string problem_;
   bool unclosed_quote_ = false;

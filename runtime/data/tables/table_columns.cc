@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kLongestQuote = 40;        // of a cell, in a message
 constexpr int kRecordsToCountFields = 100;  // without a header
 constexpr size_t kMostNames = 1'000'000;    // of one categorical column
+constexpr size_t kMostColumns = 250'000;
 
 char delimiter_of(const TableConfig& config) {
   if (config.delimiter.size() != 1 || config.delimiter == "\"" || config.delimiter == "\n")
@@ -30,6 +31,11 @@ char delimiter_of(const TableConfig& config) {
 void check_encoding(const TableText& file) {
   if (file.text.starts_with("\xFF\xFE") || file.text.starts_with("\xFE\xFF"))
     throw DataError("{}: is UTF-16 text; save it as UTF-8", file.name);
+}
+
+void check_columns(const TableText& file, size_t columns) {
+  if (columns > kMostColumns)
+    throw DataError("{}: has {} columns; allowed: up to {}", file.name, columns, kMostColumns);
 }
 
 // A name must stand for one column, or what the config says of it would be of another.
@@ -48,10 +54,11 @@ void refuse_equal_names(const TableText& file, const std::vector<std::string>& n
 }
 
 std::vector<std::string> header_of(const TableText& file, const TableConfig& config) {
-  CsvReader reader(file.text, delimiter_of(config));
+  CsvReader reader(file.text, delimiter_of(config), kMostColumns);
   if (!reader.next()) throw DataError("{}: has no records", file.name);
   if (!reader.problem().empty())
     throw DataError("{}:{}: {}", file.name, reader.line(), reader.problem());
+  check_columns(file, reader.field_count());
   std::vector<std::string> names(reader.fields().begin(), reader.fields().end());
   refuse_equal_names(file, names);
   return names;
@@ -60,12 +67,13 @@ std::vector<std::string> header_of(const TableText& file, const TableConfig& con
 // Without a header: numbers as names, as many as most of the first records have fields, so that a
 // stray line at the top does not decide.
 std::vector<std::string> numbers_of(const TableText& file, const TableConfig& config) {
-  CsvReader reader(file.text, delimiter_of(config));
+  CsvReader reader(file.text, delimiter_of(config), kMostColumns);
   std::map<size_t, int> seen;
-  for (int i = 0; i < kRecordsToCountFields && reader.next(); ++i) ++seen[reader.fields().size()];
+  for (int i = 0; i < kRecordsToCountFields && reader.next(); ++i) ++seen[reader.field_count()];
   if (seen.empty()) throw DataError("{}: has no records", file.name);
   const auto most = std::max_element(
       seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  check_columns(file, most->first);
   std::vector<std::string> names;
   for (size_t i = 0; i < most->first; ++i) names.push_back(std::to_string(i));
   return names;
@@ -105,44 +113,58 @@ class ColumnsReader {
     table_.columns.resize(schema.columns.size());
   }
 
-  // Reads with the kinds of the schema. When a value shows that an inferred column is categorical,
-  // the rest of the file is only searched for more of them, and false is returned: mark those
-  // columns in `not_numeric` as categorical and read again.
-  bool read(bool infer, BadRecordLog* bad, std::vector<bool>* not_numeric) {
-    CsvReader reader(file_.text, delimiter_of(config_));
+  // Finds what is bad, and how much there is, and keeps nothing: a file that is refused has taken no
+  // memory. not_numeric, where not null: inferred columns in which some value is not a number.
+  void scan(BadRecordLog* bad, std::vector<bool>* not_numeric) {
+    for_each_record([&](const CsvReader& reader) {
+      const std::string problem = check(reader, not_numeric);
+      ++records_;
+      if (problem.empty())
+        ++rows_;
+      else
+        bad->add(reader.line(), problem);
+    });
+  }
+
+  // Reads what scan() has found good, with the kinds that the schema has by now.
+  TableColumns read() {
+    table_.records.reserve(records_);
+    for (size_t i = 0; i < schema_.columns.size(); ++i) {
+      const ColumnKind kind = schema_.columns[i].kind;
+      if (kind == ColumnKind::kNumeric) table_.columns[i].numbers.reserve(rows_);
+      if (kind == ColumnKind::kCategorical) table_.columns[i].ids.reserve(rows_);
+    }
+    for_each_record([&](const CsvReader& reader) {
+      const bool good = check(reader, nullptr).empty();
+      table_.records.push_back({reader.line(), good ? table_.rows : -1});
+      if (good) append(reader.fields());
+    });
+    return std::move(table_);
+  }
+
+ private:
+  template <typename Action>
+  void for_each_record(Action&& action) const {
+    CsvReader reader(file_.text, delimiter_of(config_), schema_.columns.size());
     if (config_.header) reader.next();
-    bool complete = true;
     while (reader.next()) {
       if (reader.unclosed_quote())
         throw DataError("{}:{}: {}", file_.name, reader.line(), reader.problem());
-      const std::string problem = check(reader, infer, not_numeric, &complete);
-      if (!complete) continue;
-      table_.records.push_back({reader.line(), problem.empty() ? table_.rows : -1});
-      if (problem.empty())
-        append(reader.fields());
-      else
-        bad->add(reader.line(), problem);
+      action(reader);
     }
-    return complete;
   }
 
-  TableColumns take() { return std::move(table_); }
-
- private:
   bool missing(std::string_view cell) const {
     return std::find(config_.missing.begin(), config_.missing.end(), cell) != config_.missing.end();
   }
 
   // What is wrong with a record; empty when it is good. Leaves the numbers in parsed_.
-  std::string check(const CsvReader& reader,
-                    bool infer,
-                    std::vector<bool>* not_numeric,
-                    bool* complete) {
+  std::string check(const CsvReader& reader, std::vector<bool>* not_numeric) {
     const auto& fields = reader.fields();
     const auto& columns = schema_.columns;
     if (!reader.problem().empty()) return reader.problem();
-    if (fields.size() != columns.size())
-      return fmt::format("{} fields, expected {}", fields.size(), columns.size());
+    if (reader.field_count() != columns.size())
+      return fmt::format("{} fields, expected {}", reader.field_count(), columns.size());
     if (missing(fields[schema_.target]))
       return fmt::format("the target {} is missing", schema_.describe(schema_.target));
     parsed_.resize(columns.size());
@@ -152,14 +174,13 @@ class ColumnsReader {
       if (missing(fields[i])) {
         parsed_[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (!parse_number(fields[i], &parsed_[i])) {
-        if (!infer || !columns[i].inferred)
+        if (not_numeric == nullptr || !columns[i].inferred)
           return fmt::format("{}: {} is not a number", schema_.describe(i), quote_cell(fields[i]));
         shown_categorical_.push_back(i);
       }
     }
     // Only a record that is good otherwise decides about kinds.
     for (const size_t i : shown_categorical_) (*not_numeric)[i] = true;
-    if (!shown_categorical_.empty()) *complete = false;
     return "";
   }
 
@@ -197,6 +218,7 @@ class ColumnsReader {
   const TableConfig& config_;
   const TableSchema& schema_;
   TableColumns table_;
+  size_t records_ = 0, rows_ = 0;
   std::vector<std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>> ids_;
   std::vector<double> parsed_;             // numbers of the current record
   std::vector<size_t> shown_categorical_;  // inferred columns in which it has no number
@@ -287,20 +309,14 @@ TableColumns read_columns(const TableText& file,
                         quote_cell(names[i]),
                         quote_cell(schema->columns[i].name));
   }
-  // At most two passes: the first finds every column that is not numeric, the second reads.
-  const BadRecordLog before = *bad;
   std::vector<bool> not_numeric(schema->columns.size());
-  while (true) {
-    ColumnsReader reader(file, config, *schema);
-    if (reader.read(infer, bad, &not_numeric)) {
-      TableColumns table = reader.take();
-      if (table.rows == 0 && bad->count() == 0) throw DataError("{}: has no records", file.name);
-      return table;
-    }
-    for (size_t i = 0; i < not_numeric.size(); ++i)
-      if (not_numeric[i]) schema->columns[i].kind = ColumnKind::kCategorical;
-    *bad = before;
-  }
+  ColumnsReader reader(file, config, *schema);
+  reader.scan(bad, infer ? &not_numeric : nullptr);
+  for (size_t i = 0; i < not_numeric.size(); ++i)
+    if (not_numeric[i]) schema->columns[i].kind = ColumnKind::kCategorical;
+  TableColumns table = reader.read();
+  if (table.rows == 0 && bad->count() == 0) throw DataError("{}: has no records", file.name);
+  return table;
 }
 
 }  // namespace lockstep

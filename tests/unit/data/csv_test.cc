@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,17 @@ TEST(Csv, SkipsBlankLinesMarksAndSpaces) {
             (Records{{"a", "b"}}));
   EXPECT_EQ(split(""), Records{});
   EXPECT_EQ(split("\n \n"), Records{});
+}
+
+TEST(Csv, CountsFieldsThatItDoesNotKeep) {
+  CsvReader reader("a,b\n1,\"say \"\"hi\"\"\",\"x\"\"y\",4\n5\n", ',', 2);
+  for (const size_t count : {2, 4, 1}) {
+    ASSERT_TRUE(reader.next());
+    EXPECT_EQ(reader.problem(), "");
+    EXPECT_EQ(reader.field_count(), count);
+    EXPECT_EQ(reader.fields().size(), std::min<size_t>(count, 2));
+  }
+  EXPECT_FALSE(reader.next());
 }
 
 TEST(Csv, Quotes) {
