@@ -80,7 +80,7 @@ class GptBuilder {
     const TensorId qkv = linear(
         name + "attn.c_attn", norm(name + "ln_1"), width, 3 * width, kStd, Activation::kNone);
     const TensorId mixed =
-        ops::attention(builder_, name + "attn", qkv, config_.heads, /*causal=*/true);
+        ops::attention(builder_, name + "attn", qkv, {.heads = config_.heads, .causal = true});
     branch(name + "attn.",
            linear(name + "attn.c_proj", mixed, width, width, residual_std, Activation::kNone));
     const TensorId up =

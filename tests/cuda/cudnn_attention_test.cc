@@ -48,7 +48,10 @@ TEST_F(CudnnAttentionTest, FitsInItsWorkspace) {
                                  AttentionShape{8, 1024, 25, 64, true},
                                  AttentionShape{3, 1000, 16, 128, true},
                                  AttentionShape{2, 65, 3, 32, false},
-                                 AttentionShape{4, 8192, 12, 64, true}}) {
+                                 AttentionShape{4, 8192, 12, 64, true},
+                                 AttentionShape{4, 1024, 32, 64, true, 8},
+                                 AttentionShape{4, 4096, 32, 128, true, 8},
+                                 AttentionShape{2, 1000, 16, 128, true, 1}}) {
       shape.batch = cuda::cudnn_backward_batch(shape);
       for (const bool backward : {false, true}) {
         const cuda::CudnnAttentionKey key = {shape, DType::kBF16, backward};

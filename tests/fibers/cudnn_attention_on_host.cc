@@ -64,7 +64,10 @@ struct Head {
 
   // Of q, k or v (part 0, 1 or 2) of a token.
   int64_t place(int64_t token, int part) const {
-    return (((sample * shape.time + token) * 3 + part) * shape.heads + head) * shape.head_size;
+    const int64_t row = (sample * shape.time + token) * shape.packed_width();
+    if (part == 0) return row + head * shape.head_size;
+    return row + shape.width() + (part - 1) * shape.kv_width() +
+           head / shape.group() * shape.head_size;
   }
   int64_t out_place(int64_t token) const {
     return ((sample * shape.time + token) * shape.heads + head) * shape.head_size;
@@ -110,9 +113,9 @@ struct Head {
     }
   }
 
-  void backward() const {
-    const auto size = static_cast<size_t>(shape.time * shape.head_size);
-    std::vector<float> d_q(size), d_k(size), d_v(size);
+  // Adds to the sums of the head of k and v, (T, D) each.
+  void backward(std::vector<float>& d_k, std::vector<float>& d_v) const {
+    std::vector<float> d_q(d_k.size());
     for (int64_t query = 0; query < shape.time; ++query) {
       const float total = dot(arrays.d_out, out_place(query), arrays.out, out_place(query));
       for (int64_t key = 0; key < keys_of(query); ++key) {
@@ -130,15 +133,17 @@ struct Head {
         }
       }
     }
-    for (int64_t token = 0; token < shape.time; ++token) {
-      for (int64_t d = 0; d < shape.head_size; ++d) {
-        const auto i = static_cast<size_t>(token * shape.head_size + d);
-        T* const d_qkv = static_cast<T*>(arrays.d_qkv);
-        d_qkv[place(token, 0) + d] = round_to<T>(d_q[i]);
-        d_qkv[place(token, 1) + d] = round_to<T>(d_k[i]);
-        d_qkv[place(token, 2) + d] = round_to<T>(d_v[i]);
-      }
-    }
+    store(d_q, 0);
+    if ((head + 1) % shape.group() != 0) return;  // others add to them
+    store(d_k, 1);
+    store(d_v, 2);
+  }
+
+  void store(const std::vector<float>& gradient, int part) const {
+    for (int64_t token = 0; token < shape.time; ++token)
+      for (int64_t d = 0; d < shape.head_size; ++d)
+        static_cast<T*>(arrays.d_qkv)[place(token, part) + d] =
+            round_to<T>(gradient[static_cast<size_t>(token * shape.head_size + d)]);
   }
 };
 
@@ -173,9 +178,15 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
     spoil(workspace, bytes);
     by_type(key.dtype, [&]<typename T>() {
       for (int64_t sample = 0; sample < key.shape.batch; ++sample) {
+        const auto size = static_cast<size_t>(key.shape.time * key.shape.head_size);
+        std::vector<float> d_k, d_v;
         for (int64_t head = 0; head < key.shape.heads; ++head) {
           const Head<T> one{key.shape, arrays, sample, head};
-          key.backward ? one.backward() : one.forward();
+          if (head % key.shape.group() == 0) {
+            d_k.assign(size, 0);
+            d_v.assign(size, 0);
+          }
+          key.backward ? one.backward(d_k, d_v) : one.forward();
         }
       }
     });

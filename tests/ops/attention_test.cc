@@ -23,13 +23,14 @@ struct Head {
 
   // Of q, k or v (part 0, 1 or 2) of a token in qkv, and of a token in y.
   int64_t at(int64_t token, int64_t part) const {
-    return ((sample() * s.time + token) * 3 + part) * s.heads * s.head_size + first();
+    const int64_t row = (sample() * s.time + token) * s.packed_width();
+    if (part == 0) return row + first();
+    return row + s.width() + (part - 1) * s.kv_width() + first_of_keys();
   }
-  int64_t at(int64_t token) const {
-    return (sample() * s.time + token) * s.heads * s.head_size + first();
-  }
+  int64_t at(int64_t token) const { return (sample() * s.time + token) * s.width() + first(); }
   int64_t sample() const { return index / s.heads; }
   int64_t first() const { return index % s.heads * s.head_size; }
+  int64_t first_of_keys() const { return index % s.heads / (s.heads / s.kv_heads) * s.head_size; }
   int64_t keys_of(int64_t query) const { return s.causal ? query + 1 : s.time; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(s.head_size)); }
   double dot(const double* a, const double* b) const {
@@ -73,7 +74,7 @@ void reference_forward(const OpCall& call) {
 void reference_backward(const OpCall& call) {
   const auto op = AttentionBackward<double>::of(call);
   const AttentionShape& s = op.shape;
-  std::fill_n(op.d_qkv, s.batch * s.time * 3 * s.heads * s.head_size, 0.0);
+  std::fill_n(op.d_qkv, s.batch * s.time * s.packed_width(), 0.0);
   for (int64_t index = 0; index < s.batch * s.heads; ++index) {
     const Head head(s, index);
     for (int64_t query = 0; query < s.time; ++query) {
@@ -109,8 +110,10 @@ Tolerance tolerance(const OpCall& expected, double spread, size_t output, int64_
   const double score = spread * spread * (8 + 2 * std::sqrt(static_cast<double>(s.head_size)));
   const double mean = spread * (score + static_cast<double>(s.time) / 8);
   if (!forward) {
+    // Keys and values have a sum of each head that shares them.
+    const double mean_of_heads = mean * static_cast<double>(s.group());
     const double size = std::abs(AttentionBackward<double>::of(expected).d_qkv[i]);
-    return {8 * mean * (spread * spread + size), size};
+    return {8 * mean_of_heads * (spread * spread + size), size};
   }
   if (output == 1) return {2 * mean, 0};
   return {mean, std::abs(AttentionForward<double>::of(expected).y[i])};
@@ -119,13 +122,13 @@ Tolerance tolerance(const OpCall& expected, double spread, size_t output, int64_
 // Scores have a standard deviation of about spread^2 / 3.
 OpTest attention(const AttentionShape& s, double spread) {
   return {.name = "attention B " + std::to_string(s.batch) + " T " + std::to_string(s.time) +
-                  " H " + std::to_string(s.heads) + " D " + std::to_string(s.head_size) +
-                  (s.causal ? " causal" : " full"),
+                  " H " + std::to_string(s.heads) + " K " + std::to_string(s.kv_heads) + " D " +
+                  std::to_string(s.head_size) + (s.causal ? " causal" : " full"),
           .build =
               [=](GraphBuilder& builder) {
                 const TensorId qkv =
-                    builder.activation_tensor("qkv", {s.batch, s.time, 3 * s.heads * s.head_size});
-                ops::attention(builder, "y", qkv, s.heads, s.causal);
+                    builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
+                ops::attention(builder, "y", qkv, {s.heads, s.causal, s.kv_heads});
               },
           .reference = kReference,
           .cpu = cpu::kCpuAttention,
@@ -138,8 +141,10 @@ OpTest attention(const AttentionShape& s, double spread) {
 }
 
 TEST(AttentionTest, ReferenceMatchesFiniteDifferences) {
-  for (const bool causal : {false, true})
+  for (const bool causal : {false, true}) {
     check_gradient_of_reference(attention({2, 4, 2, 3, causal}, 1));
+    check_gradient_of_reference(attention({2, 3, 6, 2, causal, 2}, 1));
+  }
 }
 
 // Blocks of the CPU are 64 tokens; 800 is more than a depth block of a product.
@@ -155,7 +160,9 @@ TEST(AttentionTest, MatchesTheReferenceOnTheCpu) {
                                     {1, 130, 2, 33, causal},
                                     {1, 200, 1, 128, causal},
                                     {1, 70, 1, 256, causal},
-                                    {1, 9, 1, 800, causal}}) {
+                                    {1, 9, 1, 800, causal},
+                                    {2, 65, 6, 20, causal, 2},
+                                    {1, 130, 4, 33, causal, 1}}) {
       OpTest test = attention(s, 2);
       test.cuda = {};
       check_on_all_devices(test);
@@ -173,7 +180,10 @@ TEST(AttentionTest, MatchesTheReferenceOnAllDevices) {
                                     {1, 40, 2, 64, causal},
                                     {1, 35, 1, 128, causal},
                                     {1, 18, 1, 160, causal},
-                                    {1, 128, 1, 16, causal}})
+                                    {1, 128, 1, 16, causal},
+                                    {2, 35, 6, 20, causal, 3},
+                                    {1, 33, 8, 64, causal, 1},
+                                    {1, 64, 4, 16, causal, 2}})
       check_on_all_devices(attention(s, 1));
   }
 }

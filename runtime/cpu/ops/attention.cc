@@ -80,29 +80,33 @@ struct AttentionWorker {
   float* delta;             // (queries)
 };
 
-// One head of one sample.
+// One head of one sample, and the head of k and v that it reads.
 struct AttentionHead {
   AttentionHead(const AttentionShape& s, const float* qkv, int64_t index)
       : time(s.time),
         size(s.head_size),
-        stride(3 * s.heads * s.head_size),
-        out_stride(s.heads * s.head_size),
+        stride(s.packed_width()),
+        out_stride(s.width()),
         causal(s.causal),
         scale(static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_size)))),
-        offset(index / s.heads * s.time * stride + index % s.heads * s.head_size),
+        q_offset(index / s.heads * s.time * stride + index % s.heads * s.head_size),
+        k_offset(index / s.heads * s.time * stride + s.width() +
+                 index % s.heads / s.group() * s.head_size),
+        v_offset(k_offset + s.kv_width()),
         out_offset(index / s.heads * s.time * out_stride + index % s.heads * s.head_size),
-        q(qkv + offset),
-        k(q + out_stride),
-        v(k + out_stride) {}
+        q(qkv + q_offset),
+        k(qkv + k_offset),
+        v(qkv + v_offset) {}
 
   int64_t keys_seen_by(Range queries) const { return causal ? queries.end : time; }
 
   int64_t time, size;          // T, D
-  int64_t stride, out_stride;  // 3C and C: floats between tokens
+  int64_t stride, out_stride;  // P and H D: floats between tokens
   bool causal;
-  float scale;                 // 1 / sqrt(D)
-  int64_t offset, out_offset;  // of the head in qkv and in out
-  const float *q, *k, *v;      // (T, D), stride 3C
+  float scale;                           // 1 / sqrt(D)
+  int64_t q_offset, k_offset, v_offset;  // of the head in qkv ...
+  int64_t out_offset;                    // ... and in out
+  const float *q, *k, *v;                // (T, D), stride P
 };
 
 HWY_INLINE int64_t padded(Range queries) { return round_up(queries.size(), kVecLanes); }
@@ -151,7 +155,7 @@ HWY_INLINE void multiply_weights(const float* rows,
                  products);
 }
 
-// to (keys, D), stride 3C, = or += weights (keys, queries) rows (queries, D), where `packed` has
+// to (keys, D), stride P, = or += weights (keys, queries) rows (queries, D), where `packed` has
 // the panels of rows.
 HWY_INLINE void multiply_by_weights(const float* weights,
                                     const AttentionHead& head,
@@ -314,16 +318,18 @@ HWY_INLINE void softmax_backward(const AttentionHead& head,
   });
 }
 
-// Adds what one block of queries gives to d_k and d_v, and writes its d_q.
+// Adds what one block of queries gives to d_k and d_v, and writes its d_q. The first head of those
+// that share k and v starts the sums.
 HWY_NOINLINE void backward_block(const AttentionHead& head,
+                                 bool first_head,
                                  Range queries,
                                  const float* d_out,
                                  const float* out,
                                  const float* log_sum_exp,
-                                 float* d_q,
+                                 float* d_qkv,
                                  AttentionWorker& work) {
-  float* const d_k = d_q + head.out_stride;
-  float* const d_v = d_k + head.out_stride;
+  float* const d_k = d_qkv + head.k_offset;
+  float* const d_v = d_qkv + head.v_offset;
   const int64_t count = queries.size();
   const float* const q = head.q + queries.begin * head.stride;
   d_out += queries.begin * head.out_stride;
@@ -352,7 +358,7 @@ HWY_NOINLINE void backward_block(const AttentionHead& head,
         head.v, head, keys, queries, work.d_out_transposed, work.d_scores, work.products);
     softmax_backward(head, keys, queries, work);
     // The first block of queries that sees these keys starts their sums.
-    const bool accumulate = queries.begin > (head.causal ? keys.begin : 0);
+    const bool accumulate = !first_head || queries.begin > (head.causal ? keys.begin : 0);
     multiply_by_weights(
         work.scores, head, keys, queries, work.d_out, accumulate, d_v, work.products);
     multiply_by_weights(work.d_scores, head, keys, queries, work.q, accumulate, d_k, work.products);
@@ -360,7 +366,7 @@ HWY_NOINLINE void backward_block(const AttentionHead& head,
         head.k, head, keys, queries, work.d_scores, begin > 0, work.sums, work.products);
   }
   std::fill_n(work.total, kBlock, 1.0f);
-  store_transposed(work.sums, head, queries, work.total, d_q, head.stride);
+  store_transposed(work.sums, head, queries, work.total, d_qkv + head.q_offset, head.stride);
 }
 
 Range query_block(const AttentionShape& shape, int64_t index) {
@@ -398,16 +404,18 @@ void attention_backward_kernel(const AttentionBackward<float>& op) {
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
     AttentionWorker work(scratch_of(op, index), shape.head_size);
-    const Range mine = share(shape.batch * shape.heads, 1, index, workers);
-    for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
+    const int64_t group = shape.group();
+    const Range mine = share(shape.batch * shape.kv_heads, 1, index, workers);
+    for (int64_t unit = mine.begin * group; unit < mine.end * group; ++unit) {
       const AttentionHead head(shape, op.qkv, unit);
       for (int64_t block = 0; block < blocks; ++block) {
         backward_block(head,
+                       unit % group == 0,
                        query_block(shape, block),
                        op.d_y + head.out_offset,
                        op.y + head.out_offset,
                        op.log_sum_exp + unit * shape.time,
-                       op.d_qkv + head.offset,
+                       op.d_qkv,
                        work);
       }
     }

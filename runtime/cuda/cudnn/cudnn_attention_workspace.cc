@@ -13,6 +13,12 @@ size_t score_bytes(const AttentionShape& shape, int64_t batch) {
   return 2 * static_cast<size_t>(batch * shape.heads) * up(shape.time, 64) * up(shape.time, 128);
 }
 
+// Gradients of k and v in 16 bits of each head by itself, where several share them.
+size_t shared_key_bytes(const AttentionShape& shape) {
+  if (shape.group() == 1) return 0;
+  return 2 * 2 * static_cast<size_t>(shape.batch * shape.time * shape.width());
+}
+
 }  // namespace
 
 int64_t cudnn_backward_batch(const AttentionShape& shape) {
@@ -46,7 +52,7 @@ size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key) {
   if (!key.backward) return kSlack;
   const AttentionShape& s = key.shape;
   const size_t sums = static_cast<size_t>(s.batch * s.heads) * up(s.time, 128) * sizeof(float);
-  return score_bytes(s, s.batch) + sums + kSlack;
+  return score_bytes(s, s.batch) + shared_key_bytes(s) + sums + kSlack;
 }
 
 }  // namespace lockstep::cuda

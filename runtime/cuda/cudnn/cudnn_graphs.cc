@@ -134,24 +134,25 @@ class AttentionBuilder {
   }
 
  private:
-  std::vector<int64_t> dimensions() const {
+  std::vector<int64_t> dimensions(AttentionUid uid) const {
     const AttentionShape& s = key_.shape;
-    return {s.batch, s.heads, s.time, s.head_size};
+    const bool of_keys = uid == kK || uid == kV || uid == kDK || uid == kDV;
+    return {s.batch, of_keys ? s.kv_heads : s.heads, s.time, s.head_size};
   }
-  // Of q, k or v within (B, T, 3, H, D), or of (B, T, H, D).
-  std::vector<int64_t> strides(int64_t parts) const {
+  // Of q, k or v within (B, T, P), or of (B, T, H, D).
+  std::vector<int64_t> strides(AttentionUid uid) const {
     const AttentionShape& s = key_.shape;
-    const int64_t row = parts * s.heads * s.head_size;
+    const int64_t row = uid == kOut || uid == kDOut ? s.width() : s.packed_width();
     return {s.time * row, s.head_size, row, 1};
   }
-  Tensor input(AttentionUid uid, int64_t parts) {
+  Tensor input(AttentionUid uid) {
     return graph_->tensor(fe::graph::Tensor_attributes()
                               .set_uid(uid)
-                              .set_dim(dimensions())
-                              .set_stride(strides(parts)));
+                              .set_dim(dimensions(uid))
+                              .set_stride(strides(uid)));
   }
-  void output(const Tensor& tensor, AttentionUid uid, int64_t parts) const {
-    tensor->set_output(true).set_uid(uid).set_dim(dimensions()).set_stride(strides(parts));
+  void output(const Tensor& tensor, AttentionUid uid) const {
+    tensor->set_output(true).set_uid(uid).set_dim(dimensions(uid)).set_stride(strides(uid));
   }
   std::vector<int64_t> stats_dimensions() const {
     return {key_.shape.batch, key_.shape.heads, key_.shape.time, 1};
@@ -164,8 +165,8 @@ class AttentionBuilder {
   void forward() {
     auto how = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(scale());
     if (key_.shape.causal) how.set_causal_mask(true);
-    const auto [out, stats] = graph_->sdpa(input(kQ, 3), input(kK, 3), input(kV, 3), how);
-    output(out, kOut, 1);
+    const auto [out, stats] = graph_->sdpa(input(kQ), input(kK), input(kV), how);
+    output(out, kOut);
     stats->set_output(true)
         .set_uid(kStats)
         .set_data_type(fe::DataType_t::FLOAT)
@@ -184,10 +185,10 @@ class AttentionBuilder {
                                             .set_dim(stats_dimensions())
                                             .set_stride(stats_strides()));
     const auto [d_q, d_k, d_v] = graph_->sdpa_backward(
-        input(kQ, 3), input(kK, 3), input(kV, 3), input(kOut, 1), input(kDOut, 1), stats, how);
-    output(d_q, kDQ, 3);
-    output(d_k, kDK, 3);
-    output(d_v, kDV, 3);
+        input(kQ), input(kK), input(kV), input(kOut), input(kDOut), stats, how);
+    output(d_q, kDQ);
+    output(d_k, kDK);
+    output(d_v, kDV);
   }
 
   const CudnnAttentionKey key_;
@@ -206,22 +207,21 @@ int64_t most_workspace_bytes(const CudnnAttentionKey& key) {
 const char* name_of_pass(const CudnnAttentionKey&) { return "attention"; }
 
 Pack pack_arrays(const CudnnAttentionKey& key, const CudnnAttentionArrays& arrays) {
-  // The parts of a packed array lie C elements apart.
-  const auto part = [&](const void* packed, int64_t number) {
-    const auto bytes =
-        static_cast<size_t>(number * key.shape.heads * key.shape.head_size) * size_of(key.dtype);
+  const int64_t k = key.shape.width(), v = k + key.shape.kv_width();
+  const auto part = [&](const void* packed, int64_t first) {
+    const auto bytes = static_cast<size_t>(first) * size_of(key.dtype);
     return const_cast<std::byte*>(static_cast<const std::byte*>(packed)) + bytes;
   };
   Pack pack = {{kQ, part(arrays.qkv, 0)},
-               {kK, part(arrays.qkv, 1)},
-               {kV, part(arrays.qkv, 2)},
+               {kK, part(arrays.qkv, k)},
+               {kV, part(arrays.qkv, v)},
                {kOut, arrays.out},
                {kStats, arrays.log_sum_exp}};
   if (key.backward) {
     pack[kDOut] = const_cast<void*>(arrays.d_out);
     pack[kDQ] = part(arrays.d_qkv, 0);
-    pack[kDK] = part(arrays.d_qkv, 1);
-    pack[kDV] = part(arrays.d_qkv, 2);
+    pack[kDK] = part(arrays.d_qkv, k);
+    pack[kDV] = part(arrays.d_qkv, v);
   }
   return pack;
 }

@@ -25,6 +25,7 @@ constexpr int kThreads = 128;
 constexpr int64_t kMostHeadSize = 256;
 // Most heads of all samples together: what a grid has in its second dimension.
 constexpr int64_t kMostHeads = 65535;
+constexpr int64_t kMostTime = int64_t{1} << 30;
 
 // How rows are split: Sharers neighbouring threads share a row (a query, or in the gradient of keys
 // and values a key), and each holds Part of its D elements. Rows of the other kind pass by in tiles
@@ -39,16 +40,29 @@ struct Split {
 
 // Where a thread stands: sample, head, its row and the first of its elements.
 struct Place {
-  int64_t sample, head, row, first;
+  int sample, head, row, first;
   bool inside;  // the row is one of the T tokens
+
+  __device__ __forceinline__ Place of_head(int other) const {
+    return {sample, other, row, first, inside};
+  }
+  // The same where the head of k and v lies that this head reads.
+  __device__ __forceinline__ Place of_keys(const AttentionShape& shape) const {
+    return of_head(head / static_cast<int>(shape.group()));
+  }
+  // Of the head's first token, in what is (B, H, T).
+  __device__ __forceinline__ int64_t statistics(const AttentionShape& shape) const {
+    return (sample * shape.heads + head) * shape.time;
+  }
 };
+// heads: of a sample, each of which has a row of blocks.
 template <typename S>
-__device__ __forceinline__ Place place_of_thread(const AttentionShape& shape) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * S::kRows + threadIdx.x / S::kSharers;
-  return {blockIdx.y / shape.heads,
-          blockIdx.y % shape.heads,
+__device__ __forceinline__ Place place_of_thread(const AttentionShape& shape, int64_t heads) {
+  const int row = static_cast<int>(blockIdx.x * S::kRows + threadIdx.x / S::kSharers);
+  return {static_cast<int>(blockIdx.y / static_cast<unsigned>(heads)),
+          static_cast<int>(blockIdx.y % static_cast<unsigned>(heads)),
           row,
-          static_cast<int64_t>(threadIdx.x % S::kSharers) * S::kPart,
+          static_cast<int>(threadIdx.x % S::kSharers) * S::kPart,
           row < shape.time};
 }
 
@@ -69,8 +83,9 @@ struct Packed {
 };
 template <typename T>
 Packed<T> unpack(const AttentionShape& shape, T* qkv) {
-  const int64_t width = shape.heads * shape.head_size, stride = 3 * width;
-  return {{qkv, stride}, {qkv + width, stride}, {qkv + 2 * width, stride}};
+  const int64_t stride = shape.packed_width();
+  T* const k = qkv + shape.width();
+  return {{qkv, stride}, {k, stride}, {k + shape.kv_width(), stride}};
 }
 
 // The thread's part of a row; zeros behind D or where the row is not inside.
@@ -148,7 +163,7 @@ __global__ void __launch_bounds__(kThreads)
     forward_kernel(AttentionShape shape, Packed<const T> in, Tokens<T> out, float* log_sum_exp) {
   constexpr int kTile = S::kTileRows;
   __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
-  const Place at = place_of_thread<S>(shape);
+  const Place at = place_of_thread<S>(shape, shape.heads), of_keys = at.of_keys(shape);
   float q[S::kPart], sum[S::kPart] = {};
   read_part<S>(in.q, shape, at, q);
   const float scale = softmax_scale(shape);
@@ -156,8 +171,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t end = keys_of_block<S>(shape);
   for (int64_t begin = 0; begin < end; begin += kTile) {
     __syncthreads();
-    read_tile<S>(in.k, shape, at, begin, keys);
-    read_tile<S>(in.v, shape, at, begin, values);
+    read_tile<S>(in.k, shape, of_keys, begin, keys);
+    read_tile<S>(in.v, shape, of_keys, begin, values);
     __syncthreads();
 #pragma unroll S::kUnroll
     for (int j = 0; j < kTile && begin + j < end; ++j) {
@@ -179,19 +194,19 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < S::kPart; ++i) sum[i] /= denominator;
   write_part<S>(sum, out, shape, at);
   if (at.inside && at.first == 0)
-    log_sum_exp[blockIdx.y * shape.time + at.row] = largest + logf(denominator);
+    log_sum_exp[at.statistics(shape) + at.row] = largest + logf(denominator);
 }
 
 // delta = the sum over a head of d_out * out, which backward subtracts from each weight's gradient.
 template <typename S, typename T>
 __global__ void __launch_bounds__(kThreads)
     delta_kernel(AttentionShape shape, Tokens<const T> d_out, Tokens<const T> out, float* delta) {
-  const Place at = place_of_thread<S>(shape);
+  const Place at = place_of_thread<S>(shape, shape.heads);
   float a[S::kPart], b[S::kPart];
   read_part<S>(d_out, shape, at, a);
   read_part<S>(out, shape, at, b);
   const float sum = dot<S>(a, b);
-  if (at.inside && at.first == 0) delta[blockIdx.y * shape.time + at.row] = sum;
+  if (at.inside && at.first == 0) delta[at.statistics(shape) + at.row] = sum;
 }
 
 // A thread's row is a query.
@@ -204,18 +219,18 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
                                                                   Tokens<T> d_q) {
   constexpr int kTile = S::kTileRows;
   __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
-  const Place at = place_of_thread<S>(shape);
+  const Place at = place_of_thread<S>(shape, shape.heads), of_keys = at.of_keys(shape);
   float q[S::kPart], d[S::kPart], sum[S::kPart] = {};
   read_part<S>(in.q, shape, at, q);
   read_part<S>(d_out, shape, at, d);
-  const int64_t row = blockIdx.y * shape.time + at.row;
+  const int64_t row = at.statistics(shape) + at.row;
   const float log_sum = at.inside ? log_sum_exp[row] : 0, shift = at.inside ? delta[row] : 0;
   const float scale = softmax_scale(shape);
   const int64_t end = keys_of_block<S>(shape);
   for (int64_t begin = 0; begin < end; begin += kTile) {
     __syncthreads();
-    read_tile<S>(in.k, shape, at, begin, keys);
-    read_tile<S>(in.v, shape, at, begin, values);
+    read_tile<S>(in.k, shape, of_keys, begin, keys);
+    read_tile<S>(in.v, shape, of_keys, begin, values);
     __syncthreads();
 #pragma unroll S::kUnroll
     for (int j = 0; j < kTile && begin + j < end; ++j) {
@@ -229,38 +244,43 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
   write_part<S>(sum, d_q, shape, at);
 }
 
-// A thread's row is a key and its value.
-template <typename S, typename T>
-__global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(AttentionShape shape,
-                                                                      Tokens<const T> d_out,
-                                                                      Packed<const T> in,
-                                                                      const float* log_sum_exp,
-                                                                      const float* delta,
-                                                                      Tokens<T> d_k,
-                                                                      Tokens<T> d_v) {
-  constexpr int kTile = S::kTileRows;
+// A thread's row is a key and its value. Where heads share them, these come one after the other. One
+// block at least: without it the compiler spills some registers, to have room for a few more blocks.
+template <typename S, typename T, bool Shared>
+__global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(AttentionShape shape,
+                                                                         Tokens<const T> d_out,
+                                                                         Packed<const T> in,
+                                                                         const float* log_sum_exp,
+                                                                         const float* delta,
+                                                                         Tokens<T> d_k,
+                                                                         Tokens<T> d_v) {
+  constexpr int kTile = S::kTileRows, kUnroll = Shared ? 1 : S::kUnroll;
   __shared__ float queries[kTile][S::kWidth], d_outs[kTile][S::kWidth];
-  const Place at = place_of_thread<S>(shape);
+  const Place at = place_of_thread<S>(shape, shape.kv_heads);
   float k[S::kPart], v[S::kPart], sum_k[S::kPart] = {}, sum_v[S::kPart] = {};
   read_part<S>(in.k, shape, at, k);
   read_part<S>(in.v, shape, at, v);
   const float scale = softmax_scale(shape);
-  const int64_t first =
-      shape.causal ? static_cast<int64_t>(blockIdx.x) * S::kRows / kTile * kTile : 0;
-  for (int64_t begin = first; begin < shape.time; begin += kTile) {
-    __syncthreads();
-    read_tile<S>(in.q, shape, at, begin, queries);
-    read_tile<S>(d_out, shape, at, begin, d_outs);
-    __syncthreads();
-#pragma unroll S::kUnroll
-    for (int j = 0; j < kTile && begin + j < shape.time; ++j) {
-      const float score = dot<S>(k, queries[j] + at.first) * scale;
-      const float d_weight = dot<S>(v, d_outs[j] + at.first);
-      if (shape.causal && begin + j < at.row) continue;
-      const int64_t row = blockIdx.y * shape.time + begin + j;
-      const float weight = expf(score - log_sum_exp[row]);
-      add_scaled<S>(weight, d_outs[j] + at.first, sum_v);
-      add_scaled<S>(weight * (d_weight - delta[row]) * scale, queries[j] + at.first, sum_k);
+  const int time = static_cast<int>(shape.time);
+  const int first = shape.causal ? static_cast<int>(blockIdx.x) * S::kRows / kTile * kTile : 0;
+  const int group = Shared ? static_cast<int>(shape.group()) : 1;
+  Place query = at.of_head(at.head * group);
+  for (int left = group; left > 0; --left, ++query.head) {
+    for (int begin = first; begin < time; begin += kTile) {
+      __syncthreads();
+      read_tile<S>(in.q, shape, query, begin, queries);
+      read_tile<S>(d_out, shape, query, begin, d_outs);
+      __syncthreads();
+#pragma unroll kUnroll
+      for (int j = 0; j < kTile && begin + j < time; ++j) {
+        const float score = dot<S>(k, queries[j] + at.first) * scale;
+        const float d_weight = dot<S>(v, d_outs[j] + at.first);
+        if (shape.causal && begin + j < at.row) continue;
+        const int64_t row = query.statistics(shape) + begin + j;
+        const float weight = expf(score - log_sum_exp[row]);
+        add_scaled<S>(weight, d_outs[j] + at.first, sum_v);
+        add_scaled<S>(weight * (d_weight - delta[row]) * scale, queries[j] + at.first, sum_k);
+      }
     }
   }
   write_part<S>(sum_k, d_k, shape, at);
@@ -278,17 +298,17 @@ void with_split(int64_t head_size, F f) {
 }
 
 template <typename S>
-Launch how_to_launch(const AttentionShape& shape, Stream stream) {
-  const auto heads = static_cast<unsigned>(shape.batch * shape.heads);
-  return {{blocks_for(shape.time, S::kRows), heads, 1}, {kThreads, 1, 1}, stream};
+Launch how_to_launch(const AttentionShape& shape, int64_t heads, Stream stream) {
+  const auto all_heads = static_cast<unsigned>(shape.batch * heads);
+  return {{blocks_for(shape.time, S::kRows), all_heads, 1}, {kThreads, 1, 1}, stream};
 }
 
 template <typename T>
 void start_forward(const AttentionForward<T>& op, Stream stream) {
-  const Tokens<T> to{op.y, op.shape.heads * op.shape.head_size};
+  const Tokens<T> to{op.y, op.shape.width()};
   with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
-    launch(how_to_launch<S>(op.shape, stream),
+    launch(how_to_launch<S>(op.shape, op.shape.heads, stream),
            forward_kernel<S, T>,
            op.shape,
            unpack(op.shape, op.qkv),
@@ -299,19 +319,19 @@ void start_forward(const AttentionForward<T>& op, Stream stream) {
 
 template <typename T>
 void start_backward(const AttentionBackward<T>& op, Stream stream) {
-  const int64_t width = op.shape.heads * op.shape.head_size;
-  const Tokens<const T> d_out{op.d_y, width}, out{op.y, width};
+  const Tokens<const T> d_out{op.d_y, op.shape.width()}, out{op.y, op.shape.width()};
   const Packed<const T> in = unpack(op.shape, op.qkv);
   const Packed<T> gradients = unpack(op.shape, op.d_qkv);
   float* const delta = reinterpret_cast<float*>(op.workspace);
   with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
-    const Launch how = how_to_launch<S>(op.shape, stream);
+    const Launch how = how_to_launch<S>(op.shape, op.shape.heads, stream);
     launch(how, delta_kernel<S, T>, op.shape, d_out, out, delta);
     launch(
         how, query_gradient_kernel<S, T>, op.shape, d_out, in, op.log_sum_exp, delta, gradients.q);
-    launch(how,
-           key_value_gradient_kernel<S, T>,
+    launch(how_to_launch<S>(op.shape, op.shape.kv_heads, stream),
+           op.shape.group() > 1 ? key_value_gradient_kernel<S, T, true>
+                                : key_value_gradient_kernel<S, T, false>,
            op.shape,
            d_out,
            in,
@@ -343,7 +363,8 @@ AttentionShape part_of(AttentionShape shape) {
 
 bool supports_own(const OpCall& op) {
   const AttentionShape shape = shape_of(op);
-  return shape.head_size <= kMostHeadSize && shape.batch * shape.heads <= kMostHeads;
+  return shape.head_size <= kMostHeadSize && shape.batch * shape.heads <= kMostHeads &&
+         shape.time <= kMostTime;
 }
 
 bool supports_cudnn(const OpCall& op) { return dtype_of(op) != DType::kF32 && supports_own(op); }
@@ -376,16 +397,17 @@ void run_cudnn_backward(const OpCall& call) {
   const AttentionShape part = part_of(op.shape);
   const DType dtype = dtype_of(call);
   const auto rows = static_cast<size_t>(part.time * part.heads);
-  const size_t token_bytes = rows * static_cast<size_t>(part.head_size) * size_of(dtype);
+  const size_t out_bytes = static_cast<size_t>(part.time * part.width()) * size_of(dtype);
+  const size_t qkv_bytes = static_cast<size_t>(part.time * part.packed_width()) * size_of(dtype);
   for (int64_t first = 0; first < op.shape.batch; first += part.batch) {
     const auto sample = static_cast<size_t>(first);
     context_of(call).cudnn_attention->run(
         {part, dtype, /*backward=*/true},
-        {.qkv = op.qkv + sample * 3 * token_bytes,
-         .out = const_cast<std::byte*>(op.y) + sample * token_bytes,
+        {.qkv = op.qkv + sample * qkv_bytes,
+         .out = const_cast<std::byte*>(op.y) + sample * out_bytes,
          .log_sum_exp = const_cast<float*>(op.log_sum_exp) + sample * rows,
-         .d_out = op.d_y + sample * token_bytes,
-         .d_qkv = op.d_qkv + sample * 3 * token_bytes},
+         .d_out = op.d_y + sample * out_bytes,
+         .d_qkv = op.d_qkv + sample * qkv_bytes},
         op.workspace);
   }
 }

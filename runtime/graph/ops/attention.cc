@@ -7,16 +7,22 @@
 
 namespace lockstep {
 
-TensorId ops::attention(
-    GraphBuilder& builder, const std::string& name, TensorId qkv, int64_t heads, bool causal) {
-  const Shape shape = builder.shape(qkv);
+TensorId ops::attention(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId qkv,
+                        const AttentionAttributes& attributes) {
+  const Shape packed = builder.shape(qkv);
+  LOCKSTEP_CHECK(attributes.heads % attributes.kv_heads == 0, "{}: heads ", name);
   LOCKSTEP_CHECK(
-      shape.rank() == 3 && shape[2] % (3 * heads) == 0, "{}: qkv {} ", name, to_string(shape));
-  const TensorId y = builder.activation_tensor(name, {shape[0], shape[1], shape[2] / 3});
+      packed.rank() == 3 && packed[2] % (attributes.heads + 2 * attributes.kv_heads) == 0,
+      "{}: qkv {} ",
+      name,
+      to_string(packed));
+  const AttentionShape shape = AttentionShape::of(packed, attributes);
+  const TensorId y = builder.activation_tensor(name, {shape.batch, shape.time, shape.width()});
   const TensorId log_sum_exp =
-      builder.statistics_tensor(name + ".log_sum_exp", {shape[0], heads, shape[1]});
-  builder.append(
-      {OpKind::kAttention, name, {qkv}, {y, log_sum_exp}, AttentionAttributes{heads, causal}});
+      builder.statistics_tensor(name + ".log_sum_exp", {shape.batch, shape.heads, shape.time});
+  builder.append({OpKind::kAttention, name, {qkv}, {y, log_sum_exp}, attributes});
   return y;
 }
 
@@ -37,9 +43,9 @@ std::vector<TensorId> attention_gradient(GradientBuilder& builder,
 // Two products of T x T x D a head forward and five backward (the scores are computed again); half
 // of each when causal.
 int64_t attention_flops_of(const Graph& graph, TensorId qkv, const Op& op, int products) {
-  const Shape& shape = graph.shape(qkv);
-  const int64_t full = 2 * products * shape[0] * shape[1] * shape[1] * (shape[2] / 3);
-  return op.as<AttentionAttributes>().causal ? full / 2 : full;
+  const auto shape = AttentionShape::of(graph.shape(qkv), op.as<AttentionAttributes>());
+  const int64_t full = 2 * products * shape.batch * shape.time * shape.time * shape.width();
+  return shape.causal ? full / 2 : full;
 }
 
 int64_t attention_flops(const Graph& graph, const Op& op) {

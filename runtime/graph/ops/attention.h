@@ -1,7 +1,9 @@
 #pragma once
-// attention: per head, softmax(q k^T / sqrt(D) [causal mask]) v, blockwise.
-//   inputs qkv (B, T, 3C); outputs y (B, T, C), log_sum_exp (B, H, T)
-// attention_backward: inputs d_y, qkv, y, log_sum_exp; outputs d_qkv (B, T, 3C)
+// attention: per head, softmax(q k^T / sqrt(D) [causal mask]) v, blockwise. Groups of H / K heads
+// share a head of k and v (Ainslie et al. 2023); K = H where each has its own.
+//   inputs qkv (B, T, P); outputs y (B, T, H D), log_sum_exp (B, H, T)
+// attention_backward: inputs d_y, qkv, y, log_sum_exp; outputs d_qkv (B, T, P)
+// A token's P = (H + 2 K) D elements are its H heads of q, K of k and K of v.
 
 #include <compare>
 #include <cstdint>
@@ -16,34 +18,43 @@ class GraphBuilder;
 struct AttentionAttributes {
   int64_t heads = 1;
   bool causal = true;
+  int64_t kv_heads = heads;  // of k and v; a divisor of heads
 };
 
 namespace ops {
 
-// Self-attention over packed qkv (B, T, 3C) -> (B, T, C); C = heads * head size, scores scaled by
-// 1/sqrt(head size).
-TensorId attention(
-    GraphBuilder& builder, const std::string& name, TensorId qkv, int64_t heads, bool causal);
+// Self-attention over packed qkv (B, T, P) -> (B, T, H D), scores scaled by 1/sqrt(D).
+TensorId attention(GraphBuilder& builder,
+                   const std::string& name,
+                   TensorId qkv,
+                   const AttentionAttributes& attributes);
 
 }  // namespace ops
 
-// B samples of T tokens, H heads of size D; C = H D. Each >= 1.
+// B samples of T tokens, H heads of size D, K of k and v. Each >= 1.
 struct AttentionShape {
   int64_t batch, time, heads, head_size;
   bool causal;  // token t attends to tokens 0..t; else to all
+  int64_t kv_heads = heads;
 
-  // Of qkv (B, T, 3C).
+  // Of qkv (B, T, P).
   static AttentionShape of(const Shape& qkv, const AttentionAttributes& attributes) {
-    return {qkv[0], qkv[1], attributes.heads, qkv[2] / 3 / attributes.heads, attributes.causal};
+    const int64_t head_size = qkv[2] / (attributes.heads + 2 * attributes.kv_heads);
+    return {qkv[0], qkv[1], attributes.heads, head_size, attributes.causal, attributes.kv_heads};
   }
+
+  constexpr int64_t group() const { return heads / kv_heads; }  // heads that share one of k and v
+  constexpr int64_t width() const { return heads * head_size; }
+  constexpr int64_t kv_width() const { return kv_heads * head_size; }
+  constexpr int64_t packed_width() const { return width() + 2 * kv_width(); }
   auto operator<=>(const AttentionShape&) const = default;
 };
 
 template <typename T>
 struct AttentionForward {
   AttentionShape shape;
-  const T* qkv;          // (B, T, 3C): q, k and v after each other, each (H, D)
-  T* y;                  // (B, T, C)
+  const T* qkv;          // (B, T, P): q (H, D), k (K, D) and v (K, D) after each other
+  T* y;                  // (B, T, H D)
   Wide<T>* log_sum_exp;  // (B, H, T) the logarithm of the softmax's denominator
   std::byte* workspace;  // as the implementation needs
 
@@ -59,11 +70,11 @@ struct AttentionForward {
 template <typename T>
 struct AttentionBackward {
   AttentionShape shape;
-  const T* d_y;                // (B, T, C)
-  const T* qkv;                // (B, T, 3C)
-  const T* y;                  // (B, T, C)
+  const T* d_y;                // (B, T, H D)
+  const T* qkv;                // (B, T, P)
+  const T* y;                  // (B, T, H D)
   const Wide<T>* log_sum_exp;  // (B, H, T)
-  T* d_qkv;                    // (B, T, 3C)
+  T* d_qkv;                    // (B, T, P)
   std::byte* workspace;        // as the implementation needs
 
   static AttentionBackward of(const OpCall& op) {
