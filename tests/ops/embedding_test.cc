@@ -20,9 +20,11 @@ void reference_forward(const OpCall& call) {
   const auto op = EmbeddingForward<double>::of(call);
   const auto [batch, time, channels, vocabulary] = op.sizes;
   for (int64_t row = 0; row < batch * time; ++row) {
-    for (int64_t c = 0; c < channels; ++c)
-      op.y[row * channels + c] =
-          op.token[op.ids[row] * channels + c] + op.position[row % time * channels + c];
+    for (int64_t c = 0; c < channels; ++c) {
+      op.y[row * channels + c] = op.token[op.ids[row] * channels + c];
+      if (op.position != nullptr)
+        op.y[row * channels + c] += op.position[row % time * channels + c];
+    }
   }
 }
 
@@ -30,11 +32,12 @@ void reference_backward(const OpCall& call) {
   const auto op = EmbeddingBackward<double>::of(call);
   const auto [batch, time, channels, vocabulary] = op.sizes;
   if (!op.accumulate_token) std::fill_n(op.d_token, vocabulary * channels, 0.0);
-  if (!op.accumulate_position) std::fill_n(op.d_position, time * channels, 0.0);
+  const bool position = op.d_position != nullptr;
+  if (position && !op.accumulate_position) std::fill_n(op.d_position, time * channels, 0.0);
   for (int64_t row = 0; row < batch * time; ++row) {
     for (int64_t c = 0; c < channels; ++c) {
       op.d_token[op.ids[row] * channels + c] += op.d_y[row * channels + c];
-      op.d_position[row % time * channels + c] += op.d_y[row * channels + c];
+      if (position) op.d_position[row % time * channels + c] += op.d_y[row * channels + c];
     }
   }
 }
@@ -54,17 +57,22 @@ Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
 }
 
 // Tokens are drawn from the first `used`. `twice`: the gradients are added to those of another use.
-OpTest embedding(const EmbeddingSizes& sizes, int64_t used, bool twice = false) {
+OpTest embedding(const EmbeddingSizes& sizes,
+                 int64_t used,
+                 bool twice = false,
+                 bool positions = true) {
   const auto [batch, time, channels, vocabulary] = sizes;
   return {.name = "embedding of " + std::to_string(batch) + " x " + std::to_string(time) +
-                  " tokens of " + std::to_string(channels) + ", used " + std::to_string(used),
+                  " tokens of " + std::to_string(channels) + ", used " + std::to_string(used) +
+                  (positions ? "" : ", without positions"),
           .build =
               [=](GraphBuilder& builder) {
                 const TensorId ids = builder.input("ids", {batch, time}, DType::kI32);
                 const TensorId token = builder.parameter("token", {vocabulary, channels}, {}, true);
-                const TensorId position = builder.parameter("position", {time, channels}, {}, true);
+                TensorId position = kNoTensor;
+                if (positions) position = builder.parameter("position", {time, channels}, {}, true);
                 for (const TensorId parameter : {token, position}) {
-                  if (twice)
+                  if (twice && parameter != kNoTensor)
                     builder[parameter].gradient = builder.tensor("d_" + builder[parameter].name,
                                                                  builder.shape(parameter),
                                                                  DType::kF32,
@@ -86,12 +94,19 @@ OpTest embedding(const EmbeddingSizes& sizes, int64_t used, bool twice = false) 
 
 TEST(EmbeddingTest, ReferenceMatchesFiniteDifferences) {
   check_gradient_of_reference(embedding({2, 3, 2, 4}, 4));
+  check_gradient_of_reference(embedding({2, 3, 2, 4}, 4, false, false));
 }
 
 TEST(EmbeddingTest, MatchesTheReferenceOnAllDevices) {
   check_on_all_devices(embedding({1, 1, 1, 1}, 1));
   for (const int64_t channels : {1, 15, 17, 1003})
     check_on_all_devices(embedding({3, 7, channels, 11}, 11));
+}
+
+TEST(EmbeddingTest, PositionsMayBeMissing) {
+  check_on_all_devices(embedding({3, 7, 17, 11}, 11, false, false));
+  check_on_all_devices(embedding({2, 64, 8, 50}, 40, false, false));
+  check_on_all_devices(embedding({2, 64, 8, 50}, 3, true, false));
 }
 
 TEST(EmbeddingTest, RunsOfEqualTokensCrossTiles) {

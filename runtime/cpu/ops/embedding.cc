@@ -28,10 +28,12 @@ HWY_INLINE void add_rows(const float* a, const float* b, float* out, int64_t n) 
 void embedding_forward_kernel(const EmbeddingForward<float>& op, int64_t begin, int64_t end) {
   const int64_t channels = op.sizes.channels;
   for (int64_t row = begin; row < end; ++row) {
-    add_rows(op.token + op.ids[row] * channels,
-             op.position + row % op.sizes.time * channels,
-             op.y + row * channels,
-             channels);
+    const float* const token = op.token + op.ids[row] * channels;
+    float* const y = op.y + row * channels;
+    if (op.position == nullptr)
+      std::memcpy(y, token, channels * sizeof(float));
+    else
+      add_rows(token, op.position + row % op.sizes.time * channels, y, channels);
   }
 }
 
@@ -96,6 +98,7 @@ void run_backward(const OpCall& call) {
       (channels + kLine - 1) / kLine, grain_rows(rows * kLine), [&](int64_t begin, int64_t end) {
         token_kernel(op, begin * kLine, std::min(channels, end * kLine));
       });
+  if (op.d_position == nullptr) return;
   const auto position_kernel = HWY_DYNAMIC_DISPATCH(embedding_position_backward_kernel);
   parallel_for(op.sizes.time,
                grain_rows(op.sizes.batch * channels),

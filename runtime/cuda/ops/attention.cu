@@ -254,7 +254,8 @@ __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(Attenti
                                                                          const float* delta,
                                                                          Tokens<T> d_k,
                                                                          Tokens<T> d_v) {
-  constexpr int kTile = S::kTileRows, kUnroll = Shared ? 1 : S::kUnroll;
+  constexpr int kTile = S::kTileRows;
+  [[maybe_unused]] constexpr int kUnroll = Shared ? 1 : S::kUnroll;
   __shared__ float queries[kTile][S::kWidth], d_outs[kTile][S::kWidth];
   const Place at = place_of_thread<S>(shape, shape.kv_heads);
   float k[S::kPart], v[S::kPart], sum_k[S::kPart] = {}, sum_v[S::kPart] = {};

@@ -30,11 +30,14 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingForward<T> o
   const int64_t row = blockIdx.x, channels = op.sizes.channels;
   const int64_t id = op.ids[row], time = row % op.sizes.time;
   for (int64_t c = threadIdx.x * N; c < channels; c += kThreads * N) {
-    float sum[N], place[N];
+    float sum[N];
     load(op.token + id * channels + c, sum);
-    load(op.position + time * channels + c, place);
+    if (op.position != nullptr) {
+      float place[N];
+      load(op.position + time * channels + c, place);
 #pragma unroll
-    for (int i = 0; i < N; ++i) sum[i] += place[i];
+      for (int i = 0; i < N; ++i) sum[i] += place[i];
+    }
     store(sum, op.y + row * channels + c);
   }
 }
@@ -172,6 +175,7 @@ void start_backward(const SortedBackward<T>& op, Stream stream) {
   } else {
     sum_tokens<1>(op, stream);
   }
+  if (op.d_position == nullptr) return;
   const int64_t stride = op.sizes.time * op.sizes.channels;
   const PositionSum<T> sum{op.d_y, op.d_position, op.sizes.batch, stride, op.accumulate_position};
   for_each_flat<kWide>(stride, vectors, sum, stream);

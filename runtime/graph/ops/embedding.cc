@@ -1,5 +1,8 @@
 #include "runtime/graph/ops/embedding.h"
 
+#include <tuple>
+#include <utility>
+
 #include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
@@ -12,12 +15,12 @@ TensorId ops::embedding(GraphBuilder& builder,
                         TensorId ids,
                         TensorId token,
                         TensorId position) {
-  const Shape id_shape = builder.shape(ids), token_shape = builder.shape(token),
-              position_shape = builder.shape(position);
+  const Shape id_shape = builder.shape(ids), token_shape = builder.shape(token);
   LOCKSTEP_CHECK(id_shape.rank() == 2 && builder[ids].dtype == DType::kI32, "{}: ids ", name);
-  LOCKSTEP_CHECK(position_shape[0] >= id_shape[1] && position_shape[1] == token_shape[1],
-                 "{}: position ",
-                 name);
+  if (position != kNoTensor) {
+    const Shape shape = builder.shape(position);
+    LOCKSTEP_CHECK(shape[0] >= id_shape[1] && shape[1] == token_shape[1], "{}: position ", name);
+  }
   const TensorId y = builder.activation_tensor(name, {id_shape[0], id_shape[1], token_shape[1]});
   builder.append({OpKind::kEmbedding, name, {ids, token, position}, {y}, EmbeddingAttributes{}});
   return y;
@@ -29,7 +32,9 @@ std::vector<TensorId> embedding_gradient(GradientBuilder& builder,
                                          const Op& op,
                                          const std::vector<TensorId>& d_outputs) {
   const auto [d_token, accumulate_token] = builder.parameter_gradient(op.inputs[1]);
-  const auto [d_position, accumulate_position] = builder.parameter_gradient(op.inputs[2]);
+  auto [d_position, accumulate_position] = std::pair(kNoTensor, false);
+  if (op.inputs[2] != kNoTensor)
+    std::tie(d_position, accumulate_position) = builder.parameter_gradient(op.inputs[2]);
   builder.append({OpKind::kEmbeddingBackward,
                   op.name,
                   {d_outputs[0], op.inputs[0]},

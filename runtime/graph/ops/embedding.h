@@ -1,9 +1,9 @@
 #pragma once
 // embedding: y[b, t] = token[ids[b, t]] + position[t].
-//   inputs ids (B, T) i32, token (V, C), position (>=T, C); outputs y (B, T, C)
+//   inputs ids (B, T) i32, token (V, C), position (>=T, C) or none; outputs y (B, T, C)
 // embedding_backward: d_token (+)= sum of d_y over equal ids, d_position (+)= sum of d_y over b, in
 // a fixed order.
-//   inputs d_y, ids; outputs d_token, d_position
+//   inputs d_y, ids; outputs d_token, d_position (none where there is no position)
 
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct EmbeddingAttributes {
 
 namespace ops {
 
-// token (V, C)[ids (B, T) i32] + position (>=T, C) -> (B, T, C).
+// token (V, C)[ids (B, T) i32] + position (>=T, C) -> (B, T, C). position may be kNoTensor.
 TensorId embedding(GraphBuilder& builder,
                    const std::string& name,
                    TensorId ids,
@@ -39,7 +39,7 @@ struct EmbeddingForward {
   EmbeddingSizes sizes;
   const int32_t* ids;  // (B, T), each in [0, V): the caller has checked it
   const T* token;      // (V, C)
-  const T* position;   // (at least T, C)
+  const T* position;   // (at least T, C), or null
   T* y;                // (B, T, C)
 
   static EmbeddingForward of(const OpCall& op) {
@@ -59,7 +59,7 @@ struct EmbeddingBackward {
   const int32_t* ids;     // (B, T)
   Wide<T>* d_token;       // (V, C); overwriting zeroes the rows that no id names
   bool accumulate_token;  // += instead of =
-  Wide<T>* d_position;    // (at least T, C), of which the first T rows are touched
+  Wide<T>* d_position;    // (at least T, C), of which the first T rows are touched, or null
   bool accumulate_position;
 
   static EmbeddingBackward of(const OpCall& op) {
