@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "models/model.h"
+#include "models/residual_stream.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/embedding.h"
@@ -32,7 +32,8 @@ class GptBuilder {
         lane_batch_(lane_batch),
         tokens_(tokens),
         purpose_(options.purpose),
-        builder_(options) {}
+        builder_(options),
+        stream_(builder_) {}
 
   Graph build() {
     const TensorId ids = builder_.input("tokens", {lane_batch_, tokens_}, DType::kI32);
@@ -43,16 +44,16 @@ class GptBuilder {
     const TensorId position =
         matrix("transformer.wpe.weight", config_.context, config_.width, kStd);
 
-    stream_ = ops::dropout(builder_,
-                           "transformer.drop",
-                           ops::embedding(builder_, "transformer.embedding", ids, token, position),
-                           config_.dropout);
+    stream_.begin(
+        ops::dropout(builder_,
+                     "transformer.drop",
+                     ops::embedding(builder_, "transformer.embedding", ids, token, position),
+                     config_.dropout));
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string name = "transformer.h." + std::to_string(i) + ".";
-      join_stream(name);
-      builder_.begin_block();
+      stream_.begin_block(name);
       block(name);
-      builder_.end_block();
+      stream_.end_block();
     }
     const TensorId normed = norm("transformer.ln_f");
     const TensorId head = config_.tied_head
@@ -72,8 +73,7 @@ class GptBuilder {
  private:
   static constexpr float kStd = 0.02f;
 
-  // One transformer block. Each half norms the residual stream and leaves its branch in pending_,
-  // which the next norm adds.
+  // One transformer block. Each half norms the residual stream and adds a branch to it.
   void block(const std::string& name) {
     const int64_t width = config_.width;
     const float residual_std = kStd / std::sqrt(2.0f * static_cast<float>(config_.layers));
@@ -89,27 +89,17 @@ class GptBuilder {
            linear(name + "mlp.c_proj", up, 4 * width, width, residual_std, Activation::kNone));
   }
 
-  // Where blocks are computed again, each begins with one tensor, all that is kept of it; elsewhere
-  // its first norm adds the pending branch.
-  void join_stream(const std::string& name) {
-    if (!builder_.options().recompute || pending_ == kNoTensor) return;
-    stream_ = ops::add(builder_, name + "input", stream_, pending_);
-    pending_ = kNoTensor;
-  }
-
   void branch(const std::string& name, TensorId delta) {
-    pending_ = ops::dropout(builder_, name + "dropout", delta, config_.dropout);
+    stream_.add(ops::dropout(builder_, name + "dropout", delta, config_.dropout));
   }
 
-  // Adds the pending branch to the residual stream and returns the norm of the sum.
   TensorId norm(const std::string& name) {
     const TensorId gamma = builder_.parameter(
         name + ".weight", {config_.width}, {Initializer::Kind::kConstant, 1}, false);
     const TensorId beta = bias_of(name, config_.width);
-    const auto [sum, normed] = ops::layer_norm(builder_, name, stream_, pending_, gamma, beta);
-    stream_ = sum;
-    pending_ = kNoTensor;
-    return normed;
+    return stream_.norm([&](TensorId x, TensorId delta) {
+      return ops::layer_norm(builder_, name, x, delta, gamma, beta);
+    });
   }
 
   TensorId linear(const std::string& name,
@@ -136,8 +126,7 @@ class GptBuilder {
   int64_t tokens_;
   Purpose purpose_;
   GraphBuilder builder_;
-  TensorId stream_ = kNoTensor;   // (B, T, C) residual stream
-  TensorId pending_ = kNoTensor;  // (B, T, C) branch not yet added to it
+  ResidualStream stream_;  // (B, T, C)
 };
 
 class Gpt final : public Model {

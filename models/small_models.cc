@@ -53,6 +53,28 @@ void add_language_models(std::vector<SmallModel>& models) {
   models.push_back({"gpt of 1024 tokens", gpt, {0, 257, 0}, 1});
 }
 
+void add_llamas(std::vector<SmallModel>& models) {
+  LlamaConfig llama;
+  llama.layers = 2;
+  llama.heads = 6;
+  llama.kv_heads = 2;
+  llama.head_size = 18;
+  llama.width = 96;
+  llama.mlp_width = 130;
+  llama.context = 65;
+  llama.vocabulary = 131;
+  llama.qkv_bias = true;
+  models.push_back({"llama odd", llama, {0, 131, 0}, 3});
+  llama.head_size = 64;
+  llama.context = 128;
+  llama.layers = 1;
+  llama.tied_head = false;
+  llama.rope_scaling = LlamaConfig::RopeScaling::kLlama3;
+  llama.rope_factor = 8;
+  llama.rope_original_context = 64;
+  models.push_back({"llama heads of 64", llama, {0, 131, 0}, 2});
+}
+
 void add_image_models(std::vector<SmallModel>& models) {
   ModelIo images = {.classes = 10};
   images.height = 12;
@@ -82,6 +104,7 @@ std::vector<SmallModel> small_models() {
   std::vector<SmallModel> models;
   add_mlps(models);
   add_language_models(models);
+  add_llamas(models);
   add_image_models(models);
   return models;
 }

@@ -3,12 +3,14 @@
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/gated_activation.h"
 #include "runtime/graph/ops/image_normalize.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/local_response_norm.h"
 #include "runtime/graph/ops/padded_identity.h"
 #include "runtime/graph/ops/pooling.h"
 #include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/rotary.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
@@ -41,8 +43,17 @@ class ImagesBuilder {
     depthwise.groups = 24;
     x = conv("depthwise", x, 24, {3, 3}, depthwise, false);
     x = ops::avg_pool(builder_, "mean", x, {{3, 2}, {2, 2}, {1, 1}, false});
-    x = conv("pointwise", x, 40, {1, 1}, strided(1, {0, 0}, Activation::kNone), true);
+    x = conv("pointwise", x, 80, {1, 1}, strided(1, {0, 0}, Activation::kNone), true);
+    x = ops::gated_activation(builder_, "gated", x, Activation::kSilu);
     x = ops::rms_norm(builder_, "rms", x, kNoTensor, parameter("rms.weight", {40}), 1e-5f).second;
+    // Pixels stand for tokens. In whole vectors, then without.
+    x = ops::rotary(builder_,
+                    "vectors",
+                    x,
+                    kNoTensor,
+                    {.head_size = 40, .rotary_size = 16, .interleaved = true});
+    x = ops::rotary(
+        builder_, "pairs", x, kNoTensor, {.head_size = 10, .rotated_heads = 3, .rotary_size = 6});
     // Odd channels: nothing comes in whole vectors.
     x = conv("odd", x, 9, {2, 3}, strided(1, {1, 1}, Activation::kRelu), true);
     x = conv("odd_pointwise", x, 11, {1, 1}, strided(1, {0, 0}, Activation::kNone), false);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the golden files of this folder with PyTorch: data, configs, initial weights, losses.
 
-    python3 generate.py            needs torch, numpy and safetensors
+    python3 generate.py [CASE ...]     needs torch, numpy and safetensors, and transformers for llama
 
 Every case is one short training run in float64. The float32 run beside it shows how far rounding
 alone moves the losses ("float32_deviation"), which is what the tolerance of the test stands on.
@@ -10,6 +10,7 @@ import json
 import math
 import pathlib
 import struct
+import sys
 
 import numpy
 import safetensors.torch
@@ -174,11 +175,68 @@ class Gpt(nn.Module):
                                label_smoothing=self.label_smoothing)
 
 
+class Llama(nn.Module):
+    """transformers' own."""
+
+    ROPE = {"rope_factor": "factor", "rope_low_freq_factor": "low_freq_factor",
+            "rope_high_freq_factor": "high_freq_factor",
+            "rope_original_context": "original_max_position_embeddings"}
+
+    def __init__(self, config):
+        super().__init__()
+        import transformers  # here, as the other cases do without
+
+        rope = {"rope_type": config.get("rope_scaling", "default").lower(),
+                "rope_theta": config["rope_theta"]}
+        rope.update({theirs: config[ours] for ours, theirs in self.ROPE.items() if ours in config})
+        qwen2 = config.get("qkv_bias", False)  # Llama's attention_bias is of o_proj too
+        kind, family = ((transformers.Qwen2Config, transformers.Qwen2ForCausalLM) if qwen2 else
+                        (transformers.LlamaConfig, transformers.LlamaForCausalLM))
+        self.model = family(kind(
+            vocab_size=config["vocabulary"], hidden_size=config["width"],
+            intermediate_size=config["mlp_width"], num_hidden_layers=config["layers"],
+            num_attention_heads=config["heads"], num_key_value_heads=config["kv_heads"],
+            head_dim=config.get("head_size", config["width"] // config["heads"]),
+            max_position_embeddings=config["context"], rms_norm_eps=config["norm_epsilon"],
+            hidden_act=config.get("activation", "SILU").lower().replace(
+                "gelu_tanh", "gelu_pytorch_tanh"),
+            tie_word_embeddings=config.get("tied_head", True), rope_parameters=rope,
+            attn_implementation="eager"))
+        self.label_smoothing = config.get("label_smoothing", 0)
+
+    def loss(self, tokens, targets):
+        logits = self.model(tokens).logits
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(),
+                               label_smoothing=self.label_smoothing)
+
+
+# Which of transformers' tensors lie after each other in one of ours.
+PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+
+
+def as_ours(case, tensors):
+    """Tensors of a model by the names of models/*.cc."""
+    if "llama" not in case["model"]:
+        return tensors
+    ours = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    if case["model"]["llama"].get("tied_head", True):
+        del ours["lm_head.weight"]
+    for packed, parts in PACKED.items():
+        for name in [name for name in ours if f".{parts[0]}." in name]:
+            names = [name.replace(parts[0], part) for part in parts]
+            ours[name.replace(parts[0], packed)] = torch.cat([ours[n] for n in names])
+            for part in names:
+                del ours[part]
+    return ours
+
+
 def make_model(case):
     """With weights far from any symmetry: also biases and norm gains are random."""
     torch.manual_seed(4)
     if "gpt" in case["model"]:
         model = Gpt(case["model"]["gpt"])
+    elif "llama" in case["model"]:
+        model = Llama(case["model"]["llama"])
     else:
         labels = "idx" in case["data"]
         pixels = IMAGE_SHAPE[0] * IMAGE_SHAPE[1]
@@ -186,10 +244,10 @@ def make_model(case):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2:
-                spread = 0.1 if "gpt" in case["model"] else parameter.shape[1]**-0.5
+                spread = parameter.shape[1]**-0.5 if "mlp" in case["model"] else 0.1
                 parameter.normal_(0, spread)
             else:
-                gain = "ln_" in name and name.endswith("weight")
+                gain = ("ln_" in name or "norm" in name) and name.endswith("weight")
                 parameter.normal_(1 if gain else 0, 0.05)
     return model
 
@@ -290,6 +348,14 @@ def gpt(**options):
     return {"model": {"gpt": {**model, **options}}, "data": {"tokens": source}}
 
 
+def llama(**options):
+    model = {"layers": 2, "heads": 4, "kv_heads": 2, "width": 32, "mlp_width": 88,
+             "context": CONTEXT, "vocabulary": VOCABULARY, "norm_epsilon": 1e-5,
+             "rope_theta": 100.0}
+    source = {"train": "tokens.u16", "format": "RAW_UINT16"}
+    return {"model": {"llama": {**model, **options}}, "data": {"tokens": source}}
+
+
 def run(base, lanes, optimizer, schedule, weights=None, batch=16):
     return {**base, "train": {"global_batch": batch, "lanes": lanes, "steps": STEPS},
             "optimizer": optimizer, "schedule": schedule, "weights": weights or base["weights"]}
@@ -325,9 +391,20 @@ CASES = {
     "gpt_untied": run(gpt(tied_head=False, bias=False, label_smoothing=0.0625), 4,
                       {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}, "clip_norm": 0.75,
                        "decay_bias_and_norm": True}, cosine(0.00390625, 2), "gpt_untied", batch=8),
+    "llama": run(llama(), 2, {"adamw": {"beta2": 0.953125, "epsilon": 1e-5, "weight_decay": 0.125},
+                              "clip_norm": 1}, cosine(0.00390625, 4), "llama", batch=8),
+    # Heads that are wider than their share, one head of keys and values, biases.
+    "llama_qwen2": run(llama(heads=3, kv_heads=1, head_size=14, qkv_bias=True, tied_head=False,
+                             activation="GELU_TANH", label_smoothing=0.0625), 4,
+                       {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}},
+                       cosine(0.00390625, 2), "llama_qwen2", batch=8),
+    # Frequencies of each kind: kept, divided, and between.
+    "llama_scaled": run(llama(rope_scaling="LLAMA3", rope_factor=4.0, rope_low_freq_factor=1.0,
+                              rope_high_freq_factor=2.0, rope_original_context=12), 1,
+                        {"adamw": {"epsilon": 1e-6}}, cosine(0.00390625, 2), "llama", batch=8),
 }
 READERS = {"idx": read_images, "table": read_table, "tokens": read_tokens}
-ENUM_FIELDS = {"activation", "loss", "kind", "format"}
+ENUM_FIELDS = {"activation", "loss", "kind", "format", "rope_scaling"}
 
 
 def to_textproto(fields, indent=""):
@@ -348,7 +425,7 @@ def to_textproto(fields, indent=""):
 def write_case(name, case):
     weights = {key: tensor.clone() for key, tensor in make_model(case).state_dict().items()}
     weights_file = f"{case['weights']}.safetensors"
-    (HERE / weights_file).write_bytes(safetensors.torch.save(weights))
+    (HERE / weights_file).write_bytes(safetensors.torch.save(as_ours(case, weights)))
     config = {
         "name": name,
         "model": case["model"],
@@ -364,6 +441,7 @@ def write_case(name, case):
 
     losses, norms, rates, final = train(case, weights, torch.float64)
     losses32, norms32, _, final32 = train(case, weights, torch.float32)
+    final, final32 = as_ours(case, final), as_ours(case, final32)
     deviation = {
         "loss": max(abs(a / b - 1) for a, b in zip(losses32, losses)),
         "grad_norm": max(abs(a / b - 1) for a, b in zip(norms32, norms)),
@@ -388,8 +466,8 @@ def main():
     write_images()
     write_table()
     write_tokens()
-    for name, case in CASES.items():
-        write_case(name, case)
+    for name in sys.argv[1:] or CASES:
+        write_case(name, CASES[name])
 
 
 if __name__ == "__main__":

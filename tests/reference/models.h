@@ -26,6 +26,20 @@ inline GptConfig small_gpt() {
   return config;
 }
 
+// Heads that are wider than their share of the width, in groups of two.
+inline LlamaConfig small_llama() {
+  LlamaConfig config;
+  config.layers = 2;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_size = 6;
+  config.width = 16;
+  config.mlp_width = 20;
+  config.context = 12;
+  config.vocabulary = 29;
+  return config;
+}
+
 // Images for the networks below; larger ones cost the tests their time.
 inline ModelIo small_image_io() {
   return {.classes = 7,

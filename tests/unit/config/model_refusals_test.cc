@@ -16,7 +16,27 @@ train { steps: 100 }
 optimizer { sgd { momentum: 0.9 } }
 )";
 
+const std::string kLlamaText = R"(model { llama {} }
+data { text { train: "a.txt" } }
+train { steps: 100 }
+optimizer { adamw {} }
+)";
+
 const BadCase kModelCases[] = {
+    {"llama_heads", kLlamaText, {"model.llama.heads=7"}, "model.llama.heads", "7", "576"},
+    {"llama_kv_heads", kLlamaText, {"model.llama.kv_heads=2"}, "model.llama.kv_heads", "2", "9"},
+    {"llama_odd_heads",
+     kLlamaText,
+     {"model.llama.head_size=5"},
+     "model.llama.head_size",
+     "5",
+     "even"},
+    {"llama_frequencies",
+     kLlamaText,
+     {"model.llama.rope_high_freq_factor=1"},
+     "model.llama.rope_high_freq_factor",
+     "1",
+     "above model.llama.rope_low_freq_factor"},
     {"resnet_depth", kResnetText, {"model.resnet.depth=19"}, "model.resnet.depth", "19", "18, 34"},
     {"resnet_depth_limit",
      kResnetText,

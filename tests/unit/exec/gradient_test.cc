@@ -116,11 +116,11 @@ class WholeModelGradient : public ::testing::TestWithParam<Case> {};
 // and may be off by more: thousands of ReLUs and maxima have their kinks nearby.
 TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   if (std::holds_alternative<ResnetConfig>(GetParam().model)) LOCKSTEP_SKIP_WITH_SANITIZERS();
-  const bool gpt = std::holds_alternative<GptConfig>(GetParam().model);
+  const bool tokens = traits_of(GetParam().model).input == ModelInput::kTokens;
   const auto* mlp = std::get_if<MlpConfig>(&GetParam().model);
   ModelIo io = testing::small_mlp_io();
-  if (gpt) io = {.features = 0, .classes = 29, .target_columns = 0};
-  const bool images = !gpt && mlp == nullptr;
+  if (tokens) io = {.features = 0, .classes = 29, .target_columns = 0};
+  const bool images = !tokens && mlp == nullptr;
   if (images) io = testing::small_image_io();
   if (mlp != nullptr && mlp->loss != Loss::kSoftmaxCrossEntropy) io = {18, 0, mlp->outputs};
   GraphOptions options(Purpose::kTraining);
@@ -182,6 +182,16 @@ std::vector<Case> cases() {
   untied.dropout = 0.2f;
   list.push_back({"gpt_untied_no_bias_dropout", untied});
   list.push_back({"gpt_recomputed", untied, true});
+  list.push_back({"llama_tied", testing::small_llama()});
+  LlamaConfig llama = testing::small_llama();
+  llama.tied_head = false;
+  llama.qkv_bias = true;
+  llama.kv_heads = 1;
+  llama.activation = Activation::kGeluTanh;
+  llama.rope_scaling = LlamaConfig::RopeScaling::kLinear;
+  llama.rope_factor = 2;
+  list.push_back({"llama_qkv_bias", llama});
+  list.push_back({"llama_recomputed", llama, true});
   list.push_back({"resnet_projection", testing::small_resnet()});
   ResnetConfig padded = testing::small_resnet();
   padded.shortcut = ResnetConfig::Shortcut::kPadded;

@@ -28,6 +28,7 @@ TEST(IoOfWeights, ReadsInputsAndClasses) {
   io = io_for(mlp, {{"layers.0.weight", {8, 30}}, {"layers.1.weight", {4, 8}}});
   EXPECT_EQ(io.target_columns, 4);
   EXPECT_EQ(io_for(GptConfig{}, {{"transformer.wte.weight", {300, 768}}}).classes, 300);
+  EXPECT_EQ(io_for(LlamaConfig{}, {{"model.embed_tokens.weight", {320, 576}}}).classes, 320);
   io = io_for(ResnetConfig{}, {{"conv1.weight", {64, 1, 7, 7}}, {"fc.bias", {12}}});
   EXPECT_EQ(io.channels, 1);
   EXPECT_EQ(io.classes, 12);

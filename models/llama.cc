@@ -1,0 +1,241 @@
+// Llama (Touvron et al. 2023) and what is built like it, Mistral, Qwen2, SmolLM: token embedding,
+// blocks of attention with rotary positions and of a gated MLP on a residual stream, RMS norms
+// before both, a final norm, and an output matrix of its own unless tied. Linear layers have no
+// biases, but q, k and v may have.
+//
+// Tensors are named as in Hugging Face's files, but what one product computes is one tensor: rows of
+// q, k and v lie after each other in qkv_proj, and those of gate and up in gate_up_proj.
+//
+// Initialisation: N(0, 0.02) for matrices and embeddings, biases 0, gammas of norms 1.
+#include "models/model.h"
+#include "models/residual_stream.h"
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/gated_activation.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/rotary.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kEmbedding[] = "model.embed_tokens.weight";
+
+// What the config leaves open, filled in.
+struct LlamaSizes {
+  int64_t width, heads, kv_heads, head_size, mlp_width;
+
+  explicit LlamaSizes(const LlamaConfig& config)
+      : width(config.width),
+        heads(config.heads),
+        kv_heads(config.kv_heads > 0 ? config.kv_heads : config.heads),
+        head_size(config.head_size > 0 ? config.head_size : config.width / config.heads),
+        mlp_width(config.mlp_width) {}
+
+  int64_t packed() const { return (heads + 2 * kv_heads) * head_size; }
+  int64_t mixed() const { return heads * head_size; }
+};
+
+RotaryScaling scaling_of(const LlamaConfig& config) {
+  switch (config.rope_scaling) {
+    case LlamaConfig::RopeScaling::kNoScaling: return RotaryScaling::kNone;
+    case LlamaConfig::RopeScaling::kLinear: return RotaryScaling::kLinear;
+    case LlamaConfig::RopeScaling::kDynamic: return RotaryScaling::kDynamicNtk;
+    case LlamaConfig::RopeScaling::kLlama3: return RotaryScaling::kLlama3;
+  }
+  return RotaryScaling::kNone;
+}
+
+class LlamaBuilder {
+ public:
+  LlamaBuilder(const LlamaConfig& config,
+               int64_t lane_batch,
+               int64_t tokens,
+               const GraphOptions& options)
+      : config_(config),
+        sizes_(config),
+        lane_batch_(lane_batch),
+        tokens_(tokens),
+        purpose_(options.purpose),
+        builder_(options),
+        stream_(builder_) {}
+
+  Graph build() {
+    const TensorId ids = builder_.input("tokens", {lane_batch_, tokens_}, DType::kI32);
+    TensorId targets = kNoTensor;
+    if (purpose_ != Purpose::kInference)
+      targets = builder_.input("targets", {lane_batch_, tokens_}, DType::kI32);
+    const TensorId token = matrix(kEmbedding, config_.vocabulary, sizes_.width);
+    stream_.begin(ops::embedding(builder_, "model.embed_tokens", ids, token, kNoTensor));
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      const std::string name = "model.layers." + std::to_string(i) + ".";
+      stream_.begin_block(name);
+      block(name);
+      stream_.end_block();
+    }
+    const TensorId normed = norm("model.norm");
+    const TensorId head =
+        config_.tied_head ? token : matrix("lm_head.weight", config_.vocabulary, sizes_.width);
+    const TensorId logits =
+        ops::linear(builder_, "lm_head", normed, head, kNoTensor, Activation::kNone);
+    if (purpose_ == Purpose::kInference) {
+      builder_.keep(logits);
+    } else {
+      ops::softmax_cross_entropy(
+          builder_, logits, targets, purpose_ == Purpose::kTraining ? config_.label_smoothing : 0);
+    }
+    return std::move(builder_).finish();
+  }
+
+ private:
+  void block(const std::string& name) {
+    stream_.add(attention(name + "self_attn.", norm(name + "input_layernorm")));
+    stream_.add(mlp(name + "mlp.", norm(name + "post_attention_layernorm")));
+  }
+
+  TensorId attention(const std::string& name, TensorId x) {
+    const TensorId qkv =
+        linear(name + "qkv_proj", x, sizes_.width, sizes_.packed(), config_.qkv_bias);
+    const RotaryAttributes rotary = {.head_size = sizes_.head_size,
+                                     .rotated_heads = sizes_.heads + sizes_.kv_heads,
+                                     .rotary_size = sizes_.head_size,
+                                     .theta = config_.rope_theta,
+                                     .scaling = scaling_of(config_),
+                                     .factor = config_.rope_factor,
+                                     .low_freq_factor = config_.rope_low_freq_factor,
+                                     .high_freq_factor = config_.rope_high_freq_factor,
+                                     .original_context = config_.rope_original_context};
+    const TensorId turned = ops::rotary(builder_, name + "rotary", qkv, kNoTensor, rotary);
+    const TensorId mixed =
+        ops::attention(builder_,
+                       name + "attn",
+                       turned,
+                       {.heads = sizes_.heads, .causal = true, .kv_heads = sizes_.kv_heads});
+    return linear(name + "o_proj", mixed, sizes_.mixed(), sizes_.width, false);
+  }
+
+  TensorId mlp(const std::string& name, TensorId x) {
+    const TensorId up = linear(name + "gate_up_proj", x, sizes_.width, 2 * sizes_.mlp_width, false);
+    const TensorId gated = ops::gated_activation(builder_, name + "act", up, config_.activation);
+    return linear(name + "down_proj", gated, sizes_.mlp_width, sizes_.width, false);
+  }
+
+  TensorId norm(const std::string& name) {
+    const TensorId gamma = builder_.parameter(
+        name + ".weight", {sizes_.width}, {Initializer::Kind::kConstant, 1}, false);
+    return stream_.norm([&](TensorId x, TensorId delta) {
+      return ops::rms_norm(builder_, name, x, delta, gamma, config_.norm_epsilon);
+    });
+  }
+
+  TensorId linear(
+      const std::string& name, TensorId x, int64_t inputs, int64_t outputs, bool with_bias) {
+    const TensorId weight = matrix(name + ".weight", outputs, inputs);
+    TensorId bias = kNoTensor;
+    if (with_bias)
+      bias =
+          builder_.parameter(name + ".bias", {outputs}, {Initializer::Kind::kConstant, 0}, false);
+    return ops::linear(builder_, name, x, weight, bias, Activation::kNone);
+  }
+
+  TensorId matrix(const std::string& name, int64_t rows, int64_t columns) {
+    return builder_.parameter(name, {rows, columns}, {Initializer::Kind::kNormal, 0.02f}, true);
+  }
+
+  const LlamaConfig& config_;
+  const LlamaSizes sizes_;
+  int64_t lane_batch_;
+  int64_t tokens_;
+  Purpose purpose_;
+  GraphBuilder builder_;
+  ResidualStream stream_;  // (B, T, C)
+};
+
+class Llama final : public Model {
+ public:
+  explicit Llama(const LlamaConfig& config) : config_(config) {}
+
+  void check() const override {
+    if (config_.head_size == 0 && config_.width % config_.heads != 0)
+      refuse_value("model.llama.heads",
+                   config_.heads,
+                   fmt::format("a divisor of model.llama.width, which is {}, or any number where "
+                               "model.llama.head_size is told",
+                               config_.width));
+    const LlamaSizes sizes(config_);
+    if (sizes.head_size % 2 != 0)
+      refuse_value("model.llama.head_size",
+                   sizes.head_size,
+                   "an even number, as positions turn pairs of elements");
+    if (sizes.heads % sizes.kv_heads != 0)
+      refuse_value("model.llama.kv_heads",
+                   sizes.kv_heads,
+                   fmt::format("a divisor of model.llama.heads, which is {}", sizes.heads));
+    if (config_.rope_high_freq_factor <= config_.rope_low_freq_factor)
+      refuse_value("model.llama.rope_high_freq_factor",
+                   config_.rope_high_freq_factor,
+                   fmt::format("above model.llama.rope_low_freq_factor, which is {}",
+                               config_.rope_low_freq_factor));
+  }
+
+  ModelTraits traits() const override {
+    return {.input = ModelInput::kTokens,
+            .context = config_.context,
+            .outputs = config_.vocabulary,
+            .outputs_field = "vocabulary",
+            .vocabulary_tensor = kEmbedding,
+            .has_blocks = true};
+  }
+
+  ModelConfig resolve(const ModelIo& io) const override {
+    LlamaConfig llama = config_;
+    if (llama.vocabulary == 0) llama.vocabulary = io.classes;
+    if (llama.vocabulary < io.classes)
+      throw ConfigError("model.llama.vocabulary: value is {}; the data has token ids up to {}",
+                        llama.vocabulary,
+                        io.classes - 1);
+    return llama;
+  }
+
+  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
+    ModelIo io;
+    io.classes = extent(extents_of, kEmbedding, 0, 1);
+    return io;
+  }
+
+  Graph build(const ModelIo& /*io*/,
+              int64_t lane_batch,
+              int64_t tokens,
+              const GraphOptions& options) const override {
+    return LlamaBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options)
+        .build();
+  }
+
+  // 6 per parameter that multiplies a token, and causal attention's half of all pairs of tokens.
+  double flops_per_sample(const ModelIo& /*io*/) const override {
+    const LlamaSizes sizes(config_);
+    const auto width = static_cast<double>(sizes.width), mixed = static_cast<double>(sizes.mixed()),
+               layers = static_cast<double>(config_.layers),
+               context = static_cast<double>(config_.context);
+    const double block = width * (static_cast<double>(sizes.packed()) + mixed +
+                                  3 * static_cast<double>(sizes.mlp_width) + 2);
+    const double parameters =
+        layers * block + width + static_cast<double>(config_.vocabulary) * width;
+    return context * (6 * parameters + 6 * layers * mixed * context);
+  }
+
+ private:
+  LlamaConfig config_;
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<const Model> make_model(const LlamaConfig& config) {
+  return std::make_unique<Llama>(config);
+}
+
+}  // namespace lockstep

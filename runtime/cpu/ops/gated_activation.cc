@@ -1,0 +1,86 @@
+#include "runtime/graph/ops/gated_activation.h"
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/gated_activation.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+void gated_activation_forward_kernel(const GatedActivationForward<float>& op,
+                                     int64_t begin,
+                                     int64_t end) {
+  with_activation(op.activation, [&](auto kind) HWY_ATTR {
+    for (int64_t row = begin; row < end; ++row) {
+      const float *gate = op.x + row * 2 * op.columns, *up = gate + op.columns;
+      float* y = op.y + row * op.columns;
+      for_each_vector(op.columns, [&](size_t i, auto access) HWY_ATTR {
+        access.store(hn::Mul(activate<kind>(access.load(gate + i)), access.load(up + i)), y + i);
+      });
+    }
+  });
+}
+
+void gated_activation_backward_kernel(const GatedActivationBackward<float>& op,
+                                      int64_t begin,
+                                      int64_t end) {
+  with_activation(op.activation, [&](auto kind) HWY_ATTR {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* d_y = op.d_y + row * op.columns;
+      const float *gate = op.x + row * 2 * op.columns, *up = gate + op.columns;
+      float *d_gate = op.d_x + row * 2 * op.columns, *d_up = d_gate + op.columns;
+      for_each_vector(op.columns, [&](size_t i, auto access) HWY_ATTR {
+        const Vec d = access.load(d_y + i), x = access.load(gate + i);
+        const Vec value = activate<kind>(x);
+        const Vec saved = saves_pre_activation(kind) ? x : value;
+        const Vec d_value = hn::Mul(d, access.load(up + i));
+        access.store(activation_backward<kind>(d_value, saved), d_gate + i);
+        access.store(hn::Mul(d, value), d_up + i);
+      });
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(gated_activation_forward_kernel);
+HWY_EXPORT(gated_activation_backward_kernel);
+
+namespace {
+
+void run_forward(const OpCall& call) {
+  const auto op = GatedActivationForward<float>::of(call);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_forward_kernel);
+  parallel_for(
+      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+}
+
+void run_backward(const OpCall& call) {
+  const auto op = GatedActivationBackward<float>::of(call);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_backward_kernel);
+  parallel_for(
+      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kGatedActivation, "simd", run_forward},
+    {OpKind::kGatedActivationBackward, "simd", run_backward},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuGatedActivation = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,142 @@
+#include "runtime/graph/ops/rotary.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/rotary.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// A vector of first elements of pairs, and one of their second elements.
+struct Pairs {
+  Vec a, b;
+};
+
+HWY_INLINE Pairs turn(Pairs x, Vec cosine, Vec sine) {
+  return {hn::NegMulAdd(x.b, sine, hn::Mul(x.a, cosine)),
+          hn::MulAdd(x.a, sine, hn::Mul(x.b, cosine))};
+}
+
+HWY_INLINE Pairs load_interleaved(FullVector, const float* from) {
+  Pairs x;
+  hn::LoadInterleaved2(F32(), from, x.a, x.b);
+  return x;
+}
+HWY_INLINE Pairs load_interleaved(PartialVector part, const float* from) {
+  HWY_ALIGN float lanes[2 * kVecLanes] = {};
+  std::memcpy(lanes, from, 2 * part.count * sizeof(float));
+  return load_interleaved(FullVector{}, lanes);
+}
+
+HWY_INLINE void store_interleaved(FullVector, Pairs y, float* to) {
+  hn::StoreInterleaved2(y.a, y.b, F32(), to);
+}
+HWY_INLINE void store_interleaved(PartialVector part, Pairs y, float* to) {
+  HWY_ALIGN float lanes[2 * kVecLanes];
+  store_interleaved(FullVector{}, y, lanes);
+  std::memcpy(to, lanes, 2 * part.count * sizeof(float));
+}
+
+// One head.
+template <bool kInterleaved>
+HWY_INLINE void turn_head(
+    int64_t pairs, const float* x, const float* cosines, const float* sines, float* y) {
+  for_each_vector(pairs, [&](size_t i, auto access) HWY_ATTR {
+    const Vec cosine = access.load(cosines + i), sine = access.load(sines + i);
+    if constexpr (kInterleaved) {
+      store_interleaved(access, turn(load_interleaved(access, x + 2 * i), cosine, sine), y + 2 * i);
+    } else {
+      const Pairs turned = turn({access.load(x + i), access.load(x + pairs + i)}, cosine, sine);
+      access.store(turned.a, y + i);
+      access.store(turned.b, y + pairs + i);
+    }
+  });
+}
+
+// Rows [begin, end) of the B * T rows.
+void rotary_kernel(const Rotation<float>& op, int64_t begin, int64_t end) {
+  const int64_t pairs = op.pairs(), head_size = op.attributes.head_size;
+  const int64_t rotary_size = op.attributes.rotary_size;
+  const int64_t rotated_columns = op.attributes.rotated_heads * head_size;
+  for (int64_t row = begin; row < end; ++row) {
+    const float* const cosines = op.cosines + row % op.angle_rows * pairs;
+    const float* const sines = op.sines + row % op.angle_rows * pairs;
+    const float* const x = op.x + row * op.width;
+    float* const y = op.y + row * op.width;
+    for (int64_t head = 0; head < rotated_columns; head += head_size) {
+      if (op.attributes.interleaved) {
+        turn_head<true>(pairs, x + head, cosines, sines, y + head);
+      } else {
+        turn_head<false>(pairs, x + head, cosines, sines, y + head);
+      }
+    }
+    if (x == y) continue;
+    for (int64_t rest = rotary_size; rest < rotated_columns; rest += head_size)
+      std::memcpy(y + rest, x + rest, (head_size - rotary_size) * sizeof(float));
+    std::memcpy(
+        y + rotated_columns, x + rotated_columns, (op.width - rotated_columns) * sizeof(float));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(rotary_kernel);
+
+namespace {
+
+// What a cosine and a sine in double precision take, in elements of a memory-bound kernel.
+constexpr int64_t kAngleCost = 32;
+
+// Rows [begin, end) of the tables. Compiled once, for any CPU, so that all paths share their bits.
+void fill_tables(const Rotation<float>& op, int64_t begin, int64_t end) {
+  const int64_t pairs = op.pairs();
+  for (int64_t row = begin; row < end; ++row) {
+    const auto position = static_cast<double>(op.positions != nullptr ? op.positions[row] : row);
+    for (int64_t i = 0; i < pairs; ++i) {
+      const double angle = position * op.frequencies[i];
+      const double sine = std::sin(angle);
+      op.cosines[row * pairs + i] = static_cast<float>(std::cos(angle));
+      op.sines[row * pairs + i] = static_cast<float>(op.back ? -sine : sine);
+    }
+  }
+}
+
+size_t workspace_bytes(const OpCall& call) { return Rotation<float>::of(call).workspace_bytes(); }
+
+void run(const OpCall& call) {
+  const auto op = Rotation<float>::of(call);
+  for (int64_t i = 0; i < op.pairs(); ++i)
+    op.frequencies[i] = rotary_frequency(op.attributes, op.time, i);
+  parallel_for(op.angle_rows, grain_rows(op.pairs() * kAngleCost), [&](int64_t begin, int64_t end) {
+    fill_tables(op, begin, end);
+  });
+  const auto kernel = HWY_DYNAMIC_DISPATCH(rotary_kernel);
+  parallel_for(
+      op.rows, grain_rows(op.width), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kRotary, "simd", run, workspace_bytes},
+    {OpKind::kRotaryBackward, "simd", run, workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuRotary = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

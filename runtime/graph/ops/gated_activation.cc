@@ -1,0 +1,45 @@
+#include "runtime/graph/ops/gated_activation.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+TensorId ops::gated_activation(GraphBuilder& builder,
+                               const std::string& name,
+                               TensorId x,
+                               Activation activation) {
+  const Shape shape = builder.shape(x);
+  LOCKSTEP_CHECK(shape.rank() > 0 && shape.columns() % 2 == 0, "{}: x {} ", name, to_string(shape));
+  Shape half;
+  for (int k = 0; k + 1 < shape.rank(); ++k) half.append(shape[k]);
+  half.append(shape.columns() / 2);
+  const TensorId y = builder.activation_tensor(name, half);
+  builder.append({OpKind::kGatedActivation, name, {x}, {y}, ActivationAttributes{activation}});
+  return y;
+}
+
+namespace {
+
+std::vector<TensorId> gated_activation_gradient(GradientBuilder& builder,
+                                                const Op& op,
+                                                const std::vector<TensorId>& d_outputs) {
+  const TensorId x = op.inputs[0], d_x = builder.new_gradient(x);
+  builder.append(
+      {OpKind::kGatedActivationBackward, op.name, {d_outputs[0], x}, {d_x}, op.attributes});
+  return {d_x};
+}
+
+int64_t gated_activation_flops(const Graph& graph, const Op& op) {
+  return 11 * graph.shape(op.outputs[0]).elements();
+}
+
+}  // namespace
+
+const OpSchema kGatedActivationSchema = {gated_activation_gradient, gated_activation_flops, {}};
+const OpSchema kGatedActivationBackwardSchema = {
+    nullptr, elementwise_flops<kActivationBackwardFlops + 12>, {{0, 1}}};
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+#pragma once
+// gated_activation: y = f(gate) * up, of rows [gate | up]: SwiGLU with SiLU, GeGLU with GELU, and so
+// on (Shazeer 2020).
+//   inputs x (..., 2I); outputs y (..., I)
+// gated_activation_backward: d_gate = d_y * up * f'(gate), d_up = d_y * f(gate); f is computed again.
+//   inputs d_y (..., I), x (..., 2I); outputs d_x (..., 2I) = [d_gate | d_up]
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/graph/activation.h"
+#include "runtime/graph/op_call.h"
+#include "runtime/graph/ops/activation.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+namespace ops {
+
+// x (..., 2I) = [gate | up] -> (..., I).
+TensorId gated_activation(GraphBuilder& builder,
+                          const std::string& name,
+                          TensorId x,
+                          Activation activation);
+
+}  // namespace ops
+
+template <typename T>
+struct GatedActivationForward {
+  Activation activation;
+  int64_t rows, columns;  // of y
+  const T* x;             // (rows, 2 columns)
+  T* y;                   // (rows, columns)
+
+  static GatedActivationForward of(const OpCall& op) {
+    return {.activation = op.attributes<ActivationAttributes>().activation,
+            .rows = op.output_shape(0).rows(),
+            .columns = op.output_shape(0).columns(),
+            .x = op.input<T>(0),
+            .y = op.output<T>(0)};
+  }
+};
+
+template <typename T>
+struct GatedActivationBackward {
+  Activation activation;
+  int64_t rows, columns;  // of d_y
+  const T* d_y;           // (rows, columns)
+  const T* x;             // (rows, 2 columns)
+  T* d_x;                 // (rows, 2 columns). May be x
+
+  static GatedActivationBackward of(const OpCall& op) {
+    return {.activation = op.attributes<ActivationAttributes>().activation,
+            .rows = op.input_shape(0).rows(),
+            .columns = op.input_shape(0).columns(),
+            .d_y = op.input<T>(0),
+            .x = op.input<T>(1),
+            .d_x = op.output<T>(0)};
+  }
+};
+
+}  // namespace lockstep
