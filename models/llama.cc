@@ -174,6 +174,8 @@ class Llama final : public Model {
       refuse_value("model.llama.kv_heads",
                    sizes.kv_heads,
                    fmt::format("a divisor of model.llama.heads, which is {}", sizes.heads));
+    if (config_.rope_scaling == LlamaConfig::RopeScaling::kDynamic && sizes.head_size == 2)
+      refuse_value("model.llama.head_size", 2, "4 or more with model.llama.rope_scaling DYNAMIC");
     if (config_.rope_high_freq_factor <= config_.rope_low_freq_factor)
       refuse_value("model.llama.rope_high_freq_factor",
                    config_.rope_high_freq_factor,
