@@ -24,8 +24,9 @@ inline bool supports_pixels(const OpCall& op) {
   return op.input_shape(0).rows() < kMostPixels && op.output_shape(0).rows() < kMostPixels;
 }
 
+// One block at least: without it the compiler spills some registers, to have room for a few more.
 template <int N, typename F>
-__global__ void __launch_bounds__(kTileThreads)
+__global__ void __launch_bounds__(kTileThreads, 1)
     pixel_kernel(int64_t pixels, int64_t channels, int width, int64_t block_rows, F f) {
   const TilePlace<N> place(width, block_rows, pixels);
   if (place.channel >= channels) return;

@@ -98,13 +98,13 @@ def start_and_flip(binary, folder, ranks, arguments, bad):
         struck = time.monotonic()
         # One that falls between the check of a copy and the next gather, which brings a new copy, is
         # gone without effect.
-        for _ in range(10):
+        for _ in range(60):
             try:
-                process.wait(4)
+                process.wait(0.5)
                 break
             except subprocess.TimeoutExpired:
-                if bad in ranks_of(config) and flip_in_memory(ranks_of(config)[bad], pattern):
-                    print("flipped again")
+                if bad in ranks_of(config):
+                    flip_in_memory(ranks_of(config)[bad], pattern)
         code, output = faulty_run.end_of(process)
         return code, output, time.monotonic() - struck
     finally:
