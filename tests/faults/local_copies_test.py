@@ -99,7 +99,7 @@ class Test:
     def damaged(self):
         self.cut_off(2)
         local, durable = self.newest()
-        for copy in local.parent.glob("step-*"):
+        for copy in local.parent.glob("step-????????"):
             model = copy / "model.safetensors"
             content = bytearray(model.read_bytes())
             content[-1] ^= 1
