@@ -78,6 +78,14 @@ def flip_in_memory(pid, pattern):
     return flipped > 0
 
 
+def flip_again(config, rank, pattern):
+    """Flips a bit of a rank that may have ended, or end meanwhile: then there is nothing to flip."""
+    try:
+        flip_in_memory(ranks_of(config)[rank], pattern)
+    except (KeyError, OSError):
+        pass
+
+
 def start_and_flip(binary, folder, ranks, arguments, bad):
     """The end of a run in which a bit of rank `bad` has been flipped."""
     config = folder / "config.textproto"
@@ -103,8 +111,7 @@ def start_and_flip(binary, folder, ranks, arguments, bad):
                 process.wait(0.5)
                 break
             except subprocess.TimeoutExpired:
-                if bad in ranks_of(config):
-                    flip_in_memory(ranks_of(config)[bad], pattern)
+                flip_again(config, bad, pattern)
         code, output = faulty_run.end_of(process)
         return code, output, time.monotonic() - struck
     finally:
