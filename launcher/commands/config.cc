@@ -8,6 +8,7 @@
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
+#include "models/huggingface/folder.h"
 #include "runtime/base/file.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
@@ -138,8 +139,8 @@ ExitCode run_config(Session& session, const ConfigOptions& options) {
       throw ConfigError("--set: allowed: only with --defaults CONFIG");
     check_result_path("--json", options.json);
     if (!options.defaults.empty()) {
-      check_data(load_config(options.defaults, options.set));
-      fmt::print("{}", complete_text(options.defaults, options.set));
+      check_data(load_config(options.defaults, options.set, huggingface::read_model));
+      fmt::print("{}", complete_text(options.defaults, options.set, huggingface::read_model));
     } else if (options.reference) {
       fmt::print("{}", reference_page());
     } else {

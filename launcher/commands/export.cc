@@ -3,25 +3,35 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/tensor_names.h"
 #include "launcher/common_options.h"
+#include "models/huggingface/folder.h"
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/config/parse.h"
+#include "runtime/train/checkpoints/resume_check.h"
 
 namespace lockstep {
 namespace {
 
+constexpr const char* kSafetensors = "safetensors";
+constexpr const char* kHuggingFace = "huggingface";
+
 struct ExportOptions {
   std::string from;
   std::string out;
+  std::string format = kSafetensors;
+  std::string like;
+  std::string dtype = "auto";
   std::string names = kOwnNames;
   bool average = false;
   std::string log_level = "info";
@@ -44,8 +54,58 @@ ModelTraits model_of(const std::vector<NamedSlice>& layout) {
   return traits_by_tensors(has_tensor).value_or(ModelTraits{});
 }
 
+// The model that the checkpoint's run had, and what its weights began as.
+RunConfig config_of(const std::filesystem::path& folder, const CheckpointState& state) {
+  const auto imported = state.extra.find(kImportedConfigKey);
+  const auto text = imported != state.extra.end() ? imported : state.extra.find(kConfigKey);
+  if (text == state.extra.end())
+    throw CheckpointError(
+        "{}: does not say of which model it is, as it was written before configs were kept; train "
+        "a step from it and export that",
+        folder.string());
+  return parse_config(text->second, folder.string(), {});
+}
+
+std::optional<FileDtype> dtype_of(const std::string& name) {
+  if (name == "f32") return FileDtype::kF32;
+  if (name == "bf16") return FileDtype::kBf16;
+  if (name == "f16") return FileDtype::kF16;
+  return std::nullopt;
+}
+
+void write_hugging_face(const ExportOptions& options,
+                        const std::filesystem::path& folder,
+                        const CheckpointState& state,
+                        const float* parameters) {
+  const RunConfig config = config_of(folder, state);
+  std::string like = options.like;
+  if (like.empty() && huggingface::is_model_folder(config.train.init_from))
+    like = config.train.init_from;
+  const huggingface::WrittenFolder written =
+      huggingface::write_folder(options.out,
+                                config.model,
+                                state.layout,
+                                parameters,
+                                {.like = like,
+                                 .dtype = dtype_of(options.dtype),
+                                 .metadata = {{"lockstep_step", std::to_string(state.step)}}});
+  fmt::print("{}: {} tensors of {}, {} bytes\n",
+             options.out,
+             written.weights.tensors.size(),
+             folder.string(),
+             written.weights.bytes);
+  for (const std::string& name : written.copied)
+    fmt::print("{}: {} is that of {}\n", options.out, name, like);
+  std::fflush(stdout);
+}
+
 void export_weights(const ExportOptions& options) {
-  check_result_path("--out", options.out);
+  const bool to_folder = options.format == kHuggingFace;
+  if (!to_folder) {
+    check_result_path("--out", options.out);
+    if (!options.like.empty() || options.dtype != "auto")
+      throw ConfigError("--like, --dtype: allowed: only with --format {}", kHuggingFace);
+  }
   const std::filesystem::path folder = folder_of(options.from);
   const CheckpointState state = read_state(folder);
   std::vector<float> parameters(static_cast<size_t>(state.flat_elements), 0.0f);
@@ -54,6 +114,7 @@ void export_weights(const ExportOptions& options) {
   } else {
     read_model(folder, state, state.layout, parameters.data());
   }
+  if (to_folder) return write_hugging_face(options, folder, state, parameters.data());
   std::vector<NamedSlice> slices = state.layout;
   const ModelTraits model = model_of(slices);
   for (NamedSlice& slice : slices) slice.name = name_in_file(options.names, model, slice.name);
@@ -86,7 +147,21 @@ CommandSpec export_command() {
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest), "
               "or the config file of a run",
               {.required = true});
-  command.add("--out", &options->out, "The safetensors file to write", {.required = true});
+  command.add(
+      "--out", &options->out, "The safetensors file, or the folder, to write", {.required = true});
+  command.add("--format",
+              &options->format,
+              "A safetensors file, or a folder that Hugging Face's from_pretrained reads",
+              {.show_default = true, .allowed = OneOf{{kSafetensors, kHuggingFace}}});
+  command.add("--like",
+              &options->like,
+              "A folder of Hugging Face whose tokenizer and other fields of config.json the new "
+              "one gets; left out: the one that the run began from");
+  command.add("--dtype",
+              &options->dtype,
+              "What a folder has the weights in; auto: as the folder that it is like where that "
+              "loses nothing, else f32",
+              {.show_default = true, .allowed = OneOf{{"auto", "f32", "bf16", "f16"}}});
   command.add("--names",
               &options->names,
               "How to name the tensors",

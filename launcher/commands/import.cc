@@ -9,6 +9,7 @@
 #include "launcher/commands/results.h"
 #include "launcher/commands/tensor_names.h"
 #include "launcher/common_options.h"
+#include "models/huggingface/folder.h"
 #include "models/registry.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
@@ -19,7 +20,9 @@
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/layout.h"
+#include "runtime/train/checkpoints/initial_weights.h"
 #include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/checkpoints/resume_check.h"
 #include "runtime/train/checkpoints/weights.h"
 #include "runtime/train/folder/run_folder.h"
 #include "runtime/train/step/optimizer.h"
@@ -58,6 +61,7 @@ FoundTensors find_tensors(const SafetensorsFile& file) {
 // Prints a line for every tensor that does not fit; throws if there are any.
 void check_tensors(const ImportOptions& options,
                    const ModelTraits& model,
+                   const ModelConfig& config,
                    const FoundTensors& found,
                    const std::vector<NamedSlice>& slices) {
   ShapeByName expected;
@@ -67,10 +71,13 @@ void check_tensors(const ImportOptions& options,
   for (const std::string& line : mismatches) fmt::print("  {}\n", line);
   std::fflush(stdout);
   if (!mismatches.empty())
-    throw CheckpointError("{}: {} of its tensors and the model's do not match: {}",
+    throw CheckpointError("{}: {} of its tensors and the model's do not match: {}{}",
                           options.file,
                           mismatches.size(),
-                          mismatches.front());
+                          mismatches.front(),
+                          huggingface::has_family(config) && options.names == kOwnNames
+                              ? "; for a file of Hugging Face give --names huggingface"
+                              : "");
 }
 
 // Moments as they are before the first step: a run may go on from here.
@@ -92,6 +99,7 @@ CheckpointState state_of(const RunConfig& config,
   state.lockstep_version = lockstep_version();
   state.weights_hash = hash_parameters(layout, parameters);
   state.config_hash = hash_text(to_text(config));
+  state.extra[kImportedConfigKey] = to_text(config);
   state.optimizer = optimizer_name(config.optimizer);
   state.moments = moment_names(config.optimizer);
   state.flat_elements = layout.elements;
@@ -111,9 +119,16 @@ void check_no_checkpoints(const std::string& out) {
     throw CheckpointError("--out: '{}' has checkpoints already; give another folder", out);
 }
 
-void import_weights(const ImportOptions& options) {
-  RunConfig config = read_config(options.common);
-  check_no_checkpoints(options.out);
+ParameterLayout layout_of(const RunConfig& config, const ModelIo& io) {
+  return make_layout(build_model(config.model, io, 1, Purpose::kTraining),
+                     static_cast<int>(config.train.lanes));
+}
+
+// The parameters of a file with our names, or torchvision's. Fills in what `config` leaves to the
+// weights, and `layout`.
+std::vector<float> read_own(const ImportOptions& options,
+                            RunConfig& config,
+                            ParameterLayout& layout) {
   const SafetensorsFile file(options.file);
   const FoundTensors found = find_tensors(file);
   const ModelTraits model = traits_of(config.model);
@@ -123,11 +138,9 @@ void import_weights(const ImportOptions& options) {
         return at == found.shapes.end() ? std::nullopt : std::optional(at->second);
       });
   config.model = resolve_model(config.model, io);
-  const ParameterLayout layout = make_layout(build_model(config.model, io, 1, Purpose::kTraining),
-                                             static_cast<int>(config.train.lanes));
+  layout = layout_of(config, io);
   const std::vector<NamedSlice> slices = named_slices(layout);
-  check_tensors(options, model, found, slices);
-
+  check_tensors(options, model, config.model, found, slices);
   std::vector<float> parameters(static_cast<size_t>(layout.elements), 0.0f);
   read_tensors(
       file,
@@ -136,6 +149,40 @@ void import_weights(const ImportOptions& options) {
         return found.prefix + name_in_file(options.names, model, name);
       },
       parameters.data());
+  return parameters;
+}
+
+// The same of a folder or a file with Hugging Face's names. A head that is not there is new.
+std::vector<float> read_hugging_face(const ImportOptions& options,
+                                     RunConfig& config,
+                                     ParameterLayout& layout) {
+  const ModelTraits model = traits_of(config.model);
+  if (model.outputs == 0)
+    throw ConfigError("{}: missing; allowed: the number of rows of the folder's embedding",
+                      model.field(model.outputs_field));
+  config.model = resolve_model(config.model, {});
+  layout = layout_of(config, {});
+  std::vector<float> parameters(static_cast<size_t>(layout.elements), 0.0f);
+  initialize_parameters(layout, config.seed, parameters.data());
+  const auto read = huggingface::is_model_folder(options.file) ? huggingface::read_weights
+                                                               : huggingface::read_weights_file;
+  for (const std::string& note :
+       read(options.file, config.model, named_slices(layout), parameters.data()))
+    fmt::print("  {}\n", note);
+  return parameters;
+}
+
+void import_weights(const ImportOptions& options) {
+  RunConfig config = read_config(options.common);
+  check_no_checkpoints(options.out);
+  check_weights_path(options.file);
+  const bool from_hugging_face =
+      huggingface::is_model_folder(options.file) || options.names == kHuggingFaceNames;
+  ParameterLayout layout;
+  const std::vector<float> parameters = from_hugging_face
+                                            ? read_hugging_face(options, config, layout)
+                                            : read_own(options, config, layout);
+  const std::vector<NamedSlice> slices = named_slices(layout);
   const std::string broken = first_not_finite(layout, parameters.data());
   if (!broken.empty())
     throw CheckpointError("{}: tensor {} has a value that is not finite", options.file, broken);
@@ -173,13 +220,16 @@ CommandSpec import_command() {
   CommandSpec command{.name = "import",
                       .help = "Make a checkpoint of weights from another program"};
   add_config_argument(command, options->common);
-  command.add("FILE", &options->file, "A safetensors file", {.required = true});
+  command.add("FILE",
+              &options->file,
+              "A safetensors file, or a folder as Hugging Face's save_pretrained writes it",
+              {.required = true});
   command.add("--out", &options->out, "Folder to write the checkpoint to", {.required = true});
   add_set_option(command, options->common);
   command.add("--names",
               &options->names,
               "How the file names the tensors",
-              {.allowed = OneOf{{kOwnNames, kTorchvisionNames}}});
+              {.allowed = OneOf{{kOwnNames, kTorchvisionNames, kHuggingFaceNames}}});
   command.run = [options](Session& session) { return run_import(session, *options); };
   return command;
 }

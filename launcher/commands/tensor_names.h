@@ -10,6 +10,7 @@ namespace lockstep {
 // Allowed values of --names.
 inline constexpr const char* kOwnNames = "own";
 inline constexpr const char* kTorchvisionNames = "torchvision";
+inline constexpr const char* kHuggingFaceNames = "huggingface";
 
 // The name in such a file of the tensor that the model calls `name`.
 std::string name_in_file(const std::string& names,

@@ -13,6 +13,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/half.h"
 #include "runtime/base/json.h"
 
 namespace lockstep {
@@ -137,6 +138,33 @@ void SafetensorsFile::read_f32(const SafetensorsEntry& entry, bool convert, floa
   }
 }
 
+namespace {
+
+const char* name_of(FileDtype dtype) {
+  switch (dtype) {
+    case FileDtype::kF32: return "F32";
+    case FileDtype::kF16: return "F16";
+    case FileDtype::kBf16: return "BF16";
+  }
+  return "";
+}
+
+size_t bytes_of(FileDtype dtype) { return dtype == FileDtype::kF32 ? 4 : 2; }
+
+// The bytes of `values` as a file has them, in `words` where they are not floats.
+std::span<const std::byte> as_stored(std::span<const float> values,
+                                     FileDtype dtype,
+                                     std::vector<uint16_t>& words) {
+  if (dtype == FileDtype::kF32) return std::as_bytes(values);
+  words.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    words[i] = dtype == FileDtype::kF16 ? round_to<Float16>(values[i]).bits
+                                        : round_to<BFloat16>(values[i]).bits;
+  return std::as_bytes(std::span<const uint16_t>(words));
+}
+
+}  // namespace
+
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::vector<F32Tensor> tensors,
                               const std::map<std::string, std::string>& metadata,
@@ -152,8 +180,8 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
     for (int64_t extent : tensor.shape) elements *= extent;
     LOCKSTEP_CHECK(elements == static_cast<int64_t>(tensor.values.size()), "{}", tensor.name);
     LOCKSTEP_CHECK(!header.contains(tensor.name), "two tensors named {}", tensor.name);
-    const uint64_t end = position + tensor.values.size_bytes();
-    header[tensor.name] = Json::object({{"dtype", "F32"},
+    const uint64_t end = position + tensor.values.size() * bytes_of(options.dtype);
+    header[tensor.name] = Json::object({{"dtype", name_of(options.dtype)},
                                         {"shape", tensor.shape},
                                         {"data_offsets", Json::array({position, end})}});
     position = end;
@@ -170,17 +198,18 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
   written.header_checksum = checksum_of(prefix.data(), prefix.size());
   FileWriter writer(path);
   writer.write(prefix);
+  std::vector<uint16_t> words;
   for (const F32Tensor& tensor : tensors) {
     Checksum checksum;
-    const char* next = reinterpret_cast<const char*>(tensor.values.data());
-    for (size_t left = tensor.values.size_bytes(); left > 0;) {
+    for (size_t at = 0; at < tensor.values.size();) {
       if (options.cancelled != nullptr && options.cancelled->load(std::memory_order_relaxed))
         throw CheckpointError("{}: the run has ended while it was written", path.string());
-      const size_t part = std::min(left, kChunkBytes);
-      checksum.update(next, part);
-      writer.write(next, part);
-      next += part;
-      left -= part;
+      const auto part = tensor.values.subspan(
+          at, std::min(tensor.values.size() - at, kChunkBytes / sizeof(float)));
+      const std::span<const std::byte> bytes = as_stored(part, options.dtype, words);
+      checksum.update(bytes.data(), bytes.size());
+      writer.write(bytes.data(), bytes.size());
+      at += part.size();
     }
     written.tensors.push_back(
         {tensor.name, static_cast<int64_t>(tensor.values.size()), checksum.value()});

@@ -91,13 +91,17 @@ struct WrittenFile {
   std::vector<WrittenTensor> tensors;  // in the order of their data
 };
 
+// What a tensor's values are in a file.
+enum class FileDtype { kF32, kF16, kBf16 };
+
 struct WriteOptions {
   bool durable = true;  // wait until the disk has it
   // Where this, borrowed, becomes true the writing ends soon, with CheckpointError; null: never.
   const std::atomic<bool>* cancelled = nullptr;
+  FileDtype dtype = FileDtype::kF32;  // others are rounded to, to nearest even
 };
 
-// Writes F32 tensors, sorted by name, data aligned to 64 bytes in the file. Streams: no copy of the
+// Writes tensors, sorted by name, data aligned to 64 bytes in the file. Streams: no copy of the
 // values is made. Throws IoError.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::vector<F32Tensor> tensors,

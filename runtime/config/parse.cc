@@ -4,6 +4,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/config/expand.h"
 #include "runtime/config/from_proto.h"
 #include "runtime/config/names.h"
 #include "runtime/config/overrides.h"
@@ -17,9 +18,11 @@ namespace {
 
 std::unique_ptr<google::protobuf::Message> read_message(const std::string& text,
                                                         const std::string& origin,
-                                                        const std::vector<std::string>& overrides) {
+                                                        const std::vector<std::string>& overrides,
+                                                        const ModelSource& model_in) {
   auto message = parse_text(text, origin);
   for (const std::string& assignment : overrides) apply_override(assignment, message.get());
+  expand_model(model_in, message.get());
   return message;
 }
 
@@ -46,18 +49,21 @@ std::string read_text(const std::filesystem::path& path) {
 
 RunConfig parse_config(const std::string& text,
                        const std::string& origin,
-                       const std::vector<std::string>& overrides) {
-  return valid_config(*read_message(text, origin, overrides));
+                       const std::vector<std::string>& overrides,
+                       const ModelSource& model_in) {
+  return valid_config(*read_message(text, origin, overrides, model_in));
 }
 
 RunConfig load_config(const std::filesystem::path& path,
-                      const std::vector<std::string>& overrides) {
-  return parse_config(read_text(path), path.string(), overrides);
+                      const std::vector<std::string>& overrides,
+                      const ModelSource& model_in) {
+  return parse_config(read_text(path), path.string(), overrides, model_in);
 }
 
 std::string complete_text(const std::filesystem::path& path,
-                          const std::vector<std::string>& overrides) {
-  const auto given = read_message(read_text(path), path.string(), overrides);
+                          const std::vector<std::string>& overrides,
+                          const ModelSource& model_in) {
+  const auto given = read_message(read_text(path), path.string(), overrides, model_in);
   return print_with_origins(*to_proto(valid_config(*given), Sections::kAll), *given);
 }
 

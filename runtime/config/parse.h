@@ -3,12 +3,16 @@
 // field, its value and what is allowed, with file, line and column for syntax errors.
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
+
+// The model that a folder named by model.from holds. Throws ConfigError.
+using ModelSource = std::function<ModelConfig(const std::string& folder)>;
 
 // Parses text-format `text` (`origin` names it in errors), applies overrides "path.to.field=value"
 // in order and validates every limit that the schema states, but for those that need to know the
@@ -20,16 +24,21 @@ namespace lockstep {
 // defaults. Refuses nesting deeper than 100 and text above 1 MiB.
 RunConfig parse_config(const std::string& text,
                        const std::string& origin,
-                       const std::vector<std::string>& overrides);
+                       const std::vector<std::string>& overrides,
+                       const ModelSource& model_in = {});
 
-// The same for a file; one that cannot be read is a ConfigError too.
-RunConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides);
+// The same for a file; one that cannot be read is a ConfigError too. `model_in` reads what model.from
+// names (expand.h).
+RunConfig load_config(const std::filesystem::path& path,
+                      const std::vector<std::string>& overrides,
+                      const ModelSource& model_in = {});
 
 // The config of a file as text, with every field written out that applies; what neither the file nor
 // an override says ends in "# default". It loads to the same config. Empty lists are left out, and
 // sections that mean something by being given.
 std::string complete_text(const std::filesystem::path& path,
-                          const std::vector<std::string>& overrides);
+                          const std::vector<std::string>& overrides,
+                          const ModelSource& model_in = {});
 
 // Checks that need the number of ranks: lanes can be shared evenly by them, and their groups with
 // residuals too.

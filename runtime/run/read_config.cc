@@ -1,5 +1,6 @@
 #include "runtime/run/read_config.h"
 
+#include "models/huggingface/folder.h"
 #include "models/registry.h"
 #include "runtime/config/parse.h"
 #include "runtime/data/check_data.h"
@@ -7,7 +8,7 @@
 namespace lockstep {
 
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  RunConfig config = load_config(path, overrides);
+  RunConfig config = load_config(path, overrides, huggingface::read_model);
   check_data(config);
   check_model(config);
   check_data_for_model(config.data, traits_of(config.model));

@@ -8,7 +8,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/train/checkpoints/initial_weights.h"
 #include "runtime/train/checkpoints/initialize.h"
 #include "runtime/train/step/stop_signal.h"
 
@@ -69,9 +69,11 @@ void Trainer::begin_anew() {
 void Trainer::begin_weights() {
   HostWeights weights(parts_, memory_);
   initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
-  if (!parts_.config.train.init_from.empty())
-    read_model_file(
-        parts_.config.train.init_from, named_slices(parts_.plan.layout), weights.data());
+  const std::vector<std::string> notes =
+      read_initial_weights(parts_.config, parts_.plan.layout, weights.data());
+  if (parts_.communicator.rank() == 0) {
+    for (const std::string& note : notes) log_warn("{}", note);
+  }
   weights.write();
 }
 

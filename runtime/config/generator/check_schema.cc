@@ -104,6 +104,10 @@ void check_field(const FieldDescriptor& field) {
   require(!note.has_required() || field.cpp_type() == FieldDescriptor::CPPTYPE_STRING,
           field,
           "only text can be `required`");
+  require(!note.expanded() ||
+              (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field.is_repeated()),
+          field,
+          "only text outside lists can be `expanded`");
   if (note.has_when()) check_when(field, note.when());
   require(!note.has_presence() || (section && field.containing_oneof() == nullptr),
           field,

@@ -193,9 +193,14 @@ std::string enum_names(const EnumDescriptor& type) {
   return text + "  }\n  return \"\";\n}\n\n";
 }
 
+// Whether structs have the field: what a config's text alone has is gone when they are made.
+bool in_structs(const FieldDescriptor& field) { return !note_of(field).expanded(); }
+
 // Whether a message is nothing but a choice: then the variant itself stands for it.
 bool is_choice(const Descriptor& type) {
-  return type.oneof_decl_count() == 1 && type.oneof_decl(0)->field_count() == type.field_count();
+  int fields = 0;
+  for (int i = 0; i < type.field_count(); ++i) fields += in_structs(*type.field(i));
+  return type.oneof_decl_count() == 1 && type.oneof_decl(0)->field_count() == fields;
 }
 
 std::string struct_definition(const Section& section) {
@@ -212,6 +217,7 @@ std::string struct_definition(const Section& section) {
     text += enum_definition(*type.enum_type(i), "  ") + "\n";
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
+    if (!in_structs(field)) continue;
     const OneofDescriptor* oneof = field.containing_oneof();
     if (oneof == nullptr) text += declaration(field);
     if (oneof != nullptr && field.index_in_oneof() == 0)
@@ -232,6 +238,7 @@ std::string visit_function(const Descriptor& type) {
       "template <typename Visitor>\nvoid visit_fields(Visitor& v, " + type.name() + "& c) {\n";
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
+    if (!in_structs(field)) continue;
     const OneofDescriptor* oneof = field.containing_oneof();
     if (oneof != nullptr) {
       if (field.index_in_oneof() == 0) text += visit_call("one_of", oneof->name(), is_choice(type));

@@ -1,0 +1,80 @@
+#pragma once
+// What is to be known of a family of models to read it from Hugging Face's folders and to write it
+// there: README.md tells how to add one.
+
+#include <string>
+#include <vector>
+
+#include "models/huggingface/config_fields.h"
+#include "runtime/config/run_config.h"
+
+namespace lockstep::huggingface {
+
+// A tensor of a folder, which holds rows of a tensor of ours: of (rows, ...) or (rows).
+struct TensorPart {
+  std::string name;
+  int64_t rows = 0;            // 0: all of them
+  bool transposed = false;     // the folder has (columns, rows)
+  bool longer_is_cut = false;  // the folder may have more rows: the first ones count
+};
+
+class Family {
+ public:
+  virtual ~Family() = default;
+
+  // The model_type values that config.json may have.
+  virtual std::vector<std::string> types() const = 0;
+  // The section of the config: "llama".
+  virtual const char* section() const = 0;
+  // Begins the names of what lies below a head, and is left out by folders without a head:
+  // "model.".
+  virtual const char* base_prefix() const = 0;
+
+  // Throws ConfigError for values that the family here does not have.
+  virtual ModelConfig read(ConfigFields& fields) const = 0;
+  // Fields of config.json which `read` would not apply, in words, to be said.
+  virtual std::vector<std::string> not_applied(ConfigFields& /*fields*/) const { return {}; }
+  // Sets the fields of `config`, which may have others; throws ConfigError for what no such folder
+  // can say.
+  virtual void write(const ModelConfig& model, Json& config) const = 0;
+
+  // What the folder has of our tensor of that name, in the order of rows.
+  virtual std::vector<TensorPart> parts(const ModelConfig& model,
+                                        const std::string& name) const = 0;
+  // Whether our tensor is the head, which folders may lack: it is new then.
+  virtual bool is_head(const std::string& name) const = 0;
+  // Whether a tensor of the folder is no weight, or is computed from others.
+  virtual bool is_no_weight(const std::string& /*name*/) const { return false; }
+  // A tensor of the folder that must be equal to another one of it where it is there: the tied
+  // head, and what it is tied to. Empty: none.
+  virtual std::string tied_name(const ModelConfig& /*model*/, const std::string& /*name*/) const {
+    return "";
+  }
+};
+
+// Of the model_type of a config.json; null where none reads it.
+const Family* family_of_type(const std::string& type);
+// Of a model of ours; null where Hugging Face has none like it.
+const Family* family_of(const ModelConfig& model);
+// The same; throws ConfigError where Hugging Face has none.
+const Family& family_to_use(const ModelConfig& model);
+// "gpt2, llama, mistral".
+std::string known_types();
+
+// The families, each in its own file.
+const Family& gpt2_family();
+const Family& llama_family();
+
+// The fields that say how rotary positions are computed.
+struct RotaryFields {
+  double theta = 10000;
+  LlamaConfig::RopeScaling scaling = LlamaConfig::RopeScaling::kNoScaling;
+  double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
+  int64_t original_context = 8192;
+};
+// From rope_parameters, or rope_theta and rope_scaling; `context` stands for
+// original_max_position_embeddings where that is missing.
+RotaryFields read_rotary(ConfigFields& fields, int64_t context);
+void write_rotary(const RotaryFields& rotary, Json& config);
+
+}  // namespace lockstep::huggingface

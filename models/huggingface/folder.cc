@@ -1,0 +1,63 @@
+#include "models/huggingface/folder.h"
+
+#include "models/huggingface/family.h"
+#include "models/huggingface/open_config.h"
+#include "models/huggingface/tensor_files.h"
+#include "models/huggingface/weights.h"
+#include "runtime/base/error.h"
+#include "runtime/config/differences.h"
+
+namespace lockstep::huggingface {
+namespace fs = std::filesystem;
+bool is_model_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path / kConfigFile, ignored);
+}
+
+ModelConfig read_model(const fs::path& folder) {
+  const OpenConfig config(folder);
+  ConfigFields fields(config.json, config.origin);
+  ModelConfig model = config.family->read(fields);
+  fields.check_known(name_of(model));
+  return model;
+}
+
+std::vector<std::string> read_weights(const fs::path& folder,
+                                      const ModelConfig& model,
+                                      const std::vector<NamedSlice>& slices,
+                                      float* flat) {
+  const OpenConfig config(folder);
+  RunConfig theirs, ours;
+  theirs.model = read_model(folder);
+  ours.model = model;
+  if (theirs.model.index() != model.index())
+    throw CheckpointError("{}: holds a model of section {}; the config has section {}",
+                          folder.string(),
+                          name_of(theirs.model),
+                          name_of(model));
+  std::vector<std::string> notes =
+      fill_weights(*config.family, TensorFiles(folder), folder.string(), model, slices, flat);
+  for (const FieldChange& field : differences(theirs.model == model ? ours : theirs, ours)) {
+    notes.push_back(fmt::format("{}: {} is {} here, where {} has {}",
+                                folder.string(),
+                                field.path,
+                                field.now,
+                                kConfigFile,
+                                field.before));
+  }
+  ConfigFields fields(config.json, config.origin);
+  for (const std::string& field : config.family->not_applied(fields))
+    notes.push_back(fmt::format("{}: not applied: {}", config.origin, field));
+  return notes;
+}
+
+std::vector<std::string> read_weights_file(const fs::path& file,
+                                           const ModelConfig& model,
+                                           const std::vector<NamedSlice>& slices,
+                                           float* flat) {
+  return fill_weights(family_to_use(model), TensorFiles(file), file.string(), model, slices, flat);
+}
+
+bool has_family(const ModelConfig& model) { return family_of(model) != nullptr; }
+
+}  // namespace lockstep::huggingface

@@ -1,0 +1,67 @@
+#pragma once
+// Models and weights in folders as Hugging Face's save_pretrained writes them and from_pretrained
+// reads them. Errors are ConfigError (of config.json), CheckpointError (of the tensors) or IoError.
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/state.h"
+#include "runtime/config/run_config.h"
+
+namespace lockstep::huggingface {
+
+// Whether `path` is a folder with a config.json.
+bool is_model_folder(const std::filesystem::path& path);
+
+// The model that config.json describes. Refuses a model_type that no family here reads, fields with
+// values that the family does not have, and fields that it does not know.
+ModelConfig read_model(const std::filesystem::path& folder);
+
+// Fills the parameters of `model` that `slices` name in `flat` (fp32, at the slices' offsets) from
+// the folder's tensors; F16 and BF16 are converted. A head that the folder lacks, or has with other
+// extents, keeps what `flat` has. Returns what a person should know, a sentence each: such heads,
+// tensors that are left out, and fields of config.json that differ from the model's or are not
+// applied. Refuses tensors that are missing, of other extents or unknown.
+std::vector<std::string> read_weights(const std::filesystem::path& folder,
+                                      const ModelConfig& model,
+                                      const std::vector<NamedSlice>& slices,
+                                      float* flat);
+
+// The same from a safetensors file with Hugging Face's names that has no config.json.
+std::vector<std::string> read_weights_file(const std::filesystem::path& file,
+                                           const ModelConfig& model,
+                                           const std::vector<NamedSlice>& slices,
+                                           float* flat);
+
+// Whether Hugging Face's folders have models of this section.
+bool has_family(const ModelConfig& model);
+
+struct FolderOptions {
+  // A folder whose config.json keeps its other fields, and whose tokenizer's files are copied; empty:
+  // none.
+  std::filesystem::path like = {};
+  // None: that of `like` where it holds every value exactly, else F32.
+  std::optional<FileDtype> dtype = std::nullopt;
+  std::map<std::string, std::string> metadata = {};  // of model.safetensors
+};
+
+struct WrittenFolder {
+  WrittenFile weights;
+  FileDtype dtype = FileDtype::kF32;
+  std::vector<std::string> copied;  // names of files
+};
+
+// Makes the folder `out` with config.json and model.safetensors, as from_pretrained reads them.
+// Appears whole or not at all; refuses an `out` that exists, and a model that Hugging Face has
+// nothing like (ConfigError).
+WrittenFolder write_folder(const std::filesystem::path& out,
+                           const ModelConfig& model,
+                           const std::vector<NamedSlice>& slices,
+                           const float* flat,
+                           const FolderOptions& options);
+
+}  // namespace lockstep::huggingface

@@ -1,0 +1,153 @@
+// Llama, Mistral and Qwen2. What one product computes is one tensor here: q, k and v, gate and up.
+#include "models/huggingface/family.h"
+#include "runtime/base/error.h"
+
+namespace lockstep::huggingface {
+namespace {
+
+constexpr const char* kLlama = "llama";
+constexpr const char* kMistral = "mistral";
+constexpr const char* kQwen2 = "qwen2";
+
+const LlamaConfig& of(const ModelConfig& model) { return std::get<LlamaConfig>(model); }
+
+int64_t kv_heads_of(const LlamaConfig& llama) {
+  return llama.kv_heads > 0 ? llama.kv_heads : llama.heads;
+}
+
+int64_t head_size_of(const LlamaConfig& llama) {
+  return llama.head_size > 0 ? llama.head_size : llama.width / llama.heads;
+}
+
+// Windows that no context reaches are none.
+void refuse_windows(ConfigFields& fields, const std::string& type, const LlamaConfig& llama) {
+  const bool used = fields.boolean("use_sliding_window", type == kMistral);
+  const int64_t window = fields.integer("sliding_window", 0);
+  fields.pass_over({"max_window_layers"});
+  if (used && window > 0 && window < llama.context)
+    fields.refuse("sliding_window", "null, or max_position_embeddings or more");
+  for (const std::string& layer : fields.texts("layer_types")) {
+    if (layer != "full_attention") fields.refuse("layer_types", "full_attention for all layers");
+  }
+}
+
+class Llama final : public Family {
+ public:
+  std::vector<std::string> types() const override { return {kLlama, kMistral, kQwen2}; }
+  const char* section() const override { return LlamaConfig::kName; }
+  const char* base_prefix() const override { return "model."; }
+
+  ModelConfig read(ConfigFields& fields) const override {
+    const std::string type = fields.text("model_type", kLlama);
+    LlamaConfig llama;
+    llama.layers = fields.integer("num_hidden_layers");
+    llama.heads = fields.integer("num_attention_heads");
+    llama.kv_heads = fields.integer("num_key_value_heads", llama.heads);
+    llama.head_size = fields.integer("head_dim", 0);
+    llama.width = fields.integer("hidden_size");
+    llama.mlp_width = fields.integer("intermediate_size");
+    llama.context = fields.integer("max_position_embeddings", 2048);
+    llama.vocabulary = fields.integer("vocab_size");
+    llama.tied_head = fields.boolean("tie_word_embeddings", false);
+    llama.qkv_bias = type == kQwen2;
+    llama.activation = fields.activation("hidden_act", Activation::kSilu);
+    llama.norm_epsilon = static_cast<float>(fields.number("rms_norm_eps", 1e-6));
+    const RotaryFields rotary = read_rotary(fields, llama.context);
+    llama.rope_theta = rotary.theta;
+    llama.rope_scaling = rotary.scaling;
+    llama.rope_factor = rotary.factor;
+    llama.rope_low_freq_factor = rotary.low_freq_factor;
+    llama.rope_high_freq_factor = rotary.high_freq_factor;
+    llama.rope_original_context = rotary.original_context;
+    refuse_windows(fields, type, llama);
+    for (const char* bias : {"attention_bias", "mlp_bias"}) {
+      if (fields.boolean(bias, false)) fields.refuse(bias, "false");
+    }
+    fields.pass_over({"attention_dropout", "pretraining_tp"});
+    if (fields.boolean("rope_interleaved", false)) fields.refuse("rope_interleaved", "false");
+    return llama;
+  }
+
+  std::vector<std::string> not_applied(ConfigFields& fields) const override {
+    if (fields.number("attention_dropout", 0) == 0) return {};
+    return {"attention_dropout (dropout of the probabilities of attention)"};
+  }
+
+  void write(const ModelConfig& model, Json& config) const override {
+    const LlamaConfig& llama = of(model);
+    write_type(llama, config);
+    config["num_hidden_layers"] = llama.layers;
+    config["num_attention_heads"] = llama.heads;
+    config["num_key_value_heads"] = kv_heads_of(llama);
+    if (llama.head_size > 0 || config.contains("head_dim"))
+      config["head_dim"] = head_size_of(llama);
+    config["hidden_size"] = llama.width;
+    config["intermediate_size"] = llama.mlp_width;
+    config["max_position_embeddings"] = llama.context;
+    config["vocab_size"] = llama.vocabulary;
+    config["tie_word_embeddings"] = llama.tied_head;
+    write_activation("hidden_act", llama.activation, config);
+    config["rms_norm_eps"] = shortest(llama.norm_epsilon);
+    write_rotary({llama.rope_theta,
+                  llama.rope_scaling,
+                  llama.rope_factor,
+                  llama.rope_low_freq_factor,
+                  llama.rope_high_freq_factor,
+                  llama.rope_original_context},
+                 config);
+  }
+
+  std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {
+    const LlamaConfig& llama = of(model);
+    const int64_t head_size = head_size_of(llama);
+    const int64_t keys = kv_heads_of(llama) * head_size;
+    const auto split = [&](const std::string& fused, const std::vector<TensorPart>& into) {
+      const size_t at = name.find(fused);
+      std::vector<TensorPart> parts;
+      if (at == std::string::npos) return parts;
+      for (const TensorPart& part : into)
+        parts.push_back(
+            {name.substr(0, at) + part.name + name.substr(at + fused.size()), part.rows});
+      return parts;
+    };
+    auto parts =
+        split(".qkv_proj.",
+              {{".q_proj.", llama.heads * head_size}, {".k_proj.", keys}, {".v_proj.", keys}});
+    if (parts.empty())
+      parts = split(".gate_up_proj.",
+                    {{".gate_proj.", llama.mlp_width}, {".up_proj.", llama.mlp_width}});
+    if (parts.empty()) parts.push_back({name});
+    return parts;
+  }
+
+  bool is_head(const std::string& name) const override { return name == "lm_head.weight"; }
+
+  // Computed from rope_theta; older versions stored it.
+  bool is_no_weight(const std::string& name) const override {
+    return name.ends_with(".rotary_emb.inv_freq");
+  }
+
+  std::string tied_name(const ModelConfig& model, const std::string& name) const override {
+    return of(model).tied_head && name == "lm_head.weight" ? "model.embed_tokens.weight" : "";
+  }
+
+ private:
+  // What the config has stays where it goes with the model.
+  static void write_type(const LlamaConfig& llama, Json& config) {
+    const std::string before = config.value("model_type", std::string());
+    const bool fits = llama.qkv_bias ? before == kQwen2 : before == kLlama || before == kMistral;
+    if (fits) return;
+    config["model_type"] = llama.qkv_bias ? kQwen2 : kLlama;
+    config["architectures"] =
+        Json::array({Json(llama.qkv_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM")});
+  }
+};
+
+}  // namespace
+
+const Family& llama_family() {
+  static const Llama family;
+  return family;
+}
+
+}  // namespace lockstep::huggingface

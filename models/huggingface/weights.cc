@@ -1,0 +1,178 @@
+#include "models/huggingface/weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "runtime/base/error.h"
+#include "runtime/checkpoint/match.h"
+
+namespace lockstep::huggingface {
+namespace {
+
+class Filler {
+ public:
+  Filler(const Family& family,
+         const TensorFiles& files,
+         std::string origin,
+         const ModelConfig& model,
+         float* flat)
+      : family_(family),
+        files_(files),
+        origin_(std::move(origin)),
+        prefix_(family.base_prefix()),
+        model_(model),
+        flat_(flat) {
+    const auto below_head = [&](const auto& tensor) { return tensor.first.starts_with(prefix_); };
+    has_prefix_ = std::any_of(files_.tensors().begin(), files_.tensors().end(), below_head);
+  }
+
+  // All tensors are looked at before the first is read.
+  std::vector<std::string> fill(const std::vector<NamedSlice>& slices) {
+    std::vector<const NamedSlice*> found;
+    for (const NamedSlice& slice : slices) {
+      if (check(slice)) found.push_back(&slice);
+    }
+    check_rest();
+    if (!mismatches_.empty())
+      throw CheckpointError("{}: {} of its tensors and the model's do not match: {}",
+                            origin_,
+                            mismatches_.size(),
+                            mismatches_.front());
+    for (const NamedSlice* slice : found) {
+      for (const TensorPlace& place : places_of(family_, model_, *slice))
+        read_place(place, flat_ + slice->offset);
+    }
+    return notes_;
+  }
+
+ private:
+  std::string name_in_folder(const std::string& name) const {
+    return has_prefix_ || !name.starts_with(prefix_) ? name : name.substr(prefix_.size());
+  }
+
+  bool fits(const TensorPlace& place, const std::vector<int64_t>& extents) const {
+    if (!place.part.longer_is_cut || extents.size() != place.extents.size())
+      return extents == place.extents;
+    return extents[0] >= place.extents[0] &&
+           std::equal(extents.begin() + 1, extents.end(), place.extents.begin() + 1);
+  }
+
+  // Whether the folder has the tensor as the model needs it.
+  bool check(const NamedSlice& slice) {
+    ShapeByName expected, there;
+    for (const TensorPlace& place : places_of(family_, model_, slice)) {
+      const std::string name = name_in_folder(place.part.name);
+      expected[name] = place.extents;
+      const TensorFiles::Tensor* tensor = files_.find(name);
+      if (tensor == nullptr) continue;
+      seen_.insert(name);
+      there[name] = fits(place, tensor->entry->shape) ? place.extents : tensor->entry->shape;
+    }
+    const std::vector<std::string> mismatches = list_mismatches(there, expected);
+    if (mismatches.empty()) return true;
+    if (family_.is_head(slice.name)) {
+      notes_.push_back(fmt::format(
+          "{}: {} is new, with initial weights: {}", origin_, slice.name, mismatches[0]));
+    } else {
+      mismatches_.insert(mismatches_.end(), mismatches.begin(), mismatches.end());
+    }
+    return false;
+  }
+
+  // What the model has not asked for.
+  void check_rest() {
+    std::vector<std::string> left_out;
+    for (const auto& [name, tensor] : files_.tensors()) {
+      if (seen_.count(name) > 0 || family_.is_no_weight(name)) continue;
+      const std::string tied = family_.tied_name(model_, name);
+      if (!tied.empty()) {
+        check_tied(name, tensor, name_in_folder(tied));
+      } else if (has_prefix_ && !name.starts_with(prefix_)) {
+        left_out.push_back(name);  // of another head
+      } else {
+        mismatches_.push_back(fmt::format("the model has no tensor '{}'", name));
+      }
+    }
+    if (!left_out.empty())
+      notes_.push_back(fmt::format("{}: left out: {}", origin_, name_list(left_out)));
+  }
+
+  void check_tied(const std::string& name,
+                  const TensorFiles::Tensor& tensor,
+                  const std::string& to_name) {
+    const TensorFiles::Tensor* to = files_.find(to_name);
+    if (to == nullptr) return;  // which is a mismatch already
+    if (tensor.entry->shape == to->entry->shape && values(tensor) == values(*to)) return;
+    mismatches_.push_back(
+        fmt::format("config.json says that '{}' is tied to '{}', but they differ", name, to_name));
+  }
+
+  static std::vector<float> values(const TensorFiles::Tensor& tensor) {
+    std::vector<float> all(static_cast<size_t>(tensor.entry->elements));
+    read(tensor, all.data());
+    return all;
+  }
+
+  void read_place(const TensorPlace& place, float* parameter) const {
+    const TensorFiles::Tensor& tensor = *files_.find(name_in_folder(place.part.name));
+    float* const out = parameter + place.first * place.columns;
+    const int64_t elements = place.rows * place.columns;
+    if (place.part.transposed) {
+      transpose(values(tensor).data(), place.rows, place.columns, out);
+    } else if (tensor.entry->elements == elements) {
+      read(tensor, out);
+    } else {
+      std::memcpy(out, values(tensor).data(), static_cast<size_t>(elements) * sizeof(float));
+    }
+  }
+
+  const Family& family_;
+  const TensorFiles& files_;
+  const std::string origin_, prefix_;
+  const ModelConfig& model_;
+  float* const flat_;
+  bool has_prefix_ = false;
+  std::set<std::string> seen_;
+  std::vector<std::string> mismatches_, notes_;
+};
+
+}  // namespace
+
+std::vector<TensorPlace> places_of(const Family& family,
+                                   const ModelConfig& model,
+                                   const NamedSlice& slice) {
+  const Shape& shape = slice.shape;
+  std::vector<TensorPlace> places;
+  int64_t row = 0;
+  for (const TensorPart& part : family.parts(model, slice.name)) {
+    TensorPlace place{.part = part, .extents = {}};
+    place.first = row;
+    place.rows = part.rows > 0 ? part.rows : shape[0];
+    place.columns = shape.elements() / shape[0];
+    place.extents.push_back(place.rows);
+    for (int i = 1; i < shape.rank(); ++i) place.extents.push_back(shape[i]);
+    if (part.transposed) std::swap(place.extents[0], place.extents[1]);
+    row += place.rows;
+    places.push_back(place);
+  }
+  LOCKSTEP_CHECK(row == shape[0], "{}: its parts have {} rows of {}", slice.name, row, shape[0]);
+  return places;
+}
+
+void transpose(const float* from, int64_t rows, int64_t columns, float* to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = from[c * rows + r];
+  }
+}
+
+std::vector<std::string> fill_weights(const Family& family,
+                                      const TensorFiles& files,
+                                      const std::string& origin,
+                                      const ModelConfig& model,
+                                      const std::vector<NamedSlice>& slices,
+                                      float* flat) {
+  return Filler(family, files, origin, model, flat).fill(slices);
+}
+
+}  // namespace lockstep::huggingface

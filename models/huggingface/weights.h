@@ -1,0 +1,36 @@
+#pragma once
+// From the tensors of a folder to the parameters of a model.
+
+#include <string>
+#include <vector>
+
+#include "models/huggingface/family.h"
+#include "models/huggingface/tensor_files.h"
+#include "runtime/checkpoint/state.h"
+
+namespace lockstep::huggingface {
+
+// A part of one of our tensors: rows [first, first + rows) of (rows, columns).
+struct TensorPlace {
+  TensorPart part;
+  std::vector<int64_t> extents;  // in the folder
+  int64_t first = 0, rows = 0, columns = 1;
+};
+
+// Where a folder has the tensor, in the order of rows.
+std::vector<TensorPlace> places_of(const Family& family,
+                                   const ModelConfig& model,
+                                   const NamedSlice& slice);
+
+// to (rows, columns) from (columns, rows).
+void transpose(const float* from, int64_t rows, int64_t columns, float* to);
+
+// As read_weights() of folder.h; `origin` names the folder.
+std::vector<std::string> fill_weights(const Family& family,
+                                      const TensorFiles& files,
+                                      const std::string& origin,
+                                      const ModelConfig& model,
+                                      const std::vector<NamedSlice>& slices,
+                                      float* flat);
+
+}  // namespace lockstep::huggingface

@@ -1,0 +1,16 @@
+#pragma once
+// What stands in a config's text alone, replaced by what it stands for.
+
+#include <google/protobuf/message.h>
+
+#include "runtime/config/parse.h"
+
+namespace lockstep {
+
+// Where `config`, a RunConfig, has model.from: the model that `model_in` finds there becomes the
+// config's, but for the fields that the config gives itself; train.init_from becomes the folder,
+// unless it is given; model.from is cleared. Throws ConfigError where the config has a section of
+// another model, and what model_in throws.
+void expand_model(const ModelSource& model_in, google::protobuf::Message* config);
+
+}  // namespace lockstep

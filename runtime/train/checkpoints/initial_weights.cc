@@ -1,0 +1,44 @@
+#include "runtime/train/checkpoints/initial_weights.h"
+
+#include <filesystem>
+
+#include "models/huggingface/folder.h"
+#include "runtime/base/error.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/train/checkpoints/initialize.h"
+
+namespace lockstep {
+
+void check_weights_path(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    if (huggingface::is_model_folder(path)) return;
+    throw CheckpointError(
+        "{}: is a folder without a config.json; allowed: a safetensors file, or a folder as Hugging "
+        "Face's save_pretrained writes it",
+        path);
+  }
+  for (const char* end : {".pt", ".pth", ".bin", ".ckpt", ".h5", ".msgpack"}) {
+    if (path.ends_with(end))
+      throw CheckpointError(
+          "{}: files with {} are read by Python alone; allowed: a safetensors file, which "
+          "safetensors.torch.save_file(state_dict, path) writes, or a folder of save_pretrained",
+          path,
+          end);
+  }
+}
+
+std::vector<std::string> read_initial_weights(const RunConfig& config,
+                                              const ParameterLayout& layout,
+                                              float* parameters) {
+  const std::string& from = config.train.init_from;
+  if (from.empty()) return {};
+  check_weights_path(from);
+  const std::vector<NamedSlice> slices = named_slices(layout);
+  if (huggingface::is_model_folder(from))
+    return huggingface::read_weights(from, config.model, slices, parameters);
+  read_model_file(from, slices, parameters);
+  return {};
+}
+
+}  // namespace lockstep

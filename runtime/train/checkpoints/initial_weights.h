@@ -1,0 +1,23 @@
+#pragma once
+// Weights from elsewhere that a run begins with.
+
+#include <string>
+#include <vector>
+
+#include "runtime/config/run_config.h"
+#include "runtime/plan/plan.h"
+
+namespace lockstep {
+
+// Reads what train.init_from names, a safetensors file or a folder of Hugging Face, into the flat
+// parameter buffer; tensors that it lacks keep what is there. Empty: nothing is read. Returns what a
+// person should know of it. Throws CheckpointError, ConfigError or IoError.
+std::vector<std::string> read_initial_weights(const RunConfig& config,
+                                              const ParameterLayout& layout,
+                                              float* parameters);
+
+// Throws CheckpointError with a word on what to do where `path` is a file that is not safetensors by
+// its name, such as model.pt, or a folder that is not one of Hugging Face.
+void check_weights_path(const std::string& path);
+
+}  // namespace lockstep

@@ -1,0 +1,382 @@
+#!/usr/bin/env python3
+"""Folders of Hugging Face: read, trained from, written, and refused where they are broken.
+
+    huggingface_test.py LOCKSTEP
+
+The folders are made here, from the weights of the golden runs: what this program's tensors are in
+Hugging Face's names is written down once more below, so that a folder must give the same bits as the
+file with this program's own names.
+"""
+import array
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TIMEOUT_S = 120
+
+
+def read_safetensors(path):
+    """Name -> (dtype, shape, bytes)."""
+    data = path.read_bytes()
+    header_bytes = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + header_bytes])
+    header.pop("__metadata__", None)
+    start = 8 + header_bytes
+    return {name: (entry["dtype"], entry["shape"],
+                   data[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]])
+            for name, entry in header.items()}
+
+
+def write_safetensors(path, tensors):
+    header, position = {}, 0
+    for name in sorted(tensors):
+        dtype, shape, data = tensors[name]
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [position, position + len(data)]}
+        position += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text +
+                     b"".join(tensors[name][2] for name in sorted(tensors)))
+
+
+def transposed(tensor):
+    dtype, (rows, columns), data = tensor
+    values = array.array("f", data)
+    turned = array.array("f", [values[r * columns + c]
+                               for c in range(columns) for r in range(rows)])
+    return dtype, [columns, rows], turned.tobytes()
+
+
+def rows_of(tensor, first, rows):
+    dtype, shape, data = tensor
+    row_bytes = len(data) // shape[0]
+    return dtype, [rows] + shape[1:], data[first * row_bytes:(first + rows) * row_bytes]
+
+
+def as_bf16(tensor):
+    """Cut, not rounded: for tensors that are to be exact."""
+    _, shape, data = tensor
+    return "BF16", shape, b"".join(data[i + 2:i + 4] for i in range(0, len(data), 4))
+
+
+def gpt2_folder():
+    config = {"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 16,
+              "vocab_size": 64, "tie_word_embeddings": True, "resid_pdrop": 0.0,
+              "embd_pdrop": 0.0, "attn_pdrop": 0.0, "activation_function": "gelu_new",
+              "transformers_version": "4.57.0", "bos_token_id": 1, "torch_dtype": "float32"}
+
+    def convert(tensors):
+        turned = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
+        return {name: transposed(tensor) if name.endswith(turned) else tensor
+                for name, tensor in tensors.items()}
+
+    return config, convert
+
+
+def llama_folder(kind, rows, **fields):
+    """rows: of q, k and v."""
+    config = {"model_type": kind, "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 88,
+              "max_position_embeddings": 16, "vocab_size": 64, "hidden_act": "silu",
+              "rms_norm_eps": 1e-5, "rope_theta": 100.0, "architectures": ["LlamaForCausalLM"],
+              **fields}
+
+    def convert(tensors):
+        converted = {}
+        for name, tensor in tensors.items():
+            if ".qkv_proj." in name:
+                first = 0
+                for part, count in zip("qkv", rows):
+                    converted[name.replace("qkv", part)] = rows_of(tensor, first, count)
+                    first += count
+            elif ".gate_up_proj." in name:
+                for part, first in (("gate", 0), ("up", 88)):
+                    converted[name.replace("gate_up", part)] = rows_of(tensor, first, 88)
+            else:
+                converted[name] = tensor
+        return converted
+
+    return config, convert
+
+
+# What no field of config.json says.
+MORE = {"llama_qwen2": "llama { label_smoothing: 0.0625 }"}
+# Of a golden run: the config.json of its model, and its tensors in Hugging Face's names.
+FOLDERS = {
+    "gpt_tied": gpt2_folder(),
+    "llama": llama_folder("llama", (32, 16, 16), num_attention_heads=4, num_key_value_heads=2,
+                          tie_word_embeddings=True),
+    "llama_qwen2": llama_folder("qwen2", (42, 14, 14), num_attention_heads=3,
+                                num_key_value_heads=1, head_dim=14, tie_word_embeddings=False,
+                                hidden_act="gelu_pytorch_tanh", sliding_window=8,
+                                use_sliding_window=False, max_window_layers=2),
+}
+
+
+class Bench:
+
+    def __init__(self, lockstep, golden, folder):
+        self.lockstep, self.golden, self.folder = lockstep, golden, folder
+
+    def run(self, *arguments, code=0):
+        done = subprocess.run([self.lockstep, *map(str, arguments)], cwd=self.folder,
+                              capture_output=True, text=True, timeout=TIMEOUT_S)
+        assert done.returncode == code, f"{arguments}: exit code {done.returncode}, not {code}\n" \
+                                        f"{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def config(self, name, model):
+        """The golden run's config with another model section; its data by whole paths."""
+        text, depth, skipping = [], 0, False
+        for line in (self.golden / f"{name}.textproto").read_text().splitlines():
+            if depth == 0 and line.startswith("model"):
+                skipping = True
+            depth += line.count("{") - line.count("}")
+            if not skipping and "init_from" not in line:
+                text.append(line.replace('train: "', f'train: "{self.golden}/'))
+            if depth == 0:
+                skipping = False
+        path = self.folder / f"{name}-{len(list(self.folder.iterdir()))}.textproto"
+        path.write_text("\n".join(text) + f"\nmodel {{ {model} }}\n")
+        return path
+
+    def weights_hash(self, *arguments):
+        out = self.folder / "result.json"
+        self.run("train", *arguments, "--json", out, "--device", "cpu", "--run-dir",
+                 self.folder / f"run-{len(list(self.folder.iterdir()))}")
+        return json.loads(out.read_text())["weights_hash"]
+
+    def make(self, name, change=lambda tensors: tensors, **fields):
+        """A folder of the golden run's weights."""
+        config, convert = FOLDERS[name]
+        out = self.folder / f"hf-{len(list(self.folder.iterdir()))}"
+        out.mkdir()
+        (out / "config.json").write_text(json.dumps({**config, **fields}))
+        weights = read_safetensors(self.golden / weights_file(self.golden, name))
+        write_safetensors(out / "model.safetensors", change(convert(weights)))
+        return out
+
+
+def weights_file(golden, name):
+    for line in (golden / f"{name}.textproto").read_text().splitlines():
+        if "init_from" in line:
+            return line.split('"')[1]
+    raise AssertionError(f"{name} has no init_from")
+
+
+def test_a_folder_gives_the_bits_of_the_file(bench):
+    for name in FOLDERS:
+        plain = bench.golden / f"{name}.textproto"
+        text = plain.read_text()
+        copy = bench.folder / f"plain-{name}.textproto"
+        copy.write_text(text.replace('train: "', f'train: "{bench.golden}/').replace(
+            'init_from: "', f'init_from: "{bench.golden}/'))
+        folder = bench.make(name)
+        assert bench.weights_hash(copy) == bench.weights_hash(
+            bench.config(name, f'from: "{folder}" {MORE.get(name, "")}')), name
+
+
+def test_round_trip(bench):
+    """Imported and exported, every tensor is what it was, and the tokenizer's files are there."""
+    for name in FOLDERS:
+        for dtype in ("F32", "BF16"):
+            change = (lambda tensors: tensors) if dtype == "F32" else (
+                lambda tensors: {n: as_bf16(t) for n, t in tensors.items()})
+            folder = bench.make(name, change)
+            (folder / "tokenizer.json").write_text('{"of": "the folder"}')
+            config = bench.config(name, f'from: "{folder}"')
+            out = bench.folder / f"out-{name}-{dtype}"
+            run = bench.folder / f"imported-{name}-{dtype}"
+            bench.run("import", config, folder, "--out", run)
+            bench.run("export", run, "--format", "huggingface", "--out", out)
+            assert read_safetensors(out / "model.safetensors") == read_safetensors(
+                folder / "model.safetensors"), (name, dtype)
+            there = json.loads((folder / "config.json").read_text())
+            again = json.loads((out / "config.json").read_text())
+            for field, value in there.items():
+                if field not in ("torch_dtype",):
+                    assert again.get(field) == value, (name, field, value, again.get(field))
+            assert again["torch_dtype"] == {"F32": "float32", "BF16": "bfloat16"}[dtype]
+            assert (out / "tokenizer.json").read_text() == '{"of": "the folder"}'
+            message = bench.run("export", run, "--format", "huggingface", "--out", out, code=4)
+            assert "exists already" in message, message
+
+
+def test_shards(bench):
+    folder = bench.make("llama")
+    config = bench.config("llama", f'from: "{folder}"')
+    whole = bench.weights_hash(config)
+    tensors = read_safetensors(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names, weight_map = sorted(tensors), {}
+    for shard, part in enumerate((names[:5], names[5:])):
+        file = f"model-{shard + 1:05}-of-00002.safetensors"
+        write_safetensors(folder / file, {name: tensors[name] for name in part})
+        weight_map.update({name: file for name in part})
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    assert bench.weights_hash(config) == whole
+    os.rename(folder / "model-00002-of-00002.safetensors", folder / "elsewhere")
+    message = bench.run("train", config, "--device", "cpu", "--run-dir", "r1", code=4)
+    assert "shard model-00002-of-00002.safetensors is missing" in message, message
+    os.rename(folder / "elsewhere", folder / "model-00002-of-00002.safetensors")
+    index.write_text(json.dumps({"weight_map": {**weight_map, "more": "../x.safetensors"}}))
+    message = bench.run("train", config, "--device", "cpu", "--run-dir", "r2", code=4)
+    assert "'../x.safetensors'" in message, message
+    index.write_text('{"weight_map": ')
+    bench.run("train", config, "--device", "cpu", "--run-dir", "r3", code=4)
+
+
+def test_spellings_of_the_hub(bench):
+    """No prefix, stored masks, a stored tied head: as the files of GPT-2 have been for years."""
+    whole = bench.weights_hash(bench.config("gpt_tied", f'from: "{bench.make("gpt_tied")}"'))
+
+    def older(tensors):
+        names = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+        names["h.0.attn.bias"] = ("F32", [1, 1, 2, 2], bytes(16))
+        names["h.0.attn.masked_bias"] = ("F32", [], bytes(4))
+        return names
+
+    folder = bench.make("gpt_tied", older)
+    assert bench.weights_hash(bench.config("gpt_tied", f'from: "{folder}"')) == whole
+
+    def with_head(tensors):
+        return {**tensors, "lm_head.weight": tensors["transformer.wte.weight"]}
+
+    folder = bench.make("gpt_tied", with_head)
+    assert bench.weights_hash(bench.config("gpt_tied", f'from: "{folder}"')) == whole
+
+    def with_another_head(tensors):
+        dtype, shape, data = tensors["transformer.wte.weight"]
+        return {**tensors, "lm_head.weight": (dtype, shape, data[4:] + data[:4])}
+
+    folder = bench.make("gpt_tied", with_another_head)
+    message = bench.run("train", bench.config("gpt_tied", f'from: "{folder}"'), "--device", "cpu",
+                        "--run-dir", "tied", code=4)
+    assert "tied" in message and "lm_head.weight" in message, message
+
+
+def test_heads(bench):
+    """A folder without a head gives a new one, and one of another task is left out; both are said."""
+
+    def body(tensors):
+        return {name.removeprefix("model."): tensor for name, tensor in tensors.items()
+                if name != "lm_head.weight"}
+
+    folder = bench.make("llama_qwen2", body)
+    message = bench.run("train", bench.config("llama_qwen2", f'from: "{folder}"'), "--device",
+                        "cpu", "--run-dir", "body")
+    assert "lm_head.weight is new" in message, message
+
+    def for_classes(tensors):
+        return {"score.weight": ("F32", [2, 32], bytes(256)), **tensors}
+
+    folder = bench.make("llama", for_classes)
+    message = bench.run("train", bench.config("llama", f'from: "{folder}"'), "--device", "cpu",
+                        "--run-dir", "classes")
+    assert "left out: 'score.weight'" in message, message
+
+
+def test_fields_beside_the_folder(bench):
+    """Fields of the section override the folder's; another section is refused."""
+    folder = bench.make("gpt_tied")
+    config = bench.config("gpt_tied", f'from: "{folder}" gpt {{ context: 8 dropout: 0.25 }}')
+    text = bench.run("config", "--defaults", config)
+    assert "context: 8" in text and "dropout: 0.25" in text and "width: 32" in text, text
+    assert f'init_from: "{folder}"' in text, text
+    message = bench.run("train", config, "--device", "cpu", "--run-dir", "short")
+    assert "model.gpt.context is 8 here, where config.json has 16" in message, message
+    other = bench.config("gpt_tied", f'from: "{folder}" llama {{ }}')
+    message = bench.run("plan", other, code=2)
+    assert "holds a model of section gpt; the config gives section llama" in message, message
+
+
+def test_refused(bench):
+    """Each is one line that names the file and the field."""
+    for fields, words in (
+            ({"model_type": "mamba"}, "field model_type: value is \"mamba\""),
+            ({"model_type": None}, "field model_type: value is null"),
+            ({"hidden_act": "xielu"}, "field hidden_act: value is \"xielu\""),
+            ({"hidden_size": "wide"}, "field hidden_size: value is \"wide\""),
+            ({"num_hidden_layers": None}, "field num_hidden_layers is missing"),
+            ({"num_hidden_layers": 0}, "model.llama.layers: value is 0"),
+            ({"attention_bias": True}, "field attention_bias: value is true"),
+            ({"rope_scaling": {"rope_type": "yarn", "factor": 2}},
+             "field rope_scaling.rope_type: value is \"yarn\""),
+            ({"rope_scaling": {"type": "linear", "factor": 2, "beta": 1}},
+             "field rope_scaling.beta: value is 1"),
+            ({"rope_scaling": 3}, "rope_scaling is no JSON object"),
+            ({"num_experts": 8}, "field num_experts: value is 8"),
+    ):
+        folder = bench.make("llama", **fields)
+        message = bench.run("plan", bench.config("llama", f'from: "{folder}"'), code=2)
+        assert words in message and "config.json" in message or "model.llama" in words, message
+        assert words in message, (words, message)
+        assert len(message.strip().splitlines()) == 1, message
+    folder = bench.make("llama")
+    config = bench.config("llama", f'from: "{folder}"')
+    (folder / "config.json").write_text('{"model_type": "llama",')
+    assert "config.json" in bench.run("plan", config, code=2)
+    (folder / "config.json").unlink()
+    assert "a folder with a config.json" in bench.run("plan", config, code=2)
+    assert "a folder with a config.json" in bench.run(
+        "plan", bench.config("llama", 'from: "/nowhere"'), code=2)
+
+
+def test_tensors_that_do_not_fit(bench):
+    def shorter(tensors):
+        name = "model.layers.0.self_attn.k_proj.weight"
+        return {**tensors, name: rows_of(tensors[name], 0, 8)}
+
+    def missing(tensors):
+        return {n: t for n, t in tensors.items() if n != "model.layers.1.mlp.up_proj.weight"}
+
+    def unknown(tensors):
+        return {**tensors, "model.layers.0.mlp.up_proj.bias": ("F32", [88], bytes(352))}
+
+    for change, words in ((shorter, "'model.layers.0.self_attn.k_proj.weight' has shape (8, 32)"),
+                          (missing, "'model.layers.1.mlp.up_proj.weight' of shape (88, 32) is "
+                                    "missing"),
+                          (unknown, "has no tensor 'model.layers.0.mlp.up_proj.bias'")):
+        folder = bench.make("llama", change)
+        message = bench.run("train", bench.config("llama", f'from: "{folder}"'), "--device", "cpu",
+                            "--run-dir", f"refused-{change.__name__}", code=4)
+        assert words in message, message
+    folder = bench.make("llama")
+    config = bench.config("llama", f'from: "{folder}"')
+    os.rename(folder / "model.safetensors", folder / "pytorch_model.bin")
+    message = bench.run("train", config, "--device", "cpu", "--run-dir", "bin", code=4)
+    assert "save_pretrained" in message, message
+
+
+def test_import(bench):
+    """A folder, and a file with Hugging Face's names, give the checkpoint of the own names."""
+    for name in ("gpt_tied", "llama"):
+        folder = bench.make(name)
+        plain = bench.golden / f"{name}.textproto"
+        texts = [bench.run("import", plain, bench.golden / weights_file(bench.golden, name),
+                           "--out", f"own-{name}"),
+                 bench.run("import", plain, folder, "--out", f"folder-{name}"),
+                 bench.run("import", plain, folder / "model.safetensors", "--names", "huggingface",
+                           "--out", f"file-{name}")]
+        assert len({text.split("weights_hash")[1] for text in texts}) == 1, texts
+        message = bench.run("import", plain, folder / "model.safetensors", "--out", "x", code=4)
+        assert "--names huggingface" in message, message
+    message = bench.run("import", plain, "weights.pt", "--out", "x", code=4)
+    assert "save_file" in message, message
+
+
+def main():
+    lockstep = pathlib.Path(sys.argv[1]).resolve()
+    golden = pathlib.Path(__file__).resolve().parent.parent / "golden"
+    tests = [test for name, test in sorted(globals().items()) if name.startswith("test_")]
+    for test in tests:
+        with tempfile.TemporaryDirectory(prefix="lockstep-huggingface-") as folder:
+            test(Bench(lockstep, golden, pathlib.Path(folder)))
+        print(f"{test.__name__}: passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Models of Hugging Face's transformers, made from a config and a seed, beside Lockstep.
+
+    compare_transformers.py LOCKSTEP [--steps 50] [CASE ...]
+
+Each model is saved by save_pretrained, trained by both from the same weights with AdamW on the same
+batches, and exported as a folder, which from_pretrained loads. Prints the largest differences:
+of the first loss, of the losses of all steps (relative), of the first step's gradient norm, and of
+the logits of the exported model on a batch, which are computed by transformers from both folders.
+Ends with 1 where one is above its limit. Needs torch, transformers, numpy.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+import transformers
+
+CONTEXT, VOCABULARY, BATCH, LR, DECAY = 24, 101, 8, 1e-3, 0.1
+LIMITS = {"first loss": 2e-6, "losses": 1e-4, "gradient": 1e-5, "final loss": 1e-4,
+          "round trip": 0}
+
+SMALL = {"hidden_size": 60, "intermediate_size": 77, "num_hidden_layers": 3,
+         "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
+         "max_position_embeddings": CONTEXT, "attention_dropout": 0.0}
+NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+GPT2 = {"n_embd": 60, "n_layer": 3, "n_head": 5, "n_positions": CONTEXT, "vocab_size": VOCABULARY,
+        **NO_DROPOUT}
+
+
+def scaled(kind, **more):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 100.0, "factor": 4.0, **more}}
+
+
+CASES = {
+    "gpt2": ("GPT2", GPT2),
+    "gpt2_untied": ("GPT2", {**GPT2, "tie_word_embeddings": False}),
+    "gpt2_gelu": ("GPT2", {**GPT2, "activation_function": "gelu"}),
+    "llama": ("Llama", SMALL),
+    "llama_tied_mha": ("Llama", {**SMALL, "tie_word_embeddings": True, "num_key_value_heads": 6}),
+    "llama_mqa": ("Llama", {**SMALL, "num_key_value_heads": 1, "head_dim": 14}),
+    "llama_linear": ("Llama", {**SMALL, **scaled("linear")}),
+    "llama_dynamic": ("Llama", {**SMALL, **scaled("dynamic")}),
+    "llama3": ("Llama", {**SMALL, **scaled("llama3", low_freq_factor=1.0, high_freq_factor=4.0,
+                                           original_max_position_embeddings=8)}),
+    "mistral": ("Mistral", {**SMALL, "sliding_window": None}),
+    "qwen2": ("Qwen2", {**SMALL, "num_key_value_heads": 3}),
+    "qwen2_tied": ("Qwen2", {**SMALL, "tie_word_embeddings": True}),
+}
+
+
+def make_model(case):
+    family, fields = CASES[case]
+    torch.manual_seed(3)
+    config = getattr(transformers, family + "Config")(**fields)
+    kind = getattr(transformers, family + ("LMHeadModel" if family == "GPT2" else "ForCausalLM"))
+    model = kind(config)
+    with torch.no_grad():  # far from any symmetry: biases and gains too
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.1)
+            else:
+                parameter.normal_(1 if "weight" in name else 0, 0.1)
+    return model.float()
+
+
+def make_tokens(path):
+    """A noisy arithmetic sequence, and its samples of CONTEXT tokens with their targets."""
+    draw = numpy.random.default_rng(5)
+    count = 60 * CONTEXT + 1
+    tokens = numpy.zeros(count, numpy.uint16)
+    for i in range(1, count):
+        tokens[i] = (5 * tokens[i - 1] + 3) % VOCABULARY if draw.random() < 0.8 else draw.integers(
+            VOCABULARY)
+    tokens.tofile(path)
+    at = numpy.arange((count - 1) // CONTEXT)[:, None] * CONTEXT + numpy.arange(CONTEXT)
+    return [torch.tensor(tokens[i].astype(numpy.int64)) for i in (at, at + 1)]
+
+
+def loss_of(model, x, y):
+    logits = model(input_ids=x).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), y.flatten())
+
+
+def train_there(model, x, y, steps):
+    """The loss and the gradient's norm of every step."""
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
+    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY},
+                                   {"params": others, "weight_decay": 0}], lr=LR,
+                                  betas=(0.9, 0.95), eps=1e-8)
+    lines = []
+    for step in range(steps):
+        batch = torch.arange(step * BATCH, (step + 1) * BATCH) % len(x)  # batches straddle epochs
+        optimizer.zero_grad()
+        loss = loss_of(model, x[batch], y[batch])
+        loss.backward()
+        norm = torch.sqrt(sum((p.grad.double()**2).sum() for p in model.parameters()))
+        lines.append({"loss": loss.item(), "grad_norm": norm.item()})
+        optimizer.step()
+    return lines
+
+
+def train_here(args, folder, steps):
+    config = folder / "config.textproto"
+    config.write_text(f"""
+name: "compare"
+model {{ from: "{folder}/there" }}
+data {{ tokens {{ train: "{folder}/tokens.u16" format: RAW_UINT16 }} shuffle: false }}
+train {{ global_batch: {BATCH} lanes: 2 steps: {steps} }}
+optimizer {{ adamw {{ beta1: 0.9 beta2: 0.95 epsilon: 1e-8 weight_decay: {DECAY} }} }}
+schedule {{ lr: {LR} }}
+output {{ run_dir: "{folder}/run" }}
+""")
+    for command in (["train", config, "--device", "cpu"],
+                    ["export", folder / "run", "--format", "huggingface", "--out",
+                     folder / "here"],
+                    ["import", config, folder / "there", "--out", folder / "imported"],
+                    ["export", folder / "imported", "--format", "huggingface", "--out",
+                     folder / "again"]):
+        done = subprocess.run([args.lockstep, *map(str, command)], capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{command}: {done.stdout}{done.stderr}")
+    return [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
+
+
+def relative(a, b):
+    return abs(a - b) / abs(b)
+
+
+def compare(args, case):
+    model = make_model(case)
+    with tempfile.TemporaryDirectory(prefix="lockstep-transformers-") as name:
+        folder = pathlib.Path(name)
+        model.save_pretrained(folder / "there", max_shard_size="100KB")
+        x, y = make_tokens(folder / "tokens.u16")
+        here = train_here(args, folder, args.steps)
+        before = {n: t.clone() for n, t in model.state_dict().items()}
+        there = train_there(model, x, y, args.steps)
+        load = transformers.AutoModelForCausalLM.from_pretrained
+        final = loss_of(load(folder / "here"), x[:BATCH], y[:BATCH]).item()
+        again = load(folder / "again").state_dict()
+        return {
+            "first loss": relative(here[0]["loss"], there[0]["loss"]),
+            "losses": max(relative(a["loss"], b["loss"]) for a, b in zip(here, there)),
+            "gradient": relative(here[0]["grad_norm"], there[0]["grad_norm"]),
+            "final loss": relative(final, loss_of(model, x[:BATCH], y[:BATCH]).item()),
+            "round trip": 0 if again.keys() == before.keys() and all(
+                torch.equal(again[n], before[n]) for n in before) else 1,
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("lockstep", type=pathlib.Path)
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("--steps", type=int, default=50)
+    args = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    failed = 0
+    print(f"{'model':16} " + " ".join(f"{name:>11}" for name in LIMITS))
+    print(f"{'limit':16} " + " ".join(f"{limit:11.0e}" for limit in LIMITS.values()))
+    for case in args.cases or list(CASES):
+        worst = compare(args, case)
+        fits = all(worst[name] <= limit for name, limit in LIMITS.items())
+        failed += not fits
+        print(f"{case:16} " + " ".join(f"{worst[name]:11.1e}" for name in LIMITS) +
+              ("" if fits else "  FAILED"), flush=True)
+    print(f"{len(args.cases or CASES) - failed} of {len(args.cases or CASES)} agree")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
