@@ -55,6 +55,7 @@ void add_values(const Message& section,
   const auto& type = *section.GetDescriptor();
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
+    if (note_of(field).expanded()) continue;
     const Inherited own = inherited.below(field);
     const std::string path = prefix + field.name();
     if (field.message_type() == nullptr) {

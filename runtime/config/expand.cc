@@ -45,7 +45,7 @@ void expand_model(const ModelSource& model_in, Message* config) {
   const std::string folder = from.text();
   from.clear();
   if (folder.empty()) return;
-  LOCKSTEP_CHECK(model_in, "model.from is for configs that people write");
+  if (!model_in) throw ConfigError("model.from: allowed: only in the config file of a command");
   RunConfig found;
   found.model = model_in(folder);
   const auto complete = to_proto(found);

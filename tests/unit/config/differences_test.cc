@@ -58,7 +58,7 @@ RunConfig with(const std::string& path, const std::string& value) {
 TEST(Differences, EveryFieldIsCompared) {
   int fields = 0;
   for (const SchemaField& field : schema_fields()) {
-    if (field.field->message_type() != nullptr) continue;
+    if (field.field->message_type() != nullptr || note_of(*field.field).expanded()) continue;
     const auto [first, second] = two_values(*field.field);
     if (note_of(*field.field).has_max() &&
         note_of(*field.field).min() == note_of(*field.field).max())
