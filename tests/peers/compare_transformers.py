@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Models of Hugging Face's transformers, made from a config and a seed, beside Lockstep.
 
-    compare_transformers.py LOCKSTEP [--steps 50] [CASE ...]
+    compare_transformers.py LOCKSTEP [--steps 50] [--tokens FILE] [CASE ...]
 
+A case is a name of the list below, or a folder of Hugging Face, and FILE has 16-bit tokens for it.
 Each model is saved by save_pretrained, trained by both from the same weights with AdamW on the same
 batches, and exported as a folder, which from_pretrained loads. Prints the largest differences:
 of the first loss, of the losses of all steps (relative), of the first step's gradient norm, and of
@@ -54,6 +55,8 @@ CASES = {
 
 
 def make_model(case):
+    if pathlib.Path(case).is_dir():
+        return transformers.AutoModelForCausalLM.from_pretrained(case).float()
     family, fields = CASES[case]
     torch.manual_seed(3)
     config = getattr(transformers, family + "Config")(**fields)
@@ -68,16 +71,19 @@ def make_model(case):
     return model.float()
 
 
-def make_tokens(path):
-    """A noisy arithmetic sequence, and its samples of CONTEXT tokens with their targets."""
+def noisy_sequence():
     draw = numpy.random.default_rng(5)
-    count = 60 * CONTEXT + 1
-    tokens = numpy.zeros(count, numpy.uint16)
-    for i in range(1, count):
+    tokens = numpy.zeros(60 * CONTEXT + 1, numpy.uint16)
+    for i in range(1, len(tokens)):
         tokens[i] = (5 * tokens[i - 1] + 3) % VOCABULARY if draw.random() < 0.8 else draw.integers(
             VOCABULARY)
+    return tokens
+
+
+def make_samples(tokens, context, path):
+    """Samples of `context` tokens with their targets; the tokens as a file."""
     tokens.tofile(path)
-    at = numpy.arange((count - 1) // CONTEXT)[:, None] * CONTEXT + numpy.arange(CONTEXT)
+    at = numpy.arange((len(tokens) - 1) // context)[:, None] * context + numpy.arange(context)
     return [torch.tensor(tokens[i].astype(numpy.int64)) for i in (at, at + 1)]
 
 
@@ -137,7 +143,9 @@ def compare(args, case):
     with tempfile.TemporaryDirectory(prefix="lockstep-transformers-") as name:
         folder = pathlib.Path(name)
         model.save_pretrained(folder / "there", max_shard_size="100KB")
-        x, y = make_tokens(folder / "tokens.u16")
+        tokens = numpy.fromfile(args.tokens, numpy.uint16) if args.tokens else noisy_sequence()
+        context = model.config.max_position_embeddings
+        x, y = make_samples(tokens, context, folder / "tokens.u16")
         here = train_here(args, folder, args.steps)
         before = {n: t.clone() for n, t in model.state_dict().items()}
         there = train_there(model, x, y, args.steps)
@@ -159,6 +167,7 @@ def main():
     parser.add_argument("lockstep", type=pathlib.Path)
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--tokens", help="raw 16-bit tokens; else made here")
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -169,7 +178,7 @@ def main():
         worst = compare(args, case)
         fits = all(worst[name] <= limit for name, limit in LIMITS.items())
         failed += not fits
-        print(f"{case:16} " + " ".join(f"{worst[name]:11.1e}" for name in LIMITS) +
+        print(f"{pathlib.Path(case).name:16} " + " ".join(f"{worst[name]:11.1e}" for name in LIMITS) +
               ("" if fits else "  FAILED"), flush=True)
     print(f"{len(args.cases or CASES) - failed} of {len(args.cases or CASES)} agree")
     return 1 if failed else 0
