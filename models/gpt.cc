@@ -6,16 +6,17 @@
 // residual stream scaled by 1/sqrt(2 * layers), biases 0, gammas of norms 1.
 #include <cmath>
 
+#include "models/language_model.h"
 #include "models/model.h"
 #include "models/residual_stream.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
-#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
 namespace {
@@ -31,24 +32,17 @@ class GptBuilder {
       : config_(config),
         lane_batch_(lane_batch),
         tokens_(tokens),
-        purpose_(options.purpose),
         builder_(options),
         stream_(builder_) {}
 
   Graph build() {
-    const TensorId ids = builder_.input("tokens", {lane_batch_, tokens_}, DType::kI32);
-    TensorId targets = kNoTensor;
-    if (purpose_ != Purpose::kInference)
-      targets = builder_.input("targets", {lane_batch_, tokens_}, DType::kI32);
+    inputs_ = token_inputs(builder_, lane_batch_, tokens_);
     const TensorId token = matrix(kEmbedding, config_.vocabulary, config_.width, kStd);
     const TensorId position =
         matrix("transformer.wpe.weight", config_.context, config_.width, kStd);
 
     stream_.begin(
-        ops::dropout(builder_,
-                     "transformer.drop",
-                     ops::embedding(builder_, "transformer.embedding", ids, token, position),
-                     config_.dropout));
+        ops::dropout(builder_, "transformer.drop", embed(token, position), config_.dropout));
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string name = "transformer.h." + std::to_string(i) + ".";
       stream_.begin_block(name);
@@ -59,19 +53,24 @@ class GptBuilder {
     const TensorId head = config_.tied_head
                               ? token
                               : matrix("lm_head.weight", config_.vocabulary, config_.width, kStd);
-    const TensorId logits =
-        ops::linear(builder_, "lm_head", normed, head, kNoTensor, Activation::kNone);
-    if (purpose_ == Purpose::kInference) {
-      builder_.keep(logits);
-    } else {
-      ops::softmax_cross_entropy(
-          builder_, logits, targets, purpose_ == Purpose::kTraining ? config_.label_smoothing : 0);
-    }
+    end_language_model(builder_, normed, head, inputs_.targets, config_.label_smoothing);
     return std::move(builder_).finish();
   }
 
  private:
   static constexpr float kStd = 0.02f;
+
+  // Positions of packed samples are looked up like tokens.
+  TensorId embed(TensorId token, TensorId position) {
+    const std::string name = "transformer.embedding";
+    if (inputs_.positions == kNoTensor)
+      return ops::embedding(builder_, name, inputs_.tokens, token, position);
+    return ops::add(
+        builder_,
+        name,
+        ops::embedding(builder_, name + ".tokens", inputs_.tokens, token, kNoTensor),
+        ops::embedding(builder_, name + ".positions", inputs_.positions, position, kNoTensor));
+  }
 
   // One transformer block. Each half norms the residual stream and adds a branch to it.
   void block(const std::string& name) {
@@ -79,8 +78,8 @@ class GptBuilder {
     const float residual_std = kStd / std::sqrt(2.0f * static_cast<float>(config_.layers));
     const TensorId qkv = linear(
         name + "attn.c_attn", norm(name + "ln_1"), width, 3 * width, kStd, Activation::kNone);
-    const TensorId mixed =
-        ops::attention(builder_, name + "attn", qkv, {.heads = config_.heads, .causal = true});
+    const TensorId mixed = ops::attention(
+        builder_, name + "attn", qkv, {.heads = config_.heads, .causal = true}, inputs_.documents);
     branch(name + "attn.",
            linear(name + "attn.c_proj", mixed, width, width, residual_std, Activation::kNone));
     const TensorId up =
@@ -124,8 +123,8 @@ class GptBuilder {
   const GptConfig& config_;
   int64_t lane_batch_;
   int64_t tokens_;
-  Purpose purpose_;
   GraphBuilder builder_;
+  TokenInputs inputs_;
   ResidualStream stream_;  // (B, T, C)
 };
 

@@ -1,12 +1,15 @@
-// Llama (Touvron et al. 2023) and what is built like it, Mistral, Qwen2, SmolLM: token embedding,
-// blocks of attention with rotary positions and of a gated MLP on a residual stream, RMS norms
-// before both, a final norm, and an output matrix of its own unless tied. Linear layers have no
-// biases, but q, k and v may have.
+// Llama (Touvron et al. 2023) and what is built like it, Mistral, Qwen2, Qwen3, SmolLM: token
+// embedding, blocks of attention with rotary positions and of a gated MLP on a residual stream, RMS
+// norms before both, a final norm, and an output matrix of its own unless tied. Linear layers have
+// no biases, but q, k and v may have; heads of q and k may have norms of their own.
 //
 // Tensors are named as in Hugging Face's files, but what one product computes is one tensor: rows of
 // q, k and v lie after each other in qkv_proj, and those of gate and up in gate_up_proj.
 //
 // Initialisation: N(0, 0.02) for matrices and embeddings, biases 0, gammas of norms 1.
+#include <algorithm>
+
+#include "models/language_model.h"
 #include "models/model.h"
 #include "models/residual_stream.h"
 #include "runtime/base/error.h"
@@ -15,9 +18,9 @@
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/gated_activation.h"
 #include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/qk_norm.h"
 #include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/ops/rotary.h"
-#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
 namespace {
@@ -59,17 +62,13 @@ class LlamaBuilder {
         sizes_(config),
         lane_batch_(lane_batch),
         tokens_(tokens),
-        purpose_(options.purpose),
         builder_(options),
         stream_(builder_) {}
 
   Graph build() {
-    const TensorId ids = builder_.input("tokens", {lane_batch_, tokens_}, DType::kI32);
-    TensorId targets = kNoTensor;
-    if (purpose_ != Purpose::kInference)
-      targets = builder_.input("targets", {lane_batch_, tokens_}, DType::kI32);
+    inputs_ = token_inputs(builder_, lane_batch_, tokens_);
     const TensorId token = matrix(kEmbedding, config_.vocabulary, sizes_.width);
-    stream_.begin(ops::embedding(builder_, "model.embed_tokens", ids, token, kNoTensor));
+    stream_.begin(ops::embedding(builder_, "model.embed_tokens", inputs_.tokens, token, kNoTensor));
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string name = "model.layers." + std::to_string(i) + ".";
       stream_.begin_block(name);
@@ -79,14 +78,7 @@ class LlamaBuilder {
     const TensorId normed = norm("model.norm");
     const TensorId head =
         config_.tied_head ? token : matrix("lm_head.weight", config_.vocabulary, sizes_.width);
-    const TensorId logits =
-        ops::linear(builder_, "lm_head", normed, head, kNoTensor, Activation::kNone);
-    if (purpose_ == Purpose::kInference) {
-      builder_.keep(logits);
-    } else {
-      ops::softmax_cross_entropy(
-          builder_, logits, targets, purpose_ == Purpose::kTraining ? config_.label_smoothing : 0);
-    }
+    end_language_model(builder_, normed, head, inputs_.targets, config_.label_smoothing);
     return std::move(builder_).finish();
   }
 
@@ -108,13 +100,33 @@ class LlamaBuilder {
                                      .low_freq_factor = config_.rope_low_freq_factor,
                                      .high_freq_factor = config_.rope_high_freq_factor,
                                      .original_context = config_.rope_original_context};
-    const TensorId turned = ops::rotary(builder_, name + "rotary", qkv, kNoTensor, rotary);
-    const TensorId mixed =
-        ops::attention(builder_,
-                       name + "attn",
-                       turned,
-                       {.heads = sizes_.heads, .causal = true, .kv_heads = sizes_.kv_heads});
+    const TensorId normed = config_.qk_norm ? norm_heads(name, qkv) : qkv;
+    const TensorId turned =
+        ops::rotary(builder_, name + "rotary", normed, inputs_.positions, rotary);
+    const TensorId mixed = ops::attention(builder_,
+                                          name + "attn",
+                                          turned,
+                                          {.heads = sizes_.heads,
+                                           .causal = true,
+                                           .kv_heads = sizes_.kv_heads,
+                                           .window = config_.sliding_window},
+                                          inputs_.documents);
     return linear(name + "o_proj", mixed, sizes_.mixed(), sizes_.width, false);
+  }
+
+  TensorId norm_heads(const std::string& name, TensorId qkv) {
+    const auto gamma = [&](const char* of) {
+      return builder_.parameter(
+          name + of, {sizes_.head_size}, {Initializer::Kind::kConstant, 1}, false);
+    };
+    const TensorId gamma_q = gamma("q_norm.weight"), gamma_k = gamma("k_norm.weight");
+    return ops::qk_norm(
+        builder_,
+        name + "qk_norm",
+        qkv,
+        gamma_q,
+        gamma_k,
+        {.heads = sizes_.heads, .kv_heads = sizes_.kv_heads, .epsilon = config_.norm_epsilon});
   }
 
   TensorId mlp(const std::string& name, TensorId x) {
@@ -149,8 +161,8 @@ class LlamaBuilder {
   const LlamaSizes sizes_;
   int64_t lane_batch_;
   int64_t tokens_;
-  Purpose purpose_;
   GraphBuilder builder_;
+  TokenInputs inputs_;
   ResidualStream stream_;  // (B, T, C)
 };
 
@@ -216,17 +228,22 @@ class Llama final : public Model {
         .build();
   }
 
-  // 6 per parameter that multiplies a token, and causal attention's half of all pairs of tokens.
+  // 6 per parameter that multiplies a token, and causal attention's half of all pairs of tokens, or
+  // those within the window.
   double flops_per_sample(const ModelIo& /*io*/) const override {
     const LlamaSizes sizes(config_);
     const auto width = static_cast<double>(sizes.width), mixed = static_cast<double>(sizes.mixed()),
                layers = static_cast<double>(config_.layers),
                context = static_cast<double>(config_.context);
+    const double reach = config_.sliding_window > 0
+                             ? std::min(context, static_cast<double>(config_.sliding_window))
+                             : context;
+    const double pairs = 2 * reach - reach * reach / context;  // of a token, twice
     const double block = width * (static_cast<double>(sizes.packed()) + mixed +
                                   3 * static_cast<double>(sizes.mlp_width) + 2);
     const double parameters =
         layers * block + width + static_cast<double>(config_.vocabulary) * width;
-    return context * (6 * parameters + 6 * layers * mixed * context);
+    return context * (6 * parameters + 6 * layers * mixed * pairs);
   }
 
  private:

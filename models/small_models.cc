@@ -73,6 +73,9 @@ void add_llamas(std::vector<SmallModel>& models) {
   llama.rope_factor = 8;
   llama.rope_original_context = 64;
   models.push_back({"llama heads of 64", llama, {0, 131, 0}, 2});
+  llama.qk_norm = true;
+  llama.sliding_window = 40;
+  models.push_back({"llama of norms and windows", llama, {0, 131, 0}, 2});
 }
 
 void add_image_models(std::vector<SmallModel>& models) {

@@ -72,9 +72,11 @@ OpenedData make_sequences(const AssumedData& assumed, const ModelTraits& model, 
   OpenedData opened;
   opened.summary.classes = assumed.outputs;
   opened.summary.features = model.context;
-  const SampleSpec sequence{DType::kI32, Shape{model.context}};
-  opened.train = std::make_unique<AssumedDataset>(sequence, sequence);
-  if (has_eval) opened.eval = std::make_unique<AssumedDataset>(sequence, sequence);
+  const SampleSpec target{DType::kI32, Shape{model.context}};
+  const SampleSpec input =
+      assumed.packed ? SampleSpec{DType::kI32, Shape{3, model.context}} : target;
+  opened.train = std::make_unique<AssumedDataset>(input, target);
+  if (has_eval) opened.eval = std::make_unique<AssumedDataset>(input, target);
   return opened;
 }
 

@@ -28,6 +28,7 @@ struct AssumedData {
   AssumedImages train = {};        // of images
   AssumedImages eval = {};         // where the config names some
   bool in_memory_counted = false;  // the memory of files that are read into it
+  bool packed = false;             // sequences are packed documents: see text/packing.h
 };
 
 // A file that a config names and that is not here, and the model that would learn from it.

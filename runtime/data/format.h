@@ -81,7 +81,7 @@ class FileFormat : public DataFormat {
   FileFormat(const DataConfig& data, const Config& config) : data_(data), config_(config) {}
 
   bool has_eval() const override { return !config_.eval.empty(); }
-  std::vector<std::string> files() const final {
+  std::vector<std::string> files() const override {
     std::vector<std::string> names;
     add(config_.train, &names);
     add(config_.eval, &names);

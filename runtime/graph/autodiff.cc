@@ -60,6 +60,14 @@ std::pair<TensorId, bool> GradientBuilder::parameter_gradient(TensorId parameter
   return {gradient, false};
 }
 
+void GradientBuilder::add_loss_gradients(Op& loss) {
+  loss.outputs.push_back(new_gradient(loss.inputs[0]));
+  for (size_t k = 1; k < loss.inputs.size(); ++k) {
+    if (graph_[loss.inputs[k]].role == Role::kParameter)
+      loss.outputs.push_back(parameter_gradient(loss.inputs[k]).first);
+  }
+}
+
 void differentiate(Graph& graph) {
   LOCKSTEP_CHECK(graph.purpose == Purpose::kTraining && graph.result != kNoTensor);
   GradientBuilder builder(graph, find_trainable(graph));
@@ -68,12 +76,9 @@ void differentiate(Graph& graph) {
   // Contributions to the gradient of each forward tensor, in the order in which the backward pass
   // makes them.
   std::vector<std::vector<TensorId>> contributions(graph.tensors.size());
-  {
-    const TensorId prediction = graph.ops.back().inputs[0];
-    const TensorId gradient = builder.new_gradient(prediction);
-    graph.ops.back().outputs.push_back(gradient);
-    contributions[static_cast<size_t>(prediction)].push_back(gradient);
-  }
+  builder.add_loss_gradients(graph.ops.back());
+  contributions[static_cast<size_t>(graph.ops.back().inputs[0])].push_back(
+      graph.ops.back().outputs[1]);
   const auto summed = [&](TensorId id) {
     if (id == kNoTensor) return kNoTensor;
     auto& parts = contributions[static_cast<size_t>(id)];

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// Appends backward ops in reverse order of the forward ops. The loss op gains an output, the
-// gradient of its first input. Every parameter that the loss depends on gets `gradient`; a
+// Appends backward ops in reverse order of the forward ops. The loss op gains outputs,
+// the gradients of its first input and of its parameters. Every parameter that the loss depends on gets `gradient`; a
 // parameter used more than once has its later contributions accumulated into the first. A parameter
 // that the loss does not depend on is a broken invariant.
 void differentiate(Graph& graph);
@@ -35,6 +35,9 @@ class GradientBuilder {
   // The gradient tensor of a parameter, and whether this contribution must accumulate. {kNoTensor,
   // false} for kNoTensor.
   std::pair<TensorId, bool> parameter_gradient(TensorId parameter);
+  // A loss gains outputs: the gradients of its first input and of its parameters, which it
+  // overwrites.
+  void add_loss_gradients(Op& loss);
   void append(Op op) { graph_.ops.push_back(std::move(op)); }
 
  private:

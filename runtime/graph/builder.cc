@@ -63,9 +63,12 @@ void GraphBuilder::end_block() {
 void GraphBuilder::append_loss(OpKind kind,
                                TensorId prediction,
                                TensorId target,
-                               Attributes attributes) {
+                               Attributes attributes,
+                               const std::vector<TensorId>& parameters) {
   const TensorId statistics = tensor("statistics", {kStatisticCount}, DType::kF64, Role::kResult);
-  append({kind, name_of(kind), {prediction, target}, {statistics}, std::move(attributes)});
+  std::vector<TensorId> inputs = {prediction, target};
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  append({kind, name_of(kind), std::move(inputs), {statistics}, std::move(attributes)});
   graph_.result = statistics;
   graph_.loss_rows_per_sample = graph_.shape(prediction).rows() / graph_.shape(prediction)[0];
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/graph/graph.h"
 
@@ -21,6 +22,8 @@ struct GraphOptions {
   bool recompute = false;       // blocks are computed again in the backward pass
   int lanes = 1;                // of the run
   bool bf16x3 = false;          // products of floats, where the device has them: see Graph
+  bool packed = false;          // of a language model: samples are documents, see packed_tokens.h
+  int64_t loss_rows = 0;        // tokens whose logits are computed at a time; 0: all
 };
 
 class GraphBuilder {
@@ -55,8 +58,13 @@ class GraphBuilder {
 
   // For the functions of ops.
   void append(Op op) { graph_.ops.push_back(std::move(op)); }
-  // A loss, which ends the graph: its statistics are the result.
-  void append_loss(OpKind kind, TensorId prediction, TensorId target, Attributes attributes);
+  // A loss, which ends the graph: its statistics are the result. Its inputs are the prediction, the
+  // target and `parameters`.
+  void append_loss(OpKind kind,
+                   TensorId prediction,
+                   TensorId target,
+                   Attributes attributes,
+                   const std::vector<TensorId>& parameters = {});
   TensorId tensor(std::string name, Shape shape, DType dtype, Role role);
   TensorId activation_tensor(const std::string& name, Shape shape);  // of the compute type
   TensorId statistics_tensor(const std::string& name, Shape shape);  // f32

@@ -51,6 +51,13 @@ size_t ring_bytes(const Dataset& dataset,
   return loader_bytes(dataset, geometry, batches);
 }
 
+// Of a language model: whether its samples are rows of tokens, documents and positions.
+bool samples_are_packed(const Assembly& run) {
+  const Dataset* const dataset = run.data.train ? run.data.train.get() : run.data.eval.get();
+  return traits_of(run.config.model).input == ModelInput::kTokens && dataset != nullptr &&
+         dataset->input().shape.rank() == 2;
+}
+
 Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
   const RunConfig& config = run.config;
   GraphOptions options(purpose);
@@ -58,6 +65,8 @@ Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
   options.logits_alignment = run.ops->logits_alignment;
   options.lanes = static_cast<int>(config.train.lanes);
   options.bf16x3 = config.execution.bf16x3;
+  options.packed = samples_are_packed(run);
+  options.loss_rows = config.execution.loss_rows;
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
   Graph graph = build_model(config.model, run.io, global_batch / config.train.lanes, options);
   check_ops(config.model, graph, *run.ops);

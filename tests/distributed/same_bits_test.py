@@ -12,8 +12,10 @@ ranks, in 6 steps. Every run is in another ZeRO stage, 0 to 3, and with buckets 
 from many that cut tensors and slices to a single one. The loss and the gradient's norm of every
 step must be equal too, to the last bit of a double. Four of the configs round gradients to 16 bits
 before they are summed, one of them with error feedback, in stages 0 and 1; two multiply floats as
-three bfloat16 numbers. A GPT whose gradients travel as factors, in stage 0.
+three bfloat16 numbers. A Llama on packed documents, its blocks computed again and its logits some
+rows at a time. A GPT whose gradients travel as factors, in stage 0.
 """
+import array
 import itertools
 import pathlib
 import random
@@ -82,6 +84,21 @@ CONFIGS = {
         execution { threads: 1 }
         output { tensorboard: false }
     """,
+    "packed": """
+        model { llama { layers: 2 heads: 4 kv_heads: 2 width: 32 mlp_width: 48 context: 48
+                        vocabulary: 64 qk_norm: true sliding_window: 20 } }
+        data {
+          tokens { train: "tokens.bin" train_documents: "documents.bin" packing: BEST_FIT
+                   eval: "tokens.bin" eval_documents: "documents.bin" }
+          dir: "FOLDER"
+        }
+        train { global_batch: 16 lanes: 8 steps: 14 log_every: 50 hash_every: 7 }
+        eval { every: 7 }
+        optimizer { adamw { weight_decay: 0.05 } clip_norm: 1 }
+        schedule { lr: 0.003 }
+        execution { threads: 1 recompute: BLOCKS loss_rows: 20 }
+        output { tensorboard: false }
+    """,
     "pictures": """
         model { mlp { hidden: [64] } }
         data {
@@ -112,7 +129,7 @@ CONFIGS = {
     """,
 }
 # Steps to the interruption; 25 elsewhere.
-HALVES = {"lars": 3, "lamb": 3, "feedback": 6, "factors": 6, "resnet": 3}
+HALVES = {"lars": 3, "lamb": 3, "feedback": 6, "factors": 6, "packed": 7, "resnet": 3}
 
 
 def write_pictures(path):
@@ -120,6 +137,16 @@ def write_pictures(path):
     draw = random.Random(1)
     path.write_bytes(
         b"".join(bytes([draw.randrange(10)]) + draw.randbytes(3072) for _ in range(300)))
+
+
+def write_documents(folder):
+    """Some 100 documents, of which an epoch of samples of 48 tokens takes 5 steps."""
+    draw, tokens, borders = random.Random(3), array.array("H"), array.array("Q")
+    for _ in range(110):
+        borders.append(len(tokens))
+        tokens.extend(draw.randrange(64) for _ in range(draw.choice((1, 2, 7, 20, 33, 60, 130))))
+    (folder / "tokens.bin").write_bytes(tokens.tobytes())
+    (folder / "documents.bin").write_bytes(borders.tobytes())
 
 
 THREADS = itertools.cycle((1, 3, 2, 4))
@@ -153,6 +180,7 @@ def main(binary, all_runs):
             config = folder / "config.textproto"
             config.write_text(text.replace("FOLDER", str(folder)))
             write_pictures(folder / "pictures.bin")
+            write_documents(folder)
             (folder / "words.txt").write_text(
                 "".join(random.Random(2).choices("abcdefgh \n", k=20_000)))
             runs, steps = {}, {}

@@ -189,10 +189,18 @@ class Llama(nn.Module):
         rope = {"rope_type": config.get("rope_scaling", "default").lower(),
                 "rope_theta": config["rope_theta"]}
         rope.update({theirs: config[ours] for ours, theirs in self.ROPE.items() if ours in config})
-        qwen2 = config.get("qkv_bias", False)  # Llama's attention_bias is of o_proj too
-        kind, family = ((transformers.Qwen2Config, transformers.Qwen2ForCausalLM) if qwen2 else
-                        (transformers.LlamaConfig, transformers.LlamaForCausalLM))
-        self.model = family(kind(
+        window = config.get("sliding_window", 0)
+        if config.get("qkv_bias", False):  # Llama's attention_bias is of o_proj too
+            family = "Qwen2"
+        elif config.get("qk_norm", False):
+            family = "Qwen3"
+        else:
+            family = "Mistral" if window else "Llama"
+        own = {"sliding_window": window} if family == "Mistral" else {}
+        if family == "Qwen3" and window:  # it has windows in layers from max_window_layers on
+            own = {"use_sliding_window": True, "sliding_window": window, "max_window_layers": 0}
+        kind = getattr(transformers, family + "Config")
+        self.model = getattr(transformers, family + "ForCausalLM")(kind(
             vocab_size=config["vocabulary"], hidden_size=config["width"],
             intermediate_size=config["mlp_width"], num_hidden_layers=config["layers"],
             num_attention_heads=config["heads"], num_key_value_heads=config["kv_heads"],
@@ -201,7 +209,7 @@ class Llama(nn.Module):
             hidden_act=config.get("activation", "SILU").lower().replace(
                 "gelu_tanh", "gelu_pytorch_tanh"),
             tie_word_embeddings=config.get("tied_head", True), rope_parameters=rope,
-            attn_implementation="eager"))
+            attn_implementation="eager", **own))
         self.label_smoothing = config.get("label_smoothing", 0)
 
     def loss(self, tokens, targets):
@@ -398,6 +406,14 @@ CASES = {
                              activation="GELU_TANH", label_smoothing=0.0625), 4,
                        {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}},
                        cosine(0.00390625, 2), "llama_qwen2", batch=8),
+    # Norms of heads.
+    "llama_qwen3": run(llama(head_size=12, qk_norm=True), 2,
+                       {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}},
+                       cosine(0.00390625, 2), "llama_qwen3", batch=8),
+    # A window shorter than the context.
+    "llama_mistral": run(llama(sliding_window=5, tied_head=False), 4,
+                         {"adamw": {"epsilon": 1e-6}}, cosine(0.00390625, 2), "llama_mistral",
+                         batch=8),
     # Frequencies of each kind: kept, divided, and between.
     "llama_scaled": run(llama(rope_scaling="LLAMA3", rope_factor=4.0, rope_low_freq_factor=1.0,
                               rope_high_freq_factor=2.0, rope_original_context=12), 1,

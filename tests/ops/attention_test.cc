@@ -1,4 +1,5 @@
-// Catches: a mask that is one token off, a block of keys left out or taken twice, a running maximum
+// Catches: a mask that is one token off, a window or a document that hides too much or too little, a
+// token that sees nothing and is no zero, a tile passed over that has something to see, a block of keys left out or taken twice, a running maximum
 // or sum that is not carried from block to block, heads or samples mixed up, a wrong gradient,
 // gradients added to what was in the output, elements behind the head's size that count, a missing
 // barrier around shared tiles.
@@ -31,7 +32,13 @@ struct Head {
   int64_t sample() const { return index / s.heads; }
   int64_t first() const { return index % s.heads * s.head_size; }
   int64_t first_of_keys() const { return index % s.heads / (s.heads / s.kv_heads) * s.head_size; }
-  int64_t keys_of(int64_t query) const { return s.causal ? query + 1 : s.time; }
+  bool sees(const int32_t* documents, int64_t query, int64_t key) const {
+    if (s.causal && key > query) return false;
+    if (s.window > 0 && std::abs(query - key) >= s.window) return false;
+    if (documents == nullptr) return true;
+    const int32_t* const number = documents + sample() * s.time;
+    return number[query] >= 0 && number[query] == number[key];
+  }
   double scale() const { return 1 / std::sqrt(static_cast<double>(s.head_size)); }
   double dot(const double* a, const double* b) const {
     double sum = 0;
@@ -53,19 +60,21 @@ void reference_forward(const OpCall& call) {
   for (int64_t index = 0; index < s.batch * s.heads; ++index) {
     const Head head(s, index);
     for (int64_t query = 0; query < s.time; ++query) {
-      const auto keys = static_cast<size_t>(head.keys_of(query));
+      std::vector<int64_t> seen;
+      for (int64_t key = 0; key < s.time; ++key)
+        if (head.sees(op.documents, query, key)) seen.push_back(key);
       double largest = -std::numeric_limits<double>::infinity(), total = 0;
-      for (size_t key = 0; key < keys; ++key) {
-        p[key] = head.score(op.qkv, query, static_cast<int64_t>(key));
-        largest = std::max(largest, p[key]);
+      for (size_t k = 0; k < seen.size(); ++k) {
+        p[k] = head.score(op.qkv, query, seen[k]);
+        largest = std::max(largest, p[k]);
       }
-      for (size_t key = 0; key < keys; ++key) total += p[key] = std::exp(p[key] - largest);
-      op.log_sum_exp[index * s.time + query] = largest + std::log(total);
+      for (size_t k = 0; k < seen.size(); ++k) total += p[k] = std::exp(p[k] - largest);
+      op.log_sum_exp[index * s.time + query] = seen.empty() ? 0 : largest + std::log(total);
       double* const y = op.y + head.at(query);
       for (int64_t d = 0; d < s.head_size; ++d) {
         y[d] = 0;
-        for (size_t key = 0; key < keys; ++key)
-          y[d] += p[key] / total * op.qkv[head.at(static_cast<int64_t>(key), 2) + d];
+        for (size_t k = 0; k < seen.size(); ++k)
+          y[d] += p[k] / total * op.qkv[head.at(seen[k], 2) + d];
       }
     }
   }
@@ -80,7 +89,8 @@ void reference_backward(const OpCall& call) {
     for (int64_t query = 0; query < s.time; ++query) {
       const double* const d_y = op.d_y + head.at(query);
       const double delta = head.dot(d_y, op.y + head.at(query));
-      for (int64_t key = 0; key < head.keys_of(query); ++key) {
+      for (int64_t key = 0; key < s.time; ++key) {
+        if (!head.sees(op.documents, query, key)) continue;
         const double p =
             std::exp(head.score(op.qkv, query, key) - op.log_sum_exp[index * s.time + query]);
         const double d_p = head.dot(d_y, op.qkv + head.at(key, 2));
@@ -123,12 +133,13 @@ Tolerance tolerance(const OpCall& expected, double spread, size_t output, int64_
 OpTest attention(const AttentionShape& s, double spread) {
   return {.name = "attention B " + std::to_string(s.batch) + " T " + std::to_string(s.time) +
                   " H " + std::to_string(s.heads) + " K " + std::to_string(s.kv_heads) + " D " +
-                  std::to_string(s.head_size) + (s.causal ? " causal" : " full"),
+                  std::to_string(s.head_size) + (s.causal ? " causal" : " full") +
+                  (s.window > 0 ? " window " + std::to_string(s.window) : ""),
           .build =
               [=](GraphBuilder& builder) {
                 const TensorId qkv =
                     builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
-                ops::attention(builder, "y", qkv, {s.heads, s.causal, s.kv_heads});
+                ops::attention(builder, "y", qkv, {s.heads, s.causal, s.kv_heads, s.window});
               },
           .reference = kReference,
           .cpu = cpu::kCpuAttention,
@@ -140,10 +151,37 @@ OpTest attention(const AttentionShape& s, double spread) {
           .high = spread};
 }
 
+// The same with documents, of which token t of all samples together has number(t).
+OpTest with_documents(const AttentionShape& s, std::function<int32_t(int64_t)> number) {
+  OpTest test = attention(s, 1);
+  test.name += " of documents";
+  test.build = [=](GraphBuilder& builder) {
+    const TensorId qkv = builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
+    const TensorId documents =
+        builder.tensor("documents", {s.batch, s.time}, DType::kI32, Role::kActivation);
+    ops::attention(builder, "y", qkv, {s.heads, s.causal, s.kv_heads, s.window}, documents);
+  };
+  test.value = [=](const std::string& tensor, int64_t i) {
+    if (tensor == "documents") return static_cast<double>(number(i));
+    return std::sin(static_cast<double>(i * i % 9973 + i));
+  };
+  return test;
+}
+
+// Documents of 1, 2, 3, ... tokens, then padding, in each sample of `time`.
+std::function<int32_t(int64_t)> growing_documents(int64_t time) {
+  return [=](int64_t i) -> int32_t {
+    const auto number = static_cast<int32_t>((std::sqrt(8.0 * (i % time) + 1) - 1) / 2);
+    return i % time > time - time / 5 ? -1 : number;
+  };
+}
+
 TEST(AttentionTest, ReferenceMatchesFiniteDifferences) {
   for (const bool causal : {false, true}) {
     check_gradient_of_reference(attention({2, 4, 2, 3, causal}, 1));
     check_gradient_of_reference(attention({2, 3, 6, 2, causal, 2}, 1));
+    check_gradient_of_reference(attention({1, 6, 2, 2, causal, 1, 3}, 1));
+    check_gradient_of_reference(with_documents({2, 6, 2, 2, causal, 2, 3}, growing_documents(6)));
   }
 }
 
@@ -186,6 +224,52 @@ TEST(AttentionTest, MatchesTheReferenceOnAllDevices) {
                                     {1, 64, 4, 16, causal, 2}})
       check_on_all_devices(attention(s, 1));
   }
+}
+
+// A window of one token, some that end within a block or a tile, at its border, and one that is
+// wider than all there is.
+TEST(AttentionTest, WindowsMatchTheReference) {
+  for (const bool causal : {false, true}) {
+    for (const AttentionShape& s : {AttentionShape{1, 7, 1, 8, causal, 1, 1},
+                                    {2, 70, 2, 20, causal, 1, 5},
+                                    {1, 130, 1, 16, causal, 1, 64},
+                                    {1, 200, 2, 16, causal, 2, 65},
+                                    {1, 66, 1, 130, causal, 1, 33},
+                                    {1, 40, 1, 64, causal, 1, 100}})
+      check_on_all_devices(attention(s, 1));
+  }
+}
+
+TEST(AttentionTest, DocumentsMatchTheReference) {
+  for (const bool causal : {false, true}) {
+    for (const AttentionShape& s : {AttentionShape{2, 5, 1, 8, causal},
+                                    {2, 70, 2, 20, causal, 1},
+                                    {1, 150, 1, 16, causal, 1, 9},
+                                    {1, 40, 1, 130, causal}})
+      check_on_all_devices(with_documents(s, growing_documents(s.time)));
+    // Whole blocks that see nothing of each other, one of padding alone, and documents in parts.
+    const AttentionShape s = {1, 330, 1, 8, causal};
+    check_on_all_devices(with_documents(s, [](int64_t t) { return t < 260 ? t / 65 : -1; }));
+    check_on_all_devices(
+        with_documents({1, 70, 1, 8, causal}, [](int64_t t) { return t % 3 - 1; }));
+  }
+}
+
+// Values of another document, however large, change no bit.
+TEST(AttentionTest, OtherDocumentsDoNotMatter) {
+  const AttentionShape s = {1, 150, 2, 24, true};
+  OpTest test = with_documents(s, [](int64_t t) { return t < 101 ? 0 : 1; });
+  test.gradients = 0;
+  const auto documents = test.value;
+  test.value = [=](const std::string& tensor, int64_t i) {
+    const bool first = i / s.packed_width() < 101;
+    return documents(tensor, i) * (tensor == "qkv" && first ? 3000 : 1);
+  };
+  test.tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+    const bool first = (output == 0 ? i / s.width() : i % s.time) < 101;
+    return first ? Tolerance{1e30, 0} : tolerance(expected, 1, output, i);
+  };
+  check_on_all_devices(test);
 }
 
 // exp(score) alone would be infinite: only the maximum keeps it finite. Scores up to 60^2 sqrt(16)

@@ -57,8 +57,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
   const size_t last = graph.ops.size() - 1;
   made.op = last;
   if (is_loss(graph, graph.ops[last]) && test.gradients > 0) {
-    GradientBuilder gradients(graph, {});
-    graph.ops[last].outputs.push_back(gradients.new_gradient(graph.ops[last].inputs[0]));
+    GradientBuilder(graph, {}).add_loss_gradients(graph.ops[last]);
   } else if (test.gradients > 0) {
     const Op op = graph.ops[last];  // a copy: appending moves the vector
     GradientBuilder gradients(graph, std::vector<bool>(graph.tensors.size(), true));
@@ -456,7 +455,10 @@ void check_gradient_of_reference(const OpTest& test) {
 
   std::vector<std::pair<TensorId, std::vector<double>>> checked;  // input, its gradient
   const bool loss = is_loss(graph, forward);
-  if (loss) checked.push_back({forward.inputs[0], arrays.read(forward.outputs[1])});
+  for (size_t k = 1; loss && k < forward.outputs.size(); ++k) {  // of parameters behind the target
+    const TensorId input = forward.inputs[k == 1 ? 0 : k];
+    checked.push_back({input, arrays.read(forward.outputs[k])});
+  }
   for (size_t k = 0; !loss && k < forward.inputs.size(); ++k) {
     const TensorId id = forward.inputs[k];
     if (id == kNoTensor || of.d_inputs[k] == kNoTensor) continue;

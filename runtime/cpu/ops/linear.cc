@@ -2,29 +2,14 @@
 #include "runtime/graph/ops/linear.h"
 
 #include "runtime/base/threads.h"
-#include "runtime/cpu/matmul/linear.h"
-#include "runtime/cpu/matmul/linear_bf16x3.h"
 #include "runtime/cpu/ops/activation.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/linear_kernels.h"
 
 namespace lockstep::cpu {
 namespace {
 
 bool uses_bf16x3(const OpCall& op) { return op.bf16x3(); }
-
-// The ways to multiply floats.
-struct LinearKernels {
-  decltype(&linear_workspace_bytes) workspace_bytes;
-  decltype(&linear_forward) forward;
-  decltype(&linear_backward_input) backward_input;
-  decltype(&linear_backward_weight) backward_weight;
-};
-constexpr LinearKernels kLinear = {
-    linear_workspace_bytes, linear_forward, linear_backward_input, linear_backward_weight};
-constexpr LinearKernels kLinearBf16x3 = {bf16x3::linear_workspace_bytes,
-                                         bf16x3::linear_forward,
-                                         bf16x3::linear_backward_input,
-                                         bf16x3::linear_backward_weight};
 
 template <const LinearKernels& kKernels>
 size_t linear_workspace(const OpCall& op) {

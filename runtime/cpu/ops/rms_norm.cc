@@ -1,4 +1,4 @@
-#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/cpu/ops/rms_norm.h"
 
 #include <cmath>
 #include <cstring>
@@ -22,11 +22,12 @@ namespace HWY_NAMESPACE {
 void rms_norm_forward_kernel(const RmsNormForward<float>& op, int64_t begin, int64_t end) {
   const int64_t columns = op.columns;
   for (int64_t row = begin; row < end; ++row) {
-    const float* x = op.x + row * columns;
+    const int64_t first = op.places.begin(row, columns);
+    const float* x = op.x + first;
     RowSum squares;
     if (op.delta != nullptr) {
-      const float* delta = op.delta + row * columns;
-      float* sum = op.sum + row * columns;
+      const float* delta = op.delta + first;
+      float* sum = op.sum + first;
       for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
         const Vec v = hn::Add(access.load(x + i), access.load(delta + i));
         access.store(v, sum + i);
@@ -43,7 +44,7 @@ void rms_norm_forward_kernel(const RmsNormForward<float>& op, int64_t begin, int
     op.rstd[row] = rstd;
 
     const Vec rstd_v = set(rstd);
-    float* y = op.y + row * columns;
+    float* y = op.y + first;
     for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
       access.store(hn::Mul(hn::Mul(access.load(x + i), rstd_v), access.load(op.gamma + i)), y + i);
     });
@@ -58,8 +59,9 @@ void rms_norm_backward_kernel(const RmsNormBackward<float>& op,
   const int64_t columns = op.columns;
   std::memset(partial, 0, columns * sizeof(float));
   for (int64_t row = begin; row < end; ++row) {
-    const float* d_y = op.d_y + row * columns;
-    const float* x = op.sum + row * columns;
+    const int64_t first = op.places.begin(row, columns);
+    const float* d_y = op.d_y + first;
+    const float* x = op.sum + first;
     const Vec rstd = set(op.rstd[row]);
     RowSum g_xhat_sum;
     for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
@@ -68,8 +70,8 @@ void rms_norm_backward_kernel(const RmsNormBackward<float>& op,
     });
     const Vec g_xhat_mean = set(g_xhat_sum.total() / static_cast<float>(columns));
 
-    const float* d_residual = op.d_residual == nullptr ? nullptr : op.d_residual + row * columns;
-    float* d_sum = op.d_sum + row * columns;
+    const float* d_residual = op.d_residual == nullptr ? nullptr : op.d_residual + first;
+    float* d_sum = op.d_sum + first;
     for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
       const Vec d = access.load(d_y + i);
       const Vec xhat = hn::Mul(access.load(x + i), rstd);
@@ -91,22 +93,17 @@ namespace lockstep::cpu {
 HWY_EXPORT(rms_norm_forward_kernel);
 HWY_EXPORT(rms_norm_backward_kernel);
 
-namespace {
-
-void run_forward(const OpCall& call) {
-  const auto op = RmsNormForward<float>::of(call);
+void rms_norm_forward(const RmsNormForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(rms_norm_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-size_t backward_workspace_bytes(const OpCall& call) {
-  const auto op = RmsNormBackward<float>::of(call);
+size_t rms_norm_backward_workspace_bytes(const RmsNormBackward<float>& op) {
   return row_norm_parts(op.rows).count * op.columns * sizeof(float);
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = RmsNormBackward<float>::of(call);
+void rms_norm_backward(const RmsNormBackward<float>& op) {
   const RowParts parts = row_norm_parts(op.rows);
   float* const partial = op.workspace;  // (parts, columns)
   const auto kernel = HWY_DYNAMIC_DISPATCH(rms_norm_backward_kernel);
@@ -114,6 +111,14 @@ void run_backward(const OpCall& call) {
     kernel(op, partial + part * op.columns, begin, end);
   });
   sum_parts(partial, parts, op.columns, op.columns, op.d_gamma);
+}
+
+namespace {
+
+void run_forward(const OpCall& call) { rms_norm_forward(RmsNormForward<float>::of(call)); }
+void run_backward(const OpCall& call) { rms_norm_backward(RmsNormBackward<float>::of(call)); }
+size_t backward_workspace_bytes(const OpCall& call) {
+  return rms_norm_backward_workspace_bytes(RmsNormBackward<float>::of(call));
 }
 
 constexpr Implementation kRows[] = {

@@ -1,4 +1,4 @@
-#include "runtime/graph/ops/softmax_cross_entropy.h"
+#include "runtime/cpu/ops/softmax_cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
-#include "runtime/cpu/ops/loss_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/softmax_cross_entropy.cc"
@@ -105,7 +104,7 @@ void softmax_kernel(const SoftmaxCrossEntropy<float>& op,
                     int64_t begin,
                     int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
-    if (row >= lane.valid_rows || op.targets[row] < 0) {
+    if (op.first_row + row >= lane.valid_rows || op.targets[row] < 0) {
       results[row] = {};
       if (op.gradient != nullptr) std::fill_n(op.gradient + row * op.stride, op.classes, 0.0f);
     } else {
@@ -123,6 +122,16 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(softmax_kernel);
 
+void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>& op,
+                                const LaneContext& lane,
+                                LossRow* results) {
+  LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.logits, "the loss works in place ");
+  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_kernel);
+  parallel_for(op.rows, grain_rows(op.classes), [&](int64_t begin, int64_t end) {
+    kernel(op, lane, results, begin, end);
+  });
+}
+
 namespace {
 
 size_t workspace_bytes(const OpCall& call) {
@@ -131,12 +140,8 @@ size_t workspace_bytes(const OpCall& call) {
 
 void run(const OpCall& call) {
   const auto op = SoftmaxCrossEntropy<float>::of(call);
-  LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.logits, "the loss works in place ");
   auto* const results = call.workspace<LossRow>();
-  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_kernel);
-  parallel_for(op.rows, grain_rows(op.classes), [&](int64_t begin, int64_t end) {
-    kernel(op, call.lane(), results, begin, end);
-  });
+  softmax_cross_entropy_rows(op, call.lane(), results);
   sum_loss_rows(results, op.rows, op.statistics);
 }
 

@@ -3,7 +3,7 @@
 //
 // The own kernels do without the T x T matrix: keys are visited in blocks and the softmax is kept
 // as a running maximum and sum. The order of every sum is fixed by the shape alone. Arithmetic is
-// in float, without tensor cores.
+// in float, without tensor cores. Tiles out of which nothing is seen are passed over.
 #include "runtime/graph/ops/attention.h"
 
 #include <cmath>
@@ -14,153 +14,26 @@
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
-#include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/ops/attention_tiles.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/warn_once.h"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+using namespace attention_tiles;
+
 constexpr int64_t kMostHeadSize = 256;
 // Most heads of all samples together: what a grid has in its second dimension.
 constexpr int64_t kMostHeads = 65535;
 constexpr int64_t kMostTime = int64_t{1} << 30;
 
-// How rows are split: Sharers neighbouring threads share a row (a query, or in the gradient of keys
-// and values a key), and each holds Part of its D elements. Rows of the other kind pass by in tiles
-// in shared memory, with zeros behind D.
-template <int Part, int Sharers>
-struct Split {
-  static constexpr int kPart = Part, kSharers = Sharers, kWidth = Part * Sharers;
-  static constexpr int kRows = kThreads / Sharers;
-  static constexpr int kTileRows = kWidth <= 128 ? 32 : 16;
-  static constexpr int kUnroll = Part <= 16 ? 2 : 1;  // of the loop over a tile: registers are few
-};
-
-// Where a thread stands: sample, head, its row and the first of its elements.
-struct Place {
-  int sample, head, row, first;
-  bool inside;  // the row is one of the T tokens
-
-  __device__ __forceinline__ Place of_head(int other) const {
-    return {sample, other, row, first, inside};
-  }
-  // The same where the head of k and v lies that this head reads.
-  __device__ __forceinline__ Place of_keys(const AttentionShape& shape) const {
-    return of_head(head / static_cast<int>(shape.group()));
-  }
-  // Of the head's first token, in what is (B, H, T).
-  __device__ __forceinline__ int64_t statistics(const AttentionShape& shape) const {
-    return (sample * shape.heads + head) * shape.time;
-  }
-};
-// heads: of a sample, each of which has a row of blocks.
-template <typename S>
-__device__ __forceinline__ Place place_of_thread(const AttentionShape& shape, int64_t heads) {
-  const int row = static_cast<int>(blockIdx.x * S::kRows + threadIdx.x / S::kSharers);
-  return {static_cast<int>(blockIdx.y / static_cast<unsigned>(heads)),
-          static_cast<int>(blockIdx.y % static_cast<unsigned>(heads)),
-          row,
-          static_cast<int>(threadIdx.x % S::kSharers) * S::kPart,
-          row < shape.time};
-}
-
-// A matrix of tokens: the element d of head h of token t of sample b is at
-// data[((b T + t) stride) + h D + d].
-template <typename T>
-struct Tokens {
-  T* data;
-  int64_t stride;
-  __device__ __forceinline__ T* row(const AttentionShape& shape, const Place& at, int64_t t) const {
-    return data + (at.sample * shape.time + t) * stride + at.head * shape.head_size;
-  }
-};
-
-template <typename T>
-struct Packed {
-  Tokens<T> q, k, v;
-};
-template <typename T>
-Packed<T> unpack(const AttentionShape& shape, T* qkv) {
-  const int64_t stride = shape.packed_width();
-  T* const k = qkv + shape.width();
-  return {{qkv, stride}, {k, stride}, {k + shape.kv_width(), stride}};
-}
-
-// The thread's part of a row; zeros behind D or where the row is not inside.
 template <typename S, typename T>
-__device__ __forceinline__ void read_part(const Tokens<const T>& tokens,
-                                          const AttentionShape& shape,
-                                          const Place& at,
-                                          float (&part)[S::kPart]) {
-#pragma unroll
-  for (int i = 0; i < S::kPart; ++i) {
-    const bool there = at.inside && at.first + i < shape.head_size;
-    part[i] = there ? to_float(tokens.row(shape, at, at.row)[at.first + i]) : 0;
-  }
-}
-
-template <typename S, typename T>
-__device__ __forceinline__ void write_part(const float (&part)[S::kPart],
-                                           const Tokens<T>& tokens,
-                                           const AttentionShape& shape,
-                                           const Place& at) {
-  if (!at.inside) return;
-#pragma unroll
-  for (int i = 0; i < S::kPart; ++i) {
-    if (at.first + i < shape.head_size)
-      tokens.row(shape, at, at.row)[at.first + i] = round_to<T>(part[i]);
-  }
-}
-
-// All threads of the block copy rows [begin, begin + kTileRows) into `tile`, zeros outside.
-template <typename S, typename T>
-__device__ __forceinline__ void read_tile(const Tokens<const T>& tokens,
-                                          const AttentionShape& shape,
-                                          const Place& at,
-                                          int64_t begin,
-                                          float (&tile)[S::kTileRows][S::kWidth]) {
-  constexpr int kWidth = S::kWidth;
-  for (int i = threadIdx.x; i < S::kTileRows * kWidth; i += kThreads) {
-    const int64_t t = begin + i / kWidth, d = i % kWidth;
-    const bool there = t < shape.time && d < shape.head_size;
-    tile[i / kWidth][d] = there ? to_float(tokens.row(shape, at, t)[d]) : 0;
-  }
-}
-
-// The product of two rows, whose parts the sharers hold; all of them get the same bits.
-template <typename S>
-__device__ __forceinline__ float dot(const float (&a)[S::kPart], const float* b) {
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < S::kPart; ++i) sum = fmaf(a[i], b[i], sum);
-#pragma unroll
-  for (int distance = 1; distance < S::kSharers; distance *= 2)
-    sum += __shfl_xor_sync(kAllLanes, sum, distance);
-  return sum;
-}
-
-template <typename S>
-__device__ __forceinline__ void add_scaled(float factor, const float* row, float (&to)[S::kPart]) {
-#pragma unroll
-  for (int i = 0; i < S::kPart; ++i) to[i] = fmaf(factor, row[i], to[i]);
-}
-
-__device__ __forceinline__ float softmax_scale(const AttentionShape& shape) {
-  return 1.0f / sqrtf(static_cast<float>(shape.head_size));
-}
-
-// One past the last key that the block's queries attend to.
-template <typename S>
-__device__ __forceinline__ int64_t keys_of_block(const AttentionShape& shape) {
-  const int64_t end = (static_cast<int64_t>(blockIdx.x) + 1) * S::kRows;
-  return shape.causal && end < shape.time ? end : shape.time;
-}
-
-template <typename S, typename T>
-__global__ void __launch_bounds__(kThreads)
-    forward_kernel(AttentionShape shape, Packed<const T> in, Tokens<T> out, float* log_sum_exp) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionShape shape,
+                                                           Packed<const T> in,
+                                                           const int32_t* document_numbers,
+                                                           Tokens<T> out,
+                                                           float* log_sum_exp) {
   constexpr int kTile = S::kTileRows;
   __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
   const Place at = place_of_thread<S>(shape, shape.heads), of_keys = at.of_keys(shape);
@@ -168,8 +41,10 @@ __global__ void __launch_bounds__(kThreads)
   read_part<S>(in.q, shape, at, q);
   const float scale = softmax_scale(shape);
   float largest = -std::numeric_limits<float>::infinity(), denominator = 0;
-  const int64_t end = keys_of_block<S>(shape);
-  for (int64_t begin = 0; begin < end; begin += kTile) {
+  const Documents documents = documents_of<S>(shape, at, document_numbers);
+  const auto [begin_keys, end] = keys_of_block<S>(shape);
+  for (int64_t begin = begin_keys; begin < end; begin += kTile) {
+    if (!has_tile<S>(shape, documents, begin)) continue;
     __syncthreads();
     read_tile<S>(in.k, shape, of_keys, begin, keys);
     read_tile<S>(in.v, shape, of_keys, begin, values);
@@ -177,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll S::kUnroll
     for (int j = 0; j < kTile && begin + j < end; ++j) {
       const float score = dot<S>(q, keys[j] + at.first) * scale;
-      if (shape.causal && begin + j > at.row) continue;
+      if (!shape.reaches(at.row, begin + j) || !same_document(documents, begin + j)) continue;
       if (score > largest) {
         const float shrink = expf(largest - score);
         denominator *= shrink;
@@ -191,10 +66,11 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 #pragma unroll
-  for (int i = 0; i < S::kPart; ++i) sum[i] /= denominator;
+  for (int i = 0; i < S::kPart; ++i) sum[i] = denominator == 0 ? 0 : sum[i] / denominator;
   write_part<S>(sum, out, shape, at);
   if (at.inside && at.first == 0)
-    log_sum_exp[at.statistics(shape) + at.row] = largest + logf(denominator);
+    log_sum_exp[at.statistics(shape) + at.row] =
+        denominator == 0 ? 0 : largest + logf(denominator);  // 0: it has seen nothing
 }
 
 // delta = the sum over a head of d_out * out, which backward subtracts from each weight's gradient.
@@ -214,6 +90,7 @@ template <typename S, typename T>
 __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape shape,
                                                                   Tokens<const T> d_out,
                                                                   Packed<const T> in,
+                                                                  const int32_t* document_numbers,
                                                                   const float* log_sum_exp,
                                                                   const float* delta,
                                                                   Tokens<T> d_q) {
@@ -226,8 +103,10 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
   const int64_t row = at.statistics(shape) + at.row;
   const float log_sum = at.inside ? log_sum_exp[row] : 0, shift = at.inside ? delta[row] : 0;
   const float scale = softmax_scale(shape);
-  const int64_t end = keys_of_block<S>(shape);
-  for (int64_t begin = 0; begin < end; begin += kTile) {
+  const Documents documents = documents_of<S>(shape, at, document_numbers);
+  const auto [begin_keys, end] = keys_of_block<S>(shape);
+  for (int64_t begin = begin_keys; begin < end; begin += kTile) {
+    if (!has_tile<S>(shape, documents, begin)) continue;
     __syncthreads();
     read_tile<S>(in.k, shape, of_keys, begin, keys);
     read_tile<S>(in.v, shape, of_keys, begin, values);
@@ -236,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
     for (int j = 0; j < kTile && begin + j < end; ++j) {
       const float score = dot<S>(q, keys[j] + at.first) * scale;
       const float d_weight = dot<S>(d, values[j] + at.first);
-      if (shape.causal && begin + j > at.row) continue;
+      if (!shape.reaches(at.row, begin + j) || !same_document(documents, begin + j)) continue;
       const float d_score = expf(score - log_sum) * (d_weight - shift) * scale;
       add_scaled<S>(d_score, keys[j] + at.first, sum);
     }
@@ -250,6 +129,7 @@ template <typename S, typename T, bool Shared>
 __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(AttentionShape shape,
                                                                          Tokens<const T> d_out,
                                                                          Packed<const T> in,
+                                                                         const int32_t* numbers,
                                                                          const float* log_sum_exp,
                                                                          const float* delta,
                                                                          Tokens<T> d_k,
@@ -262,21 +142,23 @@ __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(Attenti
   read_part<S>(in.k, shape, at, k);
   read_part<S>(in.v, shape, at, v);
   const float scale = softmax_scale(shape);
-  const int time = static_cast<int>(shape.time);
-  const int first = shape.causal ? static_cast<int>(blockIdx.x) * S::kRows / kTile * kTile : 0;
+  const Documents documents = documents_of<S>(shape, at, numbers);
+  const Reach reach = queries_of_block<S>(shape);
+  const int first = static_cast<int>(reach.first), end = static_cast<int>(reach.end);
   const int group = Shared ? static_cast<int>(shape.group()) : 1;
   Place query = at.of_head(at.head * group);
   for (int left = group; left > 0; --left, ++query.head) {
-    for (int begin = first; begin < time; begin += kTile) {
+    for (int begin = first; begin < end; begin += kTile) {
+      if (!has_tile<S>(shape, documents, begin)) continue;
       __syncthreads();
       read_tile<S>(in.q, shape, query, begin, queries);
       read_tile<S>(d_out, shape, query, begin, d_outs);
       __syncthreads();
 #pragma unroll kUnroll
-      for (int j = 0; j < kTile && begin + j < time; ++j) {
+      for (int j = 0; j < kTile && begin + j < end; ++j) {
         const float score = dot<S>(k, queries[j] + at.first) * scale;
         const float d_weight = dot<S>(v, d_outs[j] + at.first);
-        if (shape.causal && begin + j < at.row) continue;
+        if (!shape.reaches(begin + j, at.row) || !same_document(documents, begin + j)) continue;
         const int64_t row = query.statistics(shape) + begin + j;
         const float weight = expf(score - log_sum_exp[row]);
         add_scaled<S>(weight, d_outs[j] + at.first, sum_v);
@@ -313,6 +195,7 @@ void start_forward(const AttentionForward<T>& op, Stream stream) {
            forward_kernel<S, T>,
            op.shape,
            unpack(op.shape, op.qkv),
+           op.documents,
            to,
            op.log_sum_exp);
   });
@@ -328,14 +211,22 @@ void start_backward(const AttentionBackward<T>& op, Stream stream) {
     using S = decltype(split);
     const Launch how = how_to_launch<S>(op.shape, op.shape.heads, stream);
     launch(how, delta_kernel<S, T>, op.shape, d_out, out, delta);
-    launch(
-        how, query_gradient_kernel<S, T>, op.shape, d_out, in, op.log_sum_exp, delta, gradients.q);
+    launch(how,
+           query_gradient_kernel<S, T>,
+           op.shape,
+           d_out,
+           in,
+           op.documents,
+           op.log_sum_exp,
+           delta,
+           gradients.q);
     launch(how_to_launch<S>(op.shape, op.shape.kv_heads, stream),
            op.shape.group() > 1 ? key_value_gradient_kernel<S, T, true>
                                 : key_value_gradient_kernel<S, T, false>,
            op.shape,
            d_out,
            in,
+           op.documents,
            op.log_sum_exp,
            delta,
            gradients.k,
@@ -368,7 +259,15 @@ bool supports_own(const OpCall& op) {
          shape.time <= kMostTime;
 }
 
-bool supports_cudnn(const OpCall& op) { return dtype_of(op) != DType::kF32 && supports_own(op); }
+bool has_documents(const OpCall& op) {
+  return op.has_input(op.kind() == OpKind::kAttention ? 1 : 4);
+}
+
+// Windows and documents are for the own kernels.
+bool supports_cudnn(const OpCall& op) {
+  return dtype_of(op) != DType::kF32 && shape_of(op).window == 0 && !has_documents(op) &&
+         supports_own(op);
+}
 
 // The same for both passes of a shape.
 bool has_cudnn(const OpCall& op) {

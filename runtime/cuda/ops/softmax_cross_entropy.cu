@@ -1,4 +1,4 @@
-#include "runtime/graph/ops/softmax_cross_entropy.h"
+#include "runtime/cuda/ops/softmax_cross_entropy.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,6 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/kernel_tools.h"
 #include "runtime/cuda/ops/implementations.h"
-#include "runtime/cuda/ops/loss_rows.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -91,7 +90,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   const T* const x = op.logits + row * op.stride;
   T* const gradient = Backward ? op.gradient + row * op.stride : nullptr;  // x itself
   const int32_t target = op.targets[row];
-  if (target < 0 || row >= lane->valid_rows) {
+  if (target < 0 || op.first_row + row >= lane->valid_rows) {
     if (threadIdx.x == 0) results[row] = {0, kNotCounted};
     if constexpr (Backward) {
       for (int64_t c = threadIdx.x; c < op.stride; c += Threads) gradient[c] = round_to<T>(0);
@@ -150,7 +149,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
 }
 
 template <typename T, bool Backward>
-void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call) {
+void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call, RowLoss* results) {
   const bool is_short = op.classes <= kShortRow;
   launch({{static_cast<unsigned>(op.rows), 1, 1},
           {static_cast<unsigned>(is_short ? kNarrow : kWide), 1, 1},
@@ -159,9 +158,30 @@ void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call) {
                   : softmax_cross_entropy_kernel<T, kWide, Backward>,
          op,
          context_of(call).lane,
-         call.workspace<RowLoss>());
-  sum_row_losses(call.workspace<RowLoss>(), op.rows, op.statistics, stream_of(call));
+         results);
 }
+
+}  // namespace
+
+template <typename T>
+void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<T>& op,
+                                const OpCall& call,
+                                RowLoss* results) {
+  if (op.gradient == nullptr) return start<T, false>(op, call, results);
+  LOCKSTEP_REQUIRE(op.gradient == op.logits);
+  start<T, true>(op, call, results);
+}
+template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>&,
+                                         const OpCall&,
+                                         RowLoss*);
+template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<BFloat16>&,
+                                         const OpCall&,
+                                         RowLoss*);
+template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<Float16>&,
+                                         const OpCall&,
+                                         RowLoss*);
+
+namespace {
 
 size_t workspace_bytes(const OpCall& call) {
   return loss_workspace_bytes(SoftmaxCrossEntropy<float>::of(call).rows);
@@ -170,9 +190,8 @@ size_t workspace_bytes(const OpCall& call) {
 void run(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = SoftmaxCrossEntropy<T>::of(call);
-    if (op.gradient == nullptr) return start<T, false>(op, call);
-    LOCKSTEP_REQUIRE(op.gradient == op.logits);
-    start<T, true>(op, call);
+    softmax_cross_entropy_rows(op, call, call.workspace<RowLoss>());
+    sum_row_losses(call.workspace<RowLoss>(), op.rows, op.statistics, stream_of(call));
   });
 }
 

@@ -2,10 +2,13 @@
 
 #include <cstring>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/text/packing.h"
 
 namespace lockstep {
 namespace {
@@ -30,12 +33,33 @@ class Tokens final : public FileFormat<TokensConfig> {
  public:
   using FileFormat::FileFormat;
 
+  void check() const override {
+    for (const auto& [set, name, tokens] :
+         {std::tuple("train", config_.train_documents, config_.train),
+          std::tuple("eval", config_.eval_documents, config_.eval)}) {
+      const std::string field = std::string("data.tokens.") + set + "_documents";
+      if (!packs() && !name.empty())
+        refuse_value(field, name, "none unless data.tokens.packing is BEST_FIT or PADDED");
+      if (packs() && name.empty() != tokens.empty())
+        refuse_value(field,
+                     "'" + name + "'",
+                     tokens.empty() ? std::string("none without data.tokens.") + set
+                                    : "the path of a file of borders, for data.tokens.packing");
+    }
+  }
+  std::vector<std::string> files() const override {
+    std::vector<std::string> names = FileFormat::files();
+    names.insert(names.end(), {config_.train_documents, config_.eval_documents});
+    return names;
+  }
+
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
 
-  // Samples as in sequence.h, shifted from epoch to epoch when shuffling. The vocabulary is the
-  // model's, or else the largest training token + 1; every token is checked against it.
+  // Samples as in sequence.h, shifted from epoch to epoch when shuffling, or as in packing.h. The
+  // vocabulary is the model's, or else the largest training token + 1; every token is checked against it.
   OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
     OpenedData opened;
+    std::string packed;  // what is told of it
     int64_t vocabulary = model.outputs;
     if (need_train || vocabulary == 0) {
       const TokenFile train(data_, config_, config_.train, "tokens.train");
@@ -44,13 +68,24 @@ class Tokens final : public FileFormat<TokensConfig> {
       else
         check_vocabulary(train.sequence, vocabulary, model, train.file->name());
       if (need_train)
-        opened.train =
-            make_sequence_dataset(train.file, train.sequence, model, seed, data_.shuffle);
+        opened.train = make_dataset(train,
+                                    config_.train_documents,
+                                    "tokens.train_documents",
+                                    model,
+                                    seed,
+                                    data_.shuffle,
+                                    &packed);
     }
     if (!config_.eval.empty()) {
       const TokenFile eval(data_, config_, config_.eval, "tokens.eval");
       check_vocabulary(eval.sequence, vocabulary, model, eval.file->name());
-      opened.eval = make_sequence_dataset(eval.file, eval.sequence, model, seed, false);
+      opened.eval = make_dataset(eval,
+                                 config_.eval_documents,
+                                 "tokens.eval_documents",
+                                 model,
+                                 seed,
+                                 false,
+                                 need_train ? nullptr : &packed);
     }
     DataSummary& summary = opened.summary;
     summary.features = model.context;
@@ -58,16 +93,48 @@ class Tokens final : public FileFormat<TokensConfig> {
     if (opened.train != nullptr) summary.train_samples = opened.train->samples();
     if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
     summary.description =
-        fmt::format("tokens: {} training and {} evaluation samples of {} tokens, vocabulary {}",
+        fmt::format("tokens: {} training and {} evaluation samples of {} tokens, vocabulary {}{}",
                     summary.train_samples,
                     summary.eval_samples,
                     model.context,
-                    vocabulary);
+                    vocabulary,
+                    packed);
     return opened;
   }
 
   AssumedData assume(const MissingFile& missing) const override {
-    return missing.with_outputs_of_model("tokens");
+    AssumedData assumed = missing.with_outputs_of_model("tokens");
+    assumed.packed = packs();
+    return assumed;
+  }
+
+ private:
+  bool packs() const { return config_.packing != TokensConfig::Packing::kNone; }
+
+  // The samples of a file, and where they are packed, what is to be told of them.
+  std::unique_ptr<Dataset> make_dataset(const TokenFile& tokens,
+                                        const std::string& documents,
+                                        const char* field,
+                                        const ModelTraits& model,
+                                        uint64_t seed,
+                                        bool shuffled,
+                                        std::string* packed) const {
+    if (!packs()) return make_sequence_dataset(tokens.file, tokens.sequence, model, seed, shuffled);
+    const SourceFile borders(data_.dir, documents, field, SourceFile::Gzip::kNever);
+    const bool several = config_.packing == TokensConfig::Packing::kBestFit;
+    const auto packing = std::make_shared<const Packing>(
+        parse_documents(borders.bytes(), tokens.sequence.count(), borders.name()),
+        model.context,
+        several,
+        borders.name());
+    if (packed != nullptr)
+      *packed = fmt::format(
+          "; {} pieces of documents {}, {:.1f}% of the positions in use",
+          packing->pieces(),
+          several ? "packed" : "padded",
+          100.0 * static_cast<double>(packing->inputs()) /
+              (static_cast<double>(packing->samples()) * static_cast<double>(model.context)));
+    return make_packed_dataset(tokens.file, tokens.sequence, packing, model, seed, shuffled);
   }
 };
 

@@ -10,19 +10,26 @@ namespace lockstep {
 TensorId ops::attention(GraphBuilder& builder,
                         const std::string& name,
                         TensorId qkv,
-                        const AttentionAttributes& attributes) {
+                        const AttentionAttributes& attributes,
+                        TensorId documents) {
   const Shape packed = builder.shape(qkv);
   LOCKSTEP_CHECK(attributes.heads % attributes.kv_heads == 0, "{}: heads ", name);
+  LOCKSTEP_CHECK(attributes.window >= 0, "{}: window {} ", name, attributes.window);
   LOCKSTEP_CHECK(
       packed.rank() == 3 && packed[2] % (attributes.heads + 2 * attributes.kv_heads) == 0,
       "{}: qkv {} ",
       name,
       to_string(packed));
   const AttentionShape shape = AttentionShape::of(packed, attributes);
+  LOCKSTEP_CHECK(
+      documents == kNoTensor || (builder.shape(documents) == Shape({shape.batch, shape.time}) &&
+                                 builder[documents].dtype == DType::kI32),
+      "{}: documents ",
+      name);
   const TensorId y = builder.activation_tensor(name, {shape.batch, shape.time, shape.width()});
   const TensorId log_sum_exp =
       builder.statistics_tensor(name + ".log_sum_exp", {shape.batch, shape.heads, shape.time});
-  builder.append({OpKind::kAttention, name, {qkv}, {y, log_sum_exp}, attributes});
+  builder.append({OpKind::kAttention, name, {qkv, documents}, {y, log_sum_exp}, attributes});
   return y;
 }
 
@@ -34,17 +41,20 @@ std::vector<TensorId> attention_gradient(GradientBuilder& builder,
   const TensorId d_qkv = builder.new_gradient(op.inputs[0]);
   builder.append({OpKind::kAttentionBackward,
                   op.name,
-                  {d_outputs[0], op.inputs[0], op.outputs[0], op.outputs[1]},
+                  {d_outputs[0], op.inputs[0], op.outputs[0], op.outputs[1], op.inputs[1]},
                   {d_qkv},
                   op.attributes});
-  return {d_qkv};
+  return {d_qkv, kNoTensor};
 }
 
-// Two products of T x T x D a head forward and five backward (the scores are computed again); half
-// of each when causal.
+// Two products of D for each head and pair of tokens within reach forward and five backward (the
+// scores are computed again): a band of T x T, half of it when causal. What documents leave out is
+// not known beforehand.
 int64_t attention_flops_of(const Graph& graph, TensorId qkv, const Op& op, int products) {
   const auto shape = AttentionShape::of(graph.shape(qkv), op.as<AttentionAttributes>());
-  const int64_t full = 2 * products * shape.batch * shape.time * shape.time * shape.width();
+  const int64_t reach = shape.window > 0 ? shape.window : shape.time;
+  const int64_t band = 2 * shape.time * reach - reach * reach;
+  const int64_t full = 2 * products * shape.batch * band * shape.width();
   return shape.causal ? full / 2 : full;
 }
 

@@ -1,9 +1,18 @@
 #pragma once
-// attention: per head, softmax(q k^T / sqrt(D) [causal mask]) v, blockwise. Groups of H / K heads
-// share a head of k and v (Ainslie et al. 2023); K = H where each has its own.
-//   inputs qkv (B, T, P); outputs y (B, T, H D), log_sum_exp (B, H, T)
-// attention_backward: inputs d_y, qkv, y, log_sum_exp; outputs d_qkv (B, T, P)
+// attention: per head, softmax(q k^T / sqrt(D) [masks]) v, blockwise. Groups of H / K heads share a
+// head of k and v (Ainslie et al. 2023); K = H where each has its own.
+//   inputs  qkv (B, T, P), documents (B, T) i32 or none
+//   outputs y (B, T, H D), log_sum_exp (B, H, T)
+// attention_backward: inputs d_y, qkv, y, log_sum_exp, documents or none; outputs d_qkv (B, T, P)
 // A token's P = (H + 2 K) D elements are its H heads of q, K of k and K of v.
+//
+// What a token sees:
+//   causal     itself and those before it; else all
+//   window     of these only those less than `window` positions away (sliding window attention,
+//              Beltagy et al. 2020; Mistral): with `causal` itself and window - 1 before it. 0: all
+//   documents  of these only those of its own document, by number. A token whose number is negative
+//              is padding: it sees nothing and nothing sees it; its y and log_sum_exp are 0, and so
+//              is its gradient
 
 #include <compare>
 #include <cstdint>
@@ -19,15 +28,18 @@ struct AttentionAttributes {
   int64_t heads = 1;
   bool causal = true;
   int64_t kv_heads = heads;  // of k and v; a divisor of heads
+  int64_t window = 0;        // tokens; 0: no limit
 };
 
 namespace ops {
 
-// Self-attention over packed qkv (B, T, P) -> (B, T, H D), scores scaled by 1/sqrt(D).
+// Self-attention over packed qkv (B, T, P) -> (B, T, H D), scores scaled by 1/sqrt(D). documents
+// (B, T) i32 may be kNoTensor.
 TensorId attention(GraphBuilder& builder,
                    const std::string& name,
                    TensorId qkv,
-                   const AttentionAttributes& attributes);
+                   const AttentionAttributes& attributes,
+                   TensorId documents = kNoTensor);
 
 }  // namespace ops
 
@@ -36,11 +48,35 @@ struct AttentionShape {
   int64_t batch, time, heads, head_size;
   bool causal;  // token t attends to tokens 0..t; else to all
   int64_t kv_heads = heads;
+  int64_t window = 0;  // tokens that are so far away or farther are not seen; 0: no limit
 
-  // Of qkv (B, T, P).
+  // Of qkv (B, T, P). A window that leaves out nothing is none.
   static AttentionShape of(const Shape& qkv, const AttentionAttributes& attributes) {
     const int64_t head_size = qkv[2] / (attributes.heads + 2 * attributes.kv_heads);
-    return {qkv[0], qkv[1], attributes.heads, head_size, attributes.causal, attributes.kv_heads};
+    return {.batch = qkv[0],
+            .time = qkv[1],
+            .heads = attributes.heads,
+            .head_size = head_size,
+            .causal = attributes.causal,
+            .kv_heads = attributes.kv_heads,
+            .window = attributes.window < qkv[1] ? attributes.window : 0};
+  }
+
+  // The keys in reach of a query, and the queries that reach a key: [first, end), which only
+  // documents can thin out.
+  constexpr int64_t first_key(int64_t query) const {
+    return window > 0 && query >= window ? query - window + 1 : 0;
+  }
+  constexpr int64_t keys_end(int64_t query) const {
+    if (causal) return query + 1;
+    return window > 0 && query + window < time ? query + window : time;
+  }
+  constexpr int64_t first_query(int64_t key) const { return causal ? key : first_key(key); }
+  constexpr int64_t queries_end(int64_t key) const {
+    return window > 0 && key + window < time ? key + window : time;
+  }
+  constexpr bool reaches(int64_t query, int64_t key) const {
+    return key >= first_key(query) && key < keys_end(query);
   }
 
   constexpr int64_t group() const { return heads / kv_heads; }  // heads that share one of k and v
@@ -53,14 +89,16 @@ struct AttentionShape {
 template <typename T>
 struct AttentionForward {
   AttentionShape shape;
-  const T* qkv;          // (B, T, P): q (H, D), k (K, D) and v (K, D) after each other
-  T* y;                  // (B, T, H D)
-  Wide<T>* log_sum_exp;  // (B, H, T) the logarithm of the softmax's denominator
-  std::byte* workspace;  // as the implementation needs
+  const T* qkv;              // (B, T, P): q (H, D), k (K, D) and v (K, D) after each other
+  const int32_t* documents;  // (B, T), negative: padding; or null
+  T* y;                      // (B, T, H D)
+  Wide<T>* log_sum_exp;      // (B, H, T) the logarithm of the softmax's denominator
+  std::byte* workspace;      // as the implementation needs
 
   static AttentionForward of(const OpCall& op) {
     return {.shape = AttentionShape::of(op.input_shape(0), op.attributes<AttentionAttributes>()),
             .qkv = op.input<T>(0),
+            .documents = op.input<int32_t>(1),
             .y = op.output<T>(0),
             .log_sum_exp = op.output<Wide<T>>(1),
             .workspace = op.workspace()};
@@ -74,6 +112,7 @@ struct AttentionBackward {
   const T* qkv;                // (B, T, P)
   const T* y;                  // (B, T, H D)
   const Wide<T>* log_sum_exp;  // (B, H, T)
+  const int32_t* documents;    // (B, T), negative: padding; or null
   T* d_qkv;                    // (B, T, P)
   std::byte* workspace;        // as the implementation needs
 
@@ -83,6 +122,7 @@ struct AttentionBackward {
             .qkv = op.input<T>(1),
             .y = op.input<T>(2),
             .log_sum_exp = op.input<Wide<T>>(3),
+            .documents = op.input<int32_t>(4),
             .d_qkv = op.output<T>(0),
             .workspace = op.workspace()};
   }

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
 namespace lockstep {
@@ -37,9 +38,20 @@ std::pair<TensorId, TensorId> rms_norm(GraphBuilder& builder,
 
 }  // namespace ops
 
+// Where rows begin, in elements: one after the other, or `heads` of them, one after the other, in
+// each `stride` elements.
+struct RowPlaces {
+  int64_t heads = 1, stride;
+
+  LOCKSTEP_HD int64_t begin(int64_t row, int64_t columns) const {
+    return heads == 1 ? row * stride : row / heads * stride + row % heads * columns;
+  }
+};
+
 template <typename T>
 struct RmsNormForward {
   int64_t rows, columns;
+  RowPlaces places;  // of x, delta, y and sum
   float epsilon;
   const T* x;      // (rows, columns)
   const T* delta;  // (rows, columns) or null
@@ -51,6 +63,7 @@ struct RmsNormForward {
   static RmsNormForward of(const OpCall& op) {
     return {.rows = op.input_shape(0).rows(),
             .columns = op.input_shape(0).columns(),
+            .places = {.stride = op.input_shape(0).columns()},
             .epsilon = op.attributes<RmsNormAttributes>().epsilon,
             .x = op.input<T>(0),
             .delta = op.input<T>(1),
@@ -64,6 +77,7 @@ struct RmsNormForward {
 template <typename T>
 struct RmsNormBackward {
   int64_t rows, columns;
+  RowPlaces places;     // of d_y, d_residual, sum and d_sum
   const T* d_y;         // (rows, columns)
   const T* d_residual;  // (rows, columns) or null
   const T* sum;         // (rows, columns)
@@ -76,6 +90,7 @@ struct RmsNormBackward {
   static RmsNormBackward of(const OpCall& op) {
     return {.rows = op.input_shape(0).rows(),
             .columns = op.input_shape(0).columns(),
+            .places = {.stride = op.input_shape(0).columns()},
             .d_y = op.input<T>(0),
             .d_residual = op.input<T>(1),
             .sum = op.input<T>(2),

@@ -40,6 +40,7 @@ struct SoftmaxCrossEntropy {
   int64_t rows, classes;
   int64_t stride;  // elements from row to row of the logits, at least `classes`
   float label_smoothing;
+  int64_t first_row;       // what LaneContext::valid_rows counts as row 0 here
   const T* logits;         // (rows, stride)
   const int32_t* targets;  // (rows)
   double* statistics;      // (4)
@@ -51,6 +52,7 @@ struct SoftmaxCrossEntropy {
             .classes = op.input_shape(0).columns(),
             .stride = op.input_stride(0),
             .label_smoothing = op.attributes<SoftmaxCrossEntropyAttributes>().label_smoothing,
+            .first_row = 0,
             .logits = op.input<T>(0),
             .targets = op.input<int32_t>(1),
             .statistics = op.output<double>(0),

@@ -21,6 +21,7 @@ struct Case {
   std::string name;
   ModelConfig model;
   bool recompute = false;
+  int64_t loss_rows = 0;
 };
 
 constexpr int64_t kBatch = 6;
@@ -125,6 +126,7 @@ TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   if (mlp != nullptr && mlp->loss != Loss::kSoftmaxCrossEntropy) io = {18, 0, mlp->outputs};
   GraphOptions options(Purpose::kTraining);
   options.recompute = GetParam().recompute;
+  options.loss_rows = GetParam().loss_rows;
   Machine machine(GetParam().model, io, options);
   const double loss = machine.run();
   ASSERT_TRUE(std::isfinite(loss));
@@ -192,6 +194,11 @@ std::vector<Case> cases() {
   llama.rope_factor = 2;
   list.push_back({"llama_qkv_bias", llama});
   list.push_back({"llama_recomputed", llama, true});
+  LlamaConfig normed = testing::small_llama();
+  normed.qk_norm = true;
+  normed.sliding_window = 5;
+  list.push_back({"llama_qk_norm_window", normed});
+  list.push_back({"llama_rows_of_logits", normed, true, 7});
   list.push_back({"resnet_projection", testing::small_resnet()});
   ResnetConfig padded = testing::small_resnet();
   padded.shortcut = ResnetConfig::Shortcut::kPadded;

@@ -45,6 +45,19 @@ LlamaConfig qwen2_0_5b() {
   return config;
 }
 
+LlamaConfig qwen3_0_6b() {
+  LlamaConfig config;
+  config.layers = 28;
+  config.heads = 16;
+  config.kv_heads = 8;
+  config.head_size = 128;
+  config.width = 1024;
+  config.mlp_width = 3072;
+  config.vocabulary = 151936;
+  config.qk_norm = true;
+  return config;
+}
+
 int64_t parameters_of(const LlamaConfig& config) {
   const Graph graph = build_model(config, {}, 1, Purpose::kTraining);
   int64_t parameters = 0;
@@ -57,6 +70,7 @@ TEST(Llama, HasTheParametersOfTheModelsThatPeopleKnow) {
   EXPECT_EQ(parameters_of(llama_3_2_1b()), 1'235'814'400);
   EXPECT_EQ(parameters_of(llama_3_8b()), 8'030'261'248);
   EXPECT_EQ(parameters_of(qwen2_0_5b()), 494'032'768);
+  EXPECT_EQ(parameters_of(qwen3_0_6b()), 596'049'920);
 }
 
 // Each parameter but the input embedding is multiplied once a token; beside it attention's half of

@@ -1,0 +1,38 @@
+#include "models/language_model.h"
+
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/linear_cross_entropy.h"
+#include "runtime/graph/ops/packed_tokens.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+
+namespace lockstep {
+
+TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
+  TokenInputs inputs;
+  const bool packed = builder.options().packed;
+  const Shape sample = packed ? Shape({lane_batch, 3, tokens}) : Shape({lane_batch, tokens});
+  inputs.tokens = builder.input("tokens", sample, DType::kI32);
+  if (builder.options().purpose != Purpose::kInference)
+    inputs.targets = builder.input("targets", {lane_batch, tokens}, DType::kI32);
+  if (packed) {
+    const PackedTokensIds parts = ops::packed_tokens(builder, inputs.tokens);
+    inputs.tokens = parts.tokens;
+    inputs.documents = parts.documents;
+    inputs.positions = parts.positions;
+  }
+  return inputs;
+}
+
+void end_language_model(
+    GraphBuilder& builder, TensorId x, TensorId head, TensorId targets, float label_smoothing) {
+  const GraphOptions& options = builder.options();
+  const float smoothing = options.purpose == Purpose::kTraining ? label_smoothing : 0;
+  const int64_t rows = options.loss_rows;
+  if (options.purpose != Purpose::kInference && rows > 0 && rows < builder.shape(x).rows())
+    return ops::linear_cross_entropy(builder, x, head, targets, smoothing, rows);
+  const TensorId logits = ops::linear(builder, "lm_head", x, head, kNoTensor, Activation::kNone);
+  if (options.purpose == Purpose::kInference) return builder.keep(logits);
+  ops::softmax_cross_entropy(builder, logits, targets, smoothing);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+#pragma once
+// Both ends of a language model: its tokens, and the output matrix with the loss.
+
+#include <string>
+
+#include "runtime/graph/builder.h"
+
+namespace lockstep {
+
+// (B, T) i32 each, or kNoTensor.
+struct TokenInputs {
+  TensorId tokens = kNoTensor;
+  TensorId targets = kNoTensor;    // what follows each token, -1: not counted; none in inference
+  TensorId documents = kNoTensor;  // of packed samples alone: see packed_tokens.h
+  TensorId positions = kNoTensor;
+};
+
+// Adds the inputs of a graph for samples of `tokens` tokens, packed as the options say.
+TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
+
+// Ends the graph. x (B, T, C); head (V, C), the output matrix. In inference the logits are kept,
+// else their loss, computed as many rows at a time as the options say.
+void end_language_model(
+    GraphBuilder& builder, TensorId x, TensorId head, TensorId targets, float label_smoothing);
+
+}  // namespace lockstep

@@ -1,0 +1,167 @@
+// Blocks of queries and keys of attention and the products of them, compiled once per instruction
+// set: see simd-inl.h.
+
+// Include guard, toggled so that each instruction set includes the body once.
+#if defined(LOCKSTEP_RUNTIME_CPU_OPS_ATTENTION_BLOCKS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_RUNTIME_CPU_OPS_ATTENTION_BLOCKS_INL_H
+#undef LOCKSTEP_RUNTIME_CPU_OPS_ATTENTION_BLOCKS_INL_H
+#else
+#define LOCKSTEP_RUNTIME_CPU_OPS_ATTENTION_BLOCKS_INL_H
+#endif
+
+#include <cmath>
+#include <cstdint>
+
+#include "runtime/cpu/matmul/gemm-inl.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/simd-inl.h"
+#include "runtime/graph/ops/attention.h"
+
+#ifndef LOCKSTEP_RUNTIME_CPU_ATTENTION_CONSTANTS
+#define LOCKSTEP_RUNTIME_CPU_ATTENTION_CONSTANTS
+namespace lockstep::cpu {
+constexpr int64_t kBlock = 64;  // queries and keys of a block; part of the order of summation
+
+// Scratch of one worker, in floats, each part a multiple of 16 so that all stay aligned.
+struct AttentionScratch {
+  int64_t vectors;  // a block of queries, keys or outputs: kBlock x D
+  explicit AttentionScratch(int64_t head_size) : vectors(kBlock * round_up(head_size, kMaxPanel)) {}
+  // Rows packed by multiply_block, with room for the vector that may be stored past their end.
+  int64_t packed_rows() const { return vectors + 16; }
+  int64_t floats() const { return packed_rows() + 5 * vectors + 2 * kBlock * kBlock + 3 * kBlock; }
+};
+}  // namespace lockstep::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// One worker's memory, for one block of queries.
+struct AttentionWorker {
+  AttentionWorker(float* scratch, int64_t head_size) : products(scratch) {
+    const int64_t vectors = AttentionScratch(head_size).vectors;
+    float* next = scratch + AttentionScratch(head_size).packed_rows();
+    const auto take = [&next](int64_t floats) {
+      float* const taken = next;
+      next += floats;
+      return taken;
+    };
+    scores = take(kBlock * kBlock);
+    d_scores = take(kBlock * kBlock);
+    for (float** part : {&q_transposed, &d_out_transposed, &q, &d_out, &sums})
+      *part = take(vectors);
+    for (float** part : {&maximum, &total, &delta}) *part = take(kBlock);
+  }
+
+  float* products;          // for multiply_block
+  float* scores;            // (keys, queries) s^T, then p^T
+  float* d_scores;          // (keys, queries) the gradient of p^T, then of s^T
+  float* q_transposed;      // (D, queries) packed
+  float* d_out_transposed;  // (D, queries) packed
+  float* q;                 // (queries, D) packed
+  float* d_out;             // (queries, D) packed
+  float* sums;              // (D, queries) o^T, or d_q^T
+  float* maximum;           // (queries) m; backward: log_sum_exp
+  float* total;             // (queries) l
+  float* delta;             // (queries)
+};
+
+// One head of one sample, and the head of k and v that it reads.
+struct AttentionHead {
+  AttentionHead(const AttentionShape& s, const float* qkv, int64_t index)
+      : time(s.time),
+        size(s.head_size),
+        stride(s.packed_width()),
+        out_stride(s.width()),
+        scale(static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_size)))),
+        q_offset(index / s.heads * s.time * stride + index % s.heads * s.head_size),
+        k_offset(index / s.heads * s.time * stride + s.width() +
+                 index % s.heads / s.group() * s.head_size),
+        v_offset(k_offset + s.kv_width()),
+        out_offset(index / s.heads * s.time * out_stride + index % s.heads * s.head_size),
+        q(qkv + q_offset),
+        k(qkv + k_offset),
+        v(qkv + v_offset) {}
+
+  int64_t time, size;                    // T, D
+  int64_t stride, out_stride;            // P and H D: floats between tokens
+  float scale;                           // 1 / sqrt(D)
+  int64_t q_offset, k_offset, v_offset;  // of the head in qkv ...
+  int64_t out_offset;                    // ... and in out
+  const float *q, *k, *v;                // (T, D), stride P
+};
+
+HWY_INLINE int64_t padded(Range queries) { return round_up(queries.size(), kVecLanes); }
+
+// to (keys, queries) = rows (keys, D) packed^T, where `packed` has the panels of a transposed block
+// of queries.
+HWY_INLINE void multiply_by_queries(const float* rows,
+                                    const AttentionHead& head,
+                                    Range keys,
+                                    Range queries,
+                                    const float* packed,
+                                    float* to,
+                                    float* products) {
+  const DepthBlocks blocks(head.size);
+  const GemmOperand a{rows + keys.begin * head.stride, head.stride};
+  for (int64_t index = 0; index < blocks.count(); ++index) {
+    const Range block = blocks.range(index);
+    multiply_block(keys.size(),
+                   padded(queries),
+                   block.size(),
+                   a.at(0, block.begin),
+                   Panels{.b = {}, .ready = packed + block.begin * padded(queries)},
+                   Result{to, kBlock, /*padded=*/true},
+                   index > 0,
+                   products);
+  }
+}
+
+// to (D, queries) = or += rows^T (D, keys) weights (keys, queries).
+HWY_INLINE void multiply_weights(const float* rows,
+                                 const AttentionHead& head,
+                                 Range keys,
+                                 Range queries,
+                                 const float* weights,
+                                 bool accumulate,
+                                 float* to,
+                                 float* products) {
+  const GemmOperand a{rows + keys.begin * head.stride, head.stride, /*transposed=*/true};
+  multiply_block(head.size,
+                 padded(queries),
+                 keys.size(),
+                 a,
+                 Panels{.b = {weights, kBlock}, .in_place = true},
+                 Result{to, kBlock, /*padded=*/true},
+                 accumulate,
+                 products);
+}
+
+// to (keys, D), stride P, = or += weights (keys, queries) rows (queries, D), where `packed` has
+// the panels of rows.
+HWY_INLINE void multiply_by_weights(const float* weights,
+                                    const AttentionHead& head,
+                                    Range keys,
+                                    Range queries,
+                                    const float* packed,
+                                    bool accumulate,
+                                    float* to,
+                                    float* products) {
+  multiply_block(keys.size(),
+                 head.size,
+                 queries.size(),
+                 GemmOperand{weights, kBlock},
+                 Panels{.b = {}, .ready = packed},
+                 Result{to + keys.begin * head.stride,
+                        static_cast<size_t>(head.stride),
+                        /*padded=*/false},
+                 accumulate,
+                 products);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCKSTEP_RUNTIME_CPU_OPS_ATTENTION_BLOCKS_INL_H

@@ -1,0 +1,53 @@
+// Norms of heads by the kernels of RMS norms.
+#include "runtime/graph/ops/qk_norm.h"
+
+#include <algorithm>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/rms_norm.h"
+
+namespace lockstep::cpu {
+namespace {
+
+void copy_rest(const QkNormRest<float>& rest) {
+  if (rest.from == rest.to) return;
+  const int64_t count = rest.width - rest.first;
+  parallel_for(rest.tokens, grain_rows(count), [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      const int64_t at = token * rest.width + rest.first;
+      std::copy_n(rest.from + at, count, rest.to + at);
+    }
+  });
+}
+
+void run_forward(const OpCall& call) {
+  const auto op = QkNormForward<float>::of(call);
+  rms_norm_forward(op.q);
+  rms_norm_forward(op.k);
+  copy_rest(op.rest);
+}
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  const auto op = QkNormBackward<float>::of(call);
+  return std::max(rms_norm_backward_workspace_bytes(op.q), rms_norm_backward_workspace_bytes(op.k));
+}
+
+void run_backward(const OpCall& call) {
+  const auto op = QkNormBackward<float>::of(call);
+  rms_norm_backward(op.q);
+  rms_norm_backward(op.k);
+  copy_rest(op.rest);
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kQkNorm, "simd", run_forward},
+    {OpKind::kQkNormBackward, "simd", run_backward, backward_workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuQkNorm = kRows;
+
+}  // namespace lockstep::cpu

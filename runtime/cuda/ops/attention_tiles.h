@@ -1,0 +1,203 @@
+#pragma once
+// How the own kernels of attention share out rows and read tiles of the other rows, and which of
+// these a row sees. Only attention.cu includes this.
+
+#include <cstdint>
+#include <limits>
+
+#include "runtime/cuda/kernel_tools.h"
+#include "runtime/graph/ops/attention.h"
+
+namespace lockstep::cuda::attention_tiles {
+
+inline constexpr int kThreads = 128;
+
+// How rows are split: Sharers neighbouring threads share a row (a query, or in the gradient of keys
+// and values a key), and each holds Part of its D elements. Rows of the other kind pass by in tiles
+// in shared memory, with zeros behind D.
+template <int Part, int Sharers>
+struct Split {
+  static constexpr int kPart = Part, kSharers = Sharers, kWidth = Part * Sharers;
+  static constexpr int kRows = kThreads / Sharers;
+  static constexpr int kTileRows = kWidth <= 128 ? 32 : 16;
+  static constexpr int kUnroll = Part <= 16 ? 2 : 1;  // of the loop over a tile: registers are few
+};
+
+// Where a thread stands: sample, head, its row and the first of its elements.
+struct Place {
+  int sample, head, row, first;
+  bool inside;  // the row is one of the T tokens
+
+  __device__ __forceinline__ Place of_head(int other) const {
+    return {sample, other, row, first, inside};
+  }
+  // The same where the head of k and v lies that this head reads.
+  __device__ __forceinline__ Place of_keys(const AttentionShape& shape) const {
+    return of_head(head / static_cast<int>(shape.group()));
+  }
+  // Of the head's first token, in what is (B, H, T).
+  __device__ __forceinline__ int64_t statistics(const AttentionShape& shape) const {
+    return (sample * shape.heads + head) * shape.time;
+  }
+};
+// heads: of a sample, each of which has a row of blocks.
+template <typename S>
+__device__ __forceinline__ Place place_of_thread(const AttentionShape& shape, int64_t heads) {
+  const int row = static_cast<int>(blockIdx.x * S::kRows + threadIdx.x / S::kSharers);
+  return {static_cast<int>(blockIdx.y / static_cast<unsigned>(heads)),
+          static_cast<int>(blockIdx.y % static_cast<unsigned>(heads)),
+          row,
+          static_cast<int>(threadIdx.x % S::kSharers) * S::kPart,
+          row < shape.time};
+}
+
+// A matrix of tokens: the element d of head h of token t of sample b is at
+// data[((b T + t) stride) + h D + d].
+template <typename T>
+struct Tokens {
+  T* data;
+  int64_t stride;
+  __device__ __forceinline__ T* row(const AttentionShape& shape, const Place& at, int64_t t) const {
+    return data + (at.sample * shape.time + t) * stride + at.head * shape.head_size;
+  }
+};
+
+template <typename T>
+struct Packed {
+  Tokens<T> q, k, v;
+};
+template <typename T>
+Packed<T> unpack(const AttentionShape& shape, T* qkv) {
+  const int64_t stride = shape.packed_width();
+  T* const k = qkv + shape.width();
+  return {{qkv, stride}, {k, stride}, {k + shape.kv_width(), stride}};
+}
+
+// The thread's part of a row; zeros behind D or where the row is not inside.
+template <typename S, typename T>
+__device__ __forceinline__ void read_part(const Tokens<const T>& tokens,
+                                          const AttentionShape& shape,
+                                          const Place& at,
+                                          float (&part)[S::kPart]) {
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) {
+    const bool there = at.inside && at.first + i < shape.head_size;
+    part[i] = there ? to_float(tokens.row(shape, at, at.row)[at.first + i]) : 0;
+  }
+}
+
+template <typename S, typename T>
+__device__ __forceinline__ void write_part(const float (&part)[S::kPart],
+                                           const Tokens<T>& tokens,
+                                           const AttentionShape& shape,
+                                           const Place& at) {
+  if (!at.inside) return;
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) {
+    if (at.first + i < shape.head_size)
+      tokens.row(shape, at, at.row)[at.first + i] = round_to<T>(part[i]);
+  }
+}
+
+// All threads of the block copy rows [begin, begin + kTileRows) into `tile`, zeros outside.
+template <typename S, typename T>
+__device__ __forceinline__ void read_tile(const Tokens<const T>& tokens,
+                                          const AttentionShape& shape,
+                                          const Place& at,
+                                          int64_t begin,
+                                          float (&tile)[S::kTileRows][S::kWidth]) {
+  constexpr int kWidth = S::kWidth;
+  for (int i = threadIdx.x; i < S::kTileRows * kWidth; i += kThreads) {
+    const int64_t t = begin + i / kWidth, d = i % kWidth;
+    const bool there = t < shape.time && d < shape.head_size;
+    tile[i / kWidth][d] = there ? to_float(tokens.row(shape, at, t)[d]) : 0;
+  }
+}
+
+// The product of two rows, whose parts the sharers hold; all of them get the same bits.
+template <typename S>
+__device__ __forceinline__ float dot(const float (&a)[S::kPart], const float* b) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) sum = fmaf(a[i], b[i], sum);
+#pragma unroll
+  for (int distance = 1; distance < S::kSharers; distance *= 2)
+    sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  return sum;
+}
+
+template <typename S>
+__device__ __forceinline__ void add_scaled(float factor, const float* row, float (&to)[S::kPart]) {
+#pragma unroll
+  for (int i = 0; i < S::kPart; ++i) to[i] = fmaf(factor, row[i], to[i]);
+}
+
+__device__ __forceinline__ float softmax_scale(const AttentionShape& shape) {
+  return 1.0f / sqrtf(static_cast<float>(shape.head_size));
+}
+
+// ---- What is seen ----
+
+// The documents of a sample's tokens, if there are any, and those of the block's rows.
+struct Documents {
+  const int32_t* numbers;   // (T) or null
+  int32_t of_row;           // of the thread's row; -1: padding
+  int32_t lowest, highest;  // of the block's rows, without padding
+};
+
+// All threads of the block must call it.
+template <typename S>
+__device__ __forceinline__ Documents documents_of(const AttentionShape& shape,
+                                                  const Place& at,
+                                                  const int32_t* documents) {
+  if (documents == nullptr) return {nullptr, 0, 0, 0};
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  const int32_t* const numbers = documents + at.sample * shape.time;
+  const int32_t number = at.inside ? numbers[at.row] : -1;
+  const int32_t highest = block_reduce<Max, kThreads>(number < 0 ? -1 : number);
+  const int32_t lowest = -block_reduce<Max, kThreads>(number < 0 ? -kMost : -number);
+  return {numbers, number < 0 ? -1 : number, lowest, highest};
+}
+
+// Whether a tile of tokens has some of the documents of the block's rows: the same for all threads.
+template <typename S>
+__device__ __forceinline__ bool has_tile(const AttentionShape& shape,
+                                         const Documents& documents,
+                                         int64_t begin) {
+  if (documents.numbers == nullptr) return true;
+  const int64_t t = begin + threadIdx.x % S::kTileRows;
+  const int32_t number = t < shape.time ? documents.numbers[t] : -1;
+  const bool may_see = number >= documents.lowest && number <= documents.highest;
+  return warp_reduce<Max>(may_see ? 1 : 0) != 0;
+}
+
+__device__ __forceinline__ bool same_document(const Documents& documents, int64_t other) {
+  return documents.numbers == nullptr ||
+         (documents.of_row >= 0 && documents.numbers[other] == documents.of_row);
+}
+
+// Tiles of the other kind that the block's rows have in reach: [first, end), in tokens.
+struct Reach {
+  int64_t first, end;
+};
+template <typename S>
+__device__ __forceinline__ int64_t first_row() {
+  return static_cast<int64_t>(blockIdx.x) * S::kRows;
+}
+template <typename S>
+__device__ __forceinline__ int64_t last_row(const AttentionShape& shape) {
+  const int64_t end = first_row<S>() + S::kRows;
+  return (end < shape.time ? end : shape.time) - 1;
+}
+template <typename S>
+__device__ __forceinline__ Reach keys_of_block(const AttentionShape& shape) {
+  return {shape.first_key(first_row<S>()) / S::kTileRows * S::kTileRows,
+          shape.keys_end(last_row<S>(shape))};
+}
+template <typename S>
+__device__ __forceinline__ Reach queries_of_block(const AttentionShape& shape) {
+  return {shape.first_query(first_row<S>()) / S::kTileRows * S::kTileRows,
+          shape.queries_end(last_row<S>(shape))};
+}
+
+}  // namespace lockstep::cuda::attention_tiles

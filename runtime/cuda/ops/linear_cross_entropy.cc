@@ -1,0 +1,137 @@
+// cuBLASLt products and the loss of softmax_cross_entropy.cu, chunk by chunk; what cuBLASLt has no
+// algorithm for is multiplied by the plain kernel.
+#include "runtime/graph/ops/linear_cross_entropy.h"
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/matmul/matmul.h"
+#include "runtime/cuda/matmul/plain_product.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/softmax_cross_entropy.h"
+#include "runtime/cuda/warn_once.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using AnyType = LinearCrossEntropy<std::byte>;
+
+size_t logits_bytes(const OpCall& call) {
+  const auto op = AnyType::of(call);
+  const size_t bytes =
+      static_cast<size_t>(op.chunk_rows() * op.attributes.stride) * size_of(call.input_dtype(0));
+  return (bytes + 255) / 256 * 256;
+}
+
+size_t workspace_bytes(const OpCall& call) {
+  return logits_bytes(call) + loss_workspace_bytes(AnyType::of(call).shape.rows);
+}
+
+// The products of a chunk.
+struct Products {
+  Product logits, d_weight, d_x;
+};
+Products products_of(const OpCall& call, int64_t chunk) {
+  const auto op = AnyType::of(call);
+  const DType dtype = call.input_dtype(0);
+  const bool tf32 = context_of(call).tf32;
+  const int64_t rows = op.rows_of(chunk), stride = op.attributes.stride;
+  return {.logits = {.m = rows,
+                     .n = op.shape.outputs,
+                     .k = op.shape.inputs,
+                     .stride_out = stride,
+                     .transpose_b = true,
+                     .in = dtype,
+                     .out = dtype,
+                     .tf32 = tf32},
+          .d_weight = {.m = op.shape.outputs,
+                       .n = op.shape.inputs,
+                       .k = rows,
+                       .stride_a = stride,
+                       .transpose_a = true,
+                       .in = dtype,
+                       .out = DType::kF32,
+                       .accumulate = chunk > 0,
+                       .tf32 = tf32},
+          .d_x = {.m = rows,
+                  .n = op.shape.inputs,
+                  .k = op.shape.outputs,
+                  .stride_a = stride,
+                  .in = dtype,
+                  .out = dtype,
+                  .tf32 = tf32}};
+}
+
+bool has_algorithm(const OpCall& call, const Product& product) {
+  Matmul& matmul = *context_of(call).matmul;
+  if (matmul.supports(product)) return true;
+  warn_once(
+      "the output layer and its loss by the own kernel, which is slow: cuBLASLt has no algorithm "
+      "for it (" +
+      matmul.why_not(product) + ")");
+  return false;
+}
+
+// Whether every chunk begins where cuBLASLt's operands may.
+bool supports_library(const OpCall& call) {
+  const auto op = AnyType::of(call);
+  const int64_t row = op.shape.inputs * static_cast<int64_t>(size_of(call.input_dtype(0)));
+  return op.chunks() == 1 || op.chunk_rows() * row % 16 == 0;
+}
+
+// Of the first chunk, the second, which adds to the gradient, and the last, which may be shorter.
+bool has_algorithms(const OpCall& call) {
+  const int64_t last = AnyType::of(call).chunks() - 1;
+  for (const int64_t chunk : {int64_t{0}, std::min<int64_t>(1, last), last}) {
+    const Products products = products_of(call, chunk);
+    if (!has_algorithm(call, products.logits)) return false;
+    if (!call.has_output(2)) continue;
+    if (!has_algorithm(call, products.d_weight) || !has_algorithm(call, products.d_x)) return false;
+  }
+  return true;
+}
+
+void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  context_of(call).matmul->run(product, operands);
+}
+void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  plain_product(product, operands, stream_of(call));
+}
+using Multiply = decltype(multiply);
+
+template <Multiply kMultiply>
+void run(const OpCall& call) {
+  auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + logits_bytes(call));
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = LinearCrossEntropy<T>::of(call);
+    T* const logits = call.workspace<T>();
+    for (int64_t chunk = 0; chunk < op.chunks(); ++chunk) {
+      const Products products = products_of(call, chunk);
+      const auto forward = op.forward_of(chunk, logits, nullptr);
+      kMultiply(call, products.logits, {.a = forward.x, .b = op.weight, .out = logits});
+      softmax_cross_entropy_rows(
+          op.loss_of(chunk, logits), call, results + chunk * op.chunk_rows());
+      if (op.d_weight == nullptr) continue;
+      const auto backward = op.backward_of(chunk, logits, nullptr);
+      // d_weight before d_x, which may be x.
+      kMultiply(call, products.d_weight, {.a = logits, .b = backward.x, .out = op.d_weight});
+      kMultiply(call, products.d_x, {.a = logits, .b = op.weight, .out = backward.d_x});
+    }
+    sum_row_losses(results, op.shape.rows, op.statistics, stream_of(call));
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kLinearCrossEntropy,
+     .name = "cublaslt",
+     .run = run<multiply>,
+     .workspace_bytes = workspace_bytes,
+     .supports = supports_library,
+     .available = has_algorithms},
+    {OpKind::kLinearCrossEntropy, "plain", run<multiply_plainly>, workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaLinearCrossEntropy = kRows;
+
+}  // namespace lockstep::cuda

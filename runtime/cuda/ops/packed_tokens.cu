@@ -1,0 +1,30 @@
+#include "runtime/graph/ops/packed_tokens.h"
+
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
+
+namespace lockstep::cuda {
+namespace {
+
+struct Part {
+  PackedTokens op;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    const int64_t row = i / op.time, t = i - row * op.time;
+    op.parts[row % 3][row / 3 * op.time + t] = op.packed[i];
+  }
+};
+
+void run(const OpCall& call) {
+  const auto op = PackedTokens::of(call);
+  for_each_flat<1>(3 * op.batch * op.time, false, Part{op}, stream_of(call));
+}
+
+constexpr Implementation kRows[] = {{OpKind::kPackedTokens, "own", run}};
+
+}  // namespace
+
+constinit const Implementations kCudaPackedTokens = kRows;
+
+}  // namespace lockstep::cuda

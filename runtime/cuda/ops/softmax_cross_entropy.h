@@ -1,0 +1,18 @@
+#pragma once
+// What other ops need of the loss on the GPU, whose op is in softmax_cross_entropy.cu too. T is
+// float, BFloat16 or Float16.
+
+#include "runtime/cuda/ops/loss_rows.h"
+#include "runtime/graph/op_call.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+
+namespace lockstep::cuda {
+
+// Queues, on the call's stream, the losses of all rows, to `results` (rows), and where it is wanted
+// their gradient; not the statistics.
+template <typename T>
+void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<T>& op,
+                                const OpCall& call,
+                                RowLoss* results);
+
+}  // namespace lockstep::cuda

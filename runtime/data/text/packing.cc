@@ -1,0 +1,210 @@
+#include "runtime/data/text/packing.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "runtime/base/error.h"
+#include "runtime/data/sampler.h"
+
+namespace lockstep {
+namespace {
+
+// All pieces, as stored.
+std::vector<Piece> cut(const DocumentBorders& documents, int64_t context) {
+  std::vector<Piece> pieces;
+  for (size_t d = 0; d + 1 < documents.size(); ++d) {
+    const int64_t last = documents[d + 1] - 1;  // predicts nothing
+    for (int64_t begin = documents[d]; begin < last; begin += context)
+      pieces.push_back({begin, std::min(context, last - begin)});
+  }
+  return pieces;
+}
+
+// The sample of each place, whose lengths descend; of best fit, by how much room samples have.
+std::vector<int32_t> best_fit(const std::vector<Piece>& places, int64_t context) {
+  std::map<int64_t, std::vector<int32_t>> with_room;
+  std::vector<int32_t> sample_of(places.size());
+  int32_t samples = 0;
+  for (size_t place = 0; place < places.size(); ++place) {
+    int64_t room = context;
+    int32_t sample = samples;
+    const auto best = with_room.lower_bound(places[place].length);
+    if (best == with_room.end()) {
+      ++samples;
+    } else {
+      room = best->first;
+      sample = best->second.back();
+      best->second.pop_back();
+      if (best->second.empty()) with_room.erase(best);
+    }
+    sample_of[place] = sample;
+    room -= places[place].length;
+    if (room > 0) with_room[room].push_back(sample);
+  }
+  return sample_of;
+}
+
+// A seed of its own for the pieces of each length.
+uint64_t seed_of_length(uint64_t seed, int64_t length) {
+  uint64_t z = seed + static_cast<uint64_t>(length) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+class PackedDataset final : public Dataset {
+ public:
+  PackedDataset(std::shared_ptr<const SourceFile> file,
+                TokenSequence tokens,
+                std::shared_ptr<const Packing> packing,
+                const ModelTraits& model,
+                uint64_t seed,
+                bool shuffled)
+      : file_(std::move(file)),
+        tokens_(tokens),
+        packing_(std::move(packing)),
+        context_(model.context),
+        seed_(seed),
+        shuffled_(shuffled),
+        input_{DType::kI32, Shape{3, model.context}},
+        target_{DType::kI32, Shape{model.context}} {}
+
+  int64_t samples() const override { return packing_->samples(); }
+  const SampleSpec& input() const override { return input_; }
+  const SampleSpec& target() const override { return target_; }
+
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    auto* const tokens = reinterpret_cast<int32_t*>(input);  // (T) each
+    int32_t *const documents = tokens + context_, *const positions = documents + context_;
+    auto* const targets = reinterpret_cast<int32_t*>(target);
+    int64_t t = 0;
+    int32_t number = 0;
+    for (const int32_t place : packing_->places_of(key.index)) {
+      const Piece piece = shuffled_ && key.augment ? packing_->shuffled(place, seed_, key.epoch)
+                                                   : packing_->stored(place);
+      for (int64_t i = 0; i < piece.length; ++i) {
+        tokens[t + i] = tokens_[piece.begin + i];
+        targets[t + i] = tokens_[piece.begin + i + 1];
+      }
+      std::fill_n(documents + t, piece.length, number++);
+      std::iota(positions + t, positions + t + piece.length, 0);
+      t += piece.length;
+    }
+    for (int32_t* const zeros : {tokens, positions}) std::fill(zeros + t, zeros + context_, 0);
+    for (int32_t* const none : {documents, targets}) std::fill(none + t, none + context_, -1);
+  }
+
+  int64_t resident_bytes() const override {
+    return static_cast<int64_t>(tokens_.bytes.size()) + packing_->resident_bytes();
+  }
+
+ private:
+  std::shared_ptr<const SourceFile> file_;
+  TokenSequence tokens_;
+  std::shared_ptr<const Packing> packing_;
+  int64_t context_;
+  uint64_t seed_;
+  bool shuffled_;
+  SampleSpec input_, target_;
+};
+
+}  // namespace
+
+DocumentBorders parse_documents(std::span<const std::byte> bytes,
+                                int64_t tokens,
+                                const std::string& name) {
+  if (bytes.empty() || bytes.size() % sizeof(uint64_t) != 0)
+    throw DataError(
+        "{}: {} bytes; allowed: a multiple of 8, and not none: numbers of first tokens, uint64",
+        name,
+        bytes.size());
+  DocumentBorders borders(bytes.size() / sizeof(uint64_t));
+  for (size_t i = 0; i < borders.size(); ++i) {
+    uint64_t border;
+    std::memcpy(&border, bytes.data() + i * sizeof(border), sizeof(border));
+    const int64_t before = i == 0 ? -1 : borders[i - 1];
+    const auto is = static_cast<int64_t>(std::min<uint64_t>(border, INT64_MAX));
+    if (i == 0 ? is != 0 : is <= before)
+      throw DataError(
+          "{}: entry {} is {}; allowed: {}",
+          name,
+          i,
+          border,
+          i == 0 ? "0, the first token" : fmt::format("above {}, the one before", before));
+    if (is > tokens)
+      throw DataError("{}: entry {} is {}; there are {} tokens", name, i, border, tokens);
+    borders[i] = is;
+  }
+  if (borders.back() != tokens) borders.push_back(tokens);
+  return borders;
+}
+
+Packing::Packing(const DocumentBorders& documents,
+                 int64_t context,
+                 bool several,
+                 const std::string& name)
+    : pieces_(cut(documents, context)) {
+  if (pieces_.empty())
+    throw DataError("{}: no document has two tokens, one to predict the other", name);
+  if (pieces_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
+    throw DataError("{}: {} pieces of documents; allowed: up to 2^31 - 1", name, pieces_.size());
+  std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
+    return a.length > b.length;
+  });
+  first_longer_.assign(static_cast<size_t>(context) + 1, 0);
+  for (const Piece& piece : pieces_) {
+    inputs_ += piece.length;
+    ++first_longer_[static_cast<size_t>(piece.length) - 1];
+  }
+  std::partial_sum(first_longer_.rbegin(), first_longer_.rend(), first_longer_.rbegin());
+
+  std::vector<int32_t> sample_of(pieces_.size());
+  if (several)
+    sample_of = best_fit(pieces_, context);
+  else
+    std::iota(sample_of.begin(), sample_of.end(), 0);
+  const auto samples = static_cast<size_t>(*std::ranges::max_element(sample_of)) + 1;
+  first_place_.assign(samples + 1, 0);
+  for (const int32_t sample : sample_of) ++first_place_[static_cast<size_t>(sample) + 1];
+  std::partial_sum(first_place_.begin(), first_place_.end(), first_place_.begin());
+  std::vector<int64_t> next(first_place_.begin(), first_place_.end() - 1);
+  places_.resize(pieces_.size());
+  for (size_t place = 0; place < sample_of.size(); ++place)
+    places_[static_cast<size_t>(next[static_cast<size_t>(sample_of[place])]++)] =
+        static_cast<int32_t>(place);
+}
+
+int64_t Packing::resident_bytes() const {
+  return static_cast<int64_t>(pieces_.size() * (sizeof(Piece) + sizeof(int32_t)) +
+                              (first_longer_.size() + first_place_.size()) * sizeof(int64_t));
+}
+
+std::span<const int32_t> Packing::places_of(int64_t sample) const {
+  const auto begin = static_cast<size_t>(first_place_[static_cast<size_t>(sample)]);
+  const auto end = static_cast<size_t>(first_place_[static_cast<size_t>(sample) + 1]);
+  return std::span(places_).subspan(begin, end - begin);
+}
+
+Piece Packing::shuffled(int32_t place, uint64_t seed, int64_t epoch) const {
+  const int64_t length = stored(place).length;
+  // Places of this length.
+  const int64_t begin = first_longer_[static_cast<size_t>(length)];
+  const int64_t end = first_longer_[static_cast<size_t>(length) - 1];
+  const Sampler order(end - begin, seed_of_length(seed, length), epoch, true);
+  return stored(static_cast<int32_t>(begin + order[place - begin]));
+}
+
+std::unique_ptr<Dataset> make_packed_dataset(std::shared_ptr<const SourceFile> file,
+                                             TokenSequence tokens,
+                                             std::shared_ptr<const Packing> packing,
+                                             const ModelTraits& model,
+                                             uint64_t seed,
+                                             bool shuffled) {
+  return std::make_unique<PackedDataset>(
+      std::move(file), tokens, std::move(packing), model, seed, shuffled);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#include "runtime/graph/ops/linear_cross_entropy.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+void ops::linear_cross_entropy(GraphBuilder& builder,
+                               TensorId x,
+                               TensorId weight,
+                               TensorId targets,
+                               float label_smoothing,
+                               int64_t rows_at_a_time) {
+  const Shape w_shape = builder.shape(weight);
+  LOCKSTEP_CHECK(builder.shape(x).columns() == w_shape[1] && w_shape.rank() == 2);
+  LOCKSTEP_CHECK(builder.shape(x).rows() == builder.shape(targets).elements());
+  LOCKSTEP_CHECK(builder[targets].dtype == DType::kI32 && rows_at_a_time > 0);
+  // The kernels of a large vocabulary want rows that begin on aligned addresses.
+  const GraphOptions& options = builder.options();
+  const int64_t unit = std::max<int64_t>(
+      1, options.logits_alignment / static_cast<int64_t>(size_of(options.compute)));
+  const LinearCrossEntropyAttributes attributes = {.label_smoothing = label_smoothing,
+                                                   .rows = rows_at_a_time,
+                                                   .stride = (w_shape[0] + unit - 1) / unit * unit};
+  builder.append_loss(OpKind::kLinearCrossEntropy, x, targets, attributes, {weight});
+}
+
+namespace {
+
+// The product of the logits and, in training, those of both gradients.
+int64_t linear_cross_entropy_flops(const Graph& graph, const Op& op) {
+  const int64_t rows = graph.shape(op.inputs[0]).rows();
+  const Shape weight = graph.shape(op.inputs[2]);
+  const int products = op.outputs.size() > 1 ? 3 : 1;
+  return 2 * products * rows * weight.elements() + 8 * rows * weight[0];
+}
+
+}  // namespace
+
+const OpSchema kLinearCrossEntropySchema = {nullptr, linear_cross_entropy_flops, {{1, 0}}};
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+#pragma once
+// linear_cross_entropy: the last linear layer of a language model and softmax_cross_entropy of what
+// it gives, some rows at a time, so that the logits are never whole in memory. For the rows of each
+// chunk, one chunk after the other:
+//   logits = x weight^T; loss and gradient g of the logits as in softmax_cross_entropy.h;
+//   d_weight (+)= g^T x, from the second chunk on +=; d_x = g weight
+//   inputs  x (..., K), target (rows) i32, -1 or in [0, N), weight (N, K)
+//   outputs statistics (4) f64; in training also d_x (..., K), which may be x, and d_weight (N, K)
+// LaneContext::mix is of images: 1 here.
+// A loss is the root of differentiation and needs no backward op: the gradients come out of the
+// forward pass.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/graph/op_call.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+struct LinearCrossEntropyAttributes {
+  float label_smoothing = 0;  // in [0, 1)
+  int64_t rows = 1;           // of a chunk; the last one may have fewer
+  int64_t stride = 0;         // elements from row to row of the logits, at least N
+};
+
+namespace ops {
+
+// Ends a training or evaluation graph. x (..., K), targets (rows) i32, weight (N, K).
+void linear_cross_entropy(GraphBuilder& builder,
+                          TensorId x,
+                          TensorId weight,
+                          TensorId targets,
+                          float label_smoothing,
+                          int64_t rows_at_a_time);
+
+}  // namespace ops
+
+template <typename T>
+struct LinearCrossEntropy {
+  LinearShape shape;  // M rows, K inputs, N classes
+  LinearCrossEntropyAttributes attributes;
+  const T* x;              // (M, K)
+  const int32_t* targets;  // (M)
+  const T* weight;         // (N, K)
+  double* statistics;      // (4)
+  T* d_x;                  // (M, K), or null where no gradient is wanted
+  Wide<T>* d_weight;       // (N, K), or null
+
+  int64_t chunk_rows() const { return std::min(attributes.rows, shape.rows); }
+  int64_t chunks() const { return (shape.rows + chunk_rows() - 1) / chunk_rows(); }
+  int64_t rows_of(int64_t chunk) const {
+    return std::min(chunk_rows(), shape.rows - chunk * chunk_rows());
+  }
+
+  // What is done with a chunk, by the structs of the two ops that it stands for; `logits` (chunk
+  // rows, stride) becomes its own gradient.
+  SoftmaxCrossEntropy<T> loss_of(int64_t chunk, T* logits) const {
+    const int64_t first = chunk * chunk_rows();
+    return {.rows = rows_of(chunk),
+            .classes = shape.outputs,
+            .stride = attributes.stride,
+            .label_smoothing = attributes.label_smoothing,
+            .first_row = first,
+            .logits = logits,
+            .targets = targets + first,
+            .statistics = nullptr,
+            .gradient = d_weight == nullptr ? nullptr : logits};
+  }
+  LinearForward<T> forward_of(int64_t chunk, T* logits, std::byte* workspace) const {
+    return {.shape = {rows_of(chunk), shape.inputs, shape.outputs},
+            .stride = attributes.stride,
+            .activation = Activation::kNone,
+            .x = x + chunk * chunk_rows() * shape.inputs,
+            .weight = weight,
+            .bias = nullptr,
+            .y = logits,
+            .pre = nullptr,
+            .workspace = workspace};
+  }
+  LinearBackward<T> backward_of(int64_t chunk, const T* gradient, std::byte* workspace) const {
+    const int64_t first = chunk * chunk_rows() * shape.inputs;
+    return {.shape = {rows_of(chunk), shape.inputs, shape.outputs},
+            .stride = attributes.stride,
+            .accumulate_weight = chunk > 0,
+            .accumulate_bias = false,
+            .input_activation = Activation::kNone,
+            .d_y = gradient,
+            .x = x + first,
+            .weight = weight,
+            .saved = nullptr,
+            .d_x = d_x + first,
+            .d_weight = d_weight,
+            .d_bias = nullptr,
+            .workspace = workspace};
+  }
+
+  static LinearCrossEntropy of(const OpCall& op) {
+    return {.shape = LinearShape::of(op.input_shape(0), op.input_shape(2)),
+            .attributes = op.attributes<LinearCrossEntropyAttributes>(),
+            .x = op.input<T>(0),
+            .targets = op.input<int32_t>(1),
+            .weight = op.input<T>(2),
+            .statistics = op.output<double>(0),
+            .d_x = op.output<T>(1),
+            .d_weight = op.output<Wide<T>>(2)};
+  }
+};
+
+}  // namespace lockstep

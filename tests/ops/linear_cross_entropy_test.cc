@@ -1,0 +1,143 @@
+// Catches: rows of a chunk taken for those of another, a gradient of the weight that leaves a chunk
+// out or adds to what was there, a last chunk that is not full, ignored targets that count, padding
+// of the logits that reaches a gradient.
+#include "runtime/graph/ops/linear_cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+// The gradient of a row's logits, not scaled; adds its loss. Zeros where the row does not count.
+std::vector<double> row_gradient(const LinearCrossEntropy<double>& op,
+                                 const LaneContext& lane,
+                                 int64_t row,
+                                 double* statistics) {
+  const int64_t classes = op.shape.outputs, inputs = op.shape.inputs;
+  std::vector<double> g(static_cast<size_t>(classes), 0.0);
+  const int32_t target = op.targets[row];
+  if (target < 0 || row >= lane.valid_rows) return g;
+  double largest = -1e300, total = 0;
+  int64_t first_largest = 0;
+  for (int64_t v = 0; v < classes; ++v) {
+    double& logit = g[static_cast<size_t>(v)];
+    for (int64_t k = 0; k < inputs; ++k)
+      logit += op.x[row * inputs + k] * op.weight[v * inputs + k];
+    if (logit > largest) first_largest = v;
+    largest = std::max(largest, logit);
+  }
+  for (const double logit : g) total += std::exp(logit - largest);
+  const double smoothing = op.attributes.label_smoothing;
+  for (int64_t v = 0; v < classes; ++v) {
+    const double log_p = g[static_cast<size_t>(v)] - largest - std::log(total);
+    const double wanted =
+        (v == target ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
+    statistics[0] -= wanted * log_p;
+    g[static_cast<size_t>(v)] = std::exp(log_p) - wanted;
+  }
+  statistics[1] += 1;
+  statistics[2] += first_largest == target ? 1 : 0;
+  return g;
+}
+
+void reference(const OpCall& call) {
+  const auto op = LinearCrossEntropy<double>::of(call);
+  const int64_t rows = op.shape.rows, classes = op.shape.outputs, inputs = op.shape.inputs;
+  std::fill_n(op.statistics, 4, 0.0);
+  if (op.d_weight != nullptr) std::fill_n(op.d_weight, classes * inputs, 0.0);
+  for (int64_t row = 0; row < rows; ++row) {
+    const std::vector<double> g = row_gradient(op, call.lane(), row, op.statistics);
+    if (op.d_weight == nullptr) continue;
+    std::vector<double> d_x(static_cast<size_t>(inputs), 0.0);
+    for (int64_t v = 0; v < classes; ++v) {
+      const double scaled = g[static_cast<size_t>(v)] * call.lane().gradient_scale;
+      for (int64_t k = 0; k < inputs; ++k) {
+        op.d_weight[v * inputs + k] += scaled * op.x[row * inputs + k];
+        d_x[static_cast<size_t>(k)] += scaled * op.weight[v * inputs + k];
+      }
+    }
+    std::copy(d_x.begin(), d_x.end(), op.d_x + row * inputs);
+  }
+}
+
+constexpr Implementation kReference[] = {{OpKind::kLinearCrossEntropy, "double", reference}};
+
+// Inputs and weights are uniform in [-1, 1), so a logit has a standard deviation of sqrt(K) / 3 and
+// is below sqrt(K) + 1. As a sum of K products it is known to some K / 4 roundings of floats, and
+// then rounded to what tensors store. A probability has the logits' error as a relative one, and all
+// of a row add up to 1; so do a row's errors in d_x, and in d_weight those of the rows add up.
+Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+  const auto op = LinearCrossEntropy<double>::of(expected);
+  const auto inputs = static_cast<double>(op.shape.inputs);
+  const auto rows = static_cast<double>(op.shape.rows);
+  const double logit = std::sqrt(inputs) + 1, floats = 8 + inputs / 4;
+  const double scale = expected.lane().gradient_scale;
+  if (output == 0) return i == 0 ? Tolerance{rows * 2 * floats, rows * 2 * logit} : Tolerance{0, 0};
+  if (output == 1)
+    return {scale * 4 * (floats + std::sqrt(static_cast<double>(op.shape.outputs))),
+            scale * 4 * (logit + 1) + std::abs(op.d_x[i])};
+  return {scale * rows * (floats + rows / 8), scale * rows * 2 * (logit + 1)};
+}
+
+struct Sizes {
+  int64_t rows, inputs, classes, chunk;
+  int64_t valid_rows = 1 << 30;
+};
+
+OpTest head(const Sizes& at, float smoothing, bool training = true) {
+  return {
+      .name = "linear_cross_entropy " + std::to_string(at.rows) + " x " +
+              std::to_string(at.inputs) + " x " + std::to_string(at.classes) + " by " +
+              std::to_string(at.chunk) + (training ? "" : ", evaluation"),
+      .build =
+          [=](GraphBuilder& builder) {
+            const TensorId x = builder.activation_tensor("x", {1, at.rows, at.inputs});
+            const TensorId targets = builder.input("targets", {1, at.rows}, DType::kI32);
+            const TensorId weight = builder.parameter("weight", {at.classes, at.inputs}, {}, false);
+            ops::linear_cross_entropy(builder, x, weight, targets, smoothing, at.chunk);
+          },
+      .reference = kReference,
+      .cpu = cpu::kCpuLinearCrossEntropy,
+      .cuda = cuda::kCudaLinearCrossEntropy,
+      .tolerance = tolerance,
+      .gradients = training ? 1u : 0u,
+      .value =
+          [=](const std::string& tensor, int64_t i) {
+            if (tensor == "targets")
+              return i % 5 == 3 ? -1.0 : static_cast<double>(i * 7 % at.classes);
+            return std::sin(static_cast<double>(i * i % 9973 + i + (tensor == "x" ? 0 : 7)));
+          },
+      .lane = {.valid_rows = at.valid_rows, .gradient_scale = 0.125f}};
+}
+
+TEST(LinearCrossEntropyTest, ReferenceMatchesFiniteDifferences) {
+  check_gradient_of_reference(head({6, 3, 4, 4}, 0));
+  check_gradient_of_reference(head({6, 3, 4, 4}, 0.25f));
+}
+
+TEST(LinearCrossEntropyTest, MatchesTheReferenceOnAllDevices) {
+  for (const float smoothing : {0.0f, 0.1f}) {
+    check_on_all_devices(head({1, 1, 2, 1}, smoothing));
+    check_on_all_devices(head({7, 5, 3, 2}, smoothing));
+    check_on_all_devices(head({40, 16, 50, 8}, smoothing));
+    check_on_all_devices(head({37, 24, 131, 16, 33}, smoothing));
+    check_on_all_devices(head({20, 8, 67, 64}, smoothing));  // a chunk of all
+  }
+  check_on_all_devices(head({37, 24, 131, 16, 33}, 0.1f, false));
+}
+
+TEST(LinearCrossEntropyTest, PaddedLogitsMatchTheReference) {
+  OpTest test = head({24, 16, 61, 8}, 0.1f);
+  test.logits_alignment = 32;
+  check_on_all_devices(test);
+}
+
+}  // namespace
+}  // namespace lockstep::test

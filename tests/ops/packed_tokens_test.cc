@@ -1,0 +1,49 @@
+// Catches: parts or samples that are mixed up.
+#include "runtime/graph/ops/packed_tokens.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+void reference(const OpCall& call) {
+  const auto op = PackedTokens::of(call);
+  for (int64_t b = 0; b < op.batch; ++b) {
+    for (int64_t t = 0; t < op.time; ++t) {
+      for (int64_t part = 0; part < 3; ++part)
+        op.parts[part][b * op.time + t] = op.packed[(b * 3 + part) * op.time + t];
+    }
+  }
+}
+
+constexpr Implementation kReference[] = {{OpKind::kPackedTokens, "loop", reference}};
+
+TEST(PackedTokensTest, MatchesTheReferenceOnAllDevices) {
+  for (const int64_t batch : {1, 3}) {
+    for (const int64_t time : {1, 7, 300}) {
+      check_on_all_devices(
+          {.name = "packed_tokens T " + std::to_string(time),
+           .build =
+               [=](GraphBuilder& builder) {
+                 ops::packed_tokens(builder,
+                                    builder.input("packed", {batch, 3, time}, DType::kI32));
+               },
+           .reference = kReference,
+           .cpu = cpu::kCpuPackedTokens,
+           .cuda = cuda::kCudaPackedTokens,
+           .tolerance =
+               [](const OpCall&, size_t, int64_t) {
+                 return Tolerance{0, 0};
+               },
+           .gradients = 0,
+           .value = [](const std::string&, int64_t i) { return static_cast<double>(i % 1000); }});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
