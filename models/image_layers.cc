@@ -43,6 +43,7 @@ TensorId ImageLayers::weight(const std::string& name,
       initializer = {Initializer::Kind::kUniform, 1 / std::sqrt(fan_in)};
       break;
     case InitialWeights::kNormal001: initializer = {Initializer::Kind::kNormal, 0.01f}; break;
+    case InitialWeights::kNormal002: initializer = {Initializer::Kind::kNormal, 0.02f}; break;
   }
   return builder_.parameter(name + ".weight", shape, initializer, true);
 }

@@ -15,6 +15,7 @@ enum class InitialWeights {
   kKaimingFanIn,   // N(0, 2 / fan in); bias U(-b, b), b = 1 / sqrt(fan in)
   kUniformFanIn,   // both U(-b, b): a PyTorch layer's own default
   kNormal001,      // N(0, 0.01^2); bias 0
+  kNormal002,      // N(0, 0.02^2); bias 0
 };
 
 class ImageLayers {

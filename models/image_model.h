@@ -30,7 +30,7 @@ class ImageModel : public Model {
     return config;
   }
 
-  ModelIo io_of_weights(const ExtentsOf& extents_of) const final {
+  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
     Config config = config_;
     config.classes = 1;
     return io_of_image_weights(config, extents_of);

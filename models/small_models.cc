@@ -99,6 +99,16 @@ void add_image_models(std::vector<SmallModel>& models) {
   images.height = 40;
   images.width = 33;
   models.push_back({"mobilenet_v2", mobilenet, images, 2});
+  VitConfig vit;
+  vit.layers = 2;
+  vit.heads = 2;
+  vit.width = 36;
+  vit.mlp_width = 70;
+  vit.patch = 4;
+  vit.classes = 10;
+  images.height = 12;
+  images.width = 16;
+  models.push_back({"vit", vit, images, 3});
 }
 
 }  // namespace

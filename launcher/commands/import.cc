@@ -156,12 +156,10 @@ std::vector<float> read_own(const ImportOptions& options,
 std::vector<float> read_hugging_face(const ImportOptions& options,
                                      RunConfig& config,
                                      ParameterLayout& layout) {
-  const ModelTraits model = traits_of(config.model);
-  if (model.outputs == 0)
-    throw ConfigError("{}: missing; allowed: the number of rows of the folder's embedding",
-                      model.field(model.outputs_field));
-  config.model = resolve_model(config.model, {});
-  layout = layout_of(config, {});
+  const ModelIo io =
+      io_of_weights(config.model, huggingface::extents_in(options.file, config.model));
+  config.model = resolve_model(config.model, io);
+  layout = layout_of(config, io);
   std::vector<float> parameters(static_cast<size_t>(layout.elements), 0.0f);
   initialize_parameters(layout, config.seed, parameters.data());
   const auto read = huggingface::is_model_folder(options.file) ? huggingface::read_weights

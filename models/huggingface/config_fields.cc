@@ -157,6 +157,11 @@ std::vector<std::string> ConfigFields::texts(const std::string& name) {
   return all;
 }
 
+int64_t ConfigFields::members(const std::string& name) {
+  const Json* value = find(name);
+  return value == nullptr ? 0 : static_cast<int64_t>(value->size());
+}
+
 ConfigFields ConfigFields::object(const std::string& name) {
   const Json* value = find(name);
   return {value == nullptr ? no_fields() : *value, origin_, prefix_ + name + "."};

@@ -26,6 +26,7 @@ class ConfigFields {
   bool boolean(const std::string& name, bool otherwise);
   std::string text(const std::string& name, const std::string& otherwise);
   std::vector<std::string> texts(const std::string& name);  // none where it is missing
+  int64_t members(const std::string& name);                 // of an object or list, how many
   // The fields of an object; missing: of one without any.
   ConfigFields object(const std::string& name);
   // The activation of that name, of Hugging Face's names for them.

@@ -6,7 +6,7 @@
 namespace lockstep::huggingface {
 namespace {
 
-std::array<const Family*, 2> families() { return {&gpt2_family(), &llama_family()}; }
+std::array<const Family*, 3> families() { return {&gpt2_family(), &llama_family(), &vit_family()}; }
 
 }  // namespace
 
@@ -35,6 +35,19 @@ const Family& family_to_use(const ModelConfig& model) {
   throw ConfigError("model: is {}, which Hugging Face's folders do not have; allowed: {}",
                     name_of(model),
                     sections);
+}
+
+void write_labels(int64_t classes, Json& config) {
+  if (config.contains("id2label") && config.at("id2label").size() == static_cast<size_t>(classes))
+    return;
+  Json names = Json::object(), numbers = Json::object();
+  for (int64_t i = 0; i < classes; ++i) {
+    const std::string number = std::to_string(i);
+    names[number] = "LABEL_" + number;
+    numbers["LABEL_" + number] = i;
+  }
+  config["id2label"] = names;
+  config["label2id"] = numbers;
 }
 
 std::string known_types() {

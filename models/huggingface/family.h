@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/huggingface/config_fields.h"
+#include "runtime/checkpoint/state.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep::huggingface {
@@ -13,7 +14,9 @@ namespace lockstep::huggingface {
 // A tensor of a folder, which holds rows of a tensor of ours: of (rows, ...) or (rows).
 struct TensorPart {
   std::string name;
-  int64_t rows = 0;            // 0: all of them
+  int64_t rows = 0;            // 0: all of them, or their equal part
+  int64_t equal_parts = 1;     // of how many the tensor of ours consists
+  int leading_ones = 0;        // the folder has so many extents of 1 before ours
   bool transposed = false;     // the folder has (columns, rows)
   bool longer_is_cut = false;  // the folder may have more rows: the first ones count
 };
@@ -34,9 +37,11 @@ class Family {
   virtual ModelConfig read(ConfigFields& fields) const = 0;
   // Fields of config.json which `read` would not apply, in words, to be said.
   virtual std::vector<std::string> not_applied(ConfigFields& /*fields*/) const { return {}; }
-  // Sets the fields of `config`, which may have others; throws ConfigError for what no such folder
-  // can say.
-  virtual void write(const ModelConfig& model, Json& config) const = 0;
+  // Sets the fields of `config`, which may have others. `slices` are the model's tensors. Throws ConfigError for what no
+  // such folder can say.
+  virtual void write(const ModelConfig& model,
+                     const std::vector<NamedSlice>& slices,
+                     Json& config) const = 0;
 
   // What the folder has of our tensor of that name, in the order of rows.
   virtual std::vector<TensorPart> parts(const ModelConfig& model,
@@ -64,6 +69,10 @@ std::string known_types();
 // The families, each in its own file.
 const Family& gpt2_family();
 const Family& llama_family();
+const Family& vit_family();
+
+// Sets id2label and label2id, unless they are for as many classes already.
+void write_labels(int64_t classes, Json& config);
 
 // The fields that say how rotary positions are computed.
 struct RotaryFields {

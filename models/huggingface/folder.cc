@@ -1,5 +1,7 @@
 #include "models/huggingface/folder.h"
 
+#include <memory>
+
 #include "models/huggingface/family.h"
 #include "models/huggingface/open_config.h"
 #include "models/huggingface/tensor_files.h"
@@ -56,6 +58,15 @@ std::vector<std::string> read_weights_file(const fs::path& file,
                                            const std::vector<NamedSlice>& slices,
                                            float* flat) {
   return fill_weights(family_to_use(model), TensorFiles(file), file.string(), model, slices, flat);
+}
+
+std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(
+    const fs::path& path, const ModelConfig& model) {
+  const Family& family = family_to_use(model);
+  const auto files = std::make_shared<const TensorFiles>(path);
+  return [&family, files, model](const std::string& name) {
+    return extents_of(family, *files, model, name);
+  };
 }
 
 bool has_family(const ModelConfig& model) { return family_of(model) != nullptr; }

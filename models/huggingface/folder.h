@@ -3,6 +3,7 @@
 // reads them. Errors are ConfigError (of config.json), CheckpointError (of the tensors) or IoError.
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,6 +37,11 @@ std::vector<std::string> read_weights_file(const std::filesystem::path& file,
                                            const ModelConfig& model,
                                            const std::vector<NamedSlice>& slices,
                                            float* flat);
+
+// The extents of our tensors in a folder or file, by our names: (rows, ...), of convolutions (outputs,
+// inputs, height, width); none where it has no such tensor.
+std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(
+    const std::filesystem::path& path, const ModelConfig& model);
 
 // Whether Hugging Face's folders have models of this section.
 bool has_family(const ModelConfig& model);

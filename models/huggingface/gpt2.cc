@@ -54,7 +54,9 @@ class Gpt2 final : public Family {
     return {"attn_pdrop (dropout of the probabilities of attention)"};
   }
 
-  void write(const ModelConfig& model, Json& config) const override {
+  void write(const ModelConfig& model,
+             const std::vector<NamedSlice>& /*slices*/,
+             Json& config) const override {
     const auto& gpt = std::get<GptConfig>(model);
     if (!gpt.bias)
       throw ConfigError("model.gpt.bias: value is false; Hugging Face's GPT-2 has biases");

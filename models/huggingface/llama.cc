@@ -1,4 +1,4 @@
-// Llama, Mistral and Qwen2. What one product computes is one tensor here: q, k and v, gate and up.
+// Llama, Mistral, Qwen2 and Qwen3. What one product computes is one tensor here: q, k and v, gate and up.
 #include "models/huggingface/family.h"
 #include "runtime/base/error.h"
 
@@ -8,6 +8,7 @@ namespace {
 constexpr const char* kLlama = "llama";
 constexpr const char* kMistral = "mistral";
 constexpr const char* kQwen2 = "qwen2";
+constexpr const char* kQwen3 = "qwen3";
 
 const LlamaConfig& of(const ModelConfig& model) { return std::get<LlamaConfig>(model); }
 
@@ -19,21 +20,27 @@ int64_t head_size_of(const LlamaConfig& llama) {
   return llama.head_size > 0 ? llama.head_size : llama.width / llama.heads;
 }
 
-// Windows that no context reaches are none.
-void refuse_windows(ConfigFields& fields, const std::string& type, const LlamaConfig& llama) {
+// 0 where there is none. Windows that differ between layers are refused.
+int64_t read_window(ConfigFields& fields, const std::string& type, const LlamaConfig& llama) {
   const bool used = fields.boolean("use_sliding_window", type == kMistral);
   const int64_t window = fields.integer("sliding_window", 0);
-  fields.pass_over({"max_window_layers"});
-  if (used && window > 0 && window < llama.context)
-    fields.refuse("sliding_window", "null, or max_position_embeddings or more");
-  for (const std::string& layer : fields.texts("layer_types")) {
-    if (layer != "full_attention") fields.refuse("layer_types", "full_attention for all layers");
+  const int64_t first = fields.integer("max_window_layers", 0);
+  const std::vector<std::string> layers = fields.texts("layer_types");
+  const bool has_window = used && window > 0 && window < llama.context;
+  const std::string expected = has_window ? "sliding_attention" : "full_attention";
+  // Full attention is what a window beyond the context comes to.
+  for (const std::string& layer : layers) {
+    if (layer != expected && !(used && !has_window && layer == "sliding_attention"))
+      fields.refuse("layer_types", expected + " for all layers");
   }
+  if (has_window && layers.empty() && type != kMistral && first > 0)
+    fields.refuse("max_window_layers", "0, as all layers have the window or none has");
+  return has_window ? window : 0;
 }
 
 class Llama final : public Family {
  public:
-  std::vector<std::string> types() const override { return {kLlama, kMistral, kQwen2}; }
+  std::vector<std::string> types() const override { return {kLlama, kMistral, kQwen2, kQwen3}; }
   const char* section() const override { return LlamaConfig::kName; }
   const char* base_prefix() const override { return "model."; }
 
@@ -43,7 +50,7 @@ class Llama final : public Family {
     llama.layers = fields.integer("num_hidden_layers");
     llama.heads = fields.integer("num_attention_heads");
     llama.kv_heads = fields.integer("num_key_value_heads", llama.heads);
-    llama.head_size = fields.integer("head_dim", 0);
+    llama.head_size = fields.integer("head_dim", type == kQwen3 ? 128 : 0);
     llama.width = fields.integer("hidden_size");
     llama.mlp_width = fields.integer("intermediate_size");
     llama.context = fields.integer("max_position_embeddings", 2048);
@@ -59,7 +66,8 @@ class Llama final : public Family {
     llama.rope_low_freq_factor = rotary.low_freq_factor;
     llama.rope_high_freq_factor = rotary.high_freq_factor;
     llama.rope_original_context = rotary.original_context;
-    refuse_windows(fields, type, llama);
+    llama.qk_norm = type == kQwen3;
+    llama.sliding_window = read_window(fields, type, llama);
     for (const char* bias : {"attention_bias", "mlp_bias"}) {
       if (fields.boolean(bias, false)) fields.refuse(bias, "false");
     }
@@ -73,9 +81,12 @@ class Llama final : public Family {
     return {"attention_dropout (dropout of the probabilities of attention)"};
   }
 
-  void write(const ModelConfig& model, Json& config) const override {
+  void write(const ModelConfig& model,
+             const std::vector<NamedSlice>& /*slices*/,
+             Json& config) const override {
     const LlamaConfig& llama = of(model);
     write_type(llama, config);
+    write_window(llama, config);
     config["num_hidden_layers"] = llama.layers;
     config["num_attention_heads"] = llama.heads;
     config["num_key_value_heads"] = kv_heads_of(llama);
@@ -132,14 +143,41 @@ class Llama final : public Family {
   }
 
  private:
+  struct Kind {
+    const char* type;
+    const char* architecture;
+  };
+  static Kind kind_of(const LlamaConfig& llama) {
+    if (llama.qkv_bias && llama.qk_norm)
+      throw ConfigError(
+          "model.llama.qk_norm, qkv_bias: both are true; Hugging Face's folders have no such family");
+    if (llama.qk_norm) return {kQwen3, "Qwen3ForCausalLM"};
+    if (llama.qkv_bias) return {kQwen2, "Qwen2ForCausalLM"};
+    if (llama.sliding_window > 0) return {kMistral, "MistralForCausalLM"};
+    return {kLlama, "LlamaForCausalLM"};
+  }
+
   // What the config has stays where it goes with the model.
   static void write_type(const LlamaConfig& llama, Json& config) {
     const std::string before = config.value("model_type", std::string());
-    const bool fits = llama.qkv_bias ? before == kQwen2 : before == kLlama || before == kMistral;
-    if (fits) return;
-    config["model_type"] = llama.qkv_bias ? kQwen2 : kLlama;
-    config["architectures"] =
-        Json::array({Json(llama.qkv_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM")});
+    const Kind kind = kind_of(llama);
+    if (before == kind.type || (before == kMistral && std::string(kind.type) == kLlama)) return;
+    config["model_type"] = kind.type;
+    config["architectures"] = Json::array({Json(kind.architecture)});
+  }
+
+  static void write_window(const LlamaConfig& llama, Json& config) {
+    const std::string type = config.at("model_type").get<std::string>();
+    if (type == kLlama) return;
+    if (llama.sliding_window == 0) {
+      if (type == kMistral) config["sliding_window"] = Json();
+      if (type != kMistral) config["use_sliding_window"] = false;
+      return;
+    }
+    config["sliding_window"] = llama.sliding_window;
+    if (type == kMistral) return;
+    config["use_sliding_window"] = true;
+    config["max_window_layers"] = 0;
   }
 };
 

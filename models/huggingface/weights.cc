@@ -5,10 +5,32 @@
 #include <set>
 
 #include "runtime/base/error.h"
+#include "runtime/checkpoint/file_form.h"
 #include "runtime/checkpoint/match.h"
 
 namespace lockstep::huggingface {
 namespace {
+
+// How the folder's names differ from those of a whole model.
+class NamesInFolder {
+ public:
+  NamesInFolder(const Family& family, const TensorFiles& files) : prefix_(family.base_prefix()) {
+    const auto below_head = [&](const auto& tensor) { return tensor.first.starts_with(prefix_); };
+    has_prefix_ = std::any_of(files.tensors().begin(), files.tensors().end(), below_head);
+  }
+
+  std::string name_of(const std::string& name) const {
+    return has_prefix_ || !name.starts_with(prefix_) ? name : name.substr(prefix_.size());
+  }
+  // Whether the folder's tensor lies beside the body: it is of a head.
+  bool is_beside_body(const std::string& name) const {
+    return has_prefix_ && !name.starts_with(prefix_);
+  }
+
+ private:
+  const std::string prefix_;
+  bool has_prefix_ = false;
+};
 
 class Filler {
  public:
@@ -20,12 +42,9 @@ class Filler {
       : family_(family),
         files_(files),
         origin_(std::move(origin)),
-        prefix_(family.base_prefix()),
+        names_(family, files),
         model_(model),
-        flat_(flat) {
-    const auto below_head = [&](const auto& tensor) { return tensor.first.starts_with(prefix_); };
-    has_prefix_ = std::any_of(files_.tensors().begin(), files_.tensors().end(), below_head);
-  }
+        flat_(flat) {}
 
   // All tensors are looked at before the first is read.
   std::vector<std::string> fill(const std::vector<NamedSlice>& slices) {
@@ -41,16 +60,12 @@ class Filler {
                             mismatches_.front());
     for (const NamedSlice* slice : found) {
       for (const TensorPlace& place : places_of(family_, model_, *slice))
-        read_place(place, flat_ + slice->offset);
+        read_place(*slice, place, flat_ + slice->offset);
     }
     return notes_;
   }
 
  private:
-  std::string name_in_folder(const std::string& name) const {
-    return has_prefix_ || !name.starts_with(prefix_) ? name : name.substr(prefix_.size());
-  }
-
   bool fits(const TensorPlace& place, const std::vector<int64_t>& extents) const {
     if (!place.part.longer_is_cut || extents.size() != place.extents.size())
       return extents == place.extents;
@@ -62,7 +77,7 @@ class Filler {
   bool check(const NamedSlice& slice) {
     ShapeByName expected, there;
     for (const TensorPlace& place : places_of(family_, model_, slice)) {
-      const std::string name = name_in_folder(place.part.name);
+      const std::string name = names_.name_of(place.part.name);
       expected[name] = place.extents;
       const TensorFiles::Tensor* tensor = files_.find(name);
       if (tensor == nullptr) continue;
@@ -87,8 +102,8 @@ class Filler {
       if (seen_.count(name) > 0 || family_.is_no_weight(name)) continue;
       const std::string tied = family_.tied_name(model_, name);
       if (!tied.empty()) {
-        check_tied(name, tensor, name_in_folder(tied));
-      } else if (has_prefix_ && !name.starts_with(prefix_)) {
+        check_tied(name, tensor, names_.name_of(tied));
+      } else if (names_.is_beside_body(name)) {
         left_out.push_back(name);  // of another head
       } else {
         mismatches_.push_back(fmt::format("the model has no tensor '{}'", name));
@@ -114,11 +129,13 @@ class Filler {
     return all;
   }
 
-  void read_place(const TensorPlace& place, float* parameter) const {
-    const TensorFiles::Tensor& tensor = *files_.find(name_in_folder(place.part.name));
+  void read_place(const NamedSlice& slice, const TensorPlace& place, float* parameter) const {
+    const TensorFiles::Tensor& tensor = *files_.find(names_.name_of(place.part.name));
     float* const out = parameter + place.first * place.columns;
     const int64_t elements = place.rows * place.columns;
-    if (place.part.transposed) {
+    if (place.reordered) {
+      from_file_order(slice, values(tensor).data(), parameter);
+    } else if (place.part.transposed) {
       transpose(values(tensor).data(), place.rows, place.columns, out);
     } else if (tensor.entry->elements == elements) {
       read(tensor, out);
@@ -129,10 +146,10 @@ class Filler {
 
   const Family& family_;
   const TensorFiles& files_;
-  const std::string origin_, prefix_;
+  const std::string origin_;
+  const NamesInFolder names_;
   const ModelConfig& model_;
   float* const flat_;
-  bool has_prefix_ = false;
   std::set<std::string> seen_;
   std::vector<std::string> mismatches_, notes_;
 };
@@ -148,16 +165,37 @@ std::vector<TensorPlace> places_of(const Family& family,
   for (const TensorPart& part : family.parts(model, slice.name)) {
     TensorPlace place{.part = part, .extents = {}};
     place.first = row;
-    place.rows = part.rows > 0 ? part.rows : shape[0];
+    place.rows = part.rows > 0 ? part.rows : shape[0] / part.equal_parts;
     place.columns = shape.elements() / shape[0];
-    place.extents.push_back(place.rows);
-    for (int i = 1; i < shape.rank(); ++i) place.extents.push_back(shape[i]);
+    place.extents = file_extents(slice);
+    place.extents[0] = place.rows;
     if (part.transposed) std::swap(place.extents[0], place.extents[1]);
+    place.extents.insert(place.extents.begin(), static_cast<size_t>(part.leading_ones), 1);
+    place.reordered = is_reordered(slice);
     row += place.rows;
     places.push_back(place);
   }
   LOCKSTEP_CHECK(row == shape[0], "{}: its parts have {} rows of {}", slice.name, row, shape[0]);
   return places;
+}
+
+std::optional<std::vector<int64_t>> extents_of(const Family& family,
+                                               const TensorFiles& files,
+                                               const ModelConfig& model,
+                                               const std::string& name) {
+  const NamesInFolder names(family, files);
+  std::vector<int64_t> extents;
+  for (const TensorPart& part : family.parts(model, name)) {
+    const TensorFiles::Tensor* tensor = files.find(names.name_of(part.name));
+    if (tensor == nullptr) return std::nullopt;
+    std::vector<int64_t> own = tensor->entry->shape;
+    const auto ones = std::min<size_t>(own.size(), static_cast<size_t>(part.leading_ones));
+    own.erase(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(ones));
+    if (part.transposed && own.size() == 2) std::swap(own[0], own[1]);
+    if (!extents.empty() && !own.empty()) own[0] += extents[0];
+    extents = own;
+  }
+  return extents;
 }
 
 void transpose(const float* from, int64_t rows, int64_t columns, float* to) {

@@ -1,6 +1,7 @@
 #pragma once
 // From the tensors of a folder to the parameters of a model.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace lockstep::huggingface {
 struct TensorPlace {
   TensorPart part;
   std::vector<int64_t> extents;  // in the folder
+  bool reordered = false;        // the whole tensor lies channels last here, channels first there
   int64_t first = 0, rows = 0, columns = 1;
 };
 
@@ -21,6 +23,12 @@ struct TensorPlace {
 std::vector<TensorPlace> places_of(const Family& family,
                                    const ModelConfig& model,
                                    const NamedSlice& slice);
+
+// The extents of our tensor, as the folder's parts of it have them; none where it has no such parts.
+std::optional<std::vector<int64_t>> extents_of(const Family& family,
+                                               const TensorFiles& files,
+                                               const ModelConfig& model,
+                                               const std::string& name);
 
 // to (rows, columns) from (columns, rows).
 void transpose(const float* from, int64_t rows, int64_t columns, float* to);

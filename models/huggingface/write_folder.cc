@@ -10,6 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/half.h"
+#include "runtime/checkpoint/file_form.h"
 
 namespace lockstep::huggingface {
 namespace fs = std::filesystem;
@@ -46,9 +47,13 @@ FolderTensors tensors_of(const Family& family,
     for (const TensorPlace& place : places_of(family, model, slice)) {
       const float* values = flat + slice.offset + place.first * place.columns;
       const auto elements = static_cast<size_t>(place.rows * place.columns);
-      if (place.part.transposed) {
+      if (place.part.transposed || place.reordered) {
         std::vector<float>& copy = all.copies.emplace_back(elements);
-        transpose(values, place.columns, place.rows, copy.data());
+        if (place.reordered) {
+          to_file_order(slice, values, copy.data());
+        } else {
+          transpose(values, place.columns, place.rows, copy.data());
+        }
         values = copy.data();
       }
       all.tensors.push_back({place.part.name, place.extents, {values, elements}});
@@ -125,7 +130,7 @@ WrittenFolder write_folder(const fs::path& out,
                            const FolderOptions& options) {
   const Family& family = family_to_use(model);
   Json config = options.like.empty() ? Json::object() : OpenConfig(options.like).json;
-  family.write(model, config);
+  family.write(model, slices, config);
   const FolderTensors all = tensors_of(family, model, slices, flat);
   WrittenFolder written;
   written.dtype = options.dtype ? *options.dtype : dtype_like(options.like, all.tensors);

@@ -37,7 +37,14 @@ def scaled(kind, **more):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 100.0, "factor": 4.0, **more}}
 
 
+VIT = {"hidden_size": 60, "intermediate_size": 77, "num_hidden_layers": 3, "patch_size": 8,
+       "num_attention_heads": 5, "image_size": 32, "hidden_dropout_prob": 0.0,
+       "attention_probs_dropout_prob": 0.0,
+       "id2label": {str(i): f"kind {i}" for i in range(10)}}
 CASES = {
+    "vit": ("ViT", VIT),
+    "vit_no_bias": ("ViT", {**VIT, "qkv_bias": False, "hidden_act": "relu", "patch_size": 16,
+                            "layer_norm_eps": 1e-6}),
     "gpt2": ("GPT2", GPT2),
     "gpt2_untied": ("GPT2", {**GPT2, "tie_word_embeddings": False}),
     "gpt2_gelu": ("GPT2", {**GPT2, "activation_function": "gelu"}),
@@ -49,6 +56,11 @@ CASES = {
     "llama3": ("Llama", {**SMALL, **scaled("llama3", low_freq_factor=1.0, high_freq_factor=4.0,
                                            original_max_position_embeddings=8)}),
     "mistral": ("Mistral", {**SMALL, "sliding_window": None}),
+    "mistral_window": ("Mistral", {**SMALL, "sliding_window": 7}),
+    "qwen2_window": ("Qwen2", {**SMALL, "use_sliding_window": True, "sliding_window": 5,
+                               "max_window_layers": 0}),
+    "qwen3": ("Qwen3", {**SMALL, "head_dim": 14}),
+    "qwen3_tied": ("Qwen3", {**SMALL, "head_dim": 10, "tie_word_embeddings": True}),
     "qwen2": ("Qwen2", {**SMALL, "num_key_value_heads": 3}),
     "qwen2_tied": ("Qwen2", {**SMALL, "tie_word_embeddings": True}),
 }
@@ -60,7 +72,8 @@ def make_model(case):
     family, fields = CASES[case]
     torch.manual_seed(3)
     config = getattr(transformers, family + "Config")(**fields)
-    kind = getattr(transformers, family + ("LMHeadModel" if family == "GPT2" else "ForCausalLM"))
+    kind = getattr(transformers, family + {"GPT2": "LMHeadModel", "ViT": "ForImageClassification"
+                                           }.get(family, "ForCausalLM"))
     model = kind(config)
     with torch.no_grad():  # far from any symmetry: biases and gains too
         for name, parameter in model.named_parameters():
@@ -87,15 +100,32 @@ def make_samples(tokens, context, path):
     return [torch.tensor(tokens[i].astype(numpy.int64)) for i in (at, at + 1)]
 
 
+def make_images(path):
+    """Normalised images and labels; the same as a file of CIFAR-10's form."""
+    draw = numpy.random.default_rng(6)
+    labels = draw.integers(10, size=60)
+    pixels = draw.integers(120, size=(60, 3, 32, 32)) + 12 * labels[:, None, None, None]
+    pixels = pixels.astype(numpy.uint8)
+    records = numpy.concatenate([labels[:, None].astype(numpy.uint8), pixels.reshape(60, -1)], 1)
+    records.tofile(path)
+    return torch.tensor((pixels / 255 - 0.5) / 0.25).float(), torch.tensor(labels)
+
+
 def loss_of(model, x, y):
-    logits = model(input_ids=x).logits
+    logits = (model(input_ids=x) if x.dim() == 2 else model(pixel_values=x)).logits
+    if x.dim() == 4:
+        return torch.nn.functional.cross_entropy(logits, y)
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), y.flatten())
 
 
 def train_there(model, x, y, steps):
     """The loss and the gradient's norm of every step."""
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
+    def is_decayed(name, parameter):
+        return parameter.dim() > 1 and "cls_token" not in name and "position" not in name
+
+    named = list(model.named_parameters())
+    decayed = [p for n, p in named if is_decayed(n, p) or "wpe" in n]
+    others = [p for n, p in named if not (is_decayed(n, p) or "wpe" in n)]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY},
                                    {"params": others, "weight_decay": 0}], lr=LR,
                                   betas=(0.9, 0.95), eps=1e-8)
@@ -111,12 +141,17 @@ def train_there(model, x, y, steps):
     return lines
 
 
-def train_here(args, folder, steps):
+TOKENS = 'tokens { train: "FOLDER/tokens.u16" format: RAW_UINT16 }'
+IMAGES = ('cifar { train: "FOLDER/images.bin" } '
+          'image { mean: [0.5, 0.5, 0.5] std: [0.25, 0.25, 0.25] }')
+
+
+def train_here(args, folder, steps, data):
     config = folder / "config.textproto"
     config.write_text(f"""
 name: "compare"
 model {{ from: "{folder}/there" }}
-data {{ tokens {{ train: "{folder}/tokens.u16" format: RAW_UINT16 }} shuffle: false }}
+data {{ {data.replace("FOLDER", str(folder))} shuffle: false }}
 train {{ global_batch: {BATCH} lanes: 2 steps: {steps} }}
 optimizer {{ adamw {{ beta1: 0.9 beta2: 0.95 epsilon: 1e-8 weight_decay: {DECAY} }} }}
 schedule {{ lr: {LR} }}
@@ -143,13 +178,17 @@ def compare(args, case):
     with tempfile.TemporaryDirectory(prefix="lockstep-transformers-") as name:
         folder = pathlib.Path(name)
         model.save_pretrained(folder / "there", max_shard_size="100KB")
-        tokens = numpy.fromfile(args.tokens, numpy.uint16) if args.tokens else noisy_sequence()
-        context = model.config.max_position_embeddings
-        x, y = make_samples(tokens, context, folder / "tokens.u16")
-        here = train_here(args, folder, args.steps)
+        load, data = transformers.AutoModelForCausalLM.from_pretrained, TOKENS
+        if model.config.model_type == "vit":
+            load, data = transformers.AutoModelForImageClassification.from_pretrained, IMAGES
+            x, y = make_images(folder / "images.bin")
+        else:
+            tokens = numpy.fromfile(args.tokens, numpy.uint16) if args.tokens else noisy_sequence()
+            context = model.config.max_position_embeddings
+            x, y = make_samples(tokens, context, folder / "tokens.u16")
+        here = train_here(args, folder, args.steps, data)
         before = {n: t.clone() for n, t in model.state_dict().items()}
         there = train_there(model, x, y, args.steps)
-        load = transformers.AutoModelForCausalLM.from_pretrained
         final = loss_of(load(folder / "here"), x[:BATCH], y[:BATCH]).item()
         again = load(folder / "again").state_dict()
         return {

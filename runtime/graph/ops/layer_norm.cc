@@ -12,7 +12,8 @@ std::pair<TensorId, TensorId> ops::layer_norm(GraphBuilder& builder,
                                               TensorId x,
                                               TensorId delta,
                                               TensorId gamma,
-                                              TensorId beta) {
+                                              TensorId beta,
+                                              float epsilon) {
   const Shape shape = builder.shape(x);
   LOCKSTEP_CHECK(builder.shape(gamma) == Shape({shape.columns()}), "{}: gamma ", name);
   LOCKSTEP_CHECK(delta == kNoTensor || builder.shape(delta) == shape, "{}: delta ", name);
@@ -25,7 +26,7 @@ std::pair<TensorId, TensorId> ops::layer_norm(GraphBuilder& builder,
                   name,
                   {x, delta, gamma, beta},
                   {y, sum, mean, rstd},
-                  LayerNormAttributes{}});
+                  LayerNormAttributes{epsilon}});
   return {sum == kNoTensor ? x : sum, y};
 }
 

@@ -34,7 +34,8 @@ std::pair<TensorId, TensorId> layer_norm(GraphBuilder& builder,
                                          TensorId x,
                                          TensorId delta,
                                          TensorId gamma,
-                                         TensorId beta);
+                                         TensorId beta,
+                                         float epsilon = 1e-5f);
 
 }  // namespace ops
 

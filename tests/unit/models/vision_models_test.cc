@@ -67,6 +67,7 @@ TEST(VisionModels, HaveTheParametersOfTorchvision) {
   ResnetConfig wide = resnet(50);
   wide.width_per_group = 128;
   EXPECT_EQ(trained(build(wide, io)), 68'883'240);
+  EXPECT_EQ(trained(build(VitConfig{}, io)), 86'567'656);
 }
 
 TEST(VisionModels, HaveTheParametersOfThePapers) {
@@ -132,6 +133,7 @@ TEST(VisionModels, FlopsAreThreeForwardPasses) {
   EXPECT_NEAR(giga(VggConfig{}, images(224)), 15.470, 0.001);
   EXPECT_NEAR(giga(AlexnetConfig{}, images(224)), 0.714, 0.001);
   EXPECT_NEAR(giga(MobilenetV2Config{}, images(224)), 0.301, 0.001);
+  EXPECT_NEAR(giga(VitConfig{}, images(224)), 17.58, 0.01);  // with attention
   ResnetConfig small = resnet(18);
   small.stem = ResnetConfig::Stem::kCifar;
   EXPECT_NEAR(giga(small, images(32)), 0.556, 0.001);

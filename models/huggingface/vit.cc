@@ -1,0 +1,121 @@
+// Vision Transformer. What one product computes is one tensor here: query, key and value.
+#include <cmath>
+
+#include "models/huggingface/family.h"
+#include "runtime/base/error.h"
+
+namespace lockstep::huggingface {
+namespace {
+
+const VitConfig& of(const ModelConfig& model) { return std::get<VitConfig>(model); }
+
+const NamedSlice& find(const std::vector<NamedSlice>& slices, const std::string& name) {
+  for (const NamedSlice& slice : slices) {
+    if (slice.name == name) return slice;
+  }
+  throw CheckpointError("there is no tensor {}", name);
+}
+
+class Vit final : public Family {
+ public:
+  std::vector<std::string> types() const override { return {"vit"}; }
+  const char* section() const override { return VitConfig::kName; }
+  const char* base_prefix() const override { return "vit."; }
+
+  ModelConfig read(ConfigFields& fields) const override {
+    VitConfig vit;
+    vit.layers = fields.integer("num_hidden_layers", 12);
+    vit.heads = fields.integer("num_attention_heads", 12);
+    vit.width = fields.integer("hidden_size", 768);
+    vit.mlp_width = fields.integer("intermediate_size", 3072);
+    vit.patch = fields.integer("patch_size", 16);
+    vit.activation = fields.activation("hidden_act", Activation::kGeluErf);
+    vit.dropout = static_cast<float>(fields.number("hidden_dropout_prob", 0));
+    vit.norm_epsilon = static_cast<float>(fields.number("layer_norm_eps", 1e-12));
+    vit.qkv_bias = fields.boolean("qkv_bias", true);
+    vit.classes =
+        fields.has("id2label") ? fields.members("id2label") : fields.integer("num_labels", 2);
+    // How many positions and channels there are the tensors tell.
+    fields.pass_over({"attention_probs_dropout_prob",
+                      "encoder_stride",
+                      "image_size",
+                      "num_channels",
+                      "pooler_act",
+                      "pooler_output_size"});
+    return vit;
+  }
+
+  std::vector<std::string> not_applied(ConfigFields& fields) const override {
+    if (fields.number("attention_probs_dropout_prob", 0) == 0) return {};
+    return {"attention_probs_dropout_prob (dropout of the probabilities of attention)"};
+  }
+
+  void write(const ModelConfig& model,
+             const std::vector<NamedSlice>& slices,
+             Json& config) const override {
+    const VitConfig& vit = of(model);
+    config["model_type"] = "vit";
+    config["architectures"] = Json::array({Json("ViTForImageClassification")});
+    config["num_hidden_layers"] = vit.layers;
+    config["num_attention_heads"] = vit.heads;
+    config["hidden_size"] = vit.width;
+    config["intermediate_size"] = vit.mlp_width;
+    config["patch_size"] = vit.patch;
+    write_activation("hidden_act", vit.activation, config);
+    config["hidden_dropout_prob"] = shortest(vit.dropout);
+    if (!config.contains("attention_probs_dropout_prob"))
+      config["attention_probs_dropout_prob"] = 0.0;
+    config["layer_norm_eps"] = shortest(vit.norm_epsilon);
+    config["qkv_bias"] = vit.qkv_bias;
+    config["image_size"] = image_size(vit, slices);
+    config["num_channels"] =
+        find(slices, "vit.embeddings.patch_embeddings.projection.weight").shape[3];
+    write_labels(vit.classes, config);
+  }
+
+  std::vector<TensorPart> parts(const ModelConfig& /*model*/,
+                                const std::string& name) const override {
+    const std::string fused = ".attention.attention.qkv.";
+    const size_t at = name.find(fused);
+    if (at == std::string::npos) {
+      TensorPart part{name};
+      if (name == "vit.embeddings.cls_token") part.leading_ones = 2;
+      if (name == "vit.embeddings.position_embeddings") part.leading_ones = 1;
+      return {part};
+    }
+    std::vector<TensorPart> parts;
+    for (const char* of : {"query", "key", "value"})
+      parts.push_back({.name = name.substr(0, at) + ".attention.attention." + of + "." +
+                               name.substr(at + fused.size()),
+                       .equal_parts = 3});
+    return parts;
+  }
+
+  bool is_head(const std::string& name) const override { return name.starts_with("classifier."); }
+
+  // Of the body alone: a layer that the classifier does not use.
+  bool is_no_weight(const std::string& name) const override {
+    return name.starts_with("vit.pooler.") || name.starts_with("pooler.");
+  }
+
+ private:
+  static int64_t image_size(const VitConfig& vit, const std::vector<NamedSlice>& slices) {
+    const int64_t patches = find(slices, "vit.embeddings.position_embeddings").shape[0] - 1;
+    const auto across = static_cast<int64_t>(std::lround(std::sqrt(patches)));
+    if (across * across != patches)
+      throw ConfigError(
+          "model.vit: {} patches are not those of a square image, which Hugging Face's "
+          "folders are for",
+          patches);
+    return across * vit.patch;
+  }
+};
+
+}  // namespace
+
+const Family& vit_family() {
+  static const Vit family;
+  return family;
+}
+
+}  // namespace lockstep::huggingface

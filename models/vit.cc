@@ -1,0 +1,192 @@
+// Vision Transformer (Dosovitskiy et al. 2020): patches of the image as tokens behind a class token,
+// with learned positions, blocks of attention and of an MLP on a residual stream, layer norms before
+// both and at the end, and a linear layer over the class token.
+//
+// Tensors are named as in Hugging Face's files, but what one product computes is one tensor: rows of
+// query, key and value lie after each other in attention.attention.qkv.
+//
+// Initialisation: N(0, 0.02) for matrices, patches, class token and positions, biases 0, gammas 1.
+#include <cmath>
+
+#include "models/image_model.h"
+#include "models/residual_stream.h"
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/dropout.h"
+#include "runtime/graph/ops/image_tokens.h"
+#include "runtime/graph/ops/layer_norm.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/token_pooling.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kPatches = "vit.embeddings.patch_embeddings.projection";
+constexpr const char* kPositions = "vit.embeddings.position_embeddings";
+
+class VitBuilder {
+ public:
+  VitBuilder(const VitConfig& config, ImageLayers& layers)
+      : config_(config), layers_(layers), builder_(layers.builder()), stream_(builder_) {}
+
+  // Returns the logits.
+  TensorId add_layers() {
+    stream_.begin(dropout("vit.embeddings.dropout", tokens()));
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      const std::string name = "vit.encoder.layer." + std::to_string(i) + ".";
+      stream_.begin_block(name);
+      block(name);
+      stream_.end_block();
+    }
+    const TensorId first =
+        ops::token_pooling(builder_, "pooled", norm("vit.layernorm"), kNoTensor, /*mean=*/false);
+    return layers_.linear(
+        "classifier", first, config_.classes, Activation::kNone, InitialWeights::kNormal002);
+  }
+
+ private:
+  TensorId tokens() {
+    const TensorId patches = layers_.conv(
+        kPatches,
+        layers_.images(),
+        {.outputs = config_.width, .kernel = config_.patch, .stride = config_.patch, .bias = true},
+        InitialWeights::kNormal002);
+    const Shape shape = builder_.shape(patches);
+    const TensorId class_token = parameter("vit.embeddings.cls_token", {config_.width});
+    const TensorId position = parameter(kPositions, {shape[1] * shape[2] + 1, config_.width});
+    return ops::image_tokens(builder_, "vit.embeddings", patches, class_token, position);
+  }
+
+  void block(const std::string& name) {
+    const int64_t width = config_.width;
+    const TensorId qkv = linear(name + "attention.attention.qkv",
+                                norm(name + "layernorm_before"),
+                                width,
+                                3 * width,
+                                config_.qkv_bias);
+    const TensorId mixed = ops::attention(
+        builder_, name + "attention", qkv, {.heads = config_.heads, .causal = false});
+    branch(name + "attention.output", linear(name + "attention.output.dense", mixed, width, width));
+    const TensorId up = linear(name + "intermediate.dense",
+                               norm(name + "layernorm_after"),
+                               width,
+                               config_.mlp_width,
+                               true,
+                               config_.activation);
+    branch(name + "output", linear(name + "output.dense", up, config_.mlp_width, width));
+  }
+
+  void branch(const std::string& name, TensorId delta) {
+    stream_.add(dropout(name + ".dropout", delta));
+  }
+
+  TensorId dropout(const std::string& name, TensorId x) {
+    return ops::dropout(builder_, name, x, config_.dropout);
+  }
+
+  TensorId norm(const std::string& name) {
+    const auto constant = [&](const char* suffix, float value) {
+      return builder_.parameter(
+          name + suffix, {config_.width}, {Initializer::Kind::kConstant, value}, false);
+    };
+    const TensorId gamma = constant(".weight", 1);
+    const TensorId beta = constant(".bias", 0);
+    return stream_.norm([&](TensorId x, TensorId delta) {
+      return ops::layer_norm(builder_, name, x, delta, gamma, beta, config_.norm_epsilon);
+    });
+  }
+
+  TensorId linear(const std::string& name,
+                  TensorId x,
+                  int64_t inputs,
+                  int64_t outputs,
+                  bool with_bias = true,
+                  Activation activation = Activation::kNone) {
+    const TensorId weight = builder_.parameter(
+        name + ".weight", {outputs, inputs}, {Initializer::Kind::kNormal, kStd}, true);
+    const TensorId bias =
+        with_bias ? builder_.parameter(
+                        name + ".bias", {outputs}, {Initializer::Kind::kConstant, 0}, false)
+                  : kNoTensor;
+    return ops::linear(builder_, name, x, weight, bias, activation);
+  }
+
+  // Neither the class token nor positions are decayed, as usual.
+  TensorId parameter(const std::string& name, Shape shape) {
+    return builder_.parameter(name, shape, {Initializer::Kind::kNormal, kStd}, false);
+  }
+
+  static constexpr float kStd = 0.02f;
+
+  const VitConfig& config_;
+  ImageLayers& layers_;
+  GraphBuilder& builder_;
+  ResidualStream stream_;  // (B, tokens, C)
+};
+
+class Vit final : public ImageModel<VitConfig> {
+ public:
+  using ImageModel::ImageModel;
+
+  void check() const override {
+    if (config().width % config().heads != 0)
+      refuse_value("model.vit.heads",
+                   config().heads,
+                   fmt::format("a divisor of model.vit.width, which is {}", config().width));
+  }
+
+  ModelTraits traits() const override {
+    ModelTraits traits = ImageModel::traits();
+    traits.has_blocks = true;
+    return traits;
+  }
+
+  // Images are taken for square: as many patches as there are positions.
+  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
+    const int64_t patches = extent(extents_of, kPositions, 0, 197) - 1;
+    const auto across = static_cast<int64_t>(std::lround(std::sqrt(std::max<int64_t>(patches, 1))));
+    ModelIo io;
+    io.height = io.width = across * config().patch;
+    io.channels = extent(extents_of, fmt::format("{}.weight", kPatches), 1, 3);
+    io.mean.assign(static_cast<size_t>(io.channels), 0);
+    io.std.assign(static_cast<size_t>(io.channels), 1);
+    io.classes = extent(extents_of, "classifier.weight", 0, 1);
+    return io;
+  }
+
+  // Three times the forward pass, of which attention is 4 tokens^2 width in each block.
+  double flops_per_sample(const ModelIo& io) const override {
+    const double tokens =
+        static_cast<double>((io.height / config().patch) * (io.width / config().patch) + 1);
+    return Model::flops_per_sample(io) + 3.0 * 4 * tokens * tokens *
+                                             static_cast<double>(config().width) *
+                                             static_cast<double>(config().layers);
+  }
+
+ private:
+  void check_images(const ModelIo& io) const override {
+    if (io.height > 0 && io.width > 0 && io.height % config().patch == 0 &&
+        io.width % config().patch == 0)
+      return;
+    throw ConfigError(
+        "model.vit.patch: value is {}; allowed: a divisor of height and width of the images, which "
+        "are {} x {}",
+        config().patch,
+        io.height,
+        io.width);
+  }
+
+  TensorId add_layers(ImageLayers& layers) const override {
+    return VitBuilder(config(), layers).add_layers();
+  }
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<const Model> make_model(const VitConfig& config) {
+  return std::make_unique<Vit>(config);
+}
+
+}  // namespace lockstep
