@@ -76,6 +76,10 @@ void add_llamas(std::vector<SmallModel>& models) {
   llama.qk_norm = true;
   llama.sliding_window = 40;
   models.push_back({"llama of norms and windows", llama, {0, 131, 0}, 2});
+  SmallModel packed = {"llama of documents", llama, {0, 131, 0}, 2};
+  packed.packed = true;
+  packed.loss_rows = 48;
+  models.push_back(packed);
 }
 
 void add_image_models(std::vector<SmallModel>& models) {

@@ -15,8 +15,10 @@ struct SmallModel {
   ModelIo io;
   int64_t lane_batch;
   Purpose purpose = Purpose::kTraining;
-  float mix = 1;  // of LaneContext
-  int lanes = 1;  // that synchronised norms take their statistics from
+  float mix = 1;          // of LaneContext
+  int lanes = 1;          // that synchronised norms take their statistics from
+  bool packed = false;    // of a language model: see GraphOptions ...
+  int64_t loss_rows = 0;  // ... of both
 };
 
 std::vector<SmallModel> small_models();

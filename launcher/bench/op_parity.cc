@@ -187,7 +187,9 @@ std::vector<ParityCase> parity_cases() {
   std::vector<ParityCase> cases;
   for (const SmallModel& small : small_models()) {
     cases.push_back({small.name,
-                     [small](const GraphOptions& options) {
+                     [small](GraphOptions options) {
+                       options.packed = small.packed;
+                       options.loss_rows = small.loss_rows;
                        return build_model(small.config, small.io, small.lane_batch, options);
                      },
                      small.lane_batch,

@@ -118,6 +118,7 @@ TEST(QkNormTest, MatchesTheReferenceOnAllDevices) {
   check_on_all_devices(qk_norm(1, 9, 3, 1, 64));
   check_on_all_devices(qk_norm(1, 3, 6, 6, 130));
   check_on_all_devices(qk_norm(2, 190, 3, 1, 8));
+  check_on_all_devices(qk_norm(1, 700, 7, 1, 4));  // more heads than warps
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "runtime/cuda/ops/rms_norm.h"
+#include "runtime/graph/ops/rms_norm.h"
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kBlockThreads<RowThreads>) forward_kernel(RmsN
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / RowThreads;
   if (row >= op.rows) return;
   const int lane = threadIdx.x % RowThreads;
-  const int64_t begin = op.places.begin(row, op.columns);
+  const int64_t begin = row * op.columns;
 
   RowPart<N, Held, RowThreads> part;
   float squares = 0;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(Threads)
   gamma.each(op.columns, thread, [&](int64_t column, float(&g)[N]) { load(op.gamma + column, g); });
 
   for (int64_t row = first; row < last; ++row) {
-    const int64_t begin = op.places.begin(row, op.columns);
+    const int64_t begin = row * op.columns;
     const float rstd = op.rstd[row];
     RowPart<N, Held, Threads> g, xhat;
     float sum_g_xhat = 0;
@@ -96,55 +96,33 @@ __global__ void __launch_bounds__(Threads)
   });
 }
 
-}  // namespace
-
-template <typename T>
-void rms_norm_forward(const RmsNormForward<T>& op, Stream stream) {
-  const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y}) &&
-                       op.places.stride % kVectorWidth<T> == 0;
-  start_by_rows<T>(op, vectors, stream, []<int N, int Held, int RowThreads>() {
-    return forward_kernel<T, N, Held, RowThreads>;
-  });
-}
-
-template <typename T>
-void rms_norm_backward(const RmsNormBackward<T>& op, Stream stream) {
-  const bool vectors =
-      is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum}) &&
-      op.places.stride % kVectorWidth<T> == 0;
-  const int64_t blocks =
-      start_by_row_blocks<T>(op, vectors, stream, []<int N, int Held, int Threads>() {
-        return backward_kernel<T, N, Held, Threads>;
-      });
-  sum_partials(op.workspace, blocks, op.columns, false, op.d_gamma, stream);
-}
-
-size_t rms_norm_backward_workspace_bytes(int64_t rows, int64_t columns) {
-  return blocks_for(rows, rows_per_block(rows)) * static_cast<size_t>(columns) * sizeof(float);
-}
-
-template void rms_norm_forward(const RmsNormForward<float>&, Stream);
-template void rms_norm_forward(const RmsNormForward<BFloat16>&, Stream);
-template void rms_norm_forward(const RmsNormForward<Float16>&, Stream);
-template void rms_norm_backward(const RmsNormBackward<float>&, Stream);
-template void rms_norm_backward(const RmsNormBackward<BFloat16>&, Stream);
-template void rms_norm_backward(const RmsNormBackward<Float16>&, Stream);
-
-namespace {
-
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0),
-          [&]<typename T>() { rms_norm_forward(RmsNormForward<T>::of(call), stream_of(call)); });
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = RmsNormForward<T>::of(call);
+    const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y});
+    start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
+      return forward_kernel<T, N, Held, RowThreads>;
+    });
+  });
 }
 
 size_t backward_workspace_bytes(const OpCall& call) {
   const auto op = RmsNormBackward<float>::of(call);
-  return rms_norm_backward_workspace_bytes(op.rows, op.columns);
+  return blocks_for(op.rows, rows_per_block(op.rows)) * static_cast<size_t>(op.columns) *
+         sizeof(float);
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0),
-          [&]<typename T>() { rms_norm_backward(RmsNormBackward<T>::of(call), stream_of(call)); });
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = RmsNormBackward<T>::of(call);
+    const bool vectors =
+        is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum});
+    const int64_t blocks =
+        start_by_row_blocks<T>(op, vectors, stream_of(call), []<int N, int Held, int Threads>() {
+          return backward_kernel<T, N, Held, Threads>;
+        });
+    sum_partials(op.workspace, blocks, op.columns, false, op.d_gamma, stream_of(call));
+  });
 }
 
 constexpr Implementation kRows[] = {

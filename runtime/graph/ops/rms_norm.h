@@ -38,8 +38,8 @@ std::pair<TensorId, TensorId> rms_norm(GraphBuilder& builder,
 
 }  // namespace ops
 
-// Where rows begin, in elements: one after the other, or `heads` of them, one after the other, in
-// each `stride` elements.
+// Where rows begin, in elements: one after the other, as in this op, or `heads` of them, one after
+// the other, in each `stride` elements, as in qk_norm.
 struct RowPlaces {
   int64_t heads = 1, stride;
 
