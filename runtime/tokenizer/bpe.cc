@@ -1,5 +1,5 @@
-// Byte-pair encoding: a word begins as characters, or bytes, and of all pairs of neighbours that may
-// be merged the one of the lowest rank is, the leftmost of equal ones, until there is none.
+// Byte-pair encoding: a word begins as characters, or bytes, and of all pairs of neighbours that
+// may be merged the one of the lowest rank is, the leftmost of equal ones, until there is none.
 //
 // Short words are searched for that pair anew each time, which needs no memory but the symbols. For
 // long ones a heap holds all pairs, so that the time grows as n log n: a tokenizer without a

@@ -1,6 +1,6 @@
 #pragma once
-// SentencePiece's table of replacements, as tokenizer.json has it: a double-array trie and the texts
-// that its values point to.
+// SentencePiece's table of replacements, as tokenizer.json has it: a double-array trie and the
+// texts that its values point to.
 
 #include <cstdint>
 #include <optional>

@@ -66,7 +66,8 @@ class Replace final : public DecoderStep {
   std::string from_, to_;
 };
 
-// Tokens <0x00> to <0xFF> in a row are the bytes of characters; where they are none, each is U+FFFD.
+// Tokens <0x00> to <0xFF> in a row are the bytes of characters; where they are none, each is
+// U+FFFD.
 class ByteFallback final : public DecoderStep {
  public:
   void apply(std::vector<std::string>* tokens) const override {

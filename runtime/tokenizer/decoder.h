@@ -17,8 +17,8 @@ class DecoderStep {
 
 class Decoder {
  public:
-  // Of the member "decoder"; without one, tokens are joined with spaces. Throws DataError on what is
-  // not known.
+  // Of the member "decoder"; without one, tokens are joined with spaces. Throws DataError on what
+  // is not known.
   explicit Decoder(const JsonPlace& place);
 
   std::string decode(std::vector<std::string> tokens) const;

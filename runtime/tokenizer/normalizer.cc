@@ -139,7 +139,8 @@ class Prepend final : public NormalizerStep {
   std::string prefix_;
 };
 
-// SentencePiece's nmt rule: control characters go, other spaces and what has no width become spaces.
+// SentencePiece's nmt rule: control characters go, other spaces and what has no width become
+// spaces.
 class Nmt final : public NormalizerStep {
  public:
   void apply(NormalizedText* text) const override {

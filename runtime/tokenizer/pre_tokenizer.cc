@@ -139,7 +139,8 @@ std::unique_ptr<const PreTokenizerStep> make_split(const JsonPlace& place) {
   const JsonPlace regex = pattern.at("Regex");
   const SplitRule rule = split_rule_of(regex.text());
   if (rule == nullptr) regex.refuse("the regular expressions of " + known_split_rules());
-  // A known rule's matches cover the text: to keep each and to remove what is no match are the same.
+  // A known rule's matches cover the text: to keep each and to remove what is no match are the
+  // same.
   if (behavior != SplitBehavior::kIsolated && !(behavior == SplitBehavior::kRemoved && invert))
     place.at("behavior").refuse("Isolated, or Removed with invert, for this regular expression");
   return std::make_unique<RuleSplit>(rule);

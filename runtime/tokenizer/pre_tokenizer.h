@@ -28,8 +28,8 @@ bool bytes_of_byte_level(std::string_view text, std::string* bytes);
 class PreTokenizer {
  public:
   // Of the member "pre_tokenizer"; a null leaves the text whole. Throws DataError on what is not
-  // known. Where the last step would write each byte as its character and `bytes_wanted`, the pieces
-  // are the bytes themselves.
+  // known. Where the last step would write each byte as its character and `bytes_wanted`, the
+  // pieces are the bytes themselves.
   PreTokenizer(const JsonPlace& place, bool bytes_wanted);
 
   // Whether pieces are bytes that stand for characters.

@@ -73,8 +73,8 @@ class Scanner {
     return after == end_ || last == p ? after : last;
   }
 
-  // The end of \s*[\r\n]+ from p, or p where it does not match: all up to the last line break of the
-  // spaces there.
+  // The end of \s*[\r\n]+ from p, or p where it does not match: all up to the last line break of
+  // the spaces there.
   const char* skip_to_newline(const char* p) const {
     const char* found = p;
     for (Char c = at(p); c.bytes > 0 && c.kind == kSpace; c = at(p)) {
@@ -84,8 +84,8 @@ class Scanner {
     return found;
   }
 
-  // The end of 's|'t|'re|'ve|'m|'ll|'d from p, which is an apostrophe, or p. With `any_case` also of
-  // capitals, and of the long s, which is an s for a regular expression.
+  // The end of 's|'t|'re|'ve|'m|'ll|'d from p, which is an apostrophe, or p. With `any_case` also
+  // of capitals, and of the long s, which is an s for a regular expression.
   const char* skip_contraction(const char* p, bool any_case) const {
     const auto letter = [&](int i) {
       if (end_ - p <= i) return '\0';

@@ -1,6 +1,6 @@
 #pragma once
-// Text to token ids and back. Tokenizers come from Hugging Face's tokenizer.json, to the ids that the
-// `tokenizers` package gives, or from SentencePiece's .model, through its library.
+// Text to token ids and back, with tokenizers of Hugging Face's tokenizer.json, to the ids that the
+// `tokenizers` package gives.
 
 #include <cstdint>
 #include <filesystem>
@@ -32,8 +32,8 @@ class Tokenizer {
   // Refers to the tokenizer, which must live as long.
   virtual std::unique_ptr<TokenEncoder> encoder() const = 0;
 
-  // The text of ids; ids of no token are left out, and with `skip_special` special tokens, too. Bytes
-  // that are not UTF-8 become U+FFFD.
+  // The text of ids; ids of no token are left out, and with `skip_special` special tokens, too.
+  // Bytes that are not UTF-8 become U+FFFD.
   virtual std::string decode(std::span<const uint32_t> ids, bool skip_special) const = 0;
 
   virtual std::optional<uint32_t> id_of(std::string_view token) const = 0;
@@ -41,16 +41,12 @@ class Tokenizer {
   virtual uint32_t id_limit() const = 0;
 };
 
-// A tokenizer.json, a .model of SentencePiece, or a folder with tokenizer.json or else
-// tokenizer.model. Throws DataError that names the file, and what of it is not known.
+// A tokenizer.json, or a folder with one. Throws DataError that names the file, and what of it is not
+// known.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 // Of a tokenizer.json's text; `name` is the file's for messages. Throws DataError.
 std::unique_ptr<const Tokenizer> parse_tokenizer_json(std::string_view text,
                                                       const std::string& name);
-
-// Of the bytes of a .model file. Throws DataError.
-std::unique_ptr<const Tokenizer> parse_sentencepiece(std::string_view bytes,
-                                                     const std::string& name);
 
 }  // namespace lockstep

@@ -70,8 +70,8 @@ std::vector<uint16_t> make_classes() {
   return classes;
 }
 
-// How many bytes of a valid character begin a text, or 0; `*partial` is how many bytes belong to the
-// beginning of one where there is none.
+// How many bytes of a valid character begin a text, or 0; `*partial` is how many bytes belong to
+// the beginning of one where there is none.
 size_t valid_char_bytes(std::string_view text, size_t* partial) {
   const auto at = [text](size_t i) { return static_cast<uint8_t>(text[i]); };
   *partial = 1;

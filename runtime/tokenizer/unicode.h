@@ -1,6 +1,6 @@
 #pragma once
-// Characters as Hugging Face's tokenizers see them: classes, lower case, normal forms. Each class is
-// that of the part of the `tokenizers` package that uses it, code point by code point.
+// Characters as Hugging Face's tokenizers see them: classes, lower case, normal forms. Each class
+// is that of the part of the `tokenizers` package that uses it, code point by code point.
 
 #include <cstddef>
 #include <cstdint>

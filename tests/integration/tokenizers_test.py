@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Catches: ids or decoded text that differ from those of Hugging Face's `tokenizers` package, for
 tokenizers of every kind, on real text, every code point and random strings; other ids with several
-threads; SentencePiece models whose ids differ from those of its package.
+threads.
 
 tokenizers_test.py LOCKSTEP TOKENIZE [--data FOLDER] [--random COUNT] [--only NAME]
 """
@@ -41,7 +41,8 @@ def compare(program, name, path, tokenizer, texts, with_special, skip_special):
     wrong = 0
     for begin in range(0, len(texts), BATCH):
         batch = texts[begin:begin + BATCH]
-        wanted = [e.ids for e in tokenizer.encode_batch_fast(batch, add_special_tokens=with_special)]
+        encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=with_special)
+        wanted = [e.ids for e in encodings]
         decoded = tokenizer.decode_batch(wanted, skip_special_tokens=skip_special)
         got = encoded(program, path, [t.encode() for t in batch], with_special, skip_special, 2)
         for text, ids, text_again, ours in zip(batch, wanted, decoded, got):
@@ -60,30 +61,6 @@ def invalid_utf8(program, path, tokenizer):
     wanted = [tokenizer.encode(t.decode("utf-8", "replace")).ids for t in texts]
     got = [ids for ids, _ in encoded(program, path, texts, True, True)]
     assert got == wanted, f"invalid UTF-8: {got} instead of {wanted}"
-
-
-def sentencepiece_models(program, data, folder, texts):
-    """Models of the library, against those of its own package; how many were compared."""
-    try:
-        import sentencepiece
-    except ImportError:
-        print("skipped: SentencePiece models (pip install sentencepiece)")
-        return 0
-    paths = [p for p in (data / "stories260k" / "tok512.model", folder / "nmt.model") if p.exists()]
-    for path in paths:
-        package = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        got = encoded(program, path, [t.encode() for t in texts], True, True, 2)
-        wrong = 0
-        for text, (ids, decoded) in zip(texts, got):
-            wanted = package.encode(text, add_bos=package.bos_id() >= 0)
-            if ids != wanted or decoded != package.decode(wanted):
-                wrong += 1
-                if wrong <= 3:
-                    print(f"{path.name}: {text!r}\n  package  {wanted} {package.decode(wanted)!r}\n"
-                          f"  Lockstep {ids} {decoded!r}")
-        print(f"{path.name}: {wrong} of {len(texts)} texts differ")
-        assert wrong == 0, path
-    return len(paths)
 
 
 def main():
@@ -118,7 +95,6 @@ def main():
             print(f"{name}: {wrong} of {len(texts)} texts differ", flush=True)
             failed += [name] if wrong else []
             invalid_utf8(options.tokenize, path, tokenizer)
-        sentencepiece_models(options.tokenize, options.data, folder, zoo.FOREIGN + lines[:3000])
     if failed:
         print("FAILED:", ", ".join(failed))
     return 1 if failed else 0

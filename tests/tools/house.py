@@ -75,7 +75,7 @@ WINGS = {
         "folder": [],
         "guard": ["checkpoints", "step"],
     },
-    "runtime/data": {"images": [], "tables": [], "text": []},
+    "runtime/data": {"images": [], "tables": [], "text": ["tables"]},
     "launcher": {
         "ranks": ["cuda"],
         "cuda": ["ranks"],
