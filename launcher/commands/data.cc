@@ -29,10 +29,10 @@ std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad
 
 int choose_data_threads(int threads) { return threads > 0 ? threads : available_cpus(); }
 
-void for_each_image(int64_t begin,
-                    int64_t end,
-                    int threads,
-                    const std::function<void(int64_t)>& body) {
+void for_each_in_threads(int64_t begin,
+                         int64_t end,
+                         int threads,
+                         const std::function<void(int64_t)>& body) {
   std::atomic<int64_t> next{begin};
   std::mutex mutex;
   std::exception_ptr first;
@@ -56,8 +56,11 @@ void for_each_image(int64_t begin,
 
 CommandSpec data_command() {
   return {.name = "data",
-          .help = "Pack, inspect and time the data of image models",
-          .subcommands = {data_pack_command(), data_inspect_command(), data_bench_command()}};
+          .help = "Pack, inspect and time images; make tokens of text",
+          .subcommands = {data_pack_command(),
+                          data_inspect_command(),
+                          data_bench_command(),
+                          data_tokenize_command()}};
 }
 
 }  // namespace lockstep

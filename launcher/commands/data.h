@@ -1,5 +1,5 @@
 #pragma once
-// lockstep data pack, inspect and bench: what they share.
+// lockstep data pack, inspect, bench and tokenize: what they share.
 
 #include <cstdint>
 #include <functional>
@@ -16,6 +16,7 @@ namespace lockstep {
 CommandSpec data_pack_command();
 CommandSpec data_inspect_command();
 CommandSpec data_bench_command();
+CommandSpec data_tokenize_command();
 
 // The images at `path`, as training images, where a format knows it as its own: a folder, tar files,
 // packed records; none: it is something else. Throws DataError.
@@ -26,9 +27,9 @@ int choose_data_threads(int threads);
 
 // Calls body(i) for each i in [begin, end) on so many threads, in no order. What a body throws
 // first ends the others and is rethrown.
-void for_each_image(int64_t begin,
-                    int64_t end,
-                    int threads,
-                    const std::function<void(int64_t)>& body);
+void for_each_in_threads(int64_t begin,
+                         int64_t end,
+                         int threads,
+                         const std::function<void(int64_t)>& body);
 
 }  // namespace lockstep

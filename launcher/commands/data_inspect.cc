@@ -49,7 +49,7 @@ Findings look_at(const ImageStore& store, int64_t classes, bool check, int threa
   findings.looked_at = check ? store.count() : std::min(store.count(), kPeeked);
   std::mutex mutex;
   std::vector<std::pair<int64_t, std::string>> bad;
-  for_each_image(0, findings.looked_at, threads, [&](int64_t number) {
+  for_each_in_threads(0, findings.looked_at, threads, [&](int64_t number) {
     const int64_t index = number * store.count() / findings.looked_at;  // evenly spaced
     ImagePipeline& pipeline = ImagePipeline::of_this_thread();
     ImageSize size;

@@ -104,7 +104,7 @@ Totals write_records(const PackOptions& options,
   int64_t bad = stores.bad_records;
   for (int64_t begin = 0; begin < store.count(); begin += at_a_time) {
     const int64_t end = std::min(begin + at_a_time, store.count());
-    for_each_image(begin, end, threads, [&](int64_t i) {
+    for_each_in_threads(begin, end, threads, [&](int64_t i) {
       pack_one(store, i, options, &packed[static_cast<size_t>(i - begin)]);
     });
     for (int64_t i = begin; i < end; ++i) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <unordered_map>
 #include <utility>
 
 namespace lockstep {
@@ -212,19 +213,6 @@ bool operator==(const Json& a, const Json& b) {
 struct Json::Library {
   using Value = nlohmann::ordered_json;
 
-  static Json from(const Value& value, int depth) {
-    switch (value.type()) {
-      case Value::value_t::boolean: return value.get<bool>();
-      case Value::value_t::number_integer: return value.get<int64_t>();
-      case Value::value_t::number_unsigned: return value.get<uint64_t>();
-      case Value::value_t::number_float: return value.get<double>();
-      case Value::value_t::string: return value.get<std::string>();
-      case Value::value_t::array:
-      case Value::value_t::object: return from_structured(value, depth + 1);
-      default: return {};
-    }
-  }
-
   static Value to(const Json& json) {
     switch (json.kind_) {
       case Kind::kNull: return nullptr;
@@ -249,27 +237,99 @@ struct Json::Library {
     return nullptr;
   }
 
+  // Builds a value from the library's events, so that it is never there twice.
+  class Builder;
+};
+
+class Json::Library::Builder {
+ public:
+  using number_integer_t = Value::number_integer_t;
+  using number_unsigned_t = Value::number_unsigned_t;
+  using number_float_t = Value::number_float_t;
+  using string_t = Value::string_t;
+  using binary_t = Value::binary_t;
+
+  bool null() { return add({}); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(number_integer_t value) { return add(int64_t{value}); }
+  bool number_unsigned(number_unsigned_t value) { return add(uint64_t{value}); }
+  bool number_float(number_float_t value, const string_t&) { return add(value); }
+  bool string(string_t& text) { return add(std::move(text)); }
+  bool binary(binary_t&) { return false; }  // not of text
+  bool start_object(size_t) { return start(Kind::kObject); }
+  bool start_array(size_t) { return start(Kind::kArray); }
+  bool end_object() { return finish(); }
+  bool end_array() { return finish(); }
+
+  bool key(string_t& name) {
+    Open& open = open_.back();
+    open.place = open.find(name);
+    if (open.place == open.value.size()) {
+      if (open.place >= kFewNames) open.places.emplace(name, open.place);
+      open.value.held_->names.push_back(std::move(name));
+      open.value.held_->values.emplace_back();
+    }
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) {
+    throw JsonError(error.what());
+  }
+
+  Json take() { return std::move(whole_); }
+
  private:
-  static Json from_structured(const Value& value, int depth) {
-    if (depth > kMaxDepth)
+  // So many names are compared one by one, those after them looked up.
+  static constexpr size_t kFewNames = 16;
+
+  // An array or object that has not ended.
+  struct Open {
+    Json value;
+    size_t place = 0;                                // of the member whose value comes next
+    std::unordered_map<std::string, size_t> places;  // of the members past the first few
+
+    size_t find(const std::string& name) const {
+      const auto& names = value.held_->names;
+      const auto few = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kFewNames));
+      const auto found = std::find(names.begin(), few, name);
+      if (found != few) return static_cast<size_t>(found - names.begin());
+      const auto later = places.find(name);
+      return later == places.end() ? names.size() : later->second;
+    }
+  };
+
+  bool add(Json value) {
+    if (open_.empty())
+      whole_ = std::move(value);
+    else if (open_.back().value.kind_ == Kind::kArray)
+      open_.back().value.held_->values.push_back(std::move(value));
+    else
+      open_.back().value.held_->values[open_.back().place] = std::move(value);
+    return true;
+  }
+
+  bool start(Kind kind) {
+    if (open_.size() == kMaxDepth)
       throw JsonError("more than " + std::to_string(kMaxDepth) +
                       " arrays and objects within each other");
-    Json json;
-    json.hold(value.is_array() ? Kind::kArray : Kind::kObject);
-    for (const auto& [name, held] : value.items()) {
-      if (value.is_object()) json.held_->names.push_back(name);
-      json.held_->values.push_back(from(held, depth));
-    }
-    return json;
+    open_.emplace_back().value.hold(kind);
+    return true;
   }
+
+  bool finish() {
+    Json value = std::move(open_.back().value);
+    open_.pop_back();
+    return add(std::move(value));
+  }
+
+  std::vector<Open> open_;  // each within the one before
+  Json whole_;
 };
 
 Json Json::parse(std::string_view text) {
-  try {
-    return Library::from(Library::Value::parse(text), 0);
-  } catch (const nlohmann::json::exception& error) {
-    throw JsonError(error.what());
-  }
+  Library::Builder builder;
+  Library::Value::sax_parse(text, &builder);
+  return builder.take();
 }
 
 std::string Json::dump(JsonFormat format) const {

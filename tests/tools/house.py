@@ -31,7 +31,8 @@ MAY_INCLUDE = {
                      "collectives/power_sgd/power_sgd_math.h",
                      "collectives/power_sgd/power_sgd_products.h",
                      "collectives/reduce/tree_sum_terms.h"],
-    "runtime/data": ["runtime/config"],
+    "runtime/tokenizer": [],
+    "runtime/data": ["runtime/config", "runtime/tokenizer"],
     "runtime/metrics": ["runtime/config"],
     "runtime/checkpoint": ["runtime/graph", "collectives/sharding.h"],
     "runtime/train": ["runtime/exec", "runtime/plan", "runtime/graph", "runtime/config",
@@ -77,7 +78,7 @@ WINGS = {
         "folder": [],
         "guard": ["checkpoints", "step"],
     },
-    "runtime/data": {"images": [], "tables": [], "text": []},
+    "runtime/data": {"images": [], "tables": [], "text": ["tables"]},
     "launcher": {
         "ranks": ["cuda"],
         "cuda": ["ranks"],

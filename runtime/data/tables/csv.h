@@ -31,6 +31,8 @@ class CsvReader {
   size_t field_count() const { return field_count_; }
   // Line, from 1, on which the record begins.
   int64_t line() const { return record_line_; }
+  // Bytes of the text that have been read.
+  size_t position() const { return position_; }
   // Why the record is malformed; empty when it is well-formed. A malformed record ends with its
   // line.
   const std::string& problem() const { return problem_; }

@@ -14,21 +14,25 @@ constexpr uint32_t kShiftPurpose = kRngShuffle | 1;  // the sampler uses kRngShu
 constexpr int64_t kScanTokens = 1 << 16;
 
 template <typename Token>
-int32_t load(const std::byte* bytes, int64_t index) {
+Token load(const std::byte* bytes, int64_t index) {
   Token token;
   std::memcpy(&token, bytes + index * static_cast<int64_t>(sizeof(Token)), sizeof(Token));
   return token;
 }
 
 template <typename Token>
-int32_t largest_of(const std::byte* bytes, int64_t count) {
+int64_t largest_of(const std::byte* bytes, int64_t count) {
   Token most = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    Token token;
-    std::memcpy(&token, bytes + i * static_cast<int64_t>(sizeof(Token)), sizeof(Token));
-    most = std::max(most, token);
-  }
+  for (int64_t i = 0; i < count; ++i) most = std::max(most, load<Token>(bytes, i));
   return most;
+}
+
+// Calls body with a value of the type that a sequence's tokens have.
+template <typename Body>
+auto with_token_type(int token_bytes, Body&& body) {
+  if (token_bytes == 1) return body(uint8_t{});
+  if (token_bytes == 2) return body(uint16_t{});
+  return body(uint32_t{});
 }
 
 class SequenceDataset final : public Dataset {
@@ -62,10 +66,7 @@ class SequenceDataset final : public Dataset {
     const int64_t first = key.index * context_ + (key.augment ? shift(key.epoch) : 0);
     int32_t* x = reinterpret_cast<int32_t*>(input);   // (T)
     int32_t* y = reinterpret_cast<int32_t*>(target);  // (T)
-    if (tokens_.token_bytes == 1)
-      copy<uint8_t>(first, x, y);
-    else
-      copy<uint16_t>(first, x, y);
+    with_token_type(tokens_.token_bytes, [&](auto token) { copy<decltype(token)>(first, x, y); });
   }
 
   int64_t resident_bytes() const override { return static_cast<int64_t>(tokens_.bytes.size()); }
@@ -80,9 +81,10 @@ class SequenceDataset final : public Dataset {
   template <typename Token>
   void copy(int64_t first, int32_t* x, int32_t* y) const {
     const std::byte* from = tokens_.bytes.data();
-    for (int64_t t = 0; t < context_; ++t) x[t] = load<Token>(from, first + t);
+    for (int64_t t = 0; t < context_; ++t)
+      x[t] = static_cast<int32_t>(load<Token>(from, first + t));
     std::memcpy(y, x + 1, static_cast<size_t>(context_ - 1) * sizeof(int32_t));
-    y[context_ - 1] = load<Token>(from, first + context_);
+    y[context_ - 1] = static_cast<int32_t>(load<Token>(from, first + context_));
   }
 
   std::shared_ptr<const SourceFile> file_;
@@ -96,14 +98,16 @@ class SequenceDataset final : public Dataset {
 
 }  // namespace
 
-int32_t TokenSequence::operator[](int64_t index) const {
-  return token_bytes == 1 ? load<uint8_t>(bytes.data(), index)
-                          : load<uint16_t>(bytes.data(), index);
+int64_t TokenSequence::operator[](int64_t index) const {
+  return with_token_type(token_bytes, [&](auto token) {
+    return static_cast<int64_t>(load<decltype(token)>(bytes.data(), index));
+  });
 }
 
-int32_t largest_token(const TokenSequence& tokens) {
-  return tokens.token_bytes == 1 ? largest_of<uint8_t>(tokens.bytes.data(), tokens.count())
-                                 : largest_of<uint16_t>(tokens.bytes.data(), tokens.count());
+int64_t largest_token(const TokenSequence& tokens) {
+  return with_token_type(tokens.token_bytes, [&](auto token) {
+    return largest_of<decltype(token)>(tokens.bytes.data(), tokens.count());
+  });
 }
 
 void check_vocabulary(const TokenSequence& tokens,

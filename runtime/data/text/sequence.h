@@ -15,13 +15,13 @@ namespace lockstep {
 // A sequence of tokens stored as unsigned little-endian integers, not necessarily aligned.
 struct TokenSequence {
   std::span<const std::byte> bytes;
-  int token_bytes = 1;  // 1 or 2
+  int token_bytes = 1;  // 1, 2 or 4
   int64_t count() const { return static_cast<int64_t>(bytes.size()) / token_bytes; }
-  int32_t operator[](int64_t index) const;
+  int64_t operator[](int64_t index) const;
 };
 
 // The largest token of a sequence that is not empty. One pass over its memory.
-int32_t largest_token(const TokenSequence& tokens);
+int64_t largest_token(const TokenSequence& tokens);
 
 // Throws DataError that names the first token which is not below `vocabulary`, and the model's
 // field that limits it.

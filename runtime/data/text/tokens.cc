@@ -15,6 +15,7 @@ namespace {
 
 constexpr int32_t kMagic = 20240520;
 constexpr int32_t kVersion = 1;
+constexpr int64_t kLargestToken = (int64_t{1} << 31) - 2;
 constexpr size_t kHeaderBytes = 256 * sizeof(int32_t);  // magic, version, count, then zeros
 
 struct TokenFile {
@@ -64,7 +65,7 @@ class Tokens final : public FileFormat<TokensConfig> {
     if (need_train || vocabulary == 0) {
       const TokenFile train(data_, config_, config_.train, "tokens.train");
       if (vocabulary == 0)
-        vocabulary = largest_token(train.sequence) + 1;
+        vocabulary = vocabulary_of(train);
       else
         check_vocabulary(train.sequence, vocabulary, model, train.file->name());
       if (need_train)
@@ -136,6 +137,18 @@ class Tokens final : public FileFormat<TokensConfig> {
               (static_cast<double>(packing->samples()) * static_cast<double>(model.context)));
     return make_packed_dataset(tokens.file, tokens.sequence, packing, model, seed, shuffled);
   }
+
+ private:
+  static int64_t vocabulary_of(const TokenFile& train) {
+    const int64_t largest = largest_token(train.sequence);
+    if (largest > kLargestToken)
+      throw DataError(
+          "{}: has a token {}; allowed: 0..{} (tokens.format says how many bytes one has)",
+          train.file->name(),
+          largest,
+          kLargestToken);
+    return largest + 1;
+  }
 };
 
 }  // namespace
@@ -165,11 +178,16 @@ TokenSequence parse_tokens(std::span<const std::byte> bytes,
           count,
           body_bytes);
     bytes = bytes.subspan(kHeaderBytes);
-  } else if (bytes.size() % sizeof(uint16_t) != 0) {
-    throw DataError("{}: {} bytes; a file of 16-bit tokens has an even size", name, bytes.size());
   }
+  const int token_bytes = format == TokensConfig::Format::kRawUint32 ? 4 : 2;
+  if (bytes.size() % static_cast<size_t>(token_bytes) != 0)
+    throw DataError("{}: {} bytes; a file of {}-bit tokens has {} size",
+                    name,
+                    bytes.size(),
+                    8 * token_bytes,
+                    token_bytes == 2 ? "an even" : "a multiple of 4 as its");
   if (bytes.empty()) throw DataError("{}: has no tokens", name);
-  return {bytes, sizeof(uint16_t)};
+  return {bytes, token_bytes};
 }
 
 template <>

@@ -1,5 +1,5 @@
 #pragma once
-// Files of token ids, memory-mapped: raw uint16 (nanoGPT's train.bin) and llm.c's .bin.
+// Files of token ids, memory-mapped: raw uint16 (nanoGPT's train.bin), raw uint32 and llm.c's .bin.
 
 #include <cstddef>
 #include <span>
@@ -11,7 +11,7 @@
 namespace lockstep {
 
 // Parses the bytes of a token file; the sequence lies in them. `name` is the file's name for
-// messages. Throws DataError on an odd size (raw), and on another magic number or version, or a
+// messages. Throws DataError on a size that is no whole number of tokens (raw), and on another magic number or version, or a
 // count that does not match the file's size (llm.c), and when there are no tokens.
 TokenSequence parse_tokens(std::span<const std::byte> bytes,
                            TokensConfig::Format format,

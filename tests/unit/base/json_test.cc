@@ -127,6 +127,21 @@ TEST(Json, OfMembersWithOneNameTheLastCounts) {
             R"({"b":6,"a":5,"c":4})");
 }
 
+// A vocabulary: if each name were compared with all before it, this would take a minute.
+TEST(Json, ManyMembersAreReadInLinearTime) {
+  constexpr int kMembers = 200'000;
+  std::string text = "{";
+  for (int i = 0; i < kMembers; ++i)
+    text += '"' + std::to_string(i) + "\":" + std::to_string(i) + ",";
+  const Json json = Json::parse(text + R"("3":-3,"100":-100,"199999":-1})");
+  ASSERT_EQ(json.size(), size_t{kMembers});
+  EXPECT_EQ(json["3"], Json(-3));
+  EXPECT_EQ(json["100"], Json(-100));
+  EXPECT_EQ(json["101"], Json(101));
+  EXPECT_EQ(json.names().back(), "199999");
+  EXPECT_EQ(json["199999"], Json(-1));
+}
+
 TEST(Json, WhatIsNotThereIsAnError) {
   const Json json = Json::parse(R"({"a": [1, "x"], "n": null})");
   EXPECT_EQ(error_of([&] { json.at("b"); }), "[json.exception.out_of_range.403] key 'b' not found");

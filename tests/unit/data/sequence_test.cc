@@ -150,12 +150,15 @@ std::string llmc(const std::vector<uint16_t>& ids,
 class Tokens : public ::testing::TestWithParam<TokensConfig::Format> {
  protected:
   std::string file_of(const std::vector<uint16_t>& ids) {
-    return GetParam() == TokensConfig::Format::kLlmc ? llmc(ids, static_cast<int32_t>(ids.size()))
-                                                     : tokens_of(ids);
+    if (GetParam() == TokensConfig::Format::kLlmc)
+      return llmc(ids, static_cast<int32_t>(ids.size()));
+    if (GetParam() == TokensConfig::Format::kRawUint16) return tokens_of(ids);
+    const std::vector<uint32_t> wide(ids.begin(), ids.end());
+    return {reinterpret_cast<const char*>(wide.data()), wide.size() * sizeof(uint32_t)};
   }
 };
 
-TEST_P(Tokens, ReadsBothFormats) {
+TEST_P(Tokens, ReadsAllFormats) {
   // The first token of a raw file looks like the beginning of a gzip file.
   std::vector<uint16_t> ids = {0x8b1f, 50256, 3, 4, 65535, 0, 7, 8, 9};
   test::TemporaryFolder folder;
@@ -196,7 +199,33 @@ TEST_P(Tokens, ChecksEveryIdAgainstTheVocabulary) {
 INSTANTIATE_TEST_SUITE_P(Formats,
                          Tokens,
                          ::testing::Values(TokensConfig::Format::kRawUint16,
-                                           TokensConfig::Format::kLlmc));
+                                           TokensConfig::Format::kLlmc,
+                                           TokensConfig::Format::kRawUint32));
+
+TEST(TokensFile, HasTokensOf32Bits) {
+  const std::vector<uint32_t> ids = {7, 128'000, 65'536, 2'147'483'646, 5};
+  const auto file = [](const std::vector<uint32_t>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+  };
+  test::TemporaryFolder folder;
+  DataConfig config;
+  config.dir = folder.path();
+  config.shuffle = false;
+  config.source = TokensConfig{.train = folder.write("t.bin", file(ids)),
+                               .eval = "",
+                               .format = TokensConfig::Format::kRawUint32};
+  const OpenedData opened = open_data(config, gpt(4), 1, true);
+  EXPECT_EQ(opened.summary.classes, 2'147'483'647);
+  EXPECT_EQ(read(*opened.train, {.index = 0}).target,
+            (std::vector<int32_t>{128'000, 65'536, 2'147'483'646, 5}));
+  expect_parts(error_of([&] { open_data(config, gpt(4, 128'000), 1, true); }),
+               {"t.bin", "token 1 is 128000", "vocabulary of 128000"});
+  folder.write("t.bin", file({1, 2, 3, 4, 4'294'967'295}));
+  expect_parts(error_of([&] { open_data(config, gpt(4), 1, true); }),
+               {"has a token 4294967295", "allowed: 0..2147483646", "tokens.format"});
+  expect_parts(error_of([&] { open_data(config, gpt(4, 300), 1, true); }),
+               {"token 4 is 4294967295", "vocabulary of 300"});
+}
 
 TEST(TokensFile, RefusesCorruptFiles) {
   const auto llmc_error = [](const std::string& bytes) {
@@ -208,6 +237,10 @@ TEST(TokensFile, RefusesCorruptFiles) {
   };
   expect_parts(raw_error("abc"), {"f: 3 bytes", "even size"});
   expect_parts(raw_error(""), {"has no tokens"});
+  expect_parts(error_of([&] {
+                 parse_tokens(test::bytes_of("abcdef"), TokensConfig::Format::kRawUint32, "f");
+               }),
+               {"f: 6 bytes", "32-bit tokens", "a multiple of 4"});
   expect_parts(llmc_error("abc"), {"3 bytes are too few", "1024"});
   expect_parts(llmc_error(llmc({1, 2}, 2, 20240519)), {"begins with 20240519", "20240520"});
   expect_parts(llmc_error(llmc({1, 2}, 2, 20240520, 2)), {"version 2", "allowed: 1"});

@@ -1,0 +1,78 @@
+#include "runtime/tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+AddedToken read_token(const JsonPlace& place, const Normalizer& normalizer) {
+  AddedToken token;
+  token.content = place.at("content").text();
+  token.special = place.flag_or("special", false);
+  token.single_word = place.flag_or("single_word", false);
+  token.lstrip = place.flag_or("lstrip", false);
+  token.rstrip = place.flag_or("rstrip", false);
+  token.normalized = place.flag_or("normalized", !token.special);
+  token.shown = token.normalized ? normalizer.apply(token.content) : token.content;
+  return token;
+}
+
+bool is_class(std::string_view text, size_t at, CharClass wanted) {
+  return (char_class_table()[decode_char(text.data() + at).code] & wanted) != 0;
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(const JsonPlace& place,
+                         const Vocabulary& vocabulary,
+                         const Normalizer& normalizer) {
+  const size_t count = place.is_null() ? 0 : place.elements();
+  auto next_id = static_cast<uint32_t>(vocabulary.size());
+  for (size_t i = 0; i < count; ++i) {
+    AddedToken token = read_token(place.element(i), normalizer);
+    if (token.content.empty()) continue;
+    std::optional<uint32_t> id = vocabulary.id_of(token.content);
+    if (const auto found = ids_.find(token.content); found != ids_.end()) id = found->second;
+    if (!id) id = next_id++;
+    if (token.special) special_.insert(token.content);
+    ids_[token.content] = *id;
+    largest_id_ = std::max(largest_id_, *id);
+    tokens_[*id] = std::move(token);
+  }
+  std::vector<ByteTrie::Entry> in_text, in_normalized;
+  for (const auto& [id, token] : tokens_)
+    (token.normalized ? in_normalized : in_text).emplace_back(token.shown, id);
+  in_text_ = ByteTrie(std::move(in_text));
+  in_normalized_ = ByteTrie(std::move(in_normalized));
+}
+
+const AddedToken* AddedTokens::token_of(uint32_t id) const {
+  const auto found = tokens_.find(id);
+  return found == tokens_.end() ? nullptr : &found->second;
+}
+
+bool AddedTokens::take(
+    uint32_t id, std::string_view text, size_t least, size_t* begin, size_t* end) const {
+  const AddedToken& token = tokens_.at(id);
+  if (token.single_word) {
+    if (*begin > 0 && is_class(text, last_char_begin(text.substr(0, *begin)), kWord)) return false;
+    if (*end < text.size() && is_class(text, *end, kWord)) return false;
+  }
+  if (token.lstrip) {
+    while (*begin > 0) {
+      const size_t before = last_char_begin(text.substr(0, *begin));
+      if (!is_class(text, before, kSpace)) break;
+      *begin = before;
+    }
+    *begin = std::max(*begin, least);
+  }
+  while (token.rstrip && *end < text.size() && is_class(text, *end, kSpace))
+    *end += decode_char(text.data() + *end).bytes;
+  return true;
+}
+
+}  // namespace lockstep

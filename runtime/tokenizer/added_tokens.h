@@ -1,0 +1,82 @@
+#pragma once
+// Tokens that are taken out of a text before anything else is done to it: the added_tokens of
+// tokenizer.json.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/tokenizer/byte_trie.h"
+#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/normalizer.h"
+#include "runtime/tokenizer/vocabulary.h"
+
+namespace lockstep {
+
+struct AddedToken {
+  std::string content;
+  std::string
+      shown;  // what it decodes to: its normalized form, where it is looked for in such text
+  bool special = false;      // decoding may leave it out
+  bool single_word = false;  // only where no word's character is next to it
+  bool lstrip = false;       // takes the spaces before it, and `rstrip` those after it
+  bool rstrip = false;
+  bool normalized = false;  // looked for in normalized text
+};
+
+class AddedTokens {
+ public:
+  // Of the member "added_tokens". A token that neither the vocabulary nor the list has had before
+  // gets the next free id, as in the package. Throws DataError.
+  AddedTokens(const JsonPlace& place, const Vocabulary& vocabulary, const Normalizer& normalizer);
+
+  // Null where no added token has the id.
+  const AddedToken* token_of(uint32_t id) const;
+  const std::unordered_map<std::string, uint32_t>& ids() const { return ids_; }
+  bool is_special(const std::string& token) const { return special_.contains(token); }
+  uint32_t largest_id() const { return largest_id_; }
+
+  // Calls text(begin, end) and token(id) in the order in which parts and tokens follow each other.
+  template <typename OnText, typename OnToken>
+  void split(std::string_view text, bool normalized, OnText&& on_text, OnToken&& on_token) const {
+    const ByteTrie& trie = normalized ? in_normalized_ : in_text_;
+    size_t begin = 0;  // of what has not been passed on
+    if (!trie.empty())
+      for (size_t at = next_candidate(trie, text, 0); at < text.size();) {
+        const ByteTrie::Match match = trie.longest_prefix(text.substr(at));
+        if (match.bytes == 0) {
+          at = next_candidate(trie, text, at + 1);
+          continue;
+        }
+        size_t end = at + match.bytes;
+        if (size_t from = at; take(match.value, text, begin, &from, &end)) {
+          if (begin < from) on_text(begin, from);
+          on_token(match.value);
+          begin = end;
+        }
+        at = next_candidate(trie, text, at + match.bytes);
+      }
+    if (begin < text.size()) on_text(begin, text.size());
+  }
+
+ private:
+  static size_t next_candidate(const ByteTrie& trie, std::string_view text, size_t at) {
+    while (at < text.size() && !trie.begins_some(static_cast<uint8_t>(text[at]))) ++at;
+    return at;
+  }
+
+  // Whether the token at [*begin, *end) counts; widens it by the spaces that it strips, but not to
+  // before `least`.
+  bool take(uint32_t id, std::string_view text, size_t least, size_t* begin, size_t* end) const;
+
+  std::unordered_map<uint32_t, AddedToken> tokens_;
+  std::unordered_map<std::string, uint32_t> ids_;
+  std::unordered_set<std::string> special_;
+  ByteTrie in_text_, in_normalized_;
+  uint32_t largest_id_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,306 @@
+// Byte-pair encoding: a word begins as characters, or bytes, and of all pairs of neighbours that
+// may be merged the one of the lowest rank is, the leftmost of equal ones, until there is none.
+//
+// Short words are searched for that pair anew each time, which needs no memory but the symbols. For
+// long ones a heap holds all pairs, so that the time grows as n log n: a tokenizer without a
+// pre-tokenizer has whole texts as words.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/tokenizer/pair_table.h"
+#include "runtime/tokenizer/pre_tokenizer.h"
+#include "runtime/tokenizer/token_model.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kShortWord = 40;  // symbols; above, the heap is faster
+constexpr uint32_t kNoId = UINT32_MAX;
+
+struct BpeOptions {
+  std::optional<uint32_t> unknown;
+  std::string prefix;  // of what continues a word
+  std::string suffix;  // of what ends a word
+  bool fuse_unknown = false;
+  bool byte_fallback = false;
+  bool ignore_merges = false;  // a word that is a token is that token
+};
+
+class Bpe final : public TokenModel {
+ public:
+  Bpe(Vocabulary vocabulary, PairTable merges, BpeOptions options)
+      : TokenModel(std::move(vocabulary)),
+        merges_(std::move(merges)),
+        options_(std::move(options)),
+        plain_(options_.prefix.empty() && options_.suffix.empty()) {
+    byte_ids_.fill(kNoId);
+    char id[8];
+    for (int byte = 0; byte < 256; ++byte) {
+      *fmt::format_to(id, "<0x{:02X}>", byte) = 0;
+      fallback_ids_[static_cast<size_t>(byte)] = this->vocabulary().id_of(id).value_or(kNoId);
+    }
+    if (plain_)
+      this->vocabulary().for_each([this](std::string_view token, uint32_t token_id) {
+        if (!token.empty() && decode_char(token.data()).bytes == token.size())
+          char_ids_[decode_char(token.data()).code] = token_id;
+      });
+  }
+
+  bool wants_bytes() const override { return plain_ && !options_.byte_fallback; }
+
+  void take_bytes() override {
+    for (size_t byte = 0; byte < 256; ++byte)
+      byte_ids_[byte] = vocabulary().id_of(byte_level_chars()[byte]).value_or(kNoId);
+    if (options_.ignore_merges)
+      vocabulary().for_each([this](std::string_view token, uint32_t id) {
+        std::string bytes;
+        if (bytes_of_byte_level(token, &bytes)) words_.emplace(std::move(bytes), id);
+      });
+    of_bytes_ = true;
+  }
+
+  void encode(std::string_view word,
+              ModelScratch& scratch,
+              std::vector<uint32_t>* ids) const override {
+    if (options_.ignore_merges) {
+      if (const auto id = whole_word(word)) return ids->push_back(*id);
+    }
+    scratch.symbols.clear();
+    if (of_bytes_)
+      add_bytes(word, scratch);
+    else
+      add_chars(word, scratch);
+    std::vector<ModelScratch::Symbol>& symbols = scratch.symbols;
+    if (symbols.empty()) return;
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      symbols[i].before = static_cast<int32_t>(i) - 1;
+      symbols[i].after = i + 1 < symbols.size() ? static_cast<int32_t>(i) + 1 : -1;
+    }
+    if (symbols.size() <= kShortWord) {
+      merge_short(symbols);
+      for (const ModelScratch::Symbol& symbol : symbols) ids->push_back(symbol.id);
+    } else {
+      merge_long(scratch);
+      for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].after)
+        ids->push_back(symbols[static_cast<size_t>(i)].id);
+    }
+  }
+
+ private:
+  using Symbol = ModelScratch::Symbol;
+
+  std::optional<uint32_t> whole_word(std::string_view word) const {
+    if (!of_bytes_) return vocabulary().id_of(word);
+    const auto found = words_.find(std::string(word));
+    if (found == words_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  static void add(ModelScratch& scratch, uint32_t id) {
+    scratch.symbols.push_back({id, 0, 0, PairTable::kNoRank});
+  }
+
+  // Whether characters that are in no token wait for theirs. Without a token for them they are left
+  // out.
+  struct Unknown {
+    bool pending = false;
+  };
+
+  void add_unknown(ModelScratch& scratch, Unknown* unknown) const {
+    if (!options_.unknown) return;
+    if (unknown->pending && !options_.fuse_unknown) add(scratch, *options_.unknown);
+    unknown->pending = true;
+  }
+
+  void end_unknown(ModelScratch& scratch, Unknown* unknown) const {
+    if (unknown->pending) add(scratch, *options_.unknown);
+    unknown->pending = false;
+  }
+
+  void add_bytes(std::string_view word, ModelScratch& scratch) const {
+    Unknown unknown;
+    for (const char c : word) {
+      const uint32_t id = byte_ids_[static_cast<uint8_t>(c)];
+      if (id == kNoId) {
+        add_unknown(scratch, &unknown);
+        continue;
+      }
+      end_unknown(scratch, &unknown);
+      add(scratch, id);
+    }
+    end_unknown(scratch, &unknown);
+  }
+
+  void add_chars(std::string_view word, ModelScratch& scratch) const {
+    Unknown unknown;
+    for (size_t i = 0; i < word.size();) {
+      const DecodedChar c = decode_char(word.data() + i);
+      const std::string_view bytes = word.substr(i, c.bytes);
+      const uint32_t id =
+          plain_ ? id_of_char(c.code) : id_of_part(bytes, i == 0, i + c.bytes == word.size());
+      i += c.bytes;
+      if (id != kNoId) {
+        end_unknown(scratch, &unknown);
+        add(scratch, id);
+      } else if (!add_fallback(bytes, i == c.bytes, i == word.size(), scratch)) {
+        add_unknown(scratch, &unknown);
+      }
+    }
+    end_unknown(scratch, &unknown);
+  }
+
+  uint32_t id_of_char(uint32_t code) const {
+    const auto found = char_ids_.find(code);
+    return found == char_ids_.end() ? kNoId : found->second;
+  }
+
+  uint32_t id_of_part(std::string_view bytes, bool first, bool last) const {
+    return vocabulary().id_of(marked(bytes, first, last)).value_or(kNoId);
+  }
+
+  std::string marked(std::string_view bytes, bool first, bool last) const {
+    std::string text = first ? "" : options_.prefix;
+    return text.append(bytes).append(last ? options_.suffix : "");
+  }
+
+  // Tokens <0x00> to <0xFF> in the place of a character; false where one of them is missing. (Here
+  // an unknown character before it stays pending, as in the package.)
+  bool add_fallback(std::string_view bytes, bool first, bool last, ModelScratch& scratch) const {
+    if (!options_.byte_fallback) return false;
+    const std::string text = marked(bytes, first, last);
+    for (const char c : text)
+      if (fallback_ids_[static_cast<uint8_t>(c)] == kNoId) return false;
+    for (const char c : text) add(scratch, fallback_ids_[static_cast<uint8_t>(c)]);
+    return true;
+  }
+
+  void merge_short(std::vector<Symbol>& symbols) const {
+    for (size_t i = 0; i + 1 < symbols.size(); ++i)
+      symbols[i].rank = merges_.find(symbols[i].id, symbols[i + 1].id).rank;
+    symbols.back().rank = PairTable::kNoRank;
+    while (true) {
+      size_t best = 0;
+      for (size_t i = 1; i < symbols.size(); ++i)
+        if (symbols[i].rank < symbols[best].rank) best = i;
+      if (symbols[best].rank == PairTable::kNoRank) return;
+      symbols[best].id = merges_.find(symbols[best].id, symbols[best + 1].id).id;
+      symbols.erase(symbols.begin() + static_cast<ptrdiff_t>(best) + 1);
+      symbols[best].rank = best + 1 < symbols.size()
+                               ? merges_.find(symbols[best].id, symbols[best + 1].id).rank
+                               : PairTable::kNoRank;
+      if (best > 0)
+        symbols[best - 1].rank = merges_.find(symbols[best - 1].id, symbols[best].id).rank;
+    }
+  }
+
+  // An entry of the heap is a rank above a place: the least is the next merge. One whose pair has
+  // changed since has another rank than its symbol, and is passed over.
+  void merge_long(ModelScratch& scratch) const {
+    std::vector<Symbol>& symbols = scratch.symbols;
+    std::vector<uint64_t>& heap = scratch.heap;
+    const auto rank_at = [&](Symbol& symbol) {
+      symbol.rank =
+          symbol.after < 0
+              ? PairTable::kNoRank
+              : merges_.find(symbol.id, symbols[static_cast<size_t>(symbol.after)].id).rank;
+      return symbol.rank;
+    };
+    const auto entry = [](uint32_t rank, size_t place) {
+      return static_cast<uint64_t>(rank) << 32 | place;
+    };
+    const auto push = [&](size_t place) {
+      if (rank_at(symbols[place]) == PairTable::kNoRank) return;
+      heap.push_back(entry(symbols[place].rank, place));
+      std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    };
+    heap.clear();
+    for (size_t i = 0; i < symbols.size(); ++i)
+      if (rank_at(symbols[i]) != PairTable::kNoRank) heap.push_back(entry(symbols[i].rank, i));
+    std::make_heap(heap.begin(), heap.end(), std::greater<>());
+    while (!heap.empty()) {
+      std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+      const uint64_t top = heap.back();
+      heap.pop_back();
+      const size_t place = top & 0xFFFFFFFF;
+      Symbol& left = symbols[place];
+      if (left.rank != top >> 32) continue;
+      Symbol& right = symbols[static_cast<size_t>(left.after)];
+      left.id = merges_.find(left.id, right.id).id;
+      left.after = right.after;
+      right.rank = PairTable::kNoRank;
+      if (left.after >= 0)
+        symbols[static_cast<size_t>(left.after)].before = static_cast<int32_t>(place);
+      push(place);
+      if (left.before >= 0) push(static_cast<size_t>(left.before));
+    }
+  }
+
+  PairTable merges_;
+  BpeOptions options_;
+  bool plain_;  // neither prefix nor suffix
+  bool of_bytes_ = false;
+  std::array<uint32_t, 256> byte_ids_;      // of bytes, where words come as bytes
+  std::array<uint32_t, 256> fallback_ids_;  // of <0x00> to <0xFF>
+  std::unordered_map<uint32_t, uint32_t> char_ids_;
+  std::unordered_map<std::string, uint32_t> words_;  // whole tokens as bytes
+};
+
+// The two tokens of a merge: an array of two texts or, in older files, one text with a space.
+std::pair<std::string, std::string> merge_at(const JsonPlace& place) {
+  if (place.value().is_string()) {
+    const std::string text = place.text();
+    const size_t space = text.find(' ');
+    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+      place.refuse("two tokens with a space between them");
+    return {text.substr(0, space), text.substr(space + 1)};
+  }
+  if (place.elements() != 2) place.refuse("two tokens");
+  return {place.element(0).text(), place.element(1).text()};
+}
+
+PairTable read_merges(const JsonPlace& place, const Vocabulary& vocabulary, size_t prefix_bytes) {
+  PairTable merges(place.elements());
+  uint32_t rank = 0;
+  for (size_t i = 0; i < place.elements(); ++i) {
+    const JsonPlace pair = place.element(i);
+    if (pair.value().is_string() && pair.text().starts_with("#version")) continue;
+    const auto [left, right] = merge_at(pair);
+    const auto id_of = [&](const std::string& token) {
+      const auto id = vocabulary.id_of(token);
+      if (!id) pair.fail(fmt::format("'{}' is not in model.vocab", token));
+      return *id;
+    };
+    if (right.size() < prefix_bytes) pair.refuse("a second token with continuing_subword_prefix");
+    const uint32_t merged = id_of(left + right.substr(prefix_bytes));
+    merges.add(id_of(left), id_of(right), {rank++, merged});
+  }
+  return merges;
+}
+
+}  // namespace
+
+std::unique_ptr<TokenModel> make_bpe(const JsonPlace& place) {
+  const JsonPlace dropout = place.find("dropout");
+  if (!dropout.is_null() && dropout.number() != 0)
+    dropout.refuse("null, 0: a text is encoded in one way");
+  Vocabulary vocabulary = read_vocabulary(place.at("vocab"));
+  BpeOptions options;
+  options.prefix = place.text_or("continuing_subword_prefix", "");
+  options.suffix = place.text_or("end_of_word_suffix", "");
+  options.fuse_unknown = place.flag_or("fuse_unk", false);
+  options.byte_fallback = place.flag_or("byte_fallback", false);
+  options.ignore_merges = place.flag_or("ignore_merges", false);
+  if (const JsonPlace unknown = place.find("unk_token"); !unknown.is_null()) {
+    options.unknown = vocabulary.id_of(unknown.text());
+    if (!options.unknown) unknown.refuse("a token of model.vocab");
+  }
+  PairTable merges = read_merges(place.at("merges"), vocabulary, options.prefix.size());
+  return std::make_unique<Bpe>(std::move(vocabulary), std::move(merges), std::move(options));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#pragma once
+// Which strings of a set a text begins with, byte by byte.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+class ByteTrie {
+ public:
+  // A string and what belongs to it; of equal strings the last one counts. Empty ones are left out.
+  using Entry = std::pair<std::string_view, uint32_t>;
+
+  struct Match {
+    size_t bytes = 0;  // 0: none
+    uint32_t value = 0;
+  };
+
+  ByteTrie() : ByteTrie(std::vector<Entry>{}) {}
+  explicit ByteTrie(std::vector<Entry> entries);
+
+  bool empty() const { return nodes_.size() == 1; }
+  bool begins_some(uint8_t first) const { return roots_[first] != 0; }
+
+  // Calls found(bytes, value) for each string that the text begins with, the shortest first.
+  template <typename Found>
+  void for_each_prefix(std::string_view text, Found&& found) const {
+    uint32_t node = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      node = child(node, static_cast<uint8_t>(text[i]));
+      if (node == 0) return;
+      if (nodes_[node].has_value) found(i + 1, nodes_[node].value);
+    }
+  }
+
+  Match longest_prefix(std::string_view text) const {
+    Match longest;
+    for_each_prefix(text, [&longest](size_t bytes, uint32_t value) { longest = {bytes, value}; });
+    return longest;
+  }
+
+ private:
+  // The children of a node lie side by side, in the order of their bytes.
+  struct Node {
+    uint32_t first_child = 0;
+    uint32_t value = 0;
+    uint16_t children = 0;
+    bool has_value = false;
+    uint8_t byte = 0;  // by which the node is reached
+  };
+
+  // 0: none.
+  uint32_t child(uint32_t node, uint8_t byte) const {
+    if (node == 0) return roots_[byte];
+    const Node& parent = nodes_[node];
+    for (uint32_t i = parent.first_child; i < parent.first_child + parent.children; ++i)
+      if (nodes_[i].byte >= byte) return nodes_[i].byte == byte ? i : 0;
+    return 0;
+  }
+
+  std::vector<Node> nodes_;  // the root is the first
+  uint32_t roots_[256] = {};
+};
+
+}  // namespace lockstep

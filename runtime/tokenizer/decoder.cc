@@ -1,0 +1,228 @@
+#include "runtime/tokenizer/decoder.h"
+
+#include <charconv>
+#include <utility>
+
+#include "runtime/tokenizer/metaspace.h"
+#include "runtime/tokenizer/normalizer.h"
+#include "runtime/tokenizer/pre_tokenizer.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kAllowed[] =
+    "BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece";
+
+std::string joined(const std::vector<std::string>& tokens, std::string_view between = "") {
+  std::string text;
+  for (size_t i = 0; i < tokens.size(); ++i) text.append(i == 0 ? "" : between).append(tokens[i]);
+  return text;
+}
+
+class ByteLevel final : public DecoderStep {
+ public:
+  void apply(std::vector<std::string>* tokens) const override {
+    std::string bytes, part;
+    for (const std::string& token : *tokens)
+      bytes.append(bytes_of_byte_level(token, &part) ? part : token);
+    std::string text;
+    append_as_utf8(&text, bytes);
+    tokens->assign(1, std::move(text));
+  }
+};
+
+class Fuse final : public DecoderStep {
+ public:
+  void apply(std::vector<std::string>* tokens) const override {
+    tokens->assign(1, joined(*tokens));
+  }
+};
+
+class Metaspace final : public DecoderStep {
+ public:
+  explicit Metaspace(MetaspaceOptions options) : options_(std::move(options)) {}
+
+  void apply(std::vector<std::string>* tokens) const override {
+    for (size_t i = 0; i < tokens->size(); ++i) {
+      const bool drops = i == 0 && options_.prepend != PrependScheme::kNever;
+      (*tokens)[i] = replace_all((*tokens)[i], options_.replacement, drops ? "" : " ");
+    }
+  }
+
+ private:
+  MetaspaceOptions options_;
+};
+
+class Replace final : public DecoderStep {
+ public:
+  Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+
+  void apply(std::vector<std::string>* tokens) const override {
+    for (std::string& token : *tokens) token = replace_all(token, from_, to_);
+  }
+
+ private:
+  std::string from_, to_;
+};
+
+// Tokens <0x00> to <0xFF> in a row are the bytes of characters; where they are none, each is
+// U+FFFD.
+class ByteFallback final : public DecoderStep {
+ public:
+  void apply(std::vector<std::string>* tokens) const override {
+    std::vector<std::string> whole;
+    std::string bytes;
+    const auto end_bytes = [&] {
+      if (valid_utf8_bytes(bytes) == bytes.size()) {
+        if (!bytes.empty()) whole.push_back(bytes);
+      } else {
+        whole.insert(whole.end(), bytes.size(), "\xEF\xBF\xBD");
+      }
+      bytes.clear();
+    };
+    for (std::string& token : *tokens) {
+      if (const int byte = byte_of(token); byte >= 0) {
+        bytes.push_back(static_cast<char>(byte));
+        continue;
+      }
+      end_bytes();
+      whole.push_back(std::move(token));
+    }
+    end_bytes();
+    *tokens = std::move(whole);
+  }
+
+ private:
+  static int byte_of(const std::string& token) {
+    if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
+    int byte = -1;
+    const char* end = token.data() + 5;
+    return std::from_chars(token.data() + 3, end, byte, 16).ptr == end && byte >= 0 ? byte : -1;
+  }
+};
+
+class Strip final : public DecoderStep {
+ public:
+  explicit Strip(const JsonPlace& place)
+      : content_(place.at("content").one_char()),
+        start_(place.at("start").id()),
+        stop_(place.at("stop").id()) {}
+
+  void apply(std::vector<std::string>* tokens) const override {
+    for (std::string& token : *tokens) {
+      std::string_view rest = token;
+      for (uint32_t i = 0; i < start_ && rest.starts_with(content_); ++i)
+        rest.remove_prefix(content_.size());
+      for (uint32_t i = 0; i < stop_ && rest.ends_with(content_); ++i)
+        rest.remove_suffix(content_.size());
+      token = std::string(rest);
+    }
+  }
+
+ private:
+  std::string content_;
+  uint32_t start_, stop_;
+};
+
+class WordPiece final : public DecoderStep {
+ public:
+  explicit WordPiece(const JsonPlace& place)
+      : prefix_(place.at("prefix").text()), cleanup_(place.at("cleanup").flag()) {}
+
+  void apply(std::vector<std::string>* tokens) const override {
+    for (size_t i = 0; i < tokens->size(); ++i) {
+      std::string& token = (*tokens)[i];
+      if (i > 0 && token.starts_with(prefix_))
+        token.erase(0, prefix_.size());
+      else if (i > 0)
+        token = " " + token;
+      if (cleanup_) clean(&token);
+    }
+  }
+
+ private:
+  // Takes spaces away that English does not write.
+  static void clean(std::string* token) {
+    constexpr std::pair<const char*, const char*> kReplaced[] = {{" .", "."},
+                                                                 {" ?", "?"},
+                                                                 {" !", "!"},
+                                                                 {" ,", ","},
+                                                                 {" ' ", "'"},
+                                                                 {" n't", "n't"},
+                                                                 {" 'm", "'m"},
+                                                                 {" do not", " don't"},
+                                                                 {" 's", "'s"},
+                                                                 {" 've", "'ve"},
+                                                                 {" 're", "'re"}};
+    for (const auto& [from, to] : kReplaced) *token = replace_all(*token, from, to);
+  }
+
+  std::string prefix_;
+  bool cleanup_;
+};
+
+// A suffix ends a word.
+class Bpe final : public DecoderStep {
+ public:
+  explicit Bpe(const JsonPlace& place) : suffix_(place.at("suffix").text()) {
+    if (suffix_.empty()) place.at("suffix").refuse("a text that is not empty");
+  }
+
+  void apply(std::vector<std::string>* tokens) const override {
+    for (size_t i = 0; i < tokens->size(); ++i)
+      (*tokens)[i] = replace_all((*tokens)[i], suffix_, i + 1 == tokens->size() ? "" : " ");
+  }
+
+ private:
+  std::string suffix_;
+};
+
+std::unique_ptr<const DecoderStep> make_replace(const JsonPlace& place) {
+  const JsonPlace pattern = place.at("pattern");
+  if (!pattern.value().contains("String")) pattern.refuse("a String");
+  std::string from = pattern.at("String").text();
+  if (from.empty()) pattern.at("String").refuse("a text that is not empty");
+  return std::make_unique<Replace>(std::move(from), place.at("content").text());
+}
+
+}  // namespace
+
+Decoder::Decoder(const JsonPlace& place) {
+  if (place.is_null()) return;
+  joined_with_spaces_ = false;
+  add(place);
+}
+
+void Decoder::add(const JsonPlace& place) {
+  const std::string type = place.type();
+  if (type == "Sequence") {
+    const JsonPlace inner = place.at("decoders");
+    for (size_t i = 0; i < inner.elements(); ++i) add(inner.element(i));
+  } else if (type == "BPEDecoder") {
+    steps_.push_back(std::make_unique<Bpe>(place));
+  } else if (type == "ByteFallback") {
+    steps_.push_back(std::make_unique<ByteFallback>());
+  } else if (type == "ByteLevel") {
+    steps_.push_back(std::make_unique<ByteLevel>());
+  } else if (type == "Fuse") {
+    steps_.push_back(std::make_unique<Fuse>());
+  } else if (type == "Metaspace") {
+    steps_.push_back(std::make_unique<Metaspace>(metaspace_options(place)));
+  } else if (type == "Replace") {
+    steps_.push_back(make_replace(place));
+  } else if (type == "Strip") {
+    steps_.push_back(std::make_unique<Strip>(place));
+  } else if (type == "WordPiece") {
+    steps_.push_back(std::make_unique<WordPiece>(place));
+  } else {
+    place.at("type").refuse(kAllowed);
+  }
+}
+
+std::string Decoder::decode(std::vector<std::string> tokens) const {
+  for (const auto& step : steps_) step->apply(&tokens);
+  return joined(tokens, joined_with_spaces_ ? " " : "");
+}
+
+}  // namespace lockstep

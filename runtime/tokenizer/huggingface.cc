@@ -1,0 +1,161 @@
+// tokenizer.json: added tokens are taken out, the rest is normalized, cut into words, and each word
+// encoded by the model. Truncation and padding, which such a file may ask for, are left to whoever
+// makes samples of the ids.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/tokenizer/added_tokens.h"
+#include "runtime/tokenizer/decoder.h"
+#include "runtime/tokenizer/normalizer.h"
+#include "runtime/tokenizer/post_processor.h"
+#include "runtime/tokenizer/pre_tokenizer.h"
+#include "runtime/tokenizer/token_model.h"
+#include "runtime/tokenizer/tokenizer.h"
+#include "runtime/tokenizer/unicode.h"
+#include "runtime/tokenizer/word_cache.h"
+
+namespace lockstep {
+namespace {
+
+class HuggingFaceTokenizer final : public Tokenizer {
+ public:
+  explicit HuggingFaceTokenizer(const JsonPlace& place)
+      : model_(make_token_model(place.at("model"))),
+        normalizer_(place.find("normalizer")),
+        pre_tokenizer_(place.find("pre_tokenizer"), model_->wants_bytes()),
+        added_(place.find("added_tokens"), model_->vocabulary(), normalizer_),
+        post_processor_(read_post_processor(place.find("post_processor"))),
+        decoder_(place.find("decoder")) {
+    if (pre_tokenizer_.gives_bytes()) model_->take_bytes();
+  }
+
+  std::unique_ptr<TokenEncoder> encoder() const override;
+
+  std::string decode(std::span<const uint32_t> ids, bool skip_special) const override {
+    std::vector<std::string> tokens;
+    for (const uint32_t id : ids) {
+      const AddedToken* added = added_.token_of(id);
+      const std::string* token =
+          added != nullptr ? &added->shown : model_->vocabulary().token_of(id);
+      if (token != nullptr && !(skip_special && added_.is_special(*token)))
+        tokens.push_back(*token);
+    }
+    return decoder_.decode(std::move(tokens));
+  }
+
+  std::optional<uint32_t> id_of(std::string_view token) const override {
+    const auto added = added_.ids().find(std::string(token));
+    return added != added_.ids().end() ? added->second : model_->vocabulary().id_of(token);
+  }
+
+  uint32_t id_limit() const override {
+    return std::max(model_->vocabulary().largest_id(), added_.largest_id()) + 1;
+  }
+
+ private:
+  friend class HuggingFaceEncoder;
+
+  std::unique_ptr<TokenModel> model_;
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  AddedTokens added_;
+  PostProcessor post_processor_;
+  Decoder decoder_;
+};
+
+class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
+ public:
+  explicit HuggingFaceEncoder(const HuggingFaceTokenizer& tokenizer)
+      : tokenizer_(tokenizer), words_(tokenizer.pre_tokenizer_, *this) {}
+
+  void encode(std::string_view text, bool with_special, std::vector<uint32_t>* ids) override {
+    if (text.size() > INT32_MAX)
+      throw DataError("a text of {} bytes; a tokenizer takes less than 2 GiB", text.size());
+    if (valid_utf8_bytes(text) != text.size()) {
+      mended_.clear();
+      append_as_utf8(&mended_, text);
+      text = mended_;
+    }
+    ids_ = ids;
+    const PostProcessor& ends = tokenizer_.post_processor_;
+    if (with_special) ids->insert(ids->end(), ends.before.begin(), ends.before.end());
+    tokenizer_.added_.split(
+        text,
+        /*normalized=*/false,
+        [&](size_t begin, size_t end) {
+          encode_part(text.substr(begin, end - begin), begin == 0, text.data() + text.size());
+        },
+        [&](uint32_t id) { ids->push_back(id); });
+    if (with_special) ids->insert(ids->end(), ends.after.begin(), ends.after.end());
+  }
+
+ private:
+  // `readable_end`: bytes up to there may be read.
+  void encode_part(std::string_view part, bool at_start, const char* readable_end) {
+    if (!tokenizer_.normalizer_.empty()) {
+      normalized_.text.assign(part);
+      normalized_.at_start = at_start;
+      tokenizer_.normalizer_.apply(&normalized_);
+      part = normalized_.text;
+      at_start = normalized_.at_start;
+      readable_end = part.data() + part.size();
+    }
+    part_begin_ = part.data();
+    readable_end_ = readable_end;
+    tokenizer_.added_.split(
+        part,
+        /*normalized=*/true,
+        [&](size_t begin, size_t end) {
+          words_.split({part.substr(begin, end - begin), at_start && begin == 0});
+        },
+        [&](uint32_t id) { ids_->push_back(id); });
+  }
+
+  void take(TextPiece word) override {
+    if (word.text.size() > WordCache::kMostBytes)
+      return tokenizer_.model_->encode(word.text, scratch_, ids_);
+    // What a step of the pre-tokenizer has made ends at its end.
+    const char* word_end = word.text.data() + word.text.size();
+    const bool in_part = std::greater_equal<>()(word.text.data(), part_begin_) &&
+                         std::less_equal<>()(word_end, readable_end_);
+    const WordCache::Key key = WordCache::key_of(word.text, in_part ? readable_end_ : word_end);
+    if (const auto known = cache_.find(key); !known.empty()) {
+      ids_->insert(ids_->end(), known.begin(), known.end());
+      return;
+    }
+    const size_t before = ids_->size();
+    tokenizer_.model_->encode(word.text, scratch_, ids_);
+    const auto made = std::span(*ids_).subspan(before);
+    if (!made.empty() && made.size() <= WordCache::kMostIds) cache_.put(key, made);
+  }
+
+  const HuggingFaceTokenizer& tokenizer_;
+  PreTokenizer::Run words_;
+  ModelScratch scratch_;
+  WordCache cache_;
+  std::string mended_;         // the text as UTF-8
+  NormalizedText normalized_;  // a part of it
+  const char* part_begin_ = nullptr;
+  const char* readable_end_ = nullptr;
+  std::vector<uint32_t>* ids_ = nullptr;
+};
+
+std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::encoder() const {
+  return std::make_unique<HuggingFaceEncoder>(*this);
+}
+
+}  // namespace
+
+std::unique_ptr<const Tokenizer> parse_tokenizer_json(std::string_view text,
+                                                      const std::string& name) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const JsonError& error) {
+    throw DataError("{}: {}", name, error.what());
+  }
+  return std::make_unique<HuggingFaceTokenizer>(JsonPlace(json, name));
+}
+
+}  // namespace lockstep

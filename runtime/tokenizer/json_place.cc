@@ -1,0 +1,97 @@
+#include "runtime/tokenizer/json_place.h"
+
+#include "runtime/base/error.h"
+#include "runtime/base/text.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostShown = 200;  // bytes of a value in a message
+const Json kNull;
+
+}  // namespace
+
+JsonPlace JsonPlace::at(std::string_view name) const {
+  const Json* member = value_->find(name);
+  if (member == nullptr) fail(fmt::format("has no '{}'", name));
+  return find(name);
+}
+
+JsonPlace JsonPlace::find(std::string_view name) const {
+  const Json* member = value_->find(name);
+  return {member == nullptr ? kNull : *member,
+          file_,
+          path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name)};
+}
+
+JsonPlace JsonPlace::element(size_t index) const {
+  return {value_->at(index), file_, fmt::format("{}[{}]", path_, index)};
+}
+
+size_t JsonPlace::elements() const {
+  if (value_->kind() != Json::Kind::kArray) refuse("an array");
+  return value_->size();
+}
+
+bool JsonPlace::flag() const {
+  if (value_->kind() != Json::Kind::kBoolean) refuse("true, false");
+  return value_->get<bool>();
+}
+
+std::string JsonPlace::text() const {
+  if (!value_->is_string()) refuse("a text");
+  return value_->get<std::string>();
+}
+
+std::string JsonPlace::one_char() const {
+  const std::string found = text();
+  if (found.empty() || decode_char(found.data()).bytes != found.size()) refuse("one character");
+  return found;
+}
+
+double JsonPlace::number() const {
+  try {
+    return value_->get<double>();
+  } catch (const JsonError&) {
+    refuse("a number");
+  }
+}
+
+uint32_t JsonPlace::id() const {
+  try {
+    const auto found = value_->get<int64_t>();
+    if (found >= 0 && found <= INT32_MAX) return static_cast<uint32_t>(found);
+  } catch (const JsonError&) {
+  }
+  refuse("a whole number below 2^31");
+}
+
+bool JsonPlace::flag_or(std::string_view name, bool otherwise) const {
+  const JsonPlace member = find(name);
+  return member.is_null() ? otherwise : member.flag();
+}
+
+std::string JsonPlace::text_or(std::string_view name, std::string otherwise) const {
+  const JsonPlace member = find(name);
+  return member.is_null() ? std::move(otherwise) : member.text();
+}
+
+void JsonPlace::refuse(std::string_view allowed) const {
+  std::string shown = value_->dump();
+  if (shown.size() > kMostShown) {
+    size_t end = kMostShown;
+    while ((static_cast<uint8_t>(shown[end]) & 0xC0) == 0x80) --end;
+    shown = shown.substr(0, end) + "...";
+  }
+  fail(fmt::format("value is {}; allowed: {}", shown, allowed));
+}
+
+void JsonPlace::fail(std::string_view problem) const {
+  throw DataError("{}: {}",
+                  file_,
+                  escape_controls(path_.empty() ? std::string(problem)
+                                                : fmt::format("{}: {}", path_, problem)));
+}
+
+}  // namespace lockstep

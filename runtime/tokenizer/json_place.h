@@ -1,0 +1,57 @@
+#pragma once
+// A value in a JSON file and where it stands, so that errors name it.
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/json.h"
+
+namespace lockstep {
+
+// Refers to the value, which must live as long. All that throws, throws DataError.
+class JsonPlace {
+ public:
+  JsonPlace(const Json& value, std::string file) : value_(&value), file_(std::move(file)) {}
+
+  const Json& value() const { return *value_; }
+  bool is_null() const { return value_->is_null(); }
+
+  // The member of that name; throws where there is none. A null counts as a member.
+  JsonPlace at(std::string_view name) const;
+  // The member of that name, or a null where there is none.
+  JsonPlace find(std::string_view name) const;
+  JsonPlace element(size_t index) const;
+  // How many elements an array has. Throws on what is none.
+  size_t elements() const;
+
+  bool flag() const;
+  std::string text() const;
+  // The one code point of a text.
+  std::string one_char() const;
+  double number() const;
+  uint32_t id() const;  // in [0, 2^31)
+
+  // Members that may be missing or null.
+  bool flag_or(std::string_view name, bool otherwise) const;
+  std::string text_or(std::string_view name, std::string otherwise) const;
+
+  // The member "type".
+  std::string type() const { return at("type").text(); }
+
+  // Throws "FILE: a.b: value is VALUE; allowed: ALLOWED".
+  [[noreturn]] void refuse(std::string_view allowed) const;
+  // Throws "FILE: a.b: PROBLEM".
+  [[noreturn]] void fail(std::string_view problem) const;
+
+ private:
+  JsonPlace(const Json& value, std::string file, std::string path)
+      : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
+
+  const Json* value_;
+  std::string file_;
+  std::string path_;
+};
+
+}  // namespace lockstep

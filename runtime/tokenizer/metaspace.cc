@@ -1,0 +1,71 @@
+#include "runtime/tokenizer/metaspace.h"
+
+#include <utility>
+
+#include "runtime/tokenizer/split_behavior.h"
+
+namespace lockstep {
+namespace {
+
+class Metaspace final : public PreTokenizerStep {
+ public:
+  explicit Metaspace(MetaspaceOptions options) : options_(std::move(options)) {}
+
+  void split(TextPiece piece, std::string& buffer, PieceSink& next) const override {
+    const std::string& mark = options_.replacement;
+    buffer.clear();
+    const bool may_prepend = options_.prepend == PrependScheme::kAlways ||
+                             (options_.prepend == PrependScheme::kFirst && piece.at_start);
+    if (may_prepend && !piece.text.starts_with(' ') && !piece.text.starts_with(mark))
+      buffer.append(mark);
+    for (const char c : piece.text) {
+      if (c == ' ')
+        buffer.append(mark);
+      else
+        buffer.push_back(c);
+    }
+    piece.text = buffer;
+    if (!options_.split) return next.take(piece);
+    BehaviorSplitter pieces(piece, SplitBehavior::kMergedWithNext, next);
+    size_t begin = 0;
+    for (size_t at = piece.text.find(mark); at != std::string_view::npos;
+         at = piece.text.find(mark, begin)) {
+      pieces.take(begin, at, false);
+      pieces.take(at, at + mark.size(), true);
+      begin = at + mark.size();
+    }
+    pieces.take(begin, piece.text.size(), false);
+    pieces.finish();
+  }
+
+ private:
+  MetaspaceOptions options_;
+};
+
+}  // namespace
+
+MetaspaceOptions metaspace_options(const JsonPlace& place) {
+  MetaspaceOptions options;
+  options.replacement = place.at("replacement").one_char();
+  options.split = place.flag_or("split", true);
+  const std::string scheme = place.text_or("prepend_scheme", "always");
+  if (scheme == "first")
+    options.prepend = PrependScheme::kFirst;
+  else if (scheme == "never")
+    options.prepend = PrependScheme::kNever;
+  else if (scheme != "always")
+    place.at("prepend_scheme").refuse("always, first, never");
+  // Of older files.
+  if (!place.flag_or("add_prefix_space", true)) {
+    if (options.prepend != PrependScheme::kNever && !place.find("prepend_scheme").is_null())
+      place.at("add_prefix_space").refuse("true, or prepend_scheme never");
+    options.prepend = PrependScheme::kNever;
+  }
+  return options;
+}
+
+std::unique_ptr<const PreTokenizerStep> make_metaspace(const JsonPlace& place) {
+  return std::make_unique<Metaspace>(metaspace_options(place));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,298 @@
+#include "runtime/tokenizer/normalizer.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/tokenizer/charsmap.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kAllowed[] =
+    "BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, "
+    "Sequence, Strip, StripAccents";
+
+// Calls each(code point) for all of a text.
+template <typename Each>
+void for_each_char(std::string_view text, Each&& each) {
+  for (size_t i = 0; i < text.size();) {
+    const DecodedChar c = decode_char(text.data() + i);
+    each(c.code);
+    i += c.bytes;
+  }
+}
+
+// Leaves out the characters for which `drop` holds.
+template <typename Drop>
+void drop_chars(NormalizedText* text, Drop&& drop) {
+  std::string kept;
+  kept.reserve(text->text.size());
+  for_each_char(text->text, [&](uint32_t c) {
+    if (!drop(c))
+      append_char(&kept, c);
+    else if (kept.empty())
+      text->at_start = false;
+  });
+  text->text = std::move(kept);
+}
+
+void lower(std::string* text) {
+  std::string lowered;
+  lowered.reserve(text->size());
+  for_each_char(*text, [&](uint32_t c) { append_lowercase(&lowered, c); });
+  *text = std::move(lowered);
+}
+
+class Lowercase final : public NormalizerStep {
+ public:
+  void apply(NormalizedText* text) const override { lower(&text->text); }
+};
+
+class Unicode final : public NormalizerStep {
+ public:
+  explicit Unicode(NormalForm form) : form_(form) {}
+  void apply(NormalizedText* text) const override { text->text = normal_form(text->text, form_); }
+
+ private:
+  NormalForm form_;
+};
+
+class StripAccents final : public NormalizerStep {
+ public:
+  void apply(NormalizedText* text) const override {
+    drop_chars(text, [this](uint32_t c) { return (classes_[c] & kMark) != 0; });
+  }
+
+ private:
+  const uint16_t* classes_ = char_class_table();
+};
+
+class Strip final : public NormalizerStep {
+ public:
+  explicit Strip(const JsonPlace& place)
+      : left_(place.at("strip_left").flag()), right_(place.at("strip_right").flag()) {}
+
+  void apply(NormalizedText* text) const override {
+    const uint16_t* classes = char_class_table();
+    std::string_view rest = text->text;
+    const auto is_space = [&](size_t at) {
+      return (classes[decode_char(rest.data() + at).code] & kSpace) != 0;
+    };
+    while (left_ && !rest.empty() && is_space(0)) {
+      rest.remove_prefix(decode_char(rest.data()).bytes);
+      text->at_start = false;
+    }
+    while (right_ && !rest.empty() && is_space(last_char_begin(rest)))
+      rest.remove_suffix(rest.size() - last_char_begin(rest));
+    text->text = std::string(rest);
+  }
+
+ private:
+  bool left_, right_;
+};
+
+class Replace final : public NormalizerStep {
+ public:
+  Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+
+  void apply(NormalizedText* text) const override {
+    if (to_.empty() && text->text.starts_with(from_)) text->at_start = false;
+    text->text = replace_all(text->text, from_, to_);
+  }
+
+ private:
+  std::string from_, to_;
+};
+
+// The regular expression " {2,}": two spaces or more as one text.
+class ReplaceSpaces final : public NormalizerStep {
+ public:
+  explicit ReplaceSpaces(std::string to) : to_(std::move(to)) {}
+
+  void apply(NormalizedText* text) const override {
+    std::string replaced;
+    const std::string_view from = text->text;
+    for (size_t i = 0; i < from.size();) {
+      const size_t end = std::min(from.find_first_not_of(' ', i), from.size());
+      if (end - i > 1)
+        replaced.append(to_);
+      else
+        replaced.append(from.substr(i, 1));
+      i = end - i > 1 ? end : i + 1;
+    }
+    text->text = std::move(replaced);
+  }
+
+ private:
+  std::string to_;
+};
+
+class Prepend final : public NormalizerStep {
+ public:
+  explicit Prepend(const JsonPlace& place) : prefix_(place.at("prepend").text()) {}
+  void apply(NormalizedText* text) const override {
+    if (!text->text.empty()) text->text.insert(0, prefix_);
+  }
+
+ private:
+  std::string prefix_;
+};
+
+// SentencePiece's nmt rule: control characters go, other spaces and what has no width become
+// spaces.
+class Nmt final : public NormalizerStep {
+ public:
+  void apply(NormalizedText* text) const override {
+    drop_chars(text, [](uint32_t c) {
+      return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
+             c == 0x8F || c == 0x9F;
+    });
+    std::string mapped;
+    for_each_char(text->text, [&](uint32_t c) {
+      const bool space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+                         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 ||
+                         c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+      append_char(&mapped, space ? ' ' : c);
+    });
+    text->text = std::move(mapped);
+  }
+};
+
+class Bert final : public NormalizerStep {
+ public:
+  explicit Bert(const JsonPlace& place)
+      : clean_text_(place.at("clean_text").flag()),
+        chinese_chars_(place.at("handle_chinese_chars").flag()),
+        lowercase_(place.at("lowercase").flag()),
+        strip_accents_(place.flag_or("strip_accents", lowercase_)) {}
+
+  void apply(NormalizedText* text) const override {
+    if (clean_text_) clean(text);
+    if (chinese_chars_) isolate_chinese(&text->text);
+    if (strip_accents_) {
+      text->text = normal_form(text->text, NormalForm::kNfd);
+      drop_chars(text, [this](uint32_t c) { return (classes_[c] & kNonspacing) != 0; });
+    }
+    if (lowercase_) lower(&text->text);
+  }
+
+ private:
+  void clean(NormalizedText* text) const {
+    drop_chars(text, [this](uint32_t c) {
+      return c == 0 || c == 0xFFFD || (classes_[c] & kControl) != 0;
+    });
+    std::string mapped;
+    mapped.reserve(text->text.size());
+    for_each_char(text->text,
+                  [&](uint32_t c) { append_char(&mapped, (classes_[c] & kSpace) != 0 ? ' ' : c); });
+    text->text = std::move(mapped);
+  }
+
+  static bool is_chinese(uint32_t c) {
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+  }
+
+  static void isolate_chinese(std::string* text) {
+    std::string spaced;
+    spaced.reserve(text->size());
+    for_each_char(*text, [&](uint32_t c) {
+      if (is_chinese(c)) spaced.push_back(' ');
+      append_char(&spaced, c);
+      if (is_chinese(c)) spaced.push_back(' ');
+    });
+    *text = std::move(spaced);
+  }
+
+  bool clean_text_, chinese_chars_, lowercase_, strip_accents_;
+  const uint16_t* classes_ = char_class_table();
+};
+
+std::unique_ptr<const NormalizerStep> make_replace(const JsonPlace& place) {
+  const JsonPlace pattern = place.at("pattern");
+  std::string to = place.at("content").text();
+  if (pattern.value().contains("String")) {
+    std::string from = pattern.at("String").text();
+    if (from.empty()) pattern.at("String").refuse("a text that is not empty");
+    return std::make_unique<Replace>(std::move(from), std::move(to));
+  }
+  const JsonPlace regex = pattern.at("Regex");
+  if (regex.text() != " {2,}") regex.refuse("\" {2,}\", or a String in the place of a Regex");
+  return std::make_unique<ReplaceSpaces>(std::move(to));
+}
+
+std::unique_ptr<const NormalizerStep> make_precompiled(const JsonPlace& place) {
+  const JsonPlace map = place.find("precompiled_charsmap");
+  try {
+    return make_charsmap_step(Charsmap(map.is_null() ? "" : decode_base64(map.text())));
+  } catch (const std::invalid_argument& error) {
+    map.fail(error.what());
+  }
+}
+
+}  // namespace
+
+Normalizer::Normalizer(const JsonPlace& place) {
+  if (!place.is_null()) add(place);
+}
+
+void Normalizer::add(const JsonPlace& place) {
+  const std::string type = place.type();
+  if (type == "Sequence") {
+    const JsonPlace inner = place.at("normalizers");
+    for (size_t i = 0; i < inner.elements(); ++i) add(inner.element(i));
+  } else if (type == "BertNormalizer") {
+    steps_.push_back(std::make_unique<Bert>(place));
+  } else if (type == "Lowercase") {
+    steps_.push_back(std::make_unique<Lowercase>());
+  } else if (type == "NFC") {
+    steps_.push_back(std::make_unique<Unicode>(NormalForm::kNfc));
+  } else if (type == "NFD") {
+    steps_.push_back(std::make_unique<Unicode>(NormalForm::kNfd));
+  } else if (type == "NFKC") {
+    steps_.push_back(std::make_unique<Unicode>(NormalForm::kNfkc));
+  } else if (type == "NFKD") {
+    steps_.push_back(std::make_unique<Unicode>(NormalForm::kNfkd));
+  } else if (type == "Nmt") {
+    steps_.push_back(std::make_unique<Nmt>());
+  } else if (type == "Precompiled") {
+    steps_.push_back(make_precompiled(place));
+  } else if (type == "Prepend") {
+    steps_.push_back(std::make_unique<Prepend>(place));
+  } else if (type == "Replace") {
+    steps_.push_back(make_replace(place));
+  } else if (type == "Strip") {
+    steps_.push_back(std::make_unique<Strip>(place));
+  } else if (type == "StripAccents") {
+    steps_.push_back(std::make_unique<StripAccents>());
+  } else {
+    place.at("type").refuse(kAllowed);
+  }
+}
+
+void Normalizer::apply(NormalizedText* text) const {
+  for (const auto& step : steps_) step->apply(text);
+}
+
+std::string Normalizer::apply(std::string_view text) const {
+  NormalizedText normalized{std::string(text), false};
+  apply(&normalized);
+  return std::move(normalized.text);
+}
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string replaced;
+  replaced.reserve(text.size());
+  while (true) {
+    const size_t at = text.find(from);
+    replaced.append(text.substr(0, at));
+    if (at == std::string_view::npos) return replaced;
+    replaced.append(to);
+    text.remove_prefix(at + from.size());
+  }
+}
+
+}  // namespace lockstep

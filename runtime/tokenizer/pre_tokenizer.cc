@@ -1,0 +1,247 @@
+#include "runtime/tokenizer/pre_tokenizer.h"
+
+#include <array>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/tokenizer/metaspace.h"
+#include "runtime/tokenizer/split_behavior.h"
+#include "runtime/tokenizer/split_rules.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kAllowed[] =
+    "BertPreTokenizer, ByteLevel, Digits, Metaspace, Punctuation, Sequence, Split, Whitespace, "
+    "WhitespaceSplit";
+
+// Splits at characters of a class.
+class CharSplit final : public PreTokenizerStep {
+ public:
+  CharSplit(CharClass wanted, SplitBehavior behavior) : wanted_(wanted), behavior_(behavior) {}
+
+  void split(TextPiece piece, std::string&, PieceSink& next) const override {
+    BehaviorSplitter pieces(piece, behavior_, next);
+    size_t between = 0;
+    for (size_t i = 0; i < piece.text.size();) {
+      const DecodedChar c = decode_char(piece.text.data() + i);
+      if ((classes_[c.code] & wanted_) != 0) {
+        pieces.take(between, i, false);
+        pieces.take(i, i + c.bytes, true);
+        between = i + c.bytes;
+      }
+      i += c.bytes;
+    }
+    pieces.take(between, piece.text.size(), false);
+    pieces.finish();
+  }
+
+ private:
+  CharClass wanted_;
+  SplitBehavior behavior_;
+  const uint16_t* classes_ = char_class_table();
+};
+
+// \w+|[^\w\s]+
+class Whitespace final : public PreTokenizerStep {
+ public:
+  void split(TextPiece piece, std::string&, PieceSink& next) const override {
+    constexpr uint16_t kKinds = kWord | kSpace;
+    size_t begin = 0;
+    uint16_t kind = kSpace;
+    for (size_t i = 0; i < piece.text.size();) {
+      const DecodedChar c = decode_char(piece.text.data() + i);
+      const auto kind_here = static_cast<uint16_t>(classes_[c.code] & kKinds);
+      if (kind_here != kind) {
+        pass(piece, begin, i, kind, next);
+        begin = i;
+        kind = kind_here;
+      }
+      i += c.bytes;
+    }
+    pass(piece, begin, piece.text.size(), kind, next);
+  }
+
+ private:
+  static void pass(TextPiece piece, size_t begin, size_t end, uint16_t kind, PieceSink& next) {
+    if (kind != kSpace && begin < end)
+      next.take({piece.text.substr(begin, end - begin), piece.at_start && begin == 0});
+  }
+
+  const uint16_t* classes_ = char_class_table();
+};
+
+class RuleSplit final : public PreTokenizerStep {
+ public:
+  explicit RuleSplit(SplitRule rule) : rule_(rule) {}
+  void split(TextPiece piece, std::string&, PieceSink& next) const override { rule_(piece, next); }
+
+ private:
+  SplitRule rule_;
+};
+
+// Splits at a text.
+class TextSplit final : public PreTokenizerStep {
+ public:
+  TextSplit(std::string text, SplitBehavior behavior, bool invert)
+      : text_(std::move(text)), behavior_(behavior), invert_(invert) {}
+
+  void split(TextPiece piece, std::string&, PieceSink& next) const override {
+    BehaviorSplitter pieces(piece, behavior_, next);
+    size_t begin = 0;
+    for (size_t at = piece.text.find(text_); at != std::string_view::npos;
+         at = piece.text.find(text_, begin)) {
+      pieces.take(begin, at, invert_);
+      pieces.take(at, at + text_.size(), !invert_);
+      begin = at + text_.size();
+    }
+    pieces.take(begin, piece.text.size(), invert_);
+    pieces.finish();
+  }
+
+ private:
+  std::string text_;
+  SplitBehavior behavior_;
+  bool invert_;
+};
+
+class PrefixSpace final : public PreTokenizerStep {
+ public:
+  void split(TextPiece piece, std::string& buffer, PieceSink& next) const override {
+    if (!piece.text.starts_with(' ')) {
+      buffer.assign(1, ' ').append(piece.text);
+      piece.text = buffer;
+    }
+    next.take(piece);
+  }
+};
+
+class ByteChars final : public PreTokenizerStep {
+ public:
+  void split(TextPiece piece, std::string& buffer, PieceSink& next) const override {
+    const std::string* chars = byte_level_chars();
+    buffer.clear();
+    for (const char c : piece.text) buffer.append(chars[static_cast<uint8_t>(c)]);
+    next.take({buffer, piece.at_start});
+  }
+};
+
+std::unique_ptr<const PreTokenizerStep> make_split(const JsonPlace& place) {
+  const JsonPlace pattern = place.at("pattern");
+  const SplitBehavior behavior = split_behavior(place.at("behavior"));
+  const bool invert = place.flag_or("invert", false);
+  if (pattern.value().contains("String")) {
+    std::string text = pattern.at("String").text();
+    if (text.empty()) pattern.at("String").refuse("a text that is not empty");
+    return std::make_unique<TextSplit>(std::move(text), behavior, invert);
+  }
+  const JsonPlace regex = pattern.at("Regex");
+  const SplitRule rule = split_rule_of(regex.text());
+  if (rule == nullptr) regex.refuse("the regular expressions of " + known_split_rules());
+  // A known rule's matches cover the text: to keep each and to remove what is no match are the
+  // same.
+  if (behavior != SplitBehavior::kIsolated && !(behavior == SplitBehavior::kRemoved && invert))
+    place.at("behavior").refuse("Isolated, or Removed with invert, for this regular expression");
+  return std::make_unique<RuleSplit>(rule);
+}
+
+}  // namespace
+
+const std::string* byte_level_chars() {
+  static const auto chars = [] {
+    std::array<std::string, 256> made;
+    uint32_t next = 256;
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      const bool stands_for_itself =
+          (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+      append_char(&made[byte], stands_for_itself ? byte : next++);
+    }
+    return made;
+  }();
+  return chars.data();
+}
+
+bool bytes_of_byte_level(std::string_view text, std::string* bytes) {
+  static const auto byte_of = [] {
+    std::unordered_map<uint32_t, char> made;
+    for (int byte = 0; byte < 256; ++byte)
+      made[decode_char(byte_level_chars()[byte].data()).code] = static_cast<char>(byte);
+    return made;
+  }();
+  bytes->clear();
+  for (size_t i = 0; i < text.size();) {
+    const DecodedChar c = decode_char(text.data() + i);
+    const auto found = byte_of.find(c.code);
+    if (found == byte_of.end()) {
+      bytes->clear();
+      return false;
+    }
+    bytes->push_back(found->second);
+    i += c.bytes;
+  }
+  return true;
+}
+
+PreTokenizer::PreTokenizer(const JsonPlace& place, bool bytes_wanted) {
+  if (!place.is_null()) add(place);
+  if (bytes_wanted && !steps_.empty() &&
+      dynamic_cast<const ByteChars*>(steps_.back().get()) != nullptr) {
+    steps_.pop_back();
+    gives_bytes_ = true;
+  }
+}
+
+void PreTokenizer::add_byte_level(const JsonPlace& place) {
+  if (place.at("add_prefix_space").flag()) steps_.push_back(std::make_unique<PrefixSpace>());
+  if (place.flag_or("use_regex", true))
+    steps_.push_back(std::make_unique<RuleSplit>(split_as_gpt2));
+  steps_.push_back(std::make_unique<ByteChars>());
+}
+
+void PreTokenizer::add(const JsonPlace& place) {
+  const std::string type = place.type();
+  const auto split_at = [this](CharClass wanted, SplitBehavior behavior) {
+    steps_.push_back(std::make_unique<CharSplit>(wanted, behavior));
+  };
+  if (type == "Sequence") {
+    const JsonPlace inner = place.at("pretokenizers");
+    for (size_t i = 0; i < inner.elements(); ++i) add(inner.element(i));
+  } else if (type == "BertPreTokenizer") {
+    split_at(kSpace, SplitBehavior::kRemoved);
+    split_at(kPunctuation, SplitBehavior::kIsolated);
+  } else if (type == "ByteLevel") {
+    add_byte_level(place);
+  } else if (type == "Digits") {
+    split_at(kNumeric,
+             place.at("individual_digits").flag() ? SplitBehavior::kIsolated
+                                                  : SplitBehavior::kContiguous);
+  } else if (type == "Metaspace") {
+    steps_.push_back(make_metaspace(place));
+  } else if (type == "Punctuation") {
+    const JsonPlace behavior = place.find("behavior");
+    split_at(kPunctuation,
+             behavior.is_null() ? SplitBehavior::kIsolated : split_behavior(behavior));
+  } else if (type == "Split") {
+    steps_.push_back(make_split(place));
+  } else if (type == "Whitespace") {
+    steps_.push_back(std::make_unique<Whitespace>());
+  } else if (type == "WhitespaceSplit") {
+    split_at(kSpace, SplitBehavior::kRemoved);
+  } else {
+    place.at("type").refuse(kAllowed);
+  }
+}
+
+PreTokenizer::Run::Run(const PreTokenizer& steps, PieceSink& last) : first_(&last) {
+  for (size_t i = steps.steps_.size(); i-- > 0;) {
+    links_.push_back(std::make_unique<Link>(*steps.steps_[i], *first_));
+    first_ = links_.back().get();
+  }
+}
+
+void PreTokenizer::Run::split(TextPiece piece) {
+  if (!piece.text.empty()) first_->take(piece);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,176 @@
+#include "runtime/tokenizer/split_rules.h"
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// A character for these rules is a letter, a number, a space or other.
+constexpr uint16_t kKinds = kLetter | kNumber | kSpace;
+constexpr uint16_t kOther = 0;
+
+struct Char {
+  uint16_t kind;
+  uint32_t bytes;  // 0: the text has ended
+};
+
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text)
+      : end_(text.data() + text.size()), classes_(char_class_table()) {}
+
+  bool at_end(const char* p) const { return p == end_; }
+
+  Char at(const char* p) const {
+    if (p == end_) return {kKinds, 0};  // of no kind
+    const auto first = static_cast<uint8_t>(*p);
+    if (first < 0x80) return {static_cast<uint16_t>(classes_[first] & kKinds), 1};
+    const DecodedChar c = decode_char(p);
+    return {static_cast<uint16_t>(classes_[c.code] & kKinds), c.bytes};
+  }
+
+  // Past all characters of a kind from p on.
+  const char* skip(const char* p, uint16_t kind) const {
+    for (Char c = at(p); c.bytes > 0 && c.kind == kind; c = at(p)) p += c.bytes;
+    return p;
+  }
+
+  // Past at most `most` numbers.
+  const char* skip_numbers(const char* p, int most) const {
+    for (Char c = at(p); most > 0 && c.bytes > 0 && c.kind == kNumber; c = at(p)) {
+      p += c.bytes;
+      --most;
+    }
+    return p;
+  }
+
+  const char* skip_newlines(const char* p) const {
+    while (p < end_ && (*p == '\r' || *p == '\n')) ++p;
+    return p;
+  }
+
+  // The end of \s+(?!\S)|\s+ from p, which is a space: of several spaces before something else, the
+  // last one is left to that.
+  const char* skip_spaces(const char* p) const {
+    const char* last = p;
+    const char* after = p;
+    for (Char c = at(p); c.bytes > 0 && c.kind == kSpace; c = at(after)) {
+      last = after;
+      after += c.bytes;
+    }
+    return after == end_ || last == p ? after : last;
+  }
+
+  // The end of \s*[\r\n]+ from p, or p where it does not match: all up to the last line break of
+  // the spaces there.
+  const char* skip_to_newline(const char* p) const {
+    const char* found = p;
+    for (Char c = at(p); c.bytes > 0 && c.kind == kSpace; c = at(p)) {
+      p += c.bytes;
+      if (c.bytes == 1 && (p[-1] == '\n' || p[-1] == '\r')) found = p;
+    }
+    return found;
+  }
+
+  // The end of 's|'t|'re|'ve|'m|'ll|'d from p, which is an apostrophe, or p. With `any_case` also
+  // of capitals, and of the long s, which is an s for a regular expression.
+  const char* skip_contraction(const char* p, bool any_case) const {
+    const auto letter = [&](int i) {
+      if (end_ - p <= i) return '\0';
+      const char c = p[i];
+      return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    };
+    const char first = letter(1), second = letter(2);
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') return p + 2;
+    if ((first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
+        (first == 'l' && second == 'l'))
+      return p + 3;
+    if (any_case && first == '\xC5' && second == '\xBF') return p + 3;  // U+017F
+    return p;
+  }
+
+ private:
+  const char* end_;
+  const uint16_t* classes_;
+};
+
+const char* gpt2_word(const Scanner& text, const char* p) {
+  if (*p == '\'') {
+    const char* end = text.skip_contraction(p, false);
+    if (end != p) return end;
+  }
+  const char* word = *p == ' ' ? p + 1 : p;
+  const Char c = text.at(word);
+  if (c.bytes > 0 && c.kind != kSpace) return text.skip(word + c.bytes, c.kind);
+  return text.skip_spaces(p);
+}
+
+template <int kMostNumbers>
+const char* llama3_word(const Scanner& text, const char* p) {
+  if (*p == '\'') {
+    const char* end = text.skip_contraction(p, true);
+    if (end != p) return end;
+  }
+  const Char c = text.at(p);
+  if (c.kind == kLetter) return text.skip(p + c.bytes, kLetter);
+  if (c.kind == kNumber) return text.skip_numbers(p, kMostNumbers);
+  if (*p != '\r' && *p != '\n' && text.at(p + c.bytes).kind == kLetter)
+    return text.skip(p + c.bytes, kLetter);
+  const char* word = *p == ' ' ? p + 1 : p;
+  if (const Char first = text.at(word); first.bytes > 0 && first.kind == kOther)
+    return text.skip_newlines(text.skip(word, kOther));
+  const char* lines = text.skip_to_newline(p);
+  return lines != p ? lines : text.skip_spaces(p);
+}
+
+template <const char* (*kWord)(const Scanner&, const char*)>
+void split_by(TextPiece piece, PieceSink& next) {
+  const Scanner text(piece.text);
+  for (const char* p = piece.text.data(); !text.at_end(p);) {
+    const char* end = kWord(text, p);
+    next.take({{p, static_cast<size_t>(end - p)}, piece.at_start && p == piece.text.data()});
+    p = end;
+  }
+}
+
+struct KnownRule {
+  std::string_view name, regex;
+  SplitRule rule;
+};
+
+constexpr std::array kKnownRules{
+    KnownRule{"GPT-2", kGpt2, split_by<gpt2_word>},
+    KnownRule{"cl100k (Llama 3)", kLlama3, split_by<llama3_word<3>>},
+    KnownRule{"Qwen2", kQwen2, split_by<llama3_word<1>>},
+};
+
+}  // namespace
+
+void split_as_gpt2(TextPiece piece, PieceSink& next) { split_by<gpt2_word>(piece, next); }
+
+SplitRule split_rule_of(std::string_view regex) {
+  for (const KnownRule& known : kKnownRules)
+    if (known.regex == regex) return known.rule;
+  return nullptr;
+}
+
+std::string known_split_rules() {
+  std::string names;
+  for (const KnownRule& known : kKnownRules)
+    names.append(names.empty() ? "" : ", ").append(known.name);
+  return names;
+}
+
+}  // namespace lockstep

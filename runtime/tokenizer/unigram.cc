@@ -1,0 +1,126 @@
+// Unigram: of all ways to cut a word into tokens the one whose scores (log probabilities) add up to
+// the most. From left to right, each byte remembers the best way that ends there. A character that
+// is no token costs more than any token; neighbours of that kind are one unknown.
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/tokenizer/byte_trie.h"
+#include "runtime/tokenizer/token_model.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kUnknownPenalty = 10;
+
+class Unigram final : public TokenModel {
+ public:
+  Unigram(Vocabulary vocabulary,
+          std::vector<double> scores,
+          std::optional<uint32_t> unknown,
+          bool byte_fallback)
+      : TokenModel(std::move(vocabulary)), scores_(std::move(scores)), unknown_(unknown) {
+    std::vector<ByteTrie::Entry> entries;
+    this->vocabulary().for_each(
+        [&](std::string_view token, uint32_t id) { entries.emplace_back(token, id); });
+    tokens_ = ByteTrie(std::move(entries));
+    double least = std::numeric_limits<double>::infinity();
+    for (const double score : scores_) least = std::min(least, score);
+    unknown_score_ = least - kUnknownPenalty;
+    if (!byte_fallback) return;
+    for (int byte = 0; byte < 256; ++byte)
+      byte_ids_.push_back(this->vocabulary().id_of(fmt::format("<0x{:02X}>", byte)));
+  }
+
+  void encode(std::string_view word,
+              ModelScratch& scratch,
+              std::vector<uint32_t>* ids) const override {
+    find_paths(word, scratch.paths);
+    // From the end back; unknown characters in a row end where the first of them was met.
+    const size_t before = ids->size();
+    size_t unknown_end = 0;
+    for (size_t end = word.size(); end > 0;) {
+      const ModelScratch::Path& path = scratch.paths[end];
+      const auto begin = static_cast<size_t>(path.begin);
+      if (unknown_ == path.id) {
+        unknown_end = std::max(unknown_end, end);
+      } else {
+        if (unknown_end > 0) add_unknown(word.substr(end, unknown_end - end), ids);
+        unknown_end = 0;
+        ids->push_back(path.id);
+      }
+      end = begin;
+    }
+    if (unknown_end > 0) add_unknown(word.substr(0, unknown_end), ids);
+    std::reverse(ids->begin() + static_cast<ptrdiff_t>(before), ids->end());
+  }
+
+ private:
+  void find_paths(std::string_view word, std::vector<ModelScratch::Path>& paths) const {
+    paths.assign(word.size() + 1, {0, -1, 0});
+    for (size_t begin = 0; begin < word.size();) {
+      const double score_here = paths[begin].score;
+      const size_t char_bytes = decode_char(word.data() + begin).bytes;
+      const auto offer = [&](size_t bytes, double score, uint32_t id) {
+        ModelScratch::Path& path = paths[begin + bytes];
+        if (path.begin < 0 || score > path.score) path = {score, static_cast<int32_t>(begin), id};
+      };
+      bool char_is_token = false;
+      tokens_.for_each_prefix(word.substr(begin), [&](size_t bytes, uint32_t id) {
+        offer(bytes, scores_[id] + score_here, id);
+        char_is_token |= bytes == char_bytes;
+      });
+      if (!char_is_token) {
+        if (!unknown_)
+          throw DataError("model.unk_id: value is null, but '{}' is in no token",
+                          word.substr(begin, char_bytes));
+        offer(char_bytes, unknown_score_ + score_here, *unknown_);
+      }
+      begin += char_bytes;
+    }
+  }
+
+  // In reverse order.
+  void add_unknown(std::string_view text, std::vector<uint32_t>* ids) const {
+    if (const auto id = vocabulary().id_of(text)) return ids->push_back(*id);
+    const auto has_token = [this](char c) {
+      return byte_ids_[static_cast<uint8_t>(c)].has_value();
+    };
+    if (byte_ids_.empty() || !std::all_of(text.begin(), text.end(), has_token))
+      return ids->push_back(*unknown_);
+    for (size_t i = text.size(); i-- > 0;)
+      ids->push_back(*byte_ids_[static_cast<uint8_t>(text[i])]);
+  }
+
+  std::vector<double> scores_;  // of each id
+  ByteTrie tokens_;
+  std::optional<uint32_t> unknown_;
+  double unknown_score_;
+  std::vector<std::optional<uint32_t>> byte_ids_;  // [256], or empty without byte_fallback
+};
+
+}  // namespace
+
+std::unique_ptr<TokenModel> make_unigram(const JsonPlace& place) {
+  const JsonPlace tokens = place.at("vocab");
+  Vocabulary vocabulary;
+  std::vector<double> scores;
+  for (size_t i = 0; i < tokens.elements(); ++i) {
+    const JsonPlace token = tokens.element(i);
+    if (token.elements() != 2) token.refuse("a token and its score");
+    vocabulary.add(token.element(0).text(), static_cast<uint32_t>(i));
+    scores.push_back(token.element(1).number());
+  }
+  std::optional<uint32_t> unknown;
+  if (const JsonPlace id = place.find("unk_id"); !id.is_null()) {
+    unknown = id.id();
+    if (*unknown >= scores.size()) id.refuse(fmt::format("an id below {}", scores.size()));
+  }
+  return std::make_unique<Unigram>(
+      std::move(vocabulary), std::move(scores), unknown, place.flag_or("byte_fallback", false));
+}
+
+}  // namespace lockstep

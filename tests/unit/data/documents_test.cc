@@ -1,0 +1,126 @@
+// Catches documents that begin or end elsewhere than their borders, texts that are lost or read
+// twice, bad lines that pass or are named wrongly, and token files whose borders do not fit.
+
+#include "runtime/data/text/documents.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "files.h"
+#include "runtime/data/text/token_writer.h"
+
+namespace lockstep {
+namespace {
+
+using test::error_of;
+using test::expect_parts;
+
+std::string file_in(const test::TemporaryFolder& folder,
+                    const std::string& name,
+                    const std::string& content) {
+  return (folder.path() / folder.write(name, content)).string();
+}
+
+// All texts of a file; of a bad line "line: why" in brackets.
+std::vector<std::string> texts_of(const std::string& path, const DocumentOptions& options) {
+  DocumentReader reader(path, options);
+  std::vector<std::string> texts;
+  RawDocument document;
+  std::string held;
+  while (reader.next(&document)) {
+    const auto text = reader.text_of(&document, &held);
+    texts.push_back(text ? std::string(*text)
+                         : fmt::format("[{}: {}]", document.line, document.problem));
+  }
+  EXPECT_EQ(reader.passed_bytes(), reader.total_bytes());
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(Documents, OfTextFiles) {
+  test::TemporaryFolder folder;
+  const std::string path = file_in(folder, "a.txt", "one\ntwo\n \t\r\n\nthree\n##\n####four");
+  EXPECT_EQ(texts_of(path, {}), (Texts{"one\ntwo\n \t\r\n\nthree\n##\n####four"}));
+  EXPECT_EQ(texts_of(path, {.blank_lines = true}), (Texts{"one\ntwo\n", "three\n##\n####four"}));
+  EXPECT_EQ(texts_of(path, {.separator = "##"}),
+            (Texts{"one\ntwo\n \t\r\n\nthree\n", "\n", "four"}));
+  EXPECT_EQ(texts_of(file_in(folder, "b.txt", "x\n\ny\n"), {.separator = "\n"}), (Texts{"x", "y"}));
+  EXPECT_EQ(texts_of(file_in(folder, "c.txt", "\n\n\n"), {.blank_lines = true}), Texts{});
+  EXPECT_EQ(texts_of(file_in(folder, "empty.txt", ""), {}), Texts{});
+}
+
+TEST(Documents, OfJsonLines) {
+  test::TemporaryFolder folder;
+  const std::string path = file_in(folder,
+                                   "a.jsonl",
+                                   "{\"text\": \"a\\nb\", \"id\": 3}\r\n\n"
+                                   "{\"text\": 5}\n"
+                                   "{\"other\": \"c\"}\n"
+                                   "[1]\n"
+                                   "{\"text\": \"\\u00e9\"}");
+  EXPECT_EQ(texts_of(path, {}),
+            (Texts{"a\nb",
+                   "[3: 'text' is no string; allowed: a string]",
+                   "[4: 'text' is missing; allowed: a string]",
+                   "[5: no object of JSON]",
+                   "é"}));
+  const Texts others = texts_of(path, {.field = "other"});
+  EXPECT_EQ(others[2], "c");
+  const Texts broken = texts_of(file_in(folder, "b.ndjson", "{\"text\": \"a\n"), {});
+  ASSERT_EQ(broken.size(), 1u);
+  expect_parts(broken[0], {"[1: ", "parse error"});
+}
+
+TEST(Documents, OfTables) {
+  test::TemporaryFolder folder;
+  const std::string csv = "id,text\n1,\"a \"\"b\"\", c\nd\"\n2,\n3,e\n4\n";
+  EXPECT_EQ(texts_of(file_in(folder, "a.csv", csv), {}),
+            (Texts{"a \"b\", c\nd", "e", "[6: 1 fields, but the text is field 2]"}));
+  EXPECT_EQ(
+      texts_of(file_in(folder, "a.tsv", "x\tsentence\n1\tfine day\n"), {.column = "sentence"}),
+      (Texts{"fine day"}));
+  expect_parts(error_of([&] { texts_of(file_in(folder, "b.csv", csv), {.column = "body"}); }),
+               {"b.csv: has no column 'body'", "allowed: id, text"});
+  EXPECT_EQ(texts_of(file_in(folder, "c.csv", csv), {.format = DocumentFormat::kText}),
+            (Texts{csv}));
+}
+
+TEST(Documents, OfFilesThatAreNotThere) {
+  expect_parts(error_of([] { DocumentReader("/nonexistent/a.txt", {}); }),
+               {"/nonexistent/a.txt", "No such file"});
+}
+
+template <typename T>
+std::vector<T> values_of(const std::string& path) {
+  const std::string bytes = read_file(path, 1 << 20);
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+TEST(TokenWriter, WritesTokensAndBorders) {
+  test::TemporaryFolder folder;
+  const std::string tokens = folder.path() / "t", borders = folder.path() / "b";
+  const std::vector<uint32_t> ids{1, 65535, 3, 4};
+  for (const uint32_t limit : {65536u, 65537u}) {
+    TokenWriter writer(tokens, borders, limit);
+    writer.write(ids, std::vector<uint64_t>{3, 1});
+    writer.write({}, {});
+    writer.write(std::vector<uint32_t>{9, 9}, std::vector<uint64_t>{2});
+    writer.finish();
+    EXPECT_EQ(writer.documents(), 3u);
+    EXPECT_EQ(writer.tokens(), 6u);
+    EXPECT_EQ(values_of<uint64_t>(borders), (std::vector<uint64_t>{0, 3, 4, 6}));
+    if (limit == 65536)
+      EXPECT_EQ(values_of<uint16_t>(tokens), (std::vector<uint16_t>{1, 65535, 3, 4, 9, 9}));
+    else
+      EXPECT_EQ(values_of<uint32_t>(tokens), (std::vector<uint32_t>{1, 65535, 3, 4, 9, 9}));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
