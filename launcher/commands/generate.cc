@@ -1,28 +1,25 @@
-// lockstep generate CONFIG --checkpoint DIR --prompt TEXT
+// lockstep generate CONFIG [--checkpoint DIR] --prompt TEXT
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <numeric>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
+#include "models/huggingface/folder.h"
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
-#include "runtime/base/rng.h"
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/data/format.h"
-#include "runtime/exec/executor.h"
-#include "runtime/exec/host_copy.h"
-#include "runtime/plan/layout.h"
+#include "runtime/generate/generation.h"
 #include "runtime/run/threads.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/tokenizer/tokenizer.h"
+#include "runtime/train/checkpoints/initial_weights.h"
 
 namespace lockstep {
 namespace {
@@ -30,145 +27,204 @@ namespace {
 struct GenerateOptions {
   CommonOptions common;
   std::string checkpoint;
-  std::string prompt = "\n";
+  std::string tokenizer;
+  std::vector<std::string> prompts;
+  std::string prompt_file;
   std::vector<int32_t> prompt_tokens;
   int64_t tokens = 256;
-  double temperature = 0.8;
-  int64_t top_k = 0;
-  uint64_t seed = 1;
-};
-
-// Draws a token from the logits: temperature 0 takes the likeliest, top_k > 0 considers only so
-// many.
-class TokenSampler {
- public:
-  TokenSampler(const GenerateOptions& options, int64_t vocabulary)
-      : options_(options), order_(static_cast<size_t>(vocabulary)), weights_(order_.size()) {}
-
-  int32_t sample(const float* logits, uint32_t position) {
-    std::iota(order_.begin(), order_.end(), 0);
-    const auto likelier = [&](int32_t a, int32_t b) {
-      return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
-    };
-    if (options_.temperature == 0) return *std::min_element(order_.begin(), order_.end(), likelier);
-    const size_t kept = options_.top_k > 0
-                            ? std::min(order_.size(), static_cast<size_t>(options_.top_k))
-                            : order_.size();
-    std::partial_sort(
-        order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(kept), order_.end(), likelier);
-    double total = 0;
-    for (size_t i = 0; i < kept; ++i) {
-      weights_[i] = std::exp((static_cast<double>(logits[order_[i]]) - logits[order_[0]]) /
-                             options_.temperature);
-      total += weights_[i];
-    }
-    const RngStream stream{options_.seed, position, 0, kRngGenerate};
-    double left = static_cast<double>(philox_word(stream, 0)) * 0x1p-32 * total;
-    for (size_t i = 0; i < kept; ++i) {
-      left -= weights_[i];
-      if (left < 0) return order_[i];
-    }
-    return order_[kept - 1];
-  }
-
- private:
-  const GenerateOptions& options_;
-  std::vector<int32_t> order_;
-  std::vector<double> weights_;
+  SamplingOptions sampling = {.temperature = 0.8};
+  std::vector<int32_t> end_tokens;
+  std::vector<std::string> stop_texts;
 };
 
 // The vocabulary: what the config says or, where it leaves it to the data, what the checkpoint was
 // trained with.
-int64_t vocabulary_of(const ModelTraits& model, const CheckpointState& state) {
+int64_t vocabulary_of(const ModelTraits& model, const std::vector<NamedSlice>& layout) {
   if (model.outputs > 0) return model.outputs;
-  for (const NamedSlice& slice : state.layout) {
+  for (const NamedSlice& slice : layout) {
     if (slice.name == model.vocabulary_tensor) return slice.shape[0];
   }
-  throw CheckpointError("the checkpoint of step {} has no tensor {}: it is not a language model",
-                        state.step,
+  throw CheckpointError("--checkpoint: has no tensor {}: it is not a language model",
                         model.vocabulary_tensor);
 }
 
-// A network with its weights, ready to give the logits of the token that follows.
-class LanguageModel {
- public:
-  LanguageModel(Device& device,
-                const ModelConfig& config,
-                int64_t vocabulary,
-                int64_t context,
-                const std::filesystem::path& folder,
-                const CheckpointState& state)
-      : context_(context), vocabulary_(vocabulary), backend_(device.make_backend({})) {
-    const Graph training = build_model(config, {}, 1, Purpose::kTraining);
-    layout_ = make_layout(training, 1);
-    graph_ = build_model(config, {}, 1, Purpose::kInference, context);
-    const OpSet& ops = backend_->ops();
-    plan_ = plan_program(graph_, [&](const Graph& graph, const Op& op) {
-      return ops.op_workspace_bytes(graph, op);
-    });
-    const size_t parameter_bytes = static_cast<size_t>(layout_.elements) * sizeof(float);
-    const size_t window_bytes = static_cast<size_t>(context) * sizeof(int32_t);
-    backend_->reserve(ops.workspace_bytes + parameter_bytes + plan_.arena_bytes + window_bytes +
-                      3 * kDeviceAlignment);
-    std::byte* parameters = backend_->allocate(parameter_bytes, kParametersRow);
-    HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
-    read_model(folder, state, named_slices(layout_), weights.data());
-    weights.write();
-    executor_.emplace(graph_,
-                      plan_,
-                      layout_,
-                      *backend_,
-                      ExecutorMemory{backend_->allocate(plan_.arena_bytes, kArenaRow), parameters});
-    window_ = backend_->host_array<int32_t>(static_cast<size_t>(context));
-    device_window_ = backend_->allocate(window_bytes, "the window");
-    lane_ = backend_->host_array<LaneContext>(1);
-    logits_ = backend_->host_array<float>(window_.size() * static_cast<size_t>(vocabulary_));
-  }
-
-  // Logits (V) after the last of `tokens`, of which the last `context` count.
-  const float* logits_after(const std::vector<int32_t>& tokens) {
-    const size_t length = std::min(tokens.size(), window_.size());
-    std::fill(window_.begin(), window_.end(), 0);
-    std::copy(tokens.end() - static_cast<std::ptrdiff_t>(length), tokens.end(), window_.begin());
-    const auto* window = reinterpret_cast<const std::byte*>(window_.data());
-    backend_->copy(window, device_window_, window_.size_bytes());
-    executor_->run(lane_.front(),
-                   device_window_,
-                   nullptr,
-                   nullptr,
-                   nullptr,
-                   reinterpret_cast<std::byte*>(logits_.data()));
-    backend_->synchronize();
-    return &logits_[(length - 1) * static_cast<size_t>(vocabulary_)];
-  }
-
- private:
-  int64_t context_;
-  int64_t vocabulary_;
-  std::unique_ptr<Backend> backend_;
-  ParameterLayout layout_;
-  Graph graph_;
-  ProgramPlan plan_;
-  std::optional<Executor> executor_;
-  std::span<int32_t> window_;           // what the model sees, as the host has it
-  std::byte* device_window_ = nullptr;  // and the device
-  std::span<LaneContext> lane_;
-  std::span<float> logits_;  // (context, V)
+// Where weights come from: a checkpoint, or what train.init_from names.
+struct Weights {
+  int64_t step = 0;
+  std::vector<NamedSlice> layout;  // of a checkpoint
+  LanguageModel::ReadWeights read;
 };
 
-std::vector<int32_t> prompt_of(const GenerateOptions& options, int64_t vocabulary, bool text) {
-  std::vector<int32_t> prompt = options.prompt_tokens;
-  if (prompt.empty()) {
-    if (!text)
-      throw ConfigError("--prompt: the model was trained on token ids; give --prompt-tokens 1,2,3");
-    for (char byte : options.prompt) prompt.push_back(static_cast<unsigned char>(byte));
+Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
+  if (!options.checkpoint.empty()) {
+    const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
+    const CheckpointState state = read_state(folder);
+    return {state.step, state.layout, [=](const std::vector<NamedSlice>& slices, float* flat) {
+              read_model(folder, state, slices, flat);
+            }};
   }
+  if (config.train.init_from.empty())
+    throw ConfigError(
+        "--checkpoint: missing; allowed: a checkpoint, where the config has neither "
+        "model.from nor train.init_from");
+  return {0, {}, [config](const std::vector<NamedSlice>& slices, float* flat) {
+            for (const std::string& note : read_initial_weights(config, slices, flat))
+              log_warn("{}", note);
+          }};
+}
+
+// How texts become tokens and tokens texts.
+struct TokenTexts {
+  std::unique_ptr<const Tokenizer> tokenizer;  // null: bytes, or no texts at all
+  bool bytes = false;
+
+  bool has_texts() const { return tokenizer != nullptr || bytes; }
+
+  std::vector<int32_t> tokens_of(const std::string& text) const {
+    if (tokenizer == nullptr) {
+      const auto* first = reinterpret_cast<const unsigned char*>(text.data());
+      return {first, first + text.size()};
+    }
+    std::vector<uint32_t> ids;
+    tokenizer->encoder()->encode(text, /*with_special=*/true, &ids);
+    return {ids.begin(), ids.end()};
+  }
+
+  std::string text_of(std::span<const int32_t> tokens) const {
+    if (tokenizer == nullptr) return {tokens.begin(), tokens.end()};
+    const std::vector<uint32_t> ids(tokens.begin(), tokens.end());
+    return tokenizer->decode(ids, /*skip_special=*/true);
+  }
+};
+
+TokenTexts texts_of(const GenerateOptions& options, const RunConfig& config) {
+  if (!options.tokenizer.empty()) return {open_tokenizer(options.tokenizer)};
+  const std::filesystem::path beside = config.train.init_from;
+  if (!beside.empty() && std::filesystem::exists(beside / "tokenizer.json"))
+    return {open_tokenizer(beside)};
+  return {nullptr, format_of(config.data)->has_byte_tokens()};
+}
+
+std::vector<std::string> prompts_of(const GenerateOptions& options) {
+  std::vector<std::string> prompts = options.prompts;
+  if (!options.prompt_file.empty()) {
+    constexpr size_t kMostBytes = size_t{64} << 20;
+    const std::string text = read_file(options.prompt_file, kMostBytes);
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      if (end > at) prompts.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  return prompts;
+}
+
+void check_prompt(const std::vector<int32_t>& prompt, int64_t vocabulary) {
   if (prompt.empty()) throw ConfigError("--prompt: is empty; give at least one character");
   for (int32_t token : prompt) {
     if (token < 0 || token >= vocabulary)
       throw ConfigError("--prompt-tokens: value is {}; allowed: 0 to {}", token, vocabulary - 1);
   }
-  return prompt;
+}
+
+std::vector<Generation> begin_sequences(const GenerateOptions& options,
+                                        const TokenTexts& texts,
+                                        int64_t vocabulary) {
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::string> given = prompts_of(options);
+  if (!options.prompt_tokens.empty()) prompts.push_back(options.prompt_tokens);
+  if (given.empty() && prompts.empty()) given.push_back("\n");
+  if (!given.empty() && !texts.has_texts())
+    throw ConfigError(
+        "--prompt: the model was trained on token ids; give --tokenizer, or --prompt-tokens 1,2,3");
+  for (const std::string& text : given) prompts.push_back(texts.tokens_of(text));
+  std::vector<Generation> sequences;
+  for (std::vector<int32_t>& prompt : prompts) {
+    check_prompt(prompt, vocabulary);
+    Generation& sequence = sequences.emplace_back();
+    sequence.prompt_tokens = prompt.size();
+    sequence.tokens = std::move(prompt);
+  }
+  return sequences;
+}
+
+// Prints a sequence as it grows.
+class Printer {
+ public:
+  Printer(const TokenTexts& texts, const std::vector<std::string>& stop_texts) : texts_(texts) {
+    for (const std::string& stop : stop_texts) held_ = std::max(held_, stop.size());
+  }
+
+  void begin(const Generation& sequence) {
+    const auto prompt = std::span(sequence.tokens).first(sequence.prompt_tokens);
+    print(texts_.has_texts() ? texts_.text_of(prompt) : numbers(prompt));
+    printed_ = 0;
+  }
+
+  // What may still become a stop text, or a whole character, waits.
+  void go_on(const Generation& sequence) {
+    const std::string text = texts_.has_texts() ? sequence.text : numbers(sequence.generated());
+    size_t end = text.size();
+    if (!sequence.done && texts_.has_texts()) {
+      end -= std::min(end, held_);
+      if (texts_.tokenizer != nullptr && text.ends_with(kReplacement))
+        end = std::min(end, text.size() - kReplacement.size());
+      while (texts_.tokenizer != nullptr && end > 0 && end < text.size() &&
+             (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u)
+        --end;
+    }
+    if (end <= printed_) return;
+    print(text.substr(printed_, end - printed_));
+    printed_ = end;
+  }
+
+ private:
+  static constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
+  static std::string numbers(std::span<const int32_t> tokens) {
+    std::string text;
+    for (const int32_t token : tokens) text += fmt::format("{} ", token);
+    return text;
+  }
+
+  static void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  const TokenTexts& texts_;
+  size_t held_ = 0, printed_ = 0;
+};
+
+const char* name_of(Generation::End end) {
+  switch (end) {
+    case Generation::End::kLength: return "length";
+    case Generation::End::kToken: return "end token";
+    case Generation::End::kText: return "stop text";
+  }
+  return "";
+}
+
+Json result_of(const Weights& weights,
+               const TokenTexts& texts,
+               const std::vector<Generation>& sequences) {
+  Json json;
+  json["step"] = weights.step;
+  Json all = Json::array();
+  for (const Generation& sequence : sequences) {
+    const auto tokens = sequence.generated();
+    Json one;
+    one["prompt_tokens"] = std::vector<int32_t>(
+        sequence.tokens.begin(),
+        sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.prompt_tokens));
+    one["tokens"] = std::vector<int32_t>(tokens.begin(), tokens.end());
+    if (texts.has_texts()) one["text"] = sequence.text;
+    one["end"] = name_of(sequence.end);
+    all.push_back(one);
+  }
+  if (sequences.size() == 1) json["tokens"] = all.begin()->at("tokens");
+  json["sequences"] = all;
+  return json;
 }
 
 void generate_tokens(const GenerateOptions& options, Device& device) {
@@ -182,41 +238,47 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
     throw ConfigError("model: is {}, which generates no text; allowed: {}",
                       traits.section,
                       sections_where(generates));
-  const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
-  const CheckpointState state = read_state(folder);
-  const int64_t vocabulary = vocabulary_of(traits, state);
-  const ModelConfig resolved = resolve_model(config.model, {.classes = vocabulary});
-  const bool text = format_of(config.data)->has_byte_tokens();
-  std::vector<int32_t> tokens = prompt_of(options, vocabulary, text);
-  const int64_t needed = static_cast<int64_t>(tokens.size()) + options.tokens;
-  LanguageModel model(
-      device, resolved, vocabulary, std::min(traits.context, needed), folder, state);
-  // A text is bytes, whatever room the vocabulary has beyond them.
-  constexpr int64_t kBytes = 256;
-  TokenSampler sampler(options, text ? std::min(vocabulary, kBytes) : vocabulary);
+  const Weights weights = weights_of(options, config);
+  const int64_t vocabulary = vocabulary_of(traits, weights.layout);
+  const TokenTexts texts = texts_of(options, config);
+  std::vector<Generation> sequences = begin_sequences(options, texts, vocabulary);
+  size_t longest = 0;
+  for (const Generation& sequence : sequences) longest = std::max(longest, sequence.prompt_tokens);
+  LanguageModel model(device.make_backend({}),
+                      resolve_model(config.model, {.classes = vocabulary}),
+                      vocabulary,
+                      static_cast<int64_t>(sequences.size()),
+                      std::min(traits.context, static_cast<int64_t>(longest) + options.tokens),
+                      weights.read);
 
-  const auto emit = [&](int32_t token) {
-    if (text) {
-      std::fputc(token, stdout);
-    } else {
-      fmt::print("{} ", token);
+  GenerationLimits limits{
+      .tokens = options.tokens, .end_tokens = options.end_tokens, .stop_texts = options.stop_texts};
+  if (limits.end_tokens.empty() && huggingface::is_model_folder(config.train.init_from))
+    limits.end_tokens = huggingface::end_tokens(config.train.init_from);
+  if (texts.has_texts())
+    limits.text_of = [&](std::span<const int32_t> tokens) { return texts.text_of(tokens); };
+  // A text of bytes is bytes, whatever room the vocabulary has beyond them.
+  constexpr int64_t kBytes = 256;
+  TokenSampler sampler(options.sampling, texts.bytes ? std::min(vocabulary, kBytes) : vocabulary);
+
+  // One is printed as it grows, several when all are done.
+  Printer printer(texts, options.stop_texts);
+  const bool grows = sequences.size() == 1;
+  if (grows) printer.begin(sequences[0]);
+  generate(model, sampler, limits, sequences, [&] {
+    if (grows) printer.go_on(sequences[0]);
+  });
+  for (const Generation& sequence : sequences) {
+    if (!grows) {
+      printer.begin(sequence);
+      printer.go_on(sequence);
     }
-    std::fflush(stdout);
-  };
-  std::for_each(tokens.begin(), tokens.end(), emit);
-  std::vector<int32_t> generated;
-  for (int64_t i = 0; i < options.tokens; ++i) {
-    generated.push_back(sampler.sample(model.logits_after(tokens), static_cast<uint32_t>(i)));
-    tokens.push_back(generated.back());
-    emit(tokens.back());
+    std::fputc('\n', stdout);
   }
-  std::fputc('\n', stdout);
-  if (!options.common.json.empty()) {
-    Json json;
-    json["step"] = state.step;
-    json["tokens"] = generated;
-    write_file_atomically(options.common.json, json.dump() + "\n");
-  }
+  if (!options.common.json.empty())
+    write_file_atomically(
+        options.common.json,
+        result_of(weights, texts, sequences).dump({.replace_invalid = true}) + "\n");
 }
 
 ExitCode generate(Session& session, const GenerateOptions& options) {
@@ -226,34 +288,66 @@ ExitCode generate(Session& session, const GenerateOptions& options) {
   return ExitCode::kOk;
 }
 
+void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
+  command.add("--checkpoint",
+              &options.checkpoint,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); "
+              "left out: the weights of model.from or train.init_from");
+  command.add("--tokenizer",
+              &options.tokenizer,
+              "A tokenizer.json, or a folder with one; left out: that of the folder that the "
+              "weights come from");
+  command.add("--prompt",
+              &options.prompts,
+              "Text to go on with; may be given many times",
+              {.one_each_time = true});
+  command.add("--prompts", &options.prompt_file, "A file with a prompt on each line");
+  command.add("--prompt-tokens",
+              &options.prompt_tokens,
+              "Token ids to go on with, for models trained on token files",
+              {.with_commas = true});
+}
+
+void add_sampling_options(CommandSpec& command, SamplingOptions& sampling) {
+  command.add("--temperature",
+              &sampling.temperature,
+              "Higher is more varied; 0 takes the likeliest token",
+              {.show_default = true, .allowed = Between{0, 100}});
+  command.add("--top-k",
+              &sampling.top_k,
+              "Choose among the k likeliest tokens; 0: among all",
+              {.allowed = AtLeast{0}});
+  command.add("--top-p",
+              &sampling.top_p,
+              "Choose among the likeliest tokens that come to this share together",
+              {.show_default = true, .allowed = Between{0, 1}});
+  command.add("--repetition-penalty",
+              &sampling.repetition_penalty,
+              "Above 1 tokens that are there already become less likely",
+              {.show_default = true, .allowed = Between{0.01, 100}});
+  command.add("--seed", &sampling.seed, "Another seed, another text", {.show_default = true});
+}
+
 }  // namespace
 
 CommandSpec generate_command() {
   auto options = std::make_shared<GenerateOptions>();
   CommandSpec command{.name = "generate", .help = "Sample text from a language model"};
   add_common_options(command, options->common);
-  command.add("--checkpoint",
-              &options->checkpoint,
-              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
-              {.required = true});
-  command.add("--prompt", &options->prompt, "Text to continue", {.show_default = true});
-  command.add("--prompt-tokens",
-              &options->prompt_tokens,
-              "Token ids to continue, for models trained on token files",
-              {.with_commas = true});
+  add_prompt_options(command, *options);
   command.add("--tokens",
               &options->tokens,
-              "Tokens to generate",
+              "Tokens to generate for each prompt, at most",
               {.show_default = true, .allowed = WholeNumbers{1, int64_t{1} << 30}});
-  command.add("--temperature",
-              &options->temperature,
-              "Higher is more varied; 0 takes the likeliest token",
-              {.show_default = true, .allowed = Between{0, 100}});
-  command.add("--top-k",
-              &options->top_k,
-              "Choose among the k likeliest tokens; 0: among all",
-              {.allowed = AtLeast{0}});
-  command.add("--seed", &options->seed, "Another seed, another text", {.show_default = true});
+  add_sampling_options(command, options->sampling);
+  command.add("--end-token",
+              &options->end_tokens,
+              "Token ids that end a text; left out: those of the folder that the weights come from",
+              {.with_commas = true});
+  command.add("--stop",
+              &options->stop_texts,
+              "Text that ends what is generated, and is left out; may be given many times",
+              {.one_each_time = true});
   command.run = [options](Session& session) { return generate(session, *options); };
   return command;
 }

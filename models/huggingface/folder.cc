@@ -60,6 +60,24 @@ std::vector<std::string> read_weights_file(const fs::path& file,
   return fill_weights(family_to_use(model), TensorFiles(file), file.string(), model, slices, flat);
 }
 
+std::vector<int32_t> end_tokens(const fs::path& folder) {
+  for (const char* name : {"generation_config.json", kConfigFile}) {
+    if (!fs::is_regular_file(folder / name)) continue;
+    const Json json = read_json(folder / name);
+    const Json* ends = json.find("eos_token_id");
+    if (ends == nullptr || ends->is_null()) continue;
+    try {
+      if (ends->kind() != Json::Kind::kArray) return {ends->get<int>()};
+      std::vector<int32_t> all;
+      for (const Json& end : *ends) all.push_back(end.get<int>());
+      return all;
+    } catch (const JsonError& error) {
+      throw ConfigError("{}: field eos_token_id: {}", (folder / name).string(), error.what());
+    }
+  }
+  return {};
+}
+
 std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(
     const fs::path& path, const ModelConfig& model) {
   const Family& family = family_to_use(model);

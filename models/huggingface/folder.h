@@ -38,6 +38,9 @@ std::vector<std::string> read_weights_file(const std::filesystem::path& file,
                                            const std::vector<NamedSlice>& slices,
                                            float* flat);
 
+// The tokens that end a text, as generation_config.json or config.json say; none where they do not.
+std::vector<int32_t> end_tokens(const std::filesystem::path& folder);
+
 // The extents of our tensors in a folder or file, by our names: (rows, ...), of convolutions (outputs,
 // inputs, height, width); none where it has no such tensor.
 std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(

@@ -5,19 +5,23 @@
 
 namespace lockstep::huggingface {
 
-OpenConfig::OpenConfig(const std::filesystem::path& folder)
-    : origin((folder / kConfigFile).string()) {
+Json read_json(const std::filesystem::path& path) {
   constexpr size_t kMostBytes = size_t{16} << 20;
-  if (!std::filesystem::is_regular_file(origin))
-    throw ConfigError(
-        "model.from: value is \"{}\"; allowed: a folder with a {}", folder.string(), kConfigFile);
   try {
-    json = Json::parse(read_file(origin, kMostBytes));
+    return Json::parse(read_file(path, kMostBytes));
   } catch (const JsonError& error) {
-    throw ConfigError("{}: {}", origin, error.what());
+    throw ConfigError("{}: {}", path.string(), error.what());
   } catch (const IoError& error) {
     throw ConfigError("{}", error.what());
   }
+}
+
+OpenConfig::OpenConfig(const std::filesystem::path& folder)
+    : origin((folder / kConfigFile).string()) {
+  if (!std::filesystem::is_regular_file(origin))
+    throw ConfigError(
+        "model.from: value is \"{}\"; allowed: a folder with a {}", folder.string(), kConfigFile);
+  json = read_json(origin);
   ConfigFields fields(json, origin);
   family = family_of_type(fields.text("model_type", ""));
   if (family == nullptr) fields.refuse("model_type", known_types());

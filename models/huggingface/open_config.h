@@ -11,6 +11,9 @@ namespace lockstep::huggingface {
 
 inline constexpr const char* kConfigFile = "config.json";
 
+// Throws ConfigError where the file cannot be read or is no JSON.
+Json read_json(const std::filesystem::path& path);
+
 struct OpenConfig {
   Json json;
   std::string origin;  // the file

@@ -70,7 +70,7 @@ void Trainer::begin_weights() {
   HostWeights weights(parts_, memory_);
   initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
   const std::vector<std::string> notes =
-      read_initial_weights(parts_.config, parts_.plan.layout, weights.data());
+      read_initial_weights(parts_.config, named_slices(parts_.plan.layout), weights.data());
   if (parts_.communicator.rank() == 0) {
     for (const std::string& note : notes) log_warn("{}", note);
   }

@@ -219,8 +219,35 @@ def generates(bench):
               "--tokens", 200, "--temperature", 50, "--json", out)
     tokens = json.loads(out.read_text())["tokens"]
     assert len(tokens) == 200 and max(tokens) < 256, tokens
-    bench.run("generate", bench.gpt, "--checkpoint", bench.folder / "gpt", "--temperature", "nan",
-              code=2)
+    generate = ("generate", bench.gpt, "--checkpoint", bench.folder / "gpt")
+    bench.run(*generate, "--temperature", "nan", code=2)
+    # Several prompts at once are what each is alone; a stop text ends its own alone, and is left out.
+    prompts = bench.folder / "prompts.txt"
+    prompts.write_text("a \n\nthe king\n")
+    likeliest = ("--tokens", 30, "--temperature", 0, "--json", out)
+    bench.run(*generate, *likeliest, "--prompts", prompts, "--prompt", "of")
+    together = json.loads(out.read_text())["sequences"]
+    assert len(together) == 3 and {one["end"] for one in together} == {"length"}, together
+    alone = []
+    for prompt in ("of", "a ", "the king"):
+        text = bench.run(*generate, *likeliest, "--prompt", prompt).stdout
+        alone.append(json.loads(out.read_text())["sequences"][0])
+        assert text == prompt + alone[-1]["text"] + "\n", text
+    assert together == alone, (together, alone)
+    stop = bytes(alone[0]["tokens"][3:5])  # bytes, perhaps of no character
+    bench.run(*generate, *likeliest, "--prompt", "of", "--stop",
+              stop.decode(errors="surrogateescape"))
+    stopped = json.loads(out.read_text())["sequences"][0]
+    assert stopped["end"] == "stop text" and stop in bytes(stopped["tokens"]), stopped
+    assert stopped["tokens"] == alone[0]["tokens"][:len(stopped["tokens"])], (stopped, alone[0])
+    assert alone[0]["text"].startswith(stopped["text"]), (stopped, alone[0])
+    last = alone[1]["tokens"][-1]
+    bench.run(*generate, *likeliest, "--prompt", "a ", "--end-token", f"{last},300")
+    ended = json.loads(out.read_text())["sequences"][0]
+    assert ended["end"] == "end token", ended
+    assert ended["tokens"] == alone[1]["tokens"][:alone[1]["tokens"].index(last)], ended
+    bench.run(*generate, "--top-p", 1.5, code=2)
+    bench.run("generate", bench.gpt, "--prompt", "a", code=2)  # no weights
 
 
 def ends(bench):

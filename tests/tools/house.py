@@ -41,6 +41,8 @@ MAY_INCLUDE = {
     "runtime/run": ["runtime/train", "runtime/exec", "runtime/plan", "runtime/graph",
                     "runtime/config", "runtime/data", "models",
                     "models/huggingface/folder.h", "collectives"],
+    "runtime/generate": ["runtime/exec", "runtime/plan", "runtime/graph", "runtime/config",
+                         "runtime/checkpoint", "runtime/train", "models"],
     "launcher": ["*"],
     "tests": ["*"],
 }

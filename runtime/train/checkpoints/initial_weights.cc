@@ -5,7 +5,6 @@
 #include "models/huggingface/folder.h"
 #include "runtime/base/error.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/train/checkpoints/initialize.h"
 
 namespace lockstep {
 
@@ -29,12 +28,11 @@ void check_weights_path(const std::string& path) {
 }
 
 std::vector<std::string> read_initial_weights(const RunConfig& config,
-                                              const ParameterLayout& layout,
+                                              const std::vector<NamedSlice>& slices,
                                               float* parameters) {
   const std::string& from = config.train.init_from;
   if (from.empty()) return {};
   check_weights_path(from);
-  const std::vector<NamedSlice> slices = named_slices(layout);
   if (huggingface::is_model_folder(from))
     return huggingface::read_weights(from, config.model, slices, parameters);
   read_model_file(from, slices, parameters);

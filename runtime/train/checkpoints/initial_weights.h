@@ -4,16 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/state.h"
 #include "runtime/config/run_config.h"
-#include "runtime/plan/plan.h"
 
 namespace lockstep {
 
 // Reads what train.init_from names, a safetensors file or a folder of Hugging Face, into the flat
-// parameter buffer; tensors that it lacks keep what is there. Empty: nothing is read. Returns what a
+// parameter buffer that `slices` name; tensors that it lacks keep what is there. Empty: nothing is read. Returns what a
 // person should know of it. Throws CheckpointError, ConfigError or IoError.
 std::vector<std::string> read_initial_weights(const RunConfig& config,
-                                              const ParameterLayout& layout,
+                                              const std::vector<NamedSlice>& slices,
                                               float* parameters);
 
 // Throws CheckpointError with a word on what to do where `path` is a file that is not safetensors by

@@ -1,0 +1,63 @@
+#include "runtime/generate/generation.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+// Takes what was generated as text, and ends the sequence where a stop text stands in it.
+void look_at_text(const GenerationLimits& limits, Generation& sequence) {
+  if (!limits.text_of) return;
+  // Tokenizers leave out a space before the first token: what follows the prompt keeps its own.
+  const std::string prompt =
+      limits.text_of(std::span(sequence.tokens).first(sequence.prompt_tokens));
+  const std::string whole = limits.text_of(sequence.tokens);
+  sequence.text = whole.starts_with(prompt) ? whole.substr(prompt.size())
+                                            : limits.text_of(sequence.generated());
+  size_t first = std::string::npos;
+  for (const std::string& stop : limits.stop_texts)
+    first = std::min(first, sequence.text.find(stop));
+  if (first == std::string::npos) return;
+  sequence.text.resize(first);
+  sequence.end = Generation::End::kText;
+  sequence.done = true;
+}
+
+void add_token(const GenerationLimits& limits, int32_t token, Generation& sequence) {
+  const auto& ends = limits.end_tokens;
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    sequence.end = Generation::End::kToken;
+    sequence.done = true;
+    return;
+  }
+  sequence.tokens.push_back(token);
+  look_at_text(limits, sequence);
+  if (static_cast<int64_t>(sequence.generated().size()) >= limits.tokens) sequence.done = true;
+}
+
+}  // namespace
+
+void generate(LanguageModel& model,
+              TokenSampler& sampler,
+              const GenerationLimits& limits,
+              std::vector<Generation>& sequences,
+              const std::function<void()>& said) {
+  const auto all_done = [&] {
+    return std::all_of(
+        sequences.begin(), sequences.end(), [](const Generation& s) { return s.done; });
+  };
+  std::vector<std::vector<int32_t>> tokens(sequences.size());
+  for (uint32_t place = 0; !all_done(); ++place) {
+    for (size_t i = 0; i < sequences.size(); ++i) tokens[i] = sequences[i].tokens;
+    model.run(tokens);
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      if (sequences[i].done) continue;
+      add_token(limits,
+                sampler.sample(model.logits(i), tokens[i], static_cast<uint32_t>(i), place),
+                sequences[i]);
+    }
+    said();
+  }
+}
+
+}  // namespace lockstep
