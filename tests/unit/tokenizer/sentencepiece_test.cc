@@ -1,5 +1,5 @@
-// Catches .model files of SentencePiece that are read or applied otherwise than by its library, whose
-// ids stand here, and files that are wrong and are taken.
+// Catches .model files of SentencePiece that are read or applied otherwise than by its library,
+// whose ids stand here, and files that are wrong and are taken.
 
 #include <gtest/gtest.h>
 
