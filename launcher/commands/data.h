@@ -18,8 +18,8 @@ CommandSpec data_inspect_command();
 CommandSpec data_bench_command();
 CommandSpec data_tokenize_command();
 
-// The images at `path`, as training images, where a format knows it as its own: a folder, tar files,
-// packed records; none: it is something else. Throws DataError.
+// The images at `path`, as training images, where a format knows it as its own: a folder, tar
+// files, packed records; none: it is something else. Throws DataError.
 std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad);
 
 // `threads`, or where that is 0 the CPUs of this process.

@@ -1,8 +1,8 @@
 // lockstep data tokenize --tokenizer FILE|DIR --out DIR INPUT...
 //
-// Documents are read in order and gathered in batches of about a quarter of a megabyte. Some batches
-// for each thread are encoded at a time and then written in their order, so that the files are the
-// same with any number of threads.
+// Documents are read in order and gathered in batches of about a quarter of a megabyte. Some
+// batches for each thread are encoded at a time and then written in their order, so that the files
+// are the same with any number of threads.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -320,7 +320,7 @@ CommandSpec data_tokenize_command() {
   command.add("INPUT", &options->inputs, "Files of text, plain or .gz", {.required = true});
   command.add("--tokenizer",
               &options->tokenizer,
-              "A tokenizer.json, or a folder with one",
+              "A tokenizer.json, a .model of SentencePiece, or a folder with one of them",
               {.required = true});
   command.add("--out", &options->out, "The folder for the files", {.required = true});
   command.add("--name",

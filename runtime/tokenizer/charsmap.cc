@@ -87,24 +87,25 @@ Charsmap::Charsmap(std::string_view bytes) {
   if (valid_utf8_bytes(texts_) != texts_.size()) throw std::invalid_argument("is not UTF-8");
 }
 
-std::optional<std::string_view> Charsmap::replacement(std::string_view text) const {
-  if (units_.empty()) return std::nullopt;
+Charsmap::Replacement Charsmap::find(std::string_view text, bool longest) const {
+  Replacement found;
+  if (units_.empty()) return found;
   size_t position = distance_of(units_[0]);
-  for (const char c : text) {
-    const auto byte = static_cast<uint8_t>(c);
+  for (size_t i = 0; i < text.size() && (longest || found.bytes == 0); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
     position ^= byte;
-    if (byte == 0 || position >= units_.size() || label_of(units_[position]) != byte)
-      return std::nullopt;
+    if (byte == 0 || position >= units_.size() || label_of(units_[position]) != byte) break;
     const uint32_t unit = units_[position];
     position ^= distance_of(unit);
     if (!has_value(unit)) continue;
-    if (position >= units_.size()) return std::nullopt;
+    if (position >= units_.size()) break;
     const size_t begin = value_of(units_[position]);
-    if (begin > texts_.size()) return std::nullopt;
+    // Only at the beginning of a character.
+    if (begin >= texts_.size() || (static_cast<uint8_t>(texts_[begin]) & 0xC0) == 0x80) break;
     const std::string_view rest = std::string_view(texts_).substr(begin);
-    return rest.substr(0, rest.find('\0'));
+    found = {i + 1, rest.substr(0, rest.find('\0'))};
   }
-  return std::nullopt;
+  return found;
 }
 
 std::string decode_base64(std::string_view text) {

@@ -18,10 +18,22 @@ class Charsmap {
   // Empty bytes replace nothing. Throws std::invalid_argument where they are not such a table.
   explicit Charsmap(std::string_view bytes);
 
-  // What replaces the shortest beginning of `text` that the trie has; none: nothing does.
-  std::optional<std::string_view> replacement(std::string_view text) const;
+  struct Replacement {
+    size_t bytes = 0;  // of the text; 0: nothing replaces it
+    std::string_view text;
+  };
+
+  // What replaces the shortest beginning of `text` that the trie has, as Hugging Face's tokenizers
+  // do, or the longest one, as SentencePiece does.
+  std::optional<std::string_view> replacement(std::string_view text) const {
+    const Replacement found = find(text, /*longest=*/false);
+    return found.bytes > 0 ? std::optional(found.text) : std::nullopt;
+  }
+  Replacement longest_replacement(std::string_view text) const { return find(text, true); }
 
  private:
+  Replacement find(std::string_view text, bool longest) const;
+
   std::vector<uint32_t> units_;
   std::string texts_;
 };

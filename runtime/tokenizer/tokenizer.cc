@@ -12,8 +12,9 @@ constexpr size_t kMostBytes = size_t{1} << 30;  // of a tokenizer's file
 
 fs::path file_in(const fs::path& path) {
   if (!fs::is_directory(path)) return path;
-  if (fs::exists(path / "tokenizer.json")) return path / "tokenizer.json";
-  throw DataError("{}: has no tokenizer.json", path.string());
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (fs::exists(path / name)) return path / name;
+  throw DataError("{}: has neither tokenizer.json nor tokenizer.model", path.string());
 }
 
 }  // namespace
@@ -26,7 +27,11 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   } catch (const IoError& error) {
     throw DataError("{}", error.what());
   }
-  return parse_tokenizer_json(bytes, file.string());
+  // A .model is a protobuf message, which does not begin like an object of JSON.
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  if (file.extension() == ".json" || (first != std::string::npos && bytes[first] == '{'))
+    return parse_tokenizer_json(bytes, file.string());
+  return parse_sentencepiece(bytes, file.string());
 }
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 #pragma once
-// Text to token ids and back, with tokenizers of Hugging Face's tokenizer.json, to the ids that the
-// `tokenizers` package gives.
+// Text to token ids and back. Tokenizers come from Hugging Face's tokenizer.json or SentencePiece's
+// .model, and give the ids that the `tokenizers` and `sentencepiece` packages give.
 
 #include <cstdint>
 #include <filesystem>
@@ -41,12 +41,16 @@ class Tokenizer {
   virtual uint32_t id_limit() const = 0;
 };
 
-// A tokenizer.json, or a folder with one. Throws DataError that names the file, and what of it is not
-// known.
+// A tokenizer.json, a .model of SentencePiece, or a folder with tokenizer.json or else
+// tokenizer.model. Throws DataError that names the file, and what of it is not known.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 // Of a tokenizer.json's text; `name` is the file's for messages. Throws DataError.
 std::unique_ptr<const Tokenizer> parse_tokenizer_json(std::string_view text,
                                                       const std::string& name);
+
+// Of the bytes of a .model file. Throws DataError.
+std::unique_ptr<const Tokenizer> parse_sentencepiece(std::string_view bytes,
+                                                     const std::string& name);
 
 }  // namespace lockstep

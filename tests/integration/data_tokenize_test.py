@@ -133,8 +133,8 @@ def refuses(bench):
     """What cannot be done is one line."""
     for arguments, code, words in (
             (("gone.txt", "--tokenizer", "tokenizer.json"), 3, "gone.txt"),
-            (("a.txt", "--tokenizer", "a.txt"), 3, "a.txt: [json.exception"),
-            (("a.txt", "--tokenizer", "out"), 3, "out: has no tokenizer.json"),
+            (("a.txt", "--tokenizer", "a.txt"), 3, "neither a tokenizer.json nor a model"),
+            (("a.txt", "--tokenizer", "out"), 3, "neither tokenizer.json nor tokenizer.model"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--end-token", "<no>"), 2, "--end-token"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--documents", "line",
               "--document-separator", "x"), 2, "--document-separator"),

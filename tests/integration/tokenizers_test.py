@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Catches: ids or decoded text that differ from those of Hugging Face's `tokenizers` package, for
 tokenizers of every kind, on real text, every code point and random strings; other ids with several
-threads.
+threads; SentencePiece models whose ids differ from those of its package.
 
 tokenizers_test.py LOCKSTEP TOKENIZE [--data FOLDER] [--random COUNT] [--only NAME]
 """
@@ -63,6 +63,54 @@ def invalid_utf8(program, path, tokenizer):
     assert got == wanted, f"invalid UTF-8: {got} instead of {wanted}"
 
 
+def train_models(folder, lines):
+    """Models of several kinds, trained with the package; none without it."""
+    try:
+        import sentencepiece
+    except ImportError:
+        print("skipped: SentencePiece models (pip install sentencepiece)")
+        return []
+    text = folder / "sentences.txt"
+    text.write_text("\n".join(line.strip() for line in lines if line.strip()))
+    kinds = {
+        "unigram": {}, "bpe": {"model_type": "bpe"},
+        "bpe_bytes": {"model_type": "bpe", "byte_fallback": True, "vocab_size": 1200,
+                      "normalization_rule_name": "identity", "remove_extra_whitespaces": False,
+                      "split_digits": True, "user_defined_symbols": "<sep>,king,  "},
+        "unigram_bytes": {"byte_fallback": True, "vocab_size": 1200, "add_dummy_prefix": False,
+                          "user_defined_symbols": "<sep>,the,\u00e9"},
+        "suffix": {"treat_whitespace_as_suffix": True, "unk_surface": "[?]", "bos_id": -1},
+        "folded": {"normalization_rule_name": "nmt_nfkc_cf", "remove_extra_whitespaces": False},
+        "unescaped": {"model_type": "bpe", "normalization_rule_name": "nfkc", "control_symbols":
+                      "<c>", "bos_piece": "<begin>"},
+    }
+    for name, options in kinds.items():
+        sentencepiece.SentencePieceTrainer.train(**{
+            "input": str(text), "model_prefix": str(folder / name), "vocab_size": 800,
+            "character_coverage": 0.99, "minloglevel": 2, **options})
+    return [folder / f"{name}.model" for name in kinds]
+
+
+def compare_models(program, paths, texts):
+    """Ids and text of .model files beside those of SentencePiece's package; those that differ."""
+    import sentencepiece
+    failed = []
+    for path in paths:
+        package = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        got = encoded(program, path, [t.encode() for t in texts], True, True, 2)
+        wrong = 0
+        for text, (ids, decoded) in zip(texts, got):
+            wanted = package.encode(text, add_bos=package.bos_id() >= 0)
+            if ids != wanted or decoded != package.decode(wanted):
+                wrong += 1
+                if wrong <= 3:
+                    print(f"{path.name}: {text!r}\n  package  {wanted} {package.decode(wanted)!r}\n"
+                          f"  Lockstep {ids} {decoded!r}")
+        print(f"{path.name}: {wrong} of {len(texts)} texts differ", flush=True)
+        failed += [path.name] if wrong else []
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("lockstep")
@@ -95,6 +143,10 @@ def main():
             print(f"{name}: {wrong} of {len(texts)} texts differ", flush=True)
             failed += [name] if wrong else []
             invalid_utf8(options.tokenize, path, tokenizer)
+        models = train_models(folder, lines[:20000]) if options.only in (None, "models") else []
+        stories = options.data / "stories260k" / "tok512.model"
+        texts = zoo.FOREIGN + random_texts[:30000] + characters[::4] + lines[:3000]
+        failed += compare_models(options.tokenize, models + [stories] * bool(models), texts)
     if failed:
         print("FAILED:", ", ".join(failed))
     return 1 if failed else 0

@@ -16,8 +16,8 @@ namespace lockstep {
 enum class DocumentFormat : uint8_t { kText, kJsonLines, kCsv, kTsv };
 
 struct DocumentOptions {
-  // Of each file; none: .jsonl and .ndjson are JSON lines, .csv and .tsv tables, and others text, by
-  // their names (without .gz).
+  // Of each file; none: .jsonl and .ndjson are JSON lines, .csv and .tsv tables, and others text,
+  // by their names (without .gz).
   std::optional<DocumentFormat> format = {};
   // Between the documents of a text file, and part of none. Empty: a file is one document.
   std::string separator = {};
@@ -46,9 +46,9 @@ class DocumentReader {
   // passed over: empty texts, cells and lines.
   bool next(RawDocument* document);
 
-  // The text of a document: that of a JSON line has to be read first, which any thread may do. `held`
-  // owns it where need be. None, and the document's problem: the line is no object, or has no string
-  // as that member.
+  // The text of a document: that of a JSON line has to be read first, which any thread may do.
+  // `held` owns it where need be. None, and the document's problem: the line is no object, or has
+  // no string as that member.
   std::optional<std::string_view> text_of(RawDocument* document, std::string* held) const;
 
   // Bytes of the file, after decompression, and how many of them have been passed.

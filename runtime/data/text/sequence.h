@@ -31,10 +31,10 @@ void check_vocabulary(const TokenSequence& tokens,
                       const std::string& name);
 
 // Of the model's context: sample i is the context + 1 tokens from i * context + shift on, input (T)
-// i32 all but the last, target (T) i32 all but the first. With `shifted`, augmented reads begin at a
-// shift in [0, context) that is a pure function of (seed, epoch), so that sample borders move from
-// epoch to epoch. `file` owns the bytes. Throws DataError when there are too few tokens for one
-// sample.
+// i32 all but the last, target (T) i32 all but the first. With `shifted`, augmented reads begin at
+// a shift in [0, context) that is a pure function of (seed, epoch), so that sample borders move
+// from epoch to epoch. `file` owns the bytes. Throws DataError when there are too few tokens for
+// one sample.
 std::unique_ptr<Dataset> make_sequence_dataset(std::shared_ptr<const SourceFile> file,
                                                TokenSequence tokens,
                                                const ModelTraits& model,

@@ -11,12 +11,12 @@
 namespace lockstep {
 
 // The tokens lie one after the other, 2 or 4 bytes each, little-endian: formats RAW_UINT16 and
-// RAW_UINT32 of data.tokens. The borders are one number more than there are documents, 8 bytes each,
-// little-endian: document i has the tokens from border i up to border i + 1. Throws IoError.
+// RAW_UINT32 of data.tokens. The borders are one number more than there are documents, 8 bytes
+// each, little-endian: document i has the tokens from border i up to border i + 1. Throws IoError.
 class TokenWriter {
  public:
-  // Makes or empties both files. `id_limit`: one more than the largest id; up to 65536 a token has 2
-  // bytes.
+  // Makes or empties both files. `id_limit`: one more than the largest id; up to 65536 a token has
+  // 2 bytes.
   TokenWriter(const std::filesystem::path& tokens,
               const std::filesystem::path& borders,
               uint32_t id_limit);

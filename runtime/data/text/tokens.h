@@ -11,8 +11,9 @@
 namespace lockstep {
 
 // Parses the bytes of a token file; the sequence lies in them. `name` is the file's name for
-// messages. Throws DataError on a size that is no whole number of tokens (raw), and on another magic number or version, or a
-// count that does not match the file's size (llm.c), and when there are no tokens.
+// messages. Throws DataError on a size that is no whole number of tokens (raw), and on another
+// magic number or version, or a count that does not match the file's size (llm.c), and when there
+// are no tokens.
 TokenSequence parse_tokens(std::span<const std::byte> bytes,
                            TokensConfig::Format format,
                            const std::string& name);
