@@ -290,8 +290,7 @@ StepRecord TrainingStep::make_record(int64_t step,
   record.optimizer_ms = clock_.phases.optimizer;
   record.samples_per_s = batch / step_ms * 1000;
   if (parts_.model.input == ModelInput::kTokens)
-    record.tokens_per_s =
-        record.samples_per_s * static_cast<double>(parts_.training.loss_rows_per_sample);
+    record.tokens_per_s = totals.valid_count / step_ms * 1000;
   if (peak_flops_ > 0) record.mfu = parts_.flops_per_sample * record.samples_per_s / peak_flops_;
   if (loss_scale_.dynamic()) record.loss_scale = loss_scale_.value();
   record.skipped_steps = loss_scale_.state().skipped;
