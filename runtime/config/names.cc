@@ -140,15 +140,53 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& ca
   return best == nullptr ? "" : fmt::format(" did you mean '{}'?", *best);
 }
 
+namespace {
+
+bool equal_names(std::string_view a, std::string_view b) { return edit_distance(a, b) == 0; }
+
+// " did you mean 'train.lanes'? ..." where others call fields by this name: those of the section
+// before others. Empty: nobody does.
+std::string other_name_hint(const Descriptor& type, std::string_view name) {
+  constexpr size_t kMostPlaces = 4;
+  std::vector<std::string> here, elsewhere;
+  std::string but;
+  for (const SchemaField& entry : schema_fields()) {
+    for (const proto::OtherName& other : note_of(*entry.field).also()) {
+      if (!equal_names(other.name(), name)) continue;
+      const bool inside = entry.field->containing_type() == &type;
+      (inside ? here : elsewhere).push_back(inside ? entry.field->name() : entry.path);
+      if (!other.but().empty() && (inside || here.empty())) but = " " + other.but();
+    }
+  }
+  if (here.empty()) here = elsewhere;
+  if (here.empty() || here.size() > kMostPlaces) return "";
+  return fmt::format(" did you mean '{}'?{}", join(here, "' or '"), but);
+}
+
+std::string other_value_hint(const EnumDescriptor& type, std::string_view name) {
+  for (int i = 0; i < type.value_count(); ++i) {
+    const auto& options = type.value(i)->options();
+    for (int k = 0; k < options.ExtensionSize(proto::also_called); ++k) {
+      if (equal_names(options.GetExtension(proto::also_called, k), name))
+        return fmt::format(" did you mean '{}'?", type.value(i)->name());
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string unknown_field_message(const Descriptor& type, std::string_view name) {
   // A name that exists in another section is in the wrong place rather than misspelt.
   constexpr size_t kMostPlaces = 3;
   std::vector<std::string> elsewhere;
   for (const SchemaField& entry : schema_fields_named(name)) elsewhere.push_back(entry.path);
   const std::vector<std::string> names = names_of_fields(type);
-  const std::string hint = elsewhere.empty() || elsewhere.size() > kMostPlaces
-                               ? suggestion(name, names)
-                               : fmt::format(" did you mean '{}'?", join(elsewhere, "' or '"));
+  std::string hint = other_name_hint(type, name);
+  if (hint.empty())
+    hint = elsewhere.empty() || elsewhere.size() > kMostPlaces
+               ? suggestion(name, names)
+               : fmt::format(" did you mean '{}'?", join(elsewhere, "' or '"));
   return fmt::format("unknown field {} in {};{} allowed: {}",
                      in_quotes(name),
                      section_name(type),
@@ -157,10 +195,9 @@ std::string unknown_field_message(const Descriptor& type, std::string_view name)
 }
 
 std::string unknown_enum_message(const FieldDescriptor& field, std::string_view value) {
-  return fmt::format("value is {};{} allowed: {}",
-                     in_quotes(value),
-                     suggestion(value, names_of_values(*field.enum_type())),
-                     describe_type(field));
+  std::string hint = other_value_hint(*field.enum_type(), value);
+  if (hint.empty()) hint = suggestion(value, names_of_values(*field.enum_type()));
+  return fmt::format("value is {};{} allowed: {}", in_quotes(value), hint, describe_type(field));
 }
 
 }  // namespace lockstep

@@ -103,6 +103,11 @@ void validate_schedule(const ScheduleConfig& schedule) {
                  fmt::format("at most schedule.lr, which is {}", schedule.lr));
   }
   validate_milestones(schedule);
+  if (schedule.warmup_steps > 0 && schedule.kind == Kind::kOneCycle) {
+    refuse_value("schedule.warmup_steps",
+                 schedule.warmup_steps,
+                 "0 with schedule.kind ONE_CYCLE, which rises by itself");
+  }
   if (schedule.decay_steps > 0 && schedule.kind != Kind::kWarmupStableDecay) {
     refuse_value("schedule.decay_steps",
                  schedule.decay_steps,

@@ -6,6 +6,24 @@
 
 namespace lockstep {
 
+namespace {
+
+// From `first` to `last` as x goes from 0 to 1.
+double half_cosine(double first, double last, double x) {
+  return last + (first - last) * 0.5 * (1 + std::cos(std::numbers::pi * x));
+}
+
+// Smith and Topin 2019, with the numbers of PyTorch's OneCycleLR; its last step has `floor`.
+double one_cycle(double lr, double floor, int64_t step, int64_t steps) {
+  constexpr double kRise = 0.3, kBelow = 25;
+  const auto at = static_cast<double>(step), all = static_cast<double>(steps);
+  const double top = kRise * all - 1, end = all - 1;
+  if (at <= top) return half_cosine(lr / kBelow, lr, top > 0 ? at / top : 1);
+  return half_cosine(lr, floor, end > top ? std::min((at - top) / (end - top), 1.0) : 1);
+}
+
+}  // namespace
+
 double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps) {
   using Kind = ScheduleConfig::Kind;
   const double lr = schedule.lr, floor = schedule.min_lr;
@@ -19,7 +37,7 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
   switch (schedule.kind) {
     case Kind::kConstant: return lr;
     case Kind::kLinear: return floor + (lr - floor) * (1 - x);
-    case Kind::kCosine: return floor + (lr - floor) * 0.5 * (1 + std::cos(std::numbers::pi * x));
+    case Kind::kCosine: return half_cosine(lr, floor, x);
     case Kind::kPolynomial:
       return floor + (lr - floor) * std::pow(1 - x, static_cast<double>(schedule.power));
     case Kind::kStep: {
@@ -27,6 +45,11 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
                                         schedule.milestones.end(),
                                         [&](int64_t milestone) { return step >= milestone; });
       return lr * std::pow(static_cast<double>(schedule.gamma), static_cast<double>(passed));
+    }
+    case Kind::kOneCycle: return one_cycle(lr, floor, step, steps);
+    case Kind::kCosineRestarts: {
+      const double along = x * static_cast<double>(schedule.cycles);
+      return x >= 1 ? floor : half_cosine(lr, floor, along - std::floor(along));
     }
     case Kind::kWarmupStableDecay: {
       const int64_t left = steps - step;

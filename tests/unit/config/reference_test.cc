@@ -36,7 +36,7 @@ TEST(Reference, AFieldIsFoundByPathAndByName) {
   const auto by_name = find_references("lanes");
   ASSERT_EQ(by_name.size(), 1u);
   EXPECT_EQ(by_name[0].path, "train.lanes");
-  EXPECT_EQ(find_references("dropout").size(), 5u);
+  EXPECT_EQ(find_references("dropout").size(), 6u);
   // A path is meant before a name: data.image.mean is no answer to "data".
   ASSERT_EQ(find_references("data").size(), 1u);
   EXPECT_TRUE(find_references("data")[0].is_section);

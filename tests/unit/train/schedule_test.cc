@@ -52,5 +52,32 @@ TEST(Schedule, StaysStableThenDecays) {
   EXPECT_DOUBLE_EQ(learning_rate(config, 100, 100), 0.25);
 }
 
+// The rates of PyTorch's OneCycleLR with total_steps=20.
+TEST(Schedule, OneCycleIsPyTorchs) {
+  ScheduleConfig config = schedule(Kind::kOneCycle);
+  config.warmup_steps = 0;
+  config.min_lr = 4e-6f;
+  const double rates[] = {0.04,        0.131671843, 0.371671843, 0.668328157,  0.908328157,
+                          1,           0.987464006, 0.950484632, 0.890916178,  0.811745654,
+                          0.716943002, 0.611262022, 0.500002,    0.388741978,  0.283060998,
+                          0.188258346, 0.109087822, 0.049519368, 0.0125399938, 4e-06};
+  for (int64_t step = 0; step < 20; ++step)
+    EXPECT_NEAR(learning_rate(config, step, 20), rates[step], 1e-9) << step;
+}
+
+// transformers' cosine_with_hard_restarts of 3 cycles, after a warm-up.
+TEST(Schedule, CosineBeginsAnew) {
+  ScheduleConfig config = schedule(Kind::kCosineRestarts);
+  config.min_lr = 0;
+  config.cycles = 3;
+  const double rates[] = {1,           0.945503262,  0.793892626,  0.578217233,  0.345491503,
+                          0.146446609, 0.0244717419, 0.99384417,   0.904508497,  0.72699525,
+                          0.5,         0.27300475,   0.0954915028, 0.0061558297, 0.975528258,
+                          0.853553391, 0.654508497,  0.421782767,  0.206107374,  0.0544967379};
+  for (int64_t step = 4; step < 24; ++step)
+    EXPECT_NEAR(learning_rate(config, step, 24), rates[step - 4], 1e-9) << step;
+  EXPECT_EQ(learning_rate(config, 24, 24), 0);
+}
+
 }  // namespace
 }  // namespace lockstep
