@@ -156,9 +156,9 @@ const char* llama3_word(const Scanner& text, const char* p) {
   return lines != p ? lines : text.skip_spaces(p);
 }
 
-// The end of U*L+ from p, or p where it does not match: U is a capital, mark or letter without case,
-// L a small letter, mark or letter without case. Where no L follows all the U there are, the last of
-// these that is an L, too, is the L.
+// The end of U*L+ from p, or p where it does not match: U is a capital, mark or letter without
+// case, L a small letter, mark or letter without case. Where no L follows all the U there are, the
+// last of these that is an L, too, is the L.
 const char* skip_to_small(const Scanner& text, const char* p) {
   const char* found = p;
   const char* q = p;

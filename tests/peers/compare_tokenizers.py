@@ -50,7 +50,7 @@ def main():
     stream = b"".join(struct.pack("<I", len(t)) + t for t in encoded)
     megabytes = sum(map(len, encoded)) / 1e6
     lines = zoo.real_lines(options.data)[:20000]
-    print(f"{megabytes:.1f} MB, MB/s of one thread, median of {options.rounds} rounds (least, most)")
+    print(f"{megabytes:.1f} MB, MB/s of one thread, median (least, most) of {options.rounds}")
     with tempfile.TemporaryDirectory() as folder:
         for kind in KINDS if options.only is None else [options.only]:
             path = pathlib.Path(folder) / f"{kind}.json"
@@ -70,7 +70,8 @@ def main():
             words = [f"{statistics.median(rates):.1f} ({min(rates):.1f}, {max(rates):.1f})"
                      for rates in (ours, theirs)]
             ratio = statistics.median(o / t for o, t in zip(ours, theirs))
-            print(f"{kind:8} Lockstep {words[0]}  package {words[1]}  {ratio:.1f} times", flush=True)
+            print(f"{kind:8} Lockstep {words[0]}  package {words[1]}  {ratio:.1f} times",
+                  flush=True)
 
 
 if __name__ == "__main__":
