@@ -1,9 +1,9 @@
 #pragma once
 // Turns the documents of files into tokens, on several threads.
 //
-// Documents are read in order and gathered in batches of about a quarter of a megabyte. Some batches
-// for each thread are encoded at a time and then written in their order, so that the files are the
-// same with any number of threads.
+// Documents are read in order and gathered in batches of about a quarter of a megabyte. Some
+// batches for each thread are encoded at a time and then written in their order, so that the files
+// are the same with any number of threads.
 
 #include <cstdint>
 #include <memory>
