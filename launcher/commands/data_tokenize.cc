@@ -1,36 +1,26 @@
 // lockstep data tokenize --tokenizer FILE|DIR --out DIR INPUT...
-//
-// Documents are read in order and gathered in batches of about a quarter of a megabyte. Some
-// batches for each thread are encoded at a time and then written in their order, so that the files
-// are the same with any number of threads.
 #include <fmt/core.h>
 
 #include <cstdio>
 #include <filesystem>
-#include <mutex>
-#include <utility>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/data.h"
 #include "launcher/commands/results.h"
+#include "launcher/commands/tokenization.h"
 #include "launcher/common_options.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/data/text/documents.h"
-#include "runtime/data/text/token_writer.h"
-#include "runtime/tokenizer/tokenizer.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kBatchBytes = 256 << 10;  // at least, but at the end of a file
-constexpr size_t kBatchesPerThread = 4;
-constexpr double kProgressMs = 5000;
-constexpr int64_t kMostNamed = 10;  // bad lines that get a warning each
 
 struct TokenizeOptions {
   CommonOptions common;  // --json and --log-level
@@ -42,152 +32,11 @@ struct TokenizeOptions {
   int threads = 0;
 };
 
-// Documents of one file, and what becomes of them.
-struct Batch {
-  std::vector<RawDocument> documents;
-  size_t bytes = 0;
-  std::vector<uint32_t> ids;
-  std::vector<uint64_t> counts;       // of each document's ids
-  std::vector<std::string> problems;  // "line: why" of those left out
-};
-
-// Encoders that no thread is using.
-class EncoderPool {
- public:
-  explicit EncoderPool(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  std::unique_ptr<TokenEncoder> take() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return tokenizer_.encoder();
-    auto encoder = std::move(free_.back());
-    free_.pop_back();
-    return encoder;
-  }
-
-  void give_back(std::unique_ptr<TokenEncoder> encoder) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(encoder));
-  }
-
- private:
-  const Tokenizer& tokenizer_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<TokenEncoder>> free_;
-};
-
-class Tokenization {
- public:
-  Tokenization(const TokenizeOptions& options, const Tokenizer& tokenizer, TokenWriter& writer)
-      : options_(options),
-        writer_(writer),
-        encoders_(tokenizer),
-        threads_(choose_data_threads(options.threads)) {
-    if (options.end_token.empty()) return;
-    end_token_ = tokenizer.id_of(options.end_token);
-    if (!end_token_)
-      throw ConfigError("--end-token: value is '{}'; allowed: a token of {}",
-                        options.end_token,
-                        options.tokenizer);
-  }
-
-  void run() {
-    for (const std::string& path : options_.inputs) total_bytes_ += fs::file_size(path);
-    for (const std::string& path : options_.inputs) {
-      tokenize_file(path);
-      file_bytes_done_ += fs::file_size(path);
-    }
-  }
-
-  int64_t bad_lines() const { return bad_lines_; }
-  uint64_t text_bytes() const { return text_bytes_; }
-
- private:
-  void tokenize_file(const std::string& path) {
-    DocumentReader reader(path, options_.reading);
-    std::vector<Batch> batches(kBatchesPerThread * static_cast<size_t>(threads_));
-    while (true) {
-      size_t filled = 0;
-      while (filled < batches.size() && fill(reader, &batches[filled])) ++filled;
-      if (filled == 0) return;
-      for_each_in_threads(0, static_cast<int64_t>(filled), threads_, [&](int64_t i) {
-        encode(reader, path, &batches[static_cast<size_t>(i)]);
-      });
-      for (size_t i = 0; i < filled; ++i) finish(batches[i]);
-      report_progress(path, reader);
-    }
-  }
-
-  static bool fill(DocumentReader& reader, Batch* batch) {
-    *batch = {};
-    RawDocument document;
-    while (batch->bytes < kBatchBytes && reader.next(&document)) {
-      batch->bytes += document.bytes.size() + document.cell.size() + 1;
-      batch->documents.push_back(std::move(document));
-    }
-    return !batch->documents.empty();
-  }
-
-  void encode(const DocumentReader& reader, const std::string& path, Batch* batch) {
-    auto encoder = encoders_.take();
-    std::string held;
-    for (RawDocument& document : batch->documents) {
-      const size_t before = batch->ids.size();
-      const auto text = reader.text_of(&document, &held);
-      if (!text) {
-        batch->problems.push_back(fmt::format("{}:{}: {}", path, document.line, document.problem));
-        continue;
-      }
-      if (text->empty()) continue;
-      encoder->encode(*text, !options_.no_special, &batch->ids);
-      if (end_token_) batch->ids.push_back(*end_token_);
-      batch->counts.push_back(batch->ids.size() - before);
-    }
-    encoders_.give_back(std::move(encoder));
-  }
-
-  // Of the batches in their order: so the first bad line is the one that is named.
-  void finish(const Batch& batch) {
-    for (const std::string& problem : batch.problems) {
-      if (options_.bad_lines == "fail")
-        throw DataError("{} (--bad-lines skip leaves such lines out)", problem);
-      if (++bad_lines_ <= kMostNamed) log_warn("{}: left out", problem);
-    }
-    text_bytes_ += batch.bytes;
-    writer_.write(batch.ids, batch.counts);
-  }
-
-  void report_progress(const std::string& path, const DocumentReader& reader) {
-    const double now = now_ms();
-    if (now - reported_ms_ < kProgressMs) return;
-    reported_ms_ = now;
-    const double in_file = static_cast<double>(fs::file_size(path)) *
-                           static_cast<double>(reader.passed_bytes()) /
-                           static_cast<double>(std::max<uint64_t>(reader.total_bytes(), 1));
-    const double done = static_cast<double>(file_bytes_done_) + in_file;
-    const double seconds = (now - start_ms_) / 1e3;
-    log_info("{:.1f} of {:.1f} MB, {} documents, {:.1f} million tokens, {:.1f} MB/s",
-             done / 1e6,
-             static_cast<double>(total_bytes_) / 1e6,
-             writer_.documents(),
-             static_cast<double>(writer_.tokens()) / 1e6,
-             done / 1e6 / seconds);
-  }
-
-  const TokenizeOptions& options_;
-  TokenWriter& writer_;
-  EncoderPool encoders_;
-  int threads_;
-  std::optional<uint32_t> end_token_;
-  int64_t bad_lines_ = 0;
-  uint64_t text_bytes_ = 0, total_bytes_ = 0, file_bytes_done_ = 0;
-  double start_ms_ = now_ms(), reported_ms_ = now_ms();
-};
-
 void print_summary(const Json& summary, const std::string& path, double seconds) {
-  const auto bytes = summary["text_bytes"].get<double>();
+  const auto bytes = summary["input_bytes"].get<double>();
   const auto bad = summary["bad_lines"].get<int64_t>();
   fmt::print(
-      "{}: {} tokens of {} bytes, {} documents, {:.1f} MB of text, in {:.1f} s ({:.1f} MB/s){}\n",
+      "{}: {} tokens of {} bytes, {} documents, {:.1f} MB read, in {:.1f} s ({:.1f} MB/s){}\n",
       path,
       summary["tokens"].get<int64_t>(),
       summary["token_bytes"].get<int64_t>(),
@@ -203,14 +52,28 @@ void print_summary(const Json& summary, const std::string& path, double seconds)
   std::fflush(stdout);
 }
 
+TokenizationOptions how_to(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+  TokenizationOptions how{.reading = options.reading,
+                          .special_tokens = !options.no_special,
+                          .end_token = {},
+                          .skip_bad_lines = options.bad_lines == "skip",
+                          .threads = choose_data_threads(options.threads)};
+  if (options.end_token.empty()) return how;
+  how.end_token = tokenizer.id_of(options.end_token);
+  if (!how.end_token)
+    throw ConfigError(
+        "--end-token: value is '{}'; allowed: a token of {}", options.end_token, options.tokenizer);
+  return how;
+}
+
 // Reads, encodes and writes, under temporary names; the summary.
 Json write_files(const TokenizeOptions& options,
                  const Tokenizer& tokenizer,
                  const fs::path& tokens,
                  const fs::path& borders) {
   TokenWriter writer(tokens, borders, tokenizer.id_limit());
-  Tokenization work(options, tokenizer, writer);
-  work.run();
+  Tokenization work(how_to(options, tokenizer), tokenizer, writer);
+  work.run(options.inputs);
   if (writer.tokens() == 0) throw DataError("{}: no text in it", options.inputs[0]);
   writer.finish();
   Json summary;
@@ -220,7 +83,7 @@ Json write_files(const TokenizeOptions& options,
   summary["vocabulary"] = tokenizer.id_limit();
   summary["tokenizer"] = options.tokenizer;
   summary["end_token"] = options.end_token;
-  summary["text_bytes"] = work.text_bytes();
+  summary["input_bytes"] = work.input_bytes();
   summary["bad_lines"] = work.bad_lines();
   return summary;
 }

@@ -39,11 +39,9 @@ class Bpe final : public TokenModel {
         options_(std::move(options)),
         plain_(options_.prefix.empty() && options_.suffix.empty()) {
     byte_ids_.fill(kNoId);
-    char id[8];
-    for (int byte = 0; byte < 256; ++byte) {
-      *fmt::format_to(id, "<0x{:02X}>", byte) = 0;
-      fallback_ids_[static_cast<size_t>(byte)] = this->vocabulary().id_of(id).value_or(kNoId);
-    }
+    for (int byte = 0; byte < 256; ++byte)
+      fallback_ids_[static_cast<size_t>(byte)] =
+          this->vocabulary().id_of(fmt::format("<0x{:02X}>", byte)).value_or(kNoId);
     if (plain_)
       this->vocabulary().for_each([this](std::string_view token, uint32_t token_id) {
         if (!token.empty() && decode_char(token.data()).bytes == token.size())
@@ -250,34 +248,39 @@ class Bpe final : public TokenModel {
   std::unordered_map<std::string, uint32_t> words_;  // whole tokens as bytes
 };
 
-// The two tokens of a merge: an array of two texts or, in older files, one text with a space.
-std::pair<std::string, std::string> merge_at(const JsonPlace& place) {
-  if (place.value().is_string()) {
-    const std::string text = place.text();
+// The two tokens of a merge: an array of two texts or, in older files, one text with a space. None
+// where it is neither.
+std::optional<std::pair<std::string, std::string>> merge_of(const Json& value) {
+  if (value.is_string()) {
+    const auto text = value.get<std::string>();
     const size_t space = text.find(' ');
     if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
-      place.refuse("two tokens with a space between them");
-    return {text.substr(0, space), text.substr(space + 1)};
+      return std::nullopt;
+    return std::pair(text.substr(0, space), text.substr(space + 1));
   }
-  if (place.elements() != 2) place.refuse("two tokens");
-  return {place.element(0).text(), place.element(1).text()};
+  if (value.kind() != Json::Kind::kArray || value.size() != 2 || !value[0].is_string() ||
+      !value[1].is_string())
+    return std::nullopt;
+  return std::pair(value[0].get<std::string>(), value[1].get<std::string>());
 }
 
+// Places are made for errors alone: there are many merges.
 PairTable read_merges(const JsonPlace& place, const Vocabulary& vocabulary, size_t prefix_bytes) {
   PairTable merges(place.elements());
   uint32_t rank = 0;
   for (size_t i = 0; i < place.elements(); ++i) {
-    const JsonPlace pair = place.element(i);
-    if (pair.value().is_string() && pair.text().starts_with("#version")) continue;
-    const auto [left, right] = merge_at(pair);
+    const Json& value = place.value()[i];
+    if (value.is_string() && value.get<std::string>().starts_with("#version")) continue;
+    const auto merge = merge_of(value);
+    if (!merge || merge->second.size() < prefix_bytes)
+      place.element(i).refuse("two tokens, or a text with a space between them");
     const auto id_of = [&](const std::string& token) {
       const auto id = vocabulary.id_of(token);
-      if (!id) pair.fail(fmt::format("'{}' is not in model.vocab", token));
+      if (!id) place.element(i).fail(fmt::format("'{}' is not in model.vocab", token));
       return *id;
     };
-    if (right.size() < prefix_bytes) pair.refuse("a second token with continuing_subword_prefix");
-    const uint32_t merged = id_of(left + right.substr(prefix_bytes));
-    merges.add(id_of(left), id_of(right), {rank++, merged});
+    const uint32_t merged = id_of(merge->first + merge->second.substr(prefix_bytes));
+    merges.add(id_of(merge->first), id_of(merge->second), {rank++, merged});
   }
   return merges;
 }

@@ -17,6 +17,16 @@ constexpr std::string_view kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+constexpr std::string_view kO200k =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+)"
+    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // A character for these rules is a letter, a number, a space or other.
 constexpr uint16_t kKinds = kLetter | kNumber | kSpace;
 constexpr uint16_t kOther = 0;
@@ -39,6 +49,17 @@ class Scanner {
     if (first < 0x80) return {static_cast<uint16_t>(classes_[first] & kKinds), 1};
     const DecodedChar c = decode_char(p);
     return {static_cast<uint16_t>(classes_[c.code] & kKinds), c.bytes};
+  }
+
+  // Whether a character that is one of `wanted`, of all classes, stands at p.
+  bool is(const char* p, uint16_t wanted) const {
+    return p != end_ && (classes_[decode_char(p).code] & wanted) != 0;
+  }
+
+  // Past all characters that are one of `wanted`, of all classes.
+  const char* skip_classes(const char* p, uint16_t wanted) const {
+    while (is(p, wanted)) p += decode_char(p).bytes;
+    return p;
   }
 
   // Past all characters of a kind from p on.
@@ -135,6 +156,54 @@ const char* llama3_word(const Scanner& text, const char* p) {
   return lines != p ? lines : text.skip_spaces(p);
 }
 
+// The end of U*L+ from p, or p where it does not match: U is a capital, mark or letter without
+// case, L a small letter, mark or letter without case. Where no L follows all the U there are, the
+// last of these that is an L, too, is the L.
+const char* skip_to_small(const Scanner& text, const char* p) {
+  const char* found = p;
+  const char* q = p;
+  for (; text.is(q, kUpperOrMark); q += decode_char(q).bytes)
+    if (text.is(q, kLowerOrMark)) found = q + decode_char(q).bytes;
+  return text.is(q, kLowerOrMark) ? text.skip_classes(q, kLowerOrMark) : found;
+}
+
+// The end of U+L* from p, or p.
+const char* skip_from_capital(const Scanner& text, const char* p) {
+  const char* q = text.skip_classes(p, kUpperOrMark);
+  return q == p ? p : text.skip_classes(q, kLowerOrMark);
+}
+
+// Both first without and then with less in small letters, each with and then without a character
+// before the word that is no letter, number or line break; p where there is no word.
+const char* skip_cased_word(const Scanner& text, const char* p) {
+  const Char c = text.at(p);
+  const bool may_precede = c.kind != kLetter && c.kind != kNumber && *p != '\r' && *p != '\n';
+  for (const auto skip : {skip_to_small, skip_from_capital}) {
+    if (may_precede) {
+      const char* word = p + c.bytes;
+      if (const char* end = skip(text, word); end != word) return end;
+    }
+    if (const char* end = skip(text, p); end != p) return end;
+  }
+  return p;
+}
+
+template <int kMostNumbers, bool kContractions>
+const char* o200k_word(const Scanner& text, const char* p) {
+  if (const char* end = skip_cased_word(text, p); end != p)
+    return kContractions && !text.at_end(end) && *end == '\'' ? text.skip_contraction(end, true)
+                                                              : end;
+  if (text.at(p).kind == kNumber) return text.skip_numbers(p, kMostNumbers);
+  const char* word = *p == ' ' ? p + 1 : p;
+  if (const Char first = text.at(word); first.bytes > 0 && first.kind == kOther) {
+    const char* end = text.skip(word, kOther);
+    while (!text.at_end(end) && (*end == '\r' || *end == '\n' || *end == '/')) ++end;
+    return end;
+  }
+  const char* lines = text.skip_to_newline(p);
+  return lines != p ? lines : text.skip_spaces(p);
+}
+
 template <const char* (*kWord)(const Scanner&, const char*)>
 void split_by(TextPiece piece, PieceSink& next) {
   const Scanner text(piece.text);
@@ -154,6 +223,8 @@ constexpr std::array kKnownRules{
     KnownRule{"GPT-2", kGpt2, split_by<gpt2_word>},
     KnownRule{"cl100k (Llama 3)", kLlama3, split_by<llama3_word<3>>},
     KnownRule{"Qwen2", kQwen2, split_by<llama3_word<1>>},
+    KnownRule{"o200k (GPT-4o, Llama 4)", kO200k, split_by<o200k_word<3, true>>},
+    KnownRule{"Tekken (Mistral)", kTekken, split_by<o200k_word<1, false>>},
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBytes = size_t{1} << 30;  // of a tokenizer's file
+constexpr size_t kMostBytes = size_t{256} << 20;  // of a tokenizer's file
 
 fs::path file_in(const fs::path& path) {
   if (!fs::is_directory(path)) return path;

@@ -102,6 +102,12 @@ class Unigram final : public TokenModel {
   std::vector<std::optional<uint32_t>> byte_ids_;  // [256], or empty without byte_fallback
 };
 
+bool is_number(const Json& value) {
+  using Kind = Json::Kind;
+  return value.kind() == Kind::kInteger || value.kind() == Kind::kUnsigned ||
+         value.kind() == Kind::kDouble;
+}
+
 }  // namespace
 
 std::unique_ptr<TokenModel> make_unigram(const JsonPlace& place) {
@@ -109,10 +115,12 @@ std::unique_ptr<TokenModel> make_unigram(const JsonPlace& place) {
   Vocabulary vocabulary;
   std::vector<double> scores;
   for (size_t i = 0; i < tokens.elements(); ++i) {
-    const JsonPlace token = tokens.element(i);
-    if (token.elements() != 2) token.refuse("a token and its score");
-    vocabulary.add(token.element(0).text(), static_cast<uint32_t>(i));
-    scores.push_back(token.element(1).number());
+    const Json& token = tokens.value()[i];
+    if (token.kind() != Json::Kind::kArray || token.size() != 2 || !token[0].is_string() ||
+        !is_number(token[1]))
+      tokens.element(i).refuse("a token and its score");
+    vocabulary.add(token[0].get<std::string>(), static_cast<uint32_t>(i));
+    scores.push_back(token[1].get<double>());
   }
   std::optional<uint32_t> unknown;
   if (const JsonPlace id = place.find("unk_id"); !id.is_null()) {

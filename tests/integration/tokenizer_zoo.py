@@ -10,7 +10,11 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normaliz
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-GPT2 = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{{N}}{{1,3}}|"
+         r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEKKEN = O200K.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace(r"\p{N}{1,3}", r"\p{N}")
 FOREIGN = [
     "在他的诗里，春天像一条河。我们在北京吃饺子，喝茶，谈到深夜。", "人工智能（AI）在2024年发展迅速！", "吾輩は猫である。名前はまだ無い。カタカナとｶﾀｶﾅ、ＡＢＣ１２３。",
     "안녕하세요, 세계! 한국어 문장입니다.", "السَّلَامُ عَلَيْكُمْ، كيف حالك اليوم؟ ١٢٣٤٥",
@@ -137,6 +141,15 @@ def cl100k(lines):
     """As files made from tiktoken's have it: what is no match is removed."""
     splitter = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(LLAMA3), "removed", invert=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer = trained(models.BPE(), bpe_trainer(1500, True), lines, None, splitter)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def o200k(lines, regex=O200K):
+    splitter = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(regex), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer = trained(models.BPE(), bpe_trainer(1500, True), lines, None, splitter)
     tokenizer.decoder = decoders.ByteLevel()
@@ -317,7 +330,9 @@ def zoo(data, lines, folder, only=None):
         "gpt2": lambda: gpt2(files, lines), "roberta": lambda: roberta(files, lines),
         "bert": lambda: bert(files, lines), "bert_cased": lambda: bert(files, lines, True),
         "llama3": lambda: llama3(lines), "qwen2": lambda: qwen2(lines),
-        "cl100k": lambda: cl100k(lines), "llama2": lambda: llama2(lines),
+        "cl100k": lambda: cl100k(lines), "o200k": lambda: o200k(lines),
+        "tekken": lambda: o200k(lines, TEKKEN),
+        "llama2": lambda: llama2(lines),
         "llama2_unknown": lambda: llama2(lines, False, False),
         "llama2_fused": lambda: llama2(lines, True, False), "gemma": lambda: gemma(lines),
         "clip": lambda: clip(lines), "prefix": lambda: with_prefix(lines),

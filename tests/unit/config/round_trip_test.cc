@@ -205,7 +205,7 @@ class RandomConfig {
         TokensConfig tokens;
         tokens.train = text();
         tokens.eval = text_or_none();
-        tokens.format = pick(TokensConfig::Format::kLlmc);
+        tokens.format = pick(TokensConfig::Format::kRawUint32);
         has_eval_ = !tokens.eval.empty();
         return tokens;
       }

@@ -102,7 +102,7 @@ TEST(Bpe, WrongFilesAreRefused) {
             "t.json: model.vocab.a: value is -1; allowed: a whole number below 2^31");
   EXPECT_EQ(
       error(R"({"type":"BPE","vocab":{"a":0},"merges":["a"]})"),
-      "t.json: model.merges[0]: value is \"a\"; allowed: two tokens with a space between them");
+      "t.json: model.merges[0]: value is \"a\"; allowed: two tokens, or a text with a space between them");
   EXPECT_EQ(error(R"({"type":"BPE","dropout":0.1,"vocab":{},"merges":[]})"),
             "t.json: model.dropout: value is 0.1; allowed: null, 0: a text is encoded in one way");
   EXPECT_EQ(error(R"({"type":"BPE","unk_token":"u","vocab":{},"merges":[]})"),

@@ -11,9 +11,11 @@ namespace lockstep {
 namespace {
 
 constexpr char kLlama3[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|)"
+    R"( ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
 constexpr char kQwen2[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|)"
+    R"( ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
 
 class Joined final : public PieceSink {
  public:
@@ -59,10 +61,26 @@ TEST(SplitRules, Qwen2) {
             "I|'LL| go| | to|\tB|2|B|4|5|6|7| (|now|)!!\n\n| | it|'s| '|ſo|\u00a0x| \r\n| y|  ");
 }
 
+TEST(SplitRules, WordsByCase) {
+  const std::string upper = R"([\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])";
+  const std::string lower = R"([\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}])";
+  const std::string contraction = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
+  const auto regex = [&](const std::string& after, const std::string& numbers) {
+    return R"([^\\r\\n\\p{L}\\p{N}]?)" + upper + "*" + lower + "+" + after +
+           R"(|[^\\r\\n\\p{L}\\p{N}]?)" + upper + "+" + lower + "*" + after + "|" + numbers +
+           R"(| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
+  };
+  const std::string text = "camelCase HTTPServer I'LL don't AあB 1234 a/b //\n/x \u0301y";
+  EXPECT_EQ(by_regex(regex(contraction, R"(\\p{N}{1,3})"), text),
+            "camel|Case| HTTPServer| I'LL| don't| Aあ|B| |123|4| a|/b| //\n/|x| \u0301y");
+  EXPECT_EQ(by_regex(regex("", R"(\\p{N})"), text),
+            "camel|Case| HTTPServer| I|'LL| don|'t| Aあ|B| |1|2|3|4| a|/b| //\n/|x| \u0301y");
+}
+
 TEST(SplitRules, OthersAreRefused) {
   EXPECT_EQ(test::data_error_of([] { by_regex("a+", "a"); }),
             "t.json: pattern.Regex: value is \"a+\"; allowed: the regular expressions of GPT-2, "
-            "cl100k (Llama 3), Qwen2");
+            "cl100k (Llama 3), Qwen2, o200k (GPT-4o, Llama 4), Tekken (Mistral)");
 }
 
 TEST(Split, MatchesAreTreatedAsAsked) {

@@ -1,0 +1,134 @@
+#include "launcher/commands/tokenization.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "launcher/commands/data.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBatchBytes = 256 << 10;  // at least, but at the end of a file
+constexpr size_t kBatchesPerThread = 4;
+constexpr double kProgressMs = 5000;
+constexpr int64_t kMostNamed = 10;  // bad lines that get a warning each
+
+}  // namespace
+
+// Documents of one file, and what becomes of them.
+struct Tokenization::Batch {
+  std::vector<RawDocument> documents;
+  size_t bytes = 0;
+  std::vector<uint32_t> ids;
+  std::vector<uint64_t> counts;       // of each document's ids
+  std::vector<std::string> problems;  // "file:line: why" of those left out
+
+  // Whether there was anything left to read.
+  bool fill(DocumentReader& reader) {
+    *this = {};
+    RawDocument document;
+    while (bytes < kBatchBytes && reader.next(&document)) {
+      bytes += document.bytes.size() + document.cell.size() + 1;
+      documents.push_back(std::move(document));
+    }
+    return !documents.empty();
+  }
+};
+
+Tokenization::Tokenization(TokenizationOptions options,
+                           const Tokenizer& tokenizer,
+                           TokenWriter& writer)
+    : options_(std::move(options)), tokenizer_(tokenizer), writer_(writer) {}
+
+void Tokenization::run(const std::vector<std::string>& paths) {
+  start_ms_ = reported_ms_ = now_ms();
+  for (const std::string& path : paths) total_file_bytes_ += fs::file_size(path);
+  for (const std::string& path : paths) {
+    tokenize_file(path);
+    done_file_bytes_ += fs::file_size(path);
+  }
+}
+
+void Tokenization::tokenize_file(const std::string& path) {
+  DocumentReader reader(path, options_.reading);
+  std::vector<Batch> batches(kBatchesPerThread * static_cast<size_t>(options_.threads));
+  while (true) {
+    size_t filled = 0;
+    while (filled < batches.size() && batches[filled].fill(reader)) ++filled;
+    if (filled == 0) return;
+    for_each_in_threads(0, static_cast<int64_t>(filled), options_.threads, [&](int64_t i) {
+      encode(reader, path, &batches[static_cast<size_t>(i)]);
+    });
+    for (size_t i = 0; i < filled; ++i) finish(batches[i]);
+    report_progress(path, reader);
+  }
+}
+
+std::unique_ptr<TokenEncoder> Tokenization::take_encoder() {
+  const std::lock_guard lock(mutex_);
+  if (free_encoders_.empty()) return tokenizer_.encoder();
+  auto encoder = std::move(free_encoders_.back());
+  free_encoders_.pop_back();
+  return encoder;
+}
+
+void Tokenization::give_back(std::unique_ptr<TokenEncoder> encoder) {
+  const std::lock_guard lock(mutex_);
+  free_encoders_.push_back(std::move(encoder));
+}
+
+void Tokenization::encode(const DocumentReader& reader, const std::string& path, Batch* batch) {
+  auto encoder = take_encoder();
+  std::string held;
+  for (RawDocument& document : batch->documents) {
+    const size_t before = batch->ids.size();
+    const auto text = reader.text_of(&document, &held);
+    if (!text) {
+      batch->problems.push_back(fmt::format("{}:{}: {}", path, document.line, document.problem));
+      continue;
+    }
+    if (text->empty()) continue;
+    encoder->encode(*text, options_.special_tokens, &batch->ids);
+    if (options_.end_token) batch->ids.push_back(*options_.end_token);
+    batch->counts.push_back(batch->ids.size() - before);
+  }
+  give_back(std::move(encoder));
+}
+
+// Of the batches in their order: so the first bad line is the one that is named.
+void Tokenization::finish(const Batch& batch) {
+  for (const std::string& problem : batch.problems) {
+    if (!options_.skip_bad_lines)
+      throw DataError("{} (--bad-lines skip leaves such lines out)", problem);
+    if (++bad_lines_ <= kMostNamed) log_warn("{}: left out", problem);
+  }
+  input_bytes_ += batch.bytes;
+  writer_.write(batch.ids, batch.counts);
+}
+
+void Tokenization::report_progress(const std::string& path, const DocumentReader& reader) {
+  const double now = now_ms();
+  if (now - reported_ms_ < kProgressMs) return;
+  reported_ms_ = now;
+  const double in_file = static_cast<double>(fs::file_size(path)) *
+                         static_cast<double>(reader.passed_bytes()) /
+                         static_cast<double>(std::max<uint64_t>(reader.total_bytes(), 1));
+  const double done = static_cast<double>(done_file_bytes_) + in_file;
+  const double seconds = (now - start_ms_) / 1e3;
+  log_info("{:.1f} of {:.1f} MB, {} documents, {:.1f} million tokens, {:.1f} MB/s",
+           done / 1e6,
+           static_cast<double>(total_file_bytes_) / 1e6,
+           writer_.documents(),
+           static_cast<double>(writer_.tokens()) / 1e6,
+           done / 1e6 / seconds);
+}
+
+}  // namespace lockstep
