@@ -14,8 +14,7 @@ import random
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "distributed"))
-import lockstep_run  # noqa: E402
+import lockstep_run
 
 CONFIG = """
 model { gpt { layers: 2 heads: 2 width: 32 context: 40 vocabulary: 50 } }

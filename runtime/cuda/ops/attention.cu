@@ -312,7 +312,15 @@ void run_cudnn_backward(const OpCall& call) {
   }
 }
 
+// Where cuDNN would have been faster.
+void warn_of_masks(const OpCall& call) {
+  if (dtype_of(call) != DType::kF32 && !supports_cudnn(call))
+    warn_once(
+        "attention with a window or documents by the own kernel, which is slower than cuDNN's");
+}
+
 void run_own(const OpCall& call) {
+  warn_of_masks(call);
   by_type(dtype_of(call),
           [&]<typename T>() { start_forward(AttentionForward<T>::of(call), stream_of(call)); });
 }
