@@ -441,6 +441,7 @@ StepTotals Reducer::exchange_totals(std::span<const LaneStatistics> local, const
     totals.loss_sum += statistics.values[0];
     totals.valid_count += statistics.values[1];
     totals.correct_count += statistics.values[2];
+    totals.top5_count += statistics.values[3];
   }
   return totals;
 }

@@ -50,6 +50,7 @@ struct StepTotals {
   double loss_sum = 0;
   double valid_count = 0;
   double correct_count = 0;
+  double top5_count = 0;
   double squared_norm = 0;  // of the summed gradient, before scaling; see exact_sum.h
   int64_t flags = 0;        // bitwise or of the ranks' flags
   uint64_t digest = 0;      // this rank's own

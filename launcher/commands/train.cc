@@ -63,6 +63,8 @@ Json to_json(const TrainResult& result,
   if (result.evaluation) {
     json["eval_loss"] = result.evaluation->loss;
     if (parts.model.has_accuracy()) json["eval_accuracy"] = result.evaluation->accuracy;
+    if (result.evaluation->top5) json["eval_top5_accuracy"] = *result.evaluation->top5;
+    if (result.evaluation->perplexity) json["eval_perplexity"] = *result.evaluation->perplexity;
   }
   if (result.best_metric) json["best_metric"] = *result.best_metric;
   if (result.best_metric) json["best_step"] = result.best_step;

@@ -167,6 +167,8 @@ void JsonlWriter::append(const StepRecord& record) {
   if (record.weights_hash) line.hash("weights_hash", *record.weights_hash);
   if (record.eval_loss) line.exact("eval_loss", *record.eval_loss);
   if (record.eval_accuracy) line.exact("eval_accuracy", *record.eval_accuracy);
+  if (record.eval_top5_accuracy) line.exact("eval_top5_accuracy", *record.eval_top5_accuracy);
+  if (record.eval_perplexity) line.exact("eval_perplexity", *record.eval_perplexity);
   file_.commit(line.finish());
 }
 

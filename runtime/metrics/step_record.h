@@ -36,7 +36,9 @@ struct StepRecord {
   std::optional<uint64_t> state_digest;  // of weights and moments before the step
   std::optional<uint64_t> weights_hash;  // after it
   std::optional<double> eval_loss;
-  std::optional<double> eval_accuracy;  // 0..1
+  std::optional<double> eval_accuracy;       // 0..1
+  std::optional<double> eval_top5_accuracy;  // 0..1
+  std::optional<double> eval_perplexity;
 };
 
 }  // namespace lockstep

@@ -93,6 +93,8 @@ void TensorBoardWriter::finish() {
   if (last_) {
     last_->eval_loss.reset();
     last_->eval_accuracy.reset();
+    last_->eval_top5_accuracy.reset();
+    last_->eval_perplexity.reset();
     write(*last_, true);
     last_.reset();
   }
@@ -124,6 +126,8 @@ void TensorBoardWriter::write(const StepRecord& record, bool training) {
   }
   if (record.eval_loss) scalar("eval/loss", *record.eval_loss);
   if (record.eval_accuracy) scalar("eval/accuracy", *record.eval_accuracy);
+  if (record.eval_top5_accuracy) scalar("eval/top5_accuracy", *record.eval_top5_accuracy);
+  if (record.eval_perplexity) scalar("eval/perplexity", *record.eval_perplexity);
   append_event(file_, event);
 }
 

@@ -12,7 +12,7 @@ namespace lockstep {
 
 // Writes scalars for TensorBoard to FOLDER/events.out.tfevents.<time>.<host>.<pid>:
 // train/{loss,lr,grad_norm}, throughput/{samples_per_s,tokens_per_s,mfu},
-// time/{step,compute,comm_exposed,data_wait,optimizer}_ms and eval/{loss,accuracy}. Throws IoError.
+// time/{step,compute,comm_exposed,data_wait,optimizer}_ms and eval/{loss,accuracy,top5_accuracy,perplexity}. Throws IoError.
 class TensorBoardWriter {
  public:
   // Training scalars are written for every step of a run of up to 10,000, in a longer one for every

@@ -277,6 +277,8 @@ void Trainer::evaluate(StepRecord& record) {
   result_.evaluation = evaluation;
   record.eval_loss = evaluation.loss;
   if (parts_.model.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
+  record.eval_top5_accuracy = evaluation.top5;
+  record.eval_perplexity = evaluation.perplexity;
   if (!std::isfinite(evaluation.loss))
     agreement_.refuse_not_finite(record.step,
                                  fmt::format("the evaluation's loss is {}", evaluation.loss));

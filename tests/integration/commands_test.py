@@ -5,6 +5,7 @@ other figures, a resumed run that trains on after its end, files that a refused 
 commands_test.py BINARY
 """
 import json
+import math
 import pathlib
 import random
 import subprocess
@@ -74,7 +75,11 @@ def evaluates(bench):
                       "--json", out, ranks=ranks)
             found = json.loads(out.read_text())
             assert found["eval_loss"] == trained["eval_loss"], (ranks, found, trained)
-            assert found["eval_accuracy"] == trained["eval_accuracy"], (ranks, found, trained)
+            for figure in ("eval_accuracy", "eval_top5_accuracy", "eval_perplexity"):
+                assert found.get(figure) == trained.get(figure), (ranks, found, trained)
+            if config == bench.gpt:
+                assert math.isclose(found["eval_perplexity"], math.exp(found["eval_loss"])), found
+                assert found["eval_accuracy"] <= found["eval_top5_accuracy"] < 1, found
             assert found["weights_hash"] == trained["weights_hash"], (ranks, found, trained)
     best = bench.run("eval", bench.mlp, "--data", bench.folder, "--checkpoint",
                      bench.folder / "mlp/checkpoints/best")

@@ -33,6 +33,11 @@ std::vector<double> row_gradient(const LinearCrossEntropy<double>& op,
     if (logit > largest) first_largest = v;
     largest = std::max(largest, logit);
   }
+  if (op.d_weight == nullptr) {  // no two logits are equal
+    int64_t larger = 0;
+    for (const double logit : g) larger += logit > g[static_cast<size_t>(target)];
+    statistics[3] += larger < 5;
+  }
   for (const double logit : g) total += std::exp(logit - largest);
   const double smoothing = op.attributes.label_smoothing;
   for (int64_t v = 0; v < classes; ++v) {

@@ -60,6 +60,16 @@ HWY_INLINE int32_t other_target(const SoftmaxCrossEntropy<float>& op,
   return other >= 0 ? other : op.targets[row];
 }
 
+// Whether fewer than five logits are larger than the target's, of equal ones those before it. One
+// that is not a number counts as larger.
+HWY_INLINE bool is_among_five(const float* x, int64_t classes, int32_t target) {
+  const float wanted = x[target];
+  int32_t smaller = 0;
+  for (int64_t i = 0; i < target; ++i) smaller += x[i] < wanted ? 1 : 0;
+  for (int64_t i = target + 1; i < classes; ++i) smaller += x[i] <= wanted ? 1 : 0;
+  return classes - 1 - smaller < 5;
+}
+
 // One row that counts.
 template <bool kTrain>
 HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
@@ -95,7 +105,9 @@ HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
     gradient[target] -= static_cast<float>(targets * own_share);
     if (other != target) gradient[other] -= static_cast<float>(targets * (1 - own_share));
   }
-  return {.loss = loss, .correct = correct ? 1.0 : 0.0, .counted = 1};
+  LossRow result = {.loss = loss, .correct = correct ? 1.0 : 0.0, .counted = 1};
+  if constexpr (!kTrain) result.top5 = is_among_five(x, classes, target) ? 1 : 0;
+  return result;
 }
 
 void softmax_kernel(const SoftmaxCrossEntropy<float>& op,

@@ -9,22 +9,24 @@ constexpr int kThreads = 512;
 
 __global__ void __launch_bounds__(kThreads)
     sum_row_losses_kernel(const RowLoss* rows, int64_t count, double* statistics) {
-  double loss = 0, counted = 0, correct = 0;
+  double loss = 0, counted = 0, correct = 0, top5 = 0;
   for (int64_t r = threadIdx.x; r < count; r += kThreads) {
     const RowLoss row = rows[r];
     if (row.correct == kNotCounted) continue;
     loss += row.loss;
     counted += 1;
     correct += row.correct;
+    top5 += row.top5;
   }
   loss = block_reduce<Sum, kThreads>(loss);
   counted = block_reduce<Sum, kThreads>(counted);
   correct = block_reduce<Sum, kThreads>(correct);
+  top5 = block_reduce<Sum, kThreads>(top5);
   if (threadIdx.x > 0) return;
   statistics[0] = loss;
   statistics[1] = counted;
   statistics[2] = correct;
-  statistics[3] = 0;
+  statistics[3] = top5;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace lockstep::cuda {
 struct RowLoss {
   float loss;
   float correct;
+  float top5 = 0;  // 1 where the target is among the five largest logits; in evaluation
 };
 inline constexpr float kNotCounted = -1;
 
@@ -20,7 +21,7 @@ inline size_t loss_workspace_bytes(int64_t rows) {
   return static_cast<size_t>(rows) * sizeof(RowLoss);
 }
 
-// statistics = {sum of losses, rows counted, rows correct, 0}, summed in double in a fixed order.
+// statistics = {sum of losses, rows counted, rows correct, sum of top5}, summed in double in a fixed order.
 void sum_row_losses(const RowLoss* rows,  // (count)
                     int64_t count,
                     double* statistics,  // (4)

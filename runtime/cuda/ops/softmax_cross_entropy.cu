@@ -119,10 +119,23 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
     const float plain_sum = block_reduce<Sum, Threads>(softmax.plain_sum);
     smooth_loss = each * (static_cast<float>(op.classes) * log_sum - plain_sum);
   }
+  float larger = 0;  // logits than the target's, of equal ones those before it
+  if constexpr (!Backward) {
+    const float wanted = to_float(x[target]);
+    each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
+      constexpr int N = sizeof(values) / sizeof(float);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        if (column + i == target) continue;
+        larger += column + i < target ? !(values[i] < wanted) : !(values[i] <= wanted);
+      }
+    });
+    larger = block_reduce<Sum, Threads>(larger);
+  }
   if (threadIdx.x == 0) {
     float loss = target_share * (log_sum - to_float(x[target])) + smooth_loss;
     if (mixed) loss += other_share * (log_sum - other_logit);
-    results[row] = {loss, largest == target ? 1.0f : 0.0f};
+    results[row] = {loss, largest == target ? 1.0f : 0.0f, !Backward && larger < 5 ? 1.0f : 0.0f};
   }
   if constexpr (Backward) {
     __syncthreads();  // the targets' logits have been read

@@ -3,10 +3,12 @@
 //   loss = -(1 - s) log p[target] - s / classes * sum_v log p[v]
 //   gradient = (p - (1 - s) onehot(target) - s / classes) * LaneContext::gradient_scale
 //   inputs  logits (rows, classes), target: class (rows) i32, -1 or in [0, classes)
-//   outputs statistics (4) f64: sum of the rows' losses, rows counted, rows predicted correctly, 0;
+//   outputs statistics (4) f64: sum of the rows' losses, rows counted, rows predicted correctly,
+//           and in evaluation, else 0, rows whose target is among the five largest logits;
 //           in training also the gradient of the logits, over them
 // A row whose target is -1, or whose number is LaneContext::valid_rows or more, is not counted and
-// has gradient 0. A row is correct where the first of its largest logits is the target's.
+// has gradient 0. A row is correct where the first of its largest logits is the target's;
+// of equal logits the first one counts as larger.
 // Where LaneContext::mix is below 1, row i of the n = min(rows, valid_rows) has two targets: log
 // p[target] and onehot(target) are mix times those of its own plus 1 - mix times those of row n - 1
 // - i's, unless that one is -1. Whether the row is correct is a matter of its own.

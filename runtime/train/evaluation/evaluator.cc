@@ -1,6 +1,7 @@
 #include "runtime/train/evaluation/evaluator.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep {
 
@@ -8,7 +9,8 @@ Evaluator::Evaluator(const RunParts& parts,
                      const RunMemory& memory,
                      Reducer& reducer,
                      BucketAllGather* gather)
-    : reducer_(reducer),
+    : model_(parts.model),
+      reducer_(reducer),
       pass_(parts, memory, gather),
       sums_(static_cast<size_t>(parts.local_lanes())) {}
 
@@ -20,7 +22,12 @@ Evaluation Evaluator::run() {
   }});
   const StepTotals totals = reducer_.sum_statistics(sums_);
   const double count = std::max(totals.valid_count, 1.0);
-  return {totals.loss_sum / count, pass_.samples(), totals.correct_count / count};
+  Evaluation evaluation = {totals.loss_sum / count, pass_.samples(), totals.correct_count / count};
+  const bool of_classes = model_.loss == Loss::kSoftmaxCrossEntropy;
+  if (of_classes && model_.outputs > 5) evaluation.top5 = totals.top5_count / count;
+  if (of_classes && model_.input == ModelInput::kTokens)
+    evaluation.perplexity = std::exp(evaluation.loss);
+  return evaluation;
 }
 
 }  // namespace lockstep
