@@ -66,7 +66,7 @@ Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
   options.lanes = static_cast<int>(config.train.lanes);
   options.bf16x3 = config.execution.bf16x3;
   options.packed = samples_are_packed(run);
-  options.loss_rows = config.execution.loss_rows;
+  options.loss_rows = loss_rows_of(config.execution, traits_of(config.model).outputs, *run.ops);
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
   Graph graph = build_model(config.model, run.io, global_batch / config.train.lanes, options);
   check_ops(config.model, graph, *run.ops);

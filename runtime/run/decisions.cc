@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "runtime/plan/plan.h"
 
 namespace lockstep {
@@ -33,6 +35,15 @@ DType compute_type(Precision precision) {
     case Precision::kFp32: break;
   }
   return DType::kF32;
+}
+
+int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const OpSet& ops) {
+  constexpr int64_t kMostBytes = int64_t{256} << 20, kUnit = 64;  // whole blocks of products
+  if (execution.loss_rows > 0 || ops.separate_memory || execution.bf16x3)
+    return execution.loss_rows;
+  const int64_t row_bytes =
+      std::max<int64_t>(vocabulary, 1) * static_cast<int64_t>(size_of(DType::kF32));
+  return std::max<int64_t>(kUnit, kMostBytes / row_bytes / kUnit * kUnit);
 }
 
 bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const OpSet& ops) {

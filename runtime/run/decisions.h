@@ -2,6 +2,7 @@
 // What a run does where its config leaves it open, or where ranks or device do not allow what the
 // config would: decided once, here, before the plan is made.
 
+#include <cstdint>
 #include <string>
 
 #include "collectives/topology.h"
@@ -24,6 +25,10 @@ struct RunDecisions {
 
 // The type that a precision computes in.
 DType compute_type(Precision precision);
+
+// Rows of logits that a language model of so many tokens computes at a time: execution.loss_rows, or
+// where that is 0 as many as have 256 MiB where this changes no bit; 0: all.
+int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const OpSet& ops);
 
 // Whether training on ranks that are placed so shares memory within a node, where these can reach
 // each other's.

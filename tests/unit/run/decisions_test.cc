@@ -37,6 +37,23 @@ Graph small_model() {
   return build_model(mlp, {.features = 32, .classes = 8}, 4, GraphOptions(Purpose::kTraining));
 }
 
+// A small vocabulary's logits are whole, however many tokens a lane has.
+TEST(Decisions, HowManyRowsOfLogitsThereAreAtATime) {
+  const OpSet cpu = {};
+  ExecutionConfig execution;
+  EXPECT_EQ(loss_rows_of(execution, 50257, cpu), 1280);
+  EXPECT_EQ(loss_rows_of(execution, 128256, cpu), 512);
+  EXPECT_EQ(loss_rows_of(execution, 10'000'000, cpu), 64);
+  EXPECT_GT(loss_rows_of(execution, 256, cpu), 200'000);
+  EXPECT_EQ(loss_rows_of(execution, 50257, gpu()), 0);
+  execution.loss_rows = 100;
+  EXPECT_EQ(loss_rows_of(execution, 50257, cpu), 100);
+  EXPECT_EQ(loss_rows_of(execution, 50257, gpu()), 100);
+  execution.loss_rows = 0;
+  execution.bf16x3 = true;
+  EXPECT_EQ(loss_rows_of(execution, 50257, cpu), 0);
+}
+
 TEST(Decisions, WhoSharesMemoryWithinANode) {
   const OpSet cpu = {};
   for (int64_t stage : {0, 1, 2}) EXPECT_TRUE(wants_shared_memory(comm_of(stage), kNode, cpu));
