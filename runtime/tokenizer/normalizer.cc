@@ -105,27 +105,52 @@ class Replace final : public NormalizerStep {
   std::string from_, to_;
 };
 
-// The regular expression " {2,}": two spaces or more as one text.
+// The regular expressions that Replace knows: how many characters of white space in a row are
+// replaced.
+struct SpacesRule {
+  std::string_view regex;
+  bool only_blanks;  // of ' ', not of all \s
+  size_t at_least;
+  bool any_break;  // and a single \n, \r or \t
+};
+
+constexpr SpacesRule kSpacesRules[] = {
+    {" {2,}", true, 2, false}, {R"(\s+)", false, 1, false}, {R"(\s{2,}|[\n\r\t])", false, 2, true}};
+
 class ReplaceSpaces final : public NormalizerStep {
  public:
-  explicit ReplaceSpaces(std::string to) : to_(std::move(to)) {}
+  ReplaceSpaces(const SpacesRule& rule, std::string to) : rule_(rule), to_(std::move(to)) {}
 
   void apply(NormalizedText* text) const override {
     std::string replaced;
     const std::string_view from = text->text;
     for (size_t i = 0; i < from.size();) {
-      const size_t end = std::min(from.find_first_not_of(' ', i), from.size());
-      if (end - i > 1)
+      size_t end = i, chars = 0;
+      for (; end < from.size() && is_space(from, end); ++chars)
+        end += decode_char(from.data() + end).bytes;
+      const bool is_break =
+          rule_.any_break && (from[i] == '\n' || from[i] == '\r' || from[i] == '\t');
+      if (chars >= rule_.at_least || is_break) {
         replaced.append(to_);
-      else
-        replaced.append(from.substr(i, 1));
-      i = end - i > 1 ? end : i + 1;
+        if (i == 0 && to_.empty()) text->at_start = false;
+      } else {
+        end = std::max(end, i + decode_char(from.data() + i).bytes);
+        replaced.append(from.substr(i, end - i));
+      }
+      i = end;
     }
     text->text = std::move(replaced);
   }
 
  private:
+  bool is_space(std::string_view text, size_t at) const {
+    if (rule_.only_blanks) return text[at] == ' ';
+    return (classes_[decode_char(text.data() + at).code] & kSpace) != 0;
+  }
+
+  const SpacesRule& rule_;
   std::string to_;
+  const uint16_t* classes_ = char_class_table();
 };
 
 class Prepend final : public NormalizerStep {
@@ -220,8 +245,12 @@ std::unique_ptr<const NormalizerStep> make_replace(const JsonPlace& place) {
     return std::make_unique<Replace>(std::move(from), std::move(to));
   }
   const JsonPlace regex = pattern.at("Regex");
-  if (regex.text() != " {2,}") regex.refuse("\" {2,}\", or a String in the place of a Regex");
-  return std::make_unique<ReplaceSpaces>(std::move(to));
+  std::string allowed;
+  for (const SpacesRule& rule : kSpacesRules) {
+    if (regex.text() == rule.regex) return std::make_unique<ReplaceSpaces>(rule, std::move(to));
+    allowed.append(Json(rule.regex).dump()).append(", ");
+  }
+  regex.refuse(allowed + "or a String in the place of a Regex");
 }
 
 std::unique_ptr<const NormalizerStep> make_precompiled(const JsonPlace& place) {

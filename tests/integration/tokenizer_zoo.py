@@ -187,7 +187,8 @@ def gemma(lines):
 
 
 def clip(lines):
-    normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    normalizer = normalizers.Sequence([
+        normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()])
     splitter = pre_tokenizers.Whitespace()
     tokenizer = trained(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"),
                         bpe_trainer(1500, special_tokens=["<unk>"], end_of_word_suffix="</w>"),
@@ -261,7 +262,7 @@ def with_added_tokens(lines):
 def stripped(lines):
     tokenizer = unigram(lines, normalizers.Sequence([
         normalizers.Strip(), normalizers.NFD(), normalizers.StripAccents(), normalizers.Nmt(),
-        normalizers.Replace(Regex(" {2,}"), " ")]), scheme="first")
+        normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " ")]), scheme="first")
     tokenizer.add_tokens(["Citizen", AddedToken("king", single_word=True)])
     return tokenizer
 

@@ -42,6 +42,13 @@ TEST(Normalizers, OneAfterTheOther) {
   EXPECT_EQ(normalized(R"({"type":"Replace","pattern":{"String":" "},"content":"▁"})", " a  b"),
             "▁a▁▁b");
   EXPECT_EQ(normalized("null", "As It Is"), "As It Is");
+  const std::string text = " a  b\n\u3000c\td e";
+  EXPECT_EQ(normalized(R"({"type":"Replace","pattern":{"Regex":"\\s+"},"content":"_"})", text),
+            "_a_b_c_d_e");
+  EXPECT_EQ(
+      normalized(R"({"type":"Replace","pattern":{"Regex":"\\s{2,}|[\\n\\r\\t]"},"content":"_"})",
+                 text),
+      " a_b_c_d e");
 }
 
 TEST(Normalizers, FormsComposeAcrossAscii) {
