@@ -49,8 +49,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     const auto has_id = [](const std::optional<uint32_t>& id) { return id.has_value(); };
     if (file_.byte_fallback && !std::all_of(byte_ids_.begin(), byte_ids_.end(), has_id))
       throw DataError(
-          "{}: trainer_spec.byte_fallback: value is true; allowed: where there are pieces of all 256 "
-          "bytes",
+          "{}: trainer_spec.byte_fallback: value is true; allowed: where there are pieces of all "
+          "256 bytes",
           name);
   }
 
