@@ -201,8 +201,8 @@ CommandSpec data_tokenize_command() {
               {.show_default = true, .allowed = WholeNumbers{0, 1024}});
   add_output_options(command, options->common);
   command.footer =
-      "NAME.bin has 2 bytes a token, or 4 where the vocabulary is larger than 65536; NAME.documents "
-      "where each document begins. They are the same with any number of threads, and appear under "
+      "NAME.bin has 2 bytes a token, or 4 where the vocabulary is larger than 65536; "
+      "NAME.documents where each document begins. They are the same with any number of threads, and appear under "
       "their names only when they are whole.";
   command.run = [options](Session& session) { return tokenize(session, *options); };
   return command;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <queue>
 #include <stdexcept>
+#include <unordered_map>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -48,8 +49,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     const auto has_id = [](const std::optional<uint32_t>& id) { return id.has_value(); };
     if (file_.byte_fallback && !std::all_of(byte_ids_.begin(), byte_ids_.end(), has_id))
       throw DataError(
-          "{}: trainer_spec.byte_fallback: value is true; allowed: where there are pieces of all 256 "
-          "bytes",
+          "{}: trainer_spec.byte_fallback: value is true; allowed: where there are pieces of all "
+          "256 bytes",
           name);
   }
 
@@ -252,7 +253,10 @@ class SentencePieceEncoder final : public TokenEncoder {
     if (a.frozen || b.frozen) return;
     const uint32_t bytes = a.bytes + b.bytes;
     const auto id = tokenizer_.of_text_.id_of(part_of_text(a.begin, bytes));
-    if (id) pairs_.push({file_.pieces[*id].score, left, right, bytes});
+    if (!id) return;
+    pairs_.push({file_.pieces[*id].score, left, right, bytes});
+    if (file_.pieces[*id].type == PieceType::kUnused)
+      halves_[part_of_text(a.begin, bytes)] = a.bytes;
   }
 
   void split_into_symbols() {
@@ -271,6 +275,7 @@ class SentencePieceEncoder final : public TokenEncoder {
 
   void merge() {
     split_into_symbols();
+    halves_.clear();
     for (int32_t i = 1; i < static_cast<int32_t>(symbols_.size()); ++i) offer(i - 1, i);
     while (!pairs_.empty()) {
       const Pair best = pairs_.top();
@@ -287,9 +292,21 @@ class SentencePieceEncoder final : public TokenEncoder {
     }
     for (int32_t i = 0; i >= 0; i = symbols_[static_cast<size_t>(i)].after) {
       const Symbol& symbol = symbols_[static_cast<size_t>(i)];
-      const auto id = tokenizer_.of_text_.id_of(part_of_text(symbol.begin, symbol.bytes));
-      parts_.push_back({symbol.begin, symbol.bytes, id.value_or(tokenizer_.unknown_)});
+      add_part(symbol.begin, symbol.bytes);
     }
+  }
+
+  // An unused piece becomes the two that it was last offered as.
+  void add_part(uint32_t begin, uint32_t bytes) {
+    const std::string_view text = part_of_text(begin, bytes);
+    const auto id = tokenizer_.of_text_.id_of(text);
+    const auto half = halves_.find(text);
+    if (id && file_.pieces[*id].type == PieceType::kUnused && half != halves_.end()) {
+      add_part(begin, half->second);
+      add_part(begin + half->second, bytes - half->second);
+      return;
+    }
+    parts_.push_back({begin, bytes, id.value_or(tokenizer_.unknown_)});
   }
 
   struct Path {
@@ -353,6 +370,7 @@ class SentencePieceEncoder final : public TokenEncoder {
   std::vector<Part> parts_;
   std::vector<Symbol> symbols_;
   std::priority_queue<Pair> pairs_;
+  std::unordered_map<std::string_view, uint32_t> halves_;  // of unused pieces: bytes of the first
   std::vector<Path> paths_;
 };
 

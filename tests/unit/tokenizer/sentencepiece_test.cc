@@ -109,6 +109,16 @@ TEST(SentencePiece, UserDefinedPiecesAreNeverCut) {
             (Result{{1, 7, 11}, "abc"}));
 }
 
+TEST(SentencePiece, UnusedPiecesAreTakenApart) {
+  const std::string unused = piece("abc", -0.5, kUnused) + piece("aba", -0.25, kUnused);  // 11, 12
+  EXPECT_EQ(result_of(special() + letters() + unused + trainer(2), "cabc"),
+            (Result{{1, 3, 10, 6, 10}, "cabc"}));
+  EXPECT_EQ(result_of(special() + letters() + unused + trainer(2), "caba"),
+            (Result{{1, 3, 10, 6, 4}, "caba"}));
+  EXPECT_EQ(result_of(special() + letters() + unused + trainer(1), "cabc"),
+            (Result{{1, 3, 10, 6, 10}, "cabc"}));
+}
+
 TEST(SentencePiece, SpacesAsTheFileSays) {
   const auto ids = [](const std::string& normalizer, std::string_view text) {
     return result_of(special() + letters() + trainer(2) + field(3, normalizer), text);
