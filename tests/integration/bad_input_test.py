@@ -99,7 +99,9 @@ def command_line(cases):
     mlp = cases.file("shared/mlp.textproto", MLP)
     cases.add("plan_ranks", USAGE, ["train.lanes", "3"], ["plan", mlp, "--ranks", "3"])
     cases.add("plan_ranks_zero", USAGE, ["--ranks"], ["plan", mlp, "--ranks", "0"])
-    cases.add("generate_needs_checkpoint", USAGE, ["--checkpoint"], ["generate", mlp])
+    gpt = cases.file("shared/gpt.textproto", GPT)
+    cases.add("generate_needs_weights", USAGE, ["--checkpoint", "model.from", "train.init_from"],
+              ["generate", gpt])
     cases.add("generate_mlp", USAGE, ["model", "gpt"],
               ["generate", mlp, "--checkpoint", cases.folder])
     cases.add("eval_without_data", USAGE, ["evaluation"],
