@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <limits>
 
 #include "collectives/agreement.h"
 #include "launcher/bench/bucket_record.h"
@@ -27,7 +28,8 @@ struct PlanCommandOptions {
   int ranks = 0;
   int ranks_per_node = 0;
   bool activations = false;
-  std::string gpu;  // --gpu: plan for this one
+  std::string gpu;             // --gpu: plan for this one
+  double host_memory_gib = 0;  // --host-memory; 0: of this host, or of none where --gpu is given
 };
 
 std::string in_units(double bytes) {
@@ -79,16 +81,35 @@ Json to_json(const Assembly& assembly, int local, double step_flops) {
   return json;
 }
 
+// Whether the hosts are others, of which nothing is known.
+bool is_elsewhere(const PlanCommandOptions& options) {
+  return !options.gpu.empty() && options.host_memory_gib == 0;
+}
+
+// What a host has for all of its ranks.
+size_t host_memory(const PlanCommandOptions& options) {
+  if (is_elsewhere(options)) return std::numeric_limits<size_t>::max();
+  if (options.host_memory_gib > 0) return static_cast<size_t>(options.host_memory_gib * 0x1p30);
+  return available_memory_bytes();
+}
+
 // The text for a reader: the memory table, then the work, the traffic and the length of the run.
-void print_plan(const Assembly& assembly, int local, double step_flops) {
+void print_plan(const PlanCommandOptions& options,
+                const Assembly& assembly,
+                int local,
+                double step_flops) {
   const Plan& plan = assembly.plan;
   fmt::print("{}\n\n{}", assembly.data.summary.description, memory_table(plan));
   const size_t host = plan.host_bytes(local);
-  fmt::print("  {} on a host with {} rank{}; this host has {} free\n\n",
+  fmt::print("  {} on a host with {} rank{}{}\n\n",
              in_units(static_cast<double>(host)),
              local,
              local == 1 ? "" : "s",
-             in_units(static_cast<double>(available_memory_bytes())));
+             is_elsewhere(options)
+                 ? ""
+                 : fmt::format("; {} has {} free",
+                               options.host_memory_gib > 0 ? "a host" : "this host",
+                               in_units(static_cast<double>(host_memory(options)))));
   const int rank_lanes = plan.lanes / plan.topology.ranks();
   const std::string traffic =
       plan.topology.shares_memory && plan.wire_bytes == 0
@@ -115,7 +136,8 @@ void print_plan(const Assembly& assembly, int local, double step_flops) {
 
 // What the device of the run has: the GPU named, or else the one that is here, if one is.
 MemoryLimits limits_for(const PlanCommandOptions& options, const Assembly& assembly) {
-  MemoryLimits limits{available_memory_bytes(), assembly.plan.device_bytes(), "a GPU"};
+  MemoryLimits limits{host_memory(options), assembly.plan.device_bytes(), "a GPU"};
+  if (options.host_memory_gib > 0) limits.host = "a host";
   if (!options.gpu.empty()) {
     limits.device_bytes = run_bytes_of_gpu(options.gpu);
     limits.device = "a GPU of kind " + options.gpu;
@@ -180,7 +202,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
                                      /*may_assume_data=*/true);
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
-  print_plan(assembly, local, step_flops);
+  print_plan(options, assembly, local, step_flops);
   if (tunes) print_tuned_buckets(assembly.config, record.has_value());
   if (options.activations) print_placements(assembly);
   std::fflush(stdout);
@@ -217,11 +239,16 @@ CommandSpec plan_command() {
       "--gpu",
       &options->gpu,
       "Plan for a GPU of this kind, which need not be here: H200, A100-80GB, ... or its GiB");
+  command.add(
+      "--host-memory",
+      &options->host_memory_gib,
+      "GiB that each host has; by default those free on this one, or, with --gpu, not asked",
+      {.allowed = Between{0, 1e9}});
   command.add("--activations", &options->activations, "Also print where each activation lies");
   command.footer =
       "Data files need not be here where the config says what they would be: the plan then says "
       "what it assumed.\n"
-      "Ends with exit code 5 when the run would not fit in this host's free memory, or the GPU's.";
+      "Ends with exit code 5 when the run would not fit in a host's memory, or the GPU's.";
   command.run = [options](Session& session) { return plan(session, *options); };
   return command;
 }

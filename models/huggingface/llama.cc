@@ -72,7 +72,9 @@ class Llama final : public Family {
       if (fields.boolean(bias, false)) fields.refuse(bias, "false");
     }
     fields.pass_over({"attention_dropout", "pretraining_tp"});
-    if (fields.boolean("rope_interleaved", false)) fields.refuse("rope_interleaved", "false");
+    for (const char* other : {"rope_interleaved", "use_mrope"}) {
+      if (fields.boolean(other, false)) fields.refuse(other, "false");
+    }
     return llama;
   }
 

@@ -63,7 +63,7 @@ void check_memory(const Assembly& assembly, int local_ranks, const MemoryLimits&
              {[=](const Plan& plan) { return plan.host_bytes(local_ranks); },
               local_ranks,
               limits.host_bytes,
-              "on this host"});
+              "on " + limits.host});
 }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@ struct MemoryLimits {
   size_t host_bytes = 0;    // of a host, for all of its ranks
   size_t device_bytes = 0;  // of a rank's device, where it has memory of its own
   std::string device;       // its name
+  std::string host = "this host";
 };
 
 // Whether the plan has a snapshot for checkpoints for which a host has too little memory.
