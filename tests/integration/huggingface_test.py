@@ -368,6 +368,31 @@ def test_import(bench):
     assert "save_file" in message, message
 
 
+def test_another_number_of_classes(bench):
+    """Of a safetensors file the body is kept, and the new last layer is named."""
+    text = ('name: "c" model { mlp { hidden: [16, 8] } } data { synthetic { samples: 64 features: 6 '
+            'classes: CLASSES } } train { global_batch: 8 lanes: 2 steps: 3 } optimizer { sgd {} } '
+            'schedule { lr: 0.1 }')
+    three, five = (bench.folder / f"{n}.textproto" for n in (3, 5))
+    three.write_text(text.replace("CLASSES", "3"))
+    five.write_text(text.replace("CLASSES", "5"))
+    bench.run("train", three, "--run-dir", "three", "--device", "cpu")
+    bench.run("export", "three", "--out", "body.safetensors")
+    message = bench.run("train", five, "--run-dir", "five", "--device", "cpu", "--set",
+                        "train.init_from=body.safetensors", "--set", "train.steps=1", "--set",
+                        "schedule.lr=1e-30")
+    assert "the layer layers.2 is new" in message and "has shape (3" in message, message
+    bench.run("export", "five", "--out", "five.safetensors")
+    before, now = (read_safetensors(bench.folder / f"{name}.safetensors")
+                   for name in ("body", "five"))
+    assert all(now[name] == before[name] for name in before if "layers.2." not in name)
+    assert now["layers.2.weight"][1] == [5, 8], now["layers.2.weight"]
+    message = bench.run("train", five, "--run-dir", "wider", "--device", "cpu", "--set",
+                        "train.init_from=body.safetensors", "--set", "model.mlp.hidden=17,8",
+                        code=4)
+    assert "layers.0" in message or "layers.1" in message, message
+
+
 def main():
     lockstep = pathlib.Path(sys.argv[1]).resolve()
     golden = pathlib.Path(__file__).resolve().parent.parent / "golden"

@@ -10,7 +10,8 @@
 namespace lockstep {
 
 // Reads what train.init_from names, a safetensors file or a folder of Hugging Face, into the flat
-// parameter buffer that `slices` name; tensors that it lacks keep what is there. Empty: nothing is read. Returns what a
+// parameter buffer that `slices` name; a head that it lacks, or
+// has with other extents, keeps what is there. Empty: nothing is read. Returns what a
 // person should know of it. Throws CheckpointError, ConfigError or IoError.
 std::vector<std::string> read_initial_weights(const RunConfig& config,
                                               const std::vector<NamedSlice>& slices,
