@@ -100,6 +100,12 @@ struct Graph {
 };
 
 // Statistics of one lane's loss, as every loss op writes them: (4) f64.
-enum StatisticIndex { kLossSum = 0, kValidCount = 1, kCorrectCount = 2, kTop5Count = 3, kStatisticCount = 4 };
+enum StatisticIndex {
+  kLossSum = 0,
+  kValidCount = 1,
+  kCorrectCount = 2,
+  kTop5Count = 3,
+  kStatisticCount = 4
+};
 
 }  // namespace lockstep
