@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "files.h"
@@ -32,9 +31,7 @@ struct Documents {
   }
   template <typename T>
   static std::string bytes_of(const std::vector<T>& values) {
-    std::string bytes(values.size() * sizeof(T), '\0');
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
   }
 
   std::vector<uint16_t> tokens;
@@ -83,8 +80,9 @@ std::vector<std::pair<int32_t, int32_t>> pairs_of(const Dataset& dataset,
       EXPECT_TRUE(document == number || document == number + 1);
       number = document;
       EXPECT_EQ(at, position++);
-      if (t + 1 < kContext && sample.input[kContext + t + 1] == document)
+      if (t + 1 < kContext && sample.input[kContext + t + 1] == document) {
         EXPECT_EQ(sample.input[t + 1], target);
+      }
       pairs.emplace_back(token, target);
     }
   }
