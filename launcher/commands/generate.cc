@@ -6,6 +6,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/generated_text.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "models/huggingface/folder.h"
@@ -18,7 +19,6 @@
 #include "runtime/data/format.h"
 #include "runtime/generate/generation.h"
 #include "runtime/run/threads.h"
-#include "runtime/tokenizer/tokenizer.h"
 #include "runtime/train/checkpoints/initial_weights.h"
 
 namespace lockstep {
@@ -68,34 +68,13 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
         "--checkpoint: missing; allowed: a checkpoint, where the config has neither "
         "model.from nor train.init_from");
   return {0, {}, [config](const std::vector<NamedSlice>& slices, float* flat) {
-            for (const std::string& note : read_initial_weights(config, slices, flat))
-              log_warn("{}", note);
+            const WeightsRead read = read_initial_weights(config, slices, flat);
+            for (const std::string& note : read.notes) log_warn("{}", note);
+            if (read.new_head)
+              throw CheckpointError("{}: has no head that says what follows a text",
+                                    config.train.init_from);
           }};
 }
-
-// How texts become tokens and tokens texts.
-struct TokenTexts {
-  std::unique_ptr<const Tokenizer> tokenizer;  // null: bytes, or no texts at all
-  bool bytes = false;
-
-  bool has_texts() const { return tokenizer != nullptr || bytes; }
-
-  std::vector<int32_t> tokens_of(const std::string& text) const {
-    if (tokenizer == nullptr) {
-      const auto* first = reinterpret_cast<const unsigned char*>(text.data());
-      return {first, first + text.size()};
-    }
-    std::vector<uint32_t> ids;
-    tokenizer->encoder()->encode(text, /*with_special=*/true, &ids);
-    return {ids.begin(), ids.end()};
-  }
-
-  std::string text_of(std::span<const int32_t> tokens) const {
-    if (tokenizer == nullptr) return {tokens.begin(), tokens.end()};
-    const std::vector<uint32_t> ids(tokens.begin(), tokens.end());
-    return tokenizer->decode(ids, /*skip_special=*/true);
-  }
-};
 
 TokenTexts texts_of(const GenerateOptions& options, const RunConfig& config) {
   if (!options.tokenizer.empty()) return {open_tokenizer(options.tokenizer)};
@@ -148,54 +127,6 @@ std::vector<Generation> begin_sequences(const GenerateOptions& options,
   return sequences;
 }
 
-// Prints a sequence as it grows.
-class Printer {
- public:
-  Printer(const TokenTexts& texts, const std::vector<std::string>& stop_texts) : texts_(texts) {
-    for (const std::string& stop : stop_texts) held_ = std::max(held_, stop.size());
-  }
-
-  void begin(const Generation& sequence) {
-    const auto prompt = std::span(sequence.tokens).first(sequence.prompt_tokens);
-    print(texts_.has_texts() ? texts_.text_of(prompt) : numbers(prompt));
-    printed_ = 0;
-  }
-
-  // What may still become a stop text, or a whole character, waits.
-  void go_on(const Generation& sequence) {
-    const std::string text = texts_.has_texts() ? sequence.text : numbers(sequence.generated());
-    size_t end = text.size();
-    if (!sequence.done && texts_.has_texts()) {
-      end -= std::min(end, held_);
-      if (texts_.tokenizer != nullptr && text.ends_with(kReplacement))
-        end = std::min(end, text.size() - kReplacement.size());
-      while (texts_.tokenizer != nullptr && end > 0 && end < text.size() &&
-             (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u)
-        --end;
-    }
-    if (end <= printed_) return;
-    print(text.substr(printed_, end - printed_));
-    printed_ = end;
-  }
-
- private:
-  static constexpr std::string_view kReplacement = "\xef\xbf\xbd";
-
-  static std::string numbers(std::span<const int32_t> tokens) {
-    std::string text;
-    for (const int32_t token : tokens) text += fmt::format("{} ", token);
-    return text;
-  }
-
-  static void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
-
-  const TokenTexts& texts_;
-  size_t held_ = 0, printed_ = 0;
-};
-
 const char* name_of(Generation::End end) {
   switch (end) {
     case Generation::End::kLength: return "length";
@@ -227,6 +158,19 @@ Json result_of(const Weights& weights,
   return json;
 }
 
+// `texts` is borrowed.
+GenerationLimits limits_of(const GenerateOptions& options,
+                           const RunConfig& config,
+                           const TokenTexts& texts) {
+  GenerationLimits limits{
+      .tokens = options.tokens, .end_tokens = options.end_tokens, .stop_texts = options.stop_texts};
+  if (limits.end_tokens.empty() && huggingface::is_model_folder(config.train.init_from))
+    limits.end_tokens = huggingface::end_tokens(config.train.init_from);
+  if (texts.has_texts())
+    limits.text_of = [&](std::span<const int32_t> tokens) { return texts.text_of(tokens); };
+  return limits;
+}
+
 void generate_tokens(const GenerateOptions& options, Device& device) {
   const RunConfig config = read_config(options.common);
   set_compute_threads(choose_threads(config, 1));
@@ -251,18 +195,13 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
                       std::min(traits.context, static_cast<int64_t>(longest) + options.tokens),
                       weights.read);
 
-  GenerationLimits limits{
-      .tokens = options.tokens, .end_tokens = options.end_tokens, .stop_texts = options.stop_texts};
-  if (limits.end_tokens.empty() && huggingface::is_model_folder(config.train.init_from))
-    limits.end_tokens = huggingface::end_tokens(config.train.init_from);
-  if (texts.has_texts())
-    limits.text_of = [&](std::span<const int32_t> tokens) { return texts.text_of(tokens); };
+  const GenerationLimits limits = limits_of(options, config, texts);
   // A text of bytes is bytes, whatever room the vocabulary has beyond them.
   constexpr int64_t kBytes = 256;
   TokenSampler sampler(options.sampling, texts.bytes ? std::min(vocabulary, kBytes) : vocabulary);
 
   // One is printed as it grows, several when all are done.
-  Printer printer(texts, options.stop_texts);
+  GenerationPrinter printer(texts, options.stop_texts);
   const bool grows = sequences.size() == 1;
   if (grows) printer.begin(sequences[0]);
   generate(model, sampler, limits, sequences, [&] {

@@ -164,9 +164,9 @@ std::vector<float> read_hugging_face(const ImportOptions& options,
   initialize_parameters(layout, config.seed, parameters.data());
   const auto read = huggingface::is_model_folder(options.file) ? huggingface::read_weights
                                                                : huggingface::read_weights_file;
-  for (const std::string& note :
-       read(options.file, config.model, named_slices(layout), parameters.data()))
-    fmt::print("  {}\n", note);
+  const WeightsRead found =
+      read(options.file, config.model, named_slices(layout), parameters.data());
+  for (const std::string& note : found.notes) fmt::print("  {}\n", note);
   return parameters;
 }
 

@@ -14,11 +14,11 @@ namespace lockstep::huggingface {
 // A tensor of a folder, which holds rows of a tensor of ours: of (rows, ...) or (rows).
 struct TensorPart {
   std::string name;
-  int64_t rows = 0;            // 0: all of them, or their equal part
-  int64_t equal_parts = 1;     // of how many the tensor of ours consists
-  int leading_ones = 0;        // the folder has so many extents of 1 before ours
-  bool transposed = false;     // the folder has (columns, rows)
-  bool longer_is_cut = false;  // the folder may have more rows: the first ones count
+  int64_t rows = 0;         // 0: all of them, or their equal part
+  int64_t equal_parts = 1;  // of how many the tensor of ours consists
+  int leading_ones = 0;     // the folder has so many extents of 1 before ours
+  bool transposed = false;  // the folder has (columns, rows)
+  int64_t stored_rows = 0;  // that a folder of this model has, of which the first are ours; 0: rows
 };
 
 class Family {
@@ -48,6 +48,8 @@ class Family {
                                         const std::string& name) const = 0;
   // Whether our tensor is the head, which folders may lack: it is new then.
   virtual bool is_head(const std::string& name) const = 0;
+  // Whether the head may also be of other extents there, as it has a row for each class.
+  virtual bool head_is_of_classes() const { return false; }
   // Whether a tensor of the folder is no weight, or is computed from others.
   virtual bool is_no_weight(const std::string& /*name*/) const { return false; }
   // A tensor of the folder that must be equal to another one of it where it is there: the tied

@@ -24,10 +24,10 @@ ModelConfig read_model(const fs::path& folder) {
   return model;
 }
 
-std::vector<std::string> read_weights(const fs::path& folder,
-                                      const ModelConfig& model,
-                                      const std::vector<NamedSlice>& slices,
-                                      float* flat) {
+WeightsRead read_weights(const fs::path& folder,
+                         const ModelConfig& model,
+                         const std::vector<NamedSlice>& slices,
+                         float* flat) {
   const OpenConfig config(folder);
   RunConfig theirs, ours;
   theirs.model = read_model(folder);
@@ -37,27 +37,28 @@ std::vector<std::string> read_weights(const fs::path& folder,
                           folder.string(),
                           name_of(theirs.model),
                           name_of(model));
-  std::vector<std::string> notes =
-      fill_weights(*config.family, TensorFiles(folder), folder.string(), model, slices, flat);
-  for (const FieldChange& field : differences(theirs.model == model ? ours : theirs, ours)) {
-    notes.push_back(fmt::format("{}: {} is {} here, where {} has {}",
-                                folder.string(),
-                                field.path,
-                                field.now,
-                                kConfigFile,
-                                field.before));
+  WeightsRead read = fill_weights(
+      *config.family, TensorFiles(folder), folder.string(), theirs.model, model, slices, flat);
+  for (const FieldChange& field : differences(theirs, ours)) {
+    read.notes.push_back(fmt::format("{}: {} is {} here, where {} has {}",
+                                     folder.string(),
+                                     field.path,
+                                     field.now,
+                                     kConfigFile,
+                                     field.before));
   }
   ConfigFields fields(config.json, config.origin);
   for (const std::string& field : config.family->not_applied(fields))
-    notes.push_back(fmt::format("{}: not applied: {}", config.origin, field));
-  return notes;
+    read.notes.push_back(fmt::format("{}: not applied: {}", config.origin, field));
+  return read;
 }
 
-std::vector<std::string> read_weights_file(const fs::path& file,
-                                           const ModelConfig& model,
-                                           const std::vector<NamedSlice>& slices,
-                                           float* flat) {
-  return fill_weights(family_to_use(model), TensorFiles(file), file.string(), model, slices, flat);
+WeightsRead read_weights_file(const fs::path& file,
+                              const ModelConfig& model,
+                              const std::vector<NamedSlice>& slices,
+                              float* flat) {
+  return fill_weights(
+      family_to_use(model), TensorFiles(file), file.string(), model, model, slices, flat);
 }
 
 std::vector<int32_t> end_tokens(const fs::path& folder) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/state.h"
 #include "runtime/config/run_config.h"
@@ -23,20 +24,20 @@ bool is_model_folder(const std::filesystem::path& path);
 ModelConfig read_model(const std::filesystem::path& folder);
 
 // Fills the parameters of `model` that `slices` name in `flat` (fp32, at the slices' offsets) from
-// the folder's tensors; F16 and BF16 are converted. A head that the folder lacks, or has with other
-// extents, keeps what `flat` has. Returns what a person should know, a sentence each: such heads,
-// tensors that are left out, and fields of config.json that differ from the model's or are not
-// applied. Refuses tensors that are missing, of other extents or unknown.
-std::vector<std::string> read_weights(const std::filesystem::path& folder,
-                                      const ModelConfig& model,
-                                      const std::vector<NamedSlice>& slices,
-                                      float* flat);
+// the folder's tensors; F16 and BF16 are converted. A head that the folder lacks, or has for another
+// number of classes, keeps what `flat` has. Notes: such heads, tensors that are left out, and fields
+// of config.json that differ from the model's or are not applied. Refuses tensors that are missing, of
+// other extents or unknown.
+WeightsRead read_weights(const std::filesystem::path& folder,
+                         const ModelConfig& model,
+                         const std::vector<NamedSlice>& slices,
+                         float* flat);
 
 // The same from a safetensors file with Hugging Face's names that has no config.json.
-std::vector<std::string> read_weights_file(const std::filesystem::path& file,
-                                           const ModelConfig& model,
-                                           const std::vector<NamedSlice>& slices,
-                                           float* flat);
+WeightsRead read_weights_file(const std::filesystem::path& file,
+                              const ModelConfig& model,
+                              const std::vector<NamedSlice>& slices,
+                              float* flat);
 
 // The tokens that end a text, as generation_config.json or config.json say; none where they do not.
 std::vector<int32_t> end_tokens(const std::filesystem::path& folder);

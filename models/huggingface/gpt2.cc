@@ -76,12 +76,11 @@ class Gpt2 final : public Family {
     config["layer_norm_epsilon"] = 1e-5;
   }
 
-  std::vector<TensorPart> parts(const ModelConfig& /*model*/,
-                                const std::string& name) const override {
+  std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {
     TensorPart part{name};
     part.transposed = ends_with_any(
         name, {"attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight"});
-    part.longer_is_cut = name == "transformer.wpe.weight";
+    if (name == "transformer.wpe.weight") part.stored_rows = std::get<GptConfig>(model).context;
     return {part};
   }
 

@@ -37,17 +37,19 @@ class Filler {
   Filler(const Family& family,
          const TensorFiles& files,
          std::string origin,
+         const ModelConfig& theirs,
          const ModelConfig& model,
          float* flat)
       : family_(family),
         files_(files),
         origin_(std::move(origin)),
         names_(family, files),
+        theirs_(theirs),
         model_(model),
         flat_(flat) {}
 
   // All tensors are looked at before the first is read.
-  std::vector<std::string> fill(const std::vector<NamedSlice>& slices) {
+  WeightsRead fill(const std::vector<NamedSlice>& slices) {
     std::vector<const NamedSlice*> found;
     for (const NamedSlice& slice : slices) {
       if (check(slice)) found.push_back(&slice);
@@ -62,32 +64,30 @@ class Filler {
       for (const TensorPlace& place : places_of(family_, model_, *slice))
         read_place(*slice, place, flat_ + slice->offset);
     }
-    return notes_;
+    return read_;
   }
 
  private:
-  bool fits(const TensorPlace& place, const std::vector<int64_t>& extents) const {
-    if (!place.part.longer_is_cut || extents.size() != place.extents.size())
-      return extents == place.extents;
-    return extents[0] >= place.extents[0] &&
-           std::equal(extents.begin() + 1, extents.end(), place.extents.begin() + 1);
-  }
-
   // Whether the folder has the tensor as the model needs it.
   bool check(const NamedSlice& slice) {
     ShapeByName expected, there;
-    for (const TensorPlace& place : places_of(family_, model_, slice)) {
+    const std::vector<TensorPart> stored = family_.parts(theirs_, slice.name);
+    size_t number = 0;
+    for (TensorPlace place : places_of(family_, model_, slice)) {
       const std::string name = names_.name_of(place.part.name);
+      const int64_t rows = stored[number++].stored_rows;
+      if (rows > place.rows) place.extents[0] = rows;
       expected[name] = place.extents;
       const TensorFiles::Tensor* tensor = files_.find(name);
       if (tensor == nullptr) continue;
       seen_.insert(name);
-      there[name] = fits(place, tensor->entry->shape) ? place.extents : tensor->entry->shape;
+      there[name] = tensor->entry->shape;
     }
     const std::vector<std::string> mismatches = list_mismatches(there, expected);
     if (mismatches.empty()) return true;
-    if (family_.is_head(slice.name)) {
-      notes_.push_back(fmt::format(
+    if (family_.is_head(slice.name) && (there.empty() || family_.head_is_of_classes())) {
+      read_.new_head = true;
+      read_.notes.push_back(fmt::format(
           "{}: {} is new, with initial weights: {}", origin_, slice.name, mismatches[0]));
     } else {
       mismatches_.insert(mismatches_.end(), mismatches.begin(), mismatches.end());
@@ -110,7 +110,7 @@ class Filler {
       }
     }
     if (!left_out.empty())
-      notes_.push_back(fmt::format("{}: left out: {}", origin_, name_list(left_out)));
+      read_.notes.push_back(fmt::format("{}: left out: {}", origin_, name_list(left_out)));
   }
 
   void check_tied(const std::string& name,
@@ -148,10 +148,11 @@ class Filler {
   const TensorFiles& files_;
   const std::string origin_;
   const NamesInFolder names_;
-  const ModelConfig& model_;
+  const ModelConfig &theirs_, &model_;
   float* const flat_;
   std::set<std::string> seen_;
-  std::vector<std::string> mismatches_, notes_;
+  std::vector<std::string> mismatches_;
+  WeightsRead read_;
 };
 
 }  // namespace
@@ -204,13 +205,14 @@ void transpose(const float* from, int64_t rows, int64_t columns, float* to) {
   }
 }
 
-std::vector<std::string> fill_weights(const Family& family,
-                                      const TensorFiles& files,
-                                      const std::string& origin,
-                                      const ModelConfig& model,
-                                      const std::vector<NamedSlice>& slices,
-                                      float* flat) {
-  return Filler(family, files, origin, model, flat).fill(slices);
+WeightsRead fill_weights(const Family& family,
+                         const TensorFiles& files,
+                         const std::string& origin,
+                         const ModelConfig& theirs,
+                         const ModelConfig& model,
+                         const std::vector<NamedSlice>& slices,
+                         float* flat) {
+  return Filler(family, files, origin, theirs, model, flat).fill(slices);
 }
 
 }  // namespace lockstep::huggingface

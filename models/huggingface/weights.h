@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/huggingface/family.h"
+#include "models/huggingface/folder.h"
 #include "models/huggingface/tensor_files.h"
 #include "runtime/checkpoint/state.h"
 
@@ -33,12 +34,13 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
 // to (rows, columns) from (columns, rows).
 void transpose(const float* from, int64_t rows, int64_t columns, float* to);
 
-// As read_weights() of folder.h; `origin` names the folder.
-std::vector<std::string> fill_weights(const Family& family,
-                                      const TensorFiles& files,
-                                      const std::string& origin,
-                                      const ModelConfig& model,
-                                      const std::vector<NamedSlice>& slices,
-                                      float* flat);
+// As read_weights() of folder.h; `origin` names the folder, and `theirs` is the model that it has.
+WeightsRead fill_weights(const Family& family,
+                         const TensorFiles& files,
+                         const std::string& origin,
+                         const ModelConfig& theirs,
+                         const ModelConfig& model,
+                         const std::vector<NamedSlice>& slices,
+                         float* flat);
 
 }  // namespace lockstep::huggingface

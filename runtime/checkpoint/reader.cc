@@ -92,13 +92,56 @@ void read_model(const fs::path& folder,
   }
 }
 
-void read_model_file(const fs::path& path, const std::vector<NamedSlice>& slices, float* flat) {
+namespace {
+
+// What begins the names of the last layer's parameters, where that is a linear layer and not the only
+// one: the head, which may be another one in a file. Empty: none.
+std::string head_of(const std::vector<NamedSlice>& slices) {
+  const std::string& last = slices.back().name;
+  const std::string layer = last.substr(0, last.rfind('.') + 1);
+  bool has_matrix = false, has_body = false;
+  for (const NamedSlice& slice : slices) {
+    has_matrix |= slice.name == layer + "weight" && slice.shape.rank() == 2;
+    has_body |= !slice.name.starts_with(layer);
+  }
+  return has_matrix && has_body ? layer : "";
+}
+
+// Those of `shapes` whose names begin so.
+ShapeByName of_layer(ShapeByName shapes, const std::string& layer) {
+  std::erase_if(shapes, [&](const auto& tensor) { return !tensor.first.starts_with(layer); });
+  return shapes;
+}
+
+}  // namespace
+
+WeightsRead read_model_file(const fs::path& path,
+                            const std::vector<NamedSlice>& slices,
+                            float* flat) {
   const SafetensorsFile file(path);
-  ShapeByName found = shapes_of(file);
+  ShapeByName found = shapes_of(file), expected = shapes_in_files(slices);
   std::erase_if(found, [](const auto& tensor) { return is_bookkeeping(tensor.first); });
-  check_match(found, shapes_in_files(slices), file.path());
+  const std::string head = head_of(slices);
+  const std::vector<std::string> other =
+      head.empty() ? std::vector<std::string>()
+                   : list_mismatches(of_layer(found, head), of_layer(expected, head));
+  std::vector<NamedSlice> read = slices;
+  WeightsRead result;
+  if (!other.empty()) {
+    const auto of_head = [&](const auto& tensor) { return tensor.first.starts_with(head); };
+    std::erase_if(found, of_head);
+    std::erase_if(expected, of_head);
+    std::erase_if(read, [&](const NamedSlice& slice) { return slice.name.starts_with(head); });
+    result.new_head = true;
+    result.notes.push_back(fmt::format("{}: the layer {} is new, with initial weights: {}",
+                                       file.path(),
+                                       head.substr(0, head.size() - 1),
+                                       other.front()));
+  }
+  check_match(found, expected, file.path());
   read_tensors(
-      file, slices, [](const std::string& name) { return name; }, flat);
+      file, read, [](const std::string& name) { return name; }, flat);
+  return result;
 }
 
 void read_tensors(const SafetensorsFile& file,

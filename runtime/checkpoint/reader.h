@@ -25,11 +25,18 @@ void read_model(const std::filesystem::path& folder,
                 const std::vector<NamedSlice>& slices,
                 float* flat);
 
+// What a person should know of weights from elsewhere that were read.
+struct WeightsRead {
+  std::vector<std::string> notes;  // a sentence each
+  bool new_head = false;           // the head keeps what was there
+};
+
 // The same from a single safetensors file without checksums, such as initial weights from
-// elsewhere. F16 and BF16 tensors are converted; num_batches_tracked is passed over.
-void read_model_file(const std::filesystem::path& file,
-                     const std::vector<NamedSlice>& slices,
-                     float* flat);
+// elsewhere. F16 and BF16 tensors are converted; num_batches_tracked is passed over. A last layer, if
+// it is linear, that the file lacks or has with other extents keeps what `flat` has.
+WeightsRead read_model_file(const std::filesystem::path& file,
+                            const std::vector<NamedSlice>& slices,
+                            float* flat);
 
 // The same from an open file that is known to have every tensor, under another name perhaps.
 void read_tensors(const SafetensorsFile& file,

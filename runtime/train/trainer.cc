@@ -69,10 +69,10 @@ void Trainer::begin_anew() {
 void Trainer::begin_weights() {
   HostWeights weights(parts_, memory_);
   initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
-  const std::vector<std::string> notes =
+  const WeightsRead read =
       read_initial_weights(parts_.config, named_slices(parts_.plan.layout), weights.data());
   if (parts_.communicator.rank() == 0) {
-    for (const std::string& note : notes) log_warn("{}", note);
+    for (const std::string& note : read.notes) log_warn("{}", note);
   }
   weights.write();
 }

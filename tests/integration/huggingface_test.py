@@ -269,6 +269,9 @@ def test_heads(bench):
     message = bench.run("train", bench.config("llama_qwen2", f'from: "{folder}"'), "--device",
                         "cpu", "--run-dir", "body")
     assert "lm_head.weight is new" in message, message
+    message = bench.run("generate", bench.config("llama_qwen2", f'from: "{folder}"'),
+                        "--prompt-tokens", "1", "--device", "cpu", code=4)
+    assert "has no head" in message, message
 
     def for_classes(tensors):
         return {"score.weight": ("F32", [2, 32], bytes(256)), **tensors}
@@ -344,6 +347,18 @@ def test_tensors_that_do_not_fit(bench):
         message = bench.run("train", bench.config("llama", f'from: "{folder}"'), "--device", "cpu",
                             "--run-dir", f"refused-{change.__name__}", code=4)
         assert words in message, message
+    def shorter_head(tensors):
+        return {**tensors, "lm_head.weight": rows_of(tensors["lm_head.weight"], 0, 60)}
+
+    folder = bench.make("llama_qwen2", shorter_head)
+    message = bench.run("train", bench.config("llama_qwen2", f'from: "{folder}"'), "--device", "cpu",
+                        "--run-dir", "head", code=4)
+    assert "'lm_head.weight' has shape (60, 32)" in message, message
+    # Positions are cut where the config asks for less, not where config.json says less than there is.
+    folder = bench.make("gpt_tied", n_positions=8)
+    message = bench.run("train", bench.config("gpt_tied", f'from: "{folder}"'), "--device", "cpu",
+                        "--run-dir", "positions", code=4)
+    assert "'transformer.wpe.weight' has shape (16, 32)" in message, message
     folder = bench.make("llama")
     config = bench.config("llama", f'from: "{folder}"')
     os.rename(folder / "model.safetensors", folder / "pytorch_model.bin")

@@ -4,18 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/reader.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
 
 // Reads what train.init_from names, a safetensors file or a folder of Hugging Face, into the flat
-// parameter buffer that `slices` name; a head that it lacks, or
-// has with other extents, keeps what is there. Empty: nothing is read. Returns what a
-// person should know of it. Throws CheckpointError, ConfigError or IoError.
-std::vector<std::string> read_initial_weights(const RunConfig& config,
-                                              const std::vector<NamedSlice>& slices,
-                                              float* parameters);
+// parameter buffer that `slices` name; a head that it lacks, or has for another number of classes,
+// keeps what is there. Empty: nothing is read. Throws CheckpointError, ConfigError or IoError.
+WeightsRead read_initial_weights(const RunConfig& config,
+                                 const std::vector<NamedSlice>& slices,
+                                 float* parameters);
 
 // Throws CheckpointError with a word on what to do where `path` is a file that is not safetensors by
 // its name, such as model.pt, or a folder that is not one of Hugging Face.

@@ -1,0 +1,41 @@
+#pragma once
+// What `lockstep generate` reads and prints: texts, or numbers of tokens.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/generate/generation.h"
+#include "runtime/tokenizer/tokenizer.h"
+
+namespace lockstep {
+
+// How texts become tokens and tokens texts.
+struct TokenTexts {
+  std::unique_ptr<const Tokenizer> tokenizer;  // null: bytes, or no texts at all
+  bool bytes = false;
+
+  bool has_texts() const { return tokenizer != nullptr || bytes; }
+  std::vector<int32_t> tokens_of(const std::string& text) const;
+  std::string text_of(std::span<const int32_t> tokens) const;
+};
+
+// Prints a sequence as it grows.
+class GenerationPrinter {
+ public:
+  // `texts` is borrowed. What may become one of the stop texts waits until it is known.
+  GenerationPrinter(const TokenTexts& texts, const std::vector<std::string>& stop_texts);
+
+  void begin(const Generation& sequence);  // with its prompt
+  void go_on(const Generation& sequence);  // what is new and certain
+
+ private:
+  // How much of the text will stay as it is.
+  size_t certain(const std::string& text) const;
+
+  const TokenTexts& texts_;
+  size_t held_ = 0, printed_ = 0;  // bytes
+};
+
+}  // namespace lockstep
