@@ -24,10 +24,12 @@ std::string text_of(const Message& section, const FieldDescriptor& field) {
     TextFormat::PrintFieldValueToString(section, &field, -1, &text);
     return text;
   }
+  TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
   std::vector<std::string> elements;
   for (int i = 0; i < section.GetReflection()->FieldSize(section, &field); ++i) {
-    TextFormat::PrintFieldValueToString(section, &field, i, &text);
-    elements.push_back(text);
+    printer.PrintFieldValueToString(section, &field, i, &text);
+    elements.push_back(field.message_type() == nullptr ? text : "{ " + text + "}");
   }
   return "[" + join(elements, ", ") + "]";
 }
@@ -58,7 +60,7 @@ void add_values(const Message& section,
     if (note_of(field).expanded()) continue;
     const Inherited own = inherited.below(field);
     const std::string path = prefix + field.name();
-    if (field.message_type() == nullptr) {
+    if (field.message_type() == nullptr || field.is_repeated()) {
       if (applies(section, field))
         values.push_back({path, text_of(section, field), own.rule, own.per_rank});
       continue;

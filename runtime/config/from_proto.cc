@@ -45,13 +45,22 @@ void check_value(const std::string& path, const std::string& value, const FieldD
   }
 }
 
+// The path of an element of a list of sections: "train.groups[0]".
+std::string element_path(const std::string& list, int index) {
+  return list + "[" + std::to_string(index) + "]";
+}
+
 // Checks that text and lists which the schema requires are there, in `message` and below.
 void check_required(const Message& message, const std::string& prefix) {
   const Reflection& from = *message.GetReflection();
   const auto& type = *message.GetDescriptor();
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor* f = type.field(i);
-    if (f->message_type() != nullptr && from.HasField(message, f)) {
+    if (f->message_type() != nullptr && f->is_repeated()) {
+      for (int k = 0; k < from.FieldSize(message, f); ++k)
+        check_required(from.GetRepeatedMessage(message, f, k),
+                       element_path(prefix + f->name(), k) + ".");
+    } else if (f->message_type() != nullptr && from.HasField(message, f)) {
       check_required(from.GetMessage(message, f), prefix + f->name() + ".");
     }
     if (!note_of(*f).has_required()) continue;
@@ -101,6 +110,15 @@ class SectionReader {
   void section(const char* name, std::optional<Section>& section) {
     const FieldDescriptor* f = find(name);
     if (from_.HasField(message_, f)) read_section(f, section.emplace());
+  }
+
+  template <typename Section>
+  void sections(const char* name, std::vector<Section>& sections) {
+    const FieldDescriptor* f = find(name);
+    for (int i = 0; i < from_.FieldSize(message_, f); ++i) {
+      SectionReader below(from_.GetRepeatedMessage(message_, f, i), element_path(path(name), i));
+      visit_fields(below, sections.emplace_back());
+    }
   }
 
   template <typename... Members>

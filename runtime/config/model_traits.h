@@ -14,6 +14,16 @@ namespace lockstep {
 // Of a sample: features (F) f32, tokens (T) i32, or pixels (H, W, C) u8.
 enum class ModelInput { kFeatures, kTokens, kImages };
 
+// What a model that takes tokens learns to say of them, and what its targets are.
+enum class TextTask {
+  kNextToken,       // (T) i32 the tokens that follow, -1: not counted
+  kMaskedTokens,    // (T) i32 what the input hides, -1: not counted
+  kSequenceClass,   // () i32 a class
+  kSequenceValues,  // (O) f32 values
+  kTokenClasses,    // (T) i32 a class of each token, -1: not counted
+  kHiddenStates     // none: such a model is not trained
+};
+
 struct ModelTraits {
   std::string section = {};  // of the config, below model: "gpt"
   ModelInput input = ModelInput::kFeatures;
@@ -21,6 +31,10 @@ struct ModelTraits {
   // follow), with the others values.
   Loss loss = Loss::kSoftmaxCrossEntropy;
   int64_t context = 0;  // tokens of a sample; 0 where the input is something else
+  TextTask text_task = TextTask::kNextToken;  // of models that take tokens
+  // Above 0: so many kinds of parts of a text are told apart. A sample is then (4, T) i32, the rows
+  // of packed_tokens.h and the segments.
+  int64_t segments = 0;
   // Classes, vocabulary or values to predict; 0: from the data. And the field that says so.
   int64_t outputs = 0;
   const char* outputs_field = "outputs";

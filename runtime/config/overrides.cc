@@ -1,5 +1,8 @@
 #include "runtime/config/overrides.h"
 
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -141,6 +144,29 @@ void set_section(const std::string& path,
   message->GetReflection()->MutableMessage(message, &field)->Clear();
 }
 
+// `text`: sections as a config spells them, "{match: \"bias\"}" or several in brackets; they take the
+// place of those that are there.
+void set_sections(const std::string& path,
+                  std::string_view text,
+                  const FieldDescriptor& field,
+                  Message* message) {
+  const std::unique_ptr<Message> given(message->New());
+  google::protobuf::TextFormat::Parser parser;
+  struct Quiet final : google::protobuf::io::ErrorCollector {
+    void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
+  } quiet;
+  parser.RecordErrorsTo(&quiet);
+  const bool sections = text.starts_with('{') || text.starts_with('[');
+  if (!text.empty() &&
+      !(sections && parser.ParseFromString(fmt::format("{} {}", field.name(), text), given.get())))
+    refuse_value(path,
+                 in_quotes(text),
+                 fmt::format("sections, {{...}} or [{{...}}, {{...}}], of {}",
+                             field_names(*field.message_type())));
+  message->GetReflection()->ClearField(message, &field);
+  message->MergeFrom(*given);
+}
+
 }  // namespace
 
 void apply_override(const std::string& assignment, Message* config) {
@@ -156,6 +182,12 @@ void apply_override(const std::string& assignment, Message* config) {
   const FieldDescriptor* field = nullptr;
   for (const std::string_view name : split(path, '.')) {
     if (field != nullptr) {  // the element before this one must be a section: enter it
+      if (field->message_type() != nullptr && field->is_repeated())
+        throw ConfigError("--set {}: {} is a list; allowed: {}={{...}} or {}=[{{...}}, {{...}}]",
+                          in_quotes(path),
+                          in_quotes(field->name()),
+                          section_name(*field->message_type()),
+                          section_name(*field->message_type()));
       if (field->message_type() == nullptr) {
         throw ConfigError("--set {}: {} has no fields below it; allowed: {}",
                           in_quotes(path),
@@ -170,6 +202,8 @@ void apply_override(const std::string& assignment, Message* config) {
           "--set {}: {}", in_quotes(path), unknown_field_message(*message->GetDescriptor(), name));
     }
   }
+  if (field->message_type() != nullptr && field->is_repeated())
+    return set_sections(path, value, *field, message);
   if (field->message_type() != nullptr) return set_section(path, value, *field, message);
   if (field->is_repeated()) return set_repeated(path, value, *field, message);
   set_scalar(path, value, *field, message);

@@ -18,7 +18,8 @@ std::string type_of(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL: return "true or false";
     case FieldDescriptor::CPPTYPE_ENUM: return "name";
-    case FieldDescriptor::CPPTYPE_MESSAGE: return "section";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return field.is_repeated() ? "section, any number of times" : "section";
     case FieldDescriptor::CPPTYPE_STRING: return fmt::format("{}text", list);
     case FieldDescriptor::CPPTYPE_INT64:
     case FieldDescriptor::CPPTYPE_UINT64:
@@ -37,7 +38,7 @@ std::string quoted(const std::string& text) {
 }
 
 std::string default_of(const FieldDescriptor& field) {
-  if (field.is_repeated()) {
+  if (field.is_repeated() && field.message_type() == nullptr) {
     std::vector<std::string> elements;
     for (const std::string& element : note_of(field).elements()) {
       const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
@@ -100,6 +101,8 @@ FieldReference reference_of(const SchemaField& entry) {
   reference.limit = limit_of(field);
   reference.required = note.required();
   reference.about = note.about();
+  if (reference.is_section && field.is_repeated())
+    reference.about += " The section may stand any number of times.";
   if (!reference.is_section) reference.on_change = on_change_of(entry);
   const size_t dot = entry.path.rfind('.');
   const std::string section = dot == std::string::npos ? "" : entry.path.substr(0, dot);

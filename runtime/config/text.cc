@@ -3,7 +3,9 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
+#include <map>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -48,10 +50,13 @@ bool gives(const Message* section, const std::string& name) {
                               : reflection.HasField(*section, field);
 }
 
-const Message* section_below(const Message* section, const std::string& name) {
+// The section of that name, of a list the one of that index; null where it is not given.
+const Message* section_below(const Message* section, const std::string& name, int index) {
   if (!gives(section, name)) return nullptr;
-  return &section->GetReflection()->GetMessage(*section,
-                                               section->GetDescriptor()->FindFieldByName(name));
+  const auto* field = section->GetDescriptor()->FindFieldByName(name);
+  const auto& reflection = *section->GetReflection();
+  return field->is_repeated() ? &reflection.GetRepeatedMessage(*section, field, index)
+                              : &reflection.GetMessage(*section, field);
 }
 
 }  // namespace
@@ -84,7 +89,8 @@ std::string print_text(const Message& message) {
 
 std::string print_with_origins(const Message& all, const Message& given) {
   std::istringstream lines(print_text(all));
-  std::vector<const Message*> sections{&given};  // that a line lies in
+  std::vector<const Message*> sections{&given};                // that a line lies in
+  std::map<std::pair<const Message*, std::string>, int> seen;  // sections of a name in another
   std::string text;
   for (std::string line; std::getline(lines, line);) {
     const size_t begin = line.find_first_not_of(' ');
@@ -92,7 +98,8 @@ std::string print_with_origins(const Message& all, const Message& given) {
     if (name == "}") {
       sections.pop_back();
     } else if (line.back() == '{') {
-      sections.push_back(section_below(sections.back(), name));
+      const int index = seen[{sections.back(), name}]++;
+      sections.push_back(section_below(sections.back(), name, index));
     } else if (!gives(sections.back(), name)) {
       line += "  # default";
     }

@@ -49,6 +49,14 @@ class SectionWriter {
     if (section) write_section(name, *section);
   }
 
+  template <typename Section>
+  void sections(const char* name, std::vector<Section>& sections) {
+    for (Section& section : sections) {
+      SectionWriter below(to_.AddMessage(message_, find(name)), sections_);
+      visit_fields(below, section);
+    }
+  }
+
   template <typename... Members>
   void one_of(const char* /*name*/, std::variant<Members...>& member) {
     std::visit([&](auto& section) { write_section(section.kName, section); }, member);

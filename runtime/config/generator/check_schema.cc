@@ -39,13 +39,13 @@ void check_type(const FieldDescriptor& field) {
   switch (field.type()) {
     case FieldDescriptor::TYPE_INT64:
     case FieldDescriptor::TYPE_FLOAT:
-    case FieldDescriptor::TYPE_STRING: return;
+    case FieldDescriptor::TYPE_STRING:
+    case FieldDescriptor::TYPE_MESSAGE: return;
     case FieldDescriptor::TYPE_BOOL:
     case FieldDescriptor::TYPE_UINT64:
     case FieldDescriptor::TYPE_DOUBLE:
     case FieldDescriptor::TYPE_ENUM:
-    case FieldDescriptor::TYPE_MESSAGE:
-      require(!field.is_repeated(), field, "lists are of int64, float or string");
+      require(!field.is_repeated(), field, "lists are of int64, float, string or sections");
       return;
     default:
       require(false,
@@ -100,7 +100,9 @@ void check_field(const FieldDescriptor& field) {
   check_type(field);
   check_about(field, note.about());
   check_limit(field, note);
-  require(note.elements_size() == 0 || field.is_repeated(), field, "only a list has `elements`");
+  require(note.elements_size() == 0 || (field.is_repeated() && !section),
+          field,
+          "only a list of values has `elements`");
   require(!note.has_required() || field.cpp_type() == FieldDescriptor::CPPTYPE_STRING,
           field,
           "only text can be `required`");
@@ -109,9 +111,10 @@ void check_field(const FieldDescriptor& field) {
           field,
           "only text outside lists can be `expanded`");
   if (note.has_when()) check_when(field, note.when());
-  require(!note.has_presence() || (section && field.containing_oneof() == nullptr),
+  require(!note.has_presence() ||
+              (section && field.containing_oneof() == nullptr && !field.is_repeated()),
           field,
-          "only a section outside a oneof has `presence`");
+          "only a section outside a oneof and lists has `presence`");
   require(field.containing_oneof() == nullptr || section, field, "a oneof is of sections");
 }
 

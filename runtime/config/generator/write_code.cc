@@ -243,8 +243,10 @@ std::string visit_function(const Descriptor& type) {
     if (oneof != nullptr) {
       if (field.index_in_oneof() == 0) text += visit_call("one_of", oneof->name(), is_choice(type));
     } else {
-      text +=
-          visit_call(field.message_type() != nullptr ? "section" : "field", field.name(), false);
+      const char* function = field.message_type() == nullptr ? "field"
+                             : field.is_repeated()           ? "sections"
+                                                             : "section";
+      text += visit_call(function, field.name(), false);
     }
   }
   return text + "}\n\n";

@@ -45,6 +45,8 @@ std::vector<std::string> layer_wise_moments(const LarsConfig& lars) {
 }
 std::vector<std::string> layer_wise_moments(const LambConfig&) { return {"exp_avg", "exp_avg_sq"}; }
 
+std::vector<std::string> layer_wise_moments(const MuonConfig&) { return {"momentum_buffer"}; }
+
 // The second half of a layer-wise step, which follows once each tensor's rate is known: SGD.
 // `trust` multiplies the rate.
 //
@@ -66,6 +68,8 @@ SgdUpdate layer_wise_update(const LambConfig&, const UpdateStep& step, double tr
           .grad_scale = 1,
           .nesterov = false};
 }
+
+SgdUpdate layer_wise_update(const MuonConfig&, const UpdateStep&, double) { return {}; }
 
 }  // namespace
 
