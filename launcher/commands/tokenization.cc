@@ -1,8 +1,12 @@
 #include "launcher/commands/tokenization.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -18,8 +22,17 @@ namespace fs = std::filesystem;
 
 constexpr size_t kBatchBytes = 256 << 10;  // at least, but at the end of a file
 constexpr size_t kBatchesPerThread = 4;
-constexpr double kProgressMs = 5000;
+constexpr double kProgressMs = 5000, kBarMs = 200;
 constexpr int64_t kMostNamed = 10;  // bad lines that get a warning each
+
+}  // namespace
+
+namespace {
+
+bool is_terminal(int fd) {
+  const char* kind = std::getenv("TERM");
+  return ::isatty(fd) == 1 && !(kind != nullptr && std::strcmp(kind, "dumb") == 0);
+}
 
 }  // namespace
 
@@ -46,7 +59,10 @@ struct Tokenization::Batch {
 Tokenization::Tokenization(TokenizationOptions options,
                            const Tokenizer& tokenizer,
                            TokenWriter& writer)
-    : options_(std::move(options)), tokenizer_(tokenizer), writer_(writer) {}
+    : options_(std::move(options)),
+      tokenizer_(tokenizer),
+      writer_(writer),
+      terminal_(is_terminal(STDERR_FILENO)) {}
 
 void Tokenization::run(const std::vector<std::string>& paths) {
   start_ms_ = reported_ms_ = now_ms();
@@ -55,6 +71,7 @@ void Tokenization::run(const std::vector<std::string>& paths) {
     tokenize_file(path);
     done_file_bytes_ += fs::file_size(path);
   }
+  clear_bar();
 }
 
 void Tokenization::tokenize_file(const std::string& path) {
@@ -105,6 +122,7 @@ void Tokenization::encode(const DocumentReader& reader, const std::string& path,
 
 // Of the batches in their order: so the first bad line is the one that is named.
 void Tokenization::finish(const Batch& batch) {
+  if (!batch.problems.empty()) clear_bar();
   for (const std::string& problem : batch.problems) {
     if (!options_.skip_bad_lines)
       throw DataError("{} (--bad-lines skip leaves such lines out)", problem);
@@ -116,19 +134,45 @@ void Tokenization::finish(const Batch& batch) {
 
 void Tokenization::report_progress(const std::string& path, const DocumentReader& reader) {
   const double now = now_ms();
-  if (now - reported_ms_ < kProgressMs) return;
+  if (now - reported_ms_ < (terminal_ ? kBarMs : kProgressMs)) return;
   reported_ms_ = now;
   const double in_file = static_cast<double>(fs::file_size(path)) *
                          static_cast<double>(reader.passed_bytes()) /
                          static_cast<double>(std::max<uint64_t>(reader.total_bytes(), 1));
   const double done = static_cast<double>(done_file_bytes_) + in_file;
   const double seconds = (now - start_ms_) / 1e3;
+  if (terminal_) return draw_bar(done, seconds);
   log_info("{:.1f} of {:.1f} MB, {} documents, {:.1f} million tokens, {:.1f} MB/s",
            done / 1e6,
            static_cast<double>(total_file_bytes_) / 1e6,
            writer_.documents(),
            static_cast<double>(writer_.tokens()) / 1e6,
            done / 1e6 / seconds);
+}
+
+void Tokenization::draw_bar(double done_bytes, double seconds) {
+  constexpr int kWidth = 30;
+  const double share =
+      std::min(1.0, done_bytes / std::max(1.0, static_cast<double>(total_file_bytes_)));
+  const int full = static_cast<int>(share * kWidth);
+  fmt::print(stderr,
+             "\r[{:=<{}}{: <{}}] {:3.0f}%  {:.1f} MB/s, {:.0f} s left\x1b[K",
+             "",
+             full,
+             "",
+             kWidth - full,
+             100 * share,
+             done_bytes / 1e6 / seconds,
+             share > 0 ? seconds * (1 - share) / share : 0);
+  std::fflush(stderr);
+  bar_drawn_ = true;
+}
+
+// So that other output starts clean.
+void Tokenization::clear_bar() {
+  if (!bar_drawn_) return;
+  std::fputs("\r\x1b[K", stderr);
+  bar_drawn_ = false;
 }
 
 }  // namespace lockstep

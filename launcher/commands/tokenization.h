@@ -31,8 +31,8 @@ class Tokenization {
   // Refers to the tokenizer and the writer.
   Tokenization(TokenizationOptions options, const Tokenizer& tokenizer, TokenWriter& writer);
 
-  // Appends the documents of files to the writer, and says every few seconds how far it is. Throws
-  // DataError and IoError.
+  // Appends the documents of files to the writer. Shows how far it is: on a terminal by a bar, elsewhere
+  // by a line every few seconds. Throws DataError and IoError.
   void run(const std::vector<std::string>& paths);
 
   int64_t bad_lines() const { return bad_lines_; }
@@ -45,6 +45,8 @@ class Tokenization {
   void encode(const DocumentReader& reader, const std::string& path, Batch* batch);
   void finish(const Batch& batch);
   void report_progress(const std::string& path, const DocumentReader& reader);
+  void draw_bar(double done_bytes, double seconds);
+  void clear_bar();
   std::unique_ptr<TokenEncoder> take_encoder();
   void give_back(std::unique_ptr<TokenEncoder> encoder);
 
@@ -57,6 +59,8 @@ class Tokenization {
   uint64_t input_bytes_ = 0;
   uint64_t total_file_bytes_ = 0, done_file_bytes_ = 0;
   double start_ms_ = 0, reported_ms_ = 0;
+  const bool terminal_;
+  bool bar_drawn_ = false;
 };
 
 }  // namespace lockstep

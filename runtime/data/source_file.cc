@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "runtime/base/error.h"
 
@@ -12,6 +13,42 @@ namespace lockstep {
 
 bool is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
+
+namespace {
+
+// How a format's files begin, and end where that is told too; and the way to text.
+struct OtherFormat {
+  std::string_view name, begin, end, remedy;
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {"Parquet",
+     "PAR1",
+     "PAR1",
+     "python3 -c \"import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
+     "orient='records', lines=True)\" FILE FILE.jsonl"},
+    {"Arrow",
+     "ARROW1",
+     "ARROW1",
+     "python3 -c \"import pandas, sys; pandas.read_feather(sys.argv[1]).to_json(sys.argv[2], "
+     "orient='records', lines=True)\" FILE FILE.jsonl"},
+    {"zip", "PK\x03\x04", "", "unzip FILE"},
+    {"Zstandard", "\x28\xb5\x2f\xfd", "", "zstd -d FILE"},
+    {"xz", "\xfd\x37zXZ", "", "xz -d FILE"},
+    {"bzip2", "BZh91AY&SY", "", "bzip2 -d FILE"},
+};
+
+}  // namespace
+
+void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const OtherFormat& format : kOtherFormats) {
+    if (text.starts_with(format.begin) && text.ends_with(format.end))
+      throw DataError("{}: is a {} file; allowed: text, plain or .gz; to convert it: {}",
+                      name,
+                      format.name,
+                      format.remedy);
+  }
 }
 
 namespace {

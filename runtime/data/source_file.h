@@ -15,6 +15,10 @@ namespace lockstep {
 // True when `bytes` begins with the gzip magic bytes.
 bool is_gzip(std::span<const std::byte> bytes);
 
+// Throws DataError, with a way to convert it, where a file of text is one of Parquet, Arrow or a kind of
+// compression that is not read. `name`: the file's, for messages.
+void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name);
+
 // The bytes of a whole file, as its first ones say. Throws DataError where they say nothing valid.
 using SizeByHeader = std::function<uint64_t(std::span<const std::byte> first)>;
 // What a SizeByHeader is given, or the whole file where that is shorter.

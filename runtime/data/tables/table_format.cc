@@ -73,7 +73,9 @@ class Table final : public FileFormat<TableConfig> {
   // Samples as in table.h.
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
     const auto open_file = [&](const std::string& path, const char* field) {
-      return SourceFile(data_.dir, path, field, SourceFile::Gzip::kDecompress);
+      SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
+      refuse_other_formats(file.bytes(), file.name());
+      return file;
     };
     const SourceFile train = open_file(config_.train, "table.train");
     if (config_.eval.empty())

@@ -77,6 +77,7 @@ DocumentReader::DocumentReader(const std::string& path, const DocumentOptions& o
     unpacked_ = gunzip(bytes, path);
     bytes = unpacked_;
   }
+  refuse_other_formats(bytes, path);
   text_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   if (format_ == DocumentFormat::kCsv || format_ == DocumentFormat::kTsv)
     table_ = std::make_unique<Table>(

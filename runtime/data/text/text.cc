@@ -14,7 +14,10 @@ constexpr int64_t kByteVocabulary = 256;
 std::shared_ptr<const SourceFile> open_file(const DataConfig& config,
                                             const std::string& path,
                                             const char* field) {
-  return std::make_shared<const SourceFile>(config.dir, path, field, SourceFile::Gzip::kDecompress);
+  auto file =
+      std::make_shared<const SourceFile>(config.dir, path, field, SourceFile::Gzip::kDecompress);
+  refuse_other_formats(file->bytes(), file->name());
+  return file;
 }
 
 class Text final : public FileFormat<TextConfig> {

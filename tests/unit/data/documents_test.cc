@@ -75,6 +75,19 @@ TEST(Documents, OfJsonLines) {
   expect_parts(broken[0], {"[1: ", "parse error"});
 }
 
+TEST(Documents, FilesOfOtherFormatsAreRefusedWithAWayToConvertThem) {
+  test::TemporaryFolder folder;
+  const auto error = [&](const std::string& name, const std::string& bytes) {
+    const std::string path = file_in(folder, name, bytes);
+    return error_of([&] { DocumentReader reader(path, {}); });
+  };
+  expect_parts(error("a.parquet", "PAR1 and columns PAR1"),
+               {"a.parquet: is a Parquet file", "read_parquet", "to_json"});
+  expect_parts(error("a.zst", "\x28\xb5\x2f\xfd...."), {"a.zst: is a Zstandard file", "zstd -d"});
+  expect_parts(error("a.zip", std::string("PK\x03\x04", 4)), {"a.zip: is a zip file", "unzip"});
+  EXPECT_EQ(texts_of(file_in(folder, "a.txt", "PAR1SH"), {}), (Texts{"PAR1SH"}));
+}
+
 TEST(Documents, OfTables) {
   test::TemporaryFolder folder;
   const std::string csv = "id,text\n1,\"a \"\"b\"\", c\nd\"\n2,\n3,e\n4\n";
