@@ -46,6 +46,12 @@ class Dataset {
   virtual void read(const SampleKey& key, std::byte* input, std::byte* target) const = 0;
   // Heap and mapped bytes that this data set keeps while it is open, for the memory plan.
   virtual int64_t resident_bytes() const = 0;
+  // Tokens of a sample that are not padding, in the stored order and in every epoch. 0: samples are
+  // never padded, or are no text.
+  virtual int64_t length(int64_t /*index*/) const { return 0; }
+  // The class of a sample whose target is a class label, as stored: what read() puts into the place
+  // of a bad record may have another one. Throws what read() throws.
+  virtual int32_t label(int64_t index) const;
   // The order in which it is best shuffled.
   virtual SampleOrder order() const { return {.samples = samples()}; }
   // Whether read() costs so much (it decodes) that several threads are worth their while.

@@ -116,6 +116,10 @@ class IdxDataset final : public Dataset {
     std::memcpy(target, &label, sizeof(label));
   }
 
+  int32_t label(int64_t index) const override {
+    return std::to_integer<int32_t>(labels_.array.values[static_cast<size_t>(index)]);
+  }
+
   int64_t resident_bytes() const override {
     return static_cast<int64_t>(images_.file.bytes().size() + labels_.file.bytes().size());
   }

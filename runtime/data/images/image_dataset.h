@@ -35,6 +35,7 @@ class ImageDataset final : public Dataset {
   const SampleSpec& target() const override { return target_; }
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override;
   int64_t resident_bytes() const override;
+  int32_t label(int64_t index) const override { return store_->label(index); }
   SampleOrder order() const override { return store_->order(); }
   bool costly() const override { return store_->encoded(); }
   uint64_t content() const override;

@@ -129,6 +129,7 @@ class NpyFeatures final : public Dataset {
     std::memcpy(input, set_.inputs.array.values.data() + row * input_.bytes(), input_.bytes());
     std::memcpy(target, &set_.labels[row], sizeof(int32_t));
   }
+  int32_t label(int64_t index) const override { return set_.labels[static_cast<size_t>(index)]; }
   int64_t resident_bytes() const override {
     return set_.inputs.bytes() + static_cast<int64_t>(set_.labels.size() * sizeof(int32_t));
   }

@@ -49,6 +49,8 @@ class TableDataset final : public Dataset {
       std::memcpy(target, &values_[key.index], sizeof(float));
   }
 
+  int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
+
   int64_t resident_bytes() const override {
     return static_cast<int64_t>(cells_.capacity() * sizeof(uint32_t) +
                                 labels_.capacity() * sizeof(int32_t) +

@@ -97,6 +97,8 @@ class PackedDataset final : public Dataset {
     for (int32_t* const none : {documents, targets}) std::fill(none + t, none + context_, -1);
   }
 
+  int64_t length(int64_t index) const override { return packing_->length_of(index); }
+
   int64_t resident_bytes() const override {
     return static_cast<int64_t>(tokens_.bytes.size()) + packing_->resident_bytes();
   }
@@ -186,6 +188,12 @@ std::span<const int32_t> Packing::places_of(int64_t sample) const {
   const auto begin = static_cast<size_t>(first_place_[static_cast<size_t>(sample)]);
   const auto end = static_cast<size_t>(first_place_[static_cast<size_t>(sample) + 1]);
   return std::span(places_).subspan(begin, end - begin);
+}
+
+int64_t Packing::length_of(int64_t sample) const {
+  int64_t length = 0;
+  for (const int32_t place : places_of(sample)) length += stored(place).length;
+  return length;
 }
 
 Piece Packing::shuffled(int32_t place, uint64_t seed, int64_t epoch) const {

@@ -49,6 +49,8 @@ class Packing {
   int64_t inputs() const { return inputs_; }  // of all pieces, in tokens
   int64_t resident_bytes() const;
 
+  // Inputs of a sample, in every epoch.
+  int64_t length_of(int64_t sample) const;
   // The numbers of a sample's places, longest first.
   std::span<const int32_t> places_of(int64_t sample) const;
   // Which piece is there as stored, or in an epoch.

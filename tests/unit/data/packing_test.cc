@@ -85,6 +85,8 @@ std::vector<std::pair<int32_t, int32_t>> pairs_of(const Dataset& dataset,
       }
       pairs.emplace_back(token, target);
     }
+    const auto* const documents = &sample.input[kContext];
+    EXPECT_EQ(dataset.length(index), kContext - std::count(documents, documents + kContext, -1));
   }
   std::ranges::sort(pairs);
   return pairs;
