@@ -1,7 +1,9 @@
-// Catches: parts or samples that are mixed up.
+// Catches: parts or samples that are mixed up, positions that do not begin where they should.
 #include "runtime/graph/ops/packed_tokens.h"
 
 #include <gtest/gtest.h>
+
+#include <tuple>
 
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cuda/ops/implementations.h"
@@ -14,8 +16,9 @@ void reference(const OpCall& call) {
   const auto op = PackedTokens::of(call);
   for (int64_t b = 0; b < op.batch; ++b) {
     for (int64_t t = 0; t < op.time; ++t) {
-      for (int64_t part = 0; part < 3; ++part)
-        op.parts[part][b * op.time + t] = op.packed[(b * 3 + part) * op.time + t];
+      for (int64_t part = 0; part < op.rows; ++part)
+        op.parts[part][b * op.time + t] =
+            op.packed[(b * op.rows + part) * op.time + t] + (part == 2 ? op.first_position : 0);
     }
   }
 }
@@ -23,14 +26,14 @@ void reference(const OpCall& call) {
 constexpr Implementation kReference[] = {{OpKind::kPackedTokens, "loop", reference}};
 
 TEST(PackedTokensTest, MatchesTheReferenceOnAllDevices) {
-  for (const int64_t batch : {1, 3}) {
+  for (const auto& [batch, rows, first] : {std::tuple(1, 3, 0), {3, 3, 0}, {1, 4, 0}, {3, 4, 5}}) {
     for (const int64_t time : {1, 7, 300}) {
       check_on_all_devices(
           {.name = "packed_tokens T " + std::to_string(time),
            .build =
-               [=](GraphBuilder& builder) {
-                 ops::packed_tokens(builder,
-                                    builder.input("packed", {batch, 3, time}, DType::kI32));
+               [batch = batch, rows = rows, first = first, time](GraphBuilder& builder) {
+                 ops::packed_tokens(
+                     builder, builder.input("packed", {batch, rows, time}, DType::kI32), first);
                },
            .reference = kReference,
            .cpu = cpu::kCpuPackedTokens,

@@ -9,11 +9,17 @@ namespace {
 
 void run(const OpCall& call) {
   const auto op = PackedTokens::of(call);
-  for (int64_t row = 0; row < 3 * op.batch; ++row)
-    std::copy_n(op.packed + row * op.time, op.time, op.parts[row % 3] + row / 3 * op.time);
+  for (int64_t row = 0; row < op.rows * op.batch; ++row) {
+    const int32_t* const from = op.packed + row * op.time;
+    const int64_t part = row % op.rows;
+    std::transform(from,
+                   from + op.time,
+                   op.parts[part] + row / op.rows * op.time,
+                   [added = op.added_to(part)](int32_t x) { return x + added; });
+  }
 }
 
-constexpr Implementation kRows[] = {{OpKind::kPackedTokens, "copy", run}};
+constexpr Implementation kRows[] = {{OpKind::kPackedTokens, "rows", run}};
 
 }  // namespace
 

@@ -12,13 +12,14 @@ struct Part {
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     const int64_t row = i / op.time, t = i - row * op.time;
-    op.parts[row % 3][row / 3 * op.time + t] = op.packed[i];
+    const int64_t part = row % op.rows;
+    op.parts[part][row / op.rows * op.time + t] = op.packed[i] + op.added_to(part);
   }
 };
 
 void run(const OpCall& call) {
   const auto op = PackedTokens::of(call);
-  for_each_flat<1>(3 * op.batch * op.time, false, Part{op}, stream_of(call));
+  for_each_flat<1>(op.rows * op.batch * op.time, false, Part{op}, stream_of(call));
 }
 
 constexpr Implementation kRows[] = {{OpKind::kPackedTokens, "own", run}};

@@ -1,5 +1,8 @@
 #include "runtime/graph/ops/packed_tokens.h"
 
+#include <utility>
+#include <vector>
+
 #include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
@@ -7,19 +10,23 @@
 
 namespace lockstep {
 
-PackedTokensIds ops::packed_tokens(GraphBuilder& builder, TensorId packed) {
+PackedTokensIds ops::packed_tokens(GraphBuilder& builder, TensorId packed, int32_t first_position) {
   const Shape shape = builder.shape(packed);
-  LOCKSTEP_CHECK(shape.rank() == 3 && shape[1] == 3 && builder[packed].dtype == DType::kI32,
-                 "packed tokens ");
+  LOCKSTEP_CHECK(
+      shape.rank() == 3 && (shape[1] == 3 || shape[1] == 4) && builder[packed].dtype == DType::kI32,
+      "packed tokens {} ",
+      to_string(shape));
   const auto part = [&](const char* name) {
     return builder.tensor(name, {shape[0], shape[2]}, DType::kI32, Role::kActivation);
   };
-  const PackedTokensIds ids = {part("tokens"), part("documents"), part("positions")};
+  PackedTokensIds ids = {part("tokens"), part("documents"), part("positions")};
+  std::vector<TensorId> outputs = {ids.tokens, ids.documents, ids.positions};
+  if (shape[1] == 4) outputs.push_back(ids.segments = part("segments"));
   builder.append({OpKind::kPackedTokens,
                   "packed_tokens",
                   {packed},
-                  {ids.tokens, ids.documents, ids.positions},
-                  {}});
+                  std::move(outputs),
+                  PackedTokensAttributes{first_position}});
   return ids;
 }
 

@@ -1,40 +1,59 @@
 #pragma once
-// packed_tokens: takes samples of packed documents apart. A sample has three rows of T numbers: its
-// tokens; of each the number of its document, -1: padding; and of each its position in that
-// document.
-//   inputs packed (B, 3, T) i32; outputs tokens, documents, positions (B, T) i32 each
-// Nothing in it has a gradient.
+// packed_tokens: takes samples of packed documents apart. A sample has three or four rows of T
+// numbers: its tokens; of each the number of its document, -1: padding; of each its position in
+// that document; and the number of its segment.
+//   inputs packed (B, 3 or 4, T) i32; outputs tokens, documents, positions, segments (B, T) i32
+//   each, segments only of four rows
+// positions are counted from first_position on. Nothing in it has a gradient.
 
 #include <cstdint>
 #include <string>
 
+#include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
 namespace lockstep {
 
 class GraphBuilder;
 
+struct PackedTokensAttributes {
+  int32_t first_position = 0;  // added to what the sample says
+};
+
+// (B, T) i32 each.
 struct PackedTokensIds {
-  TensorId tokens, documents, positions;  // (B, T) i32
+  TensorId tokens, documents, positions;
+  TensorId segments = kNoTensor;  // of samples of four rows
 };
 
 namespace ops {
 
-PackedTokensIds packed_tokens(GraphBuilder& builder, TensorId packed);
+PackedTokensIds packed_tokens(GraphBuilder& builder, TensorId packed, int32_t first_position = 0);
 
 }  // namespace ops
 
 struct PackedTokens {
-  int64_t batch, time;
-  const int32_t* packed;  // (B, 3, T)
-  int32_t* parts[3];      // (B, T) each
+  static constexpr int kMostRows = 4, kPositions = 2;
+
+  int64_t batch, rows, time;
+  int32_t first_position;
+  const int32_t* packed;      // (B, rows, T)
+  int32_t* parts[kMostRows];  // (B, T) each, of which there are `rows`
+
+  // What is added to the numbers of a row of a sample.
+  LOCKSTEP_HD int32_t added_to(int64_t row) const { return row == kPositions ? first_position : 0; }
 
   static PackedTokens of(const OpCall& op) {
     const Shape& shape = op.input_shape(0);
-    return {.batch = shape[0],
-            .time = shape[2],
-            .packed = op.input<int32_t>(0),
-            .parts = {op.output<int32_t>(0), op.output<int32_t>(1), op.output<int32_t>(2)}};
+    PackedTokens all = {.batch = shape[0],
+                        .rows = shape[1],
+                        .time = shape[2],
+                        .first_position = op.attributes<PackedTokensAttributes>().first_position,
+                        .packed = op.input<int32_t>(0),
+                        .parts = {}};
+    for (int64_t row = 0; row < all.rows; ++row)
+      all.parts[row] = op.output<int32_t>(static_cast<size_t>(row));
+    return all;
   }
 };
 
