@@ -23,14 +23,30 @@ TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t toke
   return inputs;
 }
 
-void end_language_model(
-    GraphBuilder& builder, TensorId x, TensorId head, TensorId targets, float label_smoothing) {
+TokenInputs text_inputs(GraphBuilder& builder,
+                        int64_t lane_batch,
+                        int64_t tokens,
+                        int32_t first_position) {
+  const TensorId samples = builder.input("tokens", {lane_batch, 4, tokens}, DType::kI32);
+  const PackedTokensIds parts = ops::packed_tokens(builder, samples, first_position);
+  return {.tokens = parts.tokens,
+          .documents = parts.documents,
+          .positions = parts.positions,
+          .segments = parts.segments};
+}
+
+void end_language_model(GraphBuilder& builder,
+                        TensorId x,
+                        TensorId head,
+                        TensorId targets,
+                        float label_smoothing,
+                        TensorId bias) {
   const GraphOptions& options = builder.options();
   const float smoothing = options.purpose == Purpose::kTraining ? label_smoothing : 0;
   const int64_t rows = options.loss_rows;
   if (options.purpose != Purpose::kInference && rows > 0 && rows < builder.shape(x).rows())
-    return ops::linear_cross_entropy(builder, x, head, targets, smoothing, rows);
-  const TensorId logits = ops::linear(builder, "lm_head", x, head, kNoTensor, Activation::kNone);
+    return ops::linear_cross_entropy(builder, x, head, bias, targets, smoothing, rows);
+  const TensorId logits = ops::linear(builder, "lm_head", x, head, bias, Activation::kNone);
   if (options.purpose == Purpose::kInference) return builder.keep(logits);
   ops::softmax_cross_entropy(builder, logits, targets, smoothing);
 }

@@ -13,14 +13,26 @@ struct TokenInputs {
   TensorId targets = kNoTensor;    // what follows each token, -1: not counted; none in inference
   TensorId documents = kNoTensor;  // of packed samples alone: see packed_tokens.h
   TensorId positions = kNoTensor;
+  TensorId segments = kNoTensor;  // of samples of four rows alone
 };
 
 // Adds the inputs of a graph for samples of `tokens` tokens, packed as the options say.
 TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
 
-// Ends the graph. x (B, T, C); head (V, C), the output matrix. In inference the logits are kept,
+// The same without targets for samples of four rows, whose positions are counted from
+// `first_position` on.
+TokenInputs text_inputs(GraphBuilder& builder,
+                        int64_t lane_batch,
+                        int64_t tokens,
+                        int32_t first_position);
+
+// Ends the graph. x (B, T, C); head (V, C), the output matrix; bias (V) or kNoTensor. In inference the logits are kept,
 // else their loss, computed as many rows at a time as the options say.
-void end_language_model(
-    GraphBuilder& builder, TensorId x, TensorId head, TensorId targets, float label_smoothing);
+void end_language_model(GraphBuilder& builder,
+                        TensorId x,
+                        TensorId head,
+                        TensorId targets,
+                        float label_smoothing,
+                        TensorId bias = kNoTensor);
 
 }  // namespace lockstep

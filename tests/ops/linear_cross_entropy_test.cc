@@ -28,6 +28,7 @@ std::vector<double> row_gradient(const LinearCrossEntropy<double>& op,
   int64_t first_largest = 0;
   for (int64_t v = 0; v < classes; ++v) {
     double& logit = g[static_cast<size_t>(v)];
+    if (op.bias != nullptr) logit = op.bias[v];
     for (int64_t k = 0; k < inputs; ++k)
       logit += op.x[row * inputs + k] * op.weight[v * inputs + k];
     if (logit > largest) first_largest = v;
@@ -57,12 +58,14 @@ void reference(const OpCall& call) {
   const int64_t rows = op.shape.rows, classes = op.shape.outputs, inputs = op.shape.inputs;
   std::fill_n(op.statistics, 4, 0.0);
   if (op.d_weight != nullptr) std::fill_n(op.d_weight, classes * inputs, 0.0);
+  if (op.d_bias != nullptr) std::fill_n(op.d_bias, classes, 0.0);
   for (int64_t row = 0; row < rows; ++row) {
     const std::vector<double> g = row_gradient(op, call.lane(), row, op.statistics);
     if (op.d_weight == nullptr) continue;
     std::vector<double> d_x(static_cast<size_t>(inputs), 0.0);
     for (int64_t v = 0; v < classes; ++v) {
       const double scaled = g[static_cast<size_t>(v)] * call.lane().gradient_scale;
+      if (op.d_bias != nullptr) op.d_bias[v] += scaled;
       for (int64_t k = 0; k < inputs; ++k) {
         op.d_weight[v * inputs + k] += scaled * op.x[row * inputs + k];
         d_x[static_cast<size_t>(k)] += scaled * op.weight[v * inputs + k];
@@ -75,9 +78,10 @@ void reference(const OpCall& call) {
 constexpr Implementation kReference[] = {{OpKind::kLinearCrossEntropy, "double", reference}};
 
 // Inputs and weights are uniform in [-1, 1), so a logit has a standard deviation of sqrt(K) / 3 and
-// is below sqrt(K) + 1. As a sum of K products it is known to some K / 4 roundings of floats, and
-// then rounded to what tensors store. A probability has the logits' error as a relative one, and all
-// of a row add up to 1; so do a row's errors in d_x, and in d_weight those of the rows add up.
+// is below sqrt(K) + 1, or 2 with a bias. As a sum of K products it is known to some K / 4 roundings
+// of floats, and then rounded to what tensors store. A probability has the logits' error as a
+// relative one, and all of a row add up to 1; so do a row's errors in d_x, and in d_weight and
+// d_bias those of the rows add up.
 Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
   const auto op = LinearCrossEntropy<double>::of(expected);
   const auto inputs = static_cast<double>(op.shape.inputs);
@@ -94,19 +98,23 @@ Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
 struct Sizes {
   int64_t rows, inputs, classes, chunk;
   int64_t valid_rows = 1 << 30;
+  bool bias = false;
 };
 
 OpTest head(const Sizes& at, float smoothing, bool training = true) {
   return {
       .name = "linear_cross_entropy " + std::to_string(at.rows) + " x " +
               std::to_string(at.inputs) + " x " + std::to_string(at.classes) + " by " +
-              std::to_string(at.chunk) + (training ? "" : ", evaluation"),
+              std::to_string(at.chunk) + (at.bias ? ", bias" : "") +
+              (training ? "" : ", evaluation"),
       .build =
           [=](GraphBuilder& builder) {
             const TensorId x = builder.activation_tensor("x", {1, at.rows, at.inputs});
             const TensorId targets = builder.input("targets", {1, at.rows}, DType::kI32);
             const TensorId weight = builder.parameter("weight", {at.classes, at.inputs}, {}, false);
-            ops::linear_cross_entropy(builder, x, weight, targets, smoothing, at.chunk);
+            const TensorId bias =
+                at.bias ? builder.parameter("bias", {at.classes}, {}, false) : kNoTensor;
+            ops::linear_cross_entropy(builder, x, weight, bias, targets, smoothing, at.chunk);
           },
       .reference = kReference,
       .cpu = cpu::kCpuLinearCrossEntropy,
@@ -125,6 +133,7 @@ OpTest head(const Sizes& at, float smoothing, bool training = true) {
 TEST(LinearCrossEntropyTest, ReferenceMatchesFiniteDifferences) {
   check_gradient_of_reference(head({6, 3, 4, 4}, 0));
   check_gradient_of_reference(head({6, 3, 4, 4}, 0.25f));
+  check_gradient_of_reference(head({6, 3, 4, 4, 5, true}, 0.25f));
 }
 
 TEST(LinearCrossEntropyTest, MatchesTheReferenceOnAllDevices) {
@@ -135,13 +144,18 @@ TEST(LinearCrossEntropyTest, MatchesTheReferenceOnAllDevices) {
     check_on_all_devices(head({37, 24, 131, 16, 33}, smoothing));
     check_on_all_devices(head({20, 8, 67, 64}, smoothing));  // a chunk of all
   }
-  check_on_all_devices(head({37, 24, 131, 16, 33}, 0.1f, false));
+  for (const int64_t chunk : {1, 8, 16, 64})
+    check_on_all_devices(head({37, 24, 131, chunk, 33, true}, 0.1f));
+  for (const bool bias : {false, true})
+    check_on_all_devices(head({37, 24, 131, 16, 33, bias}, 0.1f, false));
 }
 
 TEST(LinearCrossEntropyTest, PaddedLogitsMatchTheReference) {
-  OpTest test = head({24, 16, 61, 8}, 0.1f);
-  test.logits_alignment = 32;
-  check_on_all_devices(test);
+  for (const bool bias : {false, true}) {
+    OpTest test = head({24, 16, 61, 8, 1 << 30, bias}, 0.1f);
+    test.logits_alignment = 32;
+    check_on_all_devices(test);
+  }
 }
 
 }  // namespace

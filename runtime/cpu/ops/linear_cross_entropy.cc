@@ -49,7 +49,7 @@ void run(const OpCall& call) {
     kKernels.forward({.shape = forward.shape,
                       .x = forward.x,
                       .w = forward.weight,
-                      .epilogue = {.bias = nullptr, .activation = Activation::kNone},
+                      .epilogue = {.bias = forward.bias, .activation = Activation::kNone},
                       .pre = nullptr,
                       .y = logits},
                      work);
@@ -58,6 +58,7 @@ void run(const OpCall& call) {
     if (op.d_weight == nullptr) continue;
     const auto backward = op.backward_of(chunk, logits, work);
     kKernels.backward_weight(backward);  // before d_x, which may be x
+    if (backward.d_bias != nullptr) linear_backward_bias(backward);
     kKernels.backward_input(backward);
   }
   sum_loss_rows(results, op.shape.rows, op.statistics);

@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/matmul/matmul.h"
 #include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/implementations.h"
@@ -22,8 +23,21 @@ size_t logits_bytes(const OpCall& call) {
   return (bytes + 255) / 256 * 256;
 }
 
+// What the sums of the bias' gradient need; it lies behind the losses of the rows.
+size_t sums_bytes(const OpCall& call) {
+  const auto op = AnyType::of(call);
+  if (!call.has_output(3)) return 0;
+  const int64_t classes = op.shape.outputs;
+  return std::max(column_sum_workspace_bytes(op.chunk_rows(), classes),
+                  column_sum_workspace_bytes(op.rows_of(op.chunks() - 1), classes));
+}
+
+size_t losses_bytes(const OpCall& call) {
+  return (loss_workspace_bytes(AnyType::of(call).shape.rows) + 255) / 256 * 256;
+}
+
 size_t workspace_bytes(const OpCall& call) {
-  return logits_bytes(call) + loss_workspace_bytes(AnyType::of(call).shape.rows);
+  return logits_bytes(call) + losses_bytes(call) + sums_bytes(call);
 }
 
 // The products of a chunk.
@@ -42,7 +56,8 @@ Products products_of(const OpCall& call, int64_t chunk) {
                      .transpose_b = true,
                      .in = dtype,
                      .out = dtype,
-                     .tf32 = tf32},
+                     .tf32 = tf32,
+                     .epilogue = call.has_input(3) ? Epilogue::kBias : Epilogue::kNone},
           .d_weight = {.m = op.shape.outputs,
                        .n = op.shape.inputs,
                        .k = rows,
@@ -101,19 +116,31 @@ using Multiply = decltype(multiply);
 template <Multiply kMultiply>
 void run(const OpCall& call) {
   auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + logits_bytes(call));
+  auto* const sums =
+      reinterpret_cast<float*>(call.workspace() + logits_bytes(call) + losses_bytes(call));
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = LinearCrossEntropy<T>::of(call);
     T* const logits = call.workspace<T>();
     for (int64_t chunk = 0; chunk < op.chunks(); ++chunk) {
       const Products products = products_of(call, chunk);
       const auto forward = op.forward_of(chunk, logits, nullptr);
-      kMultiply(call, products.logits, {.a = forward.x, .b = op.weight, .out = logits});
+      kMultiply(
+          call, products.logits, {.a = forward.x, .b = op.weight, .out = logits, .bias = op.bias});
       softmax_cross_entropy_rows(
           op.loss_of(chunk, logits), call, results + chunk * op.chunk_rows());
       if (op.d_weight == nullptr) continue;
       const auto backward = op.backward_of(chunk, logits, nullptr);
       // d_weight before d_x, which may be x.
       kMultiply(call, products.d_weight, {.a = logits, .b = backward.x, .out = op.d_weight});
+      if (op.d_bias != nullptr)
+        column_sum<T>(logits,
+                      backward.shape.rows,
+                      backward.shape.outputs,
+                      backward.stride,
+                      backward.accumulate_bias,
+                      op.d_bias,
+                      sums,
+                      stream_of(call));
       kMultiply(call, products.d_x, {.a = logits, .b = op.weight, .out = backward.d_x});
     }
     sum_row_losses(results, op.shape.rows, op.statistics, stream_of(call));

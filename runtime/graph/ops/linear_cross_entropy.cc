@@ -1,5 +1,7 @@
 #include "runtime/graph/ops/linear_cross_entropy.h"
 
+#include <vector>
+
 #include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
@@ -10,12 +12,14 @@ namespace lockstep {
 void ops::linear_cross_entropy(GraphBuilder& builder,
                                TensorId x,
                                TensorId weight,
+                               TensorId bias,
                                TensorId targets,
                                float label_smoothing,
                                int64_t rows_at_a_time) {
   const Shape w_shape = builder.shape(weight);
   LOCKSTEP_CHECK(builder.shape(x).columns() == w_shape[1] && w_shape.rank() == 2);
   LOCKSTEP_CHECK(builder.shape(x).rows() == builder.shape(targets).elements());
+  LOCKSTEP_CHECK(bias == kNoTensor || builder.shape(bias) == Shape({w_shape[0]}));
   LOCKSTEP_CHECK(builder[targets].dtype == DType::kI32 && rows_at_a_time > 0);
   // The kernels of a large vocabulary want rows that begin on aligned addresses.
   const GraphOptions& options = builder.options();
@@ -24,7 +28,9 @@ void ops::linear_cross_entropy(GraphBuilder& builder,
   const LinearCrossEntropyAttributes attributes = {.label_smoothing = label_smoothing,
                                                    .rows = rows_at_a_time,
                                                    .stride = (w_shape[0] + unit - 1) / unit * unit};
-  builder.append_loss(OpKind::kLinearCrossEntropy, x, targets, attributes, {weight});
+  std::vector<TensorId> parameters = {weight};
+  if (bias != kNoTensor) parameters.push_back(bias);
+  builder.append_loss(OpKind::kLinearCrossEntropy, x, targets, attributes, parameters);
 }
 
 namespace {

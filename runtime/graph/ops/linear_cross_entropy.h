@@ -2,10 +2,11 @@
 // linear_cross_entropy: the last linear layer of a language model and softmax_cross_entropy of what
 // it gives, some rows at a time, so that the logits are never whole in memory. For the rows of each
 // chunk, one chunk after the other:
-//   logits = x weight^T; loss and gradient g of the logits as in softmax_cross_entropy.h;
-//   d_weight (+)= g^T x, from the second chunk on +=; d_x = g weight
-//   inputs  x (..., K), target (rows) i32, -1 or in [0, N), weight (N, K)
-//   outputs statistics (4) f64; in training also d_x (..., K), which may be x, and d_weight (N, K)
+//   logits = x weight^T + bias; loss and gradient g of the logits as in softmax_cross_entropy.h;
+//   d_weight (+)= g^T x, d_bias (+)= column sums of g, from the second chunk on +=; d_x = g weight
+//   inputs  x (..., K), target (rows) i32, -1 or in [0, N), weight (N, K), bias (N) or none at all
+//   outputs statistics (4) f64; in training also d_x (..., K), which may be x, d_weight (N, K) and,
+//           where there is a bias, d_bias (N)
 // LaneContext::mix is of images: 1 here.
 // A loss is the root of differentiation and needs no backward op: the gradients come out of the
 // forward pass.
@@ -29,10 +30,12 @@ struct LinearCrossEntropyAttributes {
 
 namespace ops {
 
-// Ends a training or evaluation graph. x (..., K), targets (rows) i32, weight (N, K).
+// Ends a training or evaluation graph. x (..., K), targets (rows) i32, weight (N, K), bias (N) or
+// kNoTensor.
 void linear_cross_entropy(GraphBuilder& builder,
                           TensorId x,
                           TensorId weight,
+                          TensorId bias,
                           TensorId targets,
                           float label_smoothing,
                           int64_t rows_at_a_time);
@@ -46,9 +49,11 @@ struct LinearCrossEntropy {
   const T* x;              // (M, K)
   const int32_t* targets;  // (M)
   const T* weight;         // (N, K)
+  const T* bias;           // (N), or null
   double* statistics;      // (4)
   T* d_x;                  // (M, K), or null where no gradient is wanted
   Wide<T>* d_weight;       // (N, K), or null
+  Wide<T>* d_bias;         // (N), or null
 
   int64_t chunk_rows() const { return std::min(attributes.rows, shape.rows); }
   int64_t chunks() const { return (shape.rows + chunk_rows() - 1) / chunk_rows(); }
@@ -76,7 +81,7 @@ struct LinearCrossEntropy {
             .activation = Activation::kNone,
             .x = x + chunk * chunk_rows() * shape.inputs,
             .weight = weight,
-            .bias = nullptr,
+            .bias = bias,
             .y = logits,
             .pre = nullptr,
             .workspace = workspace};
@@ -86,7 +91,7 @@ struct LinearCrossEntropy {
     return {.shape = {rows_of(chunk), shape.inputs, shape.outputs},
             .stride = attributes.stride,
             .accumulate_weight = chunk > 0,
-            .accumulate_bias = false,
+            .accumulate_bias = chunk > 0,
             .input_activation = Activation::kNone,
             .d_y = gradient,
             .x = x + first,
@@ -94,7 +99,7 @@ struct LinearCrossEntropy {
             .saved = nullptr,
             .d_x = d_x + first,
             .d_weight = d_weight,
-            .d_bias = nullptr,
+            .d_bias = d_bias,
             .workspace = workspace};
   }
 
@@ -104,9 +109,11 @@ struct LinearCrossEntropy {
             .x = op.input<T>(0),
             .targets = op.input<int32_t>(1),
             .weight = op.input<T>(2),
+            .bias = op.input<T>(3),
             .statistics = op.output<double>(0),
             .d_x = op.output<T>(1),
-            .d_weight = op.output<Wide<T>>(2)};
+            .d_weight = op.output<Wide<T>>(2),
+            .d_bias = op.output<Wide<T>>(3)};
   }
 };
 
