@@ -1,21 +1,308 @@
-// BERT (Devlin et al. 2018): not built yet.
+// BERT (Devlin et al. 2018) and RoBERTa (Liu et al. 2019): embeddings of tokens, of positions and of
+// segments, blocks of attention and of an MLP, each followed by a norm of the sum with what went in,
+// and a head for the task.
+//
+// Tensors are named as in Hugging Face's files, but what one product computes is one tensor: rows of
+// query, key and value lie after each other in attention.self.qkv.
+//
+// Samples are texts with padding, which attention leaves out and no loss counts, so that it has no
+// influence. Of RoBERTa's positions, which begin after the number of padding's token, the first rows
+// are not used.
+//
+// Initialisation: N(0, 0.02) for matrices and embeddings, biases 0, gammas 1.
+#include <string>
+#include <utility>
+
+#include "models/language_model.h"
 #include "models/model.h"
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/dropout.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/layer_norm.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+#include "runtime/graph/ops/token_pooling.h"
 
 namespace lockstep {
 namespace {
 
+using Task = BertConfig::Task;
+
+bool is_roberta(const BertConfig& config) { return config.layout == BertConfig::Layout::kRoberta; }
+
+std::string body_of(const BertConfig& config) { return is_roberta(config) ? "roberta." : "bert."; }
+
+std::string embedding_of(const BertConfig& config) {
+  return body_of(config) + "embeddings.word_embeddings.weight";
+}
+
+// The last layer of the tasks that have classes or values.
+std::string classifier_of(const BertConfig& config) {
+  const bool of_sequences =
+      config.task == Task::kSequenceClasses || config.task == Task::kSequenceValues;
+  return is_roberta(config) && of_sequences ? "classifier.out_proj" : "classifier";
+}
+
+bool has_classes(const BertConfig& config) {
+  return config.task == Task::kSequenceClasses || config.task == Task::kTokenClasses;
+}
+
+class BertBuilder {
+ public:
+  BertBuilder(const BertConfig& config,
+              int64_t lane_batch,
+              int64_t tokens,
+              const GraphOptions& options)
+      : config_(config),
+        lane_batch_(lane_batch),
+        tokens_(tokens),
+        body_(body_of(config)),
+        builder_(options) {}
+
+  Graph build() {
+    const int64_t first_position = is_roberta(config_) ? config_.padding_token + 1 : 0;
+    inputs_ = text_inputs(builder_, lane_batch_, tokens_, static_cast<int32_t>(first_position));
+    const TensorId word = matrix(embedding_of(config_), config_.vocabulary, config_.width);
+    TensorId x = embed(word, first_position + config_.context);
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      builder_.begin_block();
+      x = block(body_ + "encoder.layer." + std::to_string(i) + ".", x);
+      builder_.end_block();
+    }
+    add_head(x, word);
+    return std::move(builder_).finish();
+  }
+
+ private:
+  TensorId embed(TensorId word, int64_t positions) {
+    const std::string name = body_ + "embeddings.";
+    const auto rows_of = [&](const char* table, TensorId ids, TensorId weight) {
+      return ops::embedding(builder_, name + table, ids, weight, kNoTensor);
+    };
+    const TensorId position = matrix(name + "position_embeddings.weight", positions, config_.width);
+    const TensorId segment =
+        matrix(name + "token_type_embeddings.weight", config_.segments, config_.width);
+    const TensorId sum = ops::add(builder_,
+                                  name + "sum",
+                                  rows_of("word_embeddings", inputs_.tokens, word),
+                                  rows_of("token_type_embeddings", inputs_.segments, segment));
+    const TensorId normed =
+        norm(name + "LayerNorm", sum, rows_of("position_embeddings", inputs_.positions, position));
+    return dropout(name + "dropout", normed);
+  }
+
+  // x (B, T, C)
+  TensorId block(const std::string& name, TensorId x) {
+    const TensorId qkv =
+        linear(name + "attention.self.qkv", x, 3 * config_.width, Activation::kNone);
+    const TensorId mixed = ops::attention(builder_,
+                                          name + "attention.self",
+                                          qkv,
+                                          {.heads = config_.heads, .causal = false},
+                                          inputs_.documents);
+    x = after_branch(name + "attention.output.", x, mixed);
+    const TensorId up =
+        linear(name + "intermediate.dense", x, config_.mlp_width, config_.activation);
+    return after_branch(name + "output.", x, up);
+  }
+
+  // The norm of x and of what a branch adds to it.
+  TensorId after_branch(const std::string& name, TensorId x, TensorId branch) {
+    const TensorId out = linear(name + "dense", branch, config_.width, Activation::kNone);
+    return norm(name + "LayerNorm", x, dropout(name + "dropout", out));
+  }
+
+  void add_head(TensorId x, TensorId word) {
+    switch (config_.task) {
+      case Task::kMaskedTokens: return predict_tokens(x, word);
+      case Task::kTokenClasses: return classify(dropout("dropout", x), {lane_batch_, tokens_});
+      case Task::kHiddenStates: return keep_states(x);
+      case Task::kSequenceClasses:
+      case Task::kSequenceValues: break;
+    }
+    const TensorId first = ops::token_pooling(builder_, "pooled", x, kNoTensor, /*mean=*/false);
+    const TensorId pooled =
+        is_roberta(config_) ? linear("classifier.dense",
+                                     dropout("classifier.dropout.input", first),
+                                     config_.width,
+                                     Activation::kTanh)
+                            : linear("bert.pooler.dense", first, config_.width, Activation::kTanh);
+    classify(dropout("classifier.dropout", pooled), {lane_batch_});
+  }
+
+  void predict_tokens(TensorId x, TensorId word) {
+    const bool roberta = is_roberta(config_);
+    const std::string name = roberta ? "lm_head." : "cls.predictions.";
+    const TensorId dense = linear(name + (roberta ? "dense" : "transform.dense"),
+                                  x,
+                                  config_.width,
+                                  roberta ? Activation::kGeluErf : config_.activation);
+    const TensorId normed =
+        norm(name + (roberta ? "layer_norm" : "transform.LayerNorm"), dense, kNoTensor);
+    const TensorId bias = constant(name + "bias", config_.vocabulary, 0);
+    const TensorId targets = builder_.options().purpose == Purpose::kInference
+                                 ? kNoTensor
+                                 : builder_.input("targets", {lane_batch_, tokens_}, DType::kI32);
+    end_language_model(builder_, normed, word, targets, config_.label_smoothing, bias);
+  }
+
+  // x (..., C) with a target for each row, `of`: their extents.
+  void classify(TensorId x, Shape of) {
+    const TensorId outputs = linear(classifier_of(config_), x, config_.classes, Activation::kNone);
+    if (builder_.options().purpose == Purpose::kInference) return builder_.keep(outputs);
+    if (config_.task == Task::kSequenceValues)
+      return ops::mean_squared_error(
+          builder_,
+          outputs,
+          builder_.input("targets", {lane_batch_, config_.classes}, DType::kF32));
+    ops::softmax_cross_entropy(builder_,
+                               outputs,
+                               builder_.input("targets", of, DType::kI32),
+                               builder_.training() ? config_.label_smoothing : 0);
+  }
+
+  // The order of parameters is that in which a backward pass finishes them, so there is a loss, of
+  // the first token: nothing runs it.
+  void keep_states(TensorId x) {
+    if (builder_.options().purpose == Purpose::kInference) return builder_.keep(x);
+    ops::softmax_cross_entropy(builder_,
+                               ops::token_pooling(builder_, "pooled", x, kNoTensor, /*mean=*/false),
+                               builder_.input("targets", {lane_batch_}, DType::kI32),
+                               0);
+  }
+
+  TensorId norm(const std::string& name, TensorId x, TensorId delta) {
+    const TensorId gamma = constant(name + ".weight", config_.width, 1);
+    const TensorId beta = constant(name + ".bias", config_.width, 0);
+    return ops::layer_norm(builder_, name, x, delta, gamma, beta, config_.norm_epsilon).second;
+  }
+
+  TensorId linear(const std::string& name, TensorId x, int64_t outputs, Activation activation) {
+    const TensorId weight = matrix(name + ".weight", outputs, builder_.shape(x).columns());
+    return ops::linear(builder_, name, x, weight, constant(name + ".bias", outputs, 0), activation);
+  }
+
+  TensorId dropout(const std::string& name, TensorId x) {
+    return ops::dropout(builder_, name, x, config_.dropout);
+  }
+
+  TensorId matrix(const std::string& name, int64_t rows, int64_t columns) {
+    constexpr float kStd = 0.02f;
+    return builder_.parameter(name, {rows, columns}, {Initializer::Kind::kNormal, kStd}, true);
+  }
+
+  TensorId constant(const std::string& name, int64_t width, float value) {
+    return builder_.parameter(name, {width}, {Initializer::Kind::kConstant, value}, false);
+  }
+
+  const BertConfig& config_;
+  int64_t lane_batch_;
+  int64_t tokens_;
+  std::string body_;  // what names of the body begin with
+  GraphBuilder builder_;
+  TokenInputs inputs_;
+};
+
 class Bert final : public Model {
  public:
   explicit Bert(const BertConfig& config) : config_(config) {}
-  void check() const override { throw ConfigError("model.bert: not built yet"); }
-  ModelTraits traits() const override {
-    return {
-        .input = ModelInput::kTokens, .context = config_.context, .outputs = config_.vocabulary};
+
+  void check() const override {
+    if (config_.width % config_.heads != 0)
+      refuse_value("model.bert.heads",
+                   config_.heads,
+                   fmt::format("a divisor of model.bert.width, which is {}", config_.width));
+    if (config_.label_smoothing > 0 && !has_classes(config_) && config_.task != Task::kMaskedTokens)
+      refuse_value("model.bert.label_smoothing",
+                   config_.label_smoothing,
+                   "0, or above it only with model.bert.task MASKED_TOKENS, SEQUENCE_CLASSES or "
+                   "TOKEN_CLASSES");
+    if (config_.classes > 0 && !has_classes(config_) && config_.task != Task::kSequenceValues)
+      refuse_value("model.bert.classes",
+                   config_.classes,
+                   "0, or above it only with model.bert.task SEQUENCE_CLASSES, SEQUENCE_VALUES or "
+                   "TOKEN_CLASSES");
+    if (is_roberta(config_) && config_.vocabulary > 0 &&
+        config_.padding_token >= config_.vocabulary)
+      refuse_value(
+          "model.bert.padding_token",
+          config_.padding_token,
+          fmt::format("a token below model.bert.vocabulary, which is {}", config_.vocabulary));
   }
-  ModelConfig resolve(const ModelIo&) const override { return config_; }
-  ModelIo io_of_weights(const ExtentsOf&) const override { return {}; }
-  Graph build(const ModelIo&, int64_t, int64_t, const GraphOptions&) const override { return {}; }
+
+  ModelTraits traits() const override {
+    ModelTraits traits;
+    traits.input = ModelInput::kTokens;
+    traits.context = config_.context;
+    traits.segments = config_.segments;
+    traits.vocabulary = config_.vocabulary;
+    traits.outputs = config_.classes;
+    traits.outputs_field = "classes";
+    traits.has_blocks = true;
+    switch (config_.task) {
+      case Task::kMaskedTokens:
+        traits.text_task = TextTask::kMaskedTokens;
+        traits.outputs = config_.vocabulary;
+        traits.outputs_field = "vocabulary";
+        break;
+      case Task::kSequenceClasses: traits.text_task = TextTask::kSequenceClass; break;
+      case Task::kSequenceValues:
+        traits.text_task = TextTask::kSequenceValues;
+        traits.loss = Loss::kMeanSquaredError;
+        break;
+      case Task::kTokenClasses: traits.text_task = TextTask::kTokenClasses; break;
+      case Task::kHiddenStates: traits.text_task = TextTask::kHiddenStates; break;
+    }
+    return traits;
+  }
+
+  ModelConfig resolve(const ModelIo& io) const override {
+    BertConfig bert = config_;
+    const bool of_tokens = bert.task == Task::kMaskedTokens;
+    const int64_t vocabulary = of_tokens ? io.classes : io.vocabulary;
+    if (bert.vocabulary == 0) bert.vocabulary = vocabulary;
+    if (bert.vocabulary < vocabulary)
+      throw ConfigError("model.bert.vocabulary: value is {}; the data has token ids up to {}",
+                        bert.vocabulary,
+                        vocabulary - 1);
+    if (of_tokens || bert.task == Task::kHiddenStates) return bert;
+    const int64_t outputs = has_classes(bert) ? io.classes : io.target_columns;
+    if (bert.classes == 0) bert.classes = outputs;
+    if (has_classes(bert) ? bert.classes < outputs : bert.classes != outputs)
+      throw ConfigError("model.bert.classes: value is {}; the data has {} {}",
+                        bert.classes,
+                        outputs,
+                        has_classes(bert) ? "classes" : "target columns");
+    return bert;
+  }
+
+  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
+    ModelIo io;
+    io.vocabulary = extent(extents_of, embedding_of(config_), 0, 1);
+    const int64_t outputs = extent(extents_of, classifier_of(config_) + ".weight", 0, 1);
+    if (config_.task == Task::kMaskedTokens) io.classes = io.vocabulary;
+    if (has_classes(config_)) io.classes = outputs;
+    if (config_.task == Task::kSequenceValues) io.target_columns = outputs;
+    return io;
+  }
+
+  Graph build(const ModelIo& /*io*/,
+              int64_t lane_batch,
+              int64_t tokens,
+              const GraphOptions& options) const override {
+    return BertBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options).build();
+  }
+
+  // Three times the forward pass, of which attention is 4 tokens^2 width in each block.
+  double flops_per_sample(const ModelIo& io) const override {
+    const auto tokens = static_cast<double>(config_.context);
+    return Model::flops_per_sample(io) + 12 * tokens * tokens * static_cast<double>(config_.width) *
+                                             static_cast<double>(config_.layers);
+  }
 
  private:
   BertConfig config_;

@@ -17,6 +17,7 @@ struct ModelIo {
   int64_t features = 0;        // inputs of an MLP
   int64_t classes = 0;         // labels, or vocabulary; 0 where targets are values
   int64_t target_columns = 0;  // values to predict; 0 where targets are labels
+  int64_t vocabulary = 0;      // of texts whose targets are no tokens; else 0
   // Of images, 0 and empty where inputs are something else.
   int64_t height = 0, width = 0, channels = 0;
   std::vector<float> mean = {}, std = {};  // (channels) each, of pixels in [0, 1]

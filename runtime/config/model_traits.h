@@ -21,7 +21,7 @@ enum class TextTask {
   kSequenceClass,   // () i32 a class
   kSequenceValues,  // (O) f32 values
   kTokenClasses,    // (T) i32 a class of each token, -1: not counted
-  kHiddenStates     // none: such a model is not trained
+  kHiddenStates     // () i32 that nobody reads: such a model is not trained
 };
 
 struct ModelTraits {
@@ -35,6 +35,8 @@ struct ModelTraits {
   // Above 0: so many kinds of parts of a text are told apart. A sample is then (4, T) i32, the rows
   // of packed_tokens.h and the segments.
   int64_t segments = 0;
+  // Tokens that a model knows whose outputs are something else; 0: from the data, or the outputs.
+  int64_t vocabulary = 0;
   // Classes, vocabulary or values to predict; 0: from the data. And the field that says so.
   int64_t outputs = 0;
   const char* outputs_field = "outputs";

@@ -10,6 +10,7 @@
 #include "runtime/data/format.h"
 #include "runtime/data/images/flattened.h"
 #include "runtime/data/images/image_dataset.h"
+#include "runtime/data/text/text_samples.h"
 
 namespace lockstep {
 namespace {
@@ -70,11 +71,12 @@ class AssumedStore final : public ImageStore {
 
 OpenedData make_sequences(const AssumedData& assumed, const ModelTraits& model, bool has_eval) {
   OpenedData opened;
-  opened.summary.classes = assumed.outputs;
+  const bool values = model.text_task == TextTask::kSequenceValues;
+  (values ? opened.summary.target_columns : opened.summary.classes) = assumed.outputs;
   opened.summary.features = model.context;
-  const SampleSpec target{DType::kI32, Shape{model.context}};
-  const SampleSpec input =
-      assumed.packed ? SampleSpec{DType::kI32, Shape{3, model.context}} : target;
+  opened.summary.vocabulary = model.vocabulary;
+  const SampleSpec input = text_input(model, assumed.packed);
+  const SampleSpec target = text_target(model, assumed.outputs);
   opened.train = std::make_unique<AssumedDataset>(input, target);
   if (has_eval) opened.eval = std::make_unique<AssumedDataset>(input, target);
   return opened;

@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "runtime/base/error.h"
 #include "runtime/data/check_data.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/flattened.h"
 #include "runtime/data/images/image_dataset.h"
+#include "runtime/data/text/text_samples.h"
 
 namespace lockstep {
 namespace {
@@ -18,6 +20,17 @@ OpenedSource open_source(const DataConfig& config,
   return format_of(config)->open(model, seed, need_train);
 }
 
+// Refuses samples that are of tokens alone where the model needs all rows of them.
+void check_samples(const DataConfig& config, const ModelTraits& model, const Dataset* dataset) {
+  if (dataset == nullptr || model.input != ModelInput::kTokens || !takes_segments(model)) return;
+  const SampleSpec& input = dataset->input();
+  if (input.shape.rank() == 2 && input.shape[0] == kTextRows) return;
+  throw ConfigError(
+      "data.{}: has samples for causal language models alone; model.{} needs another source",
+      name_of(config.source),
+      model.section);
+}
+
 }  // namespace
 
 OpenedData open_data(const DataConfig& config,
@@ -25,7 +38,11 @@ OpenedData open_data(const DataConfig& config,
                      uint64_t seed,
                      bool need_train) {
   OpenedSource opened = open_source(config, model, seed, need_train);
-  if (auto* samples = std::get_if<OpenedData>(&opened)) return std::move(*samples);
+  if (auto* samples = std::get_if<OpenedData>(&opened)) {
+    check_samples(config, model, samples->train.get());
+    check_samples(config, model, samples->eval.get());
+    return std::move(*samples);
+  }
   OpenedData images = open_stores(config, std::get<ImageStores>(opened), seed);
   return model.wants_images() ? std::move(images) : flatten_images(std::move(images), model);
 }

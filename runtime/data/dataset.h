@@ -14,9 +14,9 @@
 
 namespace lockstep {
 
-// One sample without the batch dimension. Inputs: features (F) f32, tokens (T) i32 or pixels
-// (H, W, C) u8.
-// Targets: class label () i32, values (O) f32, or next tokens (T) i32.
+// One sample without the batch dimension. Inputs: features (F) f32, pixels (H, W, C) u8, or text:
+// see text/text_samples.h.
+// Targets: class label () i32, values (O) f32, or tokens or their classes (T) i32.
 struct SampleSpec {
   DType dtype = DType::kF32;
   Shape shape;
@@ -68,6 +68,7 @@ struct DataSummary {
   int64_t features = 0;        // input elements of a sample: F, T for tokens, H * W * C for images
   int64_t classes = 0;         // class labels or vocabulary; 0 for value targets
   int64_t target_columns = 0;  // value targets O; 0 for labels and tokens
+  int64_t vocabulary = 0;      // of texts whose targets are no tokens; else 0
   int64_t train_samples = 0;   // 0 when the training set was not opened
   int64_t eval_samples = 0;    // 0 without an evaluation set
   uint64_t train_content = 0, eval_content = 0;  // Dataset::content(), once it has been taken

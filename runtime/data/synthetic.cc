@@ -7,7 +7,7 @@
 //   whether that is positive for binary cross-entropy (0 or 1).
 // - Tokens: mostly the next token is a fixed function of the last (times a, plus b, modulo the
 //   vocabulary); one in eight is random.
-// - Images: see images/synthetic_images.h.
+// - Images: see images/synthetic_images.h; texts of other models: text/synthetic_text.h.
 // Where the model gives outputs or a vocabulary, they count, else synthetic.classes. At most 4,096
 // samples and about 64 MiB are generated; larger indices repeat them. No evaluation set.
 #include <algorithm>
@@ -21,6 +21,8 @@
 #include "runtime/base/rng.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/synthetic_images.h"
+#include "runtime/data/text/synthetic_text.h"
+#include "runtime/data/text/text_samples.h"
 
 namespace lockstep {
 namespace {
@@ -214,6 +216,8 @@ class Synthetic final : public DataFormat {
 
   OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
     if (model.wants_images()) return make_synthetic_images(synthetic_, seed, need_train);
+    if (model.input == ModelInput::kTokens && takes_segments(model))
+      return make_synthetic_text(synthetic_, model, seed, need_train);
     return make_samples(synthetic_, model, seed, need_train);
   }
   AssumedData assume(const MissingFile& /*missing*/) const override { LOCKSTEP_CHECK(false); }

@@ -35,6 +35,7 @@ ModelIo io_of(const DataSummary& summary) {
   return {.features = summary.features,
           .classes = summary.classes,
           .target_columns = summary.target_columns,
+          .vocabulary = summary.vocabulary,
           .height = summary.height,
           .width = summary.width,
           .channels = summary.channels,
@@ -144,6 +145,11 @@ Assembly assemble(RunConfig config,
   run.purpose = purpose;
   run.ops = &ops;
   const ModelTraits model = traits_of(config.model);
+  if (model.text_task == TextTask::kHiddenStates && purpose != RunPurpose::kPredict)
+    throw ConfigError(
+        "{}: value is HIDDEN_STATES, which has no loss; allowed: the other tasks, or `lockstep "
+        "predict`",
+        model.field("task"));
   run.data = may_assume_data ? open_or_assume_data(config.data, model, config.seed)
                              : open_data(config.data, model, config.seed, training);
   if (!training && !run.data.eval)
