@@ -6,7 +6,9 @@
 namespace lockstep::huggingface {
 namespace {
 
-std::array<const Family*, 3> families() { return {&gpt2_family(), &llama_family(), &vit_family()}; }
+std::array<const Family*, 5> families() {
+  return {&bert_family(), &gpt2_family(), &gptj_family(), &llama_family(), &vit_family()};
+}
 
 }  // namespace
 
@@ -21,7 +23,7 @@ const Family* family_of_type(const std::string& type) {
 
 const Family* family_of(const ModelConfig& model) {
   for (const Family* family : families()) {
-    if (std::string(family->section()) == name_of(model)) return family;
+    if (family->has(model)) return family;
   }
   return nullptr;
 }
@@ -30,8 +32,11 @@ const Family& family_to_use(const ModelConfig& model) {
   const Family* found = family_of(model);
   if (found != nullptr) return *found;
   std::string sections;
-  for (const Family* family : families())
-    sections += (sections.empty() ? "" : ", ") + std::string(family->section());
+  for (const Family* family : families()) {
+    const std::string section = family->section();
+    if (sections.find(section) == std::string::npos)
+      sections += (sections.empty() ? "" : ", ") + section;
+  }
   throw ConfigError("model: is {}, which Hugging Face's folders do not have; allowed: {}",
                     name_of(model),
                     sections);

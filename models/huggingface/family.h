@@ -29,9 +29,11 @@ class Family {
   virtual std::vector<std::string> types() const = 0;
   // The section of the config: "llama".
   virtual const char* section() const = 0;
+  // Whether such folders have this model, of the config's sections.
+  virtual bool has(const ModelConfig& model) const { return name_of(model) == section(); }
   // Begins the names of what lies below a head, and is left out by folders without a head:
   // "model.".
-  virtual const char* base_prefix() const = 0;
+  virtual std::string base_prefix(const ModelConfig& model) const = 0;
 
   // Throws ConfigError for values that the family here does not have.
   virtual ModelConfig read(ConfigFields& fields) const = 0;
@@ -52,6 +54,8 @@ class Family {
   virtual bool head_is_of_classes() const { return false; }
   // Whether a tensor of the folder is no weight, or is computed from others.
   virtual bool is_no_weight(const std::string& /*name*/) const { return false; }
+  // What older folders call the tensor that newer ones call so; empty: the same.
+  virtual std::string older_name(const std::string& /*name*/) const { return ""; }
   // A tensor of the folder that must be equal to another one of it where it is there: the tied
   // head, and what it is tied to. Empty: none.
   virtual std::string tied_name(const ModelConfig& /*model*/, const std::string& /*name*/) const {
@@ -69,7 +73,9 @@ const Family& family_to_use(const ModelConfig& model);
 std::string known_types();
 
 // The families, each in its own file.
+const Family& bert_family();
 const Family& gpt2_family();
+const Family& gptj_family();
 const Family& llama_family();
 const Family& vit_family();
 

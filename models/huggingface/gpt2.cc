@@ -17,7 +17,11 @@ class Gpt2 final : public Family {
  public:
   std::vector<std::string> types() const override { return {"gpt2"}; }
   const char* section() const override { return GptConfig::kName; }
-  const char* base_prefix() const override { return "transformer."; }
+  bool has(const ModelConfig& model) const override {
+    return Family::has(model) &&
+           std::get<GptConfig>(model).positions == GptConfig::Positions::kLearned;
+  }
+  std::string base_prefix(const ModelConfig& /*model*/) const override { return "transformer."; }
 
   ModelConfig read(ConfigFields& fields) const override {
     GptConfig gpt;
@@ -31,10 +35,8 @@ class Gpt2 final : public Family {
     gpt.dropout = static_cast<float>(fields.number("resid_pdrop", 0.1));
     if (fields.number("embd_pdrop", 0.1) != fields.number("resid_pdrop", 0.1))
       fields.refuse("embd_pdrop", "the value of resid_pdrop");
-    if (fields.integer("n_inner", 4 * gpt.width) != 4 * gpt.width)
-      fields.refuse("n_inner", "null, or four times n_embd");
-    if (fields.number("layer_norm_epsilon", 1e-5) != 1e-5)
-      fields.refuse("layer_norm_epsilon", "1e-05");
+    gpt.mlp_width = fields.integer("n_inner", 0);
+    gpt.norm_epsilon = static_cast<float>(fields.number("layer_norm_epsilon", 1e-5));
     if (!fields.boolean("scale_attn_weights", true)) fields.refuse("scale_attn_weights", "true");
     if (fields.boolean("scale_attn_by_inverse_layer_idx", false))
       fields.refuse("scale_attn_by_inverse_layer_idx", "false");
@@ -58,8 +60,12 @@ class Gpt2 final : public Family {
              const std::vector<NamedSlice>& /*slices*/,
              Json& config) const override {
     const auto& gpt = std::get<GptConfig>(model);
-    if (!gpt.bias)
-      throw ConfigError("model.gpt.bias: value is false; Hugging Face's GPT-2 has biases");
+    if (!gpt.bias || !gpt.attention_bias)
+      throw ConfigError("model.gpt.{}: value is false; Hugging Face's GPT-2 has biases",
+                        gpt.bias ? "attention_bias" : "bias");
+    if (gpt.parallel_block || gpt.head_bias)
+      throw ConfigError("model.gpt.{}: value is true; Hugging Face's GPT-2 has none",
+                        gpt.parallel_block ? "parallel_block" : "head_bias");
     config["model_type"] = "gpt2";
     if (!config.contains("architectures"))
       config["architectures"] = Json::array({Json("GPT2LMHeadModel")});
@@ -73,7 +79,8 @@ class Gpt2 final : public Family {
     config["resid_pdrop"] = shortest(gpt.dropout);
     config["embd_pdrop"] = shortest(gpt.dropout);
     if (!config.contains("attn_pdrop")) config["attn_pdrop"] = 0.0;
-    config["layer_norm_epsilon"] = 1e-5;
+    config["n_inner"] = gpt.mlp_width > 0 ? Json(gpt.mlp_width) : Json();
+    config["layer_norm_epsilon"] = shortest(gpt.norm_epsilon);
   }
 
   std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {

@@ -42,7 +42,7 @@ class Llama final : public Family {
  public:
   std::vector<std::string> types() const override { return {kLlama, kMistral, kQwen2, kQwen3}; }
   const char* section() const override { return LlamaConfig::kName; }
-  const char* base_prefix() const override { return "model."; }
+  std::string base_prefix(const ModelConfig& /*model*/) const override { return "model."; }
 
   ModelConfig read(ConfigFields& fields) const override {
     const std::string type = fields.text("model_type", kLlama);

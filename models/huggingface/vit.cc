@@ -20,7 +20,7 @@ class Vit final : public Family {
  public:
   std::vector<std::string> types() const override { return {"vit"}; }
   const char* section() const override { return VitConfig::kName; }
-  const char* base_prefix() const override { return "vit."; }
+  std::string base_prefix(const ModelConfig& /*model*/) const override { return "vit."; }
 
   ModelConfig read(ConfigFields& fields) const override {
     VitConfig vit;

@@ -14,13 +14,17 @@ namespace {
 // How the folder's names differ from those of a whole model.
 class NamesInFolder {
  public:
-  NamesInFolder(const Family& family, const TensorFiles& files) : prefix_(family.base_prefix()) {
+  NamesInFolder(const Family& family, const TensorFiles& files, const ModelConfig& model)
+      : family_(family), files_(files), prefix_(family.base_prefix(model)) {
     const auto below_head = [&](const auto& tensor) { return tensor.first.starts_with(prefix_); };
     has_prefix_ = std::any_of(files.tensors().begin(), files.tensors().end(), below_head);
   }
 
   std::string name_of(const std::string& name) const {
-    return has_prefix_ || !name.starts_with(prefix_) ? name : name.substr(prefix_.size());
+    const std::string here = with_or_without_prefix(name);
+    if (files_.find(here) != nullptr) return here;
+    const std::string older = family_.older_name(here);
+    return !older.empty() && files_.find(older) != nullptr ? older : here;
   }
   // Whether the folder's tensor lies beside the body: it is of a head.
   bool is_beside_body(const std::string& name) const {
@@ -28,6 +32,15 @@ class NamesInFolder {
   }
 
  private:
+  // Folders of a body alone lack the prefix, and so do names of a model without a head.
+  std::string with_or_without_prefix(const std::string& name) const {
+    if (!has_prefix_) return name.starts_with(prefix_) ? name.substr(prefix_.size()) : name;
+    return files_.find(name) == nullptr && files_.find(prefix_ + name) != nullptr ? prefix_ + name
+                                                                                  : name;
+  }
+
+  const Family& family_;
+  const TensorFiles& files_;
   const std::string prefix_;
   bool has_prefix_ = false;
 };
@@ -43,7 +56,7 @@ class Filler {
       : family_(family),
         files_(files),
         origin_(std::move(origin)),
-        names_(family, files),
+        names_(family, files, model),
         theirs_(theirs),
         model_(model),
         flat_(flat) {}
@@ -184,7 +197,7 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
                                                const TensorFiles& files,
                                                const ModelConfig& model,
                                                const std::string& name) {
-  const NamesInFolder names(family, files);
+  const NamesInFolder names(family, files, model);
   std::vector<int64_t> extents;
   for (const TensorPart& part : family.parts(model, name)) {
     const TensorFiles::Tensor* tensor = files.find(names.name_of(part.name));

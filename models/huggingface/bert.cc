@@ -1,0 +1,215 @@
+// BERT and RoBERTa. What one product computes is one tensor here: query, key and value.
+#include <algorithm>
+
+#include "models/huggingface/family.h"
+#include "runtime/base/error.h"
+
+namespace lockstep::huggingface {
+namespace {
+
+using Task = BertConfig::Task;
+using Layout = BertConfig::Layout;
+
+const BertConfig& of(const ModelConfig& model) { return std::get<BertConfig>(model); }
+
+bool is_roberta(const BertConfig& bert) { return bert.layout == Layout::kRoberta; }
+
+// Rows of the table of positions before the first that is used.
+int64_t unused_positions(const BertConfig& bert) {
+  return is_roberta(bert) ? bert.padding_token + 1 : 0;
+}
+
+bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends) {
+  return std::any_of(
+      ends.begin(), ends.end(), [&](const char* end) { return name.ends_with(end); });
+}
+
+// What the first architecture is for; of one without a head that is here, its hidden states.
+Task task_of(ConfigFields& fields) {
+  const std::vector<std::string> architectures = fields.texts("architectures");
+  const std::string first = architectures.empty() ? "" : architectures[0];
+  if (ends_with_any(first, {"ForMaskedLM", "ForPreTraining"})) return Task::kMaskedTokens;
+  if (first.ends_with("ForTokenClassification")) return Task::kTokenClasses;
+  if (!first.ends_with("ForSequenceClassification")) return Task::kHiddenStates;
+  const std::string problem = fields.text("problem_type", "");
+  if (problem == "multi_label_classification")
+    fields.refuse("problem_type", "null, single_label_classification or regression");
+  return problem == "regression" ? Task::kSequenceValues : Task::kSequenceClasses;
+}
+
+const char* architecture_of(Task task) {
+  switch (task) {
+    case Task::kMaskedTokens: return "ForMaskedLM";
+    case Task::kTokenClasses: return "ForTokenClassification";
+    case Task::kHiddenStates: return "Model";
+    case Task::kSequenceClasses:
+    case Task::kSequenceValues: break;
+  }
+  return "ForSequenceClassification";
+}
+
+class Bert final : public Family {
+ public:
+  std::vector<std::string> types() const override { return {"bert", "roberta"}; }
+  const char* section() const override { return BertConfig::kName; }
+  std::string base_prefix(const ModelConfig& model) const override {
+    return is_roberta(of(model)) ? "roberta." : "bert.";
+  }
+
+  ModelConfig read(ConfigFields& fields) const override {
+    BertConfig bert;
+    const bool roberta = fields.text("model_type", "bert") == "roberta";
+    bert.layout = roberta ? Layout::kRoberta : Layout::kBert;
+    bert.layers = fields.integer("num_hidden_layers", 12);
+    bert.heads = fields.integer("num_attention_heads", 12);
+    bert.width = fields.integer("hidden_size", 768);
+    bert.mlp_width = fields.integer("intermediate_size", 3072);
+    bert.vocabulary = fields.integer("vocab_size", roberta ? 50265 : 30522);
+    bert.segments = fields.integer("type_vocab_size", 2);
+    bert.padding_token = fields.integer("pad_token_id", roberta ? 1 : 0);
+    bert.context = fields.integer("max_position_embeddings", 512) - unused_positions(bert);
+    if (bert.context < 1)
+      fields.refuse("max_position_embeddings", "a number above pad_token_id + 1");
+    bert.activation = fields.activation("hidden_act", Activation::kGeluErf);
+    bert.norm_epsilon = static_cast<float>(fields.number("layer_norm_eps", 1e-12));
+    bert.dropout = static_cast<float>(fields.number("hidden_dropout_prob", 0.1));
+    bert.task = task_of(fields);
+    if (bert.task != Task::kMaskedTokens && bert.task != Task::kHiddenStates)
+      bert.classes =
+          fields.has("id2label") ? fields.members("id2label") : fields.integer("num_labels", 2);
+    refuse_others(fields, bert);
+    return bert;
+  }
+
+  std::vector<std::string> not_applied(ConfigFields& fields) const override {
+    if (fields.number("attention_probs_dropout_prob", 0.1) == 0) return {};
+    return {"attention_probs_dropout_prob (dropout of the probabilities of attention)"};
+  }
+
+  void write(const ModelConfig& model,
+             const std::vector<NamedSlice>& /*slices*/,
+             Json& config) const override {
+    const BertConfig& bert = of(model);
+    const bool roberta = is_roberta(bert);
+    config["model_type"] = roberta ? "roberta" : "bert";
+    config["architectures"] =
+        Json::array({Json(std::string(roberta ? "Roberta" : "Bert") + architecture_of(bert.task))});
+    config["num_hidden_layers"] = bert.layers;
+    config["num_attention_heads"] = bert.heads;
+    config["hidden_size"] = bert.width;
+    config["intermediate_size"] = bert.mlp_width;
+    config["vocab_size"] = bert.vocabulary;
+    config["type_vocab_size"] = bert.segments;
+    config["max_position_embeddings"] = bert.context + unused_positions(bert);
+    if (roberta || !config.contains("pad_token_id")) config["pad_token_id"] = bert.padding_token;
+    write_activation("hidden_act", bert.activation, config);
+    config["layer_norm_eps"] = shortest(bert.norm_epsilon);
+    config["hidden_dropout_prob"] = shortest(bert.dropout);
+    config["classifier_dropout"] = Json();
+    if (!config.contains("attention_probs_dropout_prob"))
+      config["attention_probs_dropout_prob"] = 0.0;
+    config["tie_word_embeddings"] = true;
+    write_task(bert, config);
+  }
+
+  std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {
+    const BertConfig& bert = of(model);
+    const std::string fused = ".attention.self.qkv.";
+    const size_t at = name.find(fused);
+    if (at == std::string::npos) {
+      TensorPart part{without_prefix(bert, name)};
+      if (name.ends_with(".position_embeddings.weight"))
+        part.stored_rows = bert.context + unused_positions(bert);
+      return {part};
+    }
+    std::vector<TensorPart> parts;
+    for (const char* of : {"query", "key", "value"})
+      parts.push_back({.name = without_prefix(bert, name.substr(0, at)) + ".attention.self." + of +
+                               "." + name.substr(at + fused.size()),
+                       .equal_parts = 3});
+    return parts;
+  }
+
+  bool is_head(const std::string& name) const override {
+    return name.starts_with("classifier.") || name.starts_with("bert.pooler.") ||
+           name.starts_with("cls.") || name.starts_with("lm_head.");
+  }
+  bool head_is_of_classes() const override { return true; }
+
+  // Numbers from 0 on, which older versions stored; and of other tasks the layer of the first token.
+  bool is_no_weight(const std::string& name) const override {
+    return name.ends_with("embeddings.position_ids") || name.starts_with("pooler.") ||
+           name.find(".pooler.dense.") != std::string::npos;
+  }
+
+  // Norms of the first files are of TensorFlow's names.
+  std::string older_name(const std::string& name) const override {
+    for (const auto& [now, before] : {std::pair(".LayerNorm.weight", ".LayerNorm.gamma"),
+                                      std::pair(".LayerNorm.bias", ".LayerNorm.beta")}) {
+      if (name.ends_with(now))
+        return name.substr(0, name.size() - std::string(now).size()) + before;
+    }
+    return "";
+  }
+
+  std::string tied_name(const ModelConfig& model, const std::string& name) const override {
+    const BertConfig& bert = of(model);
+    if (bert.task != Task::kMaskedTokens) return "";
+    const std::string head = is_roberta(bert) ? "lm_head." : "cls.predictions.";
+    if (name == head + "decoder.bias") return head + "bias";
+    if (name == head + "decoder.weight")
+      return base_prefix(model) + "embeddings.word_embeddings.weight";
+    return "";
+  }
+
+ private:
+  // A network without a head has names without what tells body and head apart.
+  std::string without_prefix(const BertConfig& bert, const std::string& name) const {
+    const std::string prefix = base_prefix(bert);
+    const bool drops = bert.task == Task::kHiddenStates && name.starts_with(prefix);
+    return drops ? name.substr(prefix.size()) : name;
+  }
+
+  // Values of other fields that change what the network computes.
+  static void refuse_others(ConfigFields& fields, const BertConfig& bert) {
+    if (fields.text("position_embedding_type", "absolute") != "absolute")
+      fields.refuse("position_embedding_type", "absolute");
+    for (const char* decoder : {"is_decoder", "add_cross_attention"}) {
+      if (fields.boolean(decoder, false)) fields.refuse(decoder, "false");
+    }
+    if (!fields.boolean("tie_word_embeddings", true) && bert.task == Task::kMaskedTokens)
+      fields.refuse("tie_word_embeddings", "true");
+    if (static_cast<float>(fields.number("classifier_dropout", bert.dropout)) != bert.dropout)
+      fields.refuse("classifier_dropout", "null, or the value of hidden_dropout_prob");
+    fields.pass_over({"attention_probs_dropout_prob",
+                      "chunk_size_feed_forward",
+                      "directionality",
+                      "num_labels",
+                      "pooler_fc_size",
+                      "pooler_num_attention_heads",
+                      "pooler_num_fc_layers",
+                      "pooler_size_per_head",
+                      "pooler_type"});
+  }
+
+  static void write_task(const BertConfig& bert, Json& config) {
+    const bool of_classes = bert.task == Task::kSequenceClasses || bert.task == Task::kTokenClasses;
+    const bool of_values = bert.task == Task::kSequenceValues;
+    if (of_values || of_classes) write_labels(bert.classes, config);
+    if (of_values) {
+      config["problem_type"] = "regression";
+    } else if (config.contains("problem_type")) {
+      config["problem_type"] =
+          bert.task == Task::kSequenceClasses ? Json("single_label_classification") : Json();
+    }
+  }
+};
+
+}  // namespace
+
+const Family& bert_family() {
+  static const Bert family;
+  return family;
+}
+
+}  // namespace lockstep::huggingface
