@@ -82,6 +82,44 @@ void add_llamas(std::vector<SmallModel>& models) {
   models.push_back(packed);
 }
 
+// GPT-J's block, and encoders of text. All rows of a sample of text are drawn below `classes`.
+void add_encoders(std::vector<SmallModel>& models) {
+  GptConfig gptj;
+  gptj.layers = 2;
+  gptj.heads = 3;
+  gptj.width = 96;
+  gptj.context = 65;
+  gptj.vocabulary = 131;
+  gptj.positions = GptConfig::Positions::kRotary;
+  gptj.rotary_size = 10;
+  gptj.parallel_block = true;
+  gptj.attention_bias = false;
+  gptj.tied_head = false;
+  gptj.head_bias = true;
+  SmallModel rows = {"gpt-j", gptj, {0, 131, 0}, 3};
+  models.push_back(rows);
+  rows.name = "gpt-j, rows of logits";
+  rows.loss_rows = 48;
+  models.push_back(rows);
+  BertConfig bert;
+  bert.layers = 2;
+  bert.heads = 3;
+  bert.width = 96;
+  bert.mlp_width = 130;
+  bert.context = 65;
+  bert.vocabulary = 61;
+  bert.segments = 61;
+  bert.dropout = 0.1f;
+  models.push_back({"bert", bert, {0, 61, 0}, 3});
+  bert.layout = BertConfig::Layout::kRoberta;
+  bert.task = BertConfig::Task::kSequenceClasses;
+  bert.classes = 61;
+  models.push_back({"roberta of classes", bert, {0, 61, 0}, 3});
+  bert.task = BertConfig::Task::kSequenceValues;
+  bert.classes = 5;
+  models.push_back({"roberta of values", bert, {0, 61, 5}, 3});
+}
+
 void add_image_models(std::vector<SmallModel>& models) {
   ModelIo images = {.classes = 10};
   images.height = 12;
@@ -122,6 +160,7 @@ std::vector<SmallModel> small_models() {
   add_mlps(models);
   add_language_models(models);
   add_llamas(models);
+  add_encoders(models);
   add_image_models(models);
   return models;
 }

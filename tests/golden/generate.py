@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the golden files of this folder with PyTorch: data, configs, initial weights, losses.
 
-    python3 generate.py [CASE ...]     needs torch, numpy and safetensors, and transformers for llama
+    python3 generate.py [CASE ...]     needs torch, numpy and safetensors; transformers for llama, gptj, bert
 
 Every case is one short training run in float64. The float32 run beside it shows how far rounding
 alone moves the losses ("float32_deviation"), which is what the tolerance of the test stands on.
@@ -17,6 +17,8 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import text_models
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = 20
@@ -175,76 +177,20 @@ class Gpt(nn.Module):
                                label_smoothing=self.label_smoothing)
 
 
-class Llama(nn.Module):
-    """transformers' own."""
-
-    ROPE = {"rope_factor": "factor", "rope_low_freq_factor": "low_freq_factor",
-            "rope_high_freq_factor": "high_freq_factor",
-            "rope_original_context": "original_max_position_embeddings"}
-
-    def __init__(self, config):
-        super().__init__()
-        import transformers  # here, as the other cases do without
-
-        rope = {"rope_type": config.get("rope_scaling", "default").lower(),
-                "rope_theta": config["rope_theta"]}
-        rope.update({theirs: config[ours] for ours, theirs in self.ROPE.items() if ours in config})
-        window = config.get("sliding_window", 0)
-        if config.get("qkv_bias", False):  # Llama's attention_bias is of o_proj too
-            family = "Qwen2"
-        elif config.get("qk_norm", False):
-            family = "Qwen3"
-        else:
-            family = "Mistral" if window else "Llama"
-        own = {"sliding_window": window} if family == "Mistral" else {}
-        if family == "Qwen3" and window:  # it has windows in layers from max_window_layers on
-            own = {"use_sliding_window": True, "sliding_window": window, "max_window_layers": 0}
-        kind = getattr(transformers, family + "Config")
-        self.model = getattr(transformers, family + "ForCausalLM")(kind(
-            vocab_size=config["vocabulary"], hidden_size=config["width"],
-            intermediate_size=config["mlp_width"], num_hidden_layers=config["layers"],
-            num_attention_heads=config["heads"], num_key_value_heads=config["kv_heads"],
-            head_dim=config.get("head_size", config["width"] // config["heads"]),
-            max_position_embeddings=config["context"], rms_norm_eps=config["norm_epsilon"],
-            hidden_act=config.get("activation", "SILU").lower().replace(
-                "gelu_tanh", "gelu_pytorch_tanh"),
-            tie_word_embeddings=config.get("tied_head", True), rope_parameters=rope,
-            attn_implementation="eager", **own))
-        self.label_smoothing = config.get("label_smoothing", 0)
-
-    def loss(self, tokens, targets):
-        logits = self.model(tokens).logits
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(),
-                               label_smoothing=self.label_smoothing)
-
-
-# Which of transformers' tensors lie after each other in one of ours.
-PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-
-
 def as_ours(case, tensors):
     """Tensors of a model by the names of models/*.cc."""
-    if "llama" not in case["model"]:
-        return tensors
-    ours = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
-    if case["model"]["llama"].get("tied_head", True):
-        del ours["lm_head.weight"]
-    for packed, parts in PACKED.items():
-        for name in [name for name in ours if f".{parts[0]}." in name]:
-            names = [name.replace(parts[0], part) for part in parts]
-            ours[name.replace(parts[0], packed)] = torch.cat([ours[n] for n in names])
-            for part in names:
-                del ours[part]
-    return ours
+    kind = text_models.kind_of(case)
+    return text_models.as_ours(kind, case, tensors) if kind else tensors
 
 
 def make_model(case):
     """With weights far from any symmetry: also biases and norm gains are random."""
     torch.manual_seed(4)
-    if "gpt" in case["model"]:
+    kind = text_models.kind_of(case)
+    if kind:
+        model = kind(next(iter(case["model"].values())))
+    elif "gpt" in case["model"]:
         model = Gpt(case["model"]["gpt"])
-    elif "llama" in case["model"]:
-        model = Llama(case["model"]["llama"])
     else:
         labels = "idx" in case["data"]
         pixels = IMAGE_SHAPE[0] * IMAGE_SHAPE[1]
@@ -255,7 +201,7 @@ def make_model(case):
                 spread = parameter.shape[1]**-0.5 if "mlp" in case["model"] else 0.1
                 parameter.normal_(0, spread)
             else:
-                gain = ("ln_" in name or "norm" in name) and name.endswith("weight")
+                gain = ("ln_" in name or "norm" in name.lower()) and name.endswith("weight")
                 parameter.normal_(1 if gain else 0, 0.05)
     return model
 
@@ -364,6 +310,12 @@ def llama(**options):
     return {"model": {"llama": {**model, **options}}, "data": {"tokens": source}}
 
 
+def bert(task, **options):
+    model = {"layers": 2, "heads": 4, "width": 32, "mlp_width": 40, "context": CONTEXT,
+             "vocabulary": VOCABULARY, "segments": 2, "task": task, "norm_epsilon": 0.0009765625}
+    return {"model": {"bert": {**model, **options}}, "data": {"synthetic": {"samples": 60}}}
+
+
 def run(base, lanes, optimizer, schedule, weights=None, batch=16):
     return {**base, "train": {"global_batch": batch, "lanes": lanes, "steps": STEPS},
             "optimizer": optimizer, "schedule": schedule, "weights": weights or base["weights"]}
@@ -418,9 +370,24 @@ CASES = {
     "llama_scaled": run(llama(rope_scaling="LLAMA3", rope_factor=4.0, rope_low_freq_factor=1.0,
                               rope_high_freq_factor=2.0, rope_original_context=12), 1,
                         {"adamw": {"epsilon": 1e-6}}, cosine(0.00390625, 2), "llama", batch=8),
+    "gptj": run(gpt(layers=1, positions="ROTARY", rotary_size=6, parallel_block=True,
+                    attention_bias=False, tied_head=False, head_bias=True, mlp_width=40,
+                    norm_epsilon=0.0009765625), 2,
+                {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}}, cosine(0.00390625, 2), "gptj",
+                batch=8),
+    # Biases of keys change nothing, so that their gradients are noise: not for a small epsilon.
+    "bert": run(bert("MASKED_TOKENS"), 2,
+                {"adamw": {"epsilon": 1e-4, "weight_decay": 0.0625}, "clip_norm": 1},
+                cosine(0.00390625, 2), "bert", batch=8),
+    "roberta_classes": run(bert("SEQUENCE_CLASSES", layout="ROBERTA", padding_token=1, classes=5,
+                                activation="GELU_TANH", label_smoothing=0.0625), 4,
+                           {"adamw": {"epsilon": 1e-4}}, cosine(0.00390625, 2), "roberta_classes",
+                           batch=8),
 }
-READERS = {"idx": read_images, "table": read_table, "tokens": read_tokens}
-ENUM_FIELDS = {"activation", "loss", "kind", "format", "rope_scaling"}
+READERS = {"idx": read_images, "table": read_table, "tokens": read_tokens,
+           "synthetic": text_models.read_texts}
+ENUM_FIELDS = {"activation", "loss", "kind", "format", "rope_scaling", "positions", "task",
+               "layout"}
 
 
 def to_textproto(fields, indent=""):

@@ -21,6 +21,8 @@ import numpy
 import torch
 import transformers
 
+from synthetic_text import SyntheticText
+
 CONTEXT, VOCABULARY, BATCH, LR, DECAY = 24, 101, 8, 1e-3, 0.1
 LIMITS = {"first loss": 2e-6, "losses": 1e-4, "gradient": 1e-5, "final loss": 1e-4,
           "round trip": 0}
@@ -41,7 +43,31 @@ VIT = {"hidden_size": 60, "intermediate_size": 77, "num_hidden_layers": 3, "patc
        "num_attention_heads": 5, "image_size": 32, "hidden_dropout_prob": 0.0,
        "attention_probs_dropout_prob": 0.0,
        "id2label": {str(i): f"kind {i}" for i in range(10)}}
+GPTJ = {**GPT2, "n_embd": 66, "n_head": 3, "rotary_dim": 10}
+BERT = {"hidden_size": 60, "intermediate_size": 77, "num_hidden_layers": 3,
+        "num_attention_heads": 5, "vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT,
+        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+ROBERTA = {**BERT, "max_position_embeddings": CONTEXT + 2, "type_vocab_size": 1}
+KINDS = {"id2label": {str(i): f"kind {i}" for i in range(7)}}
+VALUES = {"num_labels": 3, "problem_type": "regression"}
 CASES = {
+    "bert": ("Bert", "ForMaskedLM", BERT),
+    "bert_tanh": ("Bert", "ForMaskedLM", {**BERT, "hidden_act": "gelu_new", "type_vocab_size": 5,
+                                          "layer_norm_eps": 1e-5}),
+    "bert_classes": ("Bert", "ForSequenceClassification", {**BERT, **KINDS}),
+    "bert_values": ("Bert", "ForSequenceClassification", {**BERT, **VALUES}),
+    "bert_tags": ("Bert", "ForTokenClassification", {**BERT, **KINDS}),
+    "roberta": ("Roberta", "ForMaskedLM", ROBERTA),
+    "roberta_classes": ("Roberta", "ForSequenceClassification", {**ROBERTA, **KINDS}),
+    "roberta_values": ("Roberta", "ForSequenceClassification",
+                       {**ROBERTA, **VALUES, "num_labels": 1, "pad_token_id": 4,
+                        "max_position_embeddings": CONTEXT + 5}),
+    "roberta_tags": ("Roberta", "ForTokenClassification",
+                     {**ROBERTA, **KINDS, "type_vocab_size": 2}),
+    "gptj": ("GPTJ", GPTJ),
+    "gptj_all_of_a_head": ("GPTJ", {**GPTJ, "rotary_dim": 22, "n_inner": 91,
+                                    "layer_norm_epsilon": 1e-3, "activation_function": "gelu"}),
+    "gpt2_inner": ("GPT2", {**GPT2, "n_inner": 91, "layer_norm_epsilon": 1e-3}),
     "vit": ("ViT", VIT),
     "vit_no_bias": ("ViT", {**VIT, "qkv_bias": False, "hidden_act": "relu", "patch_size": 16,
                             "layer_norm_eps": 1e-6}),
@@ -69,12 +95,14 @@ CASES = {
 def make_model(case):
     if pathlib.Path(case).is_dir():
         return transformers.AutoModelForCausalLM.from_pretrained(case).float()
-    family, fields = CASES[case]
+    family, *head, fields = CASES[case]
     torch.manual_seed(3)
     config = getattr(transformers, family + "Config")(**fields)
-    kind = getattr(transformers, family + {"GPT2": "LMHeadModel", "ViT": "ForImageClassification"
-                                           }.get(family, "ForCausalLM"))
-    model = kind(config)
+    usual = {"GPT2": "LMHeadModel", "ViT": "ForImageClassification"}.get(family, "ForCausalLM")
+    model = getattr(transformers, family + (head[0] if head else usual))(config)
+    for module in model.modules():  # the token of padding may stand in a text like others
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None
     with torch.no_grad():  # far from any symmetry: biases and gains too
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
@@ -111,7 +139,37 @@ def make_images(path):
     return torch.tensor((pixels / 255 - 0.5) / 0.25).float(), torch.tensor(labels)
 
 
+ENCODERS = ("bert", "roberta")
+
+
+def text_task_of(model):
+    if model.config.problem_type == "regression":
+        return "sequence_values"
+    return {"ForMaskedLM": "masked_tokens", "ForSequenceClassification": "sequence_classes",
+            "ForTokenClassification": "token_classes"}["For" + type(model).__name__.split("For")[1]]
+
+
+def make_texts(model):
+    """The samples (N, 4, T) of data.synthetic for the model, and their targets."""
+    config, task = model.config, text_task_of(model)
+    outputs = 0 if task == "masked_tokens" else config.num_labels
+    made = SyntheticText(task, CONTEXT, config.vocab_size, config.type_vocab_size, outputs)
+    return [torch.tensor(part) for part in made.samples(60)]
+
+
+def encoder_loss(model, x, y):
+    """Of samples (B, 4, T), whose rows are tokens, documents, positions and segments."""
+    first = 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
+    logits = model(input_ids=x[:, 0], attention_mask=(x[:, 1] >= 0).long(),
+                   position_ids=x[:, 2] + first, token_type_ids=x[:, 3]).logits
+    if text_task_of(model) == "sequence_values":
+        return torch.nn.functional.mse_loss(logits, y)
+    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), y.flatten(), ignore_index=-1)
+
+
 def loss_of(model, x, y):
+    if model.config.model_type in ENCODERS:
+        return encoder_loss(model, x, y)
     logits = (model(input_ids=x) if x.dim() == 2 else model(pixel_values=x)).logits
     if x.dim() == 4:
         return torch.nn.functional.cross_entropy(logits, y)
@@ -120,12 +178,14 @@ def loss_of(model, x, y):
 
 def train_there(model, x, y, steps):
     """The loss and the gradient's norm of every step."""
+    images = model.config.model_type == "vit"
+
     def is_decayed(name, parameter):
-        return parameter.dim() > 1 and "cls_token" not in name and "position" not in name
+        return parameter.dim() > 1 and not (images and ("cls_token" in name or "position" in name))
 
     named = list(model.named_parameters())
-    decayed = [p for n, p in named if is_decayed(n, p) or "wpe" in n]
-    others = [p for n, p in named if not (is_decayed(n, p) or "wpe" in n)]
+    decayed = [p for n, p in named if is_decayed(n, p)]
+    others = [p for n, p in named if not is_decayed(n, p)]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY},
                                    {"params": others, "weight_decay": 0}], lr=LR,
                                   betas=(0.9, 0.95), eps=1e-8)
@@ -141,6 +201,7 @@ def train_there(model, x, y, steps):
     return lines
 
 
+TEXTS = "synthetic { samples: 60 }"
 TOKENS = 'tokens { train: "FOLDER/tokens.u16" format: RAW_UINT16 }'
 IMAGES = ('cifar { train: "FOLDER/images.bin" } '
           'image { mean: [0.5, 0.5, 0.5] std: [0.25, 0.25, 0.25] }')
@@ -182,6 +243,9 @@ def compare(args, case):
         if model.config.model_type == "vit":
             load, data = transformers.AutoModelForImageClassification.from_pretrained, IMAGES
             x, y = make_images(folder / "images.bin")
+        elif model.config.model_type in ENCODERS:
+            load, data = type(model).from_pretrained, TEXTS
+            x, y = make_texts(model)
         else:
             tokens = numpy.fromfile(args.tokens, numpy.uint16) if args.tokens else noisy_sequence()
             context = model.config.max_position_embeddings

@@ -40,6 +40,37 @@ inline LlamaConfig small_llama() {
   return config;
 }
 
+// With so many segments and places that any number below 29 may stand in any row of a sample.
+inline BertConfig small_bert(BertConfig::Task task = BertConfig::Task::kMaskedTokens) {
+  BertConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 16;
+  config.mlp_width = 20;
+  config.context = 29;
+  config.vocabulary = 29;
+  config.segments = 29;
+  config.task = task;
+  const bool of_classes =
+      task == BertConfig::Task::kSequenceClasses || task == BertConfig::Task::kTokenClasses;
+  config.classes = of_classes ? 29 : task == BertConfig::Task::kSequenceValues ? 3 : 0;
+  return config;
+}
+
+// GPT-J: a part of each head turns, and attention and MLP read the same norm.
+inline GptConfig small_gptj() {
+  GptConfig config = small_gpt();
+  config.positions = GptConfig::Positions::kRotary;
+  config.rotary_size = 6;
+  config.parallel_block = true;
+  config.attention_bias = false;
+  config.head_bias = true;
+  config.tied_head = false;
+  config.mlp_width = 20;
+  config.norm_epsilon = 1e-3f;
+  return config;
+}
+
 // Images for the networks below; larger ones cost the tests their time.
 inline ModelIo small_image_io() {
   return {.classes = 7,

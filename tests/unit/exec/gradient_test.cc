@@ -199,6 +199,19 @@ std::vector<Case> cases() {
   normed.sliding_window = 5;
   list.push_back({"llama_qk_norm_window", normed});
   list.push_back({"llama_rows_of_logits", normed, true, 7});
+  list.push_back({"gptj", testing::small_gptj()});
+  list.push_back({"gptj_recomputed_rows_of_logits", testing::small_gptj(), true, 7});
+  using Task = BertConfig::Task;
+  for (const auto& [name, task] : {std::pair("masked_tokens", Task::kMaskedTokens),
+                                   std::pair("sequence_classes", Task::kSequenceClasses),
+                                   std::pair("sequence_values", Task::kSequenceValues),
+                                   std::pair("token_classes", Task::kTokenClasses)}) {
+    BertConfig bert = testing::small_bert(task);
+    list.push_back({std::string("bert_") + name, bert});
+    bert.layout = BertConfig::Layout::kRoberta;
+    bert.dropout = 0.2f;
+    list.push_back({std::string("roberta_recomputed_") + name, bert, true, 7});
+  }
   list.push_back({"resnet_projection", testing::small_resnet()});
   ResnetConfig padded = testing::small_resnet();
   padded.shortcut = ResnetConfig::Shortcut::kPadded;

@@ -29,6 +29,22 @@ TEST(IoOfWeights, ReadsInputsAndClasses) {
   EXPECT_EQ(io.target_columns, 4);
   EXPECT_EQ(io_for(GptConfig{}, {{"transformer.wte.weight", {300, 768}}}).classes, 300);
   EXPECT_EQ(io_for(LlamaConfig{}, {{"model.embed_tokens.weight", {320, 576}}}).classes, 320);
+  io = io_for(BertConfig{}, {{"bert.embeddings.word_embeddings.weight", {330, 768}}});
+  EXPECT_EQ(io.classes, 330);
+  EXPECT_EQ(io.vocabulary, 330);
+  BertConfig roberta;
+  roberta.layout = BertConfig::Layout::kRoberta;
+  roberta.task = BertConfig::Task::kSequenceClasses;
+  const Extents of_roberta = {{"roberta.embeddings.word_embeddings.weight", {331, 768}},
+                              {"classifier.out_proj.weight", {6, 768}},
+                              {"classifier.weight", {9, 768}}};
+  io = io_for(roberta, of_roberta);
+  EXPECT_EQ(io.vocabulary, 331);
+  EXPECT_EQ(io.classes, 6);
+  roberta.task = BertConfig::Task::kSequenceValues;
+  EXPECT_EQ(io_for(roberta, of_roberta).target_columns, 6);
+  roberta.task = BertConfig::Task::kTokenClasses;
+  EXPECT_EQ(io_for(roberta, of_roberta).classes, 9);
   io = io_for(ResnetConfig{}, {{"conv1.weight", {64, 1, 7, 7}}, {"fc.bias", {12}}});
   EXPECT_EQ(io.channels, 1);
   EXPECT_EQ(io.classes, 12);

@@ -36,6 +36,24 @@ TEST(Traits, FollowTheConfig) {
   EXPECT_EQ(traits.field(traits.outputs_field), "model.gpt.vocabulary");
   EXPECT_TRUE(traits.has_blocks);
 
+  BertConfig bert;
+  bert.vocabulary = 300;
+  bert.context = 9;
+  traits = traits_of(bert);
+  EXPECT_EQ(traits.text_task, TextTask::kMaskedTokens);
+  EXPECT_EQ(traits.segments, 2);
+  EXPECT_EQ(traits.context, 9);
+  EXPECT_EQ(traits.outputs, 300);
+  EXPECT_EQ(traits.field(traits.outputs_field), "model.bert.vocabulary");
+  bert.task = BertConfig::Task::kSequenceValues;
+  bert.classes = 2;
+  traits = traits_of(bert);
+  EXPECT_EQ(traits.text_task, TextTask::kSequenceValues);
+  EXPECT_FALSE(traits.has_accuracy());
+  EXPECT_EQ(traits.vocabulary, 300);
+  EXPECT_EQ(traits.outputs, 2);
+  EXPECT_EQ(traits.field(traits.outputs_field), "model.bert.classes");
+
   VggConfig vgg;
   vgg.classes = 12;
   traits = traits_of(vgg);
