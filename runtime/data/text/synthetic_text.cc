@@ -48,6 +48,8 @@ class SyntheticText final : public Dataset {
     return rows_ * static_cast<int64_t>(input_.bytes() + target_.bytes());
   }
 
+  int64_t length(int64_t index) const override { return length_of(index % rows_); }
+
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const int64_t row = key.index % rows_;
     std::memcpy(input, &inputs_[static_cast<size_t>(row * kTextRows * time_)], input_.bytes());
@@ -69,8 +71,10 @@ class SyntheticText final : public Dataset {
     return bounded_from_word(draw(of, i), static_cast<uint32_t>(bound));
   }
 
+  int64_t length_of(int64_t row) const { return 1 + below(kLengths, 2 * row, time_); }
+
   void make(int64_t row) {
-    const int64_t length = 1 + below(kLengths, 2 * row, time_);
+    const int64_t length = length_of(row);
     const int64_t second = segments_ > 1 ? below(kLengths, 2 * row + 1, length + 1) : length;
     const int64_t label = outputs_ > 0 ? below(kLabels, row, outputs_) : 0;
     int32_t* const tokens = &inputs_[static_cast<size_t>(row * kTextRows * time_)];

@@ -27,19 +27,20 @@ void to_floats(const std::byte* from, DType dtype, size_t count, float* to) {
 Predictor::Predictor(const RunParts& parts, const RunMemory& memory)
     : parts_(parts), pass_(parts, memory) {
   const Tensor& output = (*parts.evaluation)[parts.evaluation->result];
-  rows_ = output.shape.rows();
+  lane_batch_ = output.shape[0];
+  tokens_ = output.shape.rank() > 2 ? output.shape.rows() / lane_batch_ : 0;
   columns_ = output.shape.columns();
   dtype_ = output.dtype;
 }
 
 std::vector<float> Predictor::run() {
-  const auto lane_elements = static_cast<size_t>(rows_ * columns_);
+  const auto lane_elements = static_cast<size_t>(lane_batch_ * sample_elements());
   const auto lanes = static_cast<size_t>(parts_.local_lanes());
   const auto first = static_cast<size_t>(parts_.communicator.rank()) * lanes;
   const bool root = parts_.communicator.rank() == 0;
   std::vector<float> step(lane_elements * static_cast<size_t>(parts_.plan.lanes));
   std::vector<float> outputs;
-  const auto wanted = static_cast<size_t>(samples() * columns_);
+  const auto wanted = static_cast<size_t>(samples() * sample_elements());
   if (root) outputs.reserve(wanted);
   EvaluationPass::Visitor visitor;
   visitor.lane_done = [&](size_t lane, int64_t) {
@@ -54,7 +55,18 @@ std::vector<float> Predictor::run() {
     outputs.insert(outputs.end(), step.begin(), step.begin() + static_cast<ptrdiff_t>(count));
   };
   pass_.run(visitor);
+  if (root && tokens_ > 0) clear_padding(outputs);
   return outputs;
+}
+
+// Padding lies behind a sample's tokens.
+void Predictor::clear_padding(std::vector<float>& outputs) const {
+  for (int64_t i = 0; i < samples(); ++i) {
+    const int64_t length = parts_.data.eval->length(i);
+    if (length == 0) continue;
+    const auto end = outputs.begin() + (i + 1) * sample_elements();
+    std::fill(end - (tokens_ - length) * columns_, end, 0.0f);
+  }
 }
 
 }  // namespace lockstep

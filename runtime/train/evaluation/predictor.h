@@ -1,27 +1,36 @@
 #pragma once
 // A network's outputs on the evaluation data.
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/train/evaluation/evaluation_pass.h"
 
 namespace lockstep {
 
-// The outputs of an inference graph, one row for each sample of the evaluation set: what a network
-// gives before its loss.
+// The outputs of an inference graph for each sample of the evaluation set, or for each of its
+// tokens: what a network gives before its loss. Tokens that are padding get zeros.
 class Predictor {
  public:
   Predictor(const RunParts& parts, const RunMemory& memory);
-  // Outputs of a sample.
+  // Outputs of a sample, or of each of its tokens.
   int64_t columns() const { return columns_; }
+  // Tokens of a sample; 0 where the outputs are of the whole sample.
+  int64_t tokens() const { return tokens_; }
   int64_t samples() const { return pass_.samples(); }
-  // (samples, columns) in stored order on rank 0, nothing on the others. All ranks together.
+  // (samples, columns) or (samples, tokens, columns) in stored order on rank 0, nothing on the
+  // others. All ranks together.
   std::vector<float> run();
 
  private:
   const RunParts& parts_;
   EvaluationPass pass_;
-  int64_t rows_;  // of a lane's batch
+  void clear_padding(std::vector<float>& outputs) const;
+
+  int64_t sample_elements() const { return std::max<int64_t>(tokens_, 1) * columns_; }
+
+  int64_t lane_batch_;
+  int64_t tokens_;
   int64_t columns_;
   DType dtype_;
 };
