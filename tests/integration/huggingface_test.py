@@ -101,8 +101,46 @@ def llama_folder(kind, rows, **fields):
     return config, convert
 
 
+def in_parts(tensors, fused, parts, names=()):
+    """Tensors whose names have `fused` as equal parts, and others renamed."""
+    converted = {}
+    for name, tensor in tensors.items():
+        for ours, theirs in names:
+            name = name.replace(ours, theirs)
+        if fused in name:
+            rows = tensor[1][0] // len(parts)
+            for i, part in enumerate(parts):
+                converted[name.replace(fused, part)] = rows_of(tensor, i * rows, rows)
+        else:
+            converted[name] = tensor
+    return converted
+
+
+def gptj_folder():
+    config = {"model_type": "gptj", "n_layer": 1, "n_head": 4, "n_embd": 32, "n_positions": 16,
+              "vocab_size": 64, "rotary_dim": 6, "n_inner": 40, "layer_norm_epsilon": 0.0009765625,
+              "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "rotary": True,
+              "tie_word_embeddings": False, "activation_function": "gelu_new",
+              "architectures": ["GPTJForCausalLM"], "torch_dtype": "float32"}
+    names = ((".attn.c_proj.", ".attn.out_proj."), (".mlp.c_fc.", ".mlp.fc_in."),
+             (".mlp.c_proj.", ".mlp.fc_out."))
+    return config, lambda tensors: in_parts(
+        tensors, ".c_attn.", [".q_proj.", ".k_proj.", ".v_proj."], names)
+
+
+def bert_folder(kind, architecture, **fields):
+    config = {"model_type": kind, "num_hidden_layers": 2, "num_attention_heads": 4,
+              "hidden_size": 32, "intermediate_size": 40, "max_position_embeddings": 16,
+              "vocab_size": 64, "type_vocab_size": 2, "layer_norm_eps": 0.0009765625,
+              "hidden_act": "gelu", "hidden_dropout_prob": 0.0,
+              "attention_probs_dropout_prob": 0.0, "architectures": [architecture],
+              "position_embedding_type": "absolute", **fields}
+    return config, lambda tensors: in_parts(tensors, ".qkv.", [".query.", ".key.", ".value."])
+
+
 # What no field of config.json says.
-MORE = {"llama_qwen2": "llama { label_smoothing: 0.0625 }"}
+MORE = {"llama_qwen2": "llama { label_smoothing: 0.0625 }",
+        "roberta_classes": "bert { label_smoothing: 0.0625 }"}
 # Of a golden run: the config.json of its model, and its tensors in Hugging Face's names.
 FOLDERS = {
     "gpt_tied": gpt2_folder(),
@@ -112,6 +150,11 @@ FOLDERS = {
                                 num_key_value_heads=1, head_dim=14, tie_word_embeddings=False,
                                 hidden_act="gelu_pytorch_tanh", sliding_window=8,
                                 use_sliding_window=False, max_window_layers=2),
+    "gptj": gptj_folder(),
+    "bert": bert_folder("bert", "BertForMaskedLM", pad_token_id=0),
+    "roberta_classes": bert_folder(
+        "roberta", "RobertaForSequenceClassification", max_position_embeddings=18, pad_token_id=1,
+        hidden_act="gelu_new", id2label={str(i): f"kind {i}" for i in range(5)}),
 }
 
 

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Folders of BERT and RoBERTa: what their files are called, which task they are for, new heads.
+
+    huggingface_encoders_test.py LOCKSTEP
+
+Catches: names of older files that are not known, a task of the config that does not go before that of
+config.json, a head that is taken from another task or is new without a word, values that change what a
+network computes and are passed over.
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+from huggingface_test import Bench, read_safetensors
+
+
+def train(bench, config, code=0):
+    return bench.run("train", config, "--device", "cpu", "--run-dir",
+                     f"run-{len(list(bench.folder.iterdir()))}", code=code)
+
+
+def test_spellings_of_the_hub(bench):
+    """Names of TensorFlow, no prefix, stored positions, a stored tied head."""
+    whole = bench.weights_hash(bench.config("bert", f'from: "{bench.make("bert")}"'))
+
+    def older(tensors):
+        def name_of(name):
+            return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta")
+
+        return {**{name_of(name): tensor for name, tensor in tensors.items()},
+                "bert.embeddings.position_ids": ("F32", [1, 16], bytes(64)),
+                "bert.pooler.dense.bias": ("F32", [32], bytes(128)),
+                "cls.seq_relationship.bias": ("F32", [2], bytes(8))}
+
+    config = bench.config("bert", f'from: "{bench.make("bert", older)}"')
+    assert bench.weights_hash(config) == whole
+    assert "left out: 'cls.seq_relationship.bias'" in train(bench, config)
+
+    def with_decoder(tensors):
+        return {**tensors,
+                "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"],
+                "cls.predictions.decoder.bias": tensors["cls.predictions.bias"]}
+
+    folder = bench.make("bert", with_decoder)
+    assert bench.weights_hash(bench.config("bert", f'from: "{folder}"')) == whole
+
+    def with_another_decoder(tensors):
+        dtype, shape, data = tensors["cls.predictions.bias"]
+        return {**tensors, "cls.predictions.decoder.bias": (dtype, shape, data[4:] + data[:4])}
+
+    folder = bench.make("bert", with_another_decoder)
+    message = train(bench, bench.config("bert", f'from: "{folder}"'), code=4)
+    assert "tied" in message and "'cls.predictions.decoder.bias'" in message, message
+
+
+def test_the_task_of_the_config_goes_first(bench):
+    folder = bench.make("bert")
+    config = bench.config("bert", f'from: "{folder}" bert {{ task: SEQUENCE_CLASSES classes: 3 }}')
+    message = train(bench, config)
+    for words in ("bert.pooler.dense.weight is new", "classifier.weight is new",
+                  "left out: 'cls.predictions.bias'"):
+        assert words in message, (words, message)
+    assert "model.bert.task is SEQUENCE_CLASSES here, where config.json has MASKED_TOKENS" in message
+    folder = bench.make("roberta_classes")
+    config = bench.config("roberta_classes",
+                          f'from: "{folder}" bert {{ task: MASKED_TOKENS classes: 0 }}')
+    message = train(bench, config)
+    assert "lm_head.bias is new" in message, message
+    assert "left out: 'classifier.dense.bias'" in message, message
+    config = bench.config("roberta_classes", f'from: "{folder}" bert {{ classes: 7 }}')
+    message = train(bench, config)
+    assert "classifier.out_proj.weight is new" in message, message
+    assert "classifier.dense" not in message, message
+
+
+def test_tasks_by_architecture(bench):
+    for fields, words in (
+            ({"architectures": ["BertForPreTraining"]}, "MASKED_TOKENS"),
+            ({"architectures": ["BertForTokenClassification"], "num_labels": 4}, "TOKEN_CLASSES"),
+            ({"architectures": ["BertForSequenceClassification"]}, "SEQUENCE_CLASSES"),
+            ({"architectures": ["BertForSequenceClassification"], "problem_type": "regression",
+              "num_labels": 1}, "SEQUENCE_VALUES"),
+            ({"architectures": ["BertModel"]}, "HIDDEN_STATES"),
+            ({"architectures": ["BertForQuestionAnswering"]}, "HIDDEN_STATES")):
+        folder = bench.make("bert", **fields)
+        text = bench.run("config", "--defaults", bench.config("bert", f'from: "{folder}"'))
+        assert f"task: {words}" in text, (words, text)
+        classes = fields.get("num_labels", 2) if "CLASSES" in words or "VALUES" in words else 0
+        assert f"classes: {classes}" in text, (classes, text)
+    message = train(bench, bench.config("bert", f'from: "{folder}"'), code=2)
+    assert "model.bert.task: value is HIDDEN_STATES" in message, message
+
+
+def test_hidden_states_have_names_without_a_prefix(bench):
+    folder = bench.make("bert", architectures=["BertModel"])
+    config = bench.config("bert", f'from: "{folder}"')
+    bench.run("import", config, folder, "--out", "states")
+    bench.run("export", "states", "--format", "huggingface", "--out", "states-out")
+    before = read_safetensors(folder / "model.safetensors")
+    after = read_safetensors(bench.folder / "states-out/model.safetensors")
+    assert after == {name.removeprefix("bert."): tensor for name, tensor in before.items()
+                     if name.startswith("bert.")}
+    assert json.loads((bench.folder / "states-out/config.json").read_text())[
+        "architectures"] == ["BertModel"]
+    again = bench.run("import", config, bench.folder / "states-out", "--out", "states-again")
+    assert "weights_hash" in again and "is new" not in again, again
+
+
+def test_refused(bench):
+    classes = {"architectures": ["BertForSequenceClassification"]}
+    for fields, words in (
+            ({"position_embedding_type": "relative_key"}, "field position_embedding_type"),
+            ({"is_decoder": True}, "field is_decoder: value is true"),
+            ({"tie_word_embeddings": False}, "field tie_word_embeddings: value is false"),
+            ({"classifier_dropout": 0.25}, "field classifier_dropout: value is 0.25"),
+            ({**classes, "problem_type": "multi_label_classification"}, "field problem_type"),
+            ({"model_type": "roberta", "pad_token_id": 15}, "field max_position_embeddings"),
+            ({"embedding_size": 128}, "field embedding_size: value is 128")):
+        folder = bench.make("bert", **fields)
+        message = bench.run("plan", bench.config("bert", f'from: "{folder}"'), code=2)
+        assert words in message and "config.json" in message, (words, message)
+        assert len(message.strip().splitlines()) == 1, message
+    for fields, words in (({"rotary_dim": 7}, "model.gpt.rotary_size: value is 7"),
+                          ({"tie_word_embeddings": True}, "field tie_word_embeddings"),
+                          ({"scale_attn_weights": False}, "field scale_attn_weights")):
+        folder = bench.make("gptj", **fields)
+        message = bench.run("plan", bench.config("gptj", f'from: "{folder}"'), code=2)
+        assert words in message, (words, message)
+
+
+def main():
+    golden = pathlib.Path(__file__).resolve().parent.parent / "golden"
+    tests = [test for name, test in globals().items() if name.startswith("test_")]
+    for test in tests:
+        with tempfile.TemporaryDirectory(prefix="lockstep-encoders-") as folder:
+            test(Bench(pathlib.Path(sys.argv[1]).resolve(), golden, pathlib.Path(folder)))
+            print(f"{test.__name__}: ok", flush=True)
+
+
+if __name__ == "__main__":
+    main()
