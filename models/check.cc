@@ -2,6 +2,7 @@
 #include "models/model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/task.h"
 
 namespace lockstep {
 namespace {
@@ -24,11 +25,18 @@ void check_mixup(const TrainConfig& train, const ModelTraits& traits) {
 }
 
 void check_best(const EvalConfig& eval, const ModelTraits& traits) {
-  if (eval.best == EvalConfig::Metric::kAccuracy && !traits.has_accuracy()) {
-    refuse_value("eval.best",
-                 "ACCURACY",
-                 fmt::format("LOSS with {} MEAN_SQUARED_ERROR", traits.field("loss")));
+  if (has_metric(traits, eval.best)) return;
+  using Metric = EvalConfig::Metric;
+  std::string allowed;
+  for (int i = 0; i <= static_cast<int>(Metric::kSpearman); ++i) {
+    const auto metric = static_cast<Metric>(i);
+    if (has_metric(traits, metric))
+      allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", name_of(metric));
   }
+  refuse_value(
+      "eval.best",
+      name_of(eval.best),
+      fmt::format("{} with model.{} and loss {}", allowed, traits.section, name_of(traits.loss)));
 }
 
 void check_recompute(const ExecutionConfig& execution, const ModelTraits& traits) {

@@ -11,6 +11,7 @@
 #include "runtime/data/assumed.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/run/supported.h"
+#include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/weight_average.h"
 
@@ -109,6 +110,13 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
     if (dataset == nullptr) continue;
     *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
+  }
+  if (program.evaluation && run.purpose != RunPurpose::kPredict) {
+    const ModelTraits model = traits_of(config.model);
+    const TaskScoresLayout scores(
+        model, *program.evaluation, lanes, evaluated_samples(config.eval, *run.data.eval));
+    if (trains) check_best(config.eval, model, scores);
+    options.eval_score_bytes = scores.bytes();
   }
   if (trains) {
     options.snapshot = run.decisions.snapshot;

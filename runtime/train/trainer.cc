@@ -279,14 +279,15 @@ void Trainer::evaluate(StepRecord& record) {
   if (parts_.model.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
   record.eval_top5_accuracy = evaluation.top5;
   record.eval_perplexity = evaluation.perplexity;
+  record.eval_task = evaluation.task;
   if (!std::isfinite(evaluation.loss))
     agreement_.refuse_not_finite(record.step,
                                  fmt::format("the evaluation's loss is {}", evaluation.loss));
-  log_record(fmt::format("step {}: loss {:.6f}, evaluation loss {:.6f}, accuracy {:.4f}",
+  log_record(fmt::format("step {}: loss {:.6f}, evaluation loss {:.6f}{}",
                          record.step,
                          record.loss,
                          evaluation.loss,
-                         evaluation.accuracy));
+                         words_for(evaluation, parts_.model)));
 }
 
 // The other ranks learn of rank 0's failure by the next exchange, so that all end alike.
