@@ -54,6 +54,8 @@ class ClassCounts {
     ++total_;
   }
 
+  int64_t total() const { return total_; }
+
   // Of two classes that of class 1, else the mean over all classes that are wanted or predicted
   // somewhere: scikit-learn's f1_score, and with average="macro". F1 of a class =
   // 2 right / (predicted + wanted).

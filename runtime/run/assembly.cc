@@ -68,6 +68,7 @@ Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
   options.bf16x3 = config.execution.bf16x3;
   options.packed = samples_are_packed(run);
   options.loss_rows = loss_rows_of(config.execution, traits_of(config.model).outputs, *run.ops);
+  options.class_weights = config.train.class_weights;
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
   Graph graph = build_model(config.model, run.io, global_batch / config.train.lanes, options);
   check_ops(config.model, graph, *run.ops);
@@ -159,6 +160,7 @@ Assembly assemble(RunConfig config,
         "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
   run.io = io_of(run.data.summary);
   config.model = resolve_model(config.model, run.io);
+  check_class_weights(config.train, traits_of(config.model));
   if (training) {
     resolve_length(config.train, run.data.train->samples());
     validate_schedule_length(config.schedule, config.train.steps);

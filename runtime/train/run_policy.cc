@@ -41,6 +41,14 @@ void RunPolicy::judge(const Evaluation& evaluation,
   } else {
     ++progression.evals_since_best;
   }
+  const ScheduleConfig& schedule = config_.schedule;
+  // An evaluation at the end of the run alone would be another one in a longer run.
+  if (schedule.kind != ScheduleConfig::Kind::kPlateau || !due(config_.eval.every, place.step))
+    return;
+  progression.plateau_evals = better ? 0 : progression.plateau_evals + 1;
+  if (progression.plateau_evals <= schedule.patience) return;
+  progression.plateau_evals = 0;
+  ++progression.rate_falls;
 }
 
 bool RunPolicy::out_of_patience(const Progression& progression) const {

@@ -13,6 +13,7 @@ Evaluator::Evaluator(const RunParts& parts,
                      Reducer& reducer,
                      BucketAllGather* gather)
     : model_(parts.model),
+      weighted_(!parts.config.train.class_weights.empty()),
       reducer_(reducer),
       pass_(parts, memory, gather),
       scores_(parts, memory.eval_scores),
@@ -30,8 +31,11 @@ Evaluation Evaluator::run() {
   };
   pass_.run({.lane_done = lane_done, .step_done = [this] { scores_.step_done(); }});
   const StepTotals totals = reducer_.sum_statistics(sums_);
-  const double count = std::max(totals.valid_count, 1.0);
-  Evaluation evaluation = {totals.loss_sum / count, pass_.samples(), totals.correct_count / count};
+  const double counted = totals.valid_count > 0 ? totals.valid_count : 1;
+  // Answers count alike whatever the weights of their classes.
+  const double count = weighted_ ? static_cast<double>(scores_.classes_counted()) : counted;
+  Evaluation evaluation = {
+      totals.loss_sum / counted, pass_.samples(), totals.correct_count / count};
   const bool of_classes = model_.loss == Loss::kSoftmaxCrossEntropy;
   if (of_classes && model_.outputs > 5) evaluation.top5 = totals.top5_count / count;
   if (of_classes && model_.input == ModelInput::kTokens && task_of(model_) == Task::kOther)

@@ -45,6 +45,7 @@ class Evaluator {
 
  private:
   const ModelTraits& model_;
+  bool weighted_;  // the loss, by classes
   Reducer& reducer_;
   EvaluationPass pass_;
   TaskScores scores_;

@@ -70,6 +70,8 @@ class TaskScores {
   // All lanes of a step are done. All ranks together.
   void step_done();
   TaskMetrics finish();
+  // Predictions of classes so far.
+  int64_t classes_counted() const { return counts_.total(); }
 
  private:
   void add_class(const ClassRecord& record);
