@@ -2,8 +2,8 @@
 // networks", 2014), optionally with the local response norms of 2012; names and initial weights as
 // torchvision's.
 //
-// The classifier looks at 6 x 6 pixels of 256 channels: images of 224. Of smaller images it looks
-// at what is left of them.
+// The classifier looks at 6 x 6 pixels of 256 channels, to which an adaptive mean brings the
+// features of images of other sizes than 224.
 #include "models/image_model.h"
 #include "runtime/base/error.h"
 #include "runtime/graph/ops/dropout.h"
@@ -29,16 +29,11 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
 
  private:
   void check_images(const ModelIo& io) const override {
-    const int64_t height = feature_side(io.height), width = feature_side(io.width);
-    const auto fits = [](int64_t side) { return side >= 1 && (side < kSide || side % kSide == 0); };
-    if (fits(height) && fits(width) && (height < kSide) == (width < kSide)) return;
+    if (feature_side(io.height) >= 1 && feature_side(io.width) >= 1) return;
     throw ConfigError(
-        "model.alexnet: images are {} x {}, which the layers make {} x {}; allowed: 63 to 254 "
-        "pixels in both directions",
+        "model.alexnet: images are {} x {}; allowed: 63 pixels or more in both directions",
         io.height,
-        io.width,
-        height,
-        width);
+        io.width);
   }
 
   TensorId add_layers(ImageLayers& layers) const override {
@@ -74,7 +69,7 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
     conv(10, 256, 3, 1, 1);
     pool(12);
 
-    x = layers.average_down("avgpool", x, kSide);
+    x = layers.adaptive_avg_pool("avgpool", x, kSide);
     const auto dense = [&](const char* name, int64_t outputs, Activation activation) {
       x = layers.linear(name, x, outputs, activation, InitialWeights::kUniformFanIn);
     };

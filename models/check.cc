@@ -1,7 +1,10 @@
 // check_model(): the checks of a config that need to know its model.
+#include <fmt/ranges.h>
+
 #include "models/model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/task.h"
 
 namespace lockstep {
 namespace {
@@ -24,12 +27,43 @@ void check_mixup(const TrainConfig& train, const ModelTraits& traits) {
 }
 
 void check_best(const EvalConfig& eval, const ModelTraits& traits) {
-  if (eval.best == EvalConfig::Metric::kAccuracy && !traits.has_accuracy()) {
-    refuse_value("eval.best",
-                 "ACCURACY",
-                 fmt::format("LOSS with {} MEAN_SQUARED_ERROR", traits.field("loss")));
+  if (has_metric(traits, eval.best)) return;
+  using Metric = EvalConfig::Metric;
+  std::string allowed;
+  for (int i = 0; i <= static_cast<int>(Metric::kSpearman); ++i) {
+    const auto metric = static_cast<Metric>(i);
+    if (has_metric(traits, metric))
+      allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", name_of(metric));
   }
+  refuse_value(
+      "eval.best",
+      name_of(eval.best),
+      fmt::format("{} with model.{} and loss {}", allowed, traits.section, name_of(traits.loss)));
 }
+
+}  // namespace
+
+void check_class_weights(const TrainConfig& train, const ModelTraits& traits) {
+  const std::vector<float>& weights = train.class_weights;
+  if (weights.empty()) return;
+  const std::string given = fmt::format("[{}]", fmt::join(weights, ", "));
+  const Task task = task_of(traits);
+  if (task != Task::kClasses && task != Task::kYesNo)
+    refuse_value("train.class_weights",
+                 given,
+                 fmt::format("none with model.{}, which does not predict classes with this loss",
+                             traits.section));
+  if (train.mixup > 0)
+    refuse_value(
+        "train.class_weights", given, "none with train.mixup, which gives a sample two classes");
+  const int64_t classes = task == Task::kYesNo ? 2 : traits.outputs;
+  if (classes != 0 && classes != static_cast<int64_t>(weights.size()))
+    refuse_value("train.class_weights",
+                 given,
+                 fmt::format("one number for each class, of which there are {}", classes));
+}
+
+namespace {
 
 void check_recompute(const ExecutionConfig& execution, const ModelTraits& traits) {
   if (execution.recompute == ExecutionConfig::Recompute::kNothing || traits.has_blocks) return;
@@ -47,6 +81,7 @@ void check_model(const RunConfig& config) {
   const ModelTraits traits = traits_of(config.model);
   check_mixup(config.train, traits);
   check_best(config.eval, traits);
+  check_class_weights(config.train, traits);
   check_recompute(config.execution, traits);
 }
 

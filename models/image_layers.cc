@@ -130,12 +130,10 @@ TensorId ImageLayers::avg_pool(const std::string& name,
   return ops::avg_pool(builder_, name, x, attributes);
 }
 
-TensorId ImageLayers::average_down(const std::string& name, TensorId x, int64_t side) {
+TensorId ImageLayers::adaptive_avg_pool(const std::string& name, TensorId x, int64_t side) {
   const Shape& features = builder_.graph().shape(x);
-  if (features[1] <= side && features[2] <= side) return x;
-  PoolAttributes mean;
-  mean.kernel = mean.stride = {features[1] / side, features[2] / side};
-  return ops::avg_pool(builder_, name, x, mean);
+  if (features[1] == side && features[2] == side) return x;
+  return ops::adaptive_avg_pool(builder_, name, x, {side, side});
 }
 
 Graph ImageLayers::finish(TensorId logits, float label_smoothing) && {

@@ -53,8 +53,9 @@ class ImageLayers {
   TensorId max_pool(
       const std::string& name, TensorId x, int64_t kernel, int64_t stride, int64_t padding = 0);
   TensorId avg_pool(const std::string& name, TensorId x, int64_t kernel, int64_t stride);
-  // What is more than side x side pixels averaged down to as many, of which it is a multiple.
-  TensorId average_down(const std::string& name, TensorId x, int64_t side);
+  // Means of as many parts of the image, which overlap or repeat pixels where they must: PyTorch's
+  // AdaptiveAvgPool2d(side).
+  TensorId adaptive_avg_pool(const std::string& name, TensorId x, int64_t side);
 
   // Ends the graph with the loss, or where it is for inference with the logits (N, classes).
   Graph finish(TensorId logits, float label_smoothing) &&;

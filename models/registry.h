@@ -42,6 +42,10 @@ std::optional<ModelTraits> traits_by_tensors(
 // Throws ConfigError.
 void check_model(const RunConfig& config);
 
+// Refuses train.class_weights where there are no classes or, once outputs are known, another number
+// of them. Throws ConfigError.
+void check_class_weights(const TrainConfig& train, const ModelTraits& traits);
+
 // The config with what it leaves to the data filled in (outputs, vocabulary). Throws ConfigError
 // where both are given and do not agree.
 ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io);

@@ -1,7 +1,7 @@
 // Residual networks: He et al., "Deep Residual Learning for Image Recognition" (2015).
 //
-// ImageNet's (18, 34: two 3x3 convolutions a block; 50, 101: a bottleneck 1x1, 3x3, 1x1 with the
-// stride in the 3x3) have four stages of 64, 128, 256 and 512 channels and torchvision's names and
+// ImageNet's (18, 34: two 3x3 convolutions a block; 50, 101, 152: a bottleneck 1x1, 3x3, 1x1 with
+// the stride in the 3x3) have four stages of 64, 128, 256 and 512 channels and torchvision's names and
 // initial weights. CIFAR's (20, 32, 56, 110 = 6 n + 2) have three stages of 16, 32 and 64 channels
 // and n blocks each; names and initial weights are those of the reimplementation by Y. Idelbayev.
 //
@@ -17,7 +17,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kImagenetDepths[] = {18, 34, 50, 101}, kCifarDepths[] = {20, 32, 56, 110};
+constexpr int64_t kImagenetDepths[] = {18, 34, 50, 101, 152}, kBottleneckDepths[] = {50, 101, 152},
+                  kCifarDepths[] = {20, 32, 56, 110};
 
 template <typename Depths>
 bool is_one_of(const Depths& depths, int64_t depth) {
@@ -29,7 +30,7 @@ class ResnetBuilder {
   ResnetBuilder(const ResnetConfig& config, ImageLayers& layers)
       : config_(config),
         cifar_(!is_one_of(kImagenetDepths, config.depth)),
-        bottleneck_(config.depth == 50 || config.depth == 101),
+        bottleneck_(is_one_of(kBottleneckDepths, config.depth)),
         initial_(cifar_ ? InitialWeights::kKaimingFanIn : InitialWeights::kKaimingFanOut),
         layers_(layers) {}
 
@@ -61,6 +62,7 @@ class ResnetBuilder {
       case 34:
       case 50: return {3, 4, 6, 3};
       case 101: return {3, 4, 23, 3};
+      case 152: return {3, 8, 36, 3};
       default: return std::vector<int64_t>(3, (config_.depth - 2) / 6);
     }
   }
@@ -137,7 +139,7 @@ class Resnet final : public ImageModel<ResnetConfig> {
     if (!imagenet && !is_one_of(kCifarDepths, resnet.depth)) {
       refuse_value("model.resnet.depth",
                    resnet.depth,
-                   "18, 34, 50, 101 (ImageNet), 20, 32, 56, 110 (CIFAR)");
+                   "18, 34, 50, 101, 152 (ImageNet), 20, 32, 56, 110 (CIFAR)");
     }
     if (resnet.shortcut == ResnetConfig::Shortcut::kPadded && imagenet) {
       refuse_value("model.resnet.shortcut",
@@ -146,8 +148,8 @@ class Resnet final : public ImageModel<ResnetConfig> {
                                resnet.depth));
     }
     const ResnetConfig usual;
-    if (resnet.depth == 50 || resnet.depth == 101) return;
-    constexpr const char* kOnly = "{} with model.resnet.depth {}; others with 50 and 101";
+    if (is_one_of(kBottleneckDepths, resnet.depth)) return;
+    constexpr const char* kOnly = "{} with model.resnet.depth {}; others with 50, 101 and 152";
     if (resnet.groups != usual.groups)
       refuse_value(
           "model.resnet.groups", resnet.groups, fmt::format(kOnly, usual.groups, resnet.depth));

@@ -1,8 +1,8 @@
-// VGG-16 (Simonyan and Zisserman, 2014, configuration D), with or without batch norms; names and
-// initial weights as torchvision's.
+// VGG-11, 13, 16 and 19 (Simonyan and Zisserman, 2014, configurations A, B, D and E), with or
+// without batch norms; names and initial weights as torchvision's.
 //
-// The classifier looks at 7 x 7 pixels of 512 channels: images of 224, or of a multiple, whose
-// features are averaged down. Of smaller images it looks at what is left of them.
+// The classifier looks at 7 x 7 pixels of 512 channels, to which an adaptive mean brings the
+// features of images of other sizes than 224.
 #include "models/image_model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
@@ -12,55 +12,62 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kSide = 7;
-// Channels of the 3x3 convolutions; 0 stands for a 2x2 maximum.
-constexpr int64_t kLayers[] = {
-    64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
+// 3x3 convolutions of each stage, which a 2x2 maximum ends.
+struct Depth {
+  int64_t depth;
+  int64_t convolutions[5];
+};
+constexpr Depth kDepths[] = {
+    {11, {1, 1, 2, 2, 2}}, {13, {2, 2, 2, 2, 2}}, {16, {2, 2, 3, 3, 3}}, {19, {2, 2, 4, 4, 4}}};
+constexpr int64_t kChannels[] = {64, 128, 256, 512, 512};  // by stage
+
+const Depth* find_depth(int64_t depth) {
+  for (const Depth& known : kDepths) {
+    if (known.depth == depth) return &known;
+  }
+  return nullptr;
+}
 
 class Vgg final : public ImageModel<VggConfig> {
  public:
   using ImageModel::ImageModel;
 
   void check() const override {
+    if (find_depth(config().depth) == nullptr)
+      refuse_value("model.vgg.depth", config().depth, "11, 13, 16, 19");
     if (config().sync_batch_norm && !config().batch_norm)
       refuse_value("model.vgg.sync_batch_norm", "true", "false without model.vgg.batch_norm");
   }
 
  private:
   void check_images(const ModelIo& io) const override {
-    for (const int64_t pixels : {io.height, io.width}) {
-      const int64_t side = pixels / 32;
-      if (side >= 1 && (side < kSide || side % kSide == 0) &&
-          (io.height / 32 < kSide) == (io.width / 32 < kSide))
-        continue;
-      throw ConfigError(
-          "model.vgg: images are {} x {}; allowed: 32 to 223 pixels, or a multiple of 224, in both "
-          "directions",
-          io.height,
-          io.width);
-    }
+    if (io.height >= 32 && io.width >= 32) return;
+    throw ConfigError(
+        "model.vgg: images are {} x {}; allowed: 32 pixels or more in both directions",
+        io.height,
+        io.width);
   }
 
   TensorId add_layers(ImageLayers& layers) const override {
     layers.synchronise_norms(config().sync_batch_norm);
     TensorId x = layers.images();
     int number = 0;  // in torchvision's list of layers, which has activations and pools too
-    for (const int64_t outputs : kLayers) {
-      const auto name = [&](int at) { return "features." + std::to_string(at); };
-      if (outputs == 0) {
-        x = layers.max_pool(name(number++), x, 2, 2);
-        continue;
+    const auto name = [&](int at) { return "features." + std::to_string(at); };
+    for (size_t stage = 0; stage < std::size(kChannels); ++stage) {
+      for (int64_t i = 0; i < find_depth(config().depth)->convolutions[stage]; ++i) {
+        const ImageLayers::Conv conv = {
+            .outputs = kChannels[stage],
+            .kernel = 3,
+            .padding = 1,
+            .bias = true,
+            .activation = config().batch_norm ? Activation::kNone : Activation::kRelu};
+        x = layers.conv(name(number), x, conv, InitialWeights::kKaimingFanOut);
+        if (config().batch_norm) x = layers.norm(name(number + 1), x, kNoTensor, Activation::kRelu);
+        number += config().batch_norm ? 3 : 2;
       }
-      const ImageLayers::Conv conv = {
-          .outputs = outputs,
-          .kernel = 3,
-          .padding = 1,
-          .bias = true,
-          .activation = config().batch_norm ? Activation::kNone : Activation::kRelu};
-      x = layers.conv(name(number), x, conv, InitialWeights::kKaimingFanOut);
-      if (config().batch_norm) x = layers.norm(name(number + 1), x, kNoTensor, Activation::kRelu);
-      number += config().batch_norm ? 3 : 2;
+      x = layers.max_pool(name(number++), x, 2, 2);
     }
-    x = layers.average_down("avgpool", x, kSide);
+    x = layers.adaptive_avg_pool("avgpool", x, kSide);
     const auto dense = [&](const char* name, int64_t outputs, Activation activation) {
       x = layers.linear(name, x, outputs, activation, InitialWeights::kNormal001);
     };

@@ -30,21 +30,19 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   const CheckpointState& state = run.state();
   json["step"] = state.step;
   json["samples"] = result.samples;
-  json["eval_loss"] = result.loss;
-  const bool labels = parts.model.has_accuracy();
-  if (labels) json["eval_accuracy"] = result.accuracy;
-  if (result.top5) json["eval_top5_accuracy"] = *result.top5;
-  if (result.perplexity) json["eval_perplexity"] = *result.perplexity;
+  each_metric(
+      result, parts.model, [&](const std::string& name, double value) { json[name] = value; });
   json["weights_hash"] = hash_text_of(state.weights_hash);
   const std::optional<int64_t> bad_records = count_bad_records(parts);
   if (bad_records) json["bad_records"] = *bad_records;
   write_result(session, options.common.json, json);
   if (communicator.rank() == 0) {
-    fmt::print("step {}: evaluation loss {:.6f}", state.step, result.loss);
-    if (labels) fmt::print(", accuracy {:.4f}", result.accuracy);
-    if (result.top5) fmt::print(", top-5 accuracy {:.4f}", *result.top5);
-    if (result.perplexity) fmt::print(", perplexity {:.2f}", *result.perplexity);
-    fmt::print(" on {} samples{}\n", result.samples, words_for(bad_records));
+    fmt::print("step {}: evaluation loss {:.6f}{} on {} samples{}\n",
+               state.step,
+               result.loss,
+               words_for(result, parts.model),
+               result.samples,
+               words_for(bad_records));
     std::fflush(stdout);
   }
   return ExitCode::kOk;

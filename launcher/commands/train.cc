@@ -61,10 +61,9 @@ Json to_json(const TrainResult& result,
   json["step"] = result.step;
   if (result.loss) json["loss"] = *result.loss;
   if (result.evaluation) {
-    json["eval_loss"] = result.evaluation->loss;
-    if (parts.model.has_accuracy()) json["eval_accuracy"] = result.evaluation->accuracy;
-    if (result.evaluation->top5) json["eval_top5_accuracy"] = *result.evaluation->top5;
-    if (result.evaluation->perplexity) json["eval_perplexity"] = *result.evaluation->perplexity;
+    each_metric(*result.evaluation, parts.model, [&](const std::string& name, double value) {
+      json[name] = value;
+    });
   }
   if (result.best_metric) json["best_metric"] = *result.best_metric;
   if (result.best_metric) json["best_step"] = result.best_step;
@@ -95,9 +94,8 @@ std::string summary(const TrainResult& result, const RunParts& parts) {
       result.train_seconds,
       *result.loss);
   if (result.evaluation) {
-    text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss);
-    if (parts.model.has_accuracy())
-      text += fmt::format(", accuracy {:.4f}", result.evaluation->accuracy);
+    text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss) +
+            words_for(*result.evaluation, parts.model);
   }
   return text;
 }

@@ -129,6 +129,13 @@ void validate_eval(const RunConfig& config) {
   }
 }
 
+void validate_plateau(const RunConfig& config) {
+  if (config.schedule.kind == ScheduleConfig::Kind::kPlateau && config.eval.every == 0) {
+    refuse_value(
+        "schedule.kind", "PLATEAU", "another kind, or PLATEAU with eval.every above 0, which is 0");
+  }
+}
+
 void validate_local_checkpoints(const LocalCheckpointConfig& local) {
   if (local.folder.empty() == (local.every == 0)) return;
   refuse_value("checkpoint.local.every",
@@ -239,6 +246,7 @@ void validate(const RunConfig& config) {
   validate_schedule(config.schedule);
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);
   validate_eval(config);
+  validate_plateau(config);
   validate_local_checkpoints(config.checkpoint.local);
   validate_wire(config.comm);
   validate_error_feedback(config);

@@ -79,6 +79,8 @@ struct DataSummary {
   // Images, (height, width, channels) u8; all 0 and empty where the input is something else.
   int64_t height = 0, width = 0, channels = 0;
   std::vector<float> mean, std;  // (channels) that the model normalises with
+  // (target_columns) of values that are standardised: target * std + mean is what the file has.
+  std::vector<double> target_mean, target_std;
 };
 
 struct OpenedData {

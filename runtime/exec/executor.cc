@@ -3,6 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"
+#include "runtime/graph/prediction.h"
 
 namespace lockstep {
 namespace {
@@ -128,13 +129,17 @@ void Executor::run(const LaneContext& lane,
                    const std::byte* target,
                    float* gradients,
                    Reducer* reducer,
-                   std::byte* result) {
+                   std::byte* result,
+                   std::byte* prediction) {
   LOCKSTEP_CHECK(gathers_.empty());
   begin_run();
   bind(tensors_[0], input, target, gradients);
   run_ops(0, graph_.ops.size(), 0, lane, reducer);
   const auto id = static_cast<size_t>(graph_.result);
   backend_.copy(tensors_[0][id], result, graph_.tensors[id].bytes());
+  if (prediction == nullptr) return;
+  const auto predicted = static_cast<size_t>(prediction_of(graph_));
+  backend_.copy(tensors_[0][predicted], prediction, graph_.tensors[predicted].bytes());
 }
 
 void Executor::run_together(std::span<const LaneRun> lanes, Reducer& reducer) {

@@ -36,7 +36,8 @@ class Executor {
   // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to
   // the buffer `gradients`, each parameter's at its gradient_offset; `reducer`, if given, gets
   // each bucket as soon as its gradients are complete. The graph's result, statistics (4) f64 or
-  // an inference output, goes to `result`. `lane` and `result` lie in a host_array(), input and
+  // an inference output, goes to `result`, and where it is given the graph's prediction to
+  // `prediction`. `lane` and `result` lie in a host_array(), input and
   // target in memory of the backend. Each op waits for the gather of the parameters that it reads,
   // which begins here where the program gathers each time. Allocates nothing.
   void run(const LaneContext& lane,
@@ -44,7 +45,8 @@ class Executor {
            const std::byte* target,
            float* gradients,
            Reducer* reducer,
-           std::byte* result);
+           std::byte* result,
+           std::byte* prediction = nullptr);
 
   // The same for all lanes of a rank, each up to an op that gathers from the lanes before any goes
   // on. `lanes` as many as the executor was made for.

@@ -24,6 +24,7 @@ struct GraphOptions {
   bool bf16x3 = false;          // products of floats, where the device has them: see Graph
   bool packed = false;          // of a language model: samples are documents, see packed_tokens.h
   int64_t loss_rows = 0;        // tokens whose logits are computed at a time; 0: all
+  std::vector<float> class_weights = {};  // of losses of classes; none: all weigh the same
 };
 
 class GraphBuilder {

@@ -169,6 +169,10 @@ void JsonlWriter::append(const StepRecord& record) {
   if (record.eval_accuracy) line.exact("eval_accuracy", *record.eval_accuracy);
   if (record.eval_top5_accuracy) line.exact("eval_top5_accuracy", *record.eval_top5_accuracy);
   if (record.eval_perplexity) line.exact("eval_perplexity", *record.eval_perplexity);
+  for (int i = 0; i < kTaskMetricCount; ++i) {
+    const auto& value = record.eval_task[static_cast<size_t>(i)];
+    if (value) line.exact(name_of(static_cast<TaskMetric>(i)), *value);
+  }
   file_.commit(line.finish());
 }
 

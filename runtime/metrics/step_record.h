@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/metrics/task_metrics.h"
+
 namespace lockstep {
 
 // The rank that worked longest, where that makes the others wait noticeably.
@@ -39,6 +41,7 @@ struct StepRecord {
   std::optional<double> eval_accuracy;       // 0..1
   std::optional<double> eval_top5_accuracy;  // 0..1
   std::optional<double> eval_perplexity;
+  TaskMetrics eval_task = {};  // eval_f1 and so on: task_metrics.h has the names
 };
 
 }  // namespace lockstep

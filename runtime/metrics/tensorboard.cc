@@ -95,6 +95,7 @@ void TensorBoardWriter::finish() {
     last_->eval_accuracy.reset();
     last_->eval_top5_accuracy.reset();
     last_->eval_perplexity.reset();
+    last_->eval_task = {};
     write(*last_, true);
     last_.reset();
   }
@@ -105,9 +106,9 @@ void TensorBoardWriter::write(const StepRecord& record, bool training) {
   proto::TensorBoardEvent event;
   event.set_wall_time(wall_seconds());
   event.set_step(record.step);
-  const auto scalar = [&](const char* tag, double value) {
+  const auto scalar = [&](std::string tag, double value) {
     proto::TensorBoardEvent::Value& entry = *event.mutable_summary()->add_value();
-    entry.set_tag(tag);
+    entry.set_tag(std::move(tag));
     entry.set_simple_value(static_cast<float>(value));
   };
   if (training) {
@@ -128,6 +129,10 @@ void TensorBoardWriter::write(const StepRecord& record, bool training) {
   if (record.eval_accuracy) scalar("eval/accuracy", *record.eval_accuracy);
   if (record.eval_top5_accuracy) scalar("eval/top5_accuracy", *record.eval_top5_accuracy);
   if (record.eval_perplexity) scalar("eval/perplexity", *record.eval_perplexity);
+  for (int i = 0; i < kTaskMetricCount; ++i) {
+    const auto& value = record.eval_task[static_cast<size_t>(i)];
+    if (value) scalar(std::string("eval/") + short_name_of(static_cast<TaskMetric>(i)), *value);
+  }
   append_event(file_, event);
 }
 

@@ -107,6 +107,7 @@ std::vector<MemoryRow> host_rows(const Plan& plan, const PlanOptions& options) {
   const std::vector<MemoryRow> data = {
       {kTrainBatchesRow, options.train_batch_bytes, "read ahead by the loader", true},
       {kEvalBatchesRow, options.eval_batch_bytes, "read ahead by the loader", true},
+      {kEvalScoresRow, options.eval_score_bytes, "for the metrics of the task", true},
       {kDatasetRow,
        options.dataset_bytes,
        "decoded or mapped; shared by ranks where mapped",

@@ -110,6 +110,7 @@ inline constexpr const char* kWeightsSnapshotRow = "snapshot of weights";
 inline constexpr const char* kMomentsSnapshotRow = "snapshot of moments";
 inline constexpr const char* kTrainBatchesRow = "training batches";
 inline constexpr const char* kEvalBatchesRow = "evaluation batches";
+inline constexpr const char* kEvalScoresRow = "evaluation predictions";
 inline constexpr const char* kDeviceBatchesRow = "batches on the device";
 inline constexpr const char* kLibrariesRow = "libraries' workspace";
 inline constexpr const char* kDatasetRow = "data set";
@@ -192,6 +193,7 @@ struct PlanOptions {
   bool snapshot = false;         // of what a checkpoint has, so that it is written meanwhile
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;
+  size_t eval_score_bytes = 0;  // for the task's metrics
   size_t dataset_bytes = 0;
   bool evaluation_only = false;   // no gradients, moments or exchange
   bool separate_memory = false;   // the device has memory of its own

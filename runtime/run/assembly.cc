@@ -11,6 +11,7 @@
 #include "runtime/data/assumed.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/run/supported.h"
+#include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/weight_average.h"
 
@@ -68,6 +69,7 @@ Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
   options.bf16x3 = config.execution.bf16x3;
   options.packed = samples_are_packed(run);
   options.loss_rows = loss_rows_of(config.execution, traits_of(config.model).outputs, *run.ops);
+  options.class_weights = config.train.class_weights;
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
   Graph graph = build_model(config.model, run.io, global_batch / config.train.lanes, options);
   check_ops(config.model, graph, *run.ops);
@@ -110,6 +112,13 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
     if (dataset == nullptr) continue;
     *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
     options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
+  }
+  if (program.evaluation && run.purpose != RunPurpose::kPredict) {
+    const ModelTraits model = traits_of(config.model);
+    const TaskScoresLayout scores(
+        model, *program.evaluation, lanes, evaluated_samples(config.eval, *run.data.eval));
+    if (trains) check_best(config.eval, model, scores);
+    options.eval_score_bytes = scores.bytes();
   }
   if (trains) {
     options.snapshot = run.decisions.snapshot;
@@ -157,6 +166,7 @@ Assembly assemble(RunConfig config,
         "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
   run.io = io_of(run.data.summary);
   config.model = resolve_model(config.model, run.io);
+  check_class_weights(config.train, traits_of(config.model));
   if (training) {
     resolve_length(config.train, run.data.train->samples());
     validate_schedule_length(config.schedule, config.train.steps);

@@ -14,6 +14,8 @@ struct Progression {
   int64_t best_step = 0;
   int64_t evals_since_best = 0;
   LossScale::State loss_scale;
+  // Of the schedule PLATEAU: evaluations since the best one or the last fall, and falls.
+  int64_t plateau_evals = 0, rate_falls = 0;
 };
 
 }  // namespace lockstep

@@ -39,6 +39,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   memory.moments_snapshot = take_snapshot(kMomentsSnapshotRow);
   memory.train_batches = take_host(kTrainBatchesRow);
   memory.eval_batches = take_host(kEvalBatchesRow);
+  memory.eval_scores = take_host(kEvalScoresRow);
   memory.device_batches = take(kDeviceBatchesRow);
   const size_t allocated =
       backend.allocated_bytes() + (node != nullptr ? node->allocated_bytes() : 0);

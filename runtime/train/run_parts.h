@@ -82,6 +82,7 @@ struct RunMemory {
   // alone; empty where it is not.
   std::span<float> weights_snapshot, moments_snapshot;
   std::span<std::byte> train_batches, eval_batches;  // on the host
+  std::span<std::byte> eval_scores;                  // there: see task_scores.h
   std::byte* device_batches = nullptr;               // null where the device reads host memory
 };
 

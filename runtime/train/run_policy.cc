@@ -30,10 +30,10 @@ void RunPolicy::judge(const Evaluation& evaluation,
                       const Place& place,
                       Progression& progression) const {
   if (!judged(place)) return;
-  const bool by_loss = config_.eval.best == EvalConfig::Metric::kLoss;
-  const double metric = by_loss ? evaluation.loss : evaluation.accuracy;
+  const double metric = evaluation.value_of(config_.eval.best);
+  const bool smaller = smaller_is_better(config_.eval.best);
   const auto& best = progression.best_metric;
-  const bool better = !best || (by_loss ? metric < *best : metric > *best);
+  const bool better = !best || (smaller ? metric < *best : metric > *best);
   if (better) {
     progression.best_metric = metric;
     progression.best_step = place.step;
@@ -41,6 +41,14 @@ void RunPolicy::judge(const Evaluation& evaluation,
   } else {
     ++progression.evals_since_best;
   }
+  const ScheduleConfig& schedule = config_.schedule;
+  // An evaluation at the end of the run alone would be another one in a longer run.
+  if (schedule.kind != ScheduleConfig::Kind::kPlateau || !due(config_.eval.every, place.step))
+    return;
+  progression.plateau_evals = better ? 0 : progression.plateau_evals + 1;
+  if (progression.plateau_evals <= schedule.patience) return;
+  progression.plateau_evals = 0;
+  ++progression.rate_falls;
 }
 
 bool RunPolicy::out_of_patience(const Progression& progression) const {

@@ -26,7 +26,9 @@ class RunPolicy {
   // The step to end with, where this process is to train to `max_steps`; negative: to the end.
   int64_t last_step(int64_t max_steps) const;
   bool evaluates(const Place& place) const;
-  // Notes whether the evaluation that evaluates() asked for is the best so far.
+  // Notes whether the evaluation that evaluates() asked for is the best so far, and with the schedule
+  // PLATEAU whether the rate falls: as PyTorch's ReduceLROnPlateau with a threshold of 0, after
+  // patience + 1 evaluations in a row that are not better.
   void judge(const Evaluation& evaluation, const Place& place, Progression& progression) const;
   // Whether evaluations have not become better for as many times as the config allows.
   bool out_of_patience(const Progression& progression) const;

@@ -10,6 +10,7 @@
 #include "runtime/base/time.h"
 #include "runtime/train/checkpoints/initial_weights.h"
 #include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/step/schedule.h"
 #include "runtime/train/step/stop_signal.h"
 
 namespace lockstep {
@@ -176,6 +177,13 @@ std::vector<StepRecord> Trainer::replay(int64_t last) {
   while (progression_.step < last && (told_ & TrainingStep::kStop) == 0) {
     clock.start_step();
     records.push_back(step());
+    // Rates follow from evaluations.
+    const RunPolicy::Place place = {.step = progression_.step};
+    if (parts_.config.schedule.kind != ScheduleConfig::Kind::kPlateau || !policy_.evaluates(place))
+      continue;
+    evaluate(records.back());
+    judge(place);
+    clock.ranks_met();
   }
   if (!records.empty()) records.back().weights_hash = weights_hash();
   return records;
@@ -194,6 +202,7 @@ std::vector<double> Trainer::time_steps(int64_t steps) {
 }
 
 StepRecord Trainer::step() {
+  step_.set_rate_falls(progression_.rate_falls);
   const TrainingStep::Outcome outcome = step_.run(progression_.step, [this] { return flags(); });
   told_ = outcome.flags;
   if (outcome.damaged) {
@@ -254,7 +263,7 @@ RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
   const bool evaluated = policy_.evaluates(place);
   if (evaluated) {
     evaluate(record);
-    policy_.judge(*result_.evaluation, place, progression_);
+    judge(place);
   }
   const RunPolicy::Next next = policy_.next(place, evaluated, progression_);
   result_.early_stopped = next.early_stopped;
@@ -265,6 +274,18 @@ RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
   }
   if (next.hash) record.weights_hash = weights_hash();
   return next;
+}
+
+void Trainer::judge(const RunPolicy::Place& place) {
+  const int64_t falls = progression_.rate_falls;
+  policy_.judge(*result_.evaluation, place, progression_);
+  if (progression_.rate_falls == falls) return;
+  const ScheduleConfig& schedule = parts_.config.schedule;
+  log_record(fmt::format(
+      "step {}: no better evaluation since step {}: the rate falls to {:.4g}",
+      place.step,
+      progression_.best_step,
+      learning_rate(schedule, place.step, parts_.config.train.steps, progression_.rate_falls)));
 }
 
 void Trainer::evaluate(StepRecord& record) {
@@ -279,14 +300,15 @@ void Trainer::evaluate(StepRecord& record) {
   if (parts_.model.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
   record.eval_top5_accuracy = evaluation.top5;
   record.eval_perplexity = evaluation.perplexity;
+  record.eval_task = evaluation.task;
   if (!std::isfinite(evaluation.loss))
     agreement_.refuse_not_finite(record.step,
                                  fmt::format("the evaluation's loss is {}", evaluation.loss));
-  log_record(fmt::format("step {}: loss {:.6f}, evaluation loss {:.6f}, accuracy {:.4f}",
+  log_record(fmt::format("step {}: loss {:.6f}, evaluation loss {:.6f}{}",
                          record.step,
                          record.loss,
                          evaluation.loss,
-                         evaluation.accuracy));
+                         words_for(evaluation, parts_.model)));
 }
 
 // The other ranks learn of rank 0's failure by the next exchange, so that all end alike.

@@ -73,6 +73,7 @@ class Trainer {
   int64_t flags();
   RunPolicy::Next follow_up(StepRecord& record, bool last);
   void evaluate(StepRecord& record);
+  void judge(const RunPolicy::Place& place);
   void report(const StepRecord& record, bool checkpoint);
   void end_where_reports_failed();
   void save(const StepRecord& record, SaveTo where, bool last);

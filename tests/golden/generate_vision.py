@@ -119,10 +119,11 @@ class Vgg16(nn.Module):
             layers.append(nn.ReLU())
             inputs = outputs
         self.features = nn.Sequential(*layers)
-        self.classifier = classifier([(0, 512 * (SIDE // 32)**2), (3, 4096), (6, 4096)])
+        self.avgpool = nn.AdaptiveAvgPool2d(7)
+        self.classifier = classifier([(0, 512 * 7 * 7), (3, 4096), (6, 4096)])
 
     def forward(self, x):
-        return classify(self.classifier, self.features(x).flatten(1))
+        return classify(self.classifier, self.avgpool(self.features(x)).flatten(1))
 
 
 class Alexnet(nn.Module):
@@ -136,7 +137,8 @@ class Alexnet(nn.Module):
                                        "10": nn.Conv2d(256, 256, 3, padding=1)})
         self.norm = (nn.LocalResponseNorm(5, alpha=5e-4, beta=0.75, k=2) if local_response_norm
                      else nn.Identity())
-        self.classifier = classifier([(1, 256), (4, 4096), (6, 4096)])
+        self.avgpool = nn.AdaptiveAvgPool2d(6)
+        self.classifier = classifier([(1, 256 * 6 * 6), (4, 4096), (6, 4096)])
 
     def forward(self, x):
         for number, layer in self.features.items():
@@ -145,7 +147,7 @@ class Alexnet(nn.Module):
                 x = self.norm(x)
             if number in ("0", "3", "10"):
                 x = F.max_pool2d(x, 3, 2)
-        return classify(self.classifier, x.flatten(1))
+        return classify(self.classifier, self.avgpool(x).flatten(1))
 
 
 class Lenet(nn.Module):
@@ -200,7 +202,7 @@ def run(make, mix, label_smoothing, dtype):
 
 
 def main():
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     cases = (("resnet18", lambda: Resnet([2, 2, 2, 2], False), 1, 0),
              ("resnet18_mixup", lambda: Resnet([2, 2, 2, 2], False), 0.6875, 0.125),
              ("resnet50", lambda: Resnet([3, 4, 6, 3], True), 1, 0),

@@ -46,6 +46,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
   options.compute = compute;
   options.lanes = test.lanes;
   options.logits_alignment = test.logits_alignment;
+  options.class_weights = test.class_weights;
   options.bf16x3 = test.bf16x3;
   GraphBuilder builder(options);
   test.build(builder);

@@ -36,10 +36,11 @@ struct OpTest {
   size_t gradients = 1;
   int lanes = 1;  // of GraphOptions
   int logits_alignment =
-      1;                    // of GraphOptions; the elements of padded rows are counted with padding
-  bool bf16x3 = false;      // of GraphOptions
-  bool any_address = true;  // also where no array begins on a boundary of vectors
-  bool needs_fma = false;   // not on CPUs that round a product before they add it
+      1;                // of GraphOptions; the elements of padded rows are counted with padding
+  bool bf16x3 = false;  // of GraphOptions
+  std::vector<float> class_weights = {};  // of GraphOptions
+  bool any_address = true;                // also where no array begins on a boundary of vectors
+  bool needs_fma = false;                 // not on CPUs that round a product before they add it
   // Inputs are uniform in [low, high), or what `value` says of element i of the tensor of a name.
   double low = -1, high = 1;
   std::function<double(const std::string& tensor, int64_t i)> value = nullptr;

@@ -21,6 +21,7 @@ void reference(const OpCall& call) {
   for (int64_t i = 0; i < op.rows * op.outputs; ++i) {
     const double x = op.predictions[i], t = op.targets[i];
     const bool counts = i / op.outputs < call.lane().valid_rows;
+    const double weight = (1 - t) * op.classes.weights[0] + t * op.classes.weights[1];
     double loss = (x - t) * (x - t), slope = 2 * (x - t), correct = 0;
     if (!op.squared) {
       loss = std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x)));
@@ -29,10 +30,10 @@ void reference(const OpCall& call) {
       correct = (x > 0) == (t > 0.5) ? 1 : 0;
     }
     if (op.gradient != nullptr)
-      op.gradient[i] = counts ? slope / outputs * call.lane().gradient_scale : 0;
+      op.gradient[i] = counts ? weight * slope / outputs * call.lane().gradient_scale : 0;
     if (!counts) continue;
-    op.statistics[0] += loss / outputs;
-    op.statistics[1] += 1 / outputs;
+    op.statistics[0] += weight * loss / outputs;
+    op.statistics[1] += weight / outputs;
     op.statistics[2] += correct / outputs;
   }
 }
@@ -103,6 +104,23 @@ TEST_P(PointwiseLossTest, MatchesTheReferenceOnAllDevices) {
     }
   }
   check_on_all_devices(loss(GetParam(), 3000, 21, 3));
+}
+
+// Also of targets between the classes.
+TEST(BinaryCrossEntropyTest, WeightsOfClassesMatchTheReferenceOnAllDevices) {
+  OpTest test = loss(OpKind::kBinaryCrossEntropy, 40, 1, 3);
+  test.class_weights = {0.25f, 3.0f};
+  test.lane.valid_rows = 33;
+  const auto tolerance = test.tolerance;
+  test.tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+    if (output == 0 && i == 1) return {40, 0};  // weights of targets, 33 of them
+    const Tolerance plain = tolerance(expected, output, i);
+    return {4 * plain.floats, plain.stored};
+  };
+  check_gradient_of_reference(test);
+  check_on_all_devices(test);
+  test.gradients = 0;
+  check_on_all_devices(test);
 }
 
 TEST_P(PointwiseLossTest, NanReachesTheLoss) {

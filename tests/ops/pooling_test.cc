@@ -16,10 +16,32 @@
 namespace lockstep::test {
 namespace {
 
+// Whether window i of `count` has a part of pixel p of `size`: the intervals [i / count, (i + 1) /
+// count) and [p / size, (p + 1) / size) meet. That is what PyTorch's floor and ceil come to.
+bool meets(int64_t i, int64_t count, int64_t p, int64_t size) {
+  return i * size < (p + 1) * count && p * count < (i + 1) * size;
+}
+
+template <typename F>
+void each_adaptive_tap(const PoolShape& s, F f) {
+  for (int64_t out = 0; out < s.images * s.out_height * s.out_width * s.channels; ++out) {
+    const int64_t c = out % s.channels, column = out / s.channels % s.out_width,
+                  row = out / s.channels / s.out_width % s.out_height,
+                  image = out / s.channels / s.out_width / s.out_height;
+    for (int64_t h = 0; h < s.height; ++h) {
+      for (int64_t v = 0; v < s.width; ++v) {
+        if (meets(row, s.out_height, h, s.height) && meets(column, s.out_width, v, s.width))
+          f(out, 0, ((image * s.height + h) * s.width + v) * s.channels + c);
+      }
+    }
+  }
+}
+
 // Calls f(element of y, tap of its window, element of x) for all taps that are on the image.
 template <typename F>
 void each_tap(const PoolShape& s, F f) {
   const PoolAttributes& w = s.window;
+  if (w.adaptive) return each_adaptive_tap(s, f);
   int64_t out = 0;
   for (int64_t place = 0; place < s.images * s.out_height * s.out_width; ++place) {
     const int64_t image = place / s.out_width / s.out_height,
@@ -64,7 +86,7 @@ void max_pool_backward(const OpCall& call) {
 std::vector<double> divisors(const PoolShape& s) {
   std::vector<double> pixels(static_cast<size_t>(outputs_of(s)), 0);
   each_tap(s, [&](int64_t out, int64_t, int64_t) { ++pixels[static_cast<size_t>(out)]; });
-  if (s.window.count_include_pad)
+  if (s.window.count_include_pad && !s.window.adaptive)
     std::fill(pixels.begin(),
               pixels.end(),
               static_cast<double>(s.window.kernel.height * s.window.kernel.width));
@@ -123,7 +145,7 @@ Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
   }
 }
 
-enum class Kind { kMax, kAvg, kGlobalAvg };
+enum class Kind { kMax, kAvg, kGlobalAvg, kAdaptiveAvg };
 
 OpTest pooling(Kind kind, const Shape& x, const PoolAttributes& window) {
   return {.name = "pooling " + std::to_string(static_cast<int>(kind)) + " of " + to_string(x),
@@ -132,6 +154,8 @@ OpTest pooling(Kind kind, const Shape& x, const PoolAttributes& window) {
                 const TensorId images = builder.activation_tensor("x", x);
                 if (kind == Kind::kMax) ops::max_pool(builder, "y", images, window);
                 if (kind == Kind::kAvg) ops::avg_pool(builder, "y", images, window);
+                if (kind == Kind::kAdaptiveAvg)
+                  ops::adaptive_avg_pool(builder, "y", images, window.kernel);
                 if (kind == Kind::kGlobalAvg) ops::global_avg_pool(builder, "y", images);
               },
           .reference = kReference,
@@ -160,7 +184,7 @@ std::vector<Case> cases() {
 
 TEST(PoolingTest, ReferencesMatchFiniteDifferences) {
   const Case odd = {{1, 4, 5, 2}, {{3, 2}, {1, 2}, {1, 1}, false}};
-  for (const Kind kind : {Kind::kMax, Kind::kAvg, Kind::kGlobalAvg})
+  for (const Kind kind : {Kind::kMax, Kind::kAvg, Kind::kGlobalAvg, Kind::kAdaptiveAvg})
     check_gradient_of_reference(pooling(kind, odd.x, odd.window));
 }
 
@@ -190,6 +214,20 @@ TEST(PoolingTest, NotANumberIsTheLargest) {
 
 TEST(PoolingTest, AverageMatchesTheReferenceOnAllDevices) {
   for (const Case& at : cases()) check_on_all_devices(pooling(Kind::kAvg, at.x, at.window));
+}
+
+// Fewer pixels than windows, as many, a multiple, and what is none; other ones in each direction.
+TEST(PoolingTest, AdaptiveAverageMatchesTheReferenceOnAllDevices) {
+  for (const auto& [x, outputs] : std::vector<std::pair<Shape, Extent2d>>{
+           {{2, 1, 1, 5}, {7, 7}},
+           {{2, 2, 2, 24}, {7, 7}},
+           {{1, 3, 5, 33}, {6, 6}},
+           {{2, 6, 7, 16}, {6, 6}},
+           {{1, 9, 14, 8}, {7, 7}},
+           {{1, 13, 3, 264}, {6, 6}},
+           {{3, 5, 4, 1}, {2, 3}},
+       })
+    check_on_all_devices(pooling(Kind::kAdaptiveAvg, x, {outputs, {1, 1}}));
 }
 
 TEST(PoolingTest, GlobalAverageMatchesTheReferenceOnAllDevices) {

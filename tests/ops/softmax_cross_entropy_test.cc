@@ -2,7 +2,7 @@
 // have a gradient, an argmax that breaks ties otherwise, precision lost over a large vocabulary,
 // elements lost where a row begins or ends between multiples of 16 bytes, a logit read after its
 // gradient was written over it, NaN swallowed; a second target of the wrong row, or that counts with
-// a wrong share.
+// a wrong share; weights of other classes, or that smoothing leaves out.
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 #include <gtest/gtest.h>
@@ -41,12 +41,17 @@ void reference(const OpCall& call) {
     for (int64_t v = 0; v < op.classes; ++v) {
       const double log_p = x[static_cast<size_t>(v)] - largest - std::log(sum);
       const double own = v == target ? lane.mix : 0, second = v == other ? 1.0 - lane.mix : 0;
-      const double wanted = (1 - smoothing) * (own + second) + smoothing / classes;
+      const double weight = op.weights == nullptr ? 1 : op.weights[v];
+      const double wanted = weight * ((1 - smoothing) * (own + second) + smoothing / classes);
       if (wanted > 0) op.statistics[0] -= wanted * log_p;
-      if (op.gradient != nullptr)
-        op.gradient[row * op.stride + v] = (std::exp(log_p) - wanted) * lane.gradient_scale;
+      if (op.gradient == nullptr) continue;
+      double all_wanted = 1;  // what the row's shares add up to
+      if (op.weights != nullptr)
+        all_wanted = (1 - smoothing) * op.weights[target] + smoothing / classes * op.weight_sum;
+      op.gradient[row * op.stride + v] =
+          (all_wanted * std::exp(log_p) - wanted) * lane.gradient_scale;
     }
-    op.statistics[1] += 1;
+    op.statistics[1] += op.weights == nullptr ? 1 : op.weights[target];
     op.statistics[2] += std::max_element(x.begin(), x.end()) - x.begin() == target;
     if (op.gradient != nullptr) continue;
     const auto is_larger = [&](size_t v) {
@@ -81,6 +86,7 @@ struct Case {
   double range;
   float mix = 1;
   int alignment = 1;  // of rows, in bytes
+  float most_weight = 1;
 };
 
 OpTest loss(const Case& at) {
@@ -103,10 +109,12 @@ OpTest loss(const Case& at) {
             const auto op = SoftmaxCrossEntropy<double>::of(expected);
             if (output == 1) {
               const double d_x = std::abs(op.gradient[i]), scale = expected.lane().gradient_scale;
-              return {30 * (1 + at.range) * (d_x + scale), d_x};
+              return {30 * (1 + at.range) * (d_x + at.most_weight * scale), d_x};
             }
-            if (i > 0) return {0, 0};
-            return {20 * (std::abs(op.statistics[0]) + 4 * at.range * op.statistics[1]), 0};
+            if (i > 0) return {0, 0};  // weights are such that sums of them are exact
+            return {20 * (std::abs(op.statistics[0]) + 4 * at.range * op.statistics[1]) +
+                        20 * at.smoothing * at.most_weight * static_cast<double>(at.rows),
+                    0};
           },
           .logits_alignment = at.alignment,
           .value =
@@ -156,6 +164,46 @@ TEST(SoftmaxCrossEntropyTest, MixedTargetsMatchTheReferenceOnAllDevices) {
       check({9, 33, 100, smoothing, 3, mix});  // fewer rows than are valid
     }
     check({3, 5003, 3, 0.1f, 10, mix});
+  }
+}
+
+// Weights of classes, from an eighth to `most_weight`, as torch.nn.CrossEntropyLoss(weight=...) has
+// them.
+OpTest weighted(Case at) {
+  at.most_weight = 4;
+  OpTest test = loss(at);
+  for (int64_t c = 0; c < at.classes; ++c)
+    test.class_weights.push_back(static_cast<float>(1 + c * 5 % 32) / 8);
+  return test;
+}
+
+TEST(SoftmaxCrossEntropyTest, WeightsMatchTheReferenceOnAllDevices) {
+  for (const float smoothing : {0.0f, 0.2f}) {
+    check_gradient_of_reference(weighted({6, 7, 5, smoothing, 2}));
+    for (const int64_t classes : {1, 2, 10, 17, 33, 1003}) {
+      for (const int64_t valid_rows : {7, 4}) {
+        OpTest test = weighted({7, classes, valid_rows, smoothing, 3});
+        check_on_all_devices(test);
+        test.gradients = 0;  // of an evaluation
+        check_on_all_devices(test);
+      }
+    }
+    check_on_all_devices(weighted({3, 1500, 3, smoothing, 3, 1, 64}));
+  }
+}
+
+// torch.nn.functional.cross_entropy(x, t, weight=w, label_smoothing=s, reduction="sum").
+TEST(SoftmaxCrossEntropyTest, WeightsAreThoseOfPyTorch) {
+  const double x[] = {0.5, -1.0, 2.0, 1.5, 0.25, -0.75};
+  for (const auto& [smoothing, expected] :
+       {std::pair(0.0f, 14.224640421535987), {0.2f, 12.656106412746084}}) {
+    OpTest test = loss({2, 3, 2, smoothing, 1});
+    test.class_weights = {0.5f, 2.0f, 3.0f};
+    test.value = [&](const std::string& tensor, int64_t i) -> double {
+      return tensor == "targets" ? (i == 0 ? 1 : 2) : x[i];
+    };
+    EXPECT_NEAR(first_output_of_reference(test)[0], expected, 1e-6);
+    EXPECT_EQ(first_output_of_reference(test)[1], 5);
   }
 }
 

@@ -10,7 +10,8 @@ namespace lockstep::cpu {
 struct LossRow {
   double loss;
   double correct;   // 1 or 0; for several outputs their mean
-  double counted;   // 1, or 0 for padding and ignored rows, whose loss and correct are 0
+  double counted;   // 1 or the row's weight, 0 for padding and ignored rows, whose loss and correct
+                    // are 0
   double top5 = 0;  // 1 where the target is among the five largest logits; in evaluation
 };
 

@@ -45,6 +45,14 @@ HWY_INLINE LossRow binary_row(const PointwiseLoss<float>& op,
     }
   });
   const double outputs = static_cast<double>(op.outputs);
+  if (op.classes.weighted) {  // one output
+    const float weight =
+        (1 - targets[0]) * op.classes.weights[0] + targets[0] * op.classes.weights[1];
+    if constexpr (kTrain) gradient[0] *= weight;
+    return {.loss = static_cast<double>(losses.total()) * weight,
+            .correct = correct.total(),
+            .counted = weight};
+  }
   return {.loss = losses.total() / outputs, .correct = correct.total() / outputs, .counted = 1};
 }
 

@@ -41,13 +41,29 @@ inline Places windows_of(
   return {first, std::min(last + 1, count)};
 }
 
+// Place `i` of `from` as places of `to`: adaptive windows in pixels, and the other way about.
+inline Places adaptive(int64_t i, int64_t from, int64_t to) {
+  return {i * to / from, ((i + 1) * to + from - 1) / from};
+}
+
+// Rows and columns that a window of a mean covers.
+inline Places mean_rows(const PoolShape& s, int64_t row) {
+  const PoolAttributes& w = s.window;
+  if (w.adaptive) return adaptive(row, s.out_height, s.height);
+  return pixels_of(row, w.kernel.height, w.stride.height, w.padding.height, s.height);
+}
+inline Places mean_columns(const PoolShape& s, int64_t column) {
+  const PoolAttributes& w = s.window;
+  if (w.adaptive) return adaptive(column, s.out_width, s.width);
+  return pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
+}
+
 // What a window's sum is divided by.
 inline float window_area(const PoolShape& s, int64_t row, int64_t column) {
   const PoolAttributes& w = s.window;
-  if (w.count_include_pad) return static_cast<float>(w.kernel.height * w.kernel.width);
-  const Places rows = pixels_of(row, w.kernel.height, w.stride.height, w.padding.height, s.height);
-  const Places columns =
-      pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
+  if (w.count_include_pad && !w.adaptive)
+    return static_cast<float>(w.kernel.height * w.kernel.width);
+  const Places rows = mean_rows(s, row), columns = mean_columns(s, column);
   return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
 }
 
@@ -157,14 +173,11 @@ void max_pool_backward_kernel(const PoolShape& s,
 
 void avg_pool_forward_kernel(
     const PoolShape& s, const float* x, float* y, int64_t begin, int64_t end) {
-  const PoolAttributes& w = s.window;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.out_height, out_row = row % s.out_height;
-    const Places rows =
-        pixels_of(out_row, w.kernel.height, w.stride.height, w.padding.height, s.height);
+    const Places rows = mean_rows(s, out_row);
     for (int64_t column = 0; column < s.out_width; ++column) {
-      const Places columns =
-          pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
+      const Places columns = mean_columns(s, column);
       const Vec area = set(window_area(s, out_row, column));
       float* const to = y + (row * s.out_width + column) * s.channels;
       for_each_vector(static_cast<size_t>(s.channels), [&](size_t c, auto access) HWY_ATTR {
@@ -187,10 +200,13 @@ void avg_pool_backward_kernel(
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.height, h = row % s.height;
     const Places rows =
-        windows_of(h, w.kernel.height, w.stride.height, w.padding.height, s.out_height);
+        w.adaptive
+            ? adaptive(h, s.height, s.out_height)
+            : windows_of(h, w.kernel.height, w.stride.height, w.padding.height, s.out_height);
     for (int64_t v = 0; v < s.width; ++v) {
       const Places columns =
-          windows_of(v, w.kernel.width, w.stride.width, w.padding.width, s.out_width);
+          w.adaptive ? adaptive(v, s.width, s.out_width)
+                     : windows_of(v, w.kernel.width, w.stride.width, w.padding.width, s.out_width);
       float* const to = d_x + (row * s.width + v) * s.channels;
       for_each_vector(static_cast<size_t>(s.channels), [&](size_t c, auto access) HWY_ATTR {
         Vec sum = hn::Zero(F32());

@@ -24,14 +24,14 @@ constexpr int64_t kChunk = 4096;
 
 struct RowTotals {
   double exponentials = 0;  // sum of e^(x - largest)
-  double distances = 0;     // sum of x - largest; with label smoothing only
+  double distances = 0;     // sum of x - largest, times weights; with label smoothing only
 };
 
 // The totals of one row; `exponentials` (may be x itself) receives e^(x - largest) where it is
 // given.
 template <bool kStore, bool kSmooth>
-HWY_INLINE RowTotals
-row_totals(const float* x, float* exponentials, int64_t classes, float largest) {
+HWY_INLINE RowTotals row_totals(
+    const float* x, float* exponentials, int64_t classes, float largest, const float* weights) {
   const Vec largest_v = set(largest);
   RowTotals totals;
   for (int64_t begin = 0; begin < classes; begin += kChunk) {
@@ -43,7 +43,10 @@ row_totals(const float* x, float* exponentials, int64_t classes, float largest) 
                           const Vec e = exp(distance);
                           if constexpr (kStore) access.store(e, exponentials + i);
                           exponential_sum.add(part, access.keep(e));
-                          if constexpr (kSmooth) distance_sum.add(part, access.keep(distance));
+                          if constexpr (kSmooth) {
+                            const Vec w = weights == nullptr ? set(1.0f) : access.load(weights + i);
+                            distance_sum.add(part, access.keep(hn::Mul(w, distance)));
+                          }
                         });
     totals.exponentials += exponential_sum.total();
     if constexpr (kSmooth) totals.distances += distance_sum.total();
@@ -70,6 +73,25 @@ HWY_INLINE bool is_among_five(const float* x, int64_t classes, int32_t target) {
   return classes - 1 - smaller < 5;
 }
 
+// Of a row with weights, whose `gradient` has the exponentials: `scale` makes them the probabilities
+// times gradient_scale.
+HWY_INLINE void weighted_gradient(const SoftmaxCrossEntropy<float>& op,
+                                  float* gradient,
+                                  int32_t target,
+                                  double weight,
+                                  double scale,
+                                  double gradient_scale) {
+  const double smoothing = op.label_smoothing, each = smoothing / static_cast<double>(op.classes);
+  const double of_target = (1 - smoothing) * weight;
+  const Vec factor = set(static_cast<float>((of_target + each * op.weight_sum) * scale));
+  const Vec uniform = set(static_cast<float>(-each * gradient_scale));
+  for_each_vector(op.classes, [&](size_t i, auto access) HWY_ATTR {
+    const Vec smoothed = hn::Mul(access.load(op.weights + i), uniform);
+    access.store(hn::MulAdd(access.load(gradient + i), factor, smoothed), gradient + i);
+  });
+  gradient[target] -= static_cast<float>(of_target * gradient_scale);
+}
+
 // One row that counts.
 template <bool kTrain>
 HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
@@ -88,24 +110,33 @@ HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
   double wanted_logit = target_logit;
   if (other != target) wanted_logit = own_share * wanted_logit + (1 - own_share) * x[other];
   const bool correct = target_logit == largest && row_max(x, target) < largest;
-  const RowTotals totals = smoothing > 0 ? row_totals<kTrain, true>(x, gradient, classes, largest)
-                                         : row_totals<kTrain, false>(x, gradient, classes, largest);
+  const float* const weights = op.weights;
+  const RowTotals totals = smoothing > 0
+                               ? row_totals<kTrain, true>(x, gradient, classes, largest, weights)
+                               : row_totals<kTrain, false>(x, gradient, classes, largest, weights);
   const double log_sum = std::log(totals.exponentials);
   const double target_loss = log_sum + (static_cast<double>(largest) - wanted_logit);
-  const double mean_loss = log_sum - totals.distances / static_cast<double>(classes);
-  const double loss =
-      smoothing > 0 ? (1 - smoothing) * target_loss + smoothing * mean_loss : target_loss;
+  const double weight = weights == nullptr ? 1 : weights[target];
+  const double mean_weight = weights == nullptr ? 1 : op.weight_sum / static_cast<double>(classes);
+  const double mean_loss = mean_weight * log_sum - totals.distances / static_cast<double>(classes);
+  double loss = weight * target_loss;
+  if (smoothing > 0) loss = (1 - smoothing) * weight * target_loss + smoothing * mean_loss;
   if constexpr (kTrain) {
-    const Vec factor = set(static_cast<float>(gradient_scale / totals.exponentials));
-    const Vec offset = set(static_cast<float>(-uniform * gradient_scale));
-    for_each_vector(classes, [&](size_t i, auto access) HWY_ATTR {
-      access.store(hn::MulAdd(access.load(gradient + i), factor, offset), gradient + i);
-    });
-    const double targets = (1 - smoothing) * gradient_scale;
-    gradient[target] -= static_cast<float>(targets * own_share);
-    if (other != target) gradient[other] -= static_cast<float>(targets * (1 - own_share));
+    if (weights != nullptr) {
+      weighted_gradient(
+          op, gradient, target, weight, gradient_scale / totals.exponentials, gradient_scale);
+    } else {
+      const Vec factor = set(static_cast<float>(gradient_scale / totals.exponentials));
+      const Vec offset = set(static_cast<float>(-uniform * gradient_scale));
+      for_each_vector(classes, [&](size_t i, auto access) HWY_ATTR {
+        access.store(hn::MulAdd(access.load(gradient + i), factor, offset), gradient + i);
+      });
+      const double targets = (1 - smoothing) * gradient_scale;
+      gradient[target] -= static_cast<float>(targets * own_share);
+      if (other != target) gradient[other] -= static_cast<float>(targets * (1 - own_share));
+    }
   }
-  LossRow result = {.loss = loss, .correct = correct ? 1.0 : 0.0, .counted = 1};
+  LossRow result = {.loss = loss, .correct = correct ? 1.0 : 0.0, .counted = weight};
   if constexpr (!kTrain) result.top5 = is_among_five(x, classes, target) ? 1 : 0;
   return result;
 }

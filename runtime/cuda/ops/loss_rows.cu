@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kThreads)
     const RowLoss row = rows[r];
     if (row.correct == kNotCounted) continue;
     loss += row.loss;
-    counted += 1;
+    counted += row.weight;
     correct += row.correct;
     top5 += row.top5;
   }

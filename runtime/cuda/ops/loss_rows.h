@@ -13,7 +13,8 @@ namespace lockstep::cuda {
 struct RowLoss {
   float loss;
   float correct;
-  float top5 = 0;  // 1 where the target is among the five largest logits; in evaluation
+  float top5 = 0;    // 1 where the target is among the five largest logits; in evaluation
+  float weight = 1;  // what the row counts as
 };
 inline constexpr float kNotCounted = -1;
 
@@ -21,7 +22,7 @@ inline size_t loss_workspace_bytes(int64_t rows) {
   return static_cast<size_t>(rows) * sizeof(RowLoss);
 }
 
-// statistics = {sum of losses, rows counted, rows correct, sum of top5}, summed in double in a fixed order.
+// statistics = {sum of losses, of weights, of rows correct, of top5}, in double in a fixed order.
 void sum_row_losses(const RowLoss* rows,  // (count)
                     int64_t count,
                     double* statistics,  // (4)

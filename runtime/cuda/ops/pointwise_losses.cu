@@ -41,19 +41,26 @@ __global__ void __launch_bounds__(kThreads)
   const bool counts = row < lane_context->valid_rows;
   const float gradient_scale = lane_context->gradient_scale;
   const auto outputs = static_cast<float>(op.outputs);
-  float loss = 0, correct = 0;
+  float loss = 0, correct = 0, weight = 1;
+  if constexpr (!Squared) {
+    if (op.classes.weighted) {  // one output
+      const float target = op.targets[row];
+      weight = (1 - target) * op.classes.weights[0] + target * op.classes.weights[1];
+    }
+  }
   for (int64_t i = row * op.outputs + lane; i < (row + 1) * op.outputs; i += kWarp) {
     Element element = element_of<Squared>(to_float(op.predictions[i]), op.targets[i]);
     loss += element.loss;
     correct += element.correct;
     if constexpr (Backward) {
-      const float gradient = counts ? element.gradient * (gradient_scale / outputs) : 0;
+      const float gradient = counts ? weight * element.gradient * (gradient_scale / outputs) : 0;
       op.gradient[i] = round_to<T>(gradient);
     }
   }
-  loss = warp_reduce<Sum>(loss) / outputs;
+  loss = weight * warp_reduce<Sum>(loss) / outputs;
   correct = warp_reduce<Sum>(correct) / outputs;
-  if (lane == 0) results[row] = counts ? RowLoss{loss, correct} : RowLoss{0, kNotCounted};
+  if (lane == 0)
+    results[row] = counts ? RowLoss{loss, correct, 0, weight} : RowLoss{0, kNotCounted};
 }
 
 size_t workspace_bytes(const OpCall& call) {

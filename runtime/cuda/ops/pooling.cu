@@ -15,6 +15,7 @@ namespace {
 struct Axis {
   int size, count;  // pixels, windows
   int kernel, stride, padding;
+  bool adaptive;
 };
 
 // [begin, end) of one direction.
@@ -22,14 +23,22 @@ struct Places {
   int begin, end;
 };
 
+// Place `i` of `from` as places of `to`: adaptive windows in pixels, and the other way about.
+__device__ __forceinline__ Places adaptive_places(int i, int from, int to) {
+  const int64_t begin = static_cast<int64_t>(i) * to;
+  return {static_cast<int>(begin / from), static_cast<int>((begin + to + from - 1) / from)};
+}
+
 // The pixels that a window covers.
 __device__ __forceinline__ Places pixels_of(const Axis& a, int window) {
+  if (a.adaptive) return adaptive_places(window, a.count, a.size);
   const int first = window * a.stride - a.padding;
   return {first < 0 ? 0 : first, first + a.kernel < a.size ? first + a.kernel : a.size};
 }
 
 // The windows that cover a pixel.
 __device__ __forceinline__ Places windows_of(const Axis& a, int pixel) {
+  if (a.adaptive) return adaptive_places(pixel, a.size, a.count);
   const int last = (pixel + a.padding) / a.stride + 1;
   const int before = pixel + a.padding - a.kernel;  // windows that begin here or earlier miss it
   return {before < 0 ? 0 : before / a.stride + 1, last < a.count ? last : a.count};
@@ -41,14 +50,16 @@ struct Windows {
              static_cast<int>(s.out_height),
              static_cast<int>(s.window.kernel.height),
              static_cast<int>(s.window.stride.height),
-             static_cast<int>(s.window.padding.height)},
+             static_cast<int>(s.window.padding.height),
+             s.window.adaptive},
         across{static_cast<int>(s.width),
                static_cast<int>(s.out_width),
                static_cast<int>(s.window.kernel.width),
                static_cast<int>(s.window.stride.width),
-               static_cast<int>(s.window.padding.width)},
+               static_cast<int>(s.window.padding.width),
+               s.window.adaptive},
         channels(s.channels),
-        count_include_pad(s.window.count_include_pad) {}
+        count_include_pad(s.window.count_include_pad && !s.window.adaptive) {}
   Axis down, across;
   int64_t channels;
   bool count_include_pad;

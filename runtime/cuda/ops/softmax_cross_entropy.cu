@@ -1,5 +1,6 @@
 #include "runtime/cuda/ops/softmax_cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -81,8 +82,9 @@ __device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op
   return other >= 0 ? other : op.targets[row];
 }
 
-// A block works on a row. Backward: the logits become their gradient.
-template <typename T, int Threads, bool Backward>
+// A block works on a row. Backward: the logits become their gradient. Weighted: classes have weights,
+// and there is one target.
+template <typename T, int Threads, bool Backward, bool Weighted>
 __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op,
                                                                         const LaneContext* lane,
                                                                         RowLoss* results) {
@@ -109,15 +111,25 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   const float each = op.label_smoothing / static_cast<float>(op.classes);
   // Of the target, and of a second one that is not the same.
   const int32_t other = other_target(op, *lane, row);
-  const bool mixed = other != target;
-  const float targets_share = 1 - op.label_smoothing;
+  const bool mixed = !Weighted && other != target;
+  const float weight = Weighted ? op.weights[target] : 1;
+  const float weight_sum =
+      Weighted ? static_cast<float>(op.weight_sum) : static_cast<float>(op.classes);
+  const float targets_share = (1 - op.label_smoothing) * weight;
   const float target_share = mixed ? targets_share * lane->mix : targets_share;
   const float other_share = targets_share - target_share;
   const float other_logit = mixed ? to_float(x[other]) : 0;
   float smooth_loss = 0;
   if (each > 0) {
-    const float plain_sum = block_reduce<Sum, Threads>(softmax.plain_sum);
-    smooth_loss = each * (static_cast<float>(op.classes) * log_sum - plain_sum);
+    float own_sum = Weighted ? 0 : softmax.plain_sum;
+    if constexpr (Weighted) {
+      each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
+        constexpr int N = sizeof(values) / sizeof(float);
+#pragma unroll
+        for (int i = 0; i < N; ++i) own_sum += op.weights[column + i] * values[i];
+      });
+    }
+    smooth_loss = each * (weight_sum * log_sum - block_reduce<Sum, Threads>(own_sum));
   }
   float larger = 0;  // logits than the target's, of equal ones those before it
   if constexpr (!Backward) {
@@ -135,7 +147,8 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   if (threadIdx.x == 0) {
     float loss = target_share * (log_sum - to_float(x[target])) + smooth_loss;
     if (mixed) loss += other_share * (log_sum - other_logit);
-    results[row] = {loss, largest == target ? 1.0f : 0.0f, !Backward && larger < 5 ? 1.0f : 0.0f};
+    results[row] = {
+        loss, largest == target ? 1.0f : 0.0f, !Backward && larger < 5 ? 1.0f : 0.0f, weight};
   }
   if constexpr (Backward) {
     __syncthreads();  // the targets' logits have been read
@@ -144,8 +157,13 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
       constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const float share = column + i == target ? target_share + each : each;
-        values[i] = (expf(values[i] - log_sum) - share) * gradient_scale;
+        float p = expf(values[i] - log_sum), smoothed = each;
+        if constexpr (Weighted) {
+          p *= target_share + each * weight_sum;
+          smoothed *= op.weights[column + i];
+        }
+        const float share = column + i == target ? target_share + smoothed : smoothed;
+        values[i] = (p - share) * gradient_scale;
       }
       store(values, gradient + column);
     });
@@ -161,14 +179,14 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   }
 }
 
-template <typename T, bool Backward>
+template <typename T, bool Backward, bool Weighted>
 void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call, RowLoss* results) {
   const bool is_short = op.classes <= kShortRow;
   launch({{static_cast<unsigned>(op.rows), 1, 1},
           {static_cast<unsigned>(is_short ? kNarrow : kWide), 1, 1},
           stream_of(call)},
-         is_short ? softmax_cross_entropy_kernel<T, kNarrow, Backward>
-                  : softmax_cross_entropy_kernel<T, kWide, Backward>,
+         is_short ? softmax_cross_entropy_kernel<T, kNarrow, Backward, Weighted>
+                  : softmax_cross_entropy_kernel<T, kWide, Backward, Weighted>,
          op,
          context_of(call).lane,
          results);
@@ -180,9 +198,12 @@ template <typename T>
 void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<T>& op,
                                 const OpCall& call,
                                 RowLoss* results) {
-  if (op.gradient == nullptr) return start<T, false>(op, call, results);
+  const bool weighted = op.weights != nullptr;
+  if (op.gradient == nullptr)
+    return weighted ? start<T, false, true>(op, call, results)
+                    : start<T, false, false>(op, call, results);
   LOCKSTEP_REQUIRE(op.gradient == op.logits);
-  start<T, true>(op, call, results);
+  weighted ? start<T, true, true>(op, call, results) : start<T, true, false>(op, call, results);
 }
 template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>&,
                                          const OpCall&,
@@ -196,13 +217,46 @@ template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<Float16>&,
 
 namespace {
 
+// Weights come to the device as parameters of a kernel, so many at a time: what is recorded holds
+// them then.
+struct WeightChunk {
+  static constexpr int64_t kMost = 512;
+  float values[kMost];
+};
+
+__global__ void copy_weights_kernel(WeightChunk chunk, int64_t count, float* weights) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) weights[i] = chunk.values[i];
+}
+
+void copy_weights(const float* weights, int64_t classes, float* to, Stream stream) {
+  constexpr int kThreads = 128;
+  for (int64_t begin = 0; begin < classes; begin += WeightChunk::kMost) {
+    const int64_t count = std::min(WeightChunk::kMost, classes - begin);
+    WeightChunk chunk = {};
+    std::copy_n(weights + begin, count, chunk.values);
+    launch({{blocks_for(count, kThreads), 1, 1}, {kThreads, 1, 1}, stream},
+           copy_weights_kernel,
+           chunk,
+           count,
+           to + begin);
+  }
+}
+
 size_t workspace_bytes(const OpCall& call) {
-  return loss_workspace_bytes(SoftmaxCrossEntropy<float>::of(call).rows);
+  const auto op = SoftmaxCrossEntropy<float>::of(call);
+  const auto classes = static_cast<size_t>(op.weights == nullptr ? 0 : op.classes);
+  return loss_workspace_bytes(op.rows) + classes * sizeof(float);
 }
 
 void run(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
-    const auto op = SoftmaxCrossEntropy<T>::of(call);
+    auto op = SoftmaxCrossEntropy<T>::of(call);
+    if (op.weights != nullptr) {
+      auto* const weights = reinterpret_cast<float*>(call.workspace<RowLoss>() + op.rows);
+      copy_weights(op.weights, op.classes, weights, stream_of(call));
+      op.weights = weights;
+    }
     softmax_cross_entropy_rows(op, call, call.workspace<RowLoss>());
     sum_row_losses(call.workspace<RowLoss>(), op.rows, op.statistics, stream_of(call));
   });

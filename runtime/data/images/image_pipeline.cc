@@ -103,14 +103,18 @@ ImagePipeline& ImagePipeline::of_this_thread() {
   return pipeline;
 }
 
-// Shrinks in the decoder as far as the axes allow, and decodes what they look at; leaves the
-// resampler set.
-PixelView ImagePipeline::fetch(const StoredImage& stored, ResampleAxis rows, ResampleAxis columns) {
+// Decodes what the axes look at, shrunk in the decoder as far as they allow where that is not to be
+// in full; leaves the resampler set.
+PixelView ImagePipeline::fetch(const StoredImage& stored,
+                               ResampleAxis rows,
+                               ResampleAxis columns,
+                               bool in_full) {
   if (stored.pixels) {
     resampler_.set(rows, columns);
     return view_of_pixels(stored);
   }
-  const int denominator = decoder_.denominator_for(std::min(rows.scale, columns.scale));
+  const int denominator =
+      in_full ? 1 : decoder_.denominator_for(std::min(rows.scale, columns.scale));
   const ImageSize shrunk = decoder_.shrunk(denominator);
   const ImageRegion region = resampler_.set(shrink(rows, denominator, shrunk.height),
                                             shrink(columns, denominator, shrunk.width));
@@ -145,7 +149,7 @@ void ImagePipeline::run(const PipelineSettings& settings,
     const auto [rows, columns] = crop
                                      ? axes_of_crop(drawn.crop, output)
                                      : axes_of_centre(size, resized(size, settings.resize), output);
-    const PixelView view = fetch(stored, rows, columns);
+    const PixelView view = fetch(stored, rows, columns, !augment || settings.exact_jpeg);
     if (times != nullptr) decoded = now_ns();
     if (!shifted) {
       resampler_.run(view, drawn.flip, out);
@@ -176,7 +180,7 @@ PixelView ImagePipeline::decode_whole(const StoredImage& stored, int64_t shorter
                          : decoder_.decode(1, {0, size.height, 0, size.width});
   const ImageSize whole = resized(size, shorter_side);
   const auto [rows, columns] = axes_of_centre(size, whole, whole);
-  const PixelView view = fetch(stored, rows, columns);
+  const PixelView view = fetch(stored, rows, columns, /*in_full=*/true);
   scratch_.resize(static_cast<size_t>(whole.height) * static_cast<size_t>(whole.width) *
                   static_cast<size_t>(view.channels));
   resampler_.run(view, false, scratch_.data());

@@ -20,6 +20,8 @@ struct PipelineSettings {
   // out; 0: the source's images are pixels, of the output's size already.
   int64_t resize = 0;
   AugmentConfig augment;
+  // Training, too, decodes JPEG files in full: where false, at the smallest scale that is enough.
+  bool exact_jpeg = false;
 };
 
 // Nanoseconds spent, for benchmarks.
@@ -35,7 +37,7 @@ class ImagePipeline {
 
   // Makes the image `index` of `store` into out: (output.height, output.width, channels) u8.
   // `drawn_as` is the sample whose random numbers it gets, in `epoch` of `seed`; not `augment`:
-  // as in evaluation. Adds to `times` unless null. Throws DataError, without a name, when the
+  // as in evaluation, which decodes JPEG files in full, as PIL does. Adds to `times` unless null. Throws DataError, without a name, when the
   // image is damaged, IoError when it cannot be read.
   void run(const PipelineSettings& settings,
            const ImageStore& store,
@@ -60,7 +62,7 @@ class ImagePipeline {
   std::vector<std::byte>& buffer() { return buffer_; }
 
  private:
-  PixelView fetch(const StoredImage& stored, ResampleAxis rows, ResampleAxis columns);
+  PixelView fetch(const StoredImage& stored, ResampleAxis rows, ResampleAxis columns, bool in_full);
 
   ImageDecoder decoder_;
   Resampler resampler_;

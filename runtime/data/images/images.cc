@@ -13,6 +13,7 @@ namespace {
 PipelineSettings settings_for(const DataConfig& config, const ImageStore& store) {
   PipelineSettings settings;
   settings.augment = config.augment;
+  settings.exact_jpeg = config.image.exact_jpeg;
   const auto common = store.common_size();
   const int64_t size = config.image.size;
   if (size > 0)

@@ -18,13 +18,36 @@ namespace {
 
 constexpr RngStream kHeldOut{.seed = 0, .step = 0, .lane = 0, .purpose = kRngShuffle | 2};
 
+// What brings values to mean 0 and standard deviation 1; by default nothing.
+struct Standard {
+  double mean = 0, std = 1;
+};
+
+// Of the targets of these rows (population); 1 where all are equal.
+Standard standard_of(const std::vector<double>& targets, const std::vector<int64_t>& rows) {
+  const auto count = static_cast<double>(rows.size());
+  Standard standard;
+  for (const int64_t row : rows) standard.mean += targets[row] / count;
+  double squares = 0;
+  bool differ = false;
+  for (const int64_t row : rows) {
+    const double distance = targets[row] - standard.mean;
+    squares += distance * distance / count;
+    differ |= targets[row] != targets[rows[0]];
+  }
+  if (!differ) return {.mean = targets[rows[0]]};
+  if (squares > 0) standard.std = std::sqrt(squares);
+  return standard;
+}
+
 class TableDataset final : public Dataset {
  public:
   TableDataset(std::shared_ptr<const TableEncoder> encoder,
                const TableColumns& table,
                const std::vector<double>& targets,
                const std::vector<int64_t>& rows,
-               bool labels)
+               bool labels,
+               const Standard& standard)
       : encoder_(std::move(encoder)), cells_(encoder_->encode(table, rows)) {
     input_ = {DType::kF32, Shape{encoder_->features()}};
     target_ = labels ? SampleSpec{DType::kI32, Shape{}} : SampleSpec{DType::kF32, Shape{1}};
@@ -32,7 +55,7 @@ class TableDataset final : public Dataset {
       if (labels)
         labels_.push_back(static_cast<int32_t>(targets[row]));
       else
-        values_.push_back(static_cast<float>(targets[row]));
+        values_.push_back(static_cast<float>((targets[row] - standard.mean) / standard.std));
     }
   }
 
@@ -152,19 +175,31 @@ OpenedData make_table(const TableText& train,
   });
   check_not_empty(rows, train.name, "training");
   const auto encoder = std::make_shared<const TableEncoder>(schema, columns, rows, train.name);
+  const Standard standard = table.standardise_target ? standard_of(targets, rows) : Standard{};
   const auto dataset_of = [&](const TableColumns& from, const auto& values, const auto& of_rows) {
-    return std::make_unique<TableDataset>(encoder, from, values, of_rows, target.is_label());
+    return std::make_unique<TableDataset>(
+        encoder, from, values, of_rows, target.is_label(), standard);
   };
 
   OpenedData opened;
   opened.summary.bad_records = bad.count();
   opened.summary.doubts = std::move(doubts);
+  const auto evaluate_on = [&](const TableText& file,
+                               const TableColumns& from,
+                               const std::vector<double>& values,
+                               const std::vector<int64_t>& of_rows) {
+    for (std::string& doubt : find_unknown_categories(file, schema, from, of_rows, *encoder)) {
+      if (table.strict) throw DataError("{} (data.table.strict makes this an error)", doubt);
+      opened.summary.doubts.push_back(std::move(doubt));
+    }
+    opened.eval = dataset_of(from, values, of_rows);
+  };
   if (need_train) opened.train = dataset_of(columns, targets, rows);
   if (split) {
     const std::vector<int64_t> eval_rows = choose_rows(
         columns, config.bad_records, [&](int64_t record) { return held_out(table, record); });
     check_not_empty(eval_rows, train.name, "evaluation (data.table.eval_fraction)");
-    opened.eval = dataset_of(columns, targets, eval_rows);
+    evaluate_on(train, columns, targets, eval_rows);
   } else if (eval != nullptr) {
     columns = TableColumns();  // both files at once could be large
     BadRecordLog eval_bad(config, eval->name);
@@ -175,7 +210,7 @@ OpenedData make_table(const TableText& train,
     const std::vector<int64_t> eval_rows =
         choose_rows(eval_columns, config.bad_records, [](int64_t) { return true; });
     check_not_empty(eval_rows, eval->name, "evaluation");
-    opened.eval = dataset_of(eval_columns, eval_targets, eval_rows);
+    evaluate_on(*eval, eval_columns, eval_targets, eval_rows);
     opened.summary.bad_records += eval_bad.count();
   }
 
@@ -186,6 +221,10 @@ OpenedData make_table(const TableText& train,
         model.outputs > 0 ? model.outputs : static_cast<int64_t>(target.classes().size());
   else
     summary.target_columns = 1;
+  if (table.standardise_target) {
+    summary.target_mean = {standard.mean};
+    summary.target_std = {standard.std};
+  }
   if (opened.train != nullptr) summary.train_samples = opened.train->samples();
   if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
   summary.description = describe(opened, *encoder, target);

@@ -141,4 +141,41 @@ std::vector<std::string> find_doubts(const TableText& file,
   return doubts;
 }
 
+std::vector<std::string> find_unknown_categories(const TableText& file,
+                                                 const TableSchema& schema,
+                                                 const TableColumns& table,
+                                                 std::span<const int64_t> rows,
+                                                 const TableEncoder& encoder) {
+  std::vector<std::string> doubts;
+  for (const ColumnEncoding& encoding : encoder.encodings()) {
+    if (encoding.kind != ColumnKind::kCategorical) continue;
+    const TableColumn& column = table.columns[encoding.column];
+    const auto& known = encoding.categories;
+    std::vector<bool> is_unknown;
+    for (const std::string& name : column.names)
+      is_unknown.push_back(!std::binary_search(known.begin(), known.end(), name));
+    int64_t count = 0, first = -1;
+    for (const int64_t row : rows) {
+      const int32_t id = column.ids[static_cast<size_t>(row)];
+      if (id < 0 || !is_unknown[static_cast<size_t>(id)]) continue;
+      if (count++ == 0) first = row;
+    }
+    if (count == 0) continue;
+    const auto record = std::find_if(table.records.begin(),
+                                     table.records.end(),
+                                     [&](const TableRecord& of) { return of.row == first; });
+    const int32_t id = column.ids[static_cast<size_t>(first)];
+    doubts.push_back(fmt::format(
+        "{}: {} has values in {} of {} evaluation rows that no training row has: the first is {} on "
+        "line {}; they are taken as missing",
+        file.name,
+        schema.describe(encoding.column),
+        count,
+        rows.size(),
+        quote_cell(column.names[static_cast<size_t>(id)]),
+        record->line));
+  }
+  return doubts;
+}
+
 }  // namespace lockstep

@@ -1,10 +1,12 @@
 #pragma once
 // What looks wrong in a table, and may be meant all the same.
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/data/tables/table_columns.h"
+#include "runtime/data/tables/table_encoder.h"
 
 namespace lockstep {
 
@@ -20,5 +22,13 @@ std::vector<std::string> find_doubts(const TableText& file,
                                      const TableSchema& schema,
                                      const TableColumns& table,
                                      const std::vector<double>& targets);
+
+// Values of categorical columns that no training row has, which the model has so learned nothing of:
+// a line for each column, with how many rows have such, and the first of them.
+std::vector<std::string> find_unknown_categories(const TableText& file,
+                                                 const TableSchema& schema,
+                                                 const TableColumns& table,
+                                                 std::span<const int64_t> rows,
+                                                 const TableEncoder& encoder);
 
 }  // namespace lockstep

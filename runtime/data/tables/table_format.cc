@@ -70,6 +70,15 @@ class Table final : public FileFormat<TableConfig> {
   bool gives(ModelInput input) const override { return input == ModelInput::kFeatures; }
   bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
 
+  void check_for_model(const ModelTraits& model) const override {
+    if (config_.standardise_target && model.loss != Loss::kMeanSquaredError)
+      refuse_value("data.table.standardise_target",
+                   "true",
+                   fmt::format("false with {} {}; true with MEAN_SQUARED_ERROR alone",
+                               model.field("loss"),
+                               name_of(model.loss)));
+  }
+
   // Samples as in table.h.
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
     const auto open_file = [&](const std::string& path, const char* field) {

@@ -28,6 +28,7 @@ void ops::linear_cross_entropy(GraphBuilder& builder,
   const LinearCrossEntropyAttributes attributes = {.label_smoothing = label_smoothing,
                                                    .rows = rows_at_a_time,
                                                    .stride = (w_shape[0] + unit - 1) / unit * unit};
+  LOCKSTEP_CHECK(builder.options().class_weights.empty());
   std::vector<TensorId> parameters = {weight};
   if (bias != kNoTensor) parameters.push_back(bias);
   builder.append_loss(OpKind::kLinearCrossEntropy, x, targets, attributes, parameters);

@@ -9,7 +9,13 @@ namespace lockstep {
 
 void ops::binary_cross_entropy(GraphBuilder& builder, TensorId logits, TensorId targets) {
   LOCKSTEP_CHECK(builder.shape(logits).elements() == builder.shape(targets).elements());
-  builder.append_loss(OpKind::kBinaryCrossEntropy, logits, targets, {});
+  const std::vector<float>& weights = builder.options().class_weights;
+  BinaryCrossEntropyAttributes attributes;
+  if (!weights.empty()) {
+    LOCKSTEP_CHECK(weights.size() == 2 && builder.shape(logits).columns() == 1);
+    attributes = {.weights = {weights[0], weights[1]}, .weighted = true};
+  }
+  builder.append_loss(OpKind::kBinaryCrossEntropy, logits, targets, attributes);
 }
 
 void ops::mean_squared_error(GraphBuilder& builder, TensorId predictions, TensorId targets) {

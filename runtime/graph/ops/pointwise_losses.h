@@ -1,7 +1,8 @@
 #pragma once
 // Losses of each output by itself, of a row their mean:
 //   binary_cross_entropy, on logits: max(x, 0) - x t + log(1 + e^-|x|), which does not overflow; its
-//   gradient is sigmoid(x) - t. An output is right where x > 0 agrees with t > 0.5.
+//   gradient is sigmoid(x) - t. An output is right where x > 0 agrees with t > 0.5. With weights w of
+//   two classes both are multiplied by (1 - t) w[0] + t w[1], and so much is counted.
 //   mean_squared_error: (x - t)^2; its gradient is 2 (x - t). None is right.
 //   inputs  prediction (rows, O), target: probability (rows, O) | value (rows, O), f32
 //   outputs as of softmax_cross_entropy
@@ -14,9 +15,14 @@ namespace lockstep {
 
 class GraphBuilder;
 
+struct BinaryCrossEntropyAttributes {
+  float weights[2] = {1, 1};  // of classes 0 and 1
+  bool weighted = false;      // then there is one output
+};
+
 namespace ops {
 
-// End a training or evaluation graph.
+// End a training or evaluation graph. Classes have the weights of the builder's options.
 void binary_cross_entropy(GraphBuilder& builder, TensorId logits, TensorId targets);
 void mean_squared_error(GraphBuilder& builder, TensorId predictions, TensorId targets);
 
@@ -31,6 +37,7 @@ struct PointwiseLoss {
   double* statistics;      // (4)
   T* gradient;             // (rows, outputs), over the predictions; null where none is wanted.
                            // Rows that do not count have 0
+  BinaryCrossEntropyAttributes classes = {};
 
   static PointwiseLoss of(const OpCall& op) {
     return {.squared = op.kind() == OpKind::kMeanSquaredError,
@@ -39,7 +46,10 @@ struct PointwiseLoss {
             .predictions = op.input<T>(0),
             .targets = op.input<Wide<T>>(1),
             .statistics = op.output<double>(0),
-            .gradient = op.output<T>(1)};
+            .gradient = op.output<T>(1),
+            .classes = op.kind() == OpKind::kMeanSquaredError
+                           ? BinaryCrossEntropyAttributes{}
+                           : op.attributes<BinaryCrossEntropyAttributes>()};
   }
 };
 

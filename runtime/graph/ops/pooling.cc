@@ -73,6 +73,23 @@ TensorId ops::avg_pool(GraphBuilder& builder,
   return y;
 }
 
+TensorId ops::adaptive_avg_pool(GraphBuilder& builder,
+                                const std::string& name,
+                                TensorId x,
+                                Extent2d outputs) {
+  const Shape shape = builder.shape(x);
+  LOCKSTEP_CHECK(shape.rank() == 4, "{}: x {} ", name, to_string(shape));
+  PoolAttributes attributes;
+  attributes.adaptive = true;
+  attributes.kernel = {(shape[1] + outputs.height - 1) / outputs.height,
+                       (shape[2] + outputs.width - 1) / outputs.width};
+  attributes.stride = attributes.kernel;
+  const TensorId y =
+      builder.activation_tensor(name, {shape[0], outputs.height, outputs.width, shape[3]});
+  builder.append({OpKind::kAvgPool, name, {x}, {y}, attributes});
+  return y;
+}
+
 namespace {
 
 std::vector<TensorId> avg_pool_gradient(GradientBuilder& builder,

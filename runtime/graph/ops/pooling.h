@@ -9,6 +9,9 @@
 // (count_include_pad) or over the pixels that there are.
 //   inputs x (N, H, W, C); outputs y (N, OH, OW, C)
 // avg_pool_backward: inputs d_y; outputs d_x
+// With PoolAttributes::adaptive, of O windows along S pixels number i covers those from
+// floor(i S / O) to below ceil((i + 1) S / O), as PyTorch's AdaptiveAvgPool2d has it: windows may
+// overlap, and where O is above S they repeat pixels.
 // global_avg_pool: y = the mean over all pixels, by image and channel.
 //   inputs x (N, H, W, C); outputs y (N, C)
 // global_avg_pool_backward: d_x = d_y / (H W). inputs d_y (N, C); outputs d_x (N, H, W, C)
@@ -27,6 +30,8 @@ struct PoolAttributes {
   Extent2d kernel, stride;
   Extent2d padding{0, 0};         // on each side; less than the kernel
   bool count_include_pad = true;  // avg_pool: divide by the kernel's area at the border too
+  bool adaptive =
+      false;  // avg_pool: windows by the extents; kernel and stride say their size alone
 };
 
 namespace ops {
@@ -40,6 +45,11 @@ TensorId avg_pool(GraphBuilder& builder,
                   const std::string& name,
                   TensorId x,
                   const PoolAttributes& attributes);
+// (N, H, W, C) -> (N, outputs.height, outputs.width, C).
+TensorId adaptive_avg_pool(GraphBuilder& builder,
+                           const std::string& name,
+                           TensorId x,
+                           Extent2d outputs);
 // (N, H, W, C) -> (N, C).
 TensorId global_avg_pool(GraphBuilder& builder, const std::string& name, TensorId x);
 

@@ -20,10 +20,14 @@ void ops::softmax_cross_entropy(GraphBuilder& builder,
     const int64_t columns = builder.shape(logits).columns();
     builder[logits].padded_columns = (columns + unit - 1) / unit * unit;
   }
+  LOCKSTEP_CHECK(options.class_weights.empty() ||
+                 static_cast<int64_t>(options.class_weights.size()) ==
+                     builder.shape(logits).columns());
   builder.append_loss(OpKind::kSoftmaxCrossEntropy,
                       logits,
                       targets,
-                      SoftmaxCrossEntropyAttributes{.label_smoothing = label_smoothing});
+                      SoftmaxCrossEntropyAttributes{.label_smoothing = label_smoothing,
+                                                    .weights = options.class_weights});
 }
 
 const OpSchema kSoftmaxCrossEntropySchema = {nullptr, elementwise_flops<8>, {{1, 0}}};

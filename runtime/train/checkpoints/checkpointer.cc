@@ -50,6 +50,9 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
                                              progression.loss_scale.value,
                                              progression.loss_scale.good_steps,
                                              progression.loss_scale.skipped);
+  if (config.schedule.kind == ScheduleConfig::Kind::kPlateau)
+    state.extra[kPlateauKey] =
+        fmt::format("{} {}", progression.plateau_evals, progression.rate_falls);
   state.best_metric = progression.best_metric;
   state.best_step = progression.best_step;
   state.evals_since_best = progression.evals_since_best;

@@ -173,6 +173,9 @@ Progression Checkpointer::restore(const std::filesystem::path& folder,
                    state.best_step,
                    state.evals_since_best,
                    loss_scale_of(state, parts_.config)};
+    const auto plateau = state.extra.find(kPlateauKey);
+    if (plateau != state.extra.end())
+      std::istringstream(plateau->second) >> progression.plateau_evals >> progression.rate_falls;
   });
   return progression;
 }

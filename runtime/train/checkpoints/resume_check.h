@@ -12,13 +12,15 @@
 namespace lockstep {
 
 // Under which CheckpointState::extra has the config that the run had, as text, the checksum of its
-// training data, and, in FP16, the loss scale: its factor, good steps, skipped steps.
+// training data, in FP16 the loss scale (its factor, good steps, skipped steps), and with the schedule
+// PLATEAU evaluations since the best and falls of the rate.
 inline constexpr const char* kConfigKey = "config";
 // Of weights that were imported: the config that says what they are. A run that goes on from them may
 // have another one.
 inline constexpr const char* kImportedConfigKey = "imported_config";
 inline constexpr const char* kContentKey = "checksum of the training data";
 inline constexpr const char* kLossScaleKey = "loss scale";
+inline constexpr const char* kPlateauKey = "plateau";
 
 // What else the order of the samples depends on, besides seed and batch; for CheckpointState::extra.
 std::map<std::string, std::string> sample_order(const RunParts& parts);

@@ -53,9 +53,10 @@ void EvaluationPass::run(const Visitor& visitor) {
       if (empty && !parts_.plan.evaluation.gathers_each_run) continue;
       lane_.valid_rows = batches[i].valid_samples * parts_.evaluation->loss_rows_per_sample;
       const LaneBatch batch = stage_.place(i, batches[i]);
-      executor_.run(lane_, batch.input, batch.target, nullptr, nullptr, result_.data());
+      executor_.run(
+          lane_, batch.input, batch.target, nullptr, nullptr, result_.data(), prediction_);
       parts_.backend.synchronize();
-      if (!empty) visitor.lane_done(i, batch.valid_samples);
+      if (!empty) visitor.lane_done(i, batches[i]);
     }
     visitor.step_done();
   }

@@ -24,9 +24,12 @@ class EvaluationPass {
   // What each lane's run leaves: the graph's result, in memory that the host reads.
   const std::byte* result() const { return result_.data(); }
 
+  // Each lane's run leaves its predictions there, too, in memory of the backend.
+  void keep_predictions(std::byte* memory) { prediction_ = memory; }
+
   struct Visitor {
-    // The local lane has run on a batch of so many samples, at least one.
-    std::function<void(size_t lane, int64_t valid_samples)> lane_done;
+    // The local lane has run on a batch of at least one sample, which lies on the host.
+    std::function<void(size_t lane, const LaneBatch& batch)> lane_done;
     // All lanes of a step have: as often on every rank.
     std::function<void()> step_done = [] {};
   };
@@ -39,6 +42,7 @@ class EvaluationPass {
   BatchStage stage_;
   LaneContext& lane_;  // of the lane that runs
   std::span<std::byte> result_;
+  std::byte* prediction_ = nullptr;
 };
 
 }  // namespace lockstep

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/base/error.h"
+#include "runtime/config/task.h"
+
 namespace lockstep {
 
 Evaluator::Evaluator(const RunParts& parts,
@@ -10,24 +13,65 @@ Evaluator::Evaluator(const RunParts& parts,
                      Reducer& reducer,
                      BucketAllGather* gather)
     : model_(parts.model),
+      weighted_(!parts.config.train.class_weights.empty()),
       reducer_(reducer),
       pass_(parts, memory, gather),
-      sums_(static_cast<size_t>(parts.local_lanes())) {}
+      scores_(parts, memory.eval_scores),
+      sums_(static_cast<size_t>(parts.local_lanes())) {
+  pass_.keep_predictions(scores_.prediction());
+}
 
 Evaluation Evaluator::run() {
   std::fill(sums_.begin(), sums_.end(), LaneStatistics{});
-  pass_.run({.lane_done = [this](size_t lane, int64_t) {
+  scores_.begin();
+  const auto lane_done = [this](size_t lane, const LaneBatch& batch) {
     const auto* statistics = reinterpret_cast<const double*>(pass_.result());
     for (int k = 0; k < kStatisticCount; ++k) sums_[lane].values[k] += statistics[k];
-  }});
+    scores_.lane_done(lane, batch);
+  };
+  pass_.run({.lane_done = lane_done, .step_done = [this] { scores_.step_done(); }});
   const StepTotals totals = reducer_.sum_statistics(sums_);
-  const double count = std::max(totals.valid_count, 1.0);
-  Evaluation evaluation = {totals.loss_sum / count, pass_.samples(), totals.correct_count / count};
+  const double counted = totals.valid_count > 0 ? totals.valid_count : 1;
+  // Answers count alike whatever the weights of their classes.
+  const double count = weighted_ ? static_cast<double>(scores_.classes_counted()) : counted;
+  Evaluation evaluation = {
+      totals.loss_sum / counted, pass_.samples(), totals.correct_count / count};
   const bool of_classes = model_.loss == Loss::kSoftmaxCrossEntropy;
   if (of_classes && model_.outputs > 5) evaluation.top5 = totals.top5_count / count;
-  if (of_classes && model_.input == ModelInput::kTokens)
+  if (of_classes && model_.input == ModelInput::kTokens && task_of(model_) == Task::kOther)
     evaluation.perplexity = std::exp(evaluation.loss);
+  evaluation.task = scores_.finish();
   return evaluation;
+}
+
+std::string words_for(const Evaluation& evaluation, const ModelTraits& model) {
+  std::string text;
+  if (model.has_accuracy()) text += fmt::format(", accuracy {:.4f}", evaluation.accuracy);
+  if (evaluation.top5) text += fmt::format(", top-5 accuracy {:.4f}", *evaluation.top5);
+  if (evaluation.perplexity) text += fmt::format(", perplexity {:.2f}", *evaluation.perplexity);
+  return text + to_text(evaluation.task);
+}
+
+void each_metric(const Evaluation& evaluation,
+                 const ModelTraits& model,
+                 const std::function<void(const std::string& name, double value)>& f) {
+  f("eval_loss", evaluation.loss);
+  if (model.has_accuracy()) f("eval_accuracy", evaluation.accuracy);
+  if (evaluation.top5) f("eval_top5_accuracy", *evaluation.top5);
+  if (evaluation.perplexity) f("eval_perplexity", *evaluation.perplexity);
+  for (int i = 0; i < kTaskMetricCount; ++i) {
+    const auto& value = evaluation.task[static_cast<size_t>(i)];
+    if (value) f(name_of(static_cast<TaskMetric>(i)), *value);
+  }
+}
+
+double Evaluation::value_of(EvalConfig::Metric metric) const {
+  using Metric = EvalConfig::Metric;
+  if (metric == Metric::kLoss) return loss;
+  if (metric == Metric::kAccuracy) return accuracy;
+  const auto index = static_cast<size_t>(metric) - static_cast<size_t>(Metric::kF1);
+  LOCKSTEP_CHECK(task[index].has_value(), "eval.best is not of the task ");
+  return *task[index];
 }
 
 }  // namespace lockstep

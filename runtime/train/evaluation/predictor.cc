@@ -22,6 +22,14 @@ void to_floats(const std::byte* from, DType dtype, size_t count, float* to) {
   }
 }
 
+// Of values that were brought to mean 0 and standard deviation 1.
+void to_units_of_the_file(const DataSummary& data, std::vector<float>& outputs) {
+  const size_t columns = data.target_std.size();
+  for (size_t i = 0; columns > 0 && i < outputs.size(); ++i)
+    outputs[i] = static_cast<float>(static_cast<double>(outputs[i]) * data.target_std[i % columns] +
+                                    data.target_mean[i % columns]);
+}
+
 }  // namespace
 
 Predictor::Predictor(const RunParts& parts, const RunMemory& memory)
@@ -43,7 +51,7 @@ std::vector<float> Predictor::run() {
   const auto wanted = static_cast<size_t>(samples() * sample_elements());
   if (root) outputs.reserve(wanted);
   EvaluationPass::Visitor visitor;
-  visitor.lane_done = [&](size_t lane, int64_t) {
+  visitor.lane_done = [&](size_t lane, const LaneBatch&) {
     to_floats(pass_.result(), dtype_, lane_elements, &step[(first + lane) * lane_elements]);
   };
   // Samples fill the lanes in order, so that only the last step's end is padding.
@@ -56,6 +64,7 @@ std::vector<float> Predictor::run() {
   };
   pass_.run(visitor);
   if (root && tokens_ > 0) clear_padding(outputs);
+  to_units_of_the_file(parts_.data.summary, outputs);
   return outputs;
 }
 

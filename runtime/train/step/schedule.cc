@@ -24,9 +24,14 @@ double one_cycle(double lr, double floor, int64_t step, int64_t steps) {
 
 }  // namespace
 
-double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps) {
+double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps, int64_t falls) {
   using Kind = ScheduleConfig::Kind;
-  const double lr = schedule.lr, floor = schedule.min_lr;
+  const double floor = schedule.min_lr;
+  double lr = schedule.lr;
+  if (schedule.kind == Kind::kPlateau) {
+    for (int64_t i = 0; i < falls && lr > floor; ++i)
+      lr = std::max(lr * static_cast<double>(schedule.plateau_factor), floor);
+  }
   const int64_t warmup = schedule.warmup_steps;
   if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   // Part of the way from the end of warm-up to the end of the run, in [0, 1].
@@ -35,7 +40,8 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
                               0.0,
                               1.0);
   switch (schedule.kind) {
-    case Kind::kConstant: return lr;
+    case Kind::kConstant:
+    case Kind::kPlateau: return lr;
     case Kind::kLinear: return floor + (lr - floor) * (1 - x);
     case Kind::kCosine: return half_cosine(lr, floor, x);
     case Kind::kPolynomial:

@@ -18,6 +18,9 @@ constexpr double kWorthNaming = 0.05;
 
 using Span = Timeline::Span;
 
+// What the sum of losses is divided by: rows, or their weights.
+double counted(const StepTotals& totals) { return totals.valid_count > 0 ? totals.valid_count : 1; }
+
 // A phase of the step: its milliseconds, and a span in the timeline when one is kept.
 struct Phase {
   PhaseTimer timer;
@@ -229,9 +232,9 @@ TrainingStep::Update TrainingStep::plan_update(int64_t done, const StepTotals& t
   const TrainConfig& train = parts_.config.train;
   const auto rows = static_cast<double>(train.global_batch * parts_.training.loss_rows_per_sample);
   // The gradients are of the loss sum over `rows`, times the loss scale.
-  const double mean_scale = rows / std::max(totals.valid_count, 1.0) / loss_scale_.value();
+  const double mean_scale = rows / counted(totals) / loss_scale_.value();
   Update update;
-  update.lr = learning_rate(parts_.config.schedule, done, train.steps);
+  update.lr = learning_rate(parts_.config.schedule, done, train.steps, rate_falls_);
   update.gradient_norm = std::sqrt(totals.squared_norm) * mean_scale;
   update.gradient_scale =
       mean_scale * clip_factor(update.gradient_norm, parts_.config.optimizer.clip_norm);
@@ -275,7 +278,7 @@ StepRecord TrainingStep::make_record(int64_t step,
   record.samples = step * parts_.config.train.global_batch;
   record.epoch =
       static_cast<double>(record.samples) / static_cast<double>(parts_.data.train->samples());
-  record.loss = totals.loss_sum / std::max(totals.valid_count, 1.0);
+  record.loss = totals.loss_sum / counted(totals);
   record.lr = update.lr;
   record.grad_norm = update.gradient_norm;
   record.step_ms = step_ms;
@@ -289,7 +292,7 @@ StepRecord TrainingStep::make_record(int64_t step,
   record.data_wait_ms = clock_.phases.data;
   record.optimizer_ms = clock_.phases.optimizer;
   record.samples_per_s = batch / step_ms * 1000;
-  if (parts_.model.input == ModelInput::kTokens)
+  if (parts_.model.input == ModelInput::kTokens && parts_.config.train.class_weights.empty())
     record.tokens_per_s = totals.valid_count / step_ms * 1000;
   if (peak_flops_ > 0) record.mfu = parts_.flops_per_sample * record.samples_per_s / peak_flops_;
   if (loss_scale_.dynamic()) record.loss_scale = loss_scale_.value();

@@ -51,6 +51,8 @@ class TrainingStep {
     // found_in_transfers()): nothing has been updated. Of the rest only the flags count.
     bool damaged = false;
   };
+  // How often an evaluation has made the rate fall (schedule PLATEAU), for the steps that follow.
+  void set_rate_falls(int64_t falls) { rate_falls_ = falls; }
   // The step after `done` completed ones. `flags` is called once, before anything of the run
   // changes, for what this rank tells. All ranks together. The new parameters are gathered under the
   // next step's forward pass, or by gather_parameters().
@@ -120,6 +122,7 @@ class TrainingStep {
   std::unique_ptr<WeightAverage> average_;  // null without
   StepChecks checks_;
   LossScale loss_scale_;
+  int64_t rate_falls_ = 0;
   bool parameters_gathered_ = false;  // since they were last updated
   std::unique_ptr<RepeatedWork> gradient_work_, update_work_;
   std::span<LaneContext> lanes_;          // by local lane

@@ -154,6 +154,29 @@ TEST_F(Images, EvaluateOnTheResizedCentre) {
       }
 }
 
+// Of an image four times as large as the output, the decoder could leave away three quarters.
+// Evaluation does not, nor training with exact_jpeg.
+TEST_F(Images, EvaluationDecodesInFull) {
+  const test::Image image = test::make_image(100, 100, 3, 3);
+  const std::string jpeg = test::encode_jpeg(image);
+  folder_.write("c.tar", test::tar_of({{"a.jpg", jpeg}, {"a.cls", "0"}}));
+  const test::Image whole = test::decode_plainly(test::bytes_of(jpeg));
+  folder_.write("p.tar", test::tar_of({{"a.png", test::encode_png(whole)}, {"a.cls", "0"}}));
+  const auto read = [&](const char* tar, bool training, bool exact) {
+    DataConfig config;
+    config.dir = folder_.path();
+    config.source = TarShardsConfig{{tar}, {}, 0, 16};
+    config.image.size = config.image.resize = 25;
+    config.image.exact_jpeg = exact;
+    const OpenedData opened = test::open_images(config, 1, true);
+    return test::read<uint8_t, int32_t>(*opened.train, {.index = 0, .augment = training}).input;
+  };
+  const auto expected = read("p.tar", false, false);  // a PNG file of the same pixels
+  EXPECT_EQ(read("c.tar", false, false), expected);
+  EXPECT_EQ(read("c.tar", true, true), expected);
+  EXPECT_NE(read("c.tar", true, false), expected);
+}
+
 // torchvision's int(round(x)): halves to even.
 TEST_F(Images, TheCentreIsThatOfTorchvision) {
   config_.image.size = config_.image.resize = 8;

@@ -55,6 +55,28 @@ TEST(TableDoubts, ATargetOfOneClass) {
   expect_parts(doubts[0], {"column 'y' has one value in all 3 rows", "'a' on line 2"});
 }
 
+// Of the evaluation's rows, also where they are held out of the training file; a missing value is
+// none.
+TEST(TableDoubts, CategoriesThatTrainingHasNotSeen) {
+  TableConfig table;
+  table.target = "y";
+  const TableText train{"c,x,y\nred,1,a\nblue,2,b\nred,3,a\n", "t.csv"};
+  const std::string rows = "c,x,y\nred,1,a\ngreen,2,b\n?,2,b\ngrey,1,a\ngreen,2,b\n";
+  const TableText eval{rows, "e.csv"};
+  const auto open = [&] {
+    return make_table(train, &eval, DataConfig{}, table, test::mlp(), true);
+  };
+  const std::vector<std::string> doubts = open().summary.doubts;
+  ASSERT_EQ(doubts.size(), 1u);
+  expect_parts(doubts[0],
+               {"e.csv: column 'c' has values in 3 of 5 evaluation rows that no training row has",
+                "the first is 'green' on line 3"});
+  table.strict = true;
+  expect_parts(error_of(open), {"e.csv", "'green'", "data.table.strict"});
+  table.ignore = {"c"};
+  EXPECT_TRUE(open().summary.doubts.empty());
+}
+
 TEST(TableDoubts, WhatIsMeantIsNoDoubt) {
   EXPECT_TRUE(doubts_of(rows(4000)).empty());
   EXPECT_TRUE(doubts_of("x,y\nred,a\n1,b\n2,a\n3,b\n").empty());  // a quarter is no slip

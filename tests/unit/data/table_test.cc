@@ -308,5 +308,33 @@ TEST(TableEncoder, DescribesItself) {
   EXPECT_EQ(c.categories, (std::vector<std::string>{"u", "v"}));
 }
 
+// By the training rows alone, and told so that predictions can be brought back.
+TEST(Table, StandardisesTheTarget) {
+  Table t = table_of("x,y\n1,10\n2,20\n3,60\n", "y", Loss::kMeanSquaredError);
+  t.eval = "x,y\n1,1000\n2,30\n";
+  t.table.standardise_target = true;
+  const OpenedData opened = t.open();
+  const double mean = 30, std = std::sqrt((400 + 100 + 900) / 3.0);
+  ASSERT_EQ(opened.summary.target_mean.size(), 1u);
+  EXPECT_NEAR(opened.summary.target_mean[0], mean, 1e-12);
+  EXPECT_NEAR(opened.summary.target_std[0], std, 1e-12);
+  EXPECT_FLOAT_EQ(value(*opened.train, 2), static_cast<float>(30 / std));
+  EXPECT_FLOAT_EQ(value(*opened.eval, 0), static_cast<float>(970 / std));
+  EXPECT_FLOAT_EQ(value(*opened.eval, 1), 0);
+  EXPECT_EQ(value(*t.open(false).eval, 0), value(*opened.eval, 0));
+  t.table.standardise_target = false;
+  EXPECT_TRUE(t.open().summary.target_std.empty());
+  EXPECT_EQ(value(*t.open().eval, 0), 1000);
+}
+
+TEST(Table, AConstantTargetIsStandardisedToZero) {
+  Table t = table_of("x,y\n1,0.1\n2,0.1\n3,0.1\n", "y", Loss::kMeanSquaredError);
+  t.table.standardise_target = true;
+  const OpenedData opened = t.open();
+  EXPECT_EQ(value(*opened.train, 1), 0);
+  EXPECT_EQ(opened.summary.target_mean[0], 0.1);
+  EXPECT_EQ(opened.summary.target_std[0], 1);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -2,7 +2,11 @@
 // and an evaluation that counts for patience only because the process happened to end there.
 #include "runtime/train/run_policy.h"
 
+#include <iterator>
+
 #include <gtest/gtest.h>
+
+#include "runtime/train/step/schedule.h"
 
 namespace lockstep {
 namespace {
@@ -78,6 +82,66 @@ TEST(RunPolicy, TheBestIsSavedAndPatienceRunsOut) {
   EXPECT_FALSE(policy.out_of_patience(progression));
   const RunPolicy::Next stopped = judge(50, 3.0);
   EXPECT_TRUE(stopped.early_stopped && stopped.end);
+}
+
+TEST(RunPolicy, TheBestIsByTheTasksMetric) {
+  RunConfig config = config_of(100);
+  Progression progression;
+  const auto judge = [&](int64_t step, TaskMetric metric, double value) {
+    Evaluation evaluation;
+    evaluation.task[metric] = value;
+    RunPolicy(config, true).judge(evaluation, {.step = step}, progression);
+    return progression.best_step;
+  };
+  config.eval.best = EvalConfig::Metric::kSpearman;
+  EXPECT_EQ(judge(10, kSpearman, 0.5), 10);
+  EXPECT_EQ(judge(20, kSpearman, 0.4), 10);
+  EXPECT_EQ(judge(30, kSpearman, 0.6), 30);
+  progression = {};
+  config.eval.best = EvalConfig::Metric::kMeanAbsoluteError;
+  EXPECT_EQ(judge(10, kMeanAbsoluteError, 0.5), 10);
+  EXPECT_EQ(judge(20, kMeanAbsoluteError, 0.6), 10);
+  EXPECT_EQ(judge(30, kMeanAbsoluteError, 0.4), 30);
+}
+
+// The rates of torch.optim.lr_scheduler.ReduceLROnPlateau(factor=0.5, patience=2, threshold=0,
+// min_lr=0.1) after each of these losses.
+TEST(RunPolicy, ThePlateauIsPyTorchs) {
+  RunConfig config = config_of(1000);
+  config.schedule = {.kind = ScheduleConfig::Kind::kPlateau, .lr = 0.5f, .min_lr = 0.1f};
+  config.schedule.patience = 2;
+  config.schedule.plateau_factor = 0.5f;
+  const RunPolicy policy(config, true);
+  Progression progression;
+  const double losses[] = {3, 2, 2.5, 2.5, 2, 1.9, 2, 2, 2, 1.95, 3, 3, 3, 1.8, 2, 2, 2};
+  const double rates[] = {0.5,
+                          0.5,
+                          0.5,
+                          0.5,
+                          0.25,
+                          0.25,
+                          0.25,
+                          0.25,
+                          0.125,
+                          0.125,
+                          0.125,
+                          0.1,
+                          0.1,
+                          0.1,
+                          0.1,
+                          0.1,
+                          0.1};
+  for (size_t i = 0; i < std::size(losses); ++i) {
+    const auto step = static_cast<int64_t>(10 * (i + 1));
+    policy.judge(with_loss(losses[i]), {.step = step}, progression);
+    EXPECT_NEAR(learning_rate(config.schedule, step, 1000, progression.rate_falls), rates[i], 1e-8)
+        << i;
+  }
+  // At the end of the run alone.
+  config.train.steps = 175;
+  const Progression before = progression;
+  policy.judge(with_loss(9), {.step = 175}, progression);
+  EXPECT_EQ(progression.plateau_evals, before.plateau_evals);
 }
 
 TEST(RunPolicy, TheClockAsksForCheckpointsToo) {

@@ -44,6 +44,16 @@ TEST(Schedule, StepsDownAtEachMilestone) {
   EXPECT_DOUBLE_EQ(learning_rate(config, 20, 30), 0.25);
 }
 
+TEST(Schedule, FallsOnPlateausDownToTheMinimum) {
+  ScheduleConfig config = schedule(Kind::kPlateau);
+  config.plateau_factor = 0.5f;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 50, 100, 0), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 50, 100, 1), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 50, 100, 2), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 50, 100, 90), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1, 100, 1), 0.25);  // in the warm-up
+}
+
 TEST(Schedule, StaysStableThenDecays) {
   ScheduleConfig config = schedule(Kind::kWarmupStableDecay);
   config.decay_steps = 10;

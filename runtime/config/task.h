@@ -1,0 +1,51 @@
+#pragma once
+// What a model predicts, in the terms of its evaluation, and which metrics are of it.
+
+#include "runtime/config/model_traits.h"
+
+namespace lockstep {
+
+enum class Task {
+  kOther,    // language modelling, which has its perplexity; nothing
+  kClasses,  // one of several, by softmax
+  kYesNo,    // one output, by sigmoid
+  kValues
+};
+
+inline Task task_of(const ModelTraits& model) {
+  const bool of_text = model.input == ModelInput::kTokens;
+  const bool classifies_text = model.text_task == TextTask::kSequenceClass ||
+                               model.text_task == TextTask::kSequenceValues ||
+                               model.text_task == TextTask::kTokenClasses;
+  if (of_text && !classifies_text) return Task::kOther;
+  if (model.loss == Loss::kMeanSquaredError) return Task::kValues;
+  if (model.loss == Loss::kSoftmaxCrossEntropy) return Task::kClasses;
+  return model.outputs <= 1 ? Task::kYesNo : Task::kOther;  // several answers have no one F1
+}
+
+// Whether evaluations of the model have it; where outputs are left to the data, whether they may.
+inline bool has_metric(const ModelTraits& model, EvalConfig::Metric metric) {
+  using Metric = EvalConfig::Metric;
+  const Task task = task_of(model);
+  const bool classes = task == Task::kClasses || task == Task::kYesNo;
+  switch (metric) {
+    case Metric::kLoss: return true;
+    case Metric::kAccuracy: return model.has_accuracy();
+    case Metric::kF1:
+    case Metric::kMatthews: return classes;
+    case Metric::kAuc:
+      return task == Task::kYesNo ||
+             (task == Task::kClasses && (model.outputs == 0 || model.outputs == 2));
+    case Metric::kMeanAbsoluteError:
+    case Metric::kRSquared:
+    case Metric::kPearson:
+    case Metric::kSpearman: return task == Task::kValues;
+  }
+  return false;
+}
+
+inline bool smaller_is_better(EvalConfig::Metric metric) {
+  return metric == EvalConfig::Metric::kLoss || metric == EvalConfig::Metric::kMeanAbsoluteError;
+}
+
+}  // namespace lockstep

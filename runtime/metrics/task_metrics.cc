@@ -1,0 +1,205 @@
+#include "runtime/metrics/task_metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+namespace lockstep {
+namespace {
+
+struct Name {
+  const char* name;
+  const char* words;
+};
+constexpr Name kNames[kTaskMetricCount] = {{"eval_f1", "F1"},
+                                           {"eval_matthews", "Matthews"},
+                                           {"eval_auc", "AUC"},
+                                           {"eval_mean_absolute_error", "mean absolute error"},
+                                           {"eval_r_squared", "R squared"},
+                                           {"eval_pearson", "Pearson"},
+                                           {"eval_spearman", "Spearman"}};
+
+}  // namespace
+
+const char* name_of(TaskMetric metric) { return kNames[metric].name; }
+const char* short_name_of(TaskMetric metric) { return kNames[metric].name + sizeof("eval_") - 1; }
+
+std::string to_text(const TaskMetrics& metrics) {
+  std::string text;
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    if (metrics[i]) text += fmt::format(", {} {:.4f}", kNames[i].words, *metrics[i]);
+  }
+  return text;
+}
+
+void ClassCounts::clear() {
+  std::fill(counts_.begin(), counts_.end(), Counts{});
+  total_ = 0;
+}
+
+double ClassCounts::f1() const {
+  if (counts_.size() == 2) return counts_[1].f1();
+  double sum = 0;
+  int64_t classes = 0;
+  for (const Counts& counts : counts_) {
+    if (counts.predicted + counts.wanted == 0) continue;
+    sum += counts.f1();
+    ++classes;
+  }
+  return classes == 0 ? 0 : sum / static_cast<double>(classes);
+}
+
+double ClassCounts::matthews() const {
+  double right = 0, both = 0, predicted = 0, wanted = 0;
+  for (const Counts& counts : counts_) {
+    const auto p = static_cast<double>(counts.predicted), w = static_cast<double>(counts.wanted);
+    right += static_cast<double>(counts.right);
+    both += p * w;
+    predicted += p * p;
+    wanted += w * w;
+  }
+  const double total = static_cast<double>(total_), square = total * total;
+  const double divisor = (square - predicted) * (square - wanted);
+  return divisor > 0 ? (right * total - both) / std::sqrt(divisor) : 0;
+}
+
+// Of a run of equal scores with o ones and z zeros, after `zeros` zeros with smaller scores: each of
+// the ones is above those, and half above the z. Pairs are counted twice, to stay whole.
+double area_under_roc(std::span<ScoredClass> samples) {
+  if (std::any_of(samples.begin(), samples.end(), [](const auto& x) { return x.score != x.score; }))
+    return std::numeric_limits<double>::quiet_NaN();
+  std::sort(samples.begin(), samples.end(), [](const ScoredClass& a, const ScoredClass& b) {
+    return a.score < b.score;
+  });
+  int64_t zeros = 0, ones = 0, pairs = 0;
+  for (size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
+    int64_t equal_ones = 0;
+    for (; end < samples.size() && samples[end].score == samples[begin].score; ++end)
+      equal_ones += samples[end].is_one;
+    const int64_t equal_zeros = static_cast<int64_t>(end - begin) - equal_ones;
+    pairs += equal_ones * (2 * zeros + equal_zeros);
+    zeros += equal_zeros;
+    ones += equal_ones;
+  }
+  if (zeros == 0 || ones == 0) return 0.5;
+  return static_cast<double>(pairs) / 2 / static_cast<double>(zeros) / static_cast<double>(ones);
+}
+
+namespace {
+
+// A column of both, as values to correlate.
+struct Correlation {
+  double xx = 0, tt = 0, xt = 0;  // sums of products, without the means
+
+  void add(double x, double t) {
+    xx += x * x;
+    tt += t * t;
+    xt += x * t;
+  }
+  double value() const {
+    const double divisor = std::sqrt(xx) * std::sqrt(tt);
+    return divisor > 0 ? std::clamp(xt / divisor, -1.0, 1.0) : divisor == 0 ? 0 : divisor;
+  }
+};
+
+struct Numbered {
+  float value;
+  uint32_t row;
+};
+
+// Twice each row's rank, from 2 on; of equal values their mean. Twice the mean of all ranks is
+// rows + 1.
+void find_ranks(std::span<Numbered> sorted, uint32_t* ranks) {
+  std::sort(sorted.begin(), sorted.end(), [](const Numbered& a, const Numbered& b) {
+    return a.value < b.value;
+  });
+  for (size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
+    while (end < sorted.size() && sorted[end].value == sorted[begin].value) ++end;
+    for (size_t i = begin; i < end; ++i)
+      ranks[sorted[i].row] = static_cast<uint32_t>(begin + end + 1);
+  }
+}
+
+struct Column {
+  const ValueMetrics::Samples& of;
+  int64_t number;
+
+  float prediction(int64_t row) const { return of.predictions[row * of.stride + number]; }
+  float target(int64_t row) const { return of.targets[row * of.stride + number]; }
+  double scaled(float value) const {
+    if (of.scale.empty()) return value;
+    const auto c = static_cast<size_t>(number);
+    return static_cast<double>(value) * of.scale[c] + of.shift[c];
+  }
+};
+
+double spearman(const Column& column, std::byte* scratch) {
+  const auto rows = static_cast<size_t>(column.of.rows);
+  auto* const numbered = reinterpret_cast<Numbered*>(scratch);
+  auto* const x = reinterpret_cast<uint32_t*>(scratch + rows * sizeof(Numbered));
+  uint32_t* const t = x + rows;
+  const auto rank = [&](auto value_of, uint32_t* ranks) {
+    for (size_t i = 0; i < rows; ++i)
+      numbered[i] = {value_of(static_cast<int64_t>(i)), static_cast<uint32_t>(i)};
+    find_ranks({numbered, rows}, ranks);
+  };
+  rank([&](int64_t i) { return column.prediction(i); }, x);
+  rank([&](int64_t i) { return column.target(i); }, t);
+  Correlation correlation;
+  const double mean = static_cast<double>(rows) + 1;
+  for (size_t i = 0; i < rows; ++i) correlation.add(x[i] - mean, t[i] - mean);
+  return correlation.value();
+}
+
+}  // namespace
+
+size_t ValueMetrics::scratch_bytes(int64_t rows) {
+  return static_cast<size_t>(rows) * (sizeof(Numbered) + 2 * sizeof(uint32_t));
+}
+
+TaskMetrics ValueMetrics::of(const Samples& samples, std::byte* scratch) {
+  double absolute = 0, r_squared = 0, pearson = 0, rank_correlation = 0;
+  const auto rows = static_cast<double>(samples.rows);
+  for (int64_t c = 0; c < samples.columns; ++c) {
+    const Column column = {samples, c};
+    double mean_x = 0, mean_t = 0, off = 0, squared = 0;
+    bool not_a_number = false, x_differs = false, t_differs = false;
+    for (int64_t i = 0; i < samples.rows; ++i) {
+      const double x = column.scaled(column.prediction(i)), t = column.scaled(column.target(i));
+      mean_x += x;
+      mean_t += t;
+      off += std::abs(x - t);
+      squared += (x - t) * (x - t);
+      not_a_number |= std::isnan(x) || std::isnan(t);
+      x_differs |= column.prediction(i) != column.prediction(0);
+      t_differs |= column.target(i) != column.target(0);
+    }
+    mean_x /= rows;
+    mean_t /= rows;
+    Correlation correlation;
+    for (int64_t i = 0; i < samples.rows; ++i)
+      correlation.add(column.scaled(column.prediction(i)) - mean_x,
+                      column.scaled(column.target(i)) - mean_t);
+    // Their mean may round, and then equal numbers would differ from it.
+    if (!x_differs) correlation.xx = 0;
+    if (!t_differs) correlation.tt = 0;
+    absolute += off / rows;
+    r_squared += correlation.tt > 0 ? 1 - squared / correlation.tt : squared == 0 ? 1 : 0;
+    pearson += correlation.value();
+    // Numbers that are none have no order to sort them by.
+    rank_correlation +=
+        not_a_number ? std::numeric_limits<double>::quiet_NaN() : spearman(column, scratch);
+  }
+  const auto columns = static_cast<double>(samples.columns);
+  TaskMetrics metrics;
+  metrics[kMeanAbsoluteError] = absolute / columns;
+  metrics[kRSquared] = r_squared / columns;
+  metrics[kPearson] = pearson / columns;
+  metrics[kSpearman] = rank_correlation / columns;
+  return metrics;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,250 @@
+#include "runtime/train/evaluation/task_scores.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/half.h"
+#include "runtime/config/limits.h"
+#include "runtime/graph/prediction.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// The record of values: whether it counts (i32), predictions and targets (columns) f32 each.
+size_t value_bytes(int64_t columns) { return static_cast<size_t>(2 * columns) * sizeof(float); }
+
+// Calls f(value) with a function that gives element i of a tensor as a float.
+template <typename F>
+void with_values(const std::byte* from, DType dtype, F f) {
+  const auto of_type = [&]<typename T>(const T* x) {
+    f([x](int64_t i) { return to_float(x[i]); });
+  };
+  switch (dtype) {
+    case DType::kF32: return of_type(reinterpret_cast<const float*>(from));
+    case DType::kBF16: return of_type(reinterpret_cast<const BFloat16*>(from));
+    case DType::kF16: return of_type(reinterpret_cast<const Float16*>(from));
+    default: LOCKSTEP_CHECK(false, "predictions of another type ");
+  }
+}
+
+}  // namespace
+
+TaskScoresLayout::TaskScoresLayout(const ModelTraits& model,
+                                   const Graph& evaluation,
+                                   int64_t lanes,
+                                   int64_t samples)
+    : task(prediction_of(evaluation) == kNoTensor ? Task::kOther : task_of(model)), lanes(lanes) {
+  if (task == Task::kOther) return;
+  const Tensor& prediction = evaluation[prediction_of(evaluation)];
+  columns = prediction.shape.columns();
+  if (task == Task::kYesNo && columns > 1) {
+    task = Task::kOther;
+    return;
+  }
+  lane_rows = prediction.shape.rows();
+  rows = samples * evaluation.loss_rows_per_sample;
+  prediction_bytes = prediction.bytes();
+  const bool values = task == Task::kValues;
+  row_bytes = values ? sizeof(int32_t) + value_bytes(columns) : sizeof(ClassRecord);
+  const auto n = static_cast<size_t>(rows);
+  if (values) {
+    sample_bytes = aligned(n * value_bytes(columns)) + ValueMetrics::scratch_bytes(rows);
+  } else {
+    const int64_t classes = task == Task::kYesNo ? 2 : columns;
+    count_bytes = static_cast<size_t>(classes) * sizeof(ClassCounts::Counts);
+    if (classes == 2) sample_bytes = n * sizeof(ScoredClass);
+  }
+  too_many = sample_bytes > kMostSampleBytes;
+  if (too_many) sample_bytes = 0;
+}
+
+size_t TaskScoresLayout::bytes() const {
+  return aligned(prediction_bytes) + aligned(exchange_bytes()) + aligned(count_bytes) +
+         aligned(sample_bytes);
+}
+
+bool TaskScoresLayout::has(EvalConfig::Metric metric) const {
+  using Metric = EvalConfig::Metric;
+  switch (metric) {
+    case Metric::kLoss:
+    case Metric::kAccuracy: return true;
+    case Metric::kF1:
+    case Metric::kMatthews: return task == Task::kClasses || task == Task::kYesNo;
+    case Metric::kAuc: return task != Task::kValues && sample_bytes > 0;
+    default: return task == Task::kValues && sample_bytes > 0;
+  }
+}
+
+int64_t evaluated_samples(const EvalConfig& eval, const Dataset& dataset) {
+  return eval.max_samples > 0 ? std::min(eval.max_samples, dataset.samples()) : dataset.samples();
+}
+
+void check_best(const EvalConfig& eval, const ModelTraits& model, const TaskScoresLayout& layout) {
+  if (has_metric(model, eval.best) && layout.has(eval.best)) return;
+  if (layout.too_many)
+    refuse_value(
+        "eval.best",
+        name_of(eval.best),
+        fmt::format("another one, or fewer than {} predictions (eval.max_samples): it needs "
+                    "all of them in memory",
+                    layout.rows));
+  refuse_value(
+      "eval.best",
+      name_of(eval.best),
+      fmt::format("a metric of the model's task; AUC is of two classes alone, and here are "
+                  "{} outputs",
+                  model.outputs));
+}
+
+TaskScores::TaskScores(const RunParts& parts, std::span<std::byte> memory)
+    : parts_(parts),
+      layout_(parts.model,
+              *parts.evaluation,
+              parts.plan.lanes,
+              evaluated_samples(parts.config.eval, *parts.data.eval)),
+      counts_({}) {
+  if (layout_.task == Task::kOther) return;
+  LOCKSTEP_CHECK(memory.size() >= layout_.bytes(), "{} bytes ", memory.size());
+  const Tensor& prediction = (*parts.evaluation)[prediction_of(*parts.evaluation)];
+  dtype_ = prediction.dtype;
+  stride_ = prediction.row_stride();
+  std::byte* next = memory.data();
+  const auto take = [&](size_t bytes) {
+    std::byte* const at = next;
+    next += aligned(bytes);
+    return at;
+  };
+  prediction_ = take(layout_.prediction_bytes);
+  exchange_ = take(layout_.exchange_bytes());
+  auto* const counts = reinterpret_cast<ClassCounts::Counts*>(take(layout_.count_bytes));
+  counts_ = ClassCounts({counts, layout_.count_bytes / sizeof(ClassCounts::Counts)});
+  if (layout_.sample_bytes > 0) samples_ = take(layout_.sample_bytes);
+  places_.resize(static_cast<size_t>(parts.plan.lanes));
+  const int ranks = parts.communicator.size(), local = parts.local_lanes();
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int i = 0; i < local; ++i)
+      places_[static_cast<size_t>(parts.plan.lanes_of(rank)[i])] =
+          static_cast<size_t>(rank * local + i);
+  }
+}
+
+void TaskScores::begin() {
+  if (layout_.task == Task::kOther) return;
+  counts_.clear();
+  kept_ = 0;
+  forget_step();
+}
+
+// Rows of lanes that do not run do not count.
+void TaskScores::forget_step() {
+  const size_t rows = static_cast<size_t>(layout_.lanes * layout_.lane_rows);
+  if (layout_.task == Task::kValues) {
+    for (size_t i = 0; i < rows; ++i) std::memset(exchange_ + i * layout_.row_bytes, 0, 4);
+  } else {
+    auto* const records = reinterpret_cast<ClassRecord*>(exchange_);
+    std::fill_n(records, rows, ClassRecord{0, -1, 0});
+  }
+}
+
+void TaskScores::lane_done(size_t lane, const LaneBatch& batch) {
+  if (layout_.task == Task::kOther) return;
+  const int number = parts_.lanes()[static_cast<int>(lane)];
+  const size_t first =
+      places_[static_cast<size_t>(number)] * static_cast<size_t>(layout_.lane_rows);
+  std::byte* const records = exchange_ + first * layout_.row_bytes;
+  const int64_t rows = batch.valid_samples * parts_.evaluation->loss_rows_per_sample;
+  const int64_t columns = layout_.columns;
+  with_values(prediction_, dtype_, [&](auto value) {
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t at = row * stride_;
+      std::byte* const record = records + static_cast<size_t>(row) * layout_.row_bytes;
+      if (layout_.task == Task::kValues) {
+        const int32_t counted = 1;
+        std::memcpy(record, &counted, sizeof(counted));
+        float* const values = reinterpret_cast<float*>(record + sizeof(counted));
+        for (int64_t c = 0; c < columns; ++c) values[c] = value(at + c);
+        std::memcpy(values + columns,
+                    batch.target + static_cast<size_t>(row * columns) * sizeof(float),
+                    static_cast<size_t>(columns) * sizeof(float));
+        continue;
+      }
+      auto& found = *reinterpret_cast<ClassRecord*>(record);
+      if (layout_.task == Task::kYesNo) {
+        const float target = reinterpret_cast<const float*>(batch.target)[row];
+        found = {value(at) > 0, target > 0.5f, value(at)};
+        continue;
+      }
+      found.target = reinterpret_cast<const int32_t*>(batch.target)[row];
+      found.predicted = 0;  // the first of the largest
+      for (int64_t c = 1; c < columns; ++c) {
+        if (value(at + c) > value(at + found.predicted)) found.predicted = static_cast<int32_t>(c);
+      }
+      found.score = columns == 2 ? value(at + 1) - value(at) : 0;
+    }
+  });
+}
+
+void TaskScores::add_class(const ClassRecord& record) {
+  if (record.target < 0) return;
+  counts_.add(record.predicted, record.target);
+  if (samples_ == nullptr) return;
+  reinterpret_cast<ScoredClass*>(samples_)[kept_++] = {record.score, record.target == 1};
+}
+
+void TaskScores::add_values(const std::byte* record) {
+  int32_t counted;
+  std::memcpy(&counted, record, sizeof(counted));
+  if (counted == 0 || samples_ == nullptr) return;
+  const size_t bytes = value_bytes(layout_.columns);
+  std::memcpy(samples_ + static_cast<size_t>(kept_++) * bytes, record + sizeof(counted), bytes);
+}
+
+void TaskScores::step_done() {
+  if (layout_.task == Task::kOther) return;
+  const size_t lane_bytes = static_cast<size_t>(layout_.lane_rows) * layout_.row_bytes;
+  parts_.communicator.all_gather(exchange_, static_cast<size_t>(parts_.local_lanes()) * lane_bytes);
+  for (const size_t place : places_) {
+    for (int64_t row = 0; row < layout_.lane_rows; ++row) {
+      const std::byte* const record =
+          exchange_ + place * lane_bytes + static_cast<size_t>(row) * layout_.row_bytes;
+      if (layout_.task == Task::kValues) {
+        add_values(record);
+      } else {
+        add_class(*reinterpret_cast<const ClassRecord*>(record));
+      }
+    }
+  }
+  forget_step();
+}
+
+TaskMetrics TaskScores::finish() {
+  TaskMetrics metrics;
+  if (layout_.task == Task::kOther) return metrics;
+  if (layout_.task == Task::kValues) {
+    if (samples_ == nullptr || kept_ == 0) return metrics;
+    const auto* const values = reinterpret_cast<const float*>(samples_);
+    const DataSummary& data = parts_.data.summary;
+    return ValueMetrics::of(
+        {.predictions = values,
+         .targets = values + layout_.columns,
+         .rows = kept_,
+         .columns = layout_.columns,
+         .stride = 2 * layout_.columns,
+         .scale = data.target_std,
+         .shift = data.target_mean},
+        samples_ + aligned(static_cast<size_t>(layout_.rows) * value_bytes(layout_.columns)));
+  }
+  metrics[kF1] = counts_.f1();
+  metrics[kMatthews] = counts_.matthews();
+  if (samples_ != nullptr)
+    metrics[kAuc] =
+        area_under_roc({reinterpret_cast<ScoredClass*>(samples_), static_cast<size_t>(kept_)});
+  return metrics;
+}
+
+}  // namespace lockstep
