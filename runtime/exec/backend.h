@@ -13,6 +13,7 @@
 #include "runtime/base/content_hash.h"
 #include "runtime/exec/op_set.h"
 #include "runtime/exec/optimizers/list.h"
+#include "runtime/exec/optimizers/newton_schulz.h"
 
 namespace lockstep {
 
@@ -76,6 +77,10 @@ class Backend : public SliceMath {
   // their constants; which alternative each of them is does not change.
   virtual std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
                                                   std::vector<OptimizerSlice> slices) = 0;
+  // Makes a matrix (rows, columns) orthogonal, in place: see optimizers/newton_schulz.h. The bits
+  // depend on nothing but the matrix. The workspace, of OpSet::newton_schulz_bytes(), is aligned to
+  // 64 bytes.
+  virtual void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) = 0;
   // *out, in memory of allocate_host(), = hash of n elements, the first of which is number
   // `first_index` of the whole; see runtime/base/content_hash.h.
   virtual void hash(

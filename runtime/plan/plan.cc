@@ -199,6 +199,11 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                          written(plan.wire))},
   };
   rows.insert(rows.end(), others.begin(), others.end());
+  if (plan.muon)
+    rows.push_back(
+        {kMuonRow,
+         plan.muon->bytes(),
+         fmt::format("one of {} at a time, and what travels of them", plan.muon->matrices.size())});
   const std::vector<MemoryRow> kept = compression_rows(plan);
   rows.insert(rows.end(), kept.begin(), kept.end());
   return rows;
@@ -259,6 +264,11 @@ void count_traffic(Plan& plan) {
     plan.network_bytes = plan.topology.nodes > 1 ? sent : 0;  // of the last level
     bytes /= group.count;
   }
+  if (!plan.muon) return;
+  const int ranks = plan.topology.ranks(), others = ranks - plan.topology.per_node;
+  const int64_t sent = plan.muon->sent_bytes();
+  plan.wire_bytes += sent;
+  if (ranks > 1) plan.network_bytes += sent / (ranks - 1) * others;
 }
 
 // What is a matrix, its first extent the rows, but running statistics.
@@ -338,6 +348,9 @@ Plan make_plan(const Graph& training,
   } else if (plan.shards_optimizer) {
     gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
   }
+
+  if (options.muon != nullptr && !options.evaluation_only)
+    plan.muon = make_muon_layout(*options.muon, plan, options.newton_schulz_bytes);
 
   plan.memory = memory_rows(plan, options);
   if (options.evaluation_only) return plan;

@@ -100,6 +100,8 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
   options.lanes = lanes;
   options.wire = compute_type(config.comm.wire_dtype);
   options.moments = static_cast<int>(kept_arrays(config).size());
+  options.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
+  options.newton_schulz_bytes = ops.newton_schulz_bytes;
   options.evaluation_only = !trains;
   const BatchGeometry geometry = {
       global_batch / lanes, lanes, 0, local_lanes};  // sizes alone count
@@ -170,6 +172,7 @@ Assembly assemble(RunConfig config,
   static_cast<Program&>(run) = std::move(program);
   if (training) {
     check_zero_stage(run.config.comm, run.plan);
+    check_muon(run.plan);
     check_update_groups(run.config.optimizer, run.plan.layout, ops);
   }
   return run;

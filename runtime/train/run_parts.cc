@@ -35,6 +35,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   memory.staging = take_floats(kStagingRow);
   memory.residuals = take(kResidualsRow);
   memory.factors = take_floats(kFactorsRow);
+  memory.muon = take(kMuonRow);
   if (rank == 0) memory.weights_snapshot = take_snapshot(kWeightsSnapshotRow);
   memory.moments_snapshot = take_snapshot(kMomentsSnapshotRow);
   memory.train_batches = take_host(kTrainBatchesRow);

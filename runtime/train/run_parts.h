@@ -78,6 +78,7 @@ struct RunMemory {
   // PowerSgd.
   std::byte* residuals = nullptr;
   float* factors = nullptr;
+  std::byte* muon = nullptr;  // of MuonDirections; null without
   // On the host: what a checkpoint is written from while training goes on, the weights on rank 0
   // alone; empty where it is not.
   std::span<float> weights_snapshot, moments_snapshot;

@@ -119,6 +119,8 @@ void update_kernel(const OptimizerUpdate& update,
   if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
   LOCKSTEP_OPTIMIZERS(LOCKSTEP_RUN)
   LOCKSTEP_RUN(, LambDirection)
+  LOCKSTEP_RUN(, MuonMomentum)
+  LOCKSTEP_RUN(, MuonStep)
   LOCKSTEP_RUN(, MovingAverage)
   LOCKSTEP_RUN(, Exchange)
 #undef LOCKSTEP_RUN

@@ -35,7 +35,7 @@ void StateSums::watch(std::span<OptimizerSlice> slices,
       watched.arrays.push_back({data, member, array});
       sums_[static_cast<size_t>(array)].resize(pieces_.size());
     };
-    add(slices[i].gradients, &SliceSums::gradients, roles.gradients);
+    if (roles.sums_gradients) add(slices[i].gradients, &SliceSums::gradients, roles.gradients);
     add(slices[i].parameters, &SliceSums::parameters, roles.parameters);
     add(slices[i].first_moment, &SliceSums::first_moment, StateArray::kFirstMoment);
     add(slices[i].second_moment, &SliceSums::second_moment, StateArray::kSecondMoment);

@@ -10,6 +10,14 @@ std::unique_ptr<TensorNorms> make_tensor_norms(const RunParts& parts) {
                                        parts.backend);
 }
 
+std::unique_ptr<MuonDirections> make_muon(const RunParts& parts,
+                                          const RunMemory& memory,
+                                          const OwnedFloats& gradients) {
+  if (!parts.plan.muon) return nullptr;
+  return std::make_unique<MuonDirections>(
+      parts.plan, parts.slices, parts.backend, gradients, memory.muon);
+}
+
 std::unique_ptr<PowerSgd> make_power_sgd(const RunParts& parts, const RunMemory& memory) {
   const Plan& plan = parts.plan;
   if (!plan.power_sgd) return nullptr;
