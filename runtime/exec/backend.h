@@ -73,7 +73,7 @@ class Backend : public SliceMath {
   // What OpCall::device() gives the launchers.
   virtual void* launch_context() = 0;
   // Updates of slices, each by that of its group; see optimizers/list.h for the arithmetic. Slices
-  // do not overlap, and all store the same type. The updates lie in a host_array(): each run reads
+  // do not overlap, and all store the same types and round moments alike. The updates lie in a host_array(): each run reads
   // their constants; which alternative each of them is does not change.
   virtual std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
                                                   std::vector<OptimizerSlice> slices) = 0;

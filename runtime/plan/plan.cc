@@ -86,6 +86,19 @@ MemoryRow parameters_row(const Plan& plan) {
   return row;
 }
 
+// Of so many parameters.
+size_t moment_bytes(size_t parameters, const PlanOptions& options) {
+  return parameters * (static_cast<size_t>(options.moments) * sizeof(float) +
+                       static_cast<size_t>(options.half_moments) * sizeof(uint16_t));
+}
+
+std::string moments_note(const PlanOptions& options) {
+  const int all = options.moments + options.half_moments;
+  if (options.half_moments == 0) return fmt::format("{} a parameter", all);
+  if (options.moments == 0) return fmt::format("{} a parameter, bf16", all);
+  return fmt::format("{} a parameter, {} of them bf16", all, options.half_moments);
+}
+
 // What a checkpoint is written from while training goes on: a rank writes its part of the moments,
 // rank 0 the weights.
 std::vector<MemoryRow> snapshot_rows(const Plan& plan, const PlanOptions& options) {
@@ -96,7 +109,7 @@ std::vector<MemoryRow> snapshot_rows(const Plan& plan, const PlanOptions& option
   if (ranks > 1) weights.note += ", on rank 0 alone";
   return {weights,
           {kMomentsSnapshotRow,
-           flat_bytes / static_cast<size_t>(ranks) * static_cast<size_t>(options.moments),
+           moment_bytes(static_cast<size_t>(plan.layout.elements / ranks), options),
            ranks == 1 ? "for checkpoints" : fmt::format("for checkpoints, 1/{} of them", ranks),
            true}};
 }
@@ -185,8 +198,8 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
              "fp32, 1/{} of them on this rank, {}", options.topology.ranks(), partial_sums(sums))});
   const std::vector<MemoryRow> others = {
       {kMomentsRow,
-       flat_bytes / updaters * static_cast<size_t>(options.moments),
-       fmt::format("{} a parameter", options.moments) + share},
+       moment_bytes(static_cast<size_t>(plan.layout.elements) / updaters, options),
+       moments_note(options) + share},
       {kArenaRow,
        std::max(arenas * plan.training.arena_bytes, plan.evaluation.arena_bytes),
        arenas == 1 ? "of one lane, by lifetime"

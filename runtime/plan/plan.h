@@ -193,6 +193,7 @@ struct PlanOptions {
   int residual_groups = 0;
   int power_sgd = 0;                 // of gradients that travel as factors; 0: none do
   int moments = 0;                   // floats that the optimizer keeps per parameter
+  int half_moments = 0;              // and numbers of 16 bits
   const MuonConfig* muon = nullptr;  // borrowed; null: another optimizer
   NewtonSchulzBytes newton_schulz_bytes = {};
   bool snapshot = false;         // of what a checkpoint has, so that it is written meanwhile

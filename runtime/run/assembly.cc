@@ -99,7 +99,9 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
   options.bucket_mib = run.decisions.bucket_mib;
   options.lanes = lanes;
   options.wire = compute_type(config.comm.wire_dtype);
-  options.moments = static_cast<int>(kept_arrays(config).size());
+  const bool halves = moment_dtype(config.optimizer) != DType::kF32;
+  options.half_moments = halves ? static_cast<int>(moment_names(config.optimizer).size()) : 0;
+  options.moments = static_cast<int>(kept_arrays(config).size()) - options.half_moments;
   options.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
   options.newton_schulz_bytes = ops.newton_schulz_bytes;
   options.evaluation_only = !trains;

@@ -103,6 +103,10 @@ bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot) {
 
 }  // namespace
 
+DType moment_dtype(const OptimizerConfig& config) {
+  return config.moments == OptimizerConfig::MomentType::kBf16 ? DType::kBF16 : DType::kF32;
+}
+
 bool is_layer_wise(const OptimizerConfig& config) {
   return by_kind(
              config,
@@ -160,10 +164,12 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       backend_(backend),
       memory_(memory),
       moments_(moment_names(config).size()),
+      moment_dtype_(lockstep::moment_dtype(config)),
       adapted_(adapted_slots(config, layout)),
       updates_(backend.host_array<OptimizerUpdate>(groups(config, layout))) {
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
   LOCKSTEP_CHECK(is_muon(config) == (memory.muon != nullptr));
+  if (moment_dtype_ != DType::kF32) rounding_ = backend.host_array<MomentRounding>(1);
   if (is_lamb(config) || is_muon(config))
     direction_updates_ = backend.host_array<OptimizerUpdate>(2);
   prepare(0, 0, 1);  // the kind of each is known from here on
@@ -211,7 +217,7 @@ void Optimizer::prepare_updates(const ParameterLayout& layout) {
     const size_t group = group_of(layout, pieces_[i].slot);
     const bool directed_here = has_direction(group);  // then moments move with the direction
     OptimizerSlice slice =
-        slice_of(pieces_[i], group == kStatistics || directed_here ? 0 : moments_);
+        slice_of(layout, pieces_[i], group == kStatistics || directed_here ? 0 : moments_);
     slice.group = group;
     if (!directed_here) {
       slices.push_back(slice);
@@ -219,7 +225,7 @@ void Optimizer::prepare_updates(const ParameterLayout& layout) {
       continue;
     }
     along.push_back(slice);
-    directions.push_back(slice_of(pieces_[i], is_muon(config_) ? 1 : moments_));
+    directions.push_back(slice_of(layout, pieces_[i], is_muon(config_) ? 1 : moments_));
     directions.back().group = group == kPlain || group == kPlainMatrix ? kPlain : kDecayed;
     directed.push_back(i);
   }
@@ -237,11 +243,22 @@ void Optimizer::prepare_updates(const ParameterLayout& layout) {
     adapting_work_ = backend_.repeated_work();
 }
 
-OptimizerSlice Optimizer::slice_of(const StatePiece& piece, size_t moments) const {
+OptimizerSlice Optimizer::slice_of(const ParameterLayout& layout,
+                                   const StatePiece& piece,
+                                   size_t moments) const {
   OptimizerSlice slice = memory_.weights.slice(piece.range, piece.local);
   slice.gradients = memory_.gradients.at(piece.range.begin, piece.local);
-  if (moments > 0) slice.first_moment = memory_.moments + piece.local;
-  if (moments > 1) slice.second_moment = memory_.moments + owned_elements_ + piece.local;
+  const auto moment = [&](size_t index) {
+    return static_cast<std::byte*>(memory_.moments) + moment_begin(index) +
+           static_cast<size_t>(piece.local) * size_of(moment_dtype_);
+  };
+  if (moments > 0) slice.first_moment = moment(0);
+  if (moments > 1) slice.second_moment = moment(1);
+  slice.moment_dtype = moment_dtype_;
+  if (rounding_.empty()) return slice;
+  slice.rounding = rounding_.data();
+  slice.parameter = static_cast<uint32_t>(piece.slot);
+  slice.first_element = static_cast<uint32_t>(piece.range.begin - layout.slots[piece.slot].offset);
   return slice;
 }
 
@@ -254,10 +271,6 @@ size_t Optimizer::group_of(const ParameterLayout& layout, size_t slot) const {
   const auto adapted = std::find(adapted_.begin(), adapted_.end(), slot);
   if (adapted == adapted_.end()) return kDecayed;
   return kGroups + static_cast<size_t>(adapted - adapted_.begin());
-}
-
-int64_t Optimizer::moment_offset(size_t index, size_t range) const {
-  return static_cast<int64_t>(index) * owned_elements_ + local_offsets_[range];
 }
 
 OptimizerUpdate Optimizer::update_for(bool decays, double trust) const {
@@ -281,6 +294,7 @@ OptimizerUpdate Optimizer::direction_for(bool decays) const {
 
 void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
   step_ = {.lr = lr, .gradient_scale = gradient_scale, .number = step};
+  if (!rounding_.empty()) rounding_[0] = {memory_.seed, static_cast<uint32_t>(step)};
   updates_[kPlain] = update_for(false, 1);
   for (size_t g = kDecayed; g < updates_.size(); ++g)
     if (g != kStatistics) updates_[g] = update_for(true, 1);

@@ -73,7 +73,8 @@ class StateSums {
 
  private:
   struct Watched {
-    const float* data;
+    const void* data;
+    DType dtype;
     ArraySums SliceSums::*sums;
     StateArray array;
   };

@@ -73,12 +73,13 @@ std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
                                             const RunMemory& memory,
                                             Optimizer& optimizer) {
   if (parts.config.train.ema_decay == 0) return nullptr;
-  return std::make_unique<WeightAverage>(parts.config.train.ema_decay,
-                                         optimizer.pieces(),
-                                         parts.backend,
-                                         weights_of(parts, memory),
-                                         memory.moments + optimizer.moment_elements(),
-                                         optimizer.state_sums());
+  return std::make_unique<WeightAverage>(
+      parts.config.train.ema_decay,
+      optimizer.pieces(),
+      parts.backend,
+      weights_of(parts, memory),
+      reinterpret_cast<float*>(memory.moments + optimizer.moment_begin(optimizer.moments())),
+      optimizer.state_sums());
 }
 
 }  // namespace lockstep
