@@ -11,7 +11,7 @@ namespace lockstep {
 // waited for.
 class ExchangeObserver {
  public:
-  enum class Wait { kExchange, kGather, kLanes, kTotals, kNorms };
+  enum class Wait { kExchange, kGather, kLanes, kTotals, kNorms, kDirections };
 
   virtual ~ExchangeObserver() = default;
   // Of `bytes` of a bucket's gradients, on one level of the topology.

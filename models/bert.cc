@@ -97,8 +97,9 @@ class BertBuilder {
 
   // x (B, T, C)
   TensorId block(const std::string& name, TensorId x) {
+    const int64_t width = config_.width;
     const TensorId qkv =
-        linear(name + "attention.self.qkv", x, 3 * config_.width, Activation::kNone);
+        linear(name + "attention.self.qkv", x, 3 * width, Activation::kNone, {width, width, width});
     const TensorId mixed = ops::attention(builder_,
                                           name + "attention.self",
                                           qkv,
@@ -181,8 +182,13 @@ class BertBuilder {
     return ops::layer_norm(builder_, name, x, delta, gamma, beta, config_.norm_epsilon).second;
   }
 
-  TensorId linear(const std::string& name, TensorId x, int64_t outputs, Activation activation) {
+  TensorId linear(const std::string& name,
+                  TensorId x,
+                  int64_t outputs,
+                  Activation activation,
+                  std::vector<int64_t> row_parts = {}) {
     const TensorId weight = matrix(name + ".weight", outputs, builder_.shape(x).columns());
+    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
     return ops::linear(builder_, name, x, weight, constant(name + ".bias", outputs, 0), activation);
   }
 

@@ -101,8 +101,13 @@ class GptBuilder {
   // x (B, T, C)
   TensorId attend(const std::string& name, TensorId x) {
     const int64_t width = config_.width;
-    TensorId qkv =
-        linear(name + ".c_attn", x, 3 * width, kStd, Activation::kNone, config_.attention_bias);
+    TensorId qkv = linear(name + ".c_attn",
+                          x,
+                          3 * width,
+                          kStd,
+                          Activation::kNone,
+                          config_.attention_bias,
+                          {width, width, width});
     if (is_rotary(config_)) {
       const int64_t head_size = head_size_of(config_);
       qkv = ops::rotary(builder_,
@@ -151,8 +156,10 @@ class GptBuilder {
                   int64_t outputs,
                   float std,
                   Activation activation,
-                  bool with_bias = true) {
+                  bool with_bias = true,
+                  std::vector<int64_t> row_parts = {}) {
     const TensorId weight = matrix(name + ".weight", outputs, builder_.shape(x).columns(), std);
+    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
     const TensorId bias =
         config_.bias && with_bias ? constant(name + ".bias", outputs, 0) : kNoTensor;
     return ops::linear(builder_, name, x, weight, bias, activation);

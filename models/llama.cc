@@ -89,8 +89,13 @@ class LlamaBuilder {
   }
 
   TensorId attention(const std::string& name, TensorId x) {
-    const TensorId qkv =
-        linear(name + "qkv_proj", x, sizes_.width, sizes_.packed(), config_.qkv_bias);
+    const int64_t queries = sizes_.mixed(), keys = sizes_.kv_heads * sizes_.head_size;
+    const TensorId qkv = linear(name + "qkv_proj",
+                                x,
+                                sizes_.width,
+                                sizes_.packed(),
+                                config_.qkv_bias,
+                                {queries, keys, keys});
     const RotaryAttributes rotary = {.head_size = sizes_.head_size,
                                      .rotated_heads = sizes_.heads + sizes_.kv_heads,
                                      .rotary_size = sizes_.head_size,
@@ -130,7 +135,12 @@ class LlamaBuilder {
   }
 
   TensorId mlp(const std::string& name, TensorId x) {
-    const TensorId up = linear(name + "gate_up_proj", x, sizes_.width, 2 * sizes_.mlp_width, false);
+    const TensorId up = linear(name + "gate_up_proj",
+                               x,
+                               sizes_.width,
+                               2 * sizes_.mlp_width,
+                               false,
+                               {sizes_.mlp_width, sizes_.mlp_width});
     const TensorId gated = ops::gated_activation(builder_, name + "act", up, config_.activation);
     return linear(name + "down_proj", gated, sizes_.mlp_width, sizes_.width, false);
   }
@@ -143,9 +153,14 @@ class LlamaBuilder {
     });
   }
 
-  TensorId linear(
-      const std::string& name, TensorId x, int64_t inputs, int64_t outputs, bool with_bias) {
+  TensorId linear(const std::string& name,
+                  TensorId x,
+                  int64_t inputs,
+                  int64_t outputs,
+                  bool with_bias,
+                  std::vector<int64_t> row_parts = {}) {
     const TensorId weight = matrix(name + ".weight", outputs, inputs);
+    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
     TensorId bias = kNoTensor;
     if (with_bias)
       bias =

@@ -64,7 +64,9 @@ class VitBuilder {
                                 norm(name + "layernorm_before"),
                                 width,
                                 3 * width,
-                                config_.qkv_bias);
+                                config_.qkv_bias,
+                                Activation::kNone,
+                                {width, width, width});
     const TensorId mixed = ops::attention(
         builder_, name + "attention", qkv, {.heads = config_.heads, .causal = false});
     branch(name + "attention.output", linear(name + "attention.output.dense", mixed, width, width));
@@ -102,9 +104,11 @@ class VitBuilder {
                   int64_t inputs,
                   int64_t outputs,
                   bool with_bias = true,
-                  Activation activation = Activation::kNone) {
+                  Activation activation = Activation::kNone,
+                  std::vector<int64_t> row_parts = {}) {
     const TensorId weight = builder_.parameter(
         name + ".weight", {outputs, inputs}, {Initializer::Kind::kNormal, kStd}, true);
+    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
     const TensorId bias =
         with_bias ? builder_.parameter(
                         name + ".bias", {outputs}, {Initializer::Kind::kConstant, 0}, false)

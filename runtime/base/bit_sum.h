@@ -6,11 +6,13 @@
 #include <bit>
 #include <cstdint>
 
+#include "runtime/base/half.h"
 #include "runtime/base/host_device.h"
 
 namespace lockstep {
 
 LOCKSTEP_HD uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
+LOCKSTEP_HD uint32_t bits_of(BFloat16 value) { return value.bits; }
 
 // The sum of two pairs of such sums, each pair in the halves of an integer.
 inline uint64_t add_halves(uint64_t a, uint64_t b) {

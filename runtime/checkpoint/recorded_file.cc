@@ -1,9 +1,11 @@
 #include "runtime/checkpoint/recorded_file.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/half.h"
 
 namespace lockstep {
 namespace {
@@ -35,8 +37,9 @@ SafetensorsFile open_recorded(const std::filesystem::path& folder, const FileRec
 
 const SafetensorsEntry& entry_of(const SafetensorsFile& file, const TensorRecord& record) {
   const SafetensorsEntry* entry = file.find(record.name);
-  if (entry == nullptr || entry->dtype != "F32" || entry->elements != record.elements) {
-    throw CheckpointError("{}: has no F32 tensor {} of {} elements, as {} says",
+  const bool known = entry != nullptr && (entry->dtype == "F32" || entry->dtype == "BF16");
+  if (!known || entry->elements != record.elements) {
+    throw CheckpointError("{}: has no F32 or BF16 tensor {} of {} elements, as {} says",
                           file.path(),
                           quote_name(record.name),
                           record.elements,
@@ -50,13 +53,19 @@ bool read_checked(const SafetensorsFile& file,
                   uint64_t expected,
                   float* out) {
   Checksum checksum;
-  std::vector<char> scratch(out == nullptr ? kChunkBytes : 0);
+  const bool halves = entry.dtype == "BF16";  // which become floats
+  std::vector<char> scratch(out == nullptr || halves ? kChunkBytes : 0);
   const uint64_t bytes = entry.end - entry.begin;
   for (uint64_t offset = 0; offset < bytes;) {
     const size_t part = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, bytes - offset));
-    char* target = out == nullptr ? scratch.data() : reinterpret_cast<char*>(out) + offset;
+    char* target = scratch.empty() ? reinterpret_cast<char*>(out) + offset : scratch.data();
     file.read_bytes(entry, offset, target, part);
     checksum.update(target, part);
+    for (size_t i = 0; halves && out != nullptr && i < part / sizeof(BFloat16); ++i) {
+      BFloat16 value;
+      std::memcpy(&value, target + i * sizeof(BFloat16), sizeof(value));
+      *out++ = to_float(value);
+    }
     offset += part;
   }
   return checksum.value() == expected;

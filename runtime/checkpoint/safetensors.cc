@@ -178,10 +178,11 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
   for (const F32Tensor& tensor : tensors) {
     int64_t elements = 1;
     for (int64_t extent : tensor.shape) elements *= extent;
-    LOCKSTEP_CHECK(elements == static_cast<int64_t>(tensor.values.size()), "{}", tensor.name);
+    LOCKSTEP_CHECK(elements == static_cast<int64_t>(tensor.elements()), "{}", tensor.name);
     LOCKSTEP_CHECK(!header.contains(tensor.name), "two tensors named {}", tensor.name);
-    const uint64_t end = position + tensor.values.size() * bytes_of(options.dtype);
-    header[tensor.name] = Json::object({{"dtype", name_of(options.dtype)},
+    const FileDtype dtype = tensor.halves.empty() ? options.dtype : FileDtype::kBf16;
+    const uint64_t end = position + tensor.elements() * bytes_of(dtype);
+    header[tensor.name] = Json::object({{"dtype", name_of(dtype)},
                                         {"shape", tensor.shape},
                                         {"data_offsets", Json::array({position, end})}});
     position = end;
@@ -201,18 +202,19 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
   std::vector<uint16_t> words;
   for (const F32Tensor& tensor : tensors) {
     Checksum checksum;
-    for (size_t at = 0; at < tensor.values.size();) {
+    for (size_t at = 0; at < tensor.elements();) {
       if (options.cancelled != nullptr && options.cancelled->load(std::memory_order_relaxed))
         throw CheckpointError("{}: the run has ended while it was written", path.string());
-      const auto part = tensor.values.subspan(
-          at, std::min(tensor.values.size() - at, kChunkBytes / sizeof(float)));
-      const std::span<const std::byte> bytes = as_stored(part, options.dtype, words);
+      const size_t count = std::min(tensor.elements() - at, kChunkBytes / sizeof(float));
+      const std::span<const std::byte> bytes =
+          tensor.halves.empty() ? as_stored(tensor.values.subspan(at, count), options.dtype, words)
+                                : std::as_bytes(tensor.halves.subspan(at, count));
       checksum.update(bytes.data(), bytes.size());
       writer.write(bytes.data(), bytes.size());
-      at += part.size();
+      at += count;
     }
     written.tensors.push_back(
-        {tensor.name, static_cast<int64_t>(tensor.values.size()), checksum.value()});
+        {tensor.name, static_cast<int64_t>(tensor.elements()), checksum.value()});
   }
   options.durable ? writer.finish() : writer.close();
   return written;

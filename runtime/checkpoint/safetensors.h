@@ -14,6 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/base/half.h"
+
 namespace lockstep {
 
 constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
@@ -72,11 +74,13 @@ class SafetensorsFile {
   std::unordered_map<std::string, size_t> index_;  // name to entry
 };
 
-// One tensor to be written; the caller keeps the values alive.
+// One tensor to be written, of floats or else of bfloat16; the caller keeps the values alive.
 struct F32Tensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::span<const float> values;  // product of shape elements
+  std::span<const float> values;          // product of shape elements
+  std::span<const BFloat16> halves = {};  // as many, where there are no floats: stored as they are
+  size_t elements() const { return halves.empty() ? values.size() : halves.size(); }
 };
 
 struct WrittenTensor {

@@ -99,14 +99,19 @@ FileRecord CheckpointWriter::write_optimizer_shard(int64_t rank,
   std::vector<F32Tensor> tensors;
   for (const MomentShard& moment : moments) {
     for (const MomentSlice& slice : moment.slices) {
-      const int64_t end = slice.begin + static_cast<int64_t>(slice.values.size());
+      const int64_t end = slice.begin + slice.elements();
       for (int64_t begin = slice.begin; begin < end;) {
         const int64_t next =
             std::min(end, (begin / kMomentChunkElements + 1) * kMomentChunkElements);
-        tensors.push_back({fmt::format("{}.{}", moment.name, begin),
-                           {next - begin},
-                           slice.values.subspan(static_cast<size_t>(begin - slice.begin),
-                                                static_cast<size_t>(next - begin))});
+        F32Tensor& tensor = tensors.emplace_back(
+            F32Tensor{fmt::format("{}.{}", moment.name, begin), {next - begin}, {}});
+        const auto first = static_cast<size_t>(begin - slice.begin),
+                   count = static_cast<size_t>(next - begin);
+        if (slice.halves.empty()) {
+          tensor.values = slice.values.subspan(first, count);
+        } else {
+          tensor.halves = slice.halves.subspan(first, count);
+        }
         begin = next;
       }
     }

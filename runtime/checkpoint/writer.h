@@ -21,10 +21,14 @@
 namespace lockstep {
 
 // A rank's part of one optimizer moment: the values of flat elements [begin, begin +
-// values.size()).
+// elements()), floats or else bfloat16.
 struct MomentSlice {
   int64_t begin = 0;
   std::span<const float> values;
+  std::span<const BFloat16> halves = {};
+  int64_t elements() const {
+    return static_cast<int64_t>(halves.empty() ? values.size() : halves.size());
+  }
 };
 
 struct MomentShard {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -55,6 +56,24 @@ void validate_optimizer(const OptimizerConfig& optimizer) {
                  sgd->nesterov,
                  "true only with optimizer.sgd.momentum above 0, which is 0");
   }
+}
+
+void validate_muon(const RunConfig& config) {
+  const auto* muon = std::get_if<MuonConfig>(&config.optimizer.kind);
+  if (muon == nullptr) return;
+  try {
+    const std::regex checked(muon->adamw_match, std::regex::ECMAScript);
+  } catch (const std::regex_error& error) {
+    refuse_value("optimizer.muon.adamw_match",
+                 in_quotes(muon->adamw_match),
+                 fmt::format("a regular expression of ECMAScript ({})", error.what()));
+  }
+  if (config.comm.power_sgd_rank > 0)
+    refuse_value(
+        "comm.power_sgd_rank",
+        config.comm.power_sgd_rank,
+        "0 with optimizer.muon, which would make what is left of a gradient of few factors "
+        "orthogonal");
 }
 
 void validate_guard(const RunConfig& config) {
@@ -243,6 +262,7 @@ void validate(const RunConfig& config) {
   validate_name(config.name);
   validate_train(config.train);
   validate_optimizer(config.optimizer);
+  validate_muon(config);
   validate_schedule(config.schedule);
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);
   validate_eval(config);

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -17,6 +18,7 @@
 #include "runtime/cpu/flat/power_sgd_products.h"
 #include "runtime/cpu/flat/squares.h"
 #include "runtime/cpu/flat/tree_sum.h"
+#include "runtime/cpu/matmul/newton_schulz.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/peak.h"
 
@@ -111,6 +113,12 @@ class CpuBackend final : public Backend {
     return std::make_unique<PlainUpdate>(updates, std::move(slices));
   }
 
+  void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) override {
+    ExactSum squares;
+    cpu::add_squares(matrix, shape.elements(), &squares);
+    cpu::newton_schulz(matrix, shape, std::sqrt(squares.value()), workspace);
+  }
+
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }
 
   void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {
@@ -166,7 +174,8 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 const OpSet& op_set() {
-  static const OpSet ops = {"cpu", all_implementations(), false, 0, 1, 4096, SIZE_MAX};
+  static const OpSet ops = {
+      "cpu", all_implementations(), false, 0, 1, 4096, SIZE_MAX, newton_schulz_bytes};
   return ops;
 }
 

@@ -17,6 +17,8 @@
 #include "runtime/cuda/flat/flat_update.h"
 #include "runtime/cuda/flat/power_sgd_products.h"
 #include "runtime/cuda/flat/tree_sum.h"
+#include "runtime/cuda/matmul/newton_schulz.h"
+#include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/op_set.h"
 #include "runtime/cuda/recorded_work.h"
@@ -25,6 +27,9 @@
 
 namespace lockstep::cuda {
 namespace {
+
+// Of operands of Matmul, in bytes.
+constexpr size_t kOperandAlignment = 16;
 
 class EagerWork final : public RepeatedWork {
  public:
@@ -189,6 +194,22 @@ class Gpu final : public CudaBackend {
       content_hash<T>(
           reinterpret_cast<const T*>(x), n, first_index, workspace_->hashes, out, stream());
     });
+  }
+
+  // What cuBLASLt has no algorithm for, or may not read where it lies, is multiplied by the plain
+  // kernel.
+  void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) override {
+    const bool aligned = reinterpret_cast<uintptr_t>(matrix) % kOperandAlignment == 0;
+    cuda::newton_schulz(matrix,
+                        shape,
+                        options_.tf32,
+                        workspace,
+                        stream(),
+                        [&](const Product& product, const ProductOperands& operands) {
+                          if (aligned && matmul_->supports(product))
+                            return matmul_->run(product, operands);
+                          plain_product(product, operands, stream());
+                        });
   }
 
   std::unique_ptr<RepeatedWork> repeated_work() override {

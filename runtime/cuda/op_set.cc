@@ -1,5 +1,6 @@
 #include "runtime/cuda/op_set.h"
 #include "runtime/cuda/flat/tree_sum.h"
+#include "runtime/cuda/matmul/newton_schulz.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/workspace.h"
 
@@ -16,8 +17,14 @@ const OpSet& op_set() {
 #define CUDA_OP OP
 #include "runtime/graph/ops.def"
   };
-  static const OpSet ops = {
-      "cuda", all, true, kWorkspaceBytes, kLogitsAlignment, kMostTerms, kMostUpdateGroups};
+  static const OpSet ops = {"cuda",
+                            all,
+                            true,
+                            kWorkspaceBytes,
+                            kLogitsAlignment,
+                            kMostTerms,
+                            kMostUpdateGroups,
+                            newton_schulz_bytes};
   return ops;
 }
 

@@ -22,6 +22,7 @@ struct Workspace {
   ContentHash hashes[kHashBlocks];
   uint32_t bit_sums[kBitSumBlocks];
   LaneContext lane;
+  MomentRounding rounding;
   PlacedSlice slices[kMostSlices];
   alignas(alignof(OptimizerUpdate)) std::byte updates[kMostUpdateGroups * sizeof(OptimizerUpdate)];
 };

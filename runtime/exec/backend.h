@@ -13,6 +13,7 @@
 #include "runtime/base/content_hash.h"
 #include "runtime/exec/op_set.h"
 #include "runtime/exec/optimizers/list.h"
+#include "runtime/exec/optimizers/newton_schulz.h"
 
 namespace lockstep {
 
@@ -72,10 +73,14 @@ class Backend : public SliceMath {
   // What OpCall::device() gives the launchers.
   virtual void* launch_context() = 0;
   // Updates of slices, each by that of its group; see optimizers/list.h for the arithmetic. Slices
-  // do not overlap, and all store the same type. The updates lie in a host_array(): each run reads
+  // do not overlap, and all store the same types and round moments alike. The updates lie in a host_array(): each run reads
   // their constants; which alternative each of them is does not change.
   virtual std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
                                                   std::vector<OptimizerSlice> slices) = 0;
+  // Makes a matrix (rows, columns) orthogonal, in place: see optimizers/newton_schulz.h. The bits
+  // depend on nothing but the matrix. The workspace, of OpSet::newton_schulz_bytes(), is aligned to
+  // 64 bytes.
+  virtual void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) = 0;
   // *out, in memory of allocate_host(), = hash of n elements, the first of which is number
   // `first_index` of the whole; see runtime/base/content_hash.h.
   virtual void hash(

@@ -2,6 +2,7 @@
 // The ops that a kind of device can run. Planning needs no such device.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "runtime/graph/op_call.h"
@@ -36,6 +37,8 @@ struct OpSet {
   int logits_alignment;       // bytes: see GraphOptions
   int most_tree_ranks;        // whose sums can be added in the tree's order at once
   size_t most_update_groups;  // of constants, in a Backend::flat_update()
+  // What Backend::newton_schulz() works in.
+  size_t (*newton_schulz_bytes)(int64_t rows, int64_t columns);
 
   // Whether there is an implementation of the kind, of the op.
   bool has(OpKind kind) const;

@@ -52,6 +52,13 @@ void GraphBuilder::set_channels_last(TensorId parameter, Shape extents) {
   graph_[parameter].channels_last = extents;
 }
 
+void GraphBuilder::set_row_parts(TensorId parameter, std::vector<int64_t> rows) {
+  int64_t all = 0;
+  for (const int64_t part : rows) all += part;
+  LOCKSTEP_CHECK(all == graph_.shape(parameter)[0], "{} of {} rows ", all, graph_[parameter].name);
+  graph_[parameter].row_parts = std::move(rows);
+}
+
 void GraphBuilder::begin_block() {
   if (training() && options_.recompute) graph_.recomputed.push_back({graph_.ops.size(), 0});
 }

@@ -42,6 +42,8 @@ class GraphBuilder {
   TensorId running_statistic(const std::string& name, Shape shape, float initial, float momentum);
   // Says that files hold the parameter, here (O, H, W, C) or (O, H * W * C), channels first.
   void set_channels_last(TensorId parameter, Shape extents);
+  // Says that the parameter is matrices one below the other, of so many rows each.
+  void set_row_parts(TensorId parameter, std::vector<int64_t> rows);
 
   // The ops from here to end_block() form a block: its inputs are all that the backward pass keeps
   // of it where the options say so.

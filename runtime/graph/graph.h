@@ -48,6 +48,9 @@ struct Tensor {
   // Parameters only: (O, H, W, C) of a parameter that files hold as (O, C, H, W), its own extents
   // or what its columns stand for; no extents where files hold it as it is.
   Shape channels_last;
+  // Parameters only: the rows of matrices of which it is made up, one below the other, as q, k and v
+  // are where one product computes them; none where it is one matrix.
+  std::vector<int64_t> row_parts;
   int64_t padded_columns = 0;  // elements from row to row where rows are padded; 0: they are not
 
   int64_t row_stride() const { return padded_columns > 0 ? padded_columns : shape.columns(); }

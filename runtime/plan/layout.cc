@@ -77,7 +77,8 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
                            .initializer = tensor.initializer,
                            .running_momentum = tensor.running_momentum,
                            .channels_last = tensor.channels_last,
-                           .gradient_offset = offset};
+                           .gradient_offset = offset,
+                           .row_parts = tensor.row_parts};
     layout.parameters += elements;
     offset += (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
   }

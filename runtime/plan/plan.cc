@@ -86,6 +86,19 @@ MemoryRow parameters_row(const Plan& plan) {
   return row;
 }
 
+// Of so many parameters.
+size_t moment_bytes(size_t parameters, const PlanOptions& options) {
+  return parameters * (static_cast<size_t>(options.moments) * sizeof(float) +
+                       static_cast<size_t>(options.half_moments) * sizeof(uint16_t));
+}
+
+std::string moments_note(const PlanOptions& options) {
+  const int all = options.moments + options.half_moments;
+  if (options.half_moments == 0) return fmt::format("{} a parameter", all);
+  if (options.moments == 0) return fmt::format("{} a parameter, bf16", all);
+  return fmt::format("{} a parameter, {} of them bf16", all, options.half_moments);
+}
+
 // What a checkpoint is written from while training goes on: a rank writes its part of the moments,
 // rank 0 the weights.
 std::vector<MemoryRow> snapshot_rows(const Plan& plan, const PlanOptions& options) {
@@ -96,7 +109,7 @@ std::vector<MemoryRow> snapshot_rows(const Plan& plan, const PlanOptions& option
   if (ranks > 1) weights.note += ", on rank 0 alone";
   return {weights,
           {kMomentsSnapshotRow,
-           flat_bytes / static_cast<size_t>(ranks) * static_cast<size_t>(options.moments),
+           moment_bytes(static_cast<size_t>(plan.layout.elements / ranks), options),
            ranks == 1 ? "for checkpoints" : fmt::format("for checkpoints, 1/{} of them", ranks),
            true}};
 }
@@ -186,8 +199,8 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
              "fp32, 1/{} of them on this rank, {}", options.topology.ranks(), partial_sums(sums))});
   const std::vector<MemoryRow> others = {
       {kMomentsRow,
-       flat_bytes / updaters * static_cast<size_t>(options.moments),
-       fmt::format("{} a parameter", options.moments) + share},
+       moment_bytes(static_cast<size_t>(plan.layout.elements) / updaters, options),
+       moments_note(options) + share},
       {kArenaRow,
        std::max(arenas * plan.training.arena_bytes, plan.evaluation.arena_bytes),
        arenas == 1 ? "of one lane, by lifetime"
@@ -200,6 +213,11 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                          written(plan.wire))},
   };
   rows.insert(rows.end(), others.begin(), others.end());
+  if (plan.muon)
+    rows.push_back(
+        {kMuonRow,
+         plan.muon->bytes(),
+         fmt::format("one of {} at a time, and what travels of them", plan.muon->matrices.size())});
   const std::vector<MemoryRow> kept = compression_rows(plan);
   rows.insert(rows.end(), kept.begin(), kept.end());
   return rows;
@@ -260,6 +278,11 @@ void count_traffic(Plan& plan) {
     plan.network_bytes = plan.topology.nodes > 1 ? sent : 0;  // of the last level
     bytes /= group.count;
   }
+  if (!plan.muon) return;
+  const int ranks = plan.topology.ranks(), others = ranks - plan.topology.per_node;
+  const int64_t sent = plan.muon->sent_bytes();
+  plan.wire_bytes += sent;
+  if (ranks > 1) plan.network_bytes += sent / (ranks - 1) * others;
 }
 
 // What is a matrix, its first extent the rows, but running statistics.
@@ -339,6 +362,9 @@ Plan make_plan(const Graph& training,
   } else if (plan.shards_optimizer) {
     gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
   }
+
+  if (options.muon != nullptr && !options.evaluation_only)
+    plan.muon = make_muon_layout(*options.muon, plan, options.newton_schulz_bytes);
 
   plan.memory = memory_rows(plan, options);
   if (options.evaluation_only) return plan;

@@ -12,6 +12,7 @@
 #include "collectives/sharding.h"
 #include "collectives/topology.h"
 #include "runtime/graph/graph.h"
+#include "runtime/plan/muon_layout.h"
 
 namespace lockstep {
 
@@ -23,9 +24,10 @@ struct ParameterSlot {
   int64_t elements = 0;
   bool decay = false;
   Initializer initializer = {};
-  float running_momentum = 0;   // above 0: a running statistic (see Tensor)
-  Shape channels_last = {};     // see Tensor
-  int64_t gradient_offset = 0;  // of a lane's gradient in a gradient buffer
+  float running_momentum = 0;           // above 0: a running statistic (see Tensor)
+  Shape channels_last = {};             // see Tensor
+  int64_t gradient_offset = 0;          // of a lane's gradient in a gradient buffer
+  std::vector<int64_t> row_parts = {};  // see Tensor
 };
 
 // Slots by parameter number (order of creation in the graph). Offsets follow the order in which the
@@ -106,6 +108,7 @@ inline constexpr const char* kArenaRow = "activations and workspace";
 inline constexpr const char* kStagingRow = "exchange staging";
 inline constexpr const char* kResidualsRow = "residuals of gradients";
 inline constexpr const char* kFactorsRow = "factors of gradients";
+inline constexpr const char* kMuonRow = "matrices of Muon";
 inline constexpr const char* kWeightsSnapshotRow = "snapshot of weights";
 inline constexpr const char* kMomentsSnapshotRow = "snapshot of moments";
 inline constexpr const char* kTrainBatchesRow = "training batches";
@@ -137,6 +140,7 @@ struct Plan {
   int residual_groups = 0;                  // of lanes, whose sums leave residuals; 0: none do
   std::optional<PowerSgdLayout> power_sgd;  // of gradients that travel as factors; then the reducer
                                             // exchanges nothing itself
+  std::optional<MuonLayout> muon;           // where that is the optimizer
   std::vector<Range> buckets;
   // Buckets of so many elements together may be on their way to be summed.
   int64_t exchanged_elements = 0;
@@ -188,8 +192,11 @@ struct PlanOptions {
   double bucket_mib = 25;
   DType wire = DType::kF32;
   int residual_groups = 0;
-  int power_sgd = 0;             // of gradients that travel as factors; 0: none do
-  int moments = 0;               // floats that the optimizer keeps per parameter
+  int power_sgd = 0;                 // of gradients that travel as factors; 0: none do
+  int moments = 0;                   // floats that the optimizer keeps per parameter
+  int half_moments = 0;              // and numbers of 16 bits
+  const MuonConfig* muon = nullptr;  // borrowed; null: another optimizer
+  NewtonSchulzBytes newton_schulz_bytes = {};
   bool snapshot = false;         // of what a checkpoint has, so that it is written meanwhile
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;

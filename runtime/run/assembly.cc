@@ -101,7 +101,11 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
   options.bucket_mib = run.decisions.bucket_mib;
   options.lanes = lanes;
   options.wire = compute_type(config.comm.wire_dtype);
-  options.moments = static_cast<int>(kept_arrays(config).size());
+  const bool halves = moment_dtype(config.optimizer) != DType::kF32;
+  options.half_moments = halves ? static_cast<int>(moment_names(config.optimizer).size()) : 0;
+  options.moments = static_cast<int>(kept_arrays(config).size()) - options.half_moments;
+  options.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
+  options.newton_schulz_bytes = ops.newton_schulz_bytes;
   options.evaluation_only = !trains;
   const BatchGeometry geometry = {
       global_batch / lanes, lanes, 0, local_lanes};  // sizes alone count
@@ -180,6 +184,7 @@ Assembly assemble(RunConfig config,
   static_cast<Program&>(run) = std::move(program);
   if (training) {
     check_zero_stage(run.config.comm, run.plan);
+    check_muon(run.plan);
     check_update_groups(run.config.optimizer, run.plan.layout, ops);
   }
   return run;

@@ -70,6 +70,13 @@ void check_zero_stage(const CommConfig& comm, const Plan& plan) {
       ranks);
 }
 
+void check_muon(const Plan& plan) {
+  if (!plan.muon || !plan.muon->matrices.empty()) return;
+  throw ConfigError(
+      "optimizer.muon: the model has no hidden matrix that it could take (all are vectors, or match "
+      "optimizer.muon.adamw_match); allowed: optimizer.adamw");
+}
+
 void check_update_groups(const OptimizerConfig& optimizer,
                          const ParameterLayout& layout,
                          const OpSet& ops) {

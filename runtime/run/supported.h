@@ -22,6 +22,9 @@ void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops);
 // The ZeRO stage: lanes that run together are summed together.
 void check_zero_stage(const CommConfig& comm, const Plan& plan);
 
+// Muon: it has a matrix to take.
+void check_muon(const Plan& plan);
+
 // The optimizer's constants: a layer-wise one has a rate for every tensor, of which a device holds
 // so many.
 void check_update_groups(const OptimizerConfig& optimizer,

@@ -30,13 +30,14 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   memory.gradients =
       node != nullptr ? reinterpret_cast<float*>(node->own()) : take_floats(kGradientsRow);
   memory.gradient_sums = take_floats(kGradientSumsRow);
-  memory.moments = take_floats(kMomentsRow);
+  memory.moments = take(kMomentsRow);
   memory.arena = take(kArenaRow);
   memory.staging = take_floats(kStagingRow);
   memory.residuals = take(kResidualsRow);
   memory.factors = take_floats(kFactorsRow);
+  memory.muon = take(kMuonRow);
   if (rank == 0) memory.weights_snapshot = take_snapshot(kWeightsSnapshotRow);
-  memory.moments_snapshot = take_snapshot(kMomentsSnapshotRow);
+  memory.moments_snapshot = take_host(kMomentsSnapshotRow);
   memory.train_batches = take_host(kTrainBatchesRow);
   memory.eval_batches = take_host(kEvalBatchesRow);
   memory.eval_scores = take_host(kEvalScoresRow);

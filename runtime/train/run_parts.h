@@ -71,16 +71,20 @@ struct RunMemory {
                                // compute is fp32
   float* gradients = nullptr;  // buffers of Plan::gradient_elements
   float* gradient_sums = nullptr;  // the owned ranges one after the other; null: in the gradients
-  float* moments = nullptr;  // per moment, the ranges that this rank updates, one after the other
+  // Per moment, as it is stored, the ranges that this rank updates, one after the other; then those
+  // of the average of the weights, fp32.
+  std::byte* moments = nullptr;
   std::byte* arena = nullptr;
   float* staging = nullptr;
   // Of compressed gradients, else null: see ErrorFeedbackLayout or, where they travel as factors,
   // PowerSgd.
   std::byte* residuals = nullptr;
   float* factors = nullptr;
+  std::byte* muon = nullptr;  // of MuonDirections; null without
   // On the host: what a checkpoint is written from while training goes on, the weights on rank 0
   // alone; empty where it is not.
-  std::span<float> weights_snapshot, moments_snapshot;
+  std::span<float> weights_snapshot;
+  std::span<std::byte> moments_snapshot;
   std::span<std::byte> train_batches, eval_batches;  // on the host
   std::span<std::byte> eval_scores;                  // there: see task_scores.h
   std::byte* device_batches = nullptr;               // null where the device reads host memory

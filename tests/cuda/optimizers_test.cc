@@ -58,8 +58,10 @@ void check(OptimizerUpdate constants, bool moment, int64_t n, int64_t offset) {
   test::expect_same_bits(cpu.m, gpu.m, "first moments");
   test::expect_same_bits(cpu.v, gpu.v, "second moments");
   if constexpr (!std::is_same_v<T, float>) {
-    // LAMB's first half leaves the parameters as they are.
-    for (int64_t i = 0; i < n && !std::holds_alternative<LambDirection>(constants); ++i)
+    // The first halves of LAMB and Muon leave the parameters as they are.
+    const bool writes = !std::holds_alternative<LambDirection>(constants) &&
+                        !std::holds_alternative<MuonMomentum>(constants);
+    for (int64_t i = 0; i < n && writes; ++i)
       ASSERT_EQ(to_float(stored[i]), to_float(round_to<T>(cpu.p[i]))) << i;
   }
 }
@@ -72,9 +74,60 @@ TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
       check<TypeParam>(MovingAverage{0.9f, 0.025f}, false, n, offset);
       check<TypeParam>(Exchange(), false, n, offset);
       check<TypeParam>(LambDirection::make(kFields, kStep), true, n, offset);
+      check<TypeParam>(MuonMomentum{0.9f, 0.1f, 0.5f, true}, true, n, offset);
+      check<TypeParam>(MuonStep{0.1f, 0.99f}, false, n, offset);
       check<TypeParam>(AdamwUpdate::make(kFields, kStep), true, n, offset);
       check<TypeParam>(AdamUpdate::make(kFields, kStep), true, n, offset);
       check<TypeParam>(LionUpdate::make(test::LionFields{0.9, 0.99, 0.1}, kStep), true, n, offset);
+    }
+  }
+}
+
+// Moments of two bytes, whose slices begin within their parameters.
+TYPED_TEST(CudaOptimizersTest, RoundsMomentsAsTheCpuDoes) {
+  const MomentRounding rounding = {7, 12};
+  const auto check = [&](const OptimizerUpdate& constants, bool two, int64_t n, int64_t offset) {
+    struct Buffers {
+      Buffers(int64_t n, int64_t offset) : p(n, offset), g(n, offset), m(n, offset), v(n, offset) {
+        test::fill_uniform(p, -1, 1, 1);
+        test::fill_uniform(g, -1, 1, 2);
+        test::fill_stored(m, -1, 1, 3);
+        test::fill_stored(v, 0, 1, 4);
+      }
+      Guarded<float> p, g;
+      Guarded<BFloat16> m, v;
+    };
+    Buffers gpu(n, offset), cpu(n, offset);
+    Guarded<TypeParam> stored(n, offset);
+    const auto slice = [&](Buffers& buffers) {
+      return OptimizerSlice{.elements = n,
+                            .parameters = buffers.p.data(),
+                            .gradients = buffers.g.data(),
+                            .first_moment = buffers.m.data(),
+                            .second_moment = two ? buffers.v.data() : nullptr,
+                            .moment_dtype = DType::kBF16,
+                            .rounding = &rounding,
+                            .parameter = 5,
+                            .first_element = 1234};
+    };
+    OptimizerSlice on_gpu = slice(gpu);
+    if (!std::is_same_v<TypeParam, float>) on_gpu.stored = stored.data();
+    cuda::PlacedSlice table[1];
+    const uint32_t blocks =
+        cuda::place_slices({&on_gpu, 1}, {&constants, 1}, &constants, table, &rounding);
+    cuda::optimizer_update<TypeParam, BFloat16>(table, 1, blocks, nullptr);
+    cpu::optimizer_update(constants, slice(cpu));
+    test::expect_same_bits(cpu.p, gpu.p, "parameters");
+    test::expect_same_bits(cpu.g, gpu.g, "gradients");
+    test::expect_same_bits(test::as_doubles(cpu.m), test::as_doubles(gpu.m), "first moments");
+    test::expect_same_bits(test::as_doubles(cpu.v), test::as_doubles(gpu.v), "second moments");
+  };
+  for (int64_t n : {1, 1027, 4096}) {
+    for (int64_t offset : {0, 1}) {
+      check(AdamwUpdate::make(kFields, kStep), true, n, offset);
+      check(LambDirection::make(kFields, kStep), true, n, offset);
+      check(SgdUpdate{0.1f, 0.9f, 0.01f, 0.5f, true}, false, n, offset);
+      check(MuonMomentum{0.9f, 0.1f, 0.5f, true}, false, n, offset);
     }
   }
 }

@@ -54,6 +54,9 @@ class HookedBackend final : public Backend {
     if (on_mark) on_mark(mark);
     inner_->mark(mark);
   }
+  void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) override {
+    inner_->newton_schulz(matrix, shape, workspace);
+  }
   double reduce_ms() override { return inner_->reduce_ms(); }
   double peak_flops() override { return inner_->peak_flops(); }
 

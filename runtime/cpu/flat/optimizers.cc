@@ -25,10 +25,12 @@ namespace HWY_NAMESPACE {
 template <bool kSummed>
 struct SumBits {
   uint32_t read = 0, written = 0;
-  HWY_INLINE void add_read(float value) {
+  template <typename T>
+  HWY_INLINE void add_read(T value) {
     if constexpr (kSummed) read += bits_of(value);
   }
-  HWY_INLINE void add_written(float value) {
+  template <typename T>
+  HWY_INLINE void add_written(T value) {
     if constexpr (kSummed) written += bits_of(value);
   }
   void add_to(ArraySums& sums, bool writes) const {
@@ -37,25 +39,52 @@ struct SumBits {
   }
 };
 
+// What rounds the moments of elements that follow each other.
+struct RoundingOf {
+  RoundingKey key;
+  uint32_t first_element = 0;
+};
+
+// A float as it is stored, by 16 random bits.
+template <typename Moment>
+HWY_INLINE Moment as_moment(float value, uint32_t random) {
+  if constexpr (std::is_same_v<Moment, float>) {
+    return value;
+  } else {
+    return round_at_random(value, random);
+  }
+}
+
 // An element is read once, updated and written once.
-template <bool kSummed, typename Update>
+template <bool kSummed, typename Update, typename Moment>
 void update_by(const Update& update,
                float* HWY_RESTRICT gradients,
                float* HWY_RESTRICT parameters,
-               float* HWY_RESTRICT first_moments,
-               float* HWY_RESTRICT second_moments,
+               Moment* HWY_RESTRICT first_moments,
+               Moment* HWY_RESTRICT second_moments,
+               const RoundingOf& rounding,
                int64_t n,
                SliceSums& sums) {
   const Update u = update;
   SumBits<kSummed> of_g, of_p, of_m, of_v;
-  const auto read = [](const float* x, int64_t i, SumBits<kSummed>& bits) {
-    const float value = x[i];
+  const RoundingOf r = rounding;
+  const auto read = [](const auto* x, int64_t i, SumBits<kSummed>& bits) {
+    const auto value = x[i];
     bits.add_read(value);
-    return value;
+    return to_float(value);
+  };
+  const auto random = [&](int64_t i) -> uint32_t {
+    if constexpr (std::is_same_v<Moment, float>) return 0;
+    return rounding_bits(r.key, r.first_element + static_cast<uint32_t>(i));
   };
   const auto write = [](float value, float* x, int64_t i, SumBits<kSummed>& bits) {
     bits.add_written(value);
     x[i] = value;
+  };
+  const auto write_moment = [](float value, uint32_t bits16, Moment* x, int64_t i, auto& bits) {
+    const Moment stored = as_moment<Moment>(value, bits16);
+    bits.add_written(stored);
+    x[i] = stored;
   };
   const auto write_both = [&](float g, float p, int64_t i) {
     if constexpr (kWritesGradient<Update>) write(g, gradients, i, of_g);
@@ -74,8 +103,9 @@ void update_by(const Update& update,
       float m = read(first_moments, i, of_m), v = read(second_moments, i, of_v);
       u(g, p, m, v);
       write_both(g, p, i);
-      write(m, first_moments, i, of_m);
-      write(v, second_moments, i, of_v);
+      const uint32_t drawn = random(i);
+      write_moment(m, drawn & 0xffffu, first_moments, i, of_m);
+      write_moment(v, drawn >> 16, second_moments, i, of_v);
     }
     return finish();
   }
@@ -86,7 +116,7 @@ void update_by(const Update& update,
         float m = read(first_moments, i, of_m);
         u(g, p, m);
         write_both(g, p, i);
-        write(m, first_moments, i, of_m);
+        write_moment(m, random(i) & 0xffffu, first_moments, i, of_m);
       }
       return finish();
     }
@@ -101,27 +131,45 @@ void update_by(const Update& update,
   }
 }
 
-// Elements [begin, begin + n) of the slice; their bits are added to `sums`, null: they are not.
-void update_kernel(const OptimizerUpdate& update,
-                   const OptimizerSlice& s,
-                   int64_t begin,
-                   int64_t n,
-                   SliceSums* sums) {
-  float* const first = s.first_moment == nullptr ? nullptr : s.first_moment + begin;
-  float* const second = s.second_moment == nullptr ? nullptr : s.second_moment + begin;
+template <typename Moment>
+void update_part(const OptimizerUpdate& update,
+                 const OptimizerSlice& s,
+                 const RoundingKey& key,
+                 int64_t begin,
+                 int64_t n,
+                 SliceSums* sums) {
+  const auto at = [&](void* moments) {
+    return moments == nullptr ? nullptr : static_cast<Moment*>(moments) + begin;
+  };
+  Moment *const first = at(s.first_moment), *const second = at(s.second_moment);
+  const RoundingOf rounding = {key, s.first_element + static_cast<uint32_t>(begin)};
   SliceSums none;
   const auto run = [&](const auto& chosen) {
     float *const g = s.gradients + begin, *const p = s.parameters + begin;
-    if (sums == nullptr) return update_by<false>(chosen, g, p, first, second, n, none);
-    update_by<true>(chosen, g, p, first, second, n, *sums);
+    if (sums == nullptr) return update_by<false>(chosen, g, p, first, second, rounding, n, none);
+    update_by<true>(chosen, g, p, first, second, rounding, n, *sums);
   };
 #define LOCKSTEP_RUN(Config, Update) \
   if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
   LOCKSTEP_OPTIMIZERS(LOCKSTEP_RUN)
   LOCKSTEP_RUN(, LambDirection)
+  LOCKSTEP_RUN(, MuonMomentum)
+  LOCKSTEP_RUN(, MuonStep)
   LOCKSTEP_RUN(, MovingAverage)
   LOCKSTEP_RUN(, Exchange)
 #undef LOCKSTEP_RUN
+}
+
+// Elements [begin, begin + n) of the slice; their bits are added to `sums`, null: they are not.
+void update_kernel(const OptimizerUpdate& update,
+                   const OptimizerSlice& slice,
+                   const RoundingKey& key,
+                   int64_t begin,
+                   int64_t n,
+                   SliceSums* sums) {
+  if (slice.moment_dtype == DType::kF32)
+    return update_part<float>(update, slice, key, begin, n, sums);
+  update_part<BFloat16>(update, slice, key, begin, n, sums);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -180,6 +228,8 @@ void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice
       },
       update);
   const auto kernel = HWY_DYNAMIC_DISPATCH(update_kernel);
+  const bool rounds = slice.moment_dtype != DType::kF32;
+  const RoundingKey key = rounds ? rounding_key(*slice.rounding, slice.parameter) : RoundingKey();
   if (slice.sums != nullptr) *slice.sums = {};
   parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
     SliceSums mine;
@@ -187,7 +237,7 @@ void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice
     for (int64_t block = begin; block < end; block += block_elements) {
       const int64_t next = std::min(block + block_elements, end);
       prefetch_for_writing(written + next, std::min(block_elements, end - next));
-      kernel(update, slice, block, next - block, sums);
+      kernel(update, slice, key, block, next - block, sums);
     }
     if (sums == nullptr) return;
     if (end - begin == slice.elements) {

@@ -24,24 +24,28 @@ class QueuedUpdate final : public FlatUpdate {
       : updates_(updates),
         workspace_(workspace),
         stream_(stream),
-        stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype) {
+        stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype),
+        rounding_(slices.empty() ? nullptr : slices.front().rounding) {
     LOCKSTEP_CHECK(updates.size() <= kMostUpdateGroups && table.size() == slices.size());
     const auto* on_device = reinterpret_cast<const OptimizerUpdate*>(workspace.updates);
     for (size_t first = 0; first < slices.size(); first += kMostSlices) {
       const size_t count = std::min(kMostSlices, slices.size() - first);
       PlacedSlice* const placed = &table[first];
-      const uint32_t blocks =
-          place_slices(slices.subspan(first, count), updates, on_device, placed);
+      const uint32_t blocks = place_slices(
+          slices.subspan(first, count), updates, on_device, placed, &workspace.rounding);
       launches_.push_back({{placed, count}, blocks});
     }
   }
 
   void run() override {
     copy(updates_, workspace_.updates);
+    if (rounding_ != nullptr) copy(std::span(rounding_, 1), &workspace_.rounding);
     for (const OneLaunch& launch : launches_) {
       copy(launch.table, workspace_.slices);
       const int count = static_cast<int>(launch.table.size());
       by_type(stored_dtype_, [&]<typename T>() {
+        if (rounding_ != nullptr)
+          return optimizer_update<T, BFloat16>(workspace_.slices, count, launch.blocks, stream_);
         optimizer_update<T>(workspace_.slices, count, launch.blocks, stream_);
       });
     }
@@ -63,6 +67,7 @@ class QueuedUpdate final : public FlatUpdate {
   Workspace& workspace_;
   Stream stream_;
   DType stored_dtype_;
+  const MomentRounding* rounding_;  // null: moments are floats
   std::vector<OneLaunch> launches_;
 };
 

@@ -17,18 +17,51 @@ __device__ __forceinline__ void store_parameters(const float (&p)[N], float* wid
   }
 }
 
+// N moments that follow each other, rounded where they are bfloat16 by those 16 bits of `random` that
+// begin at bit `shift`.
+template <int N>
+__device__ __forceinline__ void store_moments(const float (&m)[N],
+                                              const uint32_t (&)[N],
+                                              int /*shift*/,
+                                              float* to) {
+  store(m, to);
+}
+template <int N>
+__device__ __forceinline__ void store_moments(const float (&m)[N],
+                                              const uint32_t (&random)[N],
+                                              int shift,
+                                              BFloat16* to) {
+  Vector<BFloat16, N> vector;
+#pragma unroll
+  for (int k = 0; k < N; ++k) vector.at[k] = round_at_random(m[k], random[k] >> shift & 0xffffu);
+  *reinterpret_cast<Vector<BFloat16, N>*>(to) = vector;
+}
+
 // An update of N elements at a time. T: the type of the stored parameters.
-template <typename Update, typename T>
+template <typename Update, typename T, typename Moment>
 struct Elements {
   const Update* at;  // on the device
-  float *gradients, *parameters, *first_moments, *second_moments;
+  float *gradients, *parameters;
+  Moment *first_moments, *second_moments;
   T* stored;
+  RoundingKey key;  // of moments that are rounded
+  uint32_t first_element;
+
+  template <int N>
+  __device__ __forceinline__ void draw(int64_t i, uint32_t (&random)[N]) const {
+    if constexpr (!std::is_same_v<Moment, float>) {
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        random[k] = rounding_bits(key, first_element + static_cast<uint32_t>(i) + k);
+    }
+  }
 
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     constexpr int N = Count::value;
     const Update update = *at;
     float g[N], p[N], m[N] = {}, v[N] = {};
+    uint32_t random[N] = {};
     load(gradients + i, g);
     load(parameters + i, p);
     if constexpr (kTakesTwoMoments<Update>) {
@@ -36,14 +69,16 @@ struct Elements {
       load(second_moments + i, v);
 #pragma unroll
       for (int k = 0; k < N; ++k) update(g[k], p[k], m[k], v[k]);
-      store(m, first_moments + i);
-      store(v, second_moments + i);
+      draw(i, random);
+      store_moments(m, random, 0, first_moments + i);
+      store_moments(v, random, 16, second_moments + i);
     } else if (kTakesOneMoment<Update> && first_moments != nullptr) {
       if constexpr (kTakesOneMoment<Update>) {
         load(first_moments + i, m);
 #pragma unroll
         for (int k = 0; k < N; ++k) update(g[k], p[k], m[k]);
-        store(m, first_moments + i);
+        draw(i, random);
+        store_moments(m, random, 0, first_moments + i);
       }
     } else if constexpr (kTakesNoMoment<Update>) {
 #pragma unroll
@@ -76,22 +111,27 @@ __device__ __forceinline__ void update_part(int64_t begin,
 }
 
 // Runs the update that the slice is of, which is alternative kKind or one after it.
-template <typename T, size_t kKind = 0>
-__device__ __forceinline__ void update_slice(const PlacedSlice& slice, int64_t begin, int64_t end) {
+template <typename T, typename Moment, size_t kKind = 0>
+__device__ __forceinline__ void update_slice(const PlacedSlice& slice,
+                                             const RoundingKey& key,
+                                             int64_t begin,
+                                             int64_t end) {
   if constexpr (kKind < std::variant_size_v<OptimizerUpdate>) {
-    if (slice.kind != kKind) return update_slice<T, kKind + 1>(slice, begin, end);
+    if (slice.kind != kKind) return update_slice<T, Moment, kKind + 1>(slice, key, begin, end);
     using Update = std::variant_alternative_t<kKind, OptimizerUpdate>;
-    const Elements<Update, T> elements = {static_cast<const Update*>(slice.update),
-                                          slice.gradients,
-                                          slice.parameters,
-                                          slice.first_moment,
-                                          slice.second_moment,
-                                          static_cast<T*>(slice.stored)};
+    const Elements<Update, T, Moment> elements = {static_cast<const Update*>(slice.update),
+                                                  slice.gradients,
+                                                  slice.parameters,
+                                                  static_cast<Moment*>(slice.first_moment),
+                                                  static_cast<Moment*>(slice.second_moment),
+                                                  static_cast<T*>(slice.stored),
+                                                  key,
+                                                  slice.first_element};
     update_part(begin, end, slice.vectors, elements);
   }
 }
 
-template <typename T>
+template <typename T, typename Moment>
 __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* table, int count) {
   int low = 0, high = count - 1;  // the last slice that begins at this block or before
   while (low < high) {
@@ -106,7 +146,10 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* tab
   const int64_t begin = (blockIdx.x - slice.first_block) * kBlockElements;
   const int64_t end =
       begin + kBlockElements < slice.elements ? begin + kBlockElements : slice.elements;
-  update_slice<T>(slice, begin, end);
+  RoundingKey key;
+  if constexpr (!std::is_same_v<Moment, float>)
+    key = rounding_key(*slice.rounding, slice.parameter);
+  update_slice<T, Moment>(slice, key, begin, end);
 }
 
 }  // namespace
@@ -114,7 +157,8 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* tab
 uint32_t place_slices(std::span<const OptimizerSlice> slices,
                       std::span<const OptimizerUpdate> updates,
                       const OptimizerUpdate* device_updates,
-                      PlacedSlice* table) {
+                      PlacedSlice* table,
+                      const MomentRounding* device_rounding) {
   uint32_t blocks = 0;
   for (size_t i = 0; i < slices.size(); ++i) {
     const OptimizerSlice& slice = slices[i];
@@ -133,7 +177,10 @@ uint32_t place_slices(std::span<const OptimizerSlice> slices,
                 .first_moment = slice.first_moment,
                 .second_moment = slice.second_moment,
                 .stored = slice.stored,
+                .rounding = device_rounding,
                 .elements = slice.elements,
+                .parameter = slice.parameter,
+                .first_element = slice.first_element,
                 .first_block = blocks,
                 .kind = static_cast<uint16_t>(group.index()),
                 .vectors = is_aligned(slice.parameters) && is_aligned(slice.gradients) &&
@@ -144,14 +191,18 @@ uint32_t place_slices(std::span<const OptimizerSlice> slices,
   return blocks;
 }
 
-template <typename T>
+template <typename T, typename Moment>
 void optimizer_update(const PlacedSlice* table, int count, uint32_t blocks, Stream stream) {
   if (blocks == 0) return;
-  launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream}, update_kernel<T>, table, count);
+  launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream}, update_kernel<T, Moment>, table, count);
 }
 
-template void optimizer_update<float>(const PlacedSlice*, int, uint32_t, Stream);
-template void optimizer_update<BFloat16>(const PlacedSlice*, int, uint32_t, Stream);
-template void optimizer_update<Float16>(const PlacedSlice*, int, uint32_t, Stream);
+#define LOCKSTEP_INSTANTIATE(T)                                                        \
+  template void optimizer_update<T, float>(const PlacedSlice*, int, uint32_t, Stream); \
+  template void optimizer_update<T, BFloat16>(const PlacedSlice*, int, uint32_t, Stream);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(BFloat16)
+LOCKSTEP_INSTANTIATE(Float16)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::cuda

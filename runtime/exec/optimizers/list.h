@@ -12,6 +12,7 @@
 #include "runtime/exec/optimizers/adamw.h"
 #include "runtime/exec/optimizers/lamb_direction.h"
 #include "runtime/exec/optimizers/lion.h"
+#include "runtime/exec/optimizers/muon.h"
 #include "runtime/exec/optimizers/other_updates.h"
 #include "runtime/exec/optimizers/sgd.h"
 
@@ -25,8 +26,11 @@
 namespace lockstep {
 
 #define LOCKSTEP_UPDATE(Config, Update) Update,
-using OptimizerUpdate =
-    std::variant<LOCKSTEP_OPTIMIZERS(LOCKSTEP_UPDATE) LambDirection, MovingAverage, Exchange>;
+using OptimizerUpdate = std::variant<LOCKSTEP_OPTIMIZERS(LOCKSTEP_UPDATE) LambDirection,
+                                     MuonMomentum,
+                                     MuonStep,
+                                     MovingAverage,
+                                     Exchange>;
 #undef LOCKSTEP_UPDATE
 
 // The moments that an update can do with.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "runtime/base/dtype.h"
+#include "runtime/exec/optimizers/rounding.h"
 
 namespace lockstep {
 
@@ -26,14 +27,21 @@ struct SliceSums {
   ArraySums gradients{}, parameters{}, first_moment{}, second_moment{};
 };
 
-// A slice of the flat buffers that is updated. All pointers are to `elements` floats and borrowed.
+// A slice of the flat buffers that is updated. All pointers are to `elements` numbers, floats but
+// for those that say otherwise, and borrowed.
 struct OptimizerSlice {
   size_t group = 0;  // the place, among the updates, of the one that it takes
   int64_t elements = 0;
-  float* parameters = nullptr;     // fp32: the masters where the ops read another type
-  float* gradients = nullptr;      // written by LAMB, whose directions they become, and exchanged
-  float* first_moment = nullptr;   // null where the update keeps none
-  float* second_moment = nullptr;  // null where it keeps no two
+  float* parameters = nullptr;       // fp32: the masters where the ops read another type
+  float* gradients = nullptr;        // written by LAMB, whose directions they become, and exchanged
+  void* first_moment = nullptr;      // null where the update keeps none
+  void* second_moment = nullptr;     // null where it keeps no two
+  DType moment_dtype = DType::kF32;  // of both: kF32 or kBF16
+  // With kBF16, what rounds them, in a host_array(); and the number of the parameter and, within it,
+  // of the first element.
+  const MomentRounding* rounding = nullptr;
+  uint32_t parameter = 0;
+  uint32_t first_element = 0;
   void* stored = nullptr;  // the new parameters in the type that the ops read; null where fp32
   DType stored_dtype = DType::kF32;
   // Of this update; null: nobody asks. Of backends without memory of their own alone.

@@ -1,6 +1,6 @@
 #include "runtime/train/checkpoints/checkpoint_content.h"
 
-#include <algorithm>
+#include <cstring>
 
 #include "runtime/train/step/weight_average.h"
 
@@ -21,18 +21,15 @@ void CheckpointContent::collect(bool snapshot) {
   weights_ = collect_weights(snapshot ? memory_.weights_snapshot : std::span<float>());
   residuals_copy_ = residuals_.read();
   shards_ = residuals_copy_.shards;
-  collect_moments(snapshot ? memory_.moments_snapshot : std::span<float>());
+  collect_moments(snapshot ? memory_.moments_snapshot : std::span<std::byte>());
   if (!separate_) return;
-  for (const Piece& piece : pieces_)
-    parts_.backend.copy(reinterpret_cast<const std::byte*>(piece.from),
-                        reinterpret_cast<std::byte*>(piece.to),
-                        static_cast<size_t>(piece.elements) * sizeof(float));
+  for (const Piece& piece : pieces_) parts_.backend.copy(piece.from, piece.to, piece.bytes);
   parts_.backend.synchronize();
   pieces_.clear();
 }
 
 void CheckpointContent::copy() {
-  for (const Piece& piece : pieces_) std::copy_n(piece.from, piece.elements, piece.to);
+  for (const Piece& piece : pieces_) std::memcpy(piece.to, piece.from, piece.bytes);
   pieces_.clear();
 }
 
@@ -46,13 +43,15 @@ void CheckpointContent::release() {
   residuals_copy_ = {};
 }
 
-// Where elements that begin at `from` are to lie: at the beginning of `to`, which is used up, or,
-// where that is empty, where they are.
-const float* CheckpointContent::piece(const float* from, std::span<float>& to, int64_t elements) {
+// Where bytes that begin at `from` are to lie: at the beginning of `to`, which is used up, or, where
+// that is empty, where they are.
+const std::byte* CheckpointContent::piece(const std::byte* from,
+                                          std::span<std::byte>& to,
+                                          size_t bytes) {
   if (to.empty()) return from;
-  float* const place = to.data();
-  pieces_.push_back({from, place, elements});
-  to = to.subspan(static_cast<size_t>(elements));
+  std::byte* const place = to.data();
+  pieces_.push_back({from, place, bytes});
+  to = to.subspan(bytes);
   return place;
 }
 
@@ -69,25 +68,41 @@ const float* CheckpointContent::collect_weights(std::span<float> to) {
     weights_copy_.resize(static_cast<size_t>(plan.layout.elements));
     to = weights_copy_;
   }
-  return piece(reinterpret_cast<const float*>(memory_.parameters), to, plan.layout.elements);
+  std::span<std::byte> place = std::as_writable_bytes(to);
+  return reinterpret_cast<const float*>(
+      piece(memory_.parameters, place, static_cast<size_t>(plan.layout.elements) * sizeof(float)));
 }
 
-void CheckpointContent::collect_moments(std::span<float> to) {
+void CheckpointContent::collect_moments(std::span<std::byte> to) {
   const std::vector<std::string> kept = kept_arrays(parts_.config);
   const std::vector<Range> owned = parts_.owned();
+  const auto dtype_of = [&](size_t array) {  // behind the moments lies the average
+    return array < optimizer_.moments() ? optimizer_.moment_dtype() : DType::kF32;
+  };
   if (to.empty() && separate_) {
-    moments_copy_.resize(kept.size() * static_cast<size_t>(parts_.plan.layout.elements /
-                                                           parts_.communicator.size()));
+    size_t bytes = 0;
+    for (size_t m = 0; m < kept.size(); ++m) bytes += size_of(dtype_of(m));
+    moments_copy_.resize(
+        bytes * static_cast<size_t>(parts_.plan.layout.elements / parts_.communicator.size()));
     to = moments_copy_;
   }
   for (size_t m = 0; m < kept.size(); ++m) {
     MomentShard& shard = shards_.emplace_back(MomentShard{kept[m], {}});
+    const size_t element_bytes = size_of(dtype_of(m));
     for (size_t bucket = 0; bucket < owned.size(); ++bucket) {
       const Range& range = owned[bucket];
-      const int64_t place = parts_.plan.place_of(parts_.communicator.rank(), bucket, range.begin);
-      const float* const from = memory_.moments + optimizer_.moment_offset(m) + place;
-      shard.slices.push_back(
-          {range.begin, {piece(from, to, range.size()), static_cast<size_t>(range.size())}});
+      const auto elements = static_cast<size_t>(range.size());
+      const auto place = static_cast<size_t>(
+          parts_.plan.place_of(parts_.communicator.rank(), bucket, range.begin));
+      const std::byte* const from =
+          memory_.moments + optimizer_.moment_begin(m) + place * element_bytes;
+      const std::byte* const values = piece(from, to, elements * element_bytes);
+      MomentSlice& slice = shard.slices.emplace_back(MomentSlice{range.begin, {}});
+      if (dtype_of(m) == DType::kBF16) {
+        slice.halves = {reinterpret_cast<const BFloat16*>(values), elements};
+      } else {
+        slice.values = {reinterpret_cast<const float*>(values), elements};
+      }
     }
   }
 }

@@ -37,13 +37,13 @@ class CheckpointContent {
 
  private:
   struct Piece {
-    const float* from;
-    float* to;
-    int64_t elements;
+    const std::byte* from;
+    std::byte* to;
+    size_t bytes;
   };
   const float* collect_weights(std::span<float> to);
-  void collect_moments(std::span<float> to);
-  const float* piece(const float* from, std::span<float>& to, int64_t elements);
+  void collect_moments(std::span<std::byte> to);
+  const std::byte* piece(const std::byte* from, std::span<std::byte>& to, size_t bytes);
 
   const RunParts& parts_;
   const RunMemory& memory_;
@@ -54,7 +54,8 @@ class CheckpointContent {
   std::vector<MomentShard> shards_;
   std::vector<Piece> pieces_;  // still to be copied
   // Of a device, where there is no snapshot.
-  std::vector<float> weights_copy_, moments_copy_;
+  std::vector<float> weights_copy_;
+  std::vector<std::byte> moments_copy_;
   std::optional<HostWeights> gathered_;
   ErrorFeedbackStore::Copy residuals_copy_;
 };

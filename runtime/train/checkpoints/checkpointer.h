@@ -101,10 +101,14 @@ class Checkpointer {
   std::string choose(const std::string& resume) const;
   void refuse_later_checkpoints(int64_t step) const;
   void broadcast_weights(float* weights) const;
-  HostCopy host_moments() const;
+  HostCopyOf<std::byte> host_moments() const;
   void restore_moments(const CheckpointState& state,
                        const std::filesystem::path& folder,
                        const float* weights);
+  void restore_halves(const CheckpointState& state,
+                      const std::filesystem::path& folder,
+                      const std::string& moment,
+                      BFloat16* to) const;
 
   const RunParts& parts_;
   const RunMemory& memory_;

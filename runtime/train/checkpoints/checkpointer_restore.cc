@@ -38,10 +38,11 @@ LossScale::State loss_scale_of(const CheckpointState& state, const RunConfig& co
 
 }  // namespace
 
-HostCopy Checkpointer::host_moments() const {
-  return HostCopy(parts_.backend,
-                  memory_.moments,
-                  optimizer_.moment_offset(kept_arrays(parts_.config).size(), 0));
+HostCopyOf<std::byte> Checkpointer::host_moments() const {
+  size_t bytes = optimizer_.moment_begin(optimizer_.moments());
+  if (kept_arrays(parts_.config).size() > optimizer_.moments())
+    bytes += static_cast<size_t>(optimizer_.owned_elements()) * sizeof(float);
+  return {parts_.backend, memory_.moments, static_cast<int64_t>(bytes)};
 }
 
 std::optional<Progression> Checkpointer::resume(const std::string& resume,
@@ -102,31 +103,45 @@ void Checkpointer::refuse_later_checkpoints(int64_t step) const {
       step);
 }
 
-// An average that the checkpoint lacks begins with the weights.
+// An average that the checkpoint lacks begins with the weights. Moments of the checkpoint that are
+// stored as another type are converted.
 void Checkpointer::restore_moments(const CheckpointState& state,
                                    const std::filesystem::path& folder,
                                    const float* weights) {
-  HostCopy moments = host_moments();
+  HostCopyOf<std::byte> moments = host_moments();
   const std::vector<std::string> names = kept_arrays(parts_.config);
   for (size_t m = 0; m < names.size(); ++m) {
-    if (!has_array(state, names[m])) {
-      for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
-        const Range& range = optimizer_.owned()[r];
-        std::copy_n(
-            weights + range.begin, range.size(), moments.data() + optimizer_.moment_offset(m, r));
-      }
+    std::byte* const begin = moments.data() + optimizer_.moment_begin(m);
+    if (m < optimizer_.moments() && optimizer_.moment_dtype() == DType::kBF16) {
+      restore_halves(state, folder, names[m], reinterpret_cast<BFloat16*>(begin));
       continue;
     }
     std::vector<MomentTarget> targets;
     for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
       const Range& range = optimizer_.owned()[r];
-      targets.push_back(
-          {range.begin,
-           {moments.data() + optimizer_.moment_offset(m, r), static_cast<size_t>(range.size())}});
+      const std::span values(reinterpret_cast<float*>(begin) + optimizer_.local_offset(r),
+                             static_cast<size_t>(range.size()));
+      if (!has_array(state, names[m]))
+        std::copy_n(weights + range.begin, range.size(), values.data());
+      targets.push_back({range.begin, values});
     }
-    read_optimizer(folder, state, slices_, names[m], targets);
+    if (has_array(state, names[m])) read_optimizer(folder, state, slices_, names[m], targets);
   }
   moments.write();
+}
+
+// Range by range, so that floats of one alone take memory meanwhile.
+void Checkpointer::restore_halves(const CheckpointState& state,
+                                  const std::filesystem::path& folder,
+                                  const std::string& moment,
+                                  BFloat16* to) const {
+  std::vector<float> values;
+  for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
+    const Range& range = optimizer_.owned()[r];
+    values.resize(static_cast<size_t>(range.size()));
+    read_optimizer(folder, state, slices_, moment, {{range.begin, values}});
+    std::ranges::transform(values, to + optimizer_.local_offset(r), round_to<BFloat16>);
+  }
 }
 
 // Rank 0's, to all ranks that write their parameters.

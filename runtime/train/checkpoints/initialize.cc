@@ -4,6 +4,7 @@
 
 #include "runtime/base/rng.h"
 #include "runtime/base/threads.h"
+#include "runtime/plan/plan.h"
 
 namespace lockstep {
 namespace {

@@ -99,6 +99,7 @@ void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) 
     case Wait::kLanes: record("wait for all lanes", all); break;
     case Wait::kTotals: record("wait for all ranks", all); break;
     case Wait::kNorms: record("wait for norms of layers", all); break;
+    case Wait::kDirections: record("wait for pieces of matrices", all); break;
   }
 }
 

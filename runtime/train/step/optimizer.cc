@@ -45,7 +45,8 @@ std::vector<std::string> layer_wise_moments(const LarsConfig& lars) {
 }
 std::vector<std::string> layer_wise_moments(const LambConfig&) { return {"exp_avg", "exp_avg_sq"}; }
 
-std::vector<std::string> layer_wise_moments(const MuonConfig&) { return {"momentum_buffer"}; }
+// Muon's momentum is where AdamW, which the other parameters take, has its average of gradients.
+std::vector<std::string> layer_wise_moments(const MuonConfig&) { return {"exp_avg", "exp_avg_sq"}; }
 
 // The second half of a layer-wise step, which follows once each tensor's rate is known: SGD.
 // `trust` multiplies the rate.
@@ -69,7 +70,11 @@ SgdUpdate layer_wise_update(const LambConfig&, const UpdateStep& step, double tr
           .nesterov = false};
 }
 
-SgdUpdate layer_wise_update(const MuonConfig&, const UpdateStep&, double) { return {}; }
+// What is no matrix of Muon's.
+AdamwUpdate layer_wise_update(const MuonConfig& muon, UpdateStep step, double) {
+  step.lr *= muon.adamw_lr_scale;
+  return AdamwUpdate::make(muon, step);
+}
 
 }  // namespace
 
@@ -82,15 +87,14 @@ std::vector<std::string> moment_names(const OptimizerConfig& config) {
       [](const auto& kind) { return layer_wise_moments(kind); });
 }
 
-bool is_layer_wise(const OptimizerConfig& config) {
-  return by_kind(
-      config, []<typename Update>(const auto&) { return false; }, [](const auto&) { return true; });
-}
-
 namespace {
 
 bool is_lamb(const OptimizerConfig& config) {
   return std::holds_alternative<LambConfig>(config.kind);
+}
+
+bool is_muon(const OptimizerConfig& config) {
+  return std::holds_alternative<MuonConfig>(config.kind);
 }
 
 bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot) {
@@ -98,6 +102,18 @@ bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot) {
 }
 
 }  // namespace
+
+DType moment_dtype(const OptimizerConfig& config) {
+  return config.moments == OptimizerConfig::MomentType::kBf16 ? DType::kBF16 : DType::kF32;
+}
+
+bool is_layer_wise(const OptimizerConfig& config) {
+  return by_kind(
+             config,
+             []<typename Update>(const auto&) { return false; },
+             [](const auto&) { return true; }) &&
+         !is_muon(config);
+}
 
 std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout) {
   std::vector<size_t> slots;
@@ -148,10 +164,14 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       backend_(backend),
       memory_(memory),
       moments_(moment_names(config).size()),
+      moment_dtype_(lockstep::moment_dtype(config)),
       adapted_(adapted_slots(config, layout)),
       updates_(backend.host_array<OptimizerUpdate>(groups(config, layout))) {
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
-  if (is_lamb(config)) direction_updates_ = backend.host_array<OptimizerUpdate>(2);
+  LOCKSTEP_CHECK(is_muon(config) == (memory.muon != nullptr));
+  if (moment_dtype_ != DType::kF32) rounding_ = backend.host_array<MomentRounding>(1);
+  if (is_lamb(config) || is_muon(config))
+    direction_updates_ = backend.host_array<OptimizerUpdate>(2);
   prepare(0, 0, 1);  // the kind of each is known from here on
   updates_[kStatistics] = moving_average(layout);
   cut_pieces(layout);
@@ -159,7 +179,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
 }
 
 size_t Optimizer::groups(const OptimizerConfig& config, const ParameterLayout& layout) {
-  return kGroups + adapted_slots(config, layout).size();
+  return is_muon(config) ? kMuonGroups : kGroups + adapted_slots(config, layout).size();
 }
 
 void Optimizer::cut_pieces(const ParameterLayout& layout) {
@@ -183,49 +203,74 @@ void Optimizer::cut_pieces(const ParameterLayout& layout) {
   }
 }
 
+// Whether an update of the group is along a direction that is found before: of all but running
+// statistics under LAMB, and of Muon's matrices.
+bool Optimizer::has_direction(size_t group) const {
+  if (is_muon(config_)) return group == kPlainMatrix || group == kDecayedMatrix;
+  return is_lamb(config_) && group != kStatistics;
+}
+
 void Optimizer::prepare_updates(const ParameterLayout& layout) {
-  const bool lamb = is_lamb(config_);  // whose moments move when the directions are found
-  std::vector<OptimizerSlice> slices, directions;
+  std::vector<OptimizerSlice> slices, directions, along;
   std::vector<size_t> updated, directed;  // pieces
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const size_t group = group_of(layout, pieces_[i].slot);
-    const bool kept = group != kStatistics;
-    slices.push_back(slice_of(pieces_[i], kept && !lamb ? moments_ : 0));
-    slices.back().group = group;
-    updated.push_back(i);
-    if (!kept || !lamb) continue;
-    directions.push_back(slice_of(pieces_[i], moments_));
-    directions.back().group = group == kPlain ? kPlain : kDecayed;
+    const bool directed_here = has_direction(group);  // then moments move with the direction
+    OptimizerSlice slice =
+        slice_of(layout, pieces_[i], group == kStatistics || directed_here ? 0 : moments_);
+    slice.group = group;
+    if (!directed_here) {
+      slices.push_back(slice);
+      updated.push_back(i);
+      continue;
+    }
+    along.push_back(slice);
+    directions.push_back(slice_of(layout, pieces_[i], is_muon(config_) ? 1 : moments_));
+    directions.back().group = group == kPlain || group == kPlainMatrix ? kPlain : kDecayed;
     directed.push_back(i);
   }
   if (memory_.summed) {
     state_sums_ = std::make_unique<StateSums>(backend_, pieces_);
-    if (lamb) state_sums_->watch(directions, directed, {});
+    if (!directions.empty()) state_sums_->watch(directions, directed, {});
     state_sums_->watch(slices, updated, {});
+    state_sums_->watch(along, directed, {.sums_gradients = !is_muon(config_)});
   }
+  slices.insert(slices.end(), along.begin(), along.end());
   update_ = backend_.flat_update(updates_, std::move(slices));
-  if (lamb) directions_ = backend_.flat_update(direction_updates_, std::move(directions));
-  if (memory_.norms != nullptr) measuring_work_ = backend_.repeated_work();
+  if (!direction_updates_.empty())
+    directions_ = backend_.flat_update(direction_updates_, std::move(directions));
+  if (memory_.norms != nullptr || memory_.muon != nullptr)
+    adapting_work_ = backend_.repeated_work();
 }
 
-OptimizerSlice Optimizer::slice_of(const StatePiece& piece, size_t moments) const {
+OptimizerSlice Optimizer::slice_of(const ParameterLayout& layout,
+                                   const StatePiece& piece,
+                                   size_t moments) const {
   OptimizerSlice slice = memory_.weights.slice(piece.range, piece.local);
   slice.gradients = memory_.gradients.at(piece.range.begin, piece.local);
-  if (moments > 0) slice.first_moment = memory_.moments + piece.local;
-  if (moments > 1) slice.second_moment = memory_.moments + owned_elements_ + piece.local;
+  const auto moment = [&](size_t index) {
+    return static_cast<std::byte*>(memory_.moments) + moment_begin(index) +
+           static_cast<size_t>(piece.local) * size_of(moment_dtype_);
+  };
+  if (moments > 0) slice.first_moment = moment(0);
+  if (moments > 1) slice.second_moment = moment(1);
+  slice.moment_dtype = moment_dtype_;
+  if (rounding_.empty()) return slice;
+  slice.rounding = rounding_.data();
+  slice.parameter = static_cast<uint32_t>(piece.slot);
+  slice.first_element = static_cast<uint32_t>(piece.range.begin - layout.slots[piece.slot].offset);
   return slice;
 }
 
 size_t Optimizer::group_of(const ParameterLayout& layout, size_t slot) const {
   if (layout.slots[slot].running_momentum > 0) return kStatistics;
-  if (!is_decayed(config_, layout.slots[slot])) return kPlain;
+  const bool decayed = is_decayed(config_, layout.slots[slot]);
+  if (memory_.muon != nullptr && std::ranges::binary_search(memory_.muon->slots(), slot))
+    return decayed ? kDecayedMatrix : kPlainMatrix;
+  if (!decayed) return kPlain;
   const auto adapted = std::find(adapted_.begin(), adapted_.end(), slot);
   if (adapted == adapted_.end()) return kDecayed;
   return kGroups + static_cast<size_t>(adapted - adapted_.begin());
-}
-
-int64_t Optimizer::moment_offset(size_t index, size_t range) const {
-  return static_cast<int64_t>(index) * owned_elements_ + local_offsets_[range];
 }
 
 OptimizerUpdate Optimizer::update_for(bool decays, double trust) const {
@@ -242,22 +287,38 @@ OptimizerUpdate Optimizer::update_for(bool decays, double trust) const {
 OptimizerUpdate Optimizer::direction_for(bool decays) const {
   UpdateStep step = step_;
   step.decays = decays;
+  if (const auto* muon = std::get_if<MuonConfig>(&config_.kind))
+    return MuonMomentum::make(*muon, step);
   return LambDirection::make(std::get<LambConfig>(config_.kind), step);
 }
 
 void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
   step_ = {.lr = lr, .gradient_scale = gradient_scale, .number = step};
+  if (!rounding_.empty()) rounding_[0] = {memory_.seed, static_cast<uint32_t>(step)};
   updates_[kPlain] = update_for(false, 1);
   for (size_t g = kDecayed; g < updates_.size(); ++g)
     if (g != kStatistics) updates_[g] = update_for(true, 1);
+  if (const auto* muon = std::get_if<MuonConfig>(&config_.kind)) {
+    for (const bool decays : {false, true}) {
+      UpdateStep matrix_step = step_;
+      matrix_step.decays = decays;
+      updates_[decays ? kDecayedMatrix : kPlainMatrix] = MuonStep::make(*muon, matrix_step);
+    }
+  }
   if (direction_updates_.empty()) return;
   direction_updates_[kPlain] = direction_for(false);
   direction_updates_[kDecayed] = direction_for(true);
 }
 
 void Optimizer::adapt() {
+  if (memory_.muon != nullptr) {
+    adapting_work_->run([this] {
+      directions_->run();
+      memory_.muon->run();
+    });
+  }
   if (memory_.norms == nullptr) return;
-  measuring_work_->run([this] { measure(); });
+  adapting_work_->run([this] { measure(); });
   const std::span<const TensorNorms::Squares> squares = memory_.norms->sum();
   for (size_t i = 0; i < adapted_.size(); ++i)
     updates_[kGroups + i] = update_for(true, trust_ratio(squares[i]));

@@ -9,6 +9,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
+#include "runtime/train/step/muon.h"
 #include "runtime/train/step/state_sums.h"
 #include "runtime/train/step/tensor_norms.h"
 
@@ -19,7 +20,10 @@ std::string optimizer_name(const OptimizerConfig& config);
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
 
-// Whether every tensor has a rate of its own: LARS and LAMB.
+// What moments are stored as.
+DType moment_dtype(const OptimizerConfig& config);
+
+// Whether every tensor has a rate of its own: LARS and LAMB. Muon is neither this nor elementwise.
 bool is_layer_wise(const OptimizerConfig& config);
 // The parameters of which it has one, by number: those with weight decay.
 std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout);
@@ -40,10 +44,12 @@ struct FlatWeights {
 // What an optimizer works on; borrowed.
 struct OptimizerMemory {
   FlatWeights weights;
-  OwnedFloats gradients;         // LAMB leaves its directions there
-  float* moments = nullptr;      // for each moment in order, the owned ranges one after the other
-  TensorNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
-  bool summed = false;           // every update sums the bits of what it reads and writes
+  OwnedFloats gradients;           // LAMB and Muon leave their directions there
+  void* moments = nullptr;         // for each moment in order, the owned ranges one after the other
+  TensorNorms* norms = nullptr;    // of adapted_slots(); for a layer-wise optimizer only
+  MuonDirections* muon = nullptr;  // for Muon only
+  bool summed = false;             // every update sums the bits of what it reads and writes
+  uint64_t seed = 0;               // of the numbers that round moments of 16 bits
 };
 
 // Updates the ranges of the flat parameter buffer that are this rank's to update. The ranges
@@ -60,8 +66,9 @@ class Optimizer {
   // What the next update() does. `step` counts from 1 (bias correction); `gradient_scale`
   // multiplies every gradient, and carries the mean over samples and the clipping.
   void prepare(double lr, double gradient_scale, int64_t step);
-  // For a layer-wise optimizer, else nothing: finds every tensor's rate for the next update(),
-  // which takes what this leaves in the gradients' place. All ranks together; waits for the device.
+  // For a layer-wise optimizer: finds every tensor's rate for the next update(), which takes what
+  // this leaves in the gradients' place; waits for the device. For Muon: leaves matrices' directions
+  // there. Else nothing. All ranks together.
   void adapt();
   // Queues one step from the flat gradients: always the same work on the same memory.
   void update() { update_->run(); }
@@ -69,23 +76,27 @@ class Optimizer {
   // Groups of constants that the updates of such a model have.
   static size_t groups(const OptimizerConfig& config, const ParameterLayout& layout);
   const std::vector<Range>& owned() const { return owned_; }
-  // Where, in the moments, those of moment `index` begin, and of these those of owned range
-  // `range`.
-  int64_t moment_offset(size_t index) const {
-    return static_cast<int64_t>(index) * owned_elements_;
+  // What moments are stored as: kF32 or kBF16.
+  DType moment_dtype() const { return moment_dtype_; }
+  // Where, in bytes of the moments, those of moment `index` begin; behind the last one, where they
+  // end.
+  size_t moment_begin(size_t index) const {
+    return index * static_cast<size_t>(owned_elements_) * size_of(moment_dtype_);
   }
-  int64_t moment_offset(size_t index, size_t range) const;
+  // Where owned range `range` begins among the owned elements, and how many these are.
+  int64_t local_offset(size_t range) const { return local_offsets_[range]; }
+  int64_t owned_elements() const { return owned_elements_; }
   // What the ranges are cut into.
   const std::vector<StatePiece>& pieces() const { return pieces_; }
   // Null unless the memory says that it is summed.
   StateSums* state_sums() { return state_sums_.get(); }
-  // All moments together.
-  int64_t moment_elements() const { return owned_elements_ * static_cast<int64_t>(moments_); }
+  size_t moments() const { return moments_; }  // kept per parameter
 
  private:
   // How parameters are updated: places among the constants.
-  // The k-th adapted slot is of group kGroups + k.
+  // The k-th adapted slot is of group kGroups + k; Muon's matrices are of the two last.
   enum : size_t { kPlain, kDecayed, kStatistics, kGroups };
+  enum : size_t { kPlainMatrix = kGroups, kDecayedMatrix, kMuonGroups };
 
   const OptimizerConfig& config_;
   std::vector<Range> owned_;
@@ -94,26 +105,31 @@ class Optimizer {
   size_t group_of(const ParameterLayout& layout, size_t slot) const;
   void cut_pieces(const ParameterLayout& layout);
   // What updates a piece; `moments` of those that are kept move with it.
-  OptimizerSlice slice_of(const StatePiece& piece, size_t moments) const;
+  OptimizerSlice slice_of(const ParameterLayout& layout,
+                          const StatePiece& piece,
+                          size_t moments) const;
   void prepare_updates(const ParameterLayout& layout);
+  bool has_direction(size_t group) const;
   void measure();
   double trust_ratio(const TensorNorms::Squares& squares) const;
   // For parameters with weight decay or without; `trust` multiplies a tensor's rate.
   OptimizerUpdate update_for(bool decays, double trust) const;
-  OptimizerUpdate direction_for(bool decays) const;  // of LAMB
+  OptimizerUpdate direction_for(bool decays) const;  // of LAMB and Muon
 
   Backend& backend_;
   OptimizerMemory memory_;
   size_t moments_;  // kept per parameter
+  DType moment_dtype_;
+  std::span<MomentRounding> rounding_;  // one; none where moments are floats
   std::vector<StatePiece> pieces_;
   std::unique_ptr<StateSums> state_sums_;         // null: nothing is summed
   std::vector<size_t> adapted_;                   // of a layer-wise optimizer, slots
   std::span<OptimizerUpdate> updates_;            // by group
-  std::span<OptimizerUpdate> direction_updates_;  // of LAMB: kPlain, kDecayed
+  std::span<OptimizerUpdate> direction_updates_;  // of LAMB and Muon: kPlain, kDecayed
   UpdateStep step_;                               // of the next update
   std::unique_ptr<FlatUpdate> update_;
-  std::unique_ptr<FlatUpdate> directions_;        // of LAMB; moves the moments
-  std::unique_ptr<RepeatedWork> measuring_work_;  // of a layer-wise optimizer
+  std::unique_ptr<FlatUpdate> directions_;       // of LAMB and Muon; moves the moments
+  std::unique_ptr<RepeatedWork> adapting_work_;  // of a layer-wise optimizer and Muon
 };
 
 }  // namespace lockstep

@@ -30,15 +30,19 @@ void StateSums::watch(std::span<OptimizerSlice> slices,
   for (size_t i = 0; i < slices.size(); ++i) {
     if (by_updates_) slices[i].sums = &sums[i];
     WatchedSlice& watched = slices_.emplace_back(WatchedSlice{slices[i], pieces[i], {}});
-    const auto add = [&](const float* data, ArraySums SliceSums::*member, StateArray array) {
+    const auto add = [&](const void* data,
+                         ArraySums SliceSums::*member,
+                         StateArray array,
+                         DType dtype = DType::kF32) {
       if (data == nullptr) return;
-      watched.arrays.push_back({data, member, array});
+      watched.arrays.push_back({data, dtype, member, array});
       sums_[static_cast<size_t>(array)].resize(pieces_.size());
     };
-    add(slices[i].gradients, &SliceSums::gradients, roles.gradients);
+    if (roles.sums_gradients) add(slices[i].gradients, &SliceSums::gradients, roles.gradients);
     add(slices[i].parameters, &SliceSums::parameters, roles.parameters);
-    add(slices[i].first_moment, &SliceSums::first_moment, StateArray::kFirstMoment);
-    add(slices[i].second_moment, &SliceSums::second_moment, StateArray::kSecondMoment);
+    const DType moments = slices[i].moment_dtype;
+    add(slices[i].first_moment, &SliceSums::first_moment, StateArray::kFirstMoment, moments);
+    add(slices[i].second_moment, &SliceSums::second_moment, StateArray::kSecondMoment, moments);
   }
   size_t arrays = 0;
   for (const WatchedSlice& slice : slices_) arrays += slice.arrays.size();
@@ -52,8 +56,8 @@ void StateSums::sum_memory(std::span<uint32_t> sums) {
   for (const WatchedSlice& slice : slices_) {
     for (const Watched& watched : slice.arrays) {
       if (watched.array != StateArray::kGradient)
-        backend_.add_bits(reinterpret_cast<const std::byte*>(watched.data),
-                          DType::kF32,
+        backend_.add_bits(static_cast<const std::byte*>(watched.data),
+                          watched.dtype,
                           slice.slice.elements,
                           &sums[number]);
       ++number;

@@ -38,6 +38,7 @@ class StateSums {
   // What an update's slice reads and writes: which array each of its four is.
   struct Roles {
     StateArray gradients = StateArray::kGradient, parameters = StateArray::kWeight;
+    bool sums_gradients = true;  // false: others write them between two updates
   };
   // Has these slices summed whenever their update runs, slice i being of piece pieces[i]. Updates
   // run in the order of the calls, each once a step.
@@ -72,7 +73,8 @@ class StateSums {
 
  private:
   struct Watched {
-    const float* data;
+    const void* data;
+    DType dtype;
     ArraySums SliceSums::*sums;
     StateArray array;
   };

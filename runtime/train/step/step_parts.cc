@@ -10,6 +10,14 @@ std::unique_ptr<TensorNorms> make_tensor_norms(const RunParts& parts) {
                                        parts.backend);
 }
 
+std::unique_ptr<MuonDirections> make_muon(const RunParts& parts,
+                                          const RunMemory& memory,
+                                          const OwnedFloats& gradients) {
+  if (!parts.plan.muon) return nullptr;
+  return std::make_unique<MuonDirections>(
+      parts.plan, parts.slices, parts.backend, gradients, memory.muon);
+}
+
 std::unique_ptr<PowerSgd> make_power_sgd(const RunParts& parts, const RunMemory& memory) {
   const Plan& plan = parts.plan;
   if (!plan.power_sgd) return nullptr;
@@ -65,12 +73,13 @@ std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
                                             const RunMemory& memory,
                                             Optimizer& optimizer) {
   if (parts.config.train.ema_decay == 0) return nullptr;
-  return std::make_unique<WeightAverage>(parts.config.train.ema_decay,
-                                         optimizer.pieces(),
-                                         parts.backend,
-                                         weights_of(parts, memory),
-                                         memory.moments + optimizer.moment_elements(),
-                                         optimizer.state_sums());
+  return std::make_unique<WeightAverage>(
+      parts.config.train.ema_decay,
+      optimizer.pieces(),
+      parts.backend,
+      weights_of(parts, memory),
+      reinterpret_cast<float*>(memory.moments + optimizer.moment_begin(optimizer.moments())),
+      optimizer.state_sums());
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include "collectives/power_sgd/power_sgd.h"
 #include "collectives/reduce/reducer.h"
 #include "runtime/train/run_parts.h"
+#include "runtime/train/step/muon.h"
 #include "runtime/train/step/optimizer.h"
 #include "runtime/train/step/tensor_norms.h"
 #include "runtime/train/step/weight_average.h"
@@ -16,6 +17,11 @@ namespace lockstep {
 
 // Null where no optimizer asks for them.
 std::unique_ptr<TensorNorms> make_tensor_norms(const RunParts& parts);
+
+// Null without Muon. `gradients`: those that the optimizer reads.
+std::unique_ptr<MuonDirections> make_muon(const RunParts& parts,
+                                          const RunMemory& memory,
+                                          const OwnedFloats& gradients);
 
 // Null where gradients travel whole.
 std::unique_ptr<PowerSgd> make_power_sgd(const RunParts& parts, const RunMemory& memory);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "collectives/sharding.h"
+#include "runtime/base/exact_sum.h"
+
 namespace lockstep {
 
 TensorNorms::TensorNorms(const Plan& plan,

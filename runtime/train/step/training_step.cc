@@ -56,6 +56,7 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
                 {memory.arena, memory.gathered, &parameter_gather_},
                 parts.plan.lanes_together ? parts.local_lanes() : 1),
       tensor_norms_(make_tensor_norms(parts)),
+      muon_(make_muon(parts, memory, reducer_.sums())),
       optimizer_(parts.config.optimizer,
                  parts.plan.layout,
                  parts.updated(),
@@ -64,7 +65,9 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
                   .gradients = reducer_.sums(),
                   .moments = memory.moments,
                   .norms = tensor_norms_.get(),
-                  .summed = parts.config.guard.enabled}),
+                  .muon = muon_.get(),
+                  .summed = parts.config.guard.enabled,
+                  .seed = parts.config.seed}),
       average_(make_average(parts, memory, optimizer_)),
       checks_(parts, memory, optimizer_.state_sums()),
       loss_scale_(parts.config),
@@ -252,20 +255,24 @@ void TrainingStep::update_my_slice(const Update& update) {
     const bool summed_here = parts_.plan.shards_optimizer || parts_.communicator.size() == 1;
     sums->update_follows(summed_here ? gradient_sums_ : std::span<const uint32_t>());
   }
-  if (tensor_norms_) find_layer_rates();
+  adapt_update();
   update_work_->run([this] {
     optimizer_.update();
     if (average_) average_->update();
   });
 }
 
-// The ranks exchange norms of whole tensors.
-void TrainingStep::find_layer_rates() {
-  tensor_norms_->begin_step();
-  optimizer_.adapt();
-  clock_.ranks_met();
-  clock_.phases.exchange += tensor_norms_->exposed_ms();
-  clock_.phases.optimizer -= tensor_norms_->exposed_ms();
+// The ranks exchange norms of whole tensors, or pieces of matrices.
+void TrainingStep::adapt_update() {
+  const auto adapt = [&](auto& exchanged) {
+    exchanged.begin_step();
+    optimizer_.adapt();
+    clock_.ranks_met();
+    clock_.phases.exchange += exchanged.exposed_ms();
+    clock_.phases.optimizer -= exchanged.exposed_ms();
+  };
+  if (tensor_norms_) adapt(*tensor_norms_);
+  if (muon_) adapt(*muon_);
 }
 
 StepRecord TrainingStep::make_record(int64_t step,
@@ -334,6 +341,7 @@ void TrainingStep::start(int64_t done, std::span<const std::string> hosts, RunTi
   observe(reducer_, parameter_gather_, sum_gather_, executor_);
   if (power_sgd_) observe(*power_sgd_);
   if (tensor_norms_) observe(*tensor_norms_);
+  if (muon_) observe(*muon_);
 }
 
 void TrainingStep::gather_parameters() {

@@ -17,6 +17,7 @@
 #include "runtime/train/run_parts.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/loss_scale.h"
+#include "runtime/train/step/muon.h"
 #include "runtime/train/step/optimizer.h"
 #include "runtime/train/step/step_checks.h"
 #include "runtime/train/step/step_clock.h"
@@ -104,7 +105,7 @@ class TrainingStep {
   bool damaged(const StepTotals& totals) const;
   Update plan_update(int64_t done, const StepTotals& totals) const;
   void update_my_slice(const Update& update);
-  void find_layer_rates();
+  void adapt_update();
   StepRecord make_record(int64_t step, const StepTotals& totals, const Update& update) const;
 
   Timeline* spans() const { return timeline_ != nullptr ? timeline_->spans() : nullptr; }
@@ -118,6 +119,7 @@ class TrainingStep {
   SumAllGather sum_gather_;
   Executor executor_;
   std::unique_ptr<TensorNorms> tensor_norms_;  // null without
+  std::unique_ptr<MuonDirections> muon_;       // null without
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null without
   StepChecks checks_;

@@ -13,7 +13,7 @@ TEST(UnsupportedModel, IsNamed) {
   config.data.source = SyntheticConfig{.samples = 64};
   config.train.global_batch = 8;
   config.train.steps = 1;
-  OpSet nothing = {"none", {}, true, 0, 1, 4096, 8};
+  OpSet nothing = {"none", {}, true, 0, 1, 4096, 8, nullptr};
   try {
     assemble(config, Topology{}, RunPurpose::kTrain, nothing);
     ADD_FAILURE();

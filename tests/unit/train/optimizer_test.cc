@@ -109,11 +109,8 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
         optimizer.prepare(0.1, 0.001, 1);
         optimizer.update();
         // The last owned range is of statistics: nothing is kept of their "gradients".
-        const auto kept =
-            static_cast<size_t>(optimizer.moment_elements() > 0
-                                    ? optimizer.moment_offset(0, optimizer.owned().size() - 1)
-                                    : 0);
-        for (size_t i = kept; optimizer.moment_elements() > 0 && i < kept + 64; ++i)
+        const auto kept = static_cast<size_t>(optimizer.local_offset(optimizer.owned().size() - 1));
+        for (size_t i = kept; optimizer.moments() > 0 && i < kept + 64; ++i)
           EXPECT_EQ(moments[i], 0) << i;
       }
       for (size_t i = 0; i < 70; ++i)  // 0.75 * 1 + 0.25 * 8 / 4

@@ -1,0 +1,75 @@
+#include "runtime/cuda/matmul/newton_schulz_steps.h"
+
+#include <cmath>
+
+#include "runtime/cuda/for_each.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// parts[block] = the squares of every kNormParts-th stretch of kThreads floats.
+__global__ void __launch_bounds__(kThreads)
+    sum_squares_kernel(const float* x, int64_t n, double* parts) {
+  double sum = 0;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n;
+       i += int64_t{kNormParts} * kThreads) {
+    const double value = x[i];
+    sum += value * value;
+  }
+  sum = block_reduce<Sum, kThreads>(sum);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+// Every block adds up the parts, in the same order.
+__global__ void __launch_bounds__(kThreads)
+    divide_kernel(const float* from, int64_t n, double least, const double* parts, float* to) {
+  double sum = 0;
+  for (int part = threadIdx.x; part < kNormParts; part += kThreads) sum += parts[part];
+  const double norm = sqrt(block_reduce<Sum, kThreads>(sum));
+  const auto inverse = static_cast<float>(1 / (norm > least ? norm : least));
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += step)
+    to[i] = inverse * from[i];
+}
+
+struct AddUp {
+  const float* gram;
+  int64_t order;
+  float a, b, c;
+  float* squares;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    for (int64_t k = i; k < i + Count::value; ++k) {
+      const float sum = fmaf(c, squares[k], b * gram[k]);
+      squares[k] = k % (order + 1) == 0 ? sum + a : sum;  // on the diagonal
+    }
+  }
+};
+
+}  // namespace
+
+void divide_by_norm(
+    const float* from, int64_t n, double least, double* parts, float* to, Stream stream) {
+  constexpr int64_t kMostBlocks = 2048;
+  if (n == 0) return;
+  launch({{kNormParts, 1, 1}, {kThreads, 1, 1}, stream}, sum_squares_kernel, from, n, parts);
+  const unsigned blocks = blocks_for(n, kThreads);
+  launch({{blocks < kMostBlocks ? blocks : static_cast<unsigned>(kMostBlocks), 1, 1},
+          {kThreads, 1, 1},
+          stream},
+         divide_kernel,
+         from,
+         n,
+         least,
+         parts,
+         to);
+}
+
+void add_up_polynomial(
+    const float* gram, int64_t order, float a, float b, float c, float* squares, Stream stream) {
+  for_each_flat<1>(order * order, true, AddUp{gram, order, a, b, c, squares}, stream);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,136 @@
+#include "runtime/plan/muon_layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+#include "runtime/plan/plan.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kAlignment = 256;  // bytes: of what lies after each other in the memory
+
+// Where every rank has all, so many floats of all matrices of a round travel at a time.
+constexpr int64_t kGatheredFloats = int64_t{1} << 20;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Operations of one iteration.
+double cost_of(const MuonMatrix& matrix) {
+  const auto order = static_cast<double>(std::min(matrix.rows, matrix.columns));
+  return order * (2 * static_cast<double>(matrix.rows * matrix.columns) + order * order);
+}
+
+float scale_of(const MuonConfig& config, int64_t rows, int64_t columns) {
+  const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
+  return static_cast<float>(config.scale == MuonConfig::Scale::kOriginal
+                                ? std::sqrt(std::max(1.0, r / c))
+                                : 0.2 * std::sqrt(std::max(r, c)));
+}
+
+void add_matrices(const MuonConfig& config,
+                  const ParameterLayout& layout,
+                  size_t number,
+                  std::vector<MuonMatrix>& matrices) {
+  const ParameterSlot& slot = layout.slots[number];
+  const int64_t columns = slot.elements / slot.shape[0];
+  std::vector<int64_t> parts = slot.row_parts;
+  if (parts.empty()) parts.push_back(slot.shape[0]);
+  int64_t begin = slot.offset;
+  for (const int64_t rows : parts) {
+    const Range range = {begin, begin + rows * columns};
+    matrices.push_back({number, range, rows, columns, scale_of(config, rows, columns), 0});
+    begin = range.end;
+  }
+}
+
+// The most that any rank has of a matrix.
+int64_t largest_piece(const Plan& plan, const Range& matrix) {
+  const int ranks = plan.topology.ranks();
+  int64_t most = 0;
+  for (int part = 0; part < ranks; ++part) {
+    int64_t sum = 0;
+    for (const Range& bucket : plan.buckets) {
+      const Range owned = part_of(bucket, part, ranks);
+      sum += std::max<int64_t>(
+          0, std::min(owned.end, matrix.end) - std::max(owned.begin, matrix.begin));
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+}  // namespace
+
+int64_t MuonLayout::sent_bytes() const {
+  int64_t floats = 0;
+  for (const MuonRound& round : rounds) {
+    if (sharded) {
+      floats += 2 * round.slot;  // there and back
+      continue;
+    }
+    int64_t most = 0;
+    for (size_t i = 0; i < round.count; ++i)
+      most = std::max(most, matrices[round.first + i].range.size());
+    floats += (most + round.slot - 1) / round.slot * round.slot;
+  }
+  return floats * (ranks - 1) * static_cast<int64_t>(sizeof(float));
+}
+
+std::vector<size_t> muon_slots(const MuonConfig& config, const ParameterLayout& layout) {
+  const std::regex of_adamw(config.adamw_match, std::regex::ECMAScript);
+  std::vector<size_t> slots;
+  for (size_t i = 0; i < layout.slots.size(); ++i) {
+    const ParameterSlot& slot = layout.slots[i];
+    if (slot.shape.rank() < 2 || slot.running_momentum > 0) continue;
+    const bool vector = slot.shape[0] == 1 || slot.shape[0] == slot.elements;
+    if (vector || (!config.adamw_match.empty() && std::regex_search(slot.name, of_adamw))) continue;
+    slots.push_back(i);
+  }
+  return slots;
+}
+
+MuonLayout make_muon_layout(const MuonConfig& config,
+                            const Plan& plan,
+                            const NewtonSchulzBytes& newton_schulz_bytes) {
+  MuonLayout layout;
+  layout.ranks = plan.topology.ranks();
+  layout.sharded = plan.shards_optimizer && layout.ranks > 1;
+  layout.iterations = static_cast<int>(config.iterations);
+  for (const size_t slot : muon_slots(config, plan.layout))
+    add_matrices(config, plan.layout, slot, layout.matrices);
+  std::ranges::stable_sort(layout.matrices, [](const MuonMatrix& a, const MuonMatrix& b) {
+    return cost_of(a) > cost_of(b);
+  });
+  const auto ranks = static_cast<size_t>(layout.ranks);
+  size_t most_travels = 0;
+  for (size_t first = 0; first < layout.matrices.size(); first += ranks) {
+    MuonRound round = {first, std::min(ranks, layout.matrices.size() - first), 1};
+    int64_t largest = 0;
+    for (size_t i = 0; i < round.count; ++i) {
+      MuonMatrix& matrix = layout.matrices[first + i];
+      // Every other round the other way round: the last rank of one is the first of the next.
+      const size_t place = layout.rounds.size() % 2 == 0 ? i : ranks - 1 - i;
+      matrix.owner = static_cast<int>(place);
+      largest = std::max(largest, matrix.range.size());
+      if (layout.sharded) round.slot = std::max(round.slot, largest_piece(plan, matrix.range));
+      layout.scratch_bytes =
+          std::max(layout.scratch_bytes, newton_schulz_bytes(matrix.rows, matrix.columns));
+    }
+    if (layout.sharded) {
+      layout.matrix_bytes =
+          std::max(layout.matrix_bytes, aligned(static_cast<size_t>(largest) * sizeof(float)));
+    } else {
+      round.slot =
+          std::min(largest, std::max<int64_t>(kGatheredFloats / layout.ranks, kSliceAlignment));
+    }
+    const size_t slots = layout.ranks == 1 ? 0 : layout.sharded ? 2 * ranks : ranks;
+    most_travels = std::max(most_travels, slots * static_cast<size_t>(round.slot) * sizeof(float));
+    layout.rounds.push_back(round);
+  }
+  layout.scratch_bytes = aligned(std::max(layout.scratch_bytes, most_travels));
+  return layout;
+}
+
+}  // namespace lockstep
