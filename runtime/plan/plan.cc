@@ -8,6 +8,7 @@
 #include "collectives/reduce/error_feedback_layout.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/shorter_programs.h"
 
 namespace lockstep {
 
@@ -117,7 +118,9 @@ std::vector<MemoryRow> host_rows(const Plan& plan, const PlanOptions& options) {
 
 std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
   return {parameters_row(plan),
-          {kArenaRow, plan.evaluation.arena_bytes, "of one lane, by lifetime"}};
+          {kArenaRow,
+           most_arena_bytes(plan.evaluation, plan.shorter_evaluation),
+           "of one lane, by lifetime"}};
 }
 
 // What compression of the gradients keeps.
@@ -188,7 +191,8 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
        flat_bytes / updaters * static_cast<size_t>(options.moments),
        fmt::format("{} a parameter", options.moments) + share},
       {kArenaRow,
-       std::max(arenas * plan.training.arena_bytes, plan.evaluation.arena_bytes),
+       std::max(arenas * most_arena_bytes(plan.training, plan.shorter_training),
+                most_arena_bytes(plan.evaluation, plan.shorter_evaluation)),
        arenas == 1 ? "of one lane, by lifetime"
                    : fmt::format("of {} lanes that run together, by lifetime", arenas)},
       {kStagingRow,
@@ -291,7 +295,8 @@ double usual_bucket_mib(const Graph& training, DType wire) {
 Plan make_plan(const Graph& training,
                const Graph* evaluation,
                const PlanOptions& options,
-               const WorkspaceBytes& workspace_bytes) {
+               const WorkspaceBytes& workspace_bytes,
+               const ShorterGraphs& shorter) {
   Plan plan;
   plan.topology = options.topology;
   plan.shards_optimizer = options.zero_stage >= 1;
@@ -338,6 +343,11 @@ Plan make_plan(const Graph& training,
   } else if (plan.shards_optimizer) {
     gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
   }
+  for (const Graph& graph : shorter.training)
+    plan.shorter_training.push_back(plan_shorter(graph, training, plan.training, workspace_bytes));
+  for (const Graph& graph : shorter.evaluation)
+    plan.shorter_evaluation.push_back(
+        plan_shorter(graph, *evaluation, plan.evaluation, workspace_bytes));
 
   plan.memory = memory_rows(plan, options);
   if (options.evaluation_only) return plan;
