@@ -120,7 +120,7 @@ class BertBuilder {
   void add_head(TensorId x, TensorId word) {
     switch (config_.task) {
       case Task::kMaskedTokens: return predict_tokens(x, word);
-      case Task::kTokenClasses: return classify(dropout("dropout", x), {lane_batch_, tokens_});
+      case Task::kTokenClasses: return classify(dropout("dropout", x));
       case Task::kHiddenStates: return keep_states(x);
       case Task::kSequenceClasses:
       case Task::kSequenceValues: break;
@@ -132,7 +132,7 @@ class BertBuilder {
                                      config_.width,
                                      Activation::kTanh)
                             : linear("bert.pooler.dense", first, config_.width, Activation::kTanh);
-    classify(dropout("classifier.dropout", pooled), {lane_batch_});
+    classify(dropout("classifier.dropout", pooled));
   }
 
   void predict_tokens(TensorId x, TensorId word) {
@@ -147,12 +147,13 @@ class BertBuilder {
     const TensorId bias = constant(name + "bias", config_.vocabulary, 0);
     const TensorId targets = builder_.options().purpose == Purpose::kInference
                                  ? kNoTensor
-                                 : builder_.input("targets", {lane_batch_, tokens_}, DType::kI32);
+                                 : target_tokens(builder_, lane_batch_, tokens_);
     end_language_model(builder_, normed, word, targets, config_.label_smoothing, bias);
   }
 
-  // x (..., C) with a target for each row, `of`: their extents.
-  void classify(TensorId x, Shape of) {
+  // x (B, T, C) or (B, C), with a target for each row.
+  void classify(TensorId x) {
+    const bool of_tokens = builder_.shape(x).rank() == 3;
     const TensorId outputs = linear(classifier_of(config_), x, config_.classes, Activation::kNone);
     if (builder_.options().purpose == Purpose::kInference) return builder_.keep(outputs);
     if (config_.task == Task::kSequenceValues)
@@ -162,7 +163,8 @@ class BertBuilder {
           builder_.input("targets", {lane_batch_, config_.classes}, DType::kF32));
     ops::softmax_cross_entropy(builder_,
                                outputs,
-                               builder_.input("targets", of, DType::kI32),
+                               of_tokens ? target_tokens(builder_, lane_batch_, tokens_)
+                                         : builder_.input("targets", {lane_batch_}, DType::kI32),
                                builder_.training() ? config_.label_smoothing : 0);
   }
 

@@ -74,6 +74,23 @@ void check_recompute(const ExecutionConfig& execution, const ModelTraits& traits
                   sections_where([](const auto& other) { return other.has_blocks; }, "model.")));
 }
 
+void check_length_buckets(const ExecutionConfig& execution, const ModelTraits& traits) {
+  int64_t before = 0;
+  for (const int64_t length : execution.length_buckets) {
+    constexpr const char* kField = "execution.length_buckets";
+    if (traits.input != ModelInput::kTokens)
+      refuse_value(kField, length, "none, but with a model of tokens");
+    if (length >= traits.context)
+      refuse_value(
+          kField,
+          length,
+          fmt::format("lengths below {}, which is {}", traits.field("context"), traits.context));
+    if (length <= before)
+      refuse_value(kField, length, fmt::format("increasing lengths; the one before is {}", before));
+    before = length;
+  }
+}
+
 }  // namespace
 
 void check_model(const RunConfig& config) {
@@ -83,6 +100,7 @@ void check_model(const RunConfig& config) {
   check_best(config.eval, traits);
   check_class_weights(config.train, traits);
   check_recompute(config.execution, traits);
+  check_length_buckets(config.execution, traits);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,9 @@
 #include "models/language_model.h"
 
+#include <algorithm>
+#include <string>
+
+#include "runtime/graph/ops/leading_columns.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/linear_cross_entropy.h"
 #include "runtime/graph/ops/packed_tokens.h"
@@ -7,13 +11,39 @@
 
 namespace lockstep {
 
+namespace {
+
+// Tokens of a sample that the loader fills.
+int64_t filled_tokens(const GraphBuilder& builder, int64_t tokens) {
+  return std::max(builder.options().sample_tokens, tokens);
+}
+
+// What a graph of `tokens` tokens takes of it: where graphs have several lengths, all have the op.
+TensorId leading_tokens(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId filled,
+                        int64_t tokens) {
+  if (builder.options().sample_tokens == 0) return filled;
+  return ops::leading_columns(builder, name, filled, tokens);
+}
+
+}  // namespace
+
+TensorId target_tokens(GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
+  const TensorId filled =
+      builder.input("targets", {lane_batch, filled_tokens(builder, tokens)}, DType::kI32);
+  return leading_tokens(builder, "leading_targets", filled, tokens);
+}
+
 TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
   TokenInputs inputs;
   const bool packed = builder.options().packed;
-  const Shape sample = packed ? Shape({lane_batch, 3, tokens}) : Shape({lane_batch, tokens});
-  inputs.tokens = builder.input("tokens", sample, DType::kI32);
+  const int64_t filled = filled_tokens(builder, tokens);
+  const TensorId samples = builder.input(
+      "tokens", packed ? Shape({lane_batch, 3, filled}) : Shape({lane_batch, filled}), DType::kI32);
   if (builder.options().purpose != Purpose::kInference)
-    inputs.targets = builder.input("targets", {lane_batch, tokens}, DType::kI32);
+    inputs.targets = target_tokens(builder, lane_batch, tokens);
+  inputs.tokens = leading_tokens(builder, "leading_tokens", samples, tokens);
   if (packed) {
     const PackedTokensIds parts = ops::packed_tokens(builder, inputs.tokens);
     inputs.tokens = parts.tokens;
@@ -27,8 +57,10 @@ TokenInputs text_inputs(GraphBuilder& builder,
                         int64_t lane_batch,
                         int64_t tokens,
                         int32_t first_position) {
-  const TensorId samples = builder.input("tokens", {lane_batch, 4, tokens}, DType::kI32);
-  const PackedTokensIds parts = ops::packed_tokens(builder, samples, first_position);
+  const TensorId samples =
+      builder.input("tokens", {lane_batch, 4, filled_tokens(builder, tokens)}, DType::kI32);
+  const PackedTokensIds parts = ops::packed_tokens(
+      builder, leading_tokens(builder, "leading_tokens", samples, tokens), first_position);
   return {.tokens = parts.tokens,
           .documents = parts.documents,
           .positions = parts.positions,
@@ -44,7 +76,10 @@ void end_language_model(GraphBuilder& builder,
   const GraphOptions& options = builder.options();
   const float smoothing = options.purpose == Purpose::kTraining ? label_smoothing : 0;
   const int64_t rows = options.loss_rows;
-  if (options.purpose != Purpose::kInference && rows > 0 && rows < builder.shape(x).rows())
+  // Of the whole samples, so that graphs of all lengths end in the same op.
+  const int64_t all_rows =
+      builder.shape(x)[0] * std::max(options.sample_tokens, builder.shape(x)[1]);
+  if (options.purpose != Purpose::kInference && rows > 0 && rows < all_rows)
     return ops::linear_cross_entropy(builder, x, head, bias, targets, smoothing, rows);
   const TensorId logits = ops::linear(builder, "lm_head", x, head, bias, Activation::kNone);
   if (options.purpose == Purpose::kInference) return builder.keep(logits);

@@ -16,6 +16,12 @@ struct TokenInputs {
   TensorId segments = kNoTensor;  // of samples of four rows alone
 };
 
+// Inputs and targets are what the loader fills, GraphOptions::sample_tokens tokens of a sample, of
+// which a graph of fewer takes the first.
+
+// Adds the targets of a graph of `tokens` tokens, one for each: (B, T) i32.
+TensorId target_tokens(GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
+
 // Adds the inputs of a graph for samples of `tokens` tokens, packed as the options say.
 TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
 

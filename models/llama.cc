@@ -104,7 +104,8 @@ class LlamaBuilder {
                                      .factor = config_.rope_factor,
                                      .low_freq_factor = config_.rope_low_freq_factor,
                                      .high_freq_factor = config_.rope_high_freq_factor,
-                                     .original_context = config_.rope_original_context};
+                                     .original_context = config_.rope_original_context,
+                                     .length = builder_.options().sample_tokens};
     const TensorId normed = config_.qk_norm ? norm_heads(name, qkv) : qkv;
     const TensorId turned =
         ops::rotary(builder_, name + "rotary", normed, inputs_.positions, rotary);

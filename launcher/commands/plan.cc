@@ -75,6 +75,9 @@ Json to_json(const Assembly& assembly, int local, double step_flops) {
     json["network_bytes_per_step_per_rank"] = assembly.plan.network_bytes;
   json["bucket_mib"] = assembly.decisions.bucket_mib;
   json["buckets"] = assembly.plan.buckets.size();
+  for (size_t i = 0; i < assembly.plan.shorter_training.size(); ++i)
+    json["arena_bytes_by_length"][std::to_string(assembly.config.execution.length_buckets[i])] =
+        assembly.plan.shorter_training[i].arena_bytes;
   json["steps"] = assembly.config.train.steps;
   const std::string& assumed = assembly.data.summary.assumed;
   if (!assumed.empty()) json["assumed"] = assumed;
@@ -91,6 +94,19 @@ size_t host_memory(const PlanCommandOptions& options) {
   if (is_elsewhere(options)) return std::numeric_limits<size_t>::max();
   if (options.host_memory_gib > 0) return static_cast<size_t>(options.host_memory_gib * 0x1p30);
   return available_memory_bytes();
+}
+
+// A line for each length of execution.length_buckets: what a lane whose samples fit takes.
+void print_lengths(const Assembly& assembly) {
+  const std::vector<int64_t>& lengths = assembly.config.execution.length_buckets;
+  const ProgramPlan& whole = assembly.plan.training;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const ProgramPlan& plan = assembly.plan.shorter_training[i];
+    fmt::print("lanes of up to {} tokens: {:.3g} of the work, {} of activations and workspace\n",
+               lengths[i],
+               static_cast<double>(plan.flops) / static_cast<double>(whole.flops),
+               in_units(static_cast<double>(plan.arena_bytes)));
+  }
 }
 
 // The text for a reader: the memory table, then the work, the traffic and the length of the run.
@@ -122,6 +138,7 @@ void print_plan(const PlanCommandOptions& options,
              traffic,
              plan.buckets.size(),
              plan.buckets.size() == 1 ? "" : "s");
+  print_lengths(assembly);
   if (plan.topology.nodes > 1)
     fmt::print("of that to other nodes: {} a rank, {} a node of {} rank{}\n",
                in_units(static_cast<double>(plan.network_bytes)),

@@ -32,6 +32,7 @@ struct LaneBatch {
   const std::byte* input = nullptr;   // (lane_batch, ...input().shape)
   const std::byte* target = nullptr;  // (lane_batch, ...target().shape)
   int64_t valid_samples = 0;          // rows from here on are zeros; only in evaluation
+  int64_t tokens = 0;  // of the longest one without the padding behind it; of those with documents
 };
 
 struct LoaderOptions {

@@ -116,7 +116,7 @@ void Executor::run_ops(
                        lane,
                        device));
     });
-    if (observer_ != nullptr) observer_->wrote(i, lane, tensors_[place]);
+    if (observer_ != nullptr) observer_->wrote(graph_, i, lane, tensors_[place]);
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
     reducer->progress();

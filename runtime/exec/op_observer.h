@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "runtime/graph/graph.h"
 #include "runtime/graph/lane_context.h"
 
 namespace lockstep {
@@ -15,9 +16,10 @@ class OpObserver {
   // Op number `op` of the graph was run for one lane, between these readings of now_ms() by the
   // host: on a device that works from a queue, only queued.
   virtual void ran(size_t /*op*/, double /*start_ms*/, double /*end_ms*/) {}
-  // Right after that, of an op of one lane: where the tensors of the graph lie for it, by number;
+  // Right after that, of an op of one lane: where the tensors of its graph lie for it, by number;
   // those of the op's inputs and outputs are as it has left them, once the device is done.
-  virtual void wrote(size_t /*op*/,
+  virtual void wrote(const Graph& /*graph*/,
+                     size_t /*op*/,
                      const LaneContext& /*lane*/,
                      std::span<std::byte* const> /*tensors*/) {}
 };

@@ -25,6 +25,9 @@ struct GraphOptions {
   bool packed = false;          // of a language model: samples are documents, see packed_tokens.h
   int64_t loss_rows = 0;        // tokens whose logits are computed at a time; 0: all
   std::vector<float> class_weights = {};  // of losses of classes; none: all weigh the same
+  // Tokens of a sample as the loader fills it, where graphs of several lengths are built, of which
+  // each computes the first of them: all have the same ops. 0: as many as the graph computes.
+  int64_t sample_tokens = 0;
 };
 
 class GraphBuilder {

@@ -8,6 +8,7 @@
 #include "collectives/reduce/error_feedback_layout.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/shorter_programs.h"
 
 namespace lockstep {
 
@@ -131,7 +132,9 @@ std::vector<MemoryRow> host_rows(const Plan& plan, const PlanOptions& options) {
 
 std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
   return {parameters_row(plan),
-          {kArenaRow, plan.evaluation.arena_bytes, "of one lane, by lifetime"}};
+          {kArenaRow,
+           most_arena_bytes(plan.evaluation, plan.shorter_evaluation),
+           "of one lane, by lifetime"}};
 }
 
 // What compression of the gradients keeps.
@@ -202,7 +205,8 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
        moment_bytes(static_cast<size_t>(plan.layout.elements) / updaters, options),
        moments_note(options) + share},
       {kArenaRow,
-       std::max(arenas * plan.training.arena_bytes, plan.evaluation.arena_bytes),
+       std::max(arenas * most_arena_bytes(plan.training, plan.shorter_training),
+                most_arena_bytes(plan.evaluation, plan.shorter_evaluation)),
        arenas == 1 ? "of one lane, by lifetime"
                    : fmt::format("of {} lanes that run together, by lifetime", arenas)},
       {kStagingRow,
@@ -315,7 +319,8 @@ double usual_bucket_mib(const Graph& training, DType wire) {
 Plan make_plan(const Graph& training,
                const Graph* evaluation,
                const PlanOptions& options,
-               const WorkspaceBytes& workspace_bytes) {
+               const WorkspaceBytes& workspace_bytes,
+               const ShorterGraphs& shorter) {
   Plan plan;
   plan.topology = options.topology;
   plan.shards_optimizer = options.zero_stage >= 1;
@@ -362,6 +367,11 @@ Plan make_plan(const Graph& training,
   } else if (plan.shards_optimizer) {
     gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
   }
+  for (const Graph& graph : shorter.training)
+    plan.shorter_training.push_back(plan_shorter(graph, training, plan.training, workspace_bytes));
+  for (const Graph& graph : shorter.evaluation)
+    plan.shorter_evaluation.push_back(
+        plan_shorter(graph, *evaluation, plan.evaluation, workspace_bytes));
 
   if (options.muon != nullptr && !options.evaluation_only)
     plan.muon = make_muon_layout(*options.muon, plan, options.newton_schulz_bytes);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -154,9 +155,10 @@ struct Plan {
   std::vector<GatherItem> gradient_gathers, rounded_gathers;
   ProgramPlan training;
   ProgramPlan evaluation;
-  std::vector<MemoryRow> memory;  // per rank
-  int64_t wire_bytes = 0;         // sent by one rank in a step; shared memory sends nothing
-  int64_t network_bytes = 0;      // of these, to other nodes
+  std::vector<ProgramPlan> shorter_training, shorter_evaluation;  // as in ShorterGraphs
+  std::vector<MemoryRow> memory;                                  // per rank
+  int64_t wire_bytes = 0;     // sent by one rank in a step; shared memory sends nothing
+  int64_t network_bytes = 0;  // of these, to other nodes
 
   // The ranks of a node have one copy of the parameters together.
   bool shares_parameters() const { return topology.shares_memory && shards_optimizer; }
@@ -214,11 +216,17 @@ struct PlanOptions {
 // on networks and in shared memory alike: a faster one also answers sooner. To a tenth.
 double usual_bucket_mib(const Graph& training, DType wire);
 
+// Graphs for shorter samples, in increasing order of their lengths: see shorter_programs.h.
+struct ShorterGraphs {
+  std::span<const Graph> training = {}, evaluation = {};
+};
+
 // `training` must be differentiated; `evaluation` may be null.
 Plan make_plan(const Graph& training,
                const Graph* evaluation,
                const PlanOptions& options,
-               const WorkspaceBytes& workspace_bytes);
+               const WorkspaceBytes& workspace_bytes,
+               const ShorterGraphs& shorter = {});
 
 // Lays out one graph whose parameters are those of `layout` (in the same order of creation).
 ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes);

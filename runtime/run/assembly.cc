@@ -60,7 +60,8 @@ bool samples_are_packed(const Assembly& run) {
          dataset->input().shape.rank() == 2;
 }
 
-Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
+// `tokens`: see build_model().
+Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch, int64_t tokens = 0) {
   const RunConfig& config = run.config;
   GraphOptions options(purpose);
   options.compute = compute_type(config.execution.precision);
@@ -71,7 +72,10 @@ Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
   options.loss_rows = loss_rows_of(config.execution, traits_of(config.model).outputs, *run.ops);
   options.class_weights = config.train.class_weights;
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
-  Graph graph = build_model(config.model, run.io, global_batch / config.train.lanes, options);
+  if (!config.execution.length_buckets.empty())
+    options.sample_tokens = traits_of(config.model).context;
+  Graph graph =
+      build_model(config.model, run.io, global_batch / config.train.lanes, options, tokens);
   check_ops(config.model, graph, *run.ops);
   fuse_batch_norms(graph, [&](const Graph& g, const Op& op) { return run.ops->supports(g, op); });
   return graph;
@@ -85,6 +89,14 @@ Program build_graphs(const Assembly& run, int64_t global_batch) {
   if (run.data.eval)
     program.evaluation =
         build_graph(run, predicts ? Purpose::kInference : Purpose::kEvaluation, global_batch);
+  for (const int64_t tokens : run.config.execution.length_buckets) {
+    program.shorter_training.push_back(build_graph(run, Purpose::kTraining, global_batch, tokens));
+    if (!program.evaluation) continue;
+    const Graph& whole = *program.evaluation;
+    Graph shorter = build_graph(run, whole.purpose, global_batch, tokens);
+    if (shorter.shape(shorter.result) == whole.shape(whole.result))
+      program.shorter_evaluation.push_back(std::move(shorter));
+  }
   return program;
 }
 
@@ -139,7 +151,8 @@ void add_plan(const Assembly& run, int64_t global_batch, Program& program) {
       program.training,
       program.evaluation ? &*program.evaluation : nullptr,
       options,
-      [&ops](const Graph& graph, const Op& op) { return ops.op_workspace_bytes(graph, op); });
+      [&ops](const Graph& graph, const Op& op) { return ops.op_workspace_bytes(graph, op); },
+      {program.shorter_training, program.shorter_evaluation});
 }
 
 }  // namespace
@@ -176,6 +189,7 @@ Assembly assemble(RunConfig config,
     validate_schedule_length(config.schedule, config.train.steps);
   }
   run.config = std::move(config);
+  check_samples_have_lengths(run.config.execution, samples_are_packed(run));
   const int64_t global_batch = run.config.train.global_batch;
   Program program = build_graphs(run, global_batch);
   run.decisions = decide(run.config, placed, purpose, ops, program.training);
@@ -226,7 +240,8 @@ RunParts parts_of(const Assembly& assembly,
           assembly.eval_ring_batches,
           model_flops_per_sample(assembly.config.model, assembly.io),
           traits_of(assembly.config.model),
-          folder};
+          folder,
+          {assembly.shorter_training, assembly.shorter_evaluation}};
 }
 
 }  // namespace lockstep

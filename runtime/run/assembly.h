@@ -17,6 +17,9 @@ namespace lockstep {
 struct Program {
   Graph training;
   std::optional<Graph> evaluation;  // ends in the loss or, to predict, in the network's output
+  // For the lengths of execution.length_buckets; of an evaluation whose result has another shape
+  // then, none.
+  std::vector<Graph> shorter_training, shorter_evaluation;
   Plan plan;
   int64_t train_ring_batches = 0, eval_ring_batches = 0;  // read ahead by the loaders
 };

@@ -77,6 +77,14 @@ void check_muon(const Plan& plan) {
       "optimizer.muon.adamw_match); allowed: optimizer.adamw");
 }
 
+void check_samples_have_lengths(const ExecutionConfig& execution, bool have_documents) {
+  if (execution.length_buckets.empty() || have_documents) return;
+  throw ConfigError(
+      "execution.length_buckets: value is {}; allowed with samples that may be padded (data.tokens "
+      "with packing PADDED, conversations, labelled texts), else none",
+      execution.length_buckets.front());
+}
+
 void check_update_groups(const OptimizerConfig& optimizer,
                          const ParameterLayout& layout,
                          const OpSet& ops) {

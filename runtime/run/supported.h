@@ -25,6 +25,10 @@ void check_zero_stage(const CommConfig& comm, const Plan& plan);
 // Muon: it has a matrix to take.
 void check_muon(const Plan& plan);
 
+// execution.length_buckets: samples must say where they end. `have_documents`: the rows of
+// packed_tokens.h.
+void check_samples_have_lengths(const ExecutionConfig& execution, bool have_documents);
+
 // The optimizer's constants: a layer-wise one has a rate for every tensor, of which a device holds
 // so many.
 void check_update_groups(const OptimizerConfig& optimizer,

@@ -34,6 +34,7 @@ struct RunParts {
   double flops_per_sample = 0;  // forward and backward, for MFU
   ModelTraits model = {};
   RunFolder* folder = nullptr;  // of rank 0, where the run writes one that it must not share
+  ShorterGraphs shorter = {};   // of execution.length_buckets
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
   std::vector<Range> owned() const {

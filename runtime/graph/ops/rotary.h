@@ -44,6 +44,7 @@ struct RotaryAttributes {
   double factor = 1;
   double low_freq_factor = 1, high_freq_factor = 4;  // of Llama 3's
   int64_t original_context = 8192;                   // tokens; of dynamic NTK's and Llama 3's
+  int64_t length = 0;                                // that dynamic NTK's theta grows with; 0: T
 };
 
 // The angle, in radians, by which a pair turns from one position to the next; `time` is T.
@@ -51,8 +52,9 @@ LOCKSTEP_HD double rotary_frequency(const RotaryAttributes& of, int64_t time, in
   const auto size = static_cast<double>(of.rotary_size);
   const auto context = static_cast<double>(of.original_context);
   double theta = of.theta;
-  if (of.scaling == RotaryScaling::kDynamicNtk && time > of.original_context) {
-    const double growth = of.factor * static_cast<double>(time) / context - (of.factor - 1);
+  const int64_t length = of.length > 0 ? of.length : time;
+  if (of.scaling == RotaryScaling::kDynamicNtk && length > of.original_context) {
+    const double growth = of.factor * static_cast<double>(length) / context - (of.factor - 1);
     theta *= std::pow(growth, size / (size - 2));
   }
   const double frequency = std::pow(theta, -2 * static_cast<double>(pair) / size);

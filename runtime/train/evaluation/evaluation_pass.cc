@@ -25,11 +25,12 @@ EvaluationPass::EvaluationPass(const RunParts& parts,
                                const RunMemory& memory,
                                BucketAllGather* gather)
     : parts_(parts),
-      executor_(*parts.evaluation,
-                parts.plan.evaluation,
-                parts.plan.layout,
-                parts.backend,
-                {memory.arena, memory.gathered, gather}),
+      executors_({*parts.evaluation, parts.plan.evaluation},
+                 parts.shorter.evaluation,
+                 parts.plan.shorter_evaluation,
+                 parts.plan.layout,
+                 parts.backend,
+                 {memory.arena, memory.gathered, gather}),
       loader_(*parts.data.eval, loader_options(parts), memory.eval_batches),
       stage_(parts.training,
              parts.backend,
@@ -51,10 +52,11 @@ void EvaluationPass::run(const Visitor& visitor) {
       // Those that gather parameters for each other run equally often.
       const bool empty = batches[i].valid_samples == 0;
       if (empty && !parts_.plan.evaluation.gathers_each_run) continue;
-      lane_.valid_rows = batches[i].valid_samples * parts_.evaluation->loss_rows_per_sample;
       const LaneBatch batch = stage_.place(i, batches[i]);
-      executor_.run(
-          lane_, batch.input, batch.target, nullptr, nullptr, result_.data(), prediction_);
+      lane_.valid_rows =
+          batch.valid_samples * executors_.planned(batch.tokens).graph.loss_rows_per_sample;
+      executors_.of(batch.tokens)
+          .run(lane_, batch.input, batch.target, nullptr, nullptr, result_.data(), prediction_);
       parts_.backend.synchronize();
       if (!empty) visitor.lane_done(i, batches[i]);
     }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/data/loader.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/length_executors.h"
 #include "runtime/train/run_parts.h"
 #include "runtime/train/step/batch_stage.h"
 
@@ -37,7 +37,7 @@ class EvaluationPass {
 
  private:
   const RunParts& parts_;
-  Executor executor_;
+  LengthExecutors executors_;
   Loader loader_;
   BatchStage stage_;
   LaneContext& lane_;  // of the lane that runs

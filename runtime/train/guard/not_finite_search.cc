@@ -27,12 +27,12 @@ bool NotFiniteSearch::is_finite(const Tensor& tensor, const std::byte* data) {
   return true;
 }
 
-void NotFiniteSearch::wrote(size_t op,
+void NotFiniteSearch::wrote(const Graph& graph,
+                            size_t op,
                             const LaneContext& lane,
                             std::span<std::byte* const> tensors) {
   if (static_cast<int64_t>(op) >= first_.op) return;
   parts_.backend.synchronize();
-  const Graph& graph = parts_.training;
   const auto look = [&](TensorId id) {
     if (id == kNoTensor || static_cast<int64_t>(op) >= first_.op) return;
     if (!is_finite(graph[id], tensors[static_cast<size_t>(id)]))

@@ -24,7 +24,10 @@ class NotFiniteSearch final : public OpObserver {
   // every rank. All ranks together.
   std::string describe();
 
-  void wrote(size_t op, const LaneContext& lane, std::span<std::byte* const> tensors) override;
+  void wrote(const Graph& graph,
+             size_t op,
+             const LaneContext& lane,
+             std::span<std::byte* const> tensors) override;
 
  private:
   // Of this rank; travels between ranks as it is.

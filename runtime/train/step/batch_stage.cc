@@ -19,6 +19,21 @@ size_t lane_bytes(const Graph& graph) {
   return aligned(input_bytes(graph, 0)) + aligned(input_bytes(graph, 1));
 }
 
+// Tokens of the longest sample up to where its padding begins. Samples (R, T) have in row 1 the
+// number of each token's document, -1: padding (see packed_tokens.h).
+int64_t longest_sample(const LaneBatch& batch, const Shape& samples) {
+  const int64_t rows = samples[1], columns = samples[2];
+  int64_t longest = 0;
+  for (int64_t i = 0; i < batch.valid_samples; ++i) {
+    const int32_t* documents =
+        reinterpret_cast<const int32_t*>(batch.input) + (i * rows + 1) * columns;
+    int64_t tokens = columns;
+    while (tokens > longest && documents[tokens - 1] < 0) --tokens;
+    longest = std::max(longest, tokens);
+  }
+  return longest;
+}
+
 }  // namespace
 
 size_t BatchStage::device_bytes(const Graph& graph, size_t lanes) {
@@ -33,20 +48,28 @@ BatchStage::BatchStage(const Graph& graph, Backend& backend, std::byte* device, 
       target_bytes_(input_bytes(graph, 1)),
       lane_bytes_(lane_bytes(graph)),
       target_offset_(aligned(input_bytes_)),
-      batches_(lanes) {}
+      batches_(lanes) {
+  const Tensor& input = graph[graph.inputs[0]];
+  if (input.dtype == DType::kI32) samples_ = input.shape;
+}
+
+LaneBatch BatchStage::measured(LaneBatch batch) const {
+  if (samples_.rank() == 3) batch.tokens = longest_sample(batch, samples_);
+  return batch;
+}
 
 LaneBatch BatchStage::place(size_t lane, const LaneBatch& batch) {
-  if (device_ == nullptr) return batch;
+  if (device_ == nullptr) return measured(batch);
   std::byte *const input = input_of(lane), *const target = input + target_offset_;
   backend_.copy(batch.input, input, input_bytes_);
   backend_.copy(batch.target, target, target_bytes_);
-  return {input, target, batch.valid_samples};
+  return {input, target, batch.valid_samples, measured(batch).tokens};
 }
 
 void BatchStage::load(Loader& loader) {
   backend_.uploads().finish();  // the loader fills anew what they read
   const LaneBatch* const batches = loader.next();
-  std::copy_n(batches, lanes_, batches_.begin());
+  for (size_t lane = 0; lane < lanes_; ++lane) batches_[lane] = measured(batches[lane]);
   loaded_ = true;
   if (device_ == nullptr) return;
   for (size_t lane = 0; lane < lanes_; ++lane) {

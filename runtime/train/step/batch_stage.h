@@ -9,7 +9,7 @@
 namespace lockstep {
 
 // Copies the batches of a rank's lanes to where the backend's ops read them: each lane always to
-// the same place. A backend with memory of its own has room for a second batch of each lane, which
+// the same place, and tells how long its samples are. A backend with memory of its own has room for a second batch of each lane, which
 // comes while the first is in use. Without memory of its own it reads them where the loader put
 // them.
 class BatchStage {
@@ -38,10 +38,12 @@ class BatchStage {
   const std::vector<LaneBatch>& take();
 
  private:
+  LaneBatch measured(LaneBatch batch) const;
   std::byte* input_of(size_t lane) const { return device_ + lane * lane_bytes_; }
 
   Backend& backend_;
   std::byte* device_;
+  Shape samples_;  // of tokens: (B, T), or (B, R, T) where they have documents
   size_t lanes_;
   size_t input_bytes_, target_bytes_, lane_bytes_, target_offset_;
   bool loaded_ = false;

@@ -82,4 +82,16 @@ std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
       optimizer.state_sums());
 }
 
+std::vector<std::unique_ptr<RepeatedWork>> make_recordings(Backend& backend,
+                                                           size_t lengths,
+                                                           int lanes) {
+  constexpr size_t kMost = 16;  // each takes memory of the device's driver
+  size_t count = 1;
+  for (int lane = 0; lane < lanes && count <= kMost; ++lane) count *= lengths;
+  std::vector<std::unique_ptr<RepeatedWork>> recordings;
+  if (count > kMost) return recordings;
+  for (size_t i = 0; i < count; ++i) recordings.push_back(backend.repeated_work());
+  return recordings;
+}
+
 }  // namespace lockstep

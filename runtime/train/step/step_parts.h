@@ -44,4 +44,11 @@ std::unique_ptr<WeightAverage> make_average(const RunParts& parts,
                                             const RunMemory& memory,
                                             Optimizer& optimizer);
 
+// What a device may record of the gradients of a step: one for each choice of `lengths` lengths by
+// `lanes` lanes, in the order of the numbers whose digits, the first lane's first, these are. None
+// where there are many.
+std::vector<std::unique_ptr<RepeatedWork>> make_recordings(Backend& backend,
+                                                           size_t lengths,
+                                                           int lanes);
+
 }  // namespace lockstep

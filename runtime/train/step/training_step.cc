@@ -49,12 +49,13 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
                   parts.plan.topology,
                   parts.plan.buckets,
                   sum_all_gather_memory(parts.plan, memory)),
-      executor_(parts.training,
-                parts.plan.training,
-                parts.plan.layout,
-                parts.backend,
-                {memory.arena, memory.gathered, &parameter_gather_},
-                parts.plan.lanes_together ? parts.local_lanes() : 1),
+      executors_({parts.training, parts.plan.training},
+                 parts.shorter.training,
+                 parts.plan.shorter_training,
+                 parts.plan.layout,
+                 parts.backend,
+                 {memory.arena, memory.gathered, &parameter_gather_},
+                 parts.plan.lanes_together ? parts.local_lanes() : 1),
       tensor_norms_(make_tensor_norms(parts)),
       muon_(make_muon(parts, memory, reducer_.sums())),
       optimizer_(parts.config.optimizer,
@@ -71,7 +72,7 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
       average_(make_average(parts, memory, optimizer_)),
       checks_(parts, memory, optimizer_.state_sums()),
       loss_scale_(parts.config),
-      gradient_work_(parts.backend.repeated_work()),
+      gradient_work_(make_recordings(parts.backend, executors_.size(), parts.local_lanes())),
       update_work_(parts.backend.repeated_work()),
       lanes_(parts.backend.host_array<LaneContext>(static_cast<size_t>(parts.local_lanes()))),
       statistics_(parts.backend.host_array<LaneStatistics>(lanes_.size())),
@@ -120,7 +121,8 @@ LaneContext TrainingStep::lane_context(int64_t done, int local_lane, const LaneB
   lane.seed = parts_.config.seed;
   lane.step = static_cast<uint32_t>(done);
   lane.lane = static_cast<uint32_t>(reducer_.lanes()[local_lane]);
-  lane.valid_rows = batch.valid_samples * parts_.training.loss_rows_per_sample;
+  lane.valid_rows =
+      batch.valid_samples * executors_.planned(batch.tokens).graph.loss_rows_per_sample;
   lane.gradient_scale = static_cast<float>(
       loss_scale_.value() /
       static_cast<double>(parts_.config.train.global_batch * parts_.training.loss_rows_per_sample));
@@ -142,10 +144,10 @@ void TrainingStep::forward_backward() {
   const double data_ms = phases.data;
   {
     Phase phase(phases.compute, spans(), "gradients");
-    if (checks_.checks_transfers()) {  // work that is not always the same
-      queue_gradients();
+    if (RepeatedWork* const recorded = recorded_gradients()) {
+      recorded->run([this] { queue_gradients(); });
     } else {
-      gradient_work_->run([this] { queue_gradients(); });
+      queue_gradients();
     }
     if (stage_.ahead() && loader_->ready()) load_batches();  // the next step's
     parts_.backend.synchronize();
@@ -153,6 +155,16 @@ void TrainingStep::forward_backward() {
       timeline_->device_reduced(parts_.backend.reduce_ms());
   }
   phases.compute -= exposed_ms() + phases.data - data_ms;
+}
+
+// The record of a step whose lanes have these lengths; null where there is none, or where the work
+// is not always the same.
+RepeatedWork* TrainingStep::recorded_gradients() {
+  if (checks_.checks_transfers() || gradient_work_.empty()) return nullptr;
+  size_t number = 0;
+  for (const LaneBatch& batch : batches_)
+    number = number * executors_.size() + executors_.fit(batch.tokens);
+  return gradient_work_[number].get();
 }
 
 // The last step's parameters are gathered while the forward pass already runs. Leaves the gradient
@@ -192,12 +204,13 @@ void TrainingStep::start_gather() {
 void TrainingStep::run_lanes() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Span span(spans(), "forward and backward", "step");
-    executor_.run(lanes_[i],
-                  batches_[i].input,
-                  batches_[i].target,
-                  reducer_.lane_gradients(),
-                  &reducer_,
-                  reinterpret_cast<std::byte*>(&statistics_[i]));
+    executors_.of(batches_[i].tokens)
+        .run(lanes_[i],
+             batches_[i].input,
+             batches_[i].target,
+             reducer_.lane_gradients(),
+             &reducer_,
+             reinterpret_cast<std::byte*>(&statistics_[i]));
     reducer_.end_lane();
   }
 }
@@ -209,7 +222,7 @@ void TrainingStep::run_lanes_together() {
                      batches_[i].input,
                      batches_[i].target,
                      reinterpret_cast<std::byte*>(&statistics_[i])};
-  executor_.run_together(lane_runs_, reducer_);
+  executors_.whole().run_together(lane_runs_, reducer_);
   reducer_.end_lane();
 }
 
@@ -301,12 +314,22 @@ StepRecord TrainingStep::make_record(int64_t step,
   record.samples_per_s = batch / step_ms * 1000;
   if (parts_.model.input == ModelInput::kTokens && parts_.config.train.class_weights.empty())
     record.tokens_per_s = totals.valid_count / step_ms * 1000;
-  if (peak_flops_ > 0) record.mfu = parts_.flops_per_sample * record.samples_per_s / peak_flops_;
+  if (peak_flops_ > 0)
+    record.mfu = computed_share() * parts_.flops_per_sample * record.samples_per_s / peak_flops_;
   if (loss_scale_.dynamic()) record.loss_scale = loss_scale_.value();
   record.skipped_steps = loss_scale_.state().skipped;
   if (checks_.digest())
     record.state_digest = parts_.plan.shards_optimizer ? totals.digest_sum : totals.digest;
   return record;
+}
+
+// Of the work on whole samples: the lengths of this rank's lanes stand for those of all.
+double TrainingStep::computed_share() const {
+  double flops = 0;
+  for (const LaneBatch& batch : batches_)
+    flops += static_cast<double>(executors_.planned(batch.tokens).plan.flops);
+  return flops / static_cast<double>(batches_.size()) /
+         static_cast<double>(parts_.plan.training.flops);
 }
 
 // What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
@@ -338,7 +361,7 @@ void TrainingStep::start(int64_t done, std::span<const std::string> hosts, RunTi
   parameters_gathered_ = false;
   checks_.begin();
   const auto observe = [&](auto&... observed) { (observed.observe(timeline), ...); };
-  observe(reducer_, parameter_gather_, sum_gather_, executor_);
+  observe(reducer_, parameter_gather_, sum_gather_, executors_);
   if (power_sgd_) observe(*power_sgd_);
   if (tensor_norms_) observe(*tensor_norms_);
   if (muon_) observe(*muon_);
@@ -352,11 +375,11 @@ void TrainingStep::gather_parameters() {
 }
 
 void TrainingStep::compute_again(OpObserver& observer) {
-  executor_.observe(&observer);
+  executors_.observe(&observer);
   begin_exchanges(nullptr);
   queue_gradients();
   parts_.backend.synchronize();
-  executor_.observe(timeline_);
+  executors_.observe(timeline_);
 }
 
 void TrainingStep::swap_average() {

@@ -11,7 +11,7 @@
 #include "collectives/gather/sum_all_gather.h"
 #include "collectives/power_sgd/power_sgd.h"
 #include "runtime/data/loader.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/length_executors.h"
 #include "runtime/metrics/step_record.h"
 #include "runtime/train/folder/run_timeline.h"
 #include "runtime/train/run_parts.h"
@@ -97,6 +97,7 @@ class TrainingStep {
   LaneContext lane_context(int64_t done, int local_lane, const LaneBatch& batch) const;
   void forward_backward();
   void begin_exchanges(TransferSums* checked);
+  RepeatedWork* recorded_gradients();
   void queue_gradients();
   void start_gather();
   void run_lanes();
@@ -110,6 +111,7 @@ class TrainingStep {
 
   Timeline* spans() const { return timeline_ != nullptr ? timeline_->spans() : nullptr; }
   double exposed_ms() const;
+  double computed_share() const;
   bool queued_exchange() const;
 
   const RunParts& parts_;
@@ -117,7 +119,7 @@ class TrainingStep {
   Reducer reducer_;
   BucketAllGather parameter_gather_;
   SumAllGather sum_gather_;
-  Executor executor_;
+  LengthExecutors executors_;
   std::unique_ptr<TensorNorms> tensor_norms_;  // null without
   std::unique_ptr<MuonDirections> muon_;       // null without
   Optimizer optimizer_;
@@ -125,8 +127,9 @@ class TrainingStep {
   StepChecks checks_;
   LossScale loss_scale_;
   int64_t rate_falls_ = 0;
-  bool parameters_gathered_ = false;  // since they were last updated
-  std::unique_ptr<RepeatedWork> gradient_work_, update_work_;
+  bool parameters_gathered_ = false;                          // since they were last updated
+  std::vector<std::unique_ptr<RepeatedWork>> gradient_work_;  // see recorded_gradients()
+  std::unique_ptr<RepeatedWork> update_work_;
   std::span<LaneContext> lanes_;          // by local lane
   std::span<LaneStatistics> statistics_;  // by local lane
   std::span<std::byte> train_batches_;    // memory of the loader

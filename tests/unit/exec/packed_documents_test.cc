@@ -111,23 +111,26 @@ Result one_by_one(const ModelConfig& model, const GraphOptions& options) {
   return sum;
 }
 
-Result packed(const ModelConfig& model, GraphOptions options) {
+// On a graph of `tokens` tokens.
+Result packed(const ModelConfig& model, GraphOptions options, int64_t tokens = kContext) {
   options.packed = true;
-  std::vector<int32_t> input(3 * kContext, 0), target(kContext, -1);
-  std::fill_n(input.begin() + kContext, kContext, -1);
-  int64_t first = 0, t = 0;
+  const auto filled = static_cast<size_t>(std::max(options.sample_tokens, tokens));
+  std::vector<int32_t> input(3 * filled, 0), target(filled, -1);
+  std::fill_n(input.begin() + static_cast<ptrdiff_t>(filled), filled, -1);
+  int64_t first = 0;
+  size_t t = 0;
   int32_t number = 0;
   for (const int64_t length : kLengths) {
     for (int64_t i = 0; i < length; ++i, ++t) {
-      input[static_cast<size_t>(t)] = token_at(first + i);
-      input[static_cast<size_t>(kContext + t)] = number;
-      input[static_cast<size_t>(2 * kContext + t)] = static_cast<int32_t>(i);
-      target[static_cast<size_t>(t)] = token_at(first + i + 1);
+      input[t] = token_at(first + i);
+      input[filled + t] = number;
+      input[2 * filled + t] = static_cast<int32_t>(i);
+      target[t] = token_at(first + i + 1);
     }
     ++number;
     first += length + 1;
   }
-  return run(model, options, kContext, input, target);
+  return run(model, options, tokens, input, target);
 }
 
 // Sums over documents have other orders: some roundings of floats, relative to a tensor's norm.
@@ -181,6 +184,30 @@ TEST(PackedDocuments, RecomputationAndRowsOfLogitsChangeNoBit) {
       const Result actual = packed(model, options);
       EXPECT_EQ(actual.loss, expected.loss) << rows;
       EXPECT_EQ(actual.gradients, expected.gradients) << rows;
+    }
+  }
+}
+
+// A graph of 16 tokens that takes them of samples of 24, which are longer by padding: the products
+// over all rows have the same terms and some zeros more.
+TEST(PackedDocuments, AShorterGraphHasTheLossAndGradientsOfTheWholeOne) {
+  LlamaConfig dynamic = llama();
+  dynamic.rope_scaling = LlamaConfig::RopeScaling::kDynamic;
+  dynamic.rope_factor = 4;
+  dynamic.rope_original_context = 8;
+  for (const ModelConfig& model :
+       {ModelConfig(gpt()), ModelConfig(llama()), ModelConfig(dynamic)}) {
+    for (const int64_t rows : {0, 5, 20}) {
+      GraphOptions options(Purpose::kTraining);
+      options.sample_tokens = kContext + 8;
+      options.loss_rows = rows;
+      ModelConfig whole = model;
+      std::visit(
+          [&](auto& config) {
+            if constexpr (requires { config.context; }) config.context = options.sample_tokens;
+          },
+          whole);
+      expect_close(packed(whole, options, kContext), packed(whole, options, options.sample_tokens));
     }
   }
 }

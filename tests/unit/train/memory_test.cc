@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <new>
 
 #include "runtime/base/flight_recorder.h"
@@ -66,6 +67,33 @@ std::string lamb_config() {
   std::string text = testing::mlp_config();
   const std::string adamw = "adamw { weight_decay: 0.1 }";
   return text.replace(text.find(adamw), adamw.size(), "lamb {}");
+}
+
+// Documents of 2 to 13 tokens, padded, in steps of several lengths.
+std::string padded_config() {
+  static const TemporaryFolder folder;
+  std::vector<uint16_t> tokens;
+  std::vector<uint64_t> borders;
+  for (uint64_t document = 0; document < 200; ++document) {
+    borders.push_back(tokens.size());
+    for (uint64_t i = 0; i < 2 + document * document % 12; ++i)
+      tokens.push_back(static_cast<uint16_t>((document + 3 * i) % 17));
+  }
+  const auto write = [&](const char* name, const auto& values) {
+    std::ofstream file(folder.path() / name, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(values[0])));
+  };
+  write("tokens.bin", tokens);
+  write("documents.bin", borders);
+  std::string text = testing::gpt_config();
+  const std::string synthetic = "synthetic { samples: 300 classes: 17 }";
+  text.replace(text.find(synthetic),
+               synthetic.size(),
+               "tokens { train: \"tokens.bin\" train_documents: \"documents.bin\" packing: PADDED "
+               "eval: \"tokens.bin\" eval_documents: \"documents.bin\" } dir: \"" +
+                   folder.path().string() + "\"");
+  return text + " execution { length_buckets: [4, 8] }";
 }
 
 class MemoryTest : public ::testing::TestWithParam<std::string> {};
@@ -152,13 +180,12 @@ TEST(MemoryOverTcp, SumsAllocateNothing) {
   for (const int64_t count : allocated) EXPECT_EQ(count, 0);
 }
 
-constexpr const char* kNames[] = {"mlp", "gpt", "lamb"};
-INSTANTIATE_TEST_SUITE_P(Models,
-                         MemoryTest,
-                         ::testing::Values(testing::mlp_config(),
-                                           testing::gpt_config(),
-                                           lamb_config()),
-                         [](const auto& info) { return kNames[info.index]; });
+constexpr const char* kNames[] = {"mlp", "gpt", "lamb", "padded"};
+INSTANTIATE_TEST_SUITE_P(
+    Models,
+    MemoryTest,
+    ::testing::Values(testing::mlp_config(), testing::gpt_config(), lamb_config(), padded_config()),
+    [](const auto& info) { return kNames[info.index]; });
 
 }  // namespace
 }  // namespace lockstep
