@@ -24,6 +24,10 @@ struct GraphOptions {
   bool bf16x3 = false;          // products of floats, where the device has them: see Graph
   bool packed = false;          // of a language model: samples are documents, see packed_tokens.h
   int64_t loss_rows = 0;        // tokens whose logits are computed at a time; 0: all
+  // Of a language model in inference, above 0: keys and values of so many tokens of each sequence
+  // are kept from run to run (cached_attention.h). Samples are packed, a sequence a document.
+  int64_t cached_tokens = 0;
+  bool head = true;  // of a language model with a cache: ends in the logits, else before the head
 };
 
 class GraphBuilder {
@@ -35,6 +39,8 @@ class GraphBuilder {
 
   TensorId input(const std::string& name, Shape shape, DType dtype);
   TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
+  // Zeros at first, of the compute type; what a run leaves in it the next one finds.
+  TensorId state(const std::string& name, Shape shape);
 
   // A parameter that each step moves by the share `momentum` towards what the batch shows, instead
   // of by a gradient.

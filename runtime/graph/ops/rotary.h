@@ -46,15 +46,20 @@ struct RotaryAttributes {
   int64_t original_context = 8192;                   // tokens; of dynamic NTK's and Llama 3's
 };
 
+// The theta of `time` tokens, which dynamic NTK scaling makes grow.
+LOCKSTEP_HD double rotary_theta(const RotaryAttributes& of, int64_t time) {
+  if (of.scaling != RotaryScaling::kDynamicNtk || time <= of.original_context) return of.theta;
+  const auto size = static_cast<double>(of.rotary_size);
+  const auto context = static_cast<double>(of.original_context);
+  const double growth = of.factor * static_cast<double>(time) / context - (of.factor - 1);
+  return of.theta * std::pow(growth, size / (size - 2));
+}
+
 // The angle, in radians, by which a pair turns from one position to the next; `time` is T.
 LOCKSTEP_HD double rotary_frequency(const RotaryAttributes& of, int64_t time, int64_t pair) {
   const auto size = static_cast<double>(of.rotary_size);
   const auto context = static_cast<double>(of.original_context);
-  double theta = of.theta;
-  if (of.scaling == RotaryScaling::kDynamicNtk && time > of.original_context) {
-    const double growth = of.factor * static_cast<double>(time) / context - (of.factor - 1);
-    theta *= std::pow(growth, size / (size - 2));
-  }
+  const double theta = rotary_theta(of, time);
   const double frequency = std::pow(theta, -2 * static_cast<double>(pair) / size);
   if (of.scaling == RotaryScaling::kLinear) return frequency / of.factor;
   if (of.scaling != RotaryScaling::kLlama3) return frequency;
