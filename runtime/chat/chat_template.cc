@@ -32,6 +32,7 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string name) : name_(st
 
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
 namespace {
 

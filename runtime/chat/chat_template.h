@@ -38,6 +38,7 @@ class ChatTemplate {
   ChatTemplate(std::string_view source, std::string name);
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
   // messages: an array of objects; members that are null are left out. Throws DataError, also with
   // what the template itself says of the messages (raise_exception). Any number of threads may call

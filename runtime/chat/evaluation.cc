@@ -7,7 +7,23 @@
 namespace lockstep::chat {
 namespace {
 
-constexpr int kMostCalls = 50;  // macros within each other
+// Expressions, bodies and macros within each other: so much fits on the stack of a thread.
+constexpr int kMostDepth = 600;
+
+class Deeper {
+ public:
+  explicit Deeper(int* depth) : depth_(depth) {
+    if (*depth_ >= kMostDepth)
+      throw TemplateProblem{fmt::format("it goes more than {} deep into itself", kMostDepth)};
+    ++*depth_;
+  }
+  ~Deeper() { --*depth_; }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+
+ private:
+  int* depth_;
+};
 
 }  // namespace
 
@@ -85,6 +101,7 @@ std::string Evaluation::captured(const Body& body) {
 }
 
 Evaluation::Flow Evaluation::run_body(const Body& body) {
+  const Deeper deeper(&depth_);
   for (const Statement& statement : body) {
     const Flow flow = run_statement(statement);
     if (flow != Flow::kOn) return flow;
@@ -219,6 +236,7 @@ Value& Evaluation::variable(const std::string& name) {
 }
 
 Value Evaluation::evaluate(const Expression& expression) {
+  const Deeper deeper(&depth_);
   budget_.step();
   line_ = expression.line;
   return evaluate_kind(expression);
@@ -370,8 +388,6 @@ Value Evaluation::call(const Expression& expression) {
 }
 
 Value Evaluation::call_macro(const MacroNode& macro, Arguments arguments) {
-  if (++depth_ > kMostCalls)
-    throw TemplateProblem{fmt::format("macros call each other more than {} deep", kMostCalls)};
   const size_t parameters = macro.parameters.size();
   if (arguments.values.size() > parameters)
     throw TemplateProblem{fmt::format("the macro {} takes {} arguments", macro.name, parameters)};
@@ -393,7 +409,6 @@ Value Evaluation::call_macro(const MacroNode& macro, Arguments arguments) {
   std::string text = captured(macro.body);
   scopes_.pop_back();
   base_ = base;
-  --depth_;
   return budget_.text(std::move(text));
 }
 

@@ -9,7 +9,9 @@
 namespace lockstep::chat {
 namespace {
 
-constexpr int kMostDepth = 200;  // of expressions within each other
+constexpr int kMostDepth = 200;  // of expressions within each other, and of chains of operators
+
+[[noreturn]] void refuse_depth(int line);
 
 // Counts how deep the parser is.
 class Deeper {
@@ -17,8 +19,7 @@ class Deeper {
   Deeper(int* depth, int line) : depth_(depth) {
     if (++*depth_ > kMostDepth) {
       --*depth_;
-      throw SyntaxProblem{
-          fmt::format("expressions lie more than {} deep within each other", kMostDepth), line};
+      refuse_depth(line);
     }
   }
   ~Deeper() { --*depth_; }
@@ -28,6 +29,18 @@ class Deeper {
  private:
   int* depth_;
 };
+
+[[noreturn]] void refuse_depth(int line) {
+  throw SyntaxProblem{
+      fmt::format("expressions lie more than {} deep within each other", kMostDepth), line};
+}
+
+// The parent's next part, which may be null. A chain of operators is as deep as it is long.
+void adopt(Expression* parent, ExpressionPtr part) {
+  if (part != nullptr) parent->depth = std::max(parent->depth, part->depth + 1);
+  if (parent->depth > kMostDepth) refuse_depth(parent->line);
+  parent->parts.push_back(std::move(part));
+}
 
 std::string shown(const Token& token) {
   switch (token.kind) {
@@ -73,7 +86,7 @@ std::unique_ptr<Expression> ExpressionParser::make(Kind kind,
   made->kind = kind;
   made->line = line;
   made->name = std::move(name);
-  (made->parts.push_back(std::move(parts)), ...);
+  (adopt(made.get(), std::move(parts)), ...);
   return made;
 }
 
@@ -86,7 +99,7 @@ ExpressionPtr ExpressionParser::parse_tuple(bool choices) {
     const bool ends = stream_.is(Token::Kind::kBlockEnd) || stream_.is(Token::Kind::kOutputEnd) ||
                       stream_.is_operator(")") || stream_.is_operator("=") || stream_.is_name("in");
     if (ends) break;
-    tuple->parts.push_back(parse(choices));
+    adopt(tuple.get(), parse(choices));
   }
   return tuple;
 }
@@ -147,7 +160,7 @@ ExpressionPtr ExpressionParser::parse_compare() {
     stream_.take();
     if (compare == nullptr) compare = make(Kind::kCompare, line, {}, std::move(first));
     compare->operators.push_back(sign);
-    compare->parts.push_back(parse_sum());
+    adopt(compare.get(), parse_sum());
   }
   if (compare == nullptr) return first;
   return compare;
@@ -167,7 +180,7 @@ ExpressionPtr ExpressionParser::parse_concatenation() {
   ExpressionPtr first = parse_product();
   if (!stream_.is_operator("~")) return first;
   auto all = make(Kind::kConcatenate, line, {}, std::move(first));
-  while (stream_.take_operator("~")) all->parts.push_back(parse_product());
+  while (stream_.take_operator("~")) adopt(all.get(), parse_product());
   return all;
 }
 
@@ -249,7 +262,7 @@ ExpressionPtr ExpressionParser::parse_in_brackets() {
         stream_.expect_operator(",");
         if (stream_.take_operator("]")) break;
       }
-      list->parts.push_back(parse());
+      adopt(list.get(), parse());
     }
     return list;
   }
@@ -260,9 +273,9 @@ ExpressionPtr ExpressionParser::parse_in_brackets() {
         stream_.expect_operator(",");
         if (stream_.take_operator("}")) break;
       }
-      mapping->parts.push_back(parse());
+      adopt(mapping.get(), parse());
       stream_.expect_operator(":");
-      mapping->parts.push_back(parse());
+      adopt(mapping.get(), parse());
     }
     return mapping;
   }
@@ -326,12 +339,14 @@ void ExpressionParser::parse_arguments(Expression* of) {
     if (named) {
       std::string name = stream_.take().text;
       stream_.take();
-      of->named.emplace_back(std::move(name), parse());
+      ExpressionPtr value = parse();
+      of->depth = std::max(of->depth, value->depth + 1);
+      of->named.emplace_back(std::move(name), std::move(value));
     } else {
       if (stream_.is_operator("*") || stream_.is_operator("**"))
         stream_.unexpected("an argument (lists of them are not known here)");
       if (!of->named.empty()) stream_.unexpected("a named argument");
-      of->parts.push_back(parse());
+      adopt(of, parse());
     }
   }
 }
@@ -369,7 +384,7 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr of) {
     const bool value = stream_.is(Token::Kind::kString) || stream_.is(Token::Kind::kInteger) ||
                        stream_.is(Token::Kind::kNumber) || stream_.is_operator("[") ||
                        stream_.is_operator("{");
-    if (word || value) test->parts.push_back(parse_postfix(parse_primary()));
+    if (word || value) adopt(test.get(), parse_postfix(parse_primary()));
   }
   if (!test->named.empty()) stream_.unexpected("a test without named arguments");
   if (!negated) return test;

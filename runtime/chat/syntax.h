@@ -37,6 +37,7 @@ struct Expression {
   };
   Kind kind = Kind::kConstant;
   int line = 1;
+  int depth = 1;  // of expressions within each other
   std::string name;
   Value constant;
   std::vector<ExpressionPtr> parts;

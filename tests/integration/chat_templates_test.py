@@ -84,7 +84,8 @@ def main():
                "{{ 'abc' * 10000000000 }}",
                "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}",
                "{{ " + "(" * 100000 + "1", "{% if 1 %}" * 100000, "{{ " + "not " * 100000 + "1 }}",
-               "{{ " + "[" * 5000 + "]" * 5000 + " }}", "{{ " + "-" * 100000 + "1 }}"]
+               "{{ " + "[" * 5000 + "]" * 5000 + " }}", "{{ " + "-" * 100000 + "1 }}", "{{ 1" + " + 1" * 100000 + " }}",
+               "{{ x" + ".a" * 100000 + " }}", "{{ 1" + "|string" * 100000 + " }}", "{{ 1" + " if 1 else 1" * 100000 + " }}"]
     for template in endless:
         cases.append({"template": template, "messages": simple, "tokens": TOKENS,
                       "add_generation_prompt": False, "tools": None})
