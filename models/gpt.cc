@@ -13,7 +13,6 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/add.h"
-#include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/layer_norm.h"
@@ -119,8 +118,8 @@ class GptBuilder {
                          .rotary_size = config_.rotary_size > 0 ? config_.rotary_size : head_size,
                          .interleaved = true});
     }
-    const TensorId mixed = ops::attention(
-        builder_, name, qkv, {.heads = config_.heads, .causal = true}, inputs_.documents);
+    const TensorId mixed =
+        text_attention(builder_, name, qkv, {.heads = config_.heads, .causal = true}, inputs_);
     return dropout(name,
                    linear(name + ".c_proj",
                           mixed,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/base/error.h"
+#include "runtime/graph/ops/cached_attention.h"
 #include "runtime/graph/ops/leading_columns.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/linear_cross_entropy.h"
@@ -67,6 +69,29 @@ TokenInputs text_inputs(GraphBuilder& builder,
           .segments = parts.segments};
 }
 
+TensorId text_attention(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId qkv,
+                        const AttentionAttributes& attributes,
+                        const TokenInputs& inputs) {
+  const int64_t room = builder.options().cached_tokens;
+  if (room == 0) return ops::attention(builder, name, qkv, attributes, inputs.documents);
+  LOCKSTEP_CHECK(attributes.causal && inputs.positions != kNoTensor);
+  const Shape packed = builder.shape(qkv);
+  const int64_t head_size = packed[2] / (attributes.heads + 2 * attributes.kv_heads);
+  const TensorId cache =
+      builder.state(name + ".cache", {packed[0], 2 * attributes.kv_heads, room * head_size});
+  // A window that leaves out nothing is none.
+  const int64_t window = attributes.window < room ? attributes.window : 0;
+  return ops::cached_attention(builder,
+                               name,
+                               qkv,
+                               inputs.documents,
+                               inputs.positions,
+                               cache,
+                               {attributes.heads, attributes.kv_heads, window});
+}
+
 void end_language_model(GraphBuilder& builder,
                         TensorId x,
                         TensorId head,
@@ -81,6 +106,7 @@ void end_language_model(GraphBuilder& builder,
       builder.shape(x)[0] * std::max(options.sample_tokens, builder.shape(x)[1]);
   if (options.purpose != Purpose::kInference && rows > 0 && rows < all_rows)
     return ops::linear_cross_entropy(builder, x, head, bias, targets, smoothing, rows);
+  if (options.purpose == Purpose::kInference && !options.head) return builder.keep(x);
   const TensorId logits = ops::linear(builder, "lm_head", x, head, bias, Activation::kNone);
   if (options.purpose == Purpose::kInference) return builder.keep(logits);
   ops::softmax_cross_entropy(builder, logits, targets, smoothing);

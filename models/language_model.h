@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/graph/builder.h"
+#include "runtime/graph/ops/attention.h"
 
 namespace lockstep {
 
@@ -32,8 +33,17 @@ TokenInputs text_inputs(GraphBuilder& builder,
                         int64_t tokens,
                         int32_t first_position);
 
-// Ends the graph. x (B, T, C); head (V, C), the output matrix; bias (V) or kNoTensor. In inference the logits are kept,
-// else their loss, computed as many rows at a time as the options say.
+// Attention of a block: of qkv (B, T, P) as the options say, with a cache of its own where there is
+// one.
+TensorId text_attention(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId qkv,
+                        const AttentionAttributes& attributes,
+                        const TokenInputs& inputs);
+
+// Ends the graph. x (B, T, C); head (V, C), the output matrix; bias (V) or kNoTensor. In inference
+// the logits are kept, or x where the options leave out the head; else their loss, computed as many
+// rows at a time as the options say.
 void end_language_model(GraphBuilder& builder,
                         TensorId x,
                         TensorId head,

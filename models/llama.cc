@@ -14,7 +14,6 @@
 #include "models/residual_stream.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/gated_activation.h"
 #include "runtime/graph/ops/linear.h"
@@ -96,27 +95,32 @@ class LlamaBuilder {
                                 sizes_.packed(),
                                 config_.qkv_bias,
                                 {queries, keys, keys});
-    const RotaryAttributes rotary = {.head_size = sizes_.head_size,
-                                     .rotated_heads = sizes_.heads + sizes_.kv_heads,
-                                     .rotary_size = sizes_.head_size,
-                                     .theta = config_.rope_theta,
-                                     .scaling = scaling_of(config_),
-                                     .factor = config_.rope_factor,
-                                     .low_freq_factor = config_.rope_low_freq_factor,
-                                     .high_freq_factor = config_.rope_high_freq_factor,
-                                     .original_context = config_.rope_original_context,
-                                     .length = builder_.options().sample_tokens};
+    RotaryAttributes rotary = {.head_size = sizes_.head_size,
+                               .rotated_heads = sizes_.heads + sizes_.kv_heads,
+                               .rotary_size = sizes_.head_size,
+                               .theta = config_.rope_theta,
+                               .scaling = scaling_of(config_),
+                               .factor = config_.rope_factor,
+                               .low_freq_factor = config_.rope_low_freq_factor,
+                               .high_freq_factor = config_.rope_high_freq_factor,
+                               .original_context = config_.rope_original_context,
+                               .length = builder_.options().sample_tokens};
+    // However few tokens come at a time, a cache is of a context as long as its room.
+    if (const int64_t room = builder_.options().cached_tokens; room > 0) {
+      rotary.theta = rotary_theta(rotary, room);
+      if (rotary.scaling == RotaryScaling::kDynamicNtk) rotary.scaling = RotaryScaling::kNone;
+    }
     const TensorId normed = config_.qk_norm ? norm_heads(name, qkv) : qkv;
     const TensorId turned =
         ops::rotary(builder_, name + "rotary", normed, inputs_.positions, rotary);
-    const TensorId mixed = ops::attention(builder_,
+    const TensorId mixed = text_attention(builder_,
                                           name + "attn",
                                           turned,
                                           {.heads = sizes_.heads,
                                            .causal = true,
                                            .kv_heads = sizes_.kv_heads,
                                            .window = config_.sliding_window},
-                                          inputs_.documents);
+                                          inputs_);
     return linear(name + "o_proj", mixed, sizes_.mixed(), sizes_.width, false);
   }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "collectives/agreement.h"
+#include "launcher/commands/chat_prompts.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/generated_text.h"
 #include "launcher/commands/results.h"
@@ -35,6 +36,7 @@ struct GenerateOptions {
   SamplingOptions sampling = {.temperature = 0.8};
   std::vector<int32_t> end_tokens;
   std::vector<std::string> stop_texts;
+  ChatOptions chat;
 };
 
 // The vocabulary: what the config says or, where it leaves it to the data, what the checkpoint was
@@ -76,11 +78,21 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
           }};
 }
 
-TokenTexts texts_of(const GenerateOptions& options, const RunConfig& config) {
-  if (!options.tokenizer.empty()) return {open_tokenizer(options.tokenizer)};
+// Of the tokenizer: that of the options, of the weights, or of the data; empty: there is none.
+std::filesystem::path tokenizer_path(const GenerateOptions& options, const RunConfig& config) {
+  if (!options.tokenizer.empty()) return options.tokenizer;
   const std::filesystem::path beside = config.train.init_from;
-  if (!beside.empty() && std::filesystem::exists(beside / "tokenizer.json"))
-    return {open_tokenizer(beside)};
+  if (!beside.empty() && std::filesystem::exists(beside / "tokenizer.json")) return beside;
+  const auto* conversations = std::get_if<ConversationsConfig>(&config.data.source);
+  if (conversations == nullptr) return {};
+  const std::filesystem::path below =
+      std::filesystem::path(config.data.dir) / conversations->tokenizer;
+  return std::filesystem::exists(below) ? below : std::filesystem::path(conversations->tokenizer);
+}
+
+TokenTexts texts_of(const GenerateOptions& options, const RunConfig& config) {
+  const std::filesystem::path path = tokenizer_path(options, config);
+  if (!path.empty()) return {open_tokenizer(path)};
   return {nullptr, format_of(config.data)->has_byte_tokens()};
 }
 
@@ -108,15 +120,18 @@ void check_prompt(const std::vector<int32_t>& prompt, int64_t vocabulary) {
 
 std::vector<Generation> begin_sequences(const GenerateOptions& options,
                                         const TokenTexts& texts,
+                                        const ChatFiles* chat,
                                         int64_t vocabulary) {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::string> given = prompts_of(options);
+  if (chat != nullptr) given = chat_prompts(options.chat, *chat, given);
   if (!options.prompt_tokens.empty()) prompts.push_back(options.prompt_tokens);
   if (given.empty() && prompts.empty()) given.push_back("\n");
   if (!given.empty() && !texts.has_texts())
     throw ConfigError(
         "--prompt: the model was trained on token ids; give --tokenizer, or --prompt-tokens 1,2,3");
-  for (const std::string& text : given) prompts.push_back(texts.tokens_of(text));
+  // A chat template writes special tokens itself.
+  for (const std::string& text : given) prompts.push_back(texts.tokens_of(text, chat == nullptr));
   std::vector<Generation> sequences;
   for (std::vector<int32_t>& prompt : prompts) {
     check_prompt(prompt, vocabulary);
@@ -161,17 +176,25 @@ Json result_of(const Weights& weights,
 // `texts` is borrowed.
 GenerationLimits limits_of(const GenerateOptions& options,
                            const RunConfig& config,
-                           const TokenTexts& texts) {
+                           const TokenTexts& texts,
+                           const ChatFiles* chat) {
   GenerationLimits limits{
       .tokens = options.tokens, .end_tokens = options.end_tokens, .stop_texts = options.stop_texts};
   if (limits.end_tokens.empty() && huggingface::is_model_folder(config.train.init_from))
     limits.end_tokens = huggingface::end_tokens(config.train.init_from);
+  if (limits.end_tokens.empty() && chat != nullptr) {
+    const auto end = texts.tokenizer->id_of(chat->special_token("eos_token"));
+    if (end) limits.end_tokens.push_back(static_cast<int32_t>(*end));
+  }
   if (texts.has_texts())
     limits.text_of = [&](std::span<const int32_t> tokens) { return texts.text_of(tokens); };
   return limits;
 }
 
 void generate_tokens(const GenerateOptions& options, Device& device) {
+  check_chat_options(options.chat,
+                     !options.prompts.empty() || !options.prompt_file.empty(),
+                     !options.prompt_tokens.empty());
   const RunConfig config = read_config(options.common);
   set_compute_threads(choose_threads(config, 1));
   const ModelTraits traits = traits_of(config.model);
@@ -185,7 +208,13 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
   const Weights weights = weights_of(options, config);
   const int64_t vocabulary = vocabulary_of(traits, weights.layout);
   const TokenTexts texts = texts_of(options, config);
-  std::vector<Generation> sequences = begin_sequences(options, texts, vocabulary);
+  std::optional<ChatFiles> chat;
+  if (options.chat.used()) {
+    if (texts.tokenizer == nullptr) throw ConfigError("--chat: given; allowed: with --tokenizer");
+    chat = chat_files_of(options.chat, tokenizer_path(options, config));
+  }
+  const ChatFiles* const chat_files = chat ? &*chat : nullptr;
+  std::vector<Generation> sequences = begin_sequences(options, texts, chat_files, vocabulary);
   size_t longest = 0;
   for (const Generation& sequence : sequences) longest = std::max(longest, sequence.prompt_tokens);
   LanguageModel model(device.make_backend({}),
@@ -195,13 +224,13 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
                       std::min(traits.context, static_cast<int64_t>(longest) + options.tokens),
                       weights.read);
 
-  const GenerationLimits limits = limits_of(options, config, texts);
+  const GenerationLimits limits = limits_of(options, config, texts, chat_files);
   // A text of bytes is bytes, whatever room the vocabulary has beyond them.
   constexpr int64_t kBytes = 256;
   TokenSampler sampler(options.sampling, texts.bytes ? std::min(vocabulary, kBytes) : vocabulary);
 
   // One is printed as it grows, several when all are done.
-  GenerationPrinter printer(texts, options.stop_texts);
+  GenerationPrinter printer(texts, options.stop_texts, chat_files == nullptr);
   const bool grows = sequences.size() == 1;
   if (grows) printer.begin(sequences[0]);
   generate(model, sampler, limits, sequences, [&] {
@@ -278,6 +307,7 @@ CommandSpec generate_command() {
               &options->tokens,
               "Tokens to generate for each prompt, at most",
               {.show_default = true, .allowed = WholeNumbers{1, int64_t{1} << 30}});
+  add_chat_options(command, options->chat);
   add_sampling_options(command, options->sampling);
   command.add("--end-token",
               &options->end_tokens,

@@ -25,13 +25,13 @@ bool continues_character(char byte) { return (static_cast<unsigned char>(byte) &
 
 }  // namespace
 
-std::vector<int32_t> TokenTexts::tokens_of(const std::string& text) const {
+std::vector<int32_t> TokenTexts::tokens_of(const std::string& text, bool with_special) const {
   if (tokenizer == nullptr) {
     const auto* first = reinterpret_cast<const unsigned char*>(text.data());
     return {first, first + text.size()};
   }
   std::vector<uint32_t> ids;
-  tokenizer->encoder()->encode(text, /*with_special=*/true, &ids);
+  tokenizer->encoder()->encode(text, with_special, &ids);
   return {ids.begin(), ids.end()};
 }
 
@@ -42,15 +42,17 @@ std::string TokenTexts::text_of(std::span<const int32_t> tokens) const {
 }
 
 GenerationPrinter::GenerationPrinter(const TokenTexts& texts,
-                                     const std::vector<std::string>& stop_texts)
-    : texts_(texts) {
+                                     const std::vector<std::string>& stop_texts,
+                                     bool prompts)
+    : texts_(texts), prompts_(prompts) {
   for (const std::string& stop : stop_texts) held_ = std::max(held_, stop.size());
 }
 
 void GenerationPrinter::begin(const Generation& sequence) {
+  printed_ = 0;
+  if (!prompts_) return;
   const auto prompt = std::span(sequence.tokens).first(sequence.prompt_tokens);
   print(texts_.has_texts() ? texts_.text_of(prompt) : numbers(prompt));
-  printed_ = 0;
 }
 
 void GenerationPrinter::go_on(const Generation& sequence) {

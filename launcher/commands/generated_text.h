@@ -17,7 +17,8 @@ struct TokenTexts {
   bool bytes = false;
 
   bool has_texts() const { return tokenizer != nullptr || bytes; }
-  std::vector<int32_t> tokens_of(const std::string& text) const;
+  // `with_special`: with those that the tokenizer puts around each text.
+  std::vector<int32_t> tokens_of(const std::string& text, bool with_special = true) const;
   std::string text_of(std::span<const int32_t> tokens) const;
 };
 
@@ -25,9 +26,12 @@ struct TokenTexts {
 class GenerationPrinter {
  public:
   // `texts` is borrowed. What may become one of the stop texts waits until it is known.
-  GenerationPrinter(const TokenTexts& texts, const std::vector<std::string>& stop_texts);
+  // `prompts`: a sequence is printed with its prompt.
+  GenerationPrinter(const TokenTexts& texts,
+                    const std::vector<std::string>& stop_texts,
+                    bool prompts);
 
-  void begin(const Generation& sequence);  // with its prompt
+  void begin(const Generation& sequence);
   void go_on(const Generation& sequence);  // what is new and certain
 
  private:
@@ -35,6 +39,7 @@ class GenerationPrinter {
   size_t certain(const std::string& text) const;
 
   const TokenTexts& texts_;
+  bool prompts_;
   size_t held_ = 0, printed_ = 0;  // bytes
 };
 

@@ -44,6 +44,10 @@ Executor::Executor(const Graph& graph,
         tensors_[place][id] = memory.arena + place * plan.arena_bytes + plan.tensor_offsets[id];
     }
   }
+  LOCKSTEP_CHECK(plan.states.empty() || memory.states != nullptr);
+  for (Tensors& tensors : tensors_)
+    for (const PlacedState& state : plan.states)
+      tensors[static_cast<size_t>(state.tensor)] = memory.states + state.offset;
   LOCKSTEP_CHECK(graph.parameters.size() == layout.slots.size());
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     const TensorId parameter = graph.parameters[i];

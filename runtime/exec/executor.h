@@ -20,6 +20,7 @@ struct ExecutorMemory {
   // them.
   std::byte* parameters = nullptr;
   BucketAllGather* gather = nullptr;  // the all-gather that fills it; null: they are there
+  std::byte* states = nullptr;        // ProgramPlan::state_bytes, of graphs that have states
 };
 
 class Executor {

@@ -1,6 +1,8 @@
 #include "runtime/generate/language_model.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 
 #include "models/registry.h"
 #include "runtime/base/error.h"
@@ -9,6 +11,34 @@
 #include "runtime/train/checkpoints/initialize.h"
 
 namespace lockstep {
+namespace {
+
+// Tokens that are read at a time: enough for products to be fast, few enough for little memory.
+constexpr int64_t kTokensAtOnce = 128;
+
+constexpr const char* kCacheName = "the cache of keys and values";
+
+}  // namespace
+
+LanguageModel::Program LanguageModel::program(const ModelConfig& config,
+                                              int64_t tokens,
+                                              bool head) const {
+  GraphOptions options(Purpose::kInference);
+  options.packed = true;
+  options.cached_tokens = context_;
+  options.head = head;
+  Program program{.tokens = tokens,
+                  .graph = build_model(config, {}, sequences_, options, tokens),
+                  .plan = {},
+                  .executor = {},
+                  .input = {},
+                  .result = {}};
+  const OpSet& ops = backend_->ops();
+  program.plan = plan_program(program.graph, [&](const Graph& graph, const Op& op) {
+    return ops.op_workspace_bytes(graph, op);
+  });
+  return program;
+}
 
 LanguageModel::LanguageModel(std::unique_ptr<Backend> backend,
                              const ModelConfig& config,
@@ -21,55 +51,89 @@ LanguageModel::LanguageModel(std::unique_ptr<Backend> backend,
       vocabulary_(vocabulary),
       backend_(std::move(backend)),
       layout_(make_layout(build_model(config, {}, 1, Purpose::kTraining), 1)),
-      graph_(build_model(config, {}, sequences, Purpose::kInference, context)) {
-  const OpSet& ops = backend_->ops();
-  plan_ = plan_program(
-      graph_, [&](const Graph& graph, const Op& op) { return ops.op_workspace_bytes(graph, op); });
+      many_(program(config, std::min(context, kTokensAtOnce), false)),
+      last_(program(config, 1, true)),
+      windows_(static_cast<size_t>(sequences)),
+      cached_(windows_.size()) {
+  LOCKSTEP_CHECK(many_.plan.state_bytes == last_.plan.state_bytes);
   const size_t parameter_bytes = static_cast<size_t>(layout_.elements) * sizeof(float);
-  const auto window_tokens = static_cast<size_t>(sequences * context);
-  const size_t window_bytes = window_tokens * sizeof(int32_t);
-  backend_->reserve(ops.workspace_bytes + parameter_bytes + plan_.arena_bytes + window_bytes +
-                    3 * kDeviceAlignment);
+  const size_t arena_bytes = std::max(many_.plan.arena_bytes, last_.plan.arena_bytes);
+  const auto input_bytes = [&](const Program& program) {
+    return static_cast<size_t>(sequences * 3 * program.tokens) * sizeof(int32_t);
+  };
+  backend_->reserve(backend_->ops().workspace_bytes + parameter_bytes + arena_bytes +
+                    cache_bytes() + input_bytes(many_) + input_bytes(last_) + 5 * kDeviceAlignment);
   std::byte* parameters = backend_->allocate(parameter_bytes, kParametersRow);
   HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
   read_weights(named_slices(layout_), weights.data());
   weights.write();
-  executor_.emplace(graph_,
-                    plan_,
-                    layout_,
-                    *backend_,
-                    ExecutorMemory{backend_->allocate(plan_.arena_bytes, kArenaRow), parameters});
-  window_ = backend_->host_array<int32_t>(window_tokens);
-  device_window_ = backend_->allocate(window_bytes, "the window");
+  const ExecutorMemory memory = {.arena = backend_->allocate(arena_bytes, kArenaRow),
+                                 .parameters = parameters,
+                                 .states = backend_->allocate(cache_bytes(), kCacheName)};
+  for (Program* program : {&many_, &last_}) {
+    program->executor.emplace(program->graph, program->plan, layout_, *backend_, memory);
+    program->input = backend_->host_array<int32_t>(input_bytes(*program) / sizeof(int32_t));
+    program->device_input = backend_->allocate(input_bytes(*program), "tokens");
+    const Tensor& result = program->graph[program->graph.result];
+    program->result = backend_->host_array<float>(result.bytes() / sizeof(float));
+  }
   lane_ = backend_->host_array<LaneContext>(1);
-  logits_ = backend_->host_array<float>(window_tokens * static_cast<size_t>(vocabulary_));
 }
 
 void LanguageModel::run(const std::vector<std::vector<int32_t>>& tokens) {
   LOCKSTEP_CHECK(static_cast<int64_t>(tokens.size()) <= sequences_);
-  const auto context = static_cast<size_t>(context_);
-  std::fill(window_.begin(), window_.end(), 0);
-  last_.clear();
+  std::vector<size_t> before_last(windows_.size()), ends(windows_.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
-    const size_t length = std::min(tokens[i].size(), context);
-    std::copy(tokens[i].end() - static_cast<std::ptrdiff_t>(length),
-              tokens[i].end(),
-              window_.begin() + static_cast<std::ptrdiff_t>(i * context));
-    last_.push_back(i * context + length - 1);
+    LOCKSTEP_CHECK(!tokens[i].empty());
+    const size_t length = std::min(tokens[i].size(), static_cast<size_t>(context_));
+    const auto window = std::span(tokens[i]).last(length);
+    const auto first_other = std::ranges::mismatch(window, windows_[i]).in1;
+    const auto same = static_cast<size_t>(first_other - window.begin());
+    cached_[i] = std::min({cached_[i], same, length - 1});
+    windows_[i].assign(window.begin(), window.end());
+    before_last[i] = length - 1;
+    ends[i] = length;
   }
-  const auto* window = reinterpret_cast<const std::byte*>(window_.data());
-  backend_->copy(window, device_window_, window_.size_bytes());
-  executor_->run(lane_.front(),
-                 device_window_,
-                 nullptr,
-                 nullptr,
-                 nullptr,
-                 reinterpret_cast<std::byte*>(logits_.data()));
+  for (size_t i = tokens.size(); i < windows_.size(); ++i) cached_[i] = 0;
+  const auto ready = [&] {
+    for (size_t i = 0; i < tokens.size(); ++i)
+      if (cached_[i] < before_last[i]) return false;
+    return true;
+  };
+  while (!ready()) run(many_, before_last);
+  run(last_, ends);
+}
+
+void LanguageModel::run(Program& program, const std::vector<size_t>& ends) {
+  const auto most = static_cast<size_t>(program.tokens);
+  for (size_t i = 0; i < windows_.size(); ++i) {
+    const auto tokens = program.input.subspan(3 * i * most, most);
+    const auto documents = program.input.subspan((3 * i + 1) * most, most);
+    const auto positions = program.input.subspan((3 * i + 2) * most, most);
+    const size_t begin = cached_[i], count = std::min(most, std::max(ends[i], begin) - begin);
+    std::ranges::fill(tokens, 0);
+    std::ranges::fill(documents, -1);
+    std::ranges::fill(positions, 0);
+    std::copy_n(windows_[i].begin() + static_cast<std::ptrdiff_t>(begin), count, tokens.begin());
+    std::fill_n(documents.begin(), count, 0);
+    std::iota(positions.begin(),
+              positions.begin() + static_cast<std::ptrdiff_t>(count),
+              static_cast<int32_t>(begin));
+    cached_[i] += count;
+  }
+  const auto* input = reinterpret_cast<const std::byte*>(program.input.data());
+  backend_->copy(input, program.device_input, program.input.size_bytes());
+  program.executor->run(lane_.front(),
+                        program.device_input,
+                        nullptr,
+                        nullptr,
+                        nullptr,
+                        reinterpret_cast<std::byte*>(program.result.data()));
   backend_->synchronize();
 }
 
 const float* LanguageModel::logits(size_t sequence) const {
-  return &logits_[last_[sequence] * static_cast<size_t>(vocabulary_)];
+  return &last_.result[sequence * static_cast<size_t>(vocabulary_)];
 }
 
 }  // namespace lockstep

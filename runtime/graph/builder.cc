@@ -38,6 +38,10 @@ TensorId GraphBuilder::parameter(const std::string& name,
   return id;
 }
 
+TensorId GraphBuilder::state(const std::string& name, Shape shape) {
+  return tensor(name, shape, options_.compute, Role::kState);
+}
+
 TensorId GraphBuilder::running_statistic(const std::string& name,
                                          Shape shape,
                                          float initial,

@@ -28,6 +28,10 @@ struct GraphOptions {
   // Tokens of a sample as the loader fills it, where graphs of several lengths are built, of which
   // each computes the first of them: all have the same ops. 0: as many as the graph computes.
   int64_t sample_tokens = 0;
+  // Of a language model in inference, above 0: keys and values of so many tokens of each sequence
+  // are kept from run to run (cached_attention.h). Samples are packed, a sequence a document.
+  int64_t cached_tokens = 0;
+  bool head = true;  // of a language model with a cache: ends in the logits, else before the head
 };
 
 class GraphBuilder {
@@ -39,6 +43,8 @@ class GraphBuilder {
 
   TensorId input(const std::string& name, Shape shape, DType dtype);
   TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
+  // Zeros at first, of the compute type; what a run leaves in it the next one finds.
+  TensorId state(const std::string& name, Shape shape);
 
   // A parameter that each step moves by the share `momentum` towards what the batch shows, instead
   // of by a gradient.

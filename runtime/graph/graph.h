@@ -24,6 +24,7 @@ enum class Role : uint8_t {
   kActivation,         // lives in the arena between its first write and its last use
   kParameterGradient,  // a slice of the flat gradient buffer
   kResult,             // kept until the lane is done: statistics (4) f64, or an inference output
+  kState,              // stays from run to run, in memory of who runs the graph; ops write it
 };
 
 // Initial value of a parameter: every element drawn independently from the parameter's own random

@@ -100,6 +100,11 @@ ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_byt
     plan.tensor_offsets[id] =
         placement(static_cast<TensorId>(id), blocks[static_cast<size_t>(block_of[id])]);
   }
+  for (size_t id = 0; id < graph.tensors.size(); ++id) {
+    if (graph.tensors[id].role != Role::kState) continue;
+    plan.states.push_back({static_cast<TensorId>(id), plan.state_bytes});
+    plan.state_bytes += aligned(graph.tensors[id].bytes());
+  }
   plan.workspace_offsets.assign(graph.ops.size(), 0);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     if (workspace_block[i] < 0) continue;

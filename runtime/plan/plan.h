@@ -65,12 +65,22 @@ struct PlacedParameter {
   size_t offset = 0;
 };
 
+// A state of the graph, and where it lies among the states, in bytes.
+struct PlacedState {
+  TensorId tensor = kNoTensor;
+  size_t offset = 0;
+};
+
 // One graph laid out in the arena.
 struct ProgramPlan {
   std::vector<Placement> placements;
   std::vector<size_t> tensor_offsets;  // by TensorId; kNotInArena where the tensor lies elsewhere
   std::vector<size_t> workspace_offsets;  // by op
   size_t arena_bytes = 0;
+  // Tensors that stay from run to run, in the order of the graph: equal ones of two graphs lie at
+  // the same offsets of the memory for states, which programs may share.
+  std::vector<PlacedState> states;
+  size_t state_bytes = 0;
   int64_t flops = 0;  // of one lane
   std::vector<std::vector<int>>
       buckets_after_op;  // gradient buckets that are complete after each op; training only

@@ -1,17 +1,201 @@
-// data.conversations: not built yet.
+// data.conversations: messages, or prompts and answers, of which a language model learns the answers.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/source_file.h"
+#include "runtime/data/tables/table_columns.h"
+#include "runtime/data/text/conversation_samples.h"
+#include "runtime/data/text/data_tokenizer.h"
+#include "runtime/data/text/encoder_threads.h"
 
 namespace lockstep {
 namespace {
 
-class Format final : public FileFormat<ConversationsConfig> {
+namespace fs = std::filesystem;
+
+constexpr char kTokenizerField[] = "data.conversations.tokenizer";
+
+// A line that is not blank, and its number from 1.
+struct Line {
+  std::string_view text;
+  int64_t number = 0;
+};
+
+std::vector<Line> lines_of(std::string_view text) {
+  std::vector<Line> lines;
+  int64_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    ++number;
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) lines.push_back({line, number});
+    at = end + 1;
+  }
+  return lines;
+}
+
+// What became of a line.
+struct ReadLine {
+  ConversationTokens tokens;
+  std::string problem;  // it is a bad record
+  std::string failure;  // the run fails
+};
+
+// `path` below data.dir or, where it is not there, as it stands.
+fs::path found_at(const DataConfig& data, const std::string& path) {
+  const fs::path below = fs::path(data.dir) / path;
+  std::error_code error;
+  return path.empty() || !fs::exists(below, error) ? fs::path(path) : below;
+}
+
+class Conversations final : public FileFormat<ConversationsConfig> {
  public:
   using FileFormat::FileFormat;
-  void check() const override { throw ConfigError("data.conversations: not built yet"); }
+
+  void check() const override {
+    for (const auto& [field, name] : {std::pair("messages", config_.messages),
+                                      std::pair("prompt", config_.prompt),
+                                      std::pair("answer", config_.answer)})
+      if (name.empty())
+        refuse_value(
+            std::string("data.conversations.") + field, in_quotes(""), "the name of a field");
+  }
+  void check_for_model(const ModelTraits& model) const override {
+    if (model.text_task != TextTask::kNextToken)
+      throw ConfigError(
+          "data: value is data.conversations; allowed: with a model that predicts the next token, "
+          "such as model.llama or model.gpt");
+  }
+
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
-  OpenedSource open(const ModelTraits&, uint64_t, bool) const override { LOCKSTEP_CHECK(false); }
-  AssumedData assume(const MissingFile&) const override { LOCKSTEP_CHECK(false); }
+
+  OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
+    const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
+    const ChatFiles files =
+        read_chat_files(found_at(data_, config_.tokenizer), found_at(data_, config_.chat_template));
+    OpenedData opened;
+    DataSummary& summary = opened.summary;
+    std::string told;
+    const auto open_set = [&](const std::string& path, const char* field, bool shuffled) {
+      return open_file(path, field, shuffled, model, seed, *tokenizer, files, &summary, &told);
+    };
+    if (need_train) opened.train = open_set(config_.train, "conversations.train", data_.shuffle);
+    if (has_eval()) opened.eval = open_set(config_.eval, "conversations.eval", false);
+    summary.features = model.context;
+    summary.classes = model.outputs > 0 ? model.outputs : tokenizer->id_limit();
+    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
+    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
+    summary.description = fmt::format(
+        "conversations: {} training and {} evaluation samples of {} tokens, vocabulary {}{}",
+        summary.train_samples,
+        summary.eval_samples,
+        model.context,
+        summary.classes,
+        told);
+    return opened;
+  }
+
+  AssumedData assume(const MissingFile& missing) const override {
+    AssumedData assumed = missing.with_outputs_of_model("tokens");
+    assumed.packed = true;
+    return assumed;
+  }
+
+ private:
+  std::unique_ptr<Dataset> open_file(const std::string& path,
+                                     const char* field,
+                                     bool shuffled,
+                                     const ModelTraits& model,
+                                     uint64_t seed,
+                                     const Tokenizer& tokenizer,
+                                     const ChatFiles& files,
+                                     DataSummary* summary,
+                                     std::string* told) const {
+    const SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
+    const auto bytes = file.bytes();
+    const std::vector<Line> lines =
+        lines_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const ConversationEncoder encoder(tokenizer, files, config_.whole_loss);
+    std::vector<ReadLine> read(lines.size());
+    EncoderThreads threads(data_, tokenizer);
+    threads.for_each(static_cast<int64_t>(lines.size()), [&](TokenEncoder& ids, int64_t i) {
+      read[static_cast<size_t>(i)] = read_line(lines[static_cast<size_t>(i)], encoder, files, ids);
+    });
+    // A token more than the context, as the last one is only predicted.
+    auto store = std::make_shared<ConversationStore>(model.context + 1);
+    BadRecordLog bad(data_, file.name());
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (!read[i].failure.empty())
+        throw DataError("{}:{}: {}", file.name(), lines[i].number, read[i].failure);
+      if (!read[i].problem.empty()) {
+        bad.add(lines[i].number, read[i].problem);
+      } else if (!store->add(read[i].tokens)) {
+        bad.add(lines[i].number,
+                fmt::format("has no answer within the first {} tokens", model.context + 1));
+      }
+      read[i] = {};
+    }
+    bad.check_fraction(static_cast<int64_t>(lines.size()));
+    summary->bad_records += bad.count();
+    if (store->conversations() == 0) throw DataError("{}: has no conversation", file.name());
+    if (model.outputs > 0 && store->largest_id() >= model.outputs)
+      throw DataError("{}: has a token {}; allowed: below {}, which is {}",
+                      file.name(),
+                      store->largest_id(),
+                      model.outputs,
+                      model.field(model.outputs_field));
+    if (store->cut() > 0)
+      summary->doubts.push_back(fmt::format(
+          "{}: {} of {} conversations are longer than the context of {} tokens (the longest has {}) "
+          "and are cut at their ends",
+          file.name(),
+          store->cut(),
+          store->conversations(),
+          model.context,
+          store->longest()));
+    const bool first = told->empty();
+    auto dataset =
+        make_conversation_dataset(store, model, seed, shuffled, config_.padded, file.name());
+    if (first)
+      *told = fmt::format(
+          "; {} conversations {}, {:.1f}% of the positions in use, {:.1f}% of them counted",
+          store->conversations(),
+          config_.padded ? "padded" : "packed",
+          100.0 * static_cast<double>(store->tokens() - store->conversations()) /
+              static_cast<double>(dataset->samples() * model.context),
+          100.0 * static_cast<double>(store->counted_tokens()) /
+              static_cast<double>(store->tokens() - store->conversations()));
+    return dataset;
+  }
+
+  ReadLine read_line(const Line& line,
+                     const ConversationEncoder& encoder,
+                     const ChatFiles& files,
+                     TokenEncoder& ids) const {
+    ReadLine read;
+    Conversation conversation;
+    const bool templated = files.chat_template.has_value();
+    read.problem = read_conversation(line.text, config_, templated, &conversation);
+    if (!read.problem.empty()) return read;
+    if (!templated && !conversation.messages.is_null()) {
+      read.failure =
+          "has messages, but beside the tokenizer there is no chat template; "
+          "data.conversations.chat_template names one";
+      return read;
+    }
+    try {
+      read.tokens = encoder.encode(conversation, ids);
+    } catch (const DataError& error) {
+      read.failure = error.what();
+    }
+    return read;
+  }
 };
 
 }  // namespace
@@ -19,7 +203,7 @@ class Format final : public FileFormat<ConversationsConfig> {
 template <>
 std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
                                               const ConversationsConfig& config) {
-  return std::make_unique<Format>(data, config);
+  return std::make_unique<Conversations>(data, config);
 }
 
 }  // namespace lockstep

@@ -47,16 +47,20 @@ struct RotaryAttributes {
   int64_t length = 0;                                // that dynamic NTK's theta grows with; 0: T
 };
 
+// The theta of `time` tokens, which dynamic NTK scaling makes grow.
+LOCKSTEP_HD double rotary_theta(const RotaryAttributes& of, int64_t time) {
+  if (of.scaling != RotaryScaling::kDynamicNtk || time <= of.original_context) return of.theta;
+  const auto size = static_cast<double>(of.rotary_size);
+  const auto context = static_cast<double>(of.original_context);
+  const double growth = of.factor * static_cast<double>(time) / context - (of.factor - 1);
+  return of.theta * std::pow(growth, size / (size - 2));
+}
+
 // The angle, in radians, by which a pair turns from one position to the next; `time` is T.
 LOCKSTEP_HD double rotary_frequency(const RotaryAttributes& of, int64_t time, int64_t pair) {
   const auto size = static_cast<double>(of.rotary_size);
   const auto context = static_cast<double>(of.original_context);
-  double theta = of.theta;
-  const int64_t length = of.length > 0 ? of.length : time;
-  if (of.scaling == RotaryScaling::kDynamicNtk && length > of.original_context) {
-    const double growth = of.factor * static_cast<double>(length) / context - (of.factor - 1);
-    theta *= std::pow(growth, size / (size - 2));
-  }
+  const double theta = rotary_theta(of, of.length > 0 ? of.length : time);
   const double frequency = std::pow(theta, -2 * static_cast<double>(pair) / size);
   if (of.scaling == RotaryScaling::kLinear) return frequency / of.factor;
   if (of.scaling != RotaryScaling::kLlama3) return frequency;

@@ -1,0 +1,81 @@
+#include "launcher/commands/chat_prompts.h"
+
+#include "runtime/base/error.h"
+#include "runtime/base/json.h"
+
+namespace lockstep {
+namespace {
+
+void add_message(const char* role, const std::string& text, Json* messages) {
+  messages->push_back(Json::object({{"role", Json(role)}, {"content", Json(text)}}));
+}
+
+}  // namespace
+
+void add_chat_options(CommandSpec& command, ChatOptions& options) {
+  command.add(
+      "--chat",
+      &options.chat,
+      "Prompts are messages of a user, which the tokenizer's chat template makes prompts of; "
+      "only answers are printed");
+  command.add(
+      "--message",
+      &options.messages,
+      "A message of one conversation, the user's and the assistant's in turns, the last one "
+      "the user's; may be given many times",
+      {.one_each_time = true});
+  command.add("--system", &options.system, "With --chat or --message: the system's message");
+  command.add("--chat-template",
+              &options.template_file,
+              "A file with a chat template, instead of the tokenizer's");
+}
+
+void check_chat_options(const ChatOptions& options, bool has_prompts, bool has_prompt_tokens) {
+  if (!options.used()) {
+    if (!options.system.empty() || !options.template_file.empty())
+      throw ConfigError("{}: given; allowed: with --chat or --message",
+                        options.system.empty() ? "--chat-template" : "--system");
+    return;
+  }
+  if (has_prompt_tokens)
+    throw ConfigError("--prompt-tokens: given together with a chat; allowed: without it");
+  if (options.messages.empty()) {
+    if (!has_prompts)
+      throw ConfigError("--chat: given; allowed: with --prompt, --prompts or --message");
+    return;
+  }
+  if (has_prompts)
+    throw ConfigError("--message: given together with --prompt or --prompts; allowed: one of them");
+  if (options.messages.size() % 2 == 0)
+    throw ConfigError(
+        "--message: given {} times; allowed: an odd number, as the last one is the user's",
+        options.messages.size());
+}
+
+ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path& tokenizer) {
+  ChatFiles files = read_chat_files(tokenizer, options.template_file);
+  if (!files.chat_template)
+    throw ConfigError("--chat: there is no chat template beside {}; --chat-template names one",
+                      tokenizer.string());
+  return files;
+}
+
+std::vector<std::string> chat_prompts(const ChatOptions& options,
+                                      const ChatFiles& files,
+                                      const std::vector<std::string>& prompts) {
+  const ChatSettings settings{.special_tokens = files.special_tokens,
+                              .add_generation_prompt = true};
+  const auto render = [&](const std::vector<std::string>& turns) {
+    Json messages = Json::array();
+    if (!options.system.empty()) add_message("system", options.system, &messages);
+    for (size_t i = 0; i < turns.size(); ++i)
+      add_message(i % 2 == 0 ? "user" : "assistant", turns[i], &messages);
+    return files.chat_template->render(messages, settings).text;
+  };
+  if (!options.messages.empty()) return {render(options.messages)};
+  std::vector<std::string> texts;
+  for (const std::string& prompt : prompts) texts.push_back(render({prompt}));
+  return texts;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+#include "runtime/chat/chat_template.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/chat/evaluation.h"
+#include "runtime/chat/parser.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+
+using chat::Value;
+
+struct ChatTemplate::Parsed {
+  chat::Body body;
+};
+
+ChatTemplate::ChatTemplate(std::string_view source, std::string name) : name_(std::move(name)) {
+  constexpr size_t kMostBytes = size_t{4} << 20;
+  if (source.size() > kMostBytes)
+    throw DataError(
+        "{}: a chat template of {} bytes; allowed: up to {}", name_, source.size(), kMostBytes);
+  if (valid_utf8_bytes(source) != source.size())
+    throw DataError("{}: a chat template with bytes that are not UTF-8", name_);
+  try {
+    parsed_ = std::make_unique<const Parsed>(Parsed{chat::parse_template(source)});
+  } catch (const chat::SyntaxProblem& problem) {
+    throw DataError("{}:{}: the chat template has {}", name_, problem.line, problem.text);
+  }
+  marks_generation_ = chat::has_generation(parsed_->body);
+}
+
+ChatTemplate::~ChatTemplate() = default;
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+
+namespace {
+
+constexpr const char* kReasoning[] = {"reasoning_content", "thinking", "reasoning"};
+
+void set_member(Value::Members* members, const std::string& name, const Value& value) {
+  const auto found =
+      std::ranges::find(*members, name, [](const auto& member) { return member.first; });
+  if (found != members->end()) {
+    found->second = value;
+  } else {
+    members->emplace_back(name, value);
+  }
+}
+
+// As transformers hands a message over: without members that are null, and what the assistant
+// thought under the names that templates read.
+Value message_of(const Json& message) {
+  Value::Members members;
+  const Json* reasoning = nullptr;
+  for (const char* name : kReasoning) {
+    const Json* found = message.find(name);
+    if (reasoning == nullptr && found != nullptr && !found->is_null()) reasoning = found;
+  }
+  if (reasoning != nullptr) set_member(&members, "thinking", Value::of(*reasoning));
+  for (const std::string& name : message.names())
+    if (!message.at(name).is_null()) set_member(&members, name, Value::of(message.at(name)));
+  if (reasoning != nullptr) set_member(&members, "reasoning_content", Value::of(*reasoning));
+  return Value::mapping(std::move(members));
+}
+
+Value messages_of(const Json& messages) {
+  Value::List all;
+  for (const Json& message : messages) all.push_back(message_of(message));
+  return Value::list(std::move(all));
+}
+
+}  // namespace
+
+RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& settings) const {
+  int line = 1;
+  std::optional<chat::Evaluation> evaluation;
+  try {
+    Value::Members variables;
+    for (const auto& [token, text] : settings.special_tokens)
+      variables.emplace_back(token, Value::text(text));
+    variables.emplace_back("messages", messages_of(messages));
+    variables.emplace_back("tools",
+                           settings.tools == nullptr ? Value() : Value::of(*settings.tools));
+    variables.emplace_back("documents", Value());
+    variables.emplace_back("add_generation_prompt", Value::boolean(settings.add_generation_prompt));
+    evaluation.emplace(std::move(variables));
+    evaluation->run(parsed_->body);
+    RenderedChat rendered;
+    for (const chat::Span& span : evaluation->generated())
+      rendered.generated.push_back({span.begin, span.end});
+    rendered.text = evaluation->take_text();
+    return rendered;
+  } catch (const chat::TemplateProblem& problem) {
+    if (evaluation) line = evaluation->line();
+    throw DataError("{}:{}: the chat template: {}", name_, line, problem.text);
+  }
+}
+
+}  // namespace lockstep

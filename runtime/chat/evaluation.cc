@@ -1,0 +1,461 @@
+#include "runtime/chat/evaluation.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace lockstep::chat {
+namespace {
+
+// Expressions, bodies and macros within each other: so much fits on the stack of a thread.
+constexpr int kMostDepth = 600;
+
+class Deeper {
+ public:
+  explicit Deeper(int* depth) : depth_(depth) {
+    if (*depth_ >= kMostDepth)
+      throw TemplateProblem{fmt::format("it goes more than {} deep into itself", kMostDepth)};
+    ++*depth_;
+  }
+  ~Deeper() { --*depth_; }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+
+ private:
+  int* depth_;
+};
+
+}  // namespace
+
+const Value* Arguments::find(size_t place, std::string_view name) const {
+  if (place < values.size()) return &values[place];
+  for (const auto& [key, value] : named)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+const Value& Arguments::at(size_t place, std::string_view name, std::string_view what) const {
+  const Value* found = find(place, name);
+  if (found == nullptr)
+    throw TemplateProblem{fmt::format("{} without its argument {}", what, name)};
+  return *found;
+}
+
+void Arguments::check(std::string_view what, std::initializer_list<std::string_view> names) const {
+  if (values.size() > names.size())
+    throw TemplateProblem{
+        fmt::format("{} of {} arguments; known are {}", what, values.size(), names.size())};
+  for (const auto& [key, value] : named) {
+    const auto place = std::ranges::find(names, key);
+    if (place == names.end())
+      throw TemplateProblem{fmt::format("the argument {} of {}; it is not known here", key, what)};
+    if (static_cast<size_t>(place - names.begin()) < values.size())
+      throw TemplateProblem{fmt::format("the argument {} of {} twice", key, what)};
+  }
+}
+
+void Budget::step(int64_t steps) {
+  steps_ += steps;
+  if (steps_ > kMostSteps)
+    throw TemplateProblem{
+        fmt::format("more than {} steps; the template goes on too long", kMostSteps)};
+}
+
+void Budget::take(size_t bytes) {
+  bytes_ += bytes;
+  if (bytes_ > kMostBytes)
+    throw TemplateProblem{fmt::format("values of more than {} MiB", kMostBytes >> 20)};
+}
+
+Value Budget::text(std::string text) {
+  take(text.size());
+  return Value::text(std::move(text));
+}
+
+Value Budget::list(Value::List values, bool tuple) {
+  take(values.size() * sizeof(Value));
+  step(static_cast<int64_t>(values.size()));
+  return Value::list(std::move(values), tuple);
+}
+
+void Evaluation::run(const Body& body) { run_body(body); }
+
+void Evaluation::write(const std::string& text) {
+  out_ += text;
+  if (out_.size() > Budget::kMostOutput)
+    throw TemplateProblem{fmt::format("a text of more than {} MiB", Budget::kMostOutput >> 20)};
+}
+
+std::string Evaluation::captured(const Body& body) {
+  std::string outer = std::move(out_);
+  out_.clear();
+  scopes_.emplace_back();
+  ++captures_;
+  run_body(body);
+  --captures_;
+  scopes_.pop_back();
+  std::string text = std::move(out_);
+  out_ = std::move(outer);
+  budget_.take(text.size());
+  return text;
+}
+
+Evaluation::Flow Evaluation::run_body(const Body& body) {
+  const Deeper deeper(&depth_);
+  for (const Statement& statement : body) {
+    const Flow flow = run_statement(statement);
+    if (flow != Flow::kOn) return flow;
+  }
+  return Flow::kOn;
+}
+
+Evaluation::Flow Evaluation::run_statement(const Statement& statement) {
+  budget_.step();
+  line_ = statement.line;
+  switch (statement.kind) {
+    case Statement::Kind::kText: write(statement.text); return Flow::kOn;
+    case Statement::Kind::kOutput: write(evaluate(*statement.expression).shown()); return Flow::kOn;
+    case Statement::Kind::kIf:
+      for (size_t i = 0; i < statement.bodies.size(); ++i) {
+        const bool otherwise =
+            i >= statement.conditions.size() || statement.conditions[i] == nullptr;
+        if (otherwise || evaluate(*statement.conditions[i]).truth())
+          return run_body(statement.bodies[i]);
+      }
+      return Flow::kOn;
+    case Statement::Kind::kFor: return run_for(statement);
+    case Statement::Kind::kSet: run_set(statement); return Flow::kOn;
+    case Statement::Kind::kSetBlock:
+      if (!statement.attribute.empty())
+        throw TemplateProblem{"a block is set to an attribute; it is not known here"};
+      assign(statement.targets, budget_.text(captured(statement.bodies[0])));
+      return Flow::kOn;
+    case Statement::Kind::kMacro:
+      assign(statement.targets, Value::macro(statement.macro.get()));
+      return Flow::kOn;
+    case Statement::Kind::kGeneration: {
+      if (captures_ > 0)
+        throw TemplateProblem{"generation within a macro or a set block; it is not known here"};
+      const size_t begin = out_.size();
+      scopes_.emplace_back();
+      const Flow flow = run_body(statement.bodies[0]);
+      scopes_.pop_back();
+      if (flow != Flow::kOn) throw TemplateProblem{"a loop is left within a generation"};
+      generated_.push_back({begin, out_.size()});
+      return Flow::kOn;
+    }
+    case Statement::Kind::kBreak: return Flow::kBreak;
+    case Statement::Kind::kContinue: return Flow::kContinue;
+  }
+  return Flow::kOn;
+}
+
+Evaluation::Flow Evaluation::run_for(const Statement& statement) {
+  auto items = elements_of(budget_, evaluate(*statement.expression));
+  if (statement.conditions[0] != nullptr) {
+    Value::List kept;
+    for (const Value& item : *items) {
+      scopes_.emplace_back();
+      assign(statement.targets, item);
+      if (evaluate(*statement.conditions[0]).truth()) kept.push_back(item);
+      scopes_.pop_back();
+    }
+    items = std::make_shared<const Value::List>(std::move(kept));
+  }
+  if (items->empty()) {
+    if (statement.bodies.size() < 2) return Flow::kOn;
+    return run_body(statement.bodies[1]);
+  }
+  for (size_t i = 0; i < items->size(); ++i) {
+    budget_.step();
+    scopes_.emplace_back();
+    assign(statement.targets, (*items)[i]);
+    variable("loop") = Value::loop(items, i);
+    const Flow flow = run_body(statement.bodies[0]);
+    scopes_.pop_back();
+    if (flow == Flow::kBreak) break;
+  }
+  return Flow::kOn;
+}
+
+void Evaluation::run_set(const Statement& statement) {
+  const Value value = evaluate(*statement.expression);
+  line_ = statement.line;
+  if (statement.attribute.empty()) return assign(statement.targets, value);
+  const Value* space = find_variable(statement.targets[0]);
+  if (space == nullptr || !space->is(Value::Kind::kNamespace))
+    throw TemplateProblem{fmt::format("{}.{} is set, but {} is no namespace",
+                                      statement.targets[0],
+                                      statement.attribute,
+                                      statement.targets[0])};
+  if (statement.attribute.starts_with('_'))
+    throw TemplateProblem{fmt::format("{} is set, which begins with '_'", statement.attribute)};
+  if (value.is(Value::Kind::kNamespace) || value.is(Value::Kind::kLoop) ||
+      value.is(Value::Kind::kMacro))
+    throw TemplateProblem{fmt::format("a {} is kept in a namespace", value.kind_name())};
+  auto& members = space->as_namespace().members;
+  const auto found =
+      std::ranges::find(members, statement.attribute, [](const auto& m) { return m.first; });
+  if (found != members.end()) {
+    found->second = value;
+  } else {
+    members.emplace_back(statement.attribute, value);
+  }
+}
+
+void Evaluation::assign(const std::vector<std::string>& targets, const Value& value) {
+  if (targets.size() == 1) {
+    variable(targets[0]) = value;
+    return;
+  }
+  const auto parts = elements_of(budget_, value);
+  if (parts->size() != targets.size())
+    throw TemplateProblem{
+        fmt::format("{} values are given to {} names", parts->size(), targets.size())};
+  for (size_t i = 0; i < targets.size(); ++i) variable(targets[i]) = (*parts)[i];
+}
+
+const Value* Evaluation::find_variable(std::string_view name) const {
+  const auto in = [&](const Value::Members& scope) -> const Value* {
+    const auto found =
+        std::ranges::find(scope, name, [](const auto& member) { return member.first; });
+    return found == scope.end() ? nullptr : &found->second;
+  };
+  for (size_t i = scopes_.size(); i > base_; --i)
+    if (const Value* found = in(scopes_[i - 1])) return found;
+  return base_ > 0 ? in(scopes_[0]) : nullptr;
+}
+
+Value& Evaluation::variable(const std::string& name) {
+  Value::Members& scope = scopes_.back();
+  const auto found =
+      std::ranges::find(scope, name, [](const auto& member) { return member.first; });
+  if (found != scope.end()) return found->second;
+  scope.emplace_back(name, Value());
+  return scope.back().second;
+}
+
+Value Evaluation::evaluate(const Expression& expression) {
+  const Deeper deeper(&depth_);
+  budget_.step();
+  line_ = expression.line;
+  return evaluate_kind(expression);
+}
+
+Value Evaluation::evaluate_kind(const Expression& expression) {
+  using Kind = Expression::Kind;
+  const auto part = [&](size_t i) { return evaluate(*expression.parts[i]); };
+  const auto all_parts = [&] {
+    Value::List values;
+    for (const ExpressionPtr& each : expression.parts) values.push_back(evaluate(*each));
+    return values;
+  };
+  switch (expression.kind) {
+    case Kind::kConstant: return expression.constant;
+    case Kind::kName: return name(expression);
+    case Kind::kList: return budget_.list(all_parts());
+    case Kind::kTuple: return budget_.list(all_parts(), true);
+    case Kind::kMapping: {
+      Value::Members members;
+      for (size_t i = 0; i < expression.parts.size(); i += 2) {
+        const Value key = part(i);
+        if (!key.is_text())
+          throw TemplateProblem{
+              fmt::format("a dict with a key that is a {}; it is not known here", key.kind_name())};
+        Value value = part(i + 1);
+        budget_.take(key.as_text().size() + sizeof(Value));
+        const auto found = std::ranges::find(
+            members, key.as_text(), [](const auto& member) { return member.first; });
+        if (found != members.end()) {
+          found->second = std::move(value);
+        } else {
+          members.emplace_back(key.as_text(), std::move(value));
+        }
+      }
+      return Value::mapping(std::move(members));
+    }
+    case Kind::kAttribute: return attribute_of(part(0), expression.name);
+    case Kind::kSubscript: {
+      const Value of = part(0);
+      return element_of(budget_, of, part(1));
+    }
+    case Kind::kSlice: {
+      const Value of = part(0);
+      const auto bound = [&](size_t i) {
+        return expression.parts[i] == nullptr ? Value() : part(i);
+      };
+      const Value begin = bound(1), end = bound(2), step = bound(3);
+      return slice_of(budget_, of, begin, end, step);
+    }
+    case Kind::kCall: return call(expression);
+    case Kind::kFilter: {
+      const Value of = part(0);
+      return apply_filter(budget_, expression.name, of, arguments_of(expression, 1));
+    }
+    case Kind::kTest: {
+      const std::vector<Value> values = all_parts();
+      line_ = expression.line;
+      return Value::boolean(apply_test(expression.name, values[0], std::span(values).subspan(1)));
+    }
+    case Kind::kNot: return Value::boolean(!part(0).truth());
+    case Kind::kNegate: return arithmetic(budget_, "-", Value::integer(0), part(0));
+    case Kind::kAnd: {
+      Value left = part(0);
+      return left.truth() ? part(1) : left;
+    }
+    case Kind::kOr: {
+      Value left = part(0);
+      return left.truth() ? left : part(1);
+    }
+    case Kind::kChoice:
+      if (part(1).truth()) return part(0);
+      return expression.parts[2] == nullptr ? Value::undefined("a choice without else") : part(2);
+    case Kind::kCompare: return compare(expression);
+    case Kind::kArithmetic: {
+      const Value left = part(0), right = part(1);
+      line_ = expression.line;
+      return arithmetic(budget_, expression.name, left, right);
+    }
+    case Kind::kConcatenate: {
+      std::string text;
+      for (const ExpressionPtr& each : expression.parts) {
+        text += evaluate(*each).shown();
+        if (text.size() > Budget::kMostOutput) budget_.take(Budget::kMostBytes);
+      }
+      return budget_.text(std::move(text));
+    }
+  }
+  return {};
+}
+
+Value Evaluation::name(const Expression& expression) {
+  if (const Value* found = find_variable(expression.name)) return *found;
+  // That they are there can be asked.
+  for (const char* function : {"raise_exception", "namespace", "dict", "range"})
+    if (expression.name == function) return Value::macro(nullptr);
+  return Value::undefined(expression.name);
+}
+
+Value Evaluation::compare(const Expression& expression) {
+  Value left = evaluate(*expression.parts[0]);
+  for (size_t i = 0; i < expression.operators.size(); ++i) {
+    Value right = evaluate(*expression.parts[i + 1]);
+    line_ = expression.line;
+    const std::string& sign = expression.operators[i];
+    bool holds = false;
+    if (sign == "==" || sign == "!=") {
+      holds = (left == right) == (sign == "==");
+    } else if (sign == "in" || sign == "not in") {
+      holds = contains(right, left) == (sign == "in");
+    } else {
+      const int by = order(left, right);
+      holds = sign == "<"    ? by == -1
+              : sign == "<=" ? by == -1 || by == 0
+              : sign == ">"  ? by == 1
+                             : by == 1 || by == 0;
+    }
+    if (!holds) return Value::boolean(false);
+    left = std::move(right);
+  }
+  return Value::boolean(true);
+}
+
+Arguments Evaluation::arguments_of(const Expression& expression, size_t first) {
+  Arguments arguments;
+  for (size_t i = first; i < expression.parts.size(); ++i)
+    arguments.values.push_back(evaluate(*expression.parts[i]));
+  for (const auto& [key, value] : expression.named)
+    arguments.named.emplace_back(key, evaluate(*value));
+  line_ = expression.line;
+  return arguments;
+}
+
+Value Evaluation::call(const Expression& expression) {
+  const Expression& callee = *expression.parts[0];
+  if (callee.kind == Expression::Kind::kAttribute) {
+    const Value of = evaluate(*callee.parts[0]);
+    return call_method(budget_, of, callee.name, arguments_of(expression, 1));
+  }
+  if (callee.kind != Expression::Kind::kName)
+    throw TemplateProblem{"a call of what is no name; it is not known here"};
+  const Value* found = find_variable(callee.name);
+  if (found == nullptr) return call_function(callee.name, arguments_of(expression, 1));
+  if (!found->is(Value::Kind::kMacro))
+    throw TemplateProblem{
+        fmt::format("{} is called, but it is a {}", callee.name, found->kind_name())};
+  const MacroNode& macro = *found->as_macro();
+  return call_macro(macro, arguments_of(expression, 1));
+}
+
+Value Evaluation::call_macro(const MacroNode& macro, Arguments arguments) {
+  const size_t parameters = macro.parameters.size();
+  if (arguments.values.size() > parameters)
+    throw TemplateProblem{fmt::format("the macro {} takes {} arguments", macro.name, parameters)};
+  for (const auto& [key, value] : arguments.named)
+    if (std::ranges::find(macro.parameters, key) == macro.parameters.end())
+      throw TemplateProblem{fmt::format("the macro {} has no parameter {}", macro.name, key)};
+  const size_t base = base_, first_default = parameters - macro.defaults.size();
+  base_ = scopes_.size();
+  scopes_.emplace_back();
+  for (size_t i = 0; i < parameters; ++i) {
+    Value value = Value::undefined(macro.parameters[i]);
+    if (const Value* given = arguments.find(i, macro.parameters[i])) {
+      value = *given;
+    } else if (i >= first_default) {
+      value = evaluate(*macro.defaults[i - first_default]);
+    }
+    variable(macro.parameters[i]) = std::move(value);
+  }
+  std::string text = captured(macro.body);
+  scopes_.pop_back();
+  base_ = base;
+  return budget_.text(std::move(text));
+}
+
+Value Evaluation::call_function(const std::string& name, const Arguments& arguments) {
+  if (name == "raise_exception") {
+    arguments.check(name, {"message"});
+    throw TemplateProblem{arguments.at(0, "message", name).shown()};
+  }
+  if (name == "namespace" || name == "dict") {
+    Value::Members members;
+    for (const Value& value : arguments.values) {
+      if (!value.is_mapping())
+        throw TemplateProblem{fmt::format("{} of a {}", name, value.kind_name())};
+      members.insert(members.end(), value.as_mapping().begin(), value.as_mapping().end());
+    }
+    for (const auto& [key, value] : arguments.named) {
+      if (key.starts_with('_')) throw TemplateProblem{fmt::format("{} begins with '_'", key)};
+      std::erase_if(members, [&key = key](const auto& member) { return member.first == key; });
+      members.emplace_back(key, value);
+    }
+    budget_.take(members.size() * sizeof(Value));
+    return name == "dict" ? Value::mapping(std::move(members))
+                          : Value::new_namespace(std::move(members));
+  }
+  if (name == "range") {
+    arguments.check(name, {"start", "stop", "step"});
+    std::vector<int64_t> bounds;
+    for (const Value& value : arguments.values) {
+      if (!value.is_integer())
+        throw TemplateProblem{fmt::format("range of a {}", value.kind_name())};
+      bounds.push_back(value.as_integer());
+    }
+    if (bounds.empty()) throw TemplateProblem{"range without an end"};
+    const int64_t begin = bounds.size() > 1 ? bounds[0] : 0,
+                  end = bounds.size() > 1 ? bounds[1] : bounds[0];
+    const int64_t step = bounds.size() > 2 ? bounds[2] : 1;
+    if (step == 0) throw TemplateProblem{"range with step 0"};
+    Value::List values;
+    constexpr size_t kMostNumbers = 100'000;  // as in Jinja's sandbox
+    for (__int128 i = begin; step > 0 ? i < end : i > end; i += step) {
+      if (values.size() >= kMostNumbers)
+        throw TemplateProblem{fmt::format("a range of more than {} numbers", kMostNumbers)};
+      values.push_back(Value::integer(static_cast<int64_t>(i)));
+    }
+    return budget_.list(std::move(values));
+  }
+  throw TemplateProblem{fmt::format("the function {}; it is not known here", name)};
+}
+
+}  // namespace lockstep::chat

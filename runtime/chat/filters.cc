@@ -1,0 +1,372 @@
+// Filters of chat templates.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "runtime/chat/evaluation.h"
+#include "runtime/chat/letter_case.h"
+#include "runtime/chat/lexer.h"
+
+namespace lockstep::chat {
+namespace {
+
+// What a filter is given.
+struct Call {
+  Budget& budget;
+  const std::string& name;
+  const Value& of;
+  const Arguments& arguments;
+
+  void takes(std::initializer_list<std::string_view> names) const {
+    arguments.check("filter " + name, names);
+  }
+  const Value* find(size_t place, std::string_view argument) const {
+    return arguments.find(place, argument);
+  }
+  bool flag(size_t place, std::string_view argument) const {
+    const Value* found = find(place, argument);
+    return found != nullptr && found->truth();
+  }
+  std::string text(size_t place, std::string_view argument, std::string otherwise) const {
+    const Value* found = find(place, argument);
+    return found == nullptr ? std::move(otherwise) : found->shown();
+  }
+  std::shared_ptr<const Value::List> elements() const { return elements_of(budget, of); }
+};
+
+// The member of a path "a.b.0" in a value; undefined where there is none.
+Value member(const Call& call, const Value& of, const Value& path) {
+  if (path.is_integer()) return element_of(call.budget, of, path);
+  Value value = of;
+  std::string_view rest = path.as_text();
+  while (true) {
+    const size_t dot = rest.find('.');
+    const std::string_view name = rest.substr(0, dot);
+    const bool number = !name.empty() && name.size() < 10 &&
+                        std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+    value = element_of(
+        call.budget,
+        value,
+        number ? Value::integer(std::stoi(std::string(name))) : Value::text(std::string(name)));
+    if (dot == std::string_view::npos) return value;
+    rest.remove_prefix(dot + 1);
+  }
+}
+
+const Value& path_of(const Call& call, const Value* path) {
+  if (path == nullptr || (!path->is_text() && !path->is_integer()))
+    throw TemplateProblem{fmt::format("filter {} without the name of an attribute", call.name)};
+  return *path;
+}
+
+Value tojson(const Call& call) {
+  call.takes({"ensure_ascii", "indent", "separators", "sort_keys"});
+  if (call.find(2, "separators") != nullptr)
+    throw TemplateProblem{"tojson with separators; it is not known here"};
+  const Value* indent = call.find(1, "indent");
+  constexpr int64_t kMostIndent = 64;
+  int spaces = -1;
+  if (indent != nullptr && !indent->is(Value::Kind::kNone)) {
+    if (!indent->is_integer() || indent->as_integer() < 0 || indent->as_integer() > kMostIndent)
+      throw TemplateProblem{fmt::format("tojson with indent {}", indent->repr())};
+    spaces = static_cast<int>(indent->as_integer());
+  }
+  return call.budget.text(
+      python_json(call.of, spaces, call.flag(3, "sort_keys"), call.flag(0, "ensure_ascii")));
+}
+
+Value join(const Call& call) {
+  call.takes({"d", "attribute"});
+  const std::string between = call.text(0, "d", "");
+  const Value* attribute = call.find(1, "attribute");
+  std::string out;
+  const auto elements = call.elements();
+  for (size_t i = 0; i < elements->size(); ++i) {
+    if (i > 0) out += between;
+    const Value& element = (*elements)[i];
+    out += attribute == nullptr ? element.shown()
+                                : member(call, element, path_of(call, attribute)).shown();
+    if (out.size() > Budget::kMostOutput) call.budget.take(Budget::kMostBytes);
+  }
+  return call.budget.text(std::move(out));
+}
+
+Value otherwise(const Call& call) {
+  call.takes({"default_value", "boolean"});
+  const bool missing = call.of.is_undefined() || (call.flag(1, "boolean") && !call.of.truth());
+  if (!missing) return call.of;
+  const Value* value = call.find(0, "default_value");
+  return value != nullptr ? *value : Value::text("");
+}
+
+Value end_of(const Call& call) {
+  call.takes({});
+  const auto elements = call.elements();
+  if (elements->empty()) return Value::undefined(fmt::format("the {} of an empty list", call.name));
+  return call.name == "first" ? elements->front() : elements->back();
+}
+
+// selectattr, rejectattr, select, reject.
+Value chosen(const Call& call) {
+  const bool by_attribute = call.name.ends_with("attr"), wanted = call.name.starts_with("select");
+  const auto& given = call.arguments.values;
+  if (!call.arguments.named.empty())
+    throw TemplateProblem{fmt::format("filter {} with named arguments", call.name)};
+  const size_t first = by_attribute ? 1 : 0;
+  if (by_attribute) path_of(call, call.find(0, ""));
+  if (given.size() > first && !given[first].is_text())
+    throw TemplateProblem{fmt::format("filter {} with a test that is no text", call.name)};
+  Value::List kept;
+  for (const Value& element : *call.elements()) {
+    call.budget.step();
+    const Value value = by_attribute ? member(call, element, given[0]) : element;
+    const bool holds =
+        given.size() > first
+            ? apply_test(given[first].as_text(), value, std::span(given).subspan(first + 1))
+            : value.truth();
+    if (holds == wanted) kept.push_back(element);
+  }
+  return call.budget.list(std::move(kept));
+}
+
+Value mapped(const Call& call) {
+  Value::List values;
+  const Value* attribute = nullptr;
+  const Value* missing = nullptr;
+  for (const auto& [key, value] : call.arguments.named) {
+    if (key == "attribute") {
+      attribute = &value;
+    } else if (key == "default") {
+      missing = &value;
+    } else {
+      throw TemplateProblem{fmt::format("map with the argument {}; it is not known here", key)};
+    }
+  }
+  const auto& given = call.arguments.values;
+  if ((attribute == nullptr) == given.empty() || (!given.empty() && !given[0].is_text()))
+    throw TemplateProblem{"map without an attribute or the name of a filter"};
+  for (const Value& element : *call.elements()) {
+    call.budget.step();
+    if (attribute != nullptr) {
+      const Value value = member(call, element, path_of(call, attribute));
+      values.push_back(value.is_undefined() && missing != nullptr ? *missing : value);
+    } else {
+      Arguments rest;
+      rest.values.assign(given.begin() + 1, given.end());
+      values.push_back(apply_filter(call.budget, given[0].as_text(), element, rest));
+    }
+  }
+  return call.budget.list(std::move(values));
+}
+
+// Python's sorted(); texts without regard to case, as Jinja does.
+Value sorted(const Call& call) {
+  call.takes({"reverse", "case_sensitive", "attribute"});
+  const Value* attribute = call.find(2, "attribute");
+  const bool reverse = call.flag(0, "reverse"), by_case = call.flag(1, "case_sensitive");
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& element : *call.elements()) {
+    Value key = attribute == nullptr ? element : member(call, element, path_of(call, attribute));
+    if (key.is_text() && !by_case) key = Value::text(lower_case(key.as_text()));
+    keyed.emplace_back(std::move(key), element);
+  }
+  call.budget.step(static_cast<int64_t>(keyed.size()) * 16);
+  for (const auto& [key, element] : keyed) order(key, keyed[0].first);  // refuses what has no order
+  std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
+    return reverse ? order(b.first, a.first) < 0 : order(a.first, b.first) < 0;
+  });
+  Value::List values;
+  for (auto& [key, element] : keyed) values.push_back(std::move(element));
+  return call.budget.list(std::move(values));
+}
+
+Value unique(const Call& call) {
+  call.takes({});
+  Value::List kept;
+  const auto plain = [](const Value& value) {
+    return value.is_text() ? Value::text(lower_case(value.as_text())) : value;
+  };
+  for (const Value& element : *call.elements()) {
+    call.budget.step(static_cast<int64_t>(kept.size()));
+    if (std::ranges::find(kept, plain(element), plain) == kept.end()) kept.push_back(element);
+  }
+  return call.budget.list(std::move(kept));
+}
+
+Value reversed(const Call& call) {
+  call.takes({});
+  Value::List values(*call.elements());
+  std::ranges::reverse(values);
+  if (!call.of.is_text()) return call.budget.list(std::move(values));
+  std::string text;
+  for (const Value& value : values) text += value.as_text();
+  return call.budget.text(std::move(text));
+}
+
+Value items(const Call& call) {
+  call.takes({});
+  if (call.of.is_undefined()) return call.budget.list({});
+  if (!call.of.is_mapping())
+    throw TemplateProblem{fmt::format("filter items of a {}", call.of.kind_name())};
+  Arguments none;
+  return call_method(call.budget, call.of, "items", none);
+}
+
+Value dictsort(const Call& call) {
+  call.takes({});
+  Arguments none;
+  const Value all = items(call);
+  Arguments by_first;
+  by_first.named.emplace_back("attribute", Value::integer(0));
+  return apply_filter(call.budget, "sort", all, by_first);
+}
+
+Value to_number(const Call& call) {
+  call.takes({"default"});
+  const bool whole = call.name == "int";
+  const Value* given = call.find(0, "default");
+  const Value missing = given != nullptr ? *given : whole ? Value::integer(0) : Value::number(0);
+  double number = 0;
+  if (call.of.is_number()) {
+    if (call.of.is_integer() && whole) return Value::integer(call.of.as_integer());
+    number = call.of.as_double();
+  } else if (call.of.is_text()) {
+    const std::string& text = call.of.as_text();
+    const std::string inner = text.substr(
+        leading_space(text),
+        text.size() - std::min(text.size(), leading_space(text) + trailing_space(text)));
+    const bool plain = !inner.empty() && std::ranges::all_of(inner, [](char c) {
+      return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
+    });
+    char* end = nullptr;
+    number = plain ? std::strtod(inner.c_str(), &end) : 0;
+    if (!plain || *end != '\0') return missing;
+  } else {
+    return missing;
+  }
+  if (!whole) return Value::number(number);
+  if (!(std::abs(number) < 0x1p53)) return missing;
+  return Value::integer(static_cast<int64_t>(number));
+}
+
+Value indented(const Call& call) {
+  call.takes({"width", "first", "blank"});
+  if (!call.of.is_text())
+    throw TemplateProblem{fmt::format("filter indent of a {}", call.of.kind_name())};
+  const Value* width = call.find(0, "width");
+  std::string blanks(4, ' ');
+  if (width != nullptr) {
+    constexpr int64_t kMostWidth = 1000;
+    if (width->is_text()) {
+      blanks = width->as_text();
+    } else if (width->is_integer() && width->as_integer() >= 0 &&
+               width->as_integer() <= kMostWidth) {
+      blanks.assign(static_cast<size_t>(width->as_integer()), ' ');
+    } else {
+      throw TemplateProblem{fmt::format("filter indent by {}", width->repr())};
+    }
+  }
+  const bool blank = call.flag(2, "blank");
+  std::string out;
+  const std::string& text = call.of.as_text();
+  bool first_line = true;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const bool indents = first_line ? call.flag(1, "first") : blank || end > at;
+    if (!first_line) out += '\n';
+    if (indents) out += blanks;
+    out += text.substr(at, end - at);
+    first_line = false;
+    at = end + 1;
+    if (out.size() > Budget::kMostBytes) call.budget.take(out.size());
+  }
+  return call.budget.text(std::move(out));
+}
+
+Value texts(const Call& call) {
+  const std::string& name = call.name;
+  const std::string text = call.of.shown();
+  Arguments none;
+  if (name == "trim") {
+    call.takes({"chars"});
+    return call_method(call.budget, Value::text(text), "strip", call.arguments);
+  }
+  if (name == "replace") {
+    call.takes({"old", "new", "count"});
+    Arguments arguments;
+    arguments.values = {Value::text(call.text(0, "old", "")), Value::text(call.text(1, "new", ""))};
+    if (const Value* count = call.find(2, "count")) arguments.values.push_back(*count);
+    return call_method(call.budget, Value::text(text), "replace", arguments);
+  }
+  call.takes({});
+  if (name == "upper") return call.budget.text(upper_case(text));
+  if (name == "lower") return call.budget.text(lower_case(text));
+  if (name == "capitalize") return call.budget.text(capitalized(text));
+  if (name == "title") return call.budget.text(title_case(text));
+  return call.budget.text(text);  // string
+}
+
+struct Filter {
+  std::string_view name;
+  Value (*apply)(const Call& call);
+};
+
+constexpr Filter kFilters[] = {
+    {"capitalize", texts},
+    {"count",
+     [](const Call& call) {
+       call.takes({});
+       return Value::integer(length_of(call.of));
+     }},
+    {"d", otherwise},
+    {"default", otherwise},
+    {"dictsort", dictsort},
+    {"first", end_of},
+    {"float", to_number},
+    {"indent", indented},
+    {"int", to_number},
+    {"items", items},
+    {"join", join},
+    {"last", end_of},
+    {"length",
+     [](const Call& call) {
+       call.takes({});
+       return Value::integer(length_of(call.of));
+     }},
+    {"list",
+     [](const Call& call) {
+       call.takes({});
+       return call.budget.list(*call.elements());
+     }},
+    {"lower", texts},
+    {"map", mapped},
+    {"reject", chosen},
+    {"rejectattr", chosen},
+    {"replace", texts},
+    {"reverse", reversed},
+    {"select", chosen},
+    {"selectattr", chosen},
+    {"sort", sorted},
+    {"string", texts},
+    {"title", texts},
+    {"tojson", tojson},
+    {"trim", texts},
+    {"unique", unique},
+    {"upper", texts},
+};
+
+}  // namespace
+
+Value apply_filter(Budget& budget,
+                   const std::string& name,
+                   const Value& of,
+                   const Arguments& arguments) {
+  const auto found = std::ranges::find(kFilters, name, &Filter::name);
+  if (found == std::end(kFilters))
+    throw TemplateProblem{fmt::format("the filter {}; it is not known here", name)};
+  return found->apply({budget, name, of, arguments});
+}
+
+}  // namespace lockstep::chat

@@ -1,0 +1,333 @@
+// Methods of texts, mappings and lists, and tests.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "runtime/chat/evaluation.h"
+#include "runtime/chat/letter_case.h"
+#include "runtime/chat/lexer.h"
+
+namespace lockstep::chat {
+namespace {
+
+const std::string& text_argument(const Arguments& arguments,
+                                 size_t place,
+                                 std::string_view name,
+                                 const std::string& method) {
+  const Value& value = arguments.at(place, name, method);
+  if (!value.is_text())
+    throw TemplateProblem{fmt::format("{}: its argument is a {}", method, value.kind_name())};
+  return value.as_text();
+}
+
+// Python's strip(): white space, or any of the characters.
+std::string stripped(
+    const std::string& text, const Value* set, bool left, bool right, const std::string& method) {
+  std::string_view rest = text;
+  if (set == nullptr || set->is(Value::Kind::kNone)) {
+    if (left) rest.remove_prefix(leading_space(rest));
+    if (right) rest.remove_suffix(trailing_space(rest));
+    return std::string(rest);
+  }
+  if (!set->is_text())
+    throw TemplateProblem{fmt::format("{}: its argument is a {}", method, set->kind_name())};
+  const std::vector<std::string> chars = characters(text), any = characters(set->as_text());
+  const auto in_set = [&](const std::string& c) { return std::ranges::find(any, c) != any.end(); };
+  size_t begin = 0, end = chars.size();
+  while (left && begin < end && in_set(chars[begin])) ++begin;
+  while (right && end > begin && in_set(chars[end - 1])) --end;
+  std::string kept;
+  for (size_t i = begin; i < end; ++i) kept += chars[i];
+  return kept;
+}
+
+// At most `most` cuts; below 0: all. Without a separator runs of white space are one.
+std::vector<std::string> split(const std::string& text,
+                               const std::string* separator,
+                               int64_t most,
+                               bool from_right) {
+  std::vector<std::string> parts;
+  std::string_view rest = text;
+  if (separator == nullptr) {
+    rest.remove_prefix(leading_space(rest));
+    rest.remove_suffix(trailing_space(rest));
+    while (!rest.empty()) {
+      if (most >= 0 && static_cast<int64_t>(parts.size()) >= most) {
+        parts.emplace_back(rest);
+        break;
+      }
+      size_t end = 0;
+      while (end < rest.size() && leading_space(rest.substr(end)) == 0) do
+          ++end;
+        while (end < rest.size() && (static_cast<unsigned char>(rest[end]) & 0xc0u) == 0x80u);
+      parts.emplace_back(rest.substr(0, end));
+      rest.remove_prefix(end);
+      rest.remove_prefix(leading_space(rest));
+    }
+    return parts;
+  }
+  while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
+    const size_t at = from_right ? rest.rfind(*separator) : rest.find(*separator);
+    if (at == std::string_view::npos) break;
+    if (from_right) {
+      parts.emplace_back(rest.substr(at + separator->size()));
+      rest = rest.substr(0, at);
+    } else {
+      parts.emplace_back(rest.substr(0, at));
+      rest.remove_prefix(at + separator->size());
+    }
+  }
+  parts.emplace_back(rest);
+  if (from_right) std::ranges::reverse(parts);
+  return parts;
+}
+
+Value list_of(Budget& budget, std::vector<std::string> texts) {
+  Value::List values;
+  for (std::string& text : texts) values.push_back(budget.text(std::move(text)));
+  return budget.list(std::move(values));
+}
+
+Value split_method(Budget& budget,
+                   const std::string& text,
+                   const std::string& name,
+                   const Arguments& arguments) {
+  arguments.check(name, {"sep", "maxsplit"});
+  const Value *separator = arguments.find(0, "sep"), *most = arguments.find(1, "maxsplit");
+  const bool none = separator == nullptr || separator->is(Value::Kind::kNone);
+  if (none && name == "rsplit" && most != nullptr)
+    throw TemplateProblem{"rsplit of white space with maxsplit; it is not known here"};
+  if (!none && text_argument(arguments, 0, "sep", name).empty())
+    throw TemplateProblem{fmt::format("{}: its separator is empty", name)};
+  if (most != nullptr && !most->is_integer())
+    throw TemplateProblem{fmt::format("{}: maxsplit is a {}", name, most->kind_name())};
+  return list_of(budget,
+                 split(text,
+                       none ? nullptr : &separator->as_text(),
+                       most == nullptr ? -1 : most->as_integer(),
+                       name == "rsplit"));
+}
+
+bool begins_or_ends(const std::string& text,
+                    const Value& with,
+                    bool begins,
+                    const std::string& method) {
+  if (with.is_tuple())
+    return std::ranges::any_of(with.as_list(), [&](const Value& each) {
+      return begins_or_ends(text, each, begins, method);
+    });
+  if (!with.is_text())
+    throw TemplateProblem{fmt::format("{}: its argument is a {}", method, with.kind_name())};
+  return begins ? text.starts_with(with.as_text()) : text.ends_with(with.as_text());
+}
+
+std::string replaced(Budget& budget,
+                     const std::string& text,
+                     const std::string& from,
+                     const std::string& to,
+                     int64_t most) {
+  std::string out;
+  size_t at = 0;
+  for (int64_t times = 0; most < 0 || times < most; ++times) {
+    if (from.empty()) {  // before each character, and at the end
+      out += to;
+      if (at >= text.size()) break;
+      const size_t begin = at;
+      do ++at;
+      while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u);
+      out += text.substr(begin, at - begin);
+    } else {
+      const size_t found = text.find(from, at);
+      if (found == std::string::npos) break;
+      out += text.substr(at, found - at);
+      out += to;
+      at = found + from.size();
+    }
+    if (out.size() > Budget::kMostBytes) budget.take(out.size());
+  }
+  if (at < text.size()) out += text.substr(at);
+  return out;
+}
+
+Value text_method(Budget& budget,
+                  const std::string& text,
+                  const std::string& name,
+                  const Arguments& arguments) {
+  if (name == "strip" || name == "lstrip" || name == "rstrip") {
+    arguments.check(name, {"chars"});
+    return budget.text(
+        stripped(text, arguments.find(0, "chars"), name != "rstrip", name != "lstrip", name));
+  }
+  if (name == "split" || name == "rsplit") return split_method(budget, text, name, arguments);
+  if (name == "startswith" || name == "endswith") {
+    arguments.check(name, {"prefix"});
+    return Value::boolean(
+        begins_or_ends(text, arguments.at(0, "prefix", name), name == "startswith", name));
+  }
+  if (name == "replace") {
+    arguments.check(name, {"old", "new", "count"});
+    const Value* count = arguments.find(2, "count");
+    return budget.text(
+        replaced(budget,
+                 text,
+                 text_argument(arguments, 0, "old", name),
+                 text_argument(arguments, 1, "new", name),
+                 count != nullptr && count->is_integer() ? count->as_integer() : -1));
+  }
+  if (name == "find" || name == "count") {
+    arguments.check(name, {"sub"});
+    const std::string& part = text_argument(arguments, 0, "sub", name);
+    if (name == "find") {
+      const size_t at = text.find(part);
+      if (at == std::string::npos) return Value::integer(-1);
+      return Value::integer(length_of(Value::text(text.substr(0, at))));
+    }
+    if (part.empty()) return Value::integer(length_of(Value::text(text)) + 1);
+    int64_t count = 0;
+    for (size_t at = text.find(part); at != std::string::npos;
+         at = text.find(part, at + part.size()))
+      ++count;
+    return Value::integer(count);
+  }
+  if (name == "join") {
+    arguments.check(name, {"iterable"});
+    std::string out;
+    const auto parts = elements_of(budget, arguments.at(0, "iterable", name));
+    for (size_t i = 0; i < parts->size(); ++i) {
+      if (!(*parts)[i].is_text())
+        throw TemplateProblem{fmt::format("join of a {}", (*parts)[i].kind_name())};
+      out += (i > 0 ? text : "") + (*parts)[i].as_text();
+      if (out.size() > Budget::kMostBytes) budget.take(out.size());
+    }
+    return budget.text(std::move(out));
+  }
+  arguments.check(name, {});
+  if (name == "upper") return budget.text(upper_case(text));
+  if (name == "lower") return budget.text(lower_case(text));
+  if (name == "title") return budget.text(title_case(text));
+  if (name == "capitalize") return budget.text(capitalized(text));
+  if (name == "isdigit") {
+    const bool digits = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+    return Value::boolean(digits && !text.empty());
+  }
+  throw TemplateProblem{fmt::format("the method {} of a text; it is not known here", name)};
+}
+
+Value mapping_method(Budget& budget,
+                     const Value& of,
+                     const std::string& name,
+                     const Arguments& arguments) {
+  Value::List values;
+  if (name == "get") {
+    arguments.check(name, {"key", "default"});
+    const Value& key = arguments.at(0, "key", name);
+    const Value* found = key.is_text() ? of.find(key.as_text()) : nullptr;
+    if (found != nullptr) return *found;
+    const Value* otherwise = arguments.find(1, "default");
+    return otherwise != nullptr ? *otherwise : Value();
+  }
+  arguments.check(name, {});
+  for (const auto& [key, member] : of.as_mapping()) {
+    if (name == "keys") {
+      values.push_back(Value::text(key));
+    } else if (name == "values") {
+      values.push_back(member);
+    } else if (name == "items") {
+      values.push_back(Value::list({Value::text(key), member}, true));
+    }
+  }
+  if (name == "keys" || name == "values" || name == "items") return budget.list(std::move(values));
+  throw TemplateProblem{fmt::format("the method {} of a dict; it is not known here", name)};
+}
+
+}  // namespace
+
+Value call_method(Budget& budget,
+                  const Value& of,
+                  const std::string& name,
+                  const Arguments& arguments) {
+  if (of.is_undefined())
+    throw TemplateProblem{
+        fmt::format("the method {}: '{}' is undefined", name, of.undefined_name())};
+  if (of.is_text()) return text_method(budget, of.as_text(), name, arguments);
+  if (of.is_mapping()) return mapping_method(budget, of, name, arguments);
+  if (of.is(Value::Kind::kLoop) && name == "cycle") {
+    if (arguments.values.empty()) throw TemplateProblem{"cycle without values"};
+    return arguments.values[of.as_loop().index % arguments.values.size()];
+  }
+  if (of.is_list() && (name == "index" || name == "count")) {
+    arguments.check(name, {"value"});
+    const Value& wanted = arguments.at(0, "value", name);
+    const auto& all = of.as_list();
+    if (name == "count") return Value::integer(std::ranges::count(all, wanted));
+    const auto found = std::ranges::find(all, wanted);
+    if (found == all.end()) throw TemplateProblem{"index of what is not in the list"};
+    return Value::integer(found - all.begin());
+  }
+  throw TemplateProblem{
+      fmt::format("the method {} of a {}; it is not known here", name, of.kind_name())};
+}
+
+bool apply_test(const std::string& name, const Value& of, std::span<const Value> arguments) {
+  const auto takes = [&](size_t count) {
+    if (arguments.size() != count)
+      throw TemplateProblem{fmt::format("the test {} with {} arguments", name, arguments.size())};
+  };
+  const auto whole = [&] {
+    if (!of.is_integer())
+      throw TemplateProblem{fmt::format("the test {} of a {}", name, of.kind_name())};
+    return of.as_integer();
+  };
+  for (const char* alone : {"defined",
+                            "undefined",
+                            "none",
+                            "string",
+                            "mapping",
+                            "sequence",
+                            "iterable",
+                            "number",
+                            "integer",
+                            "float",
+                            "boolean",
+                            "true",
+                            "false",
+                            "odd",
+                            "even",
+                            "callable"})
+    if (name == alone) takes(0);
+  if (name == "defined") return !of.is_undefined();
+  if (name == "undefined") return of.is_undefined();
+  if (name == "none") return of.is(Value::Kind::kNone);
+  if (name == "string") return of.is_text();
+  if (name == "mapping") return of.is_mapping();
+  if (name == "sequence" || name == "iterable")
+    return of.is_text() || of.is_list() || of.is_mapping() || of.is_undefined();
+  if (name == "number") return of.is_number();
+  if (name == "integer") return of.is(Value::Kind::kInteger);
+  if (name == "float") return of.is(Value::Kind::kDouble);
+  if (name == "boolean") return of.is(Value::Kind::kBoolean);
+  if (name == "true" || name == "false")
+    return of.is(Value::Kind::kBoolean) && (of.as_integer() != 0) == (name == "true");
+  if (name == "odd") return whole() % 2 != 0;
+  if (name == "even") return whole() % 2 == 0;
+  if (name == "callable") return of.is(Value::Kind::kMacro);
+  const auto other = [&]() -> const Value& {
+    takes(1);
+    return arguments[0];
+  };
+  if (name == "eq" || name == "equalto") return of == other();
+  if (name == "ne") return !(of == other());
+  if (name == "in") return contains(other(), of);
+  if (name == "lt" || name == "lessthan") return order(of, other()) == -1;
+  if (name == "gt" || name == "greaterthan") return order(of, other()) == 1;
+  if (name == "le") return order(of, other()) <= 0;
+  if (name == "ge") return order(of, other()) == 0 || order(of, other()) == 1;
+  if (name == "divisibleby") {
+    if (!other().is_integer() || other().as_integer() == 0)
+      throw TemplateProblem{"divisibleby what is no number"};
+    return whole() % other().as_integer() == 0;
+  }
+  throw TemplateProblem{fmt::format("the test {}; it is not known here", name)};
+}
+
+}  // namespace lockstep::chat

@@ -1,0 +1,414 @@
+#include "runtime/chat/value.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep::chat {
+namespace {
+
+constexpr uint16_t kMostDepth = 200;
+
+template <typename Values, typename Of>
+uint16_t depth_of(const Values& values, Of of) {
+  uint16_t depth = 0;
+  for (const auto& value : values) depth = std::max(depth, of(value));
+  if (depth >= kMostDepth)
+    throw TemplateProblem{
+        fmt::format("values lie more than {} deep within each other", kMostDepth)};
+  return static_cast<uint16_t>(depth + 1);
+}
+
+// Containers that could hold themselves stay out of others.
+void check_plain(const Value& value) {
+  if (value.is(Value::Kind::kNamespace) || value.is(Value::Kind::kLoop) ||
+      value.is(Value::Kind::kMacro))
+    throw TemplateProblem{fmt::format("a {} is kept in another value", value.kind_name())};
+}
+
+}  // namespace
+
+Value Value::undefined(std::string name) {
+  Value value = text(std::move(name));
+  value.kind_ = Kind::kUndefined;
+  return value;
+}
+
+Value Value::boolean(bool flag) {
+  Value value;
+  value.kind_ = Kind::kBoolean;
+  value.integer_ = flag ? 1 : 0;
+  return value;
+}
+
+Value Value::integer(int64_t number) {
+  Value value;
+  value.kind_ = Kind::kInteger;
+  value.integer_ = number;
+  return value;
+}
+
+Value Value::number(double number) {
+  Value value;
+  value.kind_ = Kind::kDouble;
+  value.number_ = number;
+  return value;
+}
+
+Value Value::text(std::string bytes) {
+  Value value;
+  value.kind_ = Kind::kText;
+  value.held_ = std::make_shared<const std::string>(std::move(bytes));
+  return value;
+}
+
+Value Value::list(List values, bool tuple) {
+  Value value;
+  for (const Value& element : values) check_plain(element);
+  value.depth_ = depth_of(values, [](const Value& element) { return element.depth_; });
+  value.kind_ = Kind::kList;
+  value.tuple_ = tuple;
+  value.held_ = std::make_shared<const List>(std::move(values));
+  return value;
+}
+
+Value Value::mapping(Members members) {
+  Value value;
+  for (const auto& [name, member] : members) check_plain(member);
+  value.depth_ = depth_of(members, [](const auto& member) { return member.second.depth_; });
+  value.kind_ = Kind::kMapping;
+  value.held_ = std::make_shared<const Members>(std::move(members));
+  return value;
+}
+
+Value Value::new_namespace(Members members) {
+  for (const auto& [name, member] : members) check_plain(member);
+  Value value;
+  value.kind_ = Kind::kNamespace;
+  value.held_ = std::make_shared<Namespace>(Namespace{std::move(members)});
+  return value;
+}
+
+Value Value::loop(std::shared_ptr<const List> items, size_t index) {
+  Value value;
+  value.kind_ = Kind::kLoop;
+  value.held_ = std::make_shared<const Loop>(Loop{std::move(items), index});
+  return value;
+}
+
+Value Value::macro(const MacroNode* node) {
+  Value value;
+  value.kind_ = Kind::kMacro;
+  value.macro_ = node;
+  return value;
+}
+
+Value Value::of(const Json& json) {
+  switch (json.kind()) {
+    case Json::Kind::kNull: return {};
+    case Json::Kind::kBoolean: return boolean(json.get<bool>());
+    case Json::Kind::kInteger:
+    case Json::Kind::kUnsigned: try { return integer(json.get<int64_t>());
+      } catch (const JsonError&) {
+        throw TemplateProblem{"a whole number of more than 64 bits"};
+      }
+    case Json::Kind::kDouble: return number(json.get<double>());
+    case Json::Kind::kString: return text(json.get<std::string>());
+    case Json::Kind::kArray: {
+      List values;
+      for (const Json& element : json) values.push_back(of(element));
+      return list(std::move(values));
+    }
+    case Json::Kind::kObject: {
+      Members members;
+      for (const std::string& name : json.names()) members.emplace_back(name, of(json.at(name)));
+      return mapping(std::move(members));
+    }
+  }
+  return {};
+}
+
+std::shared_ptr<const Value::List> Value::shared_list() const {
+  return std::static_pointer_cast<const List>(held_);
+}
+
+bool Value::truth() const {
+  switch (kind_) {
+    case Kind::kUndefined:
+    case Kind::kNone: return false;
+    case Kind::kBoolean:
+    case Kind::kInteger: return integer_ != 0;
+    case Kind::kDouble: return number_ != 0;
+    case Kind::kText: return !as_text().empty();
+    case Kind::kList: return !as_list().empty();
+    case Kind::kMapping: return !as_mapping().empty();
+    default: return true;
+  }
+}
+
+const char* Value::kind_name() const {
+  switch (kind_) {
+    case Kind::kUndefined: return "undefined value";
+    case Kind::kNone: return "None";
+    case Kind::kBoolean: return "bool";
+    case Kind::kInteger: return "int";
+    case Kind::kDouble: return "float";
+    case Kind::kText: return "str";
+    case Kind::kList: return tuple_ ? "tuple" : "list";
+    case Kind::kMapping: return "dict";
+    case Kind::kNamespace: return "namespace";
+    case Kind::kLoop: return "loop";
+    case Kind::kMacro: return "macro";
+  }
+  return "";
+}
+
+std::string Value::shown() const {
+  if (is_text()) return as_text();
+  if (is_undefined()) return {};
+  return repr();
+}
+
+std::string Value::repr() const {
+  std::string text;
+  append_repr(&text);
+  return text;
+}
+
+namespace {
+
+// Python takes single quotation marks unless the text has such and no double ones.
+void append_quoted(const std::string& text, std::string* out) {
+  const bool single = text.find('\'') == std::string::npos || text.find('"') != std::string::npos;
+  const char mark = single ? '\'' : '"';
+  *out += mark;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == mark || c == '\\') {
+      *out += '\\';
+      *out += c;
+    } else if (c == '\n') {
+      *out += "\\n";
+    } else if (c == '\r') {
+      *out += "\\r";
+    } else if (c == '\t') {
+      *out += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      *out += fmt::format("\\x{:02x}", byte);
+    } else {
+      *out += c;
+    }
+  }
+  *out += mark;
+}
+
+}  // namespace
+
+void Value::append_repr(std::string* out) const {
+  switch (kind_) {
+    case Kind::kUndefined: *out += "Undefined"; return;
+    case Kind::kNone: *out += "None"; return;
+    case Kind::kBoolean: *out += integer_ != 0 ? "True" : "False"; return;
+    case Kind::kInteger: *out += fmt::format("{}", integer_); return;
+    case Kind::kDouble: *out += python_number(number_); return;
+    case Kind::kText: append_quoted(as_text(), out); return;
+    case Kind::kList: {
+      *out += tuple_ ? '(' : '[';
+      const List& values = as_list();
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (i > 0) *out += ", ";
+        values[i].append_repr(out);
+      }
+      if (tuple_ && values.size() == 1) *out += ',';
+      *out += tuple_ ? ')' : ']';
+      return;
+    }
+    case Kind::kMapping: {
+      *out += '{';
+      const char* separator = "";
+      for (const auto& [name, member] : as_mapping()) {
+        *out += separator;
+        append_quoted(name, out);
+        *out += ": ";
+        member.append_repr(out);
+        separator = ", ";
+      }
+      *out += '}';
+      return;
+    }
+    default: throw TemplateProblem{fmt::format("a {} is shown as text", kind_name())};
+  }
+}
+
+const Value* Value::find(std::string_view name) const {
+  const Members* members = nullptr;
+  if (is_mapping()) members = &as_mapping();
+  if (is(Kind::kNamespace)) members = &as_namespace().members;
+  if (members == nullptr) return nullptr;
+  for (const auto& [key, member] : *members)
+    if (key == name) return &member;
+  return nullptr;
+}
+
+bool operator==(const Value& a, const Value& b) {
+  if (a.is_number() && b.is_number()) {
+    if (a.is_integer() && b.is_integer()) return a.integer_ == b.integer_;
+    return a.as_double() == b.as_double();
+  }
+  if (a.kind_ != b.kind_) return false;
+  switch (a.kind_) {
+    case Value::Kind::kUndefined:
+    case Value::Kind::kNone: return true;
+    case Value::Kind::kText: return a.as_text() == b.as_text();
+    case Value::Kind::kList: return a.tuple_ == b.tuple_ && a.as_list() == b.as_list();
+    case Value::Kind::kMapping:
+      if (a.as_mapping().size() != b.as_mapping().size()) return false;
+      for (const auto& [name, member] : a.as_mapping()) {
+        const Value* other = b.find(name);
+        if (other == nullptr || !(member == *other)) return false;
+      }
+      return true;
+    case Value::Kind::kMacro: return a.macro_ == b.macro_;
+    default: return a.held_ == b.held_;
+  }
+}
+
+std::string python_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[64];
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
+  const std::string_view text(buffer, static_cast<size_t>(end.ptr - buffer));
+  const size_t e = text.find('e');
+  const int exponent = std::stoi(std::string(text.substr(e + 1)));
+  std::string digits, sign;
+  for (const char c : text.substr(0, e)) {
+    if (c == '-') sign = "-";
+    if (c >= '0' && c <= '9') digits += c;
+  }
+  const auto count = static_cast<int>(digits.size());
+  if (exponent < -4 || exponent >= 16) {
+    std::string mantissa = digits.substr(0, 1);
+    if (count > 1) mantissa += "." + digits.substr(1);
+    return fmt::format(
+        "{}{}e{}{:02}", sign, mantissa, exponent < 0 ? '-' : '+', std::abs(exponent));
+  }
+  if (exponent < 0)
+    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  if (count <= exponent + 1)
+    return sign + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
+  return sign + digits.substr(0, static_cast<size_t>(exponent) + 1) + "." +
+         digits.substr(static_cast<size_t>(exponent) + 1);
+}
+
+namespace {
+
+class JsonWriter {
+ public:
+  JsonWriter(int indent, bool sort_keys, bool ascii)
+      : indent_(indent), sort_keys_(sort_keys), ascii_(ascii) {}
+
+  void write(const Value& value, int level) {
+    switch (value.kind()) {
+      case Value::Kind::kNone: out += "null"; return;
+      case Value::Kind::kBoolean: out += value.as_integer() != 0 ? "true" : "false"; return;
+      case Value::Kind::kInteger: out += fmt::format("{}", value.as_integer()); return;
+      case Value::Kind::kDouble: number(value.as_double()); return;
+      case Value::Kind::kText: text(value.as_text()); return;
+      case Value::Kind::kList:
+        each(value.as_list(), '[', ']', level, [&](const Value& element) {
+          write(element, level + 1);
+        });
+        return;
+      case Value::Kind::kMapping: {
+        Value::Members members = value.as_mapping();
+        // Python orders by code points, as UTF-8 does by bytes.
+        if (sort_keys_)
+          std::ranges::sort(members, {}, [](const auto& member) { return member.first; });
+        each(members, '{', '}', level, [&](const auto& member) {
+          text(member.first);
+          out += ": ";
+          write(member.second, level + 1);
+        });
+        return;
+      }
+      default: throw TemplateProblem{fmt::format("tojson of a {}", value.kind_name())};
+    }
+  }
+
+  std::string out;
+
+ private:
+  template <typename Values, typename F>
+  void each(const Values& values, char open, char close, int level, F f) {
+    out += open;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (i > 0) out += indent_ < 0 ? ", " : ",";
+      new_line(level + 1);
+      f(values[i]);
+    }
+    if (!values.empty()) new_line(level);
+    out += close;
+  }
+  void new_line(int level) {
+    if (indent_ < 0) return;
+    out += '\n';
+    out.append(static_cast<size_t>(indent_ * level), ' ');
+  }
+  void number(double value) {
+    if (std::isnan(value)) {
+      out += "NaN";
+    } else if (std::isinf(value)) {
+      out += value > 0 ? "Infinity" : "-Infinity";
+    } else {
+      out += python_number(value);
+    }
+  }
+  void text(const std::string& text) {
+    out += '"';
+    for (size_t i = 0; i < text.size();) {
+      const DecodedChar c = decode_char(&text[i]);
+      character(c, std::string_view(text).substr(i, c.bytes));
+      i += c.bytes;
+    }
+    out += '"';
+  }
+  void character(DecodedChar c, std::string_view bytes) {
+    switch (c.code) {
+      case '"': out += "\\\""; return;
+      case '\\': out += "\\\\"; return;
+      case '\n': out += "\\n"; return;
+      case '\r': out += "\\r"; return;
+      case '\t': out += "\\t"; return;
+      case '\b': out += "\\b"; return;
+      case '\f': out += "\\f"; return;
+      default: break;
+    }
+    if (c.code >= 0x20 && (!ascii_ || c.code < 0x7f)) {
+      out += bytes;
+    } else if (c.code < 0x10000) {
+      out += fmt::format("\\u{:04x}", c.code);
+    } else {
+      const uint32_t rest = c.code - 0x10000;
+      out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (rest >> 10), 0xdc00 + (rest & 0x3ff));
+    }
+  }
+
+  int indent_;
+  bool sort_keys_, ascii_;
+};
+
+}  // namespace
+
+std::string python_json(const Value& value, int indent, bool sort_keys, bool ascii) {
+  JsonWriter writer(indent, sort_keys, ascii);
+  writer.write(value, 0);
+  return std::move(writer.out);
+}
+
+}  // namespace lockstep::chat

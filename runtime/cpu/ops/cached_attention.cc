@@ -1,0 +1,181 @@
+#include "runtime/graph/ops/cached_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/cached_attention.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+// A unit of work is a token and a head of k and v: all heads of q that share it. Scores of a head
+// lie along vectors of keys, as the keys are stored transposed; a token's output along vectors of
+// D. What a unit reads of the cache it reads once for each head, from the caches of the CPU.
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Keys and values of a token and a head to their place in the cache.
+HWY_INLINE void keep_token(const CachedAttention<float>& op, int64_t b, int64_t s, int64_t head) {
+  const int64_t position = op.position(b, s), size = op.head_size;
+  if (position < 0) return;
+  const float* const k =
+      op.qkv + (b * op.tokens + s) * op.packed_width() + (op.heads + head) * size;
+  float* const keys = op.keys(b, head) + position;
+  for (int64_t d = 0; d < size; ++d) keys[d * op.room] = k[d];
+  std::copy_n(k + op.kv_heads * size, size, op.values(b, head) + position * size);
+}
+
+// scores (count) = scale q K, K (D, count) with rows `stride` apart; each a chain over D.
+HWY_INLINE void score_keys(const float* q,
+                           const float* keys,
+                           int64_t stride,
+                           int64_t size,
+                           size_t count,
+                           float scale,
+                           float* scores) {
+  constexpr size_t kAtOnce = 4;  // vectors, so that chains of sums overlap
+  size_t i = 0;
+  for (; i + kAtOnce * kVecLanes <= count; i += kAtOnce * kVecLanes) {
+    Vec sum[kAtOnce];
+    for (Vec& part : sum) part = hn::Zero(F32());
+    for (int64_t d = 0; d < size; ++d) {
+      const Vec factor = set(q[d]);
+      const float* const row = keys + d * stride + i;
+      for (size_t part = 0; part < kAtOnce; ++part)
+        sum[part] = hn::MulAdd(factor, hn::LoadU(F32(), row + part * kVecLanes), sum[part]);
+    }
+    for (size_t part = 0; part < kAtOnce; ++part)
+      hn::StoreU(hn::Mul(sum[part], set(scale)), F32(), scores + i + part * kVecLanes);
+  }
+  for_each_vector(count - i, [&](size_t at, auto access) HWY_ATTR {
+    Vec sum = hn::Zero(F32());
+    for (int64_t d = 0; d < size; ++d)
+      sum = hn::MulAdd(set(q[d]), access.load(keys + d * stride + i + at), sum);
+    access.store(hn::Mul(sum, set(scale)), scores + i + at);
+  });
+}
+
+// Scores become e^(score - largest), whose sum is returned.
+HWY_INLINE float weigh(float* scores, size_t count) {
+  const Vec largest = set(row_max(scores, count));
+  RowSum sum;
+  for_each_row_vector(count, [&](size_t i, auto part, auto access) HWY_ATTR {
+    const Vec weight = exp(hn::Sub(access.load(scores + i), largest));
+    access.store(weight, scores + i);
+    sum.add(part, access.keep(weight));
+  });
+  return sum.total();
+}
+
+// y (D) = the sum over keys of weight v, divided by `total`.
+HWY_INLINE void mix_values(
+    const float* weights, const float* values, int64_t size, size_t count, float total, float* y) {
+  const Vec share = set(1 / total);
+  const auto d = static_cast<size_t>(size);
+  constexpr size_t kAtOnce = 4;
+  size_t i = 0;
+  for (; i + kAtOnce * kVecLanes <= d; i += kAtOnce * kVecLanes) {
+    Vec sum[kAtOnce];
+    for (Vec& part : sum) part = hn::Zero(F32());
+    for (size_t key = 0; key < count; ++key) {
+      const Vec weight = set(weights[key]);
+      const float* const v = values + key * d + i;
+      for (size_t part = 0; part < kAtOnce; ++part)
+        sum[part] = hn::MulAdd(weight, hn::LoadU(F32(), v + part * kVecLanes), sum[part]);
+    }
+    for (size_t part = 0; part < kAtOnce; ++part)
+      hn::StoreU(hn::Mul(sum[part], share), F32(), y + i + part * kVecLanes);
+  }
+  for_each_vector(d - i, [&](size_t at, auto access) HWY_ATTR {
+    Vec sum = hn::Zero(F32());
+    for (size_t key = 0; key < count; ++key)
+      sum = hn::MulAdd(set(weights[key]), access.load(values + key * d + i + at), sum);
+    access.store(hn::Mul(sum, share), y + i + at);
+  });
+}
+
+// All heads of q of a token that share a head of k and v.
+HWY_INLINE void attend(
+    const CachedAttention<float>& op, int64_t b, int64_t s, int64_t head, float* scores) {
+  const int64_t position = op.position(b, s), size = op.head_size, row = b * op.tokens + s;
+  const float scale = 1 / std::sqrt(static_cast<float>(size));
+  for (int64_t h = head * op.group(); h < (head + 1) * op.group(); ++h) {
+    float* const y = op.y + (row * op.heads + h) * size;
+    if (position < 0) {
+      std::fill_n(y, size, 0.0f);
+      continue;
+    }
+    const int64_t first = op.first_key(position);
+    const auto count = static_cast<size_t>(position + 1 - first);
+    const float* const q = op.qkv + row * op.packed_width() + h * size;
+    score_keys(q, op.keys(b, head) + first, op.room, size, count, scale, scores);
+    const float total = weigh(scores, count);
+    mix_values(scores, op.values(b, head) + first * size, size, count, total, y);
+  }
+}
+
+// Of the rows of scores of two workers.
+int64_t score_stride(const CachedAttention<float>& op) { return (op.room + 15) / 16 * 16; }
+
+void cached_attention_kernel(const CachedAttention<float>& op) {
+  if (op.new_cache != op.cache)
+    parallel_for(op.cache_elements(), kGrainElements, [&](int64_t begin, int64_t end) {
+      std::copy(op.cache + begin, op.cache + end, op.new_cache + begin);
+    });
+  const int64_t units = op.batch * op.tokens * op.kv_heads;
+  const auto each_unit = [&](int64_t begin, int64_t end, auto body) HWY_ATTR {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t row = unit / op.kv_heads;
+      body(row / op.tokens, row % op.tokens, unit % op.kv_heads);
+    }
+  };
+  parallel_for(units, grain_rows(op.head_size), [&](int64_t begin, int64_t end) {
+    each_unit(begin, end, [&](int64_t b, int64_t s, int64_t head) { keep_token(op, b, s, head); });
+  });
+  const int workers = compute_threads();
+  parallel_for(workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t worker = first; worker < last; ++worker) {
+      float* const scores = reinterpret_cast<float*>(op.workspace) + worker * score_stride(op);
+      each_unit(units * worker / workers,
+                units * (worker + 1) / workers,
+                [&](int64_t b, int64_t s, int64_t head) { attend(op, b, s, head, scores); });
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(cached_attention_kernel);
+
+namespace {
+
+size_t workspace_bytes(const OpCall& call) {
+  const auto op = CachedAttention<float>::of(call);
+  return static_cast<size_t>(compute_threads() * ((op.room + 15) / 16 * 16)) * sizeof(float);
+}
+
+void run(const OpCall& call) {
+  HWY_DYNAMIC_DISPATCH(cached_attention_kernel)(CachedAttention<float>::of(call));
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kCachedAttention, "keys along vectors", run, workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuCachedAttention = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

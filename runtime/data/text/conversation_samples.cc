@@ -1,0 +1,108 @@
+#include "runtime/data/text/conversation_samples.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/error.h"
+#include "runtime/data/text/text_samples.h"
+
+namespace lockstep {
+namespace {
+
+class ConversationDataset final : public Dataset {
+ public:
+  ConversationDataset(std::shared_ptr<const ConversationStore> store,
+                      const ModelTraits& model,
+                      uint64_t seed,
+                      bool shuffled,
+                      bool padded,
+                      const std::string& name)
+      : store_(std::move(store)),
+        packing_(store_->borders(), model.context, !padded, name),
+        context_(model.context),
+        seed_(seed),
+        shuffled_(shuffled),
+        input_(text_input(model, true)),
+        target_(text_target(model, 0)) {}
+
+  int64_t samples() const override { return packing_.samples(); }
+  const SampleSpec& input() const override { return input_; }
+  const SampleSpec& target() const override { return target_; }
+
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    auto* const tokens = reinterpret_cast<int32_t*>(input);  // (T) each
+    int32_t *const documents = tokens + context_, *const positions = documents + context_;
+    auto* const targets = reinterpret_cast<int32_t*>(target);
+    int64_t t = 0;
+    int32_t number = 0;
+    for (const int32_t place : packing_.places_of(key.index)) {
+      const Piece piece = shuffled_ && key.augment ? packing_.shuffled(place, seed_, key.epoch)
+                                                   : packing_.stored(place);
+      for (int64_t i = 0; i < piece.length; ++i) {
+        const int64_t token = piece.begin + i;
+        tokens[t + i] = static_cast<int32_t>(store_->id(token));
+        targets[t + i] =
+            store_->counted(token + 1) ? static_cast<int32_t>(store_->id(token + 1)) : -1;
+      }
+      std::fill_n(documents + t, piece.length, number++);
+      std::iota(positions + t, positions + t + piece.length, 0);
+      t += piece.length;
+    }
+    for (int32_t* const zeros : {tokens, positions}) std::fill(zeros + t, zeros + context_, 0);
+    for (int32_t* const none : {documents, targets}) std::fill(none + t, none + context_, -1);
+  }
+
+  int64_t length(int64_t index) const override { return packing_.length_of(index); }
+  int64_t resident_bytes() const override {
+    return store_->resident_bytes() + packing_.resident_bytes();
+  }
+
+ private:
+  std::shared_ptr<const ConversationStore> store_;
+  Packing packing_;
+  int64_t context_;
+  uint64_t seed_;
+  bool shuffled_;
+  SampleSpec input_, target_;
+};
+
+}  // namespace
+
+bool ConversationStore::add(const ConversationTokens& tokens) {
+  const size_t length = std::min(tokens.ids.size(), most_);
+  // Nothing predicts the first token.
+  const auto targets =
+      length == 0 ? 0
+                  : std::count(tokens.counted.begin() + 1,
+                               tokens.counted.begin() + static_cast<std::ptrdiff_t>(length),
+                               uint8_t{1});
+  longest_ = std::max(longest_, static_cast<int64_t>(tokens.ids.size()));
+  if (targets == 0) return false;
+  if (tokens.ids.size() > most_) ++cut_;
+  ids_.insert(
+      ids_.end(), tokens.ids.begin(), tokens.ids.begin() + static_cast<std::ptrdiff_t>(length));
+  counted_.insert(counted_.end(),
+                  tokens.counted.begin(),
+                  tokens.counted.begin() + static_cast<std::ptrdiff_t>(length));
+  for (size_t i = 0; i < length; ++i) largest_id_ = std::max(largest_id_, tokens.ids[i]);
+  borders_.push_back(static_cast<int64_t>(ids_.size()));
+  counted_tokens_ += targets;
+  return true;
+}
+
+int64_t ConversationStore::resident_bytes() const {
+  return static_cast<int64_t>(ids_.capacity() * sizeof(uint32_t) + counted_.capacity() +
+                              borders_.capacity() * sizeof(int64_t));
+}
+
+std::unique_ptr<Dataset> make_conversation_dataset(std::shared_ptr<const ConversationStore> store,
+                                                   const ModelTraits& model,
+                                                   uint64_t seed,
+                                                   bool shuffled,
+                                                   bool padded,
+                                                   const std::string& name) {
+  return std::make_unique<ConversationDataset>(
+      std::move(store), model, seed, shuffled, padded, name);
+}
+
+}  // namespace lockstep

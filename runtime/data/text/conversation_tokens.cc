@@ -1,0 +1,96 @@
+#include "runtime/data/text/conversation_tokens.h"
+
+#include <algorithm>
+#include <span>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+bool is_white_space(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+}  // namespace
+
+ConversationTokens ConversationEncoder::encode(const Conversation& conversation,
+                                               TokenEncoder& encoder) const {
+  if (conversation.messages.is_null()) return encode_texts(conversation, encoder);
+  const AnsweredText answered = render_answers(files_, conversation);
+  ConversationTokens tokens;
+  encoder.encode(answered.text, /*with_special=*/false, &tokens.ids);
+  tokens.counted.assign(tokens.ids.size(), whole_loss_ ? 1 : 0);
+  if (whole_loss_) return tokens;
+  const bool marked = files_.chat_template->marks_generation();
+  for (const TextSpan& span : answered.answers) {
+    if (span.begin == span.end) continue;
+    const size_t begin = tokens_before(answered.text, tokens.ids, span.begin, false, encoder);
+    size_t end = tokens_before(answered.text, tokens.ids, span.end, true, encoder);
+    if (!marked) end = end_of_turn(tokens.ids, begin, end);
+    for (size_t i = begin; i < end; ++i) tokens.counted[i] = 1;
+  }
+  return tokens;
+}
+
+ConversationTokens ConversationEncoder::encode_texts(const Conversation& conversation,
+                                                     TokenEncoder& encoder) const {
+  const std::string text = conversation.prompt + conversation.answer;
+  std::vector<uint32_t> plain;
+  encoder.encode(text, false, &plain);
+  const size_t answer = tokens_before(text, plain, conversation.prompt.size(), false, encoder);
+  // The special tokens that the tokenizer puts around it.
+  ConversationTokens tokens;
+  encoder.encode(text, true, &tokens.ids);
+  const auto found = std::ranges::search(tokens.ids, plain);
+  const bool around = !plain.empty() && !found.empty();
+  if (!around) tokens.ids = plain;
+  const size_t lead = around ? static_cast<size_t>(found.begin() - tokens.ids.begin()) : 0;
+  const std::string end = files_.special_token("eos_token");
+  if (!end.empty()) {
+    const auto id = tokenizer_.id_of(end);
+    if (id && (tokens.ids.empty() || tokens.ids.back() != *id)) tokens.ids.push_back(*id);
+  }
+  tokens.counted.assign(tokens.ids.size(), 1);
+  if (!whole_loss_) std::fill_n(tokens.counted.begin(), lead + answer, uint8_t{0});
+  return tokens;
+}
+
+// The beginning of the text is encoded by itself. Mostly these are the first tokens of the whole
+// text; where a token goes on beyond the byte they are others at the end, and the lengths of decoded
+// texts tell which token is there.
+size_t ConversationEncoder::tokens_before(const std::string& text,
+                                          const std::vector<uint32_t>& ids,
+                                          size_t byte,
+                                          bool crossing,
+                                          TokenEncoder& encoder) const {
+  if (byte == 0) return 0;
+  if (byte >= text.size()) return ids.size();
+  std::vector<uint32_t> first;
+  encoder.encode(std::string_view(text).substr(0, byte), false, &first);
+  const auto same = static_cast<size_t>(std::ranges::mismatch(first, ids).in1 - first.begin());
+  if (same == first.size()) return same;
+  const auto bytes_of = [&](const std::vector<uint32_t>& of, size_t count) {
+    return tokenizer_.decode(std::span(of).first(count), /*skip_special=*/false).size();
+  };
+  const size_t wanted = bytes_of(first, first.size());
+  size_t token = same;
+  while (token < ids.size() && bytes_of(ids, token + 1) <= wanted) ++token;
+  return crossing && token < ids.size() && bytes_of(ids, token) < wanted ? token + 1 : token;
+}
+
+size_t ConversationEncoder::end_of_turn(const std::vector<uint32_t>& ids,
+                                        size_t begin,
+                                        size_t end) const {
+  size_t last = end;
+  while (last > begin) {
+    const std::span<const uint32_t> token(&ids[last - 1], 1);
+    const std::string shown = tokenizer_.decode(token, /*skip_special=*/false);
+    if (tokenizer_.decode(token, /*skip_special=*/true).empty() && !shown.empty()) return last;
+    if (!is_white_space(shown)) break;
+    --last;
+  }
+  return end;
+}
+
+}  // namespace lockstep

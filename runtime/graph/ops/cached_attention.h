@@ -1,0 +1,97 @@
+#pragma once
+// cached_attention: causal attention of tokens that come one after the other, or some at a time, to
+// those before them, whose keys and values a cache keeps from run to run. As attention computes it,
+// token by token: softmax(q k^T / sqrt(D) [window]) v. In inference alone.
+//   inputs  qkv (B, S, P), documents (B, S) i32, positions (B, S) i32, cache (B, 2 K, T D)
+//   outputs y (B, S, H D), new cache (B, 2 K, T D)
+// P = (H + 2 K) D as in attention. The cache has room for T tokens of each sequence: for each of K
+// heads the keys, transposed, (D, T), then for each the values (T, D). The new cache is the cache
+// with the keys and values of the S tokens at their positions; usually both are the same memory, and
+// only that is written. A token at position p sees positions 0 to p of the new cache or, with a
+// window, the last `window` of these. A token whose document is negative, or whose position is not
+// in [0, T), is none: it stores nothing, and its y is 0.
+//
+// Each score is one chain of sums over D, and y one chain over the keys: bits do not depend on S, T
+// or B.
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+struct CachedAttentionAttributes {
+  int64_t heads = 1;
+  int64_t kv_heads = heads;  // of k and v; a divisor of heads
+  int64_t window = 0;        // tokens; 0: no limit
+};
+
+namespace ops {
+
+// qkv (B, S, P) -> (B, S, H D). A `cache` that is a state of the graph is its own new cache.
+TensorId cached_attention(GraphBuilder& builder,
+                          const std::string& name,
+                          TensorId qkv,
+                          TensorId documents,
+                          TensorId positions,
+                          TensorId cache,
+                          const CachedAttentionAttributes& attributes);
+
+}  // namespace ops
+
+template <typename T>
+struct CachedAttention {
+  int64_t batch, tokens, room;  // B, S, T
+  int64_t heads, kv_heads, head_size;
+  int64_t window;
+  const T* qkv;              // (B, S, P)
+  const int32_t* documents;  // (B, S), negative: no token
+  const int32_t* positions;  // (B, S)
+  const T* cache;            // (B, 2 K, T D)
+  T* y;                      // (B, S, H D)
+  T* new_cache;              // (B, 2 K, T D). May be the cache
+  std::byte* workspace;      // as the implementation needs
+
+  constexpr int64_t group() const { return heads / kv_heads; }
+  constexpr int64_t packed_width() const { return (heads + 2 * kv_heads) * head_size; }
+  constexpr int64_t cache_elements() const { return batch * 2 * kv_heads * room * head_size; }
+  // Of token s of sample b: its position, or -1 where it is none.
+  constexpr int64_t position(int64_t b, int64_t s) const {
+    const int64_t at = positions[b * tokens + s];
+    return documents[b * tokens + s] < 0 || at < 0 || at >= room ? -1 : at;
+  }
+  // The first key that a token at a position sees.
+  constexpr int64_t first_key(int64_t position) const {
+    return window > 0 && position >= window ? position - window + 1 : 0;
+  }
+  // Of one of the K heads of a sample: keys (D, T) and values (T, D).
+  constexpr T* keys(int64_t b, int64_t head) const {
+    return new_cache + (b * 2 * kv_heads + head) * room * head_size;
+  }
+  constexpr T* values(int64_t b, int64_t head) const { return keys(b, kv_heads + head); }
+
+  static CachedAttention of(const OpCall& op) {
+    const auto& attributes = op.attributes<CachedAttentionAttributes>();
+    const Shape &qkv = op.input_shape(0), &cache = op.input_shape(3);
+    const int64_t head_size = qkv[2] / (attributes.heads + 2 * attributes.kv_heads);
+    return {.batch = qkv[0],
+            .tokens = qkv[1],
+            .room = cache[2] / head_size,
+            .heads = attributes.heads,
+            .kv_heads = attributes.kv_heads,
+            .head_size = head_size,
+            .window = attributes.window,
+            .qkv = op.input<T>(0),
+            .documents = op.input<int32_t>(1),
+            .positions = op.input<int32_t>(2),
+            .cache = op.input<T>(3),
+            .y = op.output<T>(0),
+            .new_cache = op.output<T>(1),
+            .workspace = op.workspace()};
+  }
+};
+
+}  // namespace lockstep

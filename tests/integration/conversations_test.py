@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Catches: tokens of conversations, or which of them count, that are not those of transformers; a
+training that depends on the number of ranks or on a resume; prompts or padding that count; bad lines
+that are not named; a template that fails, or whose answers cannot be told, that is taken all the same;
+a chat that does not give the answer that was learned, or does not end with it.
+
+    conversations_test.py LOCKSTEP ENCODE_CONVERSATIONS
+
+Without transformers nothing is compared with it.
+"""
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import chat_template_zoo as zoo
+import lockstep_run
+
+SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>",
+           "<|end_header_id|>", "<|end|>", "<end_of_turn>"]
+CONFIG = """
+model { llama { layers: 2 heads: 4 width: 64 mlp_width: 128 context: 96 vocabulary: 300 } }
+data {
+  conversations { train: "train.jsonl" eval: "train.jsonl" tokenizer: "FOLDER/tokenizer" }
+  dir: "FOLDER"
+}
+train { global_batch: 8 lanes: 4 steps: 120 log_every: 40 }
+optimizer { adamw {} }
+schedule { lr: 0.01 }
+execution { threads: 1 }
+output { tensorboard: false }
+"""
+LOSS_TOLERANCE = 1e-5  # sums over the same tokens in other orders, in floats
+USAGE, DATA = 2, 3  # exit codes
+
+
+def byte_characters():
+    """The characters by which byte-level tokenizers write bytes."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in shown]
+    return {byte: chr(byte) if byte in shown else chr(256 + others.index(byte)) for byte in range(256)}
+
+
+def write_tokenizer(folder, template=None):
+    characters = byte_characters()
+    vocabulary = {character: byte for byte, character in characters.items()}
+    newline, space = characters[10], characters[32]
+    merges = [(newline, newline), ("h", "e"), (space, "t"), ("i", "n"), ("e", "r"), ("he", "r"),
+              ("a", "n"), (space, "a"), ("o", "n"), ("in", "g")]
+    for left, right in merges:
+        vocabulary.setdefault(left + right, len(vocabulary))
+    added = [{"id": len(vocabulary) + i, "content": token, "special": True, "single_word": False,
+              "lstrip": False, "rstrip": False, "normalized": False} for i, token in enumerate(SPECIAL)]
+    folder.mkdir(exist_ok=True)
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None, "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
+                                            "use_regex": True},
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                  "vocab": vocabulary, "merges": [list(pair) for pair in merges]}}))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+    if template is not None:
+        config["chat_template"] = template
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def conversations(count):
+    draw = random.Random(11)
+    words = ["the other thing", "an answer", "\n", "\n\nthere", "Grüße 🙂", " space before", "after ", "here", "x", "ing\n"]
+    for number in range(count):
+        messages = []
+        if draw.random() < 0.4:
+            messages.append({"role": "system", "content": draw.choice(words)})
+        for _ in range(draw.randrange(1, 4)):
+            messages.append({"role": "user", "content": " ".join(draw.choices(words, k=draw.randrange(1, 5)))})
+            messages.append({"role": "assistant", "content": " ".join(draw.choices(words, k=draw.randrange(1, 5)))})
+        yield messages
+
+
+def expected_tokens(tokenizer, template, messages):
+    """The ids and which of them count, or None where the template refuses the messages."""
+    import jinja2
+    apply = lambda some, **how: tokenizer.apply_chat_template(  # noqa: E731
+        some, chat_template=template, tokenize=False, **how)
+    try:
+        text = apply(messages)
+        if "generation" in template and "{% generation" in template:
+            out = tokenizer.apply_chat_template(messages, chat_template=template, return_dict=True,
+                                                return_assistant_tokens_mask=True)
+            return out["input_ids"], out["assistant_masks"]
+        spans = []
+        for k, message in enumerate(messages):
+            if message["role"] == "assistant":
+                prompt, done = apply(messages[:k], add_generation_prompt=True), apply(messages[:k + 1])
+                if not text.startswith(done) and done.endswith("</s>"):
+                    done = done[:-len("</s>")]
+                if not text.startswith(prompt) or not text.startswith(done):
+                    return None
+                spans.append((len(prompt), len(done)))
+    except jinja2.exceptions.TemplateError:
+        return None
+    encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    ids, mask = encoding["input_ids"], [0] * len(encoding["input_ids"])
+    special = {tokenizer.convert_tokens_to_ids(token) for token in SPECIAL}
+    for begin, end in spans:
+        inside = [i for i, (a, b) in enumerate(encoding["offset_mapping"]) if a < end and b > begin]
+        rest = list(inside)
+        while rest and ids[rest[-1]] not in special and tokenizer.decode(ids[rest[-1]]).strip() == "":
+            rest.pop()
+        for i in (rest if rest and ids[rest[-1]] in special else inside):
+            mask[i] = 1
+    return ids, mask
+
+
+def compare_with_transformers(encode, folder, expect):
+    try:
+        import jinja2  # noqa: F401
+        from transformers import PreTrainedTokenizerFast
+    except ImportError:
+        print("transformers is missing: nothing is compared with it")
+        return
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer/tokenizer.json"),
+                                        bos_token="<s>", eos_token="</s>")
+    all_messages = list(conversations(60))
+    for name, template in zoo.FAMILIES.items():
+        if name in ("macros", "smollm_3"):
+            continue
+        (folder / "template.jinja").write_text(template)
+        lines = "".join(json.dumps({"messages": messages}) + "\n" for messages in all_messages)
+        done = subprocess.run([encode, folder / "tokenizer", folder / "template.jinja", "0"], input=lines,
+                              capture_output=True, text=True, timeout=300)
+        results = [json.loads(line) for line in done.stdout.split("\n") if line]
+        same, refused, other = 0, 0, []
+        for messages, result in zip(all_messages, results, strict=True):
+            wanted = expected_tokens(tokenizer, template, messages)
+            if wanted is None or "error" in result:
+                refused += 1
+                if wanted is not None or "template.jinja" not in result.get("error", ""):
+                    other.append((messages, wanted, result))
+            elif (result["ids"], result["counted"]) == (list(wanted[0]), list(wanted[1])):
+                same += 1
+            else:
+                other.append((messages, wanted, result))
+        expect(not other and same > 5, f"{name}: {same} as transformers has them, {refused} refused there, too"
+               + (f"; not {other[0]}" if other else ""))
+
+
+def main(binary, encode):
+    failures = []
+
+    def expect(holds, text):
+        print(("" if holds else "FAILED: ") + text[:2000])
+        if not holds:
+            failures.append(text)
+
+    with tempfile.TemporaryDirectory(prefix="lockstep-conversations-") as name:
+        folder = pathlib.Path(name)
+        write_tokenizer(folder / "tokenizer", zoo.CHATML)
+        compare_with_transformers(encode, folder, expect)
+
+        def lines(file, rows):
+            (folder / file).write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+
+        learned = {"What is up?": "The sky.", "And down?": "The sea is.", "Who are you?": "A small one.", "Bye": "See you!"}
+        rows = [{"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]}
+                for q, a in learned.items()]
+        rows += [{"prompt": q, "completion": a} for q, a in learned.items()]
+        rows += [{"prompt": [{"role": "user", "content": "Hm"}, {"role": "assistant", "content": "uncounted"},
+                             {"role": "user", "content": q}],
+                  "completion": [{"role": "assistant", "content": a}]} for q, a in learned.items()]
+        lines("train.jsonl", rows * 3)
+        config = folder / "config.textproto"
+        config.write_text(CONFIG.replace("FOLDER", str(folder)))
+
+        def sets(*changes):
+            return [argument for change in changes for argument in ("--set", change)]
+
+        whole = lockstep_run.train(binary, config, folder / "whole")
+        for ranks in (2, 4):
+            other = lockstep_run.train(binary, config, folder / f"ranks{ranks}", ranks, sets("train.steps=120"))
+            expect(other["weights_hash"] == whole["weights_hash"], f"{ranks} ranks: {other['weights_hash']}, {whole['weights_hash']}")
+        lockstep_run.train(binary, config, folder / "resumed", 1, ["--max-steps", "50"])
+        resumed = lockstep_run.train(binary, config, folder / "resumed", 2, ["--resume", "auto"])
+        expect(resumed["weights_hash"] == whole["weights_hash"], f"resumed: {resumed['weights_hash']}")
+
+        def evaluate(*changes):
+            out = folder / "eval.json"
+            done = lockstep_run.run(binary, ["eval", config, "--checkpoint", folder / "whole", "--json", out, *sets(*changes)])
+            if done.returncode != 0:
+                raise RuntimeError(f"{done.stdout}\n{done.stderr}")
+            return json.loads(out.read_text())["eval_loss"], done.stdout + done.stderr
+
+        packed, padded = evaluate()[0], evaluate("data.conversations.padded=true")[0]
+        expect(abs(packed - padded) <= LOSS_TOLERANCE * max(packed, 0.01), f"packed {packed}, padded {padded}")
+        everything = evaluate("data.conversations.whole_loss=true")[0]
+        expect(everything > packed + 0.1, f"answers {packed}, with prompts {everything}")
+
+        for question, answer in learned.items():
+            out = folder / "chat.json"
+            done = lockstep_run.run(binary, ["generate", config, "--checkpoint", folder / "whole", "--chat", "--prompt", question,
+                                             "--temperature", "0", "--tokens", "40", "--end-token", str(266 + SPECIAL.index("<|im_end|>")),
+                                             "--json", out], ranks=0)
+            said = json.loads(out.read_text())["sequences"][0] if done.returncode == 0 else done.stderr
+            expect(done.returncode == 0 and said["text"] == answer and said["end"] == "end token"
+                   and done.stdout.strip() == answer, f"{question} {said if done.returncode else said['text']}")
+
+        def refused(code, parts, *changes, arguments=("train", "--run-dir", "refused")):
+            done = lockstep_run.run(binary, [arguments[0], config, *[folder / a if a == "refused" else a for a in arguments[1:]],
+                                             *sets(*changes)], ranks=0)
+            message = (done.stdout + done.stderr).strip().splitlines()[-1]
+            expect(done.returncode == code and all(part in message for part in parts), f"exit code {done.returncode}: {message}")
+
+        lines("bad.jsonl", [*rows, "{not json", {"messages": []}, {"prompt": "x"}, [1], {"messages": [{"content": "x"}]},
+                            {"messages": [{"role": "user", "content": "no answer"}]}])
+        bad = "data.conversations.train=bad.jsonl"
+        refused(DATA, ["bad.jsonl:13", "JSON"], bad)
+        done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "skipping", "--max-steps", "1",
+                                         *sets(bad, "data.bad_records=SKIP", "data.max_bad_fraction=0.5")], ranks=0)
+        expect(done.returncode == 0, f"bad lines are left out: {(done.stdout + done.stderr).strip().splitlines()[-1]}")
+        refused(DATA, ["6 of 18 records are bad", "bad.jsonl:13"], bad, "data.bad_records=SKIP", "data.max_bad_fraction=0.1")
+        failing = {"fails.jinja": ("{{ raise_exception('not these') }}", "not these"),
+                   "unknown.jinja": ("\n{% if true %}{{ messages | nosuch }}{% endif %}", "unknown.jinja:2"),
+                   "broken.jinja": ("{% for %}", "broken.jinja:1")}
+        for file, (template, part) in failing.items():
+            (folder / file).write_text(template)
+            refused(DATA, [file, part], f"data.conversations.chat_template={file}")
+        (folder / "qwen3.jinja").write_text(zoo.QWEN_3)
+        lines("turns.jsonl", [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}] * 2}])
+        refused(DATA, ["turns.jsonl:1", "qwen3.jinja", "generation"], "data.conversations.chat_template=qwen3.jinja",
+                "data.conversations.train=turns.jsonl")
+        write_tokenizer(folder / "plain")
+        refused(DATA, ["train.jsonl:1", "chat_template"], "data.conversations.tokenizer=plain")
+        lines("texts.jsonl", [{"prompt": q, "completion": " " + a} for q, a in learned.items()])
+        done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "texts", "--max-steps", "1",
+                                         *sets("data.conversations.tokenizer=plain", "data.conversations.train=texts.jsonl",
+                                               "data.conversations.eval=")], ranks=0)
+        expect(done.returncode == 0, f"texts alone: {(done.stdout + done.stderr).strip().splitlines()[-1]}")
+        refused(USAGE, ["--message"], arguments=("generate", "--message", "a", "--message", "b"))
+        refused(USAGE, ["--system"], arguments=("generate", "--system", "a", "--prompt", "b"))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
