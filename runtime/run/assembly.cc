@@ -4,12 +4,14 @@
 #include <cmath>
 #include <tuple>
 
+#include "models/huggingface/lora_layers.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/validate.h"
 #include "runtime/data/assumed.h"
 #include "runtime/graph/fusion.h"
+#include "runtime/graph/parameter_groups.h"
 #include "runtime/run/supported.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/weight_average.h"
@@ -69,6 +71,11 @@ Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch) {
   options.packed = samples_are_packed(run);
   options.loss_rows = loss_rows_of(config.execution, traits_of(config.model).outputs, *run.ops);
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
+  options.lora = huggingface::lora_layers(config);
+  options.prepare_parameters = [&](Graph& graph) {
+    huggingface::freeze_base(config, graph);
+    set_parameter_groups(config.train, name_of(config.model), graph);
+  };
   Graph graph = build_model(config.model, run.io, global_batch / config.train.lanes, options);
   check_ops(config.model, graph, *run.ops);
   fuse_batch_norms(graph, [&](const Graph& g, const Op& op) { return run.ops->supports(g, op); });
@@ -161,6 +168,9 @@ Assembly assemble(RunConfig config,
     resolve_length(config.train, run.data.train->samples());
     validate_schedule_length(config.schedule, config.train.steps);
   }
+  if (config.adapter.lora)
+    config.adapter.lora->train_also = huggingface::train_also_with_new_heads(
+        config, build_model(config.model, run.io, 1, Purpose::kInference));
   run.config = std::move(config);
   const int64_t global_batch = run.config.train.global_batch;
   Program program = build_graphs(run, global_batch);

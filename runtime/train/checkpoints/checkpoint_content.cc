@@ -76,7 +76,7 @@ void CheckpointContent::collect_moments(std::span<float> to) {
   const std::vector<std::string> kept = kept_arrays(parts_.config);
   const std::vector<Range> owned = parts_.owned();
   if (to.empty() && separate_) {
-    moments_copy_.resize(kept.size() * static_cast<size_t>(parts_.plan.layout.elements /
+    moments_copy_.resize(kept.size() * static_cast<size_t>(parts_.plan.layout.trained() /
                                                            parts_.communicator.size()));
     to = moments_copy_;
   }

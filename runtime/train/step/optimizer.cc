@@ -56,7 +56,7 @@ SgdUpdate layer_wise_update(const LarsConfig& lars, const UpdateStep& step, doub
   const double rate = step.lr * trust;
   return {.lr = 1,
           .momentum = lars.momentum,
-          .weight_decay = step.decays ? static_cast<float>(rate * lars.weight_decay) : 0,
+          .weight_decay = static_cast<float>(rate * step.decay_of(lars.weight_decay)),
           .grad_scale = static_cast<float>(rate * step.gradient_scale),
           .nesterov = false};
 }
@@ -72,8 +72,6 @@ SgdUpdate layer_wise_update(const LambConfig&, const UpdateStep& step, double tr
 SgdUpdate layer_wise_update(const MuonConfig&, const UpdateStep&, double) { return {}; }
 
 }  // namespace
-
-std::string optimizer_name(const OptimizerConfig& config) { return name_of(config.kind); }
 
 std::vector<std::string> moment_names(const OptimizerConfig& config) {
   return by_kind(
@@ -92,22 +90,6 @@ namespace {
 bool is_lamb(const OptimizerConfig& config) {
   return std::holds_alternative<LambConfig>(config.kind);
 }
-
-bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot) {
-  return slot.running_momentum == 0 && (slot.decay || config.decay_bias_and_norm);
-}
-
-}  // namespace
-
-std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout) {
-  std::vector<size_t> slots;
-  for (size_t i = 0; i < layout.slots.size() && is_layer_wise(config); ++i) {
-    if (is_decayed(config, layout.slots[i])) slots.push_back(i);
-  }
-  return slots;
-}
-
-namespace {
 
 // All running statistics of a model have one momentum.
 MovingAverage moving_average(const ParameterLayout& layout) {
@@ -148,18 +130,15 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       backend_(backend),
       memory_(memory),
       moments_(moment_names(config).size()),
-      adapted_(adapted_slots(config, layout)),
-      updates_(backend.host_array<OptimizerUpdate>(groups(config, layout))) {
+      groups_(config, layout),
+      updates_(backend.host_array<OptimizerUpdate>(groups_.groups.size())) {
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
-  if (is_lamb(config)) direction_updates_ = backend.host_array<OptimizerUpdate>(2);
+  if (is_lamb(config)) direction_updates_ = backend.host_array<OptimizerUpdate>(updates_.size());
+  for (size_t g = 0; g < updates_.size(); ++g)
+    if (groups_.groups[g].statistics) updates_[g] = moving_average(layout);
   prepare(0, 0, 1);  // the kind of each is known from here on
-  updates_[kStatistics] = moving_average(layout);
   cut_pieces(layout);
-  prepare_updates(layout);
-}
-
-size_t Optimizer::groups(const OptimizerConfig& config, const ParameterLayout& layout) {
-  return kGroups + adapted_slots(config, layout).size();
+  prepare_updates();
 }
 
 void Optimizer::cut_pieces(const ParameterLayout& layout) {
@@ -183,19 +162,19 @@ void Optimizer::cut_pieces(const ParameterLayout& layout) {
   }
 }
 
-void Optimizer::prepare_updates(const ParameterLayout& layout) {
+void Optimizer::prepare_updates() {
   const bool lamb = is_lamb(config_);  // whose moments move when the directions are found
   std::vector<OptimizerSlice> slices, directions;
   std::vector<size_t> updated, directed;  // pieces
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const size_t group = group_of(layout, pieces_[i].slot);
-    const bool kept = group != kStatistics;
+    const size_t group = groups_.of_slot[pieces_[i].slot];
+    const bool kept = !groups_.groups[group].statistics;
     slices.push_back(slice_of(pieces_[i], kept && !lamb ? moments_ : 0));
     slices.back().group = group;
     updated.push_back(i);
     if (!kept || !lamb) continue;
     directions.push_back(slice_of(pieces_[i], moments_));
-    directions.back().group = group == kPlain ? kPlain : kDecayed;
+    directions.back().group = group;
     directed.push_back(i);
   }
   if (memory_.summed) {
@@ -216,21 +195,12 @@ OptimizerSlice Optimizer::slice_of(const StatePiece& piece, size_t moments) cons
   return slice;
 }
 
-size_t Optimizer::group_of(const ParameterLayout& layout, size_t slot) const {
-  if (layout.slots[slot].running_momentum > 0) return kStatistics;
-  if (!is_decayed(config_, layout.slots[slot])) return kPlain;
-  const auto adapted = std::find(adapted_.begin(), adapted_.end(), slot);
-  if (adapted == adapted_.end()) return kDecayed;
-  return kGroups + static_cast<size_t>(adapted - adapted_.begin());
-}
-
 int64_t Optimizer::moment_offset(size_t index, size_t range) const {
   return static_cast<int64_t>(index) * owned_elements_ + local_offsets_[range];
 }
 
-OptimizerUpdate Optimizer::update_for(bool decays, double trust) const {
-  UpdateStep step = step_;
-  step.decays = decays;
+OptimizerUpdate Optimizer::update_for(const UpdateGroup& group, double trust) const {
+  const UpdateStep step = group.of(step_);
   return by_kind(
       config_,
       [&]<typename Update>(const auto& kind) -> OptimizerUpdate {
@@ -239,28 +209,28 @@ OptimizerUpdate Optimizer::update_for(bool decays, double trust) const {
       [&](const auto& kind) -> OptimizerUpdate { return layer_wise_update(kind, step, trust); });
 }
 
-OptimizerUpdate Optimizer::direction_for(bool decays) const {
-  UpdateStep step = step_;
-  step.decays = decays;
-  return LambDirection::make(std::get<LambConfig>(config_.kind), step);
+OptimizerUpdate Optimizer::direction_for(const UpdateGroup& group) const {
+  return LambDirection::make(std::get<LambConfig>(config_.kind), group.of(step_));
 }
 
 void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
   step_ = {.lr = lr, .gradient_scale = gradient_scale, .number = step};
-  updates_[kPlain] = update_for(false, 1);
-  for (size_t g = kDecayed; g < updates_.size(); ++g)
-    if (g != kStatistics) updates_[g] = update_for(true, 1);
-  if (direction_updates_.empty()) return;
-  direction_updates_[kPlain] = direction_for(false);
-  direction_updates_[kDecayed] = direction_for(true);
+  for (size_t g = 0; g < updates_.size(); ++g) {
+    const UpdateGroup& group = groups_.groups[g];
+    if (!group.statistics) updates_[g] = update_for(group, 1);
+    if (!direction_updates_.empty()) direction_updates_[g] = direction_for(group);
+  }
 }
 
 void Optimizer::adapt() {
   if (memory_.norms == nullptr) return;
   measuring_work_->run([this] { measure(); });
   const std::span<const TensorNorms::Squares> squares = memory_.norms->sum();
-  for (size_t i = 0; i < adapted_.size(); ++i)
-    updates_[kGroups + i] = update_for(true, trust_ratio(squares[i]));
+  for (size_t g = 0; g < updates_.size(); ++g) {
+    const UpdateGroup& group = groups_.groups[g];
+    if (group.adapted != UpdateGroup::kNotAdapted)
+      updates_[g] = update_for(group, trust_ratio(group, squares[group.adapted]));
+  }
 }
 
 // Queues what finds the norms of the weights and of what they move along.
@@ -272,7 +242,7 @@ void Optimizer::measure() {
                            memory_.gradients.at(piece.flat, piece.local));
 }
 
-double Optimizer::trust_ratio(const TensorNorms::Squares& squares) const {
+double Optimizer::trust_ratio(const UpdateGroup& group, const TensorNorms::Squares& squares) const {
   const double weights = std::sqrt(squares.parameters), directions = std::sqrt(squares.directions);
   if (weights == 0 || directions == 0) return 1;
   const auto* lars = std::get_if<LarsConfig>(&config_.kind);
@@ -280,7 +250,7 @@ double Optimizer::trust_ratio(const TensorNorms::Squares& squares) const {
   // LARS measures the gradient itself, before it is scaled.
   const double gradient = directions * std::abs(step_.gradient_scale);
   return lars->trust_coefficient * weights /
-         (gradient + lars->weight_decay * weights + lars->epsilon);
+         (gradient + group.of(step_).decay_of(lars->weight_decay) * weights + lars->epsilon);
 }
 
 }  // namespace lockstep

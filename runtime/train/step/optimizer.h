@@ -11,18 +11,12 @@
 #include "runtime/plan/plan.h"
 #include "runtime/train/step/state_sums.h"
 #include "runtime/train/step/tensor_norms.h"
+#include "runtime/train/step/update_groups.h"
 
 namespace lockstep {
 
-// "adamw", as checkpoints name it.
-std::string optimizer_name(const OptimizerConfig& config);
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
-
-// Whether every tensor has a rate of its own: LARS and LAMB.
-bool is_layer_wise(const OptimizerConfig& config);
-// The parameters of which it has one, by number: those with weight decay.
-std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout);
 
 // The weights of which this rank updates its owned ranges; borrowed.
 struct FlatWeights {
@@ -66,8 +60,6 @@ class Optimizer {
   // Queues one step from the flat gradients: always the same work on the same memory.
   void update() { update_->run(); }
 
-  // Groups of constants that the updates of such a model have.
-  static size_t groups(const OptimizerConfig& config, const ParameterLayout& layout);
   const std::vector<Range>& owned() const { return owned_; }
   // Where, in the moments, those of moment `index` begin, and of these those of owned range
   // `range`.
@@ -83,33 +75,28 @@ class Optimizer {
   int64_t moment_elements() const { return owned_elements_ * static_cast<int64_t>(moments_); }
 
  private:
-  // How parameters are updated: places among the constants.
-  // The k-th adapted slot is of group kGroups + k.
-  enum : size_t { kPlain, kDecayed, kStatistics, kGroups };
-
   const OptimizerConfig& config_;
   std::vector<Range> owned_;
   std::vector<int64_t> local_offsets_;  // of each owned range
   int64_t owned_elements_ = 0;
-  size_t group_of(const ParameterLayout& layout, size_t slot) const;
   void cut_pieces(const ParameterLayout& layout);
   // What updates a piece; `moments` of those that are kept move with it.
   OptimizerSlice slice_of(const StatePiece& piece, size_t moments) const;
-  void prepare_updates(const ParameterLayout& layout);
+  void prepare_updates();
   void measure();
-  double trust_ratio(const TensorNorms::Squares& squares) const;
-  // For parameters with weight decay or without; `trust` multiplies a tensor's rate.
-  OptimizerUpdate update_for(bool decays, double trust) const;
-  OptimizerUpdate direction_for(bool decays) const;  // of LAMB
+  double trust_ratio(const UpdateGroup& group, const TensorNorms::Squares& squares) const;
+  // `trust` multiplies a tensor's rate.
+  OptimizerUpdate update_for(const UpdateGroup& group, double trust) const;
+  OptimizerUpdate direction_for(const UpdateGroup& group) const;  // of LAMB
 
   Backend& backend_;
   OptimizerMemory memory_;
   size_t moments_;  // kept per parameter
   std::vector<StatePiece> pieces_;
-  std::unique_ptr<StateSums> state_sums_;         // null: nothing is summed
-  std::vector<size_t> adapted_;                   // of a layer-wise optimizer, slots
+  std::unique_ptr<StateSums> state_sums_;  // null: nothing is summed
+  UpdateGroups groups_;
   std::span<OptimizerUpdate> updates_;            // by group
-  std::span<OptimizerUpdate> direction_updates_;  // of LAMB: kPlain, kDecayed
+  std::span<OptimizerUpdate> direction_updates_;  // of LAMB, by group
   UpdateStep step_;                               // of the next update
   std::unique_ptr<FlatUpdate> update_;
   std::unique_ptr<FlatUpdate> directions_;        // of LAMB; moves the moments
