@@ -82,7 +82,9 @@ Graph build_model(const ModelConfig& model,
                   const GraphOptions& options,
                   int64_t tokens) {
   Graph graph = model_of(model)->build(io, lane_batch, tokens, options);
-  if (options.purpose == Purpose::kTraining) differentiate(graph);
+  if (options.purpose != Purpose::kTraining) return graph;
+  if (options.prepare_parameters) options.prepare_parameters(graph);
+  differentiate(graph);
   return graph;
 }
 

@@ -11,6 +11,8 @@
 #include "launcher/commands/tensor_names.h"
 #include "launcher/common_options.h"
 #include "models/huggingface/folder.h"
+#include "models/huggingface/lora_layers.h"
+#include "models/huggingface/peft.h"
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -25,6 +27,7 @@ namespace {
 
 constexpr const char* kSafetensors = "safetensors";
 constexpr const char* kHuggingFace = "huggingface";
+constexpr const char* kPeft = "peft";
 
 struct ExportOptions {
   std::string from;
@@ -73,22 +76,44 @@ std::optional<FileDtype> dtype_of(const std::string& name) {
   return std::nullopt;
 }
 
+std::map<std::string, std::string> metadata_of(const CheckpointState& state) {
+  return {{"lockstep_step", std::to_string(state.step)}};
+}
+
+void write_lora(const ExportOptions& options,
+                const std::filesystem::path& folder,
+                const CheckpointState& state,
+                const float* parameters) {
+  const RunConfig config = config_of(folder, state);
+  const ModelTraits model = traits_of(config.model);
+  const bool is_causal_lm =
+      model.input == ModelInput::kTokens && model.text_task == TextTask::kNextToken;
+  const WrittenFile written = huggingface::write_peft(
+      options.out, config, state.layout, parameters, is_causal_lm, metadata_of(state));
+  fmt::print("{}: {} tensors of {}, {} bytes\n",
+             options.out,
+             written.tensors.size(),
+             folder.string(),
+             written.bytes);
+  std::fflush(stdout);
+}
+
+// What a LoRA learned is added to the weights.
 void write_hugging_face(const ExportOptions& options,
                         const std::filesystem::path& folder,
                         const CheckpointState& state,
-                        const float* parameters) {
+                        float* parameters) {
   const RunConfig config = config_of(folder, state);
+  huggingface::merge_lora(config, state.layout, parameters);
   std::string like = options.like;
   if (like.empty() && huggingface::is_model_folder(config.train.init_from))
     like = config.train.init_from;
-  const huggingface::WrittenFolder written =
-      huggingface::write_folder(options.out,
-                                config.model,
-                                state.layout,
-                                parameters,
-                                {.like = like,
-                                 .dtype = dtype_of(options.dtype),
-                                 .metadata = {{"lockstep_step", std::to_string(state.step)}}});
+  const huggingface::WrittenFolder written = huggingface::write_folder(
+      options.out,
+      config.model,
+      huggingface::base_slices(state.layout),
+      parameters,
+      {.like = like, .dtype = dtype_of(options.dtype), .metadata = metadata_of(state)});
   fmt::print("{}: {} tensors of {}, {} bytes\n",
              options.out,
              written.weights.tensors.size(),
@@ -100,9 +125,9 @@ void write_hugging_face(const ExportOptions& options,
 }
 
 void export_weights(const ExportOptions& options) {
-  const bool to_folder = options.format == kHuggingFace;
+  const bool to_folder = options.format == kHuggingFace, to_peft = options.format == kPeft;
   if (!to_folder) {
-    check_result_path("--out", options.out);
+    if (!to_peft) check_result_path("--out", options.out);
     if (!options.like.empty() || options.dtype != "auto")
       throw ConfigError("--like, --dtype: allowed: only with --format {}", kHuggingFace);
   }
@@ -114,6 +139,7 @@ void export_weights(const ExportOptions& options) {
   } else {
     read_model(folder, state, state.layout, parameters.data());
   }
+  if (to_peft) return write_lora(options, folder, state, parameters.data());
   if (to_folder) return write_hugging_face(options, folder, state, parameters.data());
   std::vector<NamedSlice> slices = state.layout;
   const ModelTraits model = model_of(slices);
@@ -149,10 +175,12 @@ CommandSpec export_command() {
               {.required = true});
   command.add(
       "--out", &options->out, "The safetensors file, or the folder, to write", {.required = true});
-  command.add("--format",
-              &options->format,
-              "A safetensors file, or a folder that Hugging Face's from_pretrained reads",
-              {.show_default = true, .allowed = OneOf{{kSafetensors, kHuggingFace}}});
+  command.add(
+      "--format",
+      &options->format,
+      "A safetensors file; a folder that Hugging Face's from_pretrained reads, with a LoRA added "
+      "to the weights; or a folder of the LoRA alone, as PEFT reads it",
+      {.show_default = true, .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft}}});
   command.add("--like",
               &options->like,
               "A folder of Hugging Face whose tokenizer and other fields of config.json the new "

@@ -11,6 +11,7 @@
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "models/huggingface/folder.h"
+#include "models/huggingface/lora_layers.h"
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -62,9 +63,12 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
     const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
     const CheckpointState state = read_state(folder);
     return {state.step, state.layout, [=](const std::vector<NamedSlice>& slices, float* flat) {
-              read_model(folder, state, slices, flat);
+              huggingface::read_merged(folder, state, config, slices, flat);
             }};
   }
+  if (config.adapter.lora)
+    throw ConfigError(
+        "adapter.lora: given; allowed without --checkpoint: none, as it learns in a run");
   if (config.train.init_from.empty())
     throw ConfigError(
         "--checkpoint: missing; allowed: a checkpoint, where the config has neither "

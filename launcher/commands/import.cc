@@ -82,7 +82,7 @@ void check_tensors(const ImportOptions& options,
 
 // Moments as they are before the first step: a run may go on from here.
 FileRecord write_zero_moments(const CheckpointWriter& writer, const CheckpointState& state) {
-  const std::vector<float> zeros(static_cast<size_t>(state.flat_elements), 0.0f);
+  const std::vector<float> zeros(static_cast<size_t>(state.trained_elements()), 0.0f);
   std::vector<MomentShard> shards;
   for (const std::string& moment : state.moments) shards.push_back({moment, {{0, zeros}}});
   return writer.write_optimizer_shard(0, 1, shards);
@@ -172,6 +172,9 @@ std::vector<float> read_hugging_face(const ImportOptions& options,
 
 void import_weights(const ImportOptions& options) {
   RunConfig config = read_config(options.common);
+  if (config.adapter.lora)
+    throw ConfigError(
+        "adapter.lora: given; allowed with import: none, as weights begin with train.init_from there");
   check_no_checkpoints(options.out);
   check_weights_path(options.file);
   const bool from_hugging_face =

@@ -45,6 +45,12 @@ class NamesInFolder {
   bool has_prefix_ = false;
 };
 
+std::vector<float> values(const TensorFiles::Tensor& tensor) {
+  std::vector<float> all(static_cast<size_t>(tensor.entry->elements));
+  read(tensor, all.data());
+  return all;
+}
+
 class Filler {
  public:
   Filler(const Family& family,
@@ -75,7 +81,8 @@ class Filler {
                             mismatches_.front());
     for (const NamedSlice* slice : found) {
       for (const TensorPlace& place : places_of(family_, model_, *slice))
-        read_place(*slice, place, flat_ + slice->offset);
+        read_place(
+            *files_.find(names_.name_of(place.part.name)), *slice, place, flat_ + slice->offset);
     }
     return read_;
   }
@@ -136,27 +143,6 @@ class Filler {
         fmt::format("config.json says that '{}' is tied to '{}', but they differ", name, to_name));
   }
 
-  static std::vector<float> values(const TensorFiles::Tensor& tensor) {
-    std::vector<float> all(static_cast<size_t>(tensor.entry->elements));
-    read(tensor, all.data());
-    return all;
-  }
-
-  void read_place(const NamedSlice& slice, const TensorPlace& place, float* parameter) const {
-    const TensorFiles::Tensor& tensor = *files_.find(names_.name_of(place.part.name));
-    float* const out = parameter + place.first * place.columns;
-    const int64_t elements = place.rows * place.columns;
-    if (place.reordered) {
-      from_file_order(slice, values(tensor).data(), parameter);
-    } else if (place.part.transposed) {
-      transpose(values(tensor).data(), place.rows, place.columns, out);
-    } else if (tensor.entry->elements == elements) {
-      read(tensor, out);
-    } else {
-      std::memcpy(out, values(tensor).data(), static_cast<size_t>(elements) * sizeof(float));
-    }
-  }
-
   const Family& family_;
   const TensorFiles& files_;
   const std::string origin_;
@@ -169,6 +155,23 @@ class Filler {
 };
 
 }  // namespace
+
+void read_place(const TensorFiles::Tensor& tensor,
+                const NamedSlice& slice,
+                const TensorPlace& place,
+                float* parameter) {
+  float* const out = parameter + place.first * place.columns;
+  const int64_t elements = place.rows * place.columns;
+  if (place.reordered) {
+    from_file_order(slice, values(tensor).data(), parameter);
+  } else if (place.part.transposed) {
+    transpose(values(tensor).data(), place.rows, place.columns, out);
+  } else if (tensor.entry->elements == elements) {
+    read(tensor, out);
+  } else {
+    std::memcpy(out, values(tensor).data(), static_cast<size_t>(elements) * sizeof(float));
+  }
+}
 
 std::vector<TensorPlace> places_of(const Family& family,
                                    const ModelConfig& model,

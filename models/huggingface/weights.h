@@ -1,6 +1,7 @@
 #pragma once
 // From the tensors of a folder to the parameters of a model.
 
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,20 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
 
 // to (rows, columns) from (columns, rows).
 void transpose(const float* from, int64_t rows, int64_t columns, float* to);
+
+// Fills the place of `parameter`, which is the slice's, from the folder's tensor of its extents, or one
+// that has more rows behind.
+void read_place(const TensorFiles::Tensor& tensor,
+                const NamedSlice& slice,
+                const TensorPlace& place,
+                float* parameter);
+
+// What a folder has of the slice; those that are transposed are in `copies`.
+std::vector<F32Tensor> folder_tensors(const Family& family,
+                                      const ModelConfig& model,
+                                      const NamedSlice& slice,
+                                      const float* flat,
+                                      std::list<std::vector<float>>& copies);
 
 // As read_weights() of folder.h; `origin` names the folder, and `theirs` is the model that it has.
 WeightsRead fill_weights(const Family& family,

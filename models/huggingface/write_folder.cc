@@ -6,6 +6,7 @@
 #include "models/huggingface/folder.h"
 #include "models/huggingface/open_config.h"
 #include "models/huggingface/tensor_files.h"
+#include "models/huggingface/unfinished_folder.h"
 #include "models/huggingface/weights.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -44,20 +45,8 @@ FolderTensors tensors_of(const Family& family,
                          const float* flat) {
   FolderTensors all;
   for (const NamedSlice& slice : slices) {
-    for (const TensorPlace& place : places_of(family, model, slice)) {
-      const float* values = flat + slice.offset + place.first * place.columns;
-      const auto elements = static_cast<size_t>(place.rows * place.columns);
-      if (place.part.transposed || place.reordered) {
-        std::vector<float>& copy = all.copies.emplace_back(elements);
-        if (place.reordered) {
-          to_file_order(slice, values, copy.data());
-        } else {
-          transpose(values, place.columns, place.rows, copy.data());
-        }
-        values = copy.data();
-      }
-      all.tensors.push_back({place.part.name, place.extents, {values, elements}});
-    }
+    for (F32Tensor& tensor : folder_tensors(family, model, slice, flat, all.copies))
+      all.tensors.push_back(std::move(tensor));
   }
   return all;
 }
@@ -93,35 +82,30 @@ const char* torch_name(FileDtype dtype) {
   return "";
 }
 
-// Removes what it names unless it is told that all went well.
-class Unfinished {
- public:
-  explicit Unfinished(const fs::path& out) : path_(out.string() + ".tmp") {
-    if (fs::exists(out))
-      throw CheckpointError("{}: exists already; give the name of a new folder", out.string());
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Unfinished() {
-    std::error_code ignored;
-    if (!done_) fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-  void become(const fs::path& out) {
-    fs::rename(path_, out);
-    done_ = true;
-  }
-
- private:
-  const fs::path path_;
-  bool done_ = false;
-};
-
-fs::path without_slash(const fs::path& path) {
-  return path.has_filename() ? path : path.parent_path();
-}
-
 }  // namespace
+
+std::vector<F32Tensor> folder_tensors(const Family& family,
+                                      const ModelConfig& model,
+                                      const NamedSlice& slice,
+                                      const float* flat,
+                                      std::list<std::vector<float>>& copies) {
+  std::vector<F32Tensor> tensors;
+  for (const TensorPlace& place : places_of(family, model, slice)) {
+    const float* values = flat + slice.offset + place.first * place.columns;
+    const auto elements = static_cast<size_t>(place.rows * place.columns);
+    if (place.part.transposed || place.reordered) {
+      std::vector<float>& copy = copies.emplace_back(elements);
+      if (place.reordered) {
+        to_file_order(slice, values, copy.data());
+      } else {
+        transpose(values, place.columns, place.rows, copy.data());
+      }
+      values = copy.data();
+    }
+    tensors.push_back({place.part.name, place.extents, {values, elements}});
+  }
+  return tensors;
+}
 
 WrittenFolder write_folder(const fs::path& out,
                            const ModelConfig& model,
@@ -137,21 +121,16 @@ WrittenFolder write_folder(const fs::path& out,
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(written.dtype);
   std::map<std::string, std::string> metadata = options.metadata;
   metadata["format"] = "pt";  // without it from_pretrained refuses the file
-  try {
-    const fs::path target = without_slash(out);
-    Unfinished folder(target);
-    write_file_atomically(folder.path() / kConfigFile, config.dump({.indent = 2}) + "\n");
+  written.weights = make_folder(out, [&](const fs::path& folder) {
+    write_file_atomically(folder / kConfigFile, config.dump({.indent = 2}) + "\n");
     for (const char* name : kOtherFiles) {
       if (options.like.empty() || !fs::is_regular_file(options.like / name)) continue;
-      fs::copy_file(options.like / name, folder.path() / name);
+      fs::copy_file(options.like / name, folder / name);
       written.copied.push_back(name);
     }
-    written.weights = write_safetensors(
-        folder.path() / "model.safetensors", all.tensors, metadata, {.dtype = written.dtype});
-    folder.become(target);
-  } catch (const fs::filesystem_error& error) {
-    throw IoError("write", error.path1().string(), error.code().value());
-  }
+    return write_safetensors(
+        folder / "model.safetensors", all.tensors, metadata, {.dtype = written.dtype});
+  });
   return written;
 }
 

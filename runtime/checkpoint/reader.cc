@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
@@ -162,8 +163,8 @@ void check_place(const MomentPiece& piece,
                  const CheckpointState& state,
                  int64_t covered,
                  const std::string& moment) {
-  if (piece.begin >= covered && piece.elements <= state.flat_elements &&
-      piece.begin <= state.flat_elements - piece.elements)
+  if (piece.begin >= covered && piece.elements <= state.trained_elements() &&
+      piece.begin <= state.trained_elements() - piece.elements)
     return;
   throw CheckpointError(
       "{}: the piece of moment {} at flat element {} is stored twice or lies outside the flat "
@@ -213,7 +214,9 @@ void read_optimizer(const fs::path& folder,
   for (const MomentTarget& target : targets) {
     std::fill(target.values.begin(), target.values.end(), 0.0f);
   }
-  const std::vector<Copy> copies = plan_copies(state.layout, slices, targets);
+  std::vector<Copy> copies = plan_copies(state.layout, slices, targets);
+  // What was frozen has no moments yet.
+  std::erase_if(copies, [&](const Copy& copy) { return copy.begin >= state.trained_elements(); });
   const std::vector<MomentPiece> pieces = moment_pieces(state, moment);
   std::map<size_t, SafetensorsFile> files;
   std::vector<float> values;
@@ -260,6 +263,24 @@ void read_average(const fs::path& folder,
         "{}: has no average of the weights: it was written without train.ema_decay",
         folder.string());
   read_optimizer(folder, state, slices, kAverageArray, {{0, flat}});
+  if (state.frozen_elements == 0) return;
+  std::vector<float> weights(flat.size());
+  read_model(folder, state, slices, weights.data());
+  for (const NamedSlice& slice : frozen_slices(state, slices))
+    std::copy_n(weights.begin() + slice.offset,
+                slice.shape.elements(),
+                flat.begin() + static_cast<std::ptrdiff_t>(slice.offset));
+}
+
+std::vector<NamedSlice> frozen_slices(const CheckpointState& state,
+                                      const std::vector<NamedSlice>& slices) {
+  std::set<std::string> frozen;
+  for (const NamedSlice& slice : state.layout)
+    if (slice.offset >= state.trained_elements()) frozen.insert(slice.name);
+  std::vector<NamedSlice> found;
+  for (const NamedSlice& slice : slices)
+    if (frozen.contains(slice.name)) found.push_back(slice);
+  return found;
 }
 
 }  // namespace lockstep

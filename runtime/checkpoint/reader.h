@@ -52,14 +52,19 @@ struct MomentTarget {
 
 // Fills `targets` with the moment (one of state.moments), whoever wrote it. `slices` is the
 // reader's layout of the flat buffer: values are matched by parameter name, so that padding, order
-// and sharding may all differ from the writer's; elements between slices become zero.
+// and sharding may all differ from the writer's; elements between slices become zero, and so does what
+// the writer had frozen.
 void read_optimizer(const std::filesystem::path& folder,
                     const CheckpointState& state,
                     const std::vector<NamedSlice>& slices,
                     const std::string& moment,
                     const std::vector<MomentTarget>& targets);
 
-// As read_model(), the moving average of the weights.
+// Those of `slices` that the checkpoint's run had frozen: there are no moments of them.
+std::vector<NamedSlice> frozen_slices(const CheckpointState& state,
+                                      const std::vector<NamedSlice>& slices);
+
+// As read_model(), the moving average of the weights; of frozen ones they themselves.
 void read_average(const std::filesystem::path& folder,
                   const CheckpointState& state,
                   const std::vector<NamedSlice>& slices,

@@ -46,8 +46,8 @@ void check_coverage(const CheckpointState& state,
                                      std::max(piece.begin, position),
                                      piece.begin < position ? "stored twice" : "in no shard"));
     }
-    if (piece.elements > state.flat_elements ||
-        piece.begin > state.flat_elements - piece.elements) {
+    if (piece.elements > state.trained_elements() ||
+        piece.begin > state.trained_elements() - piece.elements) {
       problems.push_back(
           fmt::format("{}: moment {}: a piece of {} elements at {} ends beyond the {} "
                       "of the flat buffer",
@@ -55,16 +55,16 @@ void check_coverage(const CheckpointState& state,
                       quote_name(moment),
                       piece.elements,
                       piece.begin,
-                      state.flat_elements));
+                      state.trained_elements()));
       return;
     }
     position = std::max(position, piece.begin + piece.elements);
   }
-  if (position != state.flat_elements) {
+  if (position != state.trained_elements()) {
     problems.push_back(fmt::format("moment {}: flat elements [{}, {}) are in no shard",
                                    quote_name(moment),
                                    position,
-                                   state.flat_elements));
+                                   state.trained_elements()));
   }
 }
 

@@ -131,6 +131,7 @@ std::string to_text(const CheckpointState& state) {
   message.set_optimizer(state.optimizer);
   for (const std::string& moment : state.moments) message.add_moment(moment);
   message.set_flat_elements(state.flat_elements);
+  if (state.frozen_elements > 0) message.set_frozen_elements(state.frozen_elements);
   if (state.best_metric) message.set_best_metric(*state.best_metric);
   message.set_best_step(state.best_step);
   message.set_evals_since_best(state.evals_since_best);
@@ -194,6 +195,12 @@ CheckpointState parse_state(const std::string& text, const std::string& origin) 
   state.optimizer = message.optimizer();
   state.moments.assign(message.moment().begin(), message.moment().end());
   state.flat_elements = not_negative(message.flat_elements(), "flat_elements", origin);
+  state.frozen_elements = not_negative(message.frozen_elements(), "frozen_elements", origin);
+  if (state.frozen_elements > state.flat_elements)
+    throw CheckpointError("{}: frozen_elements is {} of {} elements",
+                          origin,
+                          state.frozen_elements,
+                          state.flat_elements);
   if (message.has_best_metric()) state.best_metric = message.best_metric();
   state.best_step = message.best_step();
   state.evals_since_best = not_negative(message.evals_since_best(), "evals_since_best", origin);

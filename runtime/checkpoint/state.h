@@ -72,8 +72,9 @@ struct CheckpointState {
   uint64_t config_hash = 0;   // hash_text() of the resolved config
   std::string optimizer;      // "sgd", "adam", "adamw", "lars", "lamb"
   std::vector<std::string>
-      moments;                // "exp_avg", "exp_avg_sq", "momentum_buffer"; empty for plain SGD
-  int64_t flat_elements = 0;  // of the flat buffer, padding included
+      moments;                  // "exp_avg", "exp_avg_sq", "momentum_buffer"; empty for plain SGD
+  int64_t flat_elements = 0;    // of the flat buffer, padding included
+  int64_t frozen_elements = 0;  // at its end, of which there are no moments
   std::vector<NamedSlice> layout;     // every parameter, as it lay in the flat buffer of the writer
   std::optional<double> best_metric;  // of the evaluations so far
   int64_t best_step = 0;              // step of best_metric
@@ -81,6 +82,9 @@ struct CheckpointState {
   std::map<std::string, std::string>
       extra;  // anything else the trainer needs back, such as the loss scale
   std::vector<FileRecord> files;
+
+  // Of the flat buffer, what there are moments of.
+  int64_t trained_elements() const { return flat_elements - frozen_elements; }
 };
 
 // Whether there is an array of that name among the moments.

@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/pattern.h"
 
 namespace lockstep {
 namespace {
@@ -47,6 +48,22 @@ void validate_train(const TrainConfig& train) {
                              "other one to 0",
                              train.steps));
   }
+}
+
+void validate_groups(const TrainConfig& train) {
+  for (size_t i = 0; i < train.groups.size(); ++i) {
+    const GroupConfig& group = train.groups[i];
+    const std::string path = fmt::format("train.groups[{}].", i);
+    Pattern(path + "match", group.match);
+    if (group.weight_decay < 0 && group.weight_decay != -1)
+      refuse_value(path + "weight_decay", group.weight_decay, "at least 0, or -1");
+  }
+}
+
+void validate_adapter(const AdapterConfig& adapter) {
+  if (!adapter.lora) return;
+  Pattern("adapter.lora.match", adapter.lora->match);
+  Pattern("adapter.lora.train_also", adapter.lora->train_also);
 }
 
 void validate_optimizer(const OptimizerConfig& optimizer) {
@@ -261,6 +278,8 @@ void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps) {
 void validate(const RunConfig& config) {
   validate_name(config.name);
   validate_train(config.train);
+  validate_groups(config.train);
+  validate_adapter(config.adapter);
   validate_optimizer(config.optimizer);
   validate_muon(config);
   validate_schedule(config.schedule);

@@ -1,5 +1,7 @@
 #include "runtime/graph/autodiff.h"
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/graph/recompute.h"
@@ -8,9 +10,14 @@
 namespace lockstep {
 namespace {
 
+// Running statistics follow what the forward pass shows, and nothing reaches them by the chain rule.
+bool learns(const Tensor& parameter) {
+  return !parameter.frozen && parameter.running_momentum == 0;
+}
+
 std::vector<bool> find_trainable(const Graph& graph) {
   std::vector<bool> trainable(graph.tensors.size(), false);
-  for (TensorId id : graph.parameters) trainable[static_cast<size_t>(id)] = true;
+  for (TensorId id : graph.parameters) trainable[static_cast<size_t>(id)] = learns(graph[id]);
   for (const Op& op : graph.ops) {
     bool any = false;
     for (TensorId id : op.inputs) any |= id != kNoTensor && trainable[static_cast<size_t>(id)];
@@ -19,6 +26,12 @@ std::vector<bool> find_trainable(const Graph& graph) {
     }
   }
   return trainable;
+}
+
+bool has_running_statistics(const Graph& graph, const Op& op) {
+  return std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId id) {
+    return id != kNoTensor && graph[id].running_momentum > 0;
+  });
 }
 
 }  // namespace
@@ -51,7 +64,7 @@ TensorId GradientBuilder::new_statistics(const std::string& name, const Shape& s
 }
 
 std::pair<TensorId, bool> GradientBuilder::parameter_gradient(TensorId parameter) {
-  if (parameter == kNoTensor) return {kNoTensor, false};
+  if (parameter == kNoTensor || graph_[parameter].frozen) return {kNoTensor, false};
   LOCKSTEP_CHECK(graph_[parameter].role == Role::kParameter);
   if (graph_[parameter].gradient != kNoTensor) return {graph_[parameter].gradient, true};
   const TensorId gradient = new_gradient(parameter);
@@ -64,7 +77,7 @@ void GradientBuilder::add_loss_gradients(Op& loss) {
   loss.outputs.push_back(new_gradient(loss.inputs[0]));
   for (size_t k = 1; k < loss.inputs.size(); ++k) {
     if (graph_[loss.inputs[k]].role == Role::kParameter)
-      loss.outputs.push_back(parameter_gradient(loss.inputs[k]).first);
+      loss.outputs.push_back(parameter_gradient(loss.inputs[k]).first);  // none where it is frozen
   }
 }
 
@@ -77,8 +90,9 @@ void differentiate(Graph& graph) {
   // makes them.
   std::vector<std::vector<TensorId>> contributions(graph.tensors.size());
   builder.add_loss_gradients(graph.ops.back());
-  contributions[static_cast<size_t>(graph.ops.back().inputs[0])].push_back(
-      graph.ops.back().outputs[1]);
+  if (builder.needs_gradient(graph.ops.back().inputs[0]))
+    contributions[static_cast<size_t>(graph.ops.back().inputs[0])].push_back(
+        graph.ops.back().outputs[1]);
   const auto summed = [&](TensorId id) {
     if (id == kNoTensor) return kNoTensor;
     auto& parts = contributions[static_cast<size_t>(id)];
@@ -101,20 +115,22 @@ void differentiate(Graph& graph) {
       d_outputs.push_back(summed(id));
       any |= d_outputs.back() != kNoTensor;
     }
-    if (!any) continue;
+    if (!any && !has_running_statistics(graph, op)) continue;
     const auto rule = schema_of(op.kind).backward;
     LOCKSTEP_CHECK(rule != nullptr, "no backward rule for {} ", name_of(op.kind));
     const std::vector<TensorId> d_inputs = rule(builder, again, d_outputs);
     LOCKSTEP_CHECK(d_inputs.size() == op.inputs.size());
     for (size_t k = 0; k < d_inputs.size(); ++k) {
-      if (d_inputs[k] != kNoTensor)
+      if (d_inputs[k] != kNoTensor && builder.needs_gradient(op.inputs[k]))
         contributions[static_cast<size_t>(op.inputs[k])].push_back(d_inputs[k]);
     }
   }
   recomputation.drop_unused();
   fuse_activation_backward(graph);
   for (TensorId id : graph.parameters)
-    LOCKSTEP_CHECK(graph[id].gradient != kNoTensor, "parameter {} is not used ", graph[id].name);
+    LOCKSTEP_CHECK(graph[id].frozen || graph[id].gradient != kNoTensor,
+                   "parameter {} is not used ",
+                   graph[id].name);
 }
 
 }  // namespace lockstep

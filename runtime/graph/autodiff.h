@@ -9,9 +9,11 @@
 namespace lockstep {
 
 // Appends backward ops in reverse order of the forward ops. The loss op gains outputs,
-// the gradients of its first input and of its parameters. Every parameter that the loss depends on gets `gradient`; a
-// parameter used more than once has its later contributions accumulated into the first. A parameter
-// that the loss does not depend on is a broken invariant.
+// the gradients of its first input and of its parameters. Every parameter that learns and that the loss
+// depends on gets `gradient`; one used more than once has its later contributions accumulated into the
+// first. A parameter that learns and that the loss does not depend on is a broken invariant. Frozen
+// ones get none, and the backward pass ends where nothing that learns lies below, but for running
+// statistics, which follow the batch everywhere.
 void differentiate(Graph& graph);
 
 // What a backward rule may do.
@@ -33,10 +35,10 @@ class GradientBuilder {
   // A new f32 activation.
   TensorId new_statistics(const std::string& name, const Shape& shape);
   // The gradient tensor of a parameter, and whether this contribution must accumulate. {kNoTensor,
-  // false} for kNoTensor.
+  // false} for kNoTensor and for a frozen one.
   std::pair<TensorId, bool> parameter_gradient(TensorId parameter);
   // A loss gains outputs: the gradients of its first input and of its parameters, which it
-  // overwrites.
+  // overwrites; none of a frozen one.
   void add_loss_gradients(Op& loss);
   void append(Op op) { graph_.ops.push_back(std::move(op)); }
 

@@ -34,6 +34,7 @@ TensorId GraphBuilder::parameter(const std::string& name,
   const TensorId id = tensor(name, shape, options_.compute, Role::kParameter);
   graph_[id].initializer = initializer;
   graph_[id].decay = decay;
+  graph_[id].level = graph_.blocks + (in_block_ || graph_.blocks == 0 ? 0 : 1);
   graph_.parameters.push_back(id);
   return id;
 }
@@ -64,10 +65,13 @@ void GraphBuilder::set_row_parts(TensorId parameter, std::vector<int64_t> rows) 
 }
 
 void GraphBuilder::begin_block() {
+  ++graph_.blocks;
+  in_block_ = true;
   if (training() && options_.recompute) graph_.recomputed.push_back({graph_.ops.size(), 0});
 }
 
 void GraphBuilder::end_block() {
+  in_block_ = false;
   if (training() && options_.recompute) graph_.recomputed.back().end = graph_.ops.size();
 }
 

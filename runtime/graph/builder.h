@@ -4,6 +4,7 @@
 // invariants: models/ validates what users can get wrong.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,22 @@
 #include "runtime/graph/graph.h"
 
 namespace lockstep {
+
+// Rows [first, first + rows) of a linear layer's output.
+struct OutputRows {
+  int64_t first = 0, rows = 0;
+  bool operator==(const OutputRows&) const = default;
+};
+
+// Linear layers that have a LoRA: see graph/ops/lora.h.
+struct LoraLayers {
+  int64_t rank = 8;
+  float alpha = 16;
+  float dropout = 0;
+  // Of a weight's name and its rows: the parts of its layer that have one each, in order; none: the
+  // layer has none.
+  std::function<std::vector<OutputRows>(const std::string& weight, int64_t rows)> parts = nullptr;
+};
 
 // What a graph is built for, and how the device wants it.
 struct GraphOptions {
@@ -32,6 +49,10 @@ struct GraphOptions {
   // are kept from run to run (cached_attention.h). Samples are packed, a sequence a document.
   int64_t cached_tokens = 0;
   bool head = true;  // of a language model with a cache: ends in the logits, else before the head
+  LoraLayers lora = {};         // none where it has no `parts`
+  // Of a training graph: is given it before its backward pass is made, to say how its parameters are
+  // trained.
+  std::function<void(Graph&)> prepare_parameters = nullptr;
 };
 
 class GraphBuilder {
@@ -54,8 +75,8 @@ class GraphBuilder {
   // Says that the parameter is matrices one below the other, of so many rows each.
   void set_row_parts(TensorId parameter, std::vector<int64_t> rows);
 
-  // The ops from here to end_block() form a block: its inputs are all that the backward pass keeps
-  // of it where the options say so.
+  // The ops and parameters from here to end_block() form a block of layers: its inputs are all that
+  // the backward pass keeps of it where the options say so.
   void begin_block();
   void end_block();
   // Ends an inference graph: `output` is kept.
@@ -87,6 +108,7 @@ class GraphBuilder {
   GraphOptions options_;
   Graph graph_;
   uint32_t random_streams_ = 0;
+  bool in_block_ = false;
 };
 
 }  // namespace lockstep

@@ -40,8 +40,16 @@ struct Tensor {
   Shape shape;
   DType dtype = DType::kF32;
   Role role = Role::kActivation;
-  Initializer initializer;        // parameters only
-  bool decay = false;             // parameters only: subject to weight decay by default
+  Initializer initializer;  // parameters only
+  bool decay = false;       // parameters only: subject to weight decay by default
+  // Parameters only: how the optimizer moves it (see graph/parameter_groups.h). Frozen: not at all,
+  // so that it has no gradient. A running statistic is never frozen.
+  bool frozen = false;
+  float lr_scale = 1;       // multiplies the rate
+  float weight_decay = -1;  // at least 0: goes before the optimizer's
+  // Parameters only: 0 before the first block of layers, then the block's number from 1, and one
+  // more than the last one's behind it.
+  int level = 0;
   TensorId gradient = kNoTensor;  // parameters only, once differentiated
   // Parameters only, above 0 for a running statistic: its `gradient` is the statistic of a lane's
   // batch, and a step makes it (1 - momentum) of itself + momentum times the mean over the lanes.
@@ -93,6 +101,7 @@ struct Graph {
   TensorId result = kNoTensor;              // statistics or inference output
   // Rows of `statistics` that the loss counts per sample: 1 for an MLP, T for a language model.
   int64_t loss_rows_per_sample = 1;
+  int blocks = 0;  // of layers, where the model consists of some
 
   Tensor& operator[](TensorId id) { return tensors[static_cast<size_t>(id)]; }
   const Tensor& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }

@@ -8,7 +8,14 @@
 namespace lockstep {
 namespace {
 
-// Buckets [first, end) of each block.
+std::vector<Range> trained_blocks(const ParameterLayout& layout) {
+  std::vector<Range> blocks;
+  for (const Range& block : layout.blocks)
+    if (block.begin < layout.trained()) blocks.push_back(block);
+  return blocks;
+}
+
+// Buckets [first, end) of each block that has some.
 struct BlockBuckets {
   size_t first = 0, end = 0;
 };
@@ -16,7 +23,7 @@ struct BlockBuckets {
 std::vector<BlockBuckets> buckets_of_blocks(const Plan& plan) {
   std::vector<BlockBuckets> of_blocks;
   size_t bucket = 0;
-  for (const Range& block : plan.layout.blocks) {
+  for (const Range& block : trained_blocks(plan.layout)) {
     BlockBuckets range = {bucket, bucket};
     while (range.end < plan.buckets.size() && plan.buckets[range.end].begin < block.end)
       ++range.end;
@@ -66,6 +73,7 @@ std::vector<Range> gaps_of(const ParameterLayout& layout, const Range& range) {
 
 void share_gradient_memory(const Graph& training, Plan& plan) {
   ParameterLayout& layout = plan.layout;
+  const std::vector<Range> blocks = trained_blocks(layout);
   const std::vector<BlockBuckets> of_blocks = buckets_of_blocks(plan);
   std::vector<int> ready(plan.buckets.size());
   for (size_t op = 0; op < training.ops.size(); ++op) {
@@ -74,10 +82,10 @@ void share_gradient_memory(const Graph& training, Plan& plan) {
   }
   plan.training.buckets_begun_by_op.resize(training.ops.size());
   std::vector<Lifetime> lives;
-  for (size_t i = 0; i < layout.blocks.size(); ++i) {
-    const int first_op = begun_by(training, layout, layout.blocks[i]);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const int first_op = begun_by(training, layout, blocks[i]);
     const size_t waits_for = of_blocks[i].end - 1 + kExchangesInFlight;
-    lives.push_back({.bytes = static_cast<size_t>(layout.blocks[i].size()) * sizeof(float),
+    lives.push_back({.bytes = static_cast<size_t>(blocks[i].size()) * sizeof(float),
                      .first_op = first_op,
                      .last_op = waits_for < ready.size() ? ready[waits_for]
                                                          : static_cast<int>(training.ops.size())});
@@ -87,7 +95,7 @@ void share_gradient_memory(const Graph& training, Plan& plan) {
   }
   plan.gradient_elements = static_cast<int64_t>(place_by_lifetime(lives) / sizeof(float));
   for (size_t i = 0; i < lives.size(); ++i) {
-    const Range& block = layout.blocks[i];
+    const Range& block = blocks[i];
     const auto offset = static_cast<int64_t>(lives[i].offset / sizeof(float));
     for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket) {
       plan.bucket_offsets.push_back(offset + plan.buckets[bucket].begin - block.begin);

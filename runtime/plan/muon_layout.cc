@@ -83,7 +83,7 @@ std::vector<size_t> muon_slots(const MuonConfig& config, const ParameterLayout& 
   std::vector<size_t> slots;
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     const ParameterSlot& slot = layout.slots[i];
-    if (slot.shape.rank() < 2 || slot.running_momentum > 0) continue;
+    if (slot.shape.rank() < 2 || slot.running_momentum > 0 || slot.frozen) continue;
     const bool vector = slot.shape[0] == 1 || slot.shape[0] == slot.elements;
     if (vector || (!config.adamw_match.empty() && std::regex_search(slot.name, of_adamw))) continue;
     slots.push_back(i);

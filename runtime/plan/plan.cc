@@ -14,8 +14,16 @@ namespace lockstep {
 
 int64_t Plan::place_of(int rank, size_t bucket, int64_t flat) const {
   if (!shards_optimizer) return flat;
-  const Range part = part_of(buckets[bucket], topology.part_of(rank), topology.ranks());
-  return buckets[bucket].begin / topology.ranks() + flat - part.begin;
+  const Range whole =
+      bucket < buckets.size() ? buckets[bucket] : frozen_buckets[bucket - buckets.size()];
+  const Range part = part_of(whole, topology.part_of(rank), topology.ranks());
+  return whole.begin / topology.ranks() + flat - part.begin;
+}
+
+std::vector<Range> Plan::all_buckets() const {
+  std::vector<Range> all = buckets;
+  all.insert(all.end(), frozen_buckets.begin(), frozen_buckets.end());
+  return all;
 }
 
 size_t Plan::gradient_buckets() const {
@@ -64,6 +72,11 @@ size_t flat_bytes_of(const Plan& plan, DType dtype) {
   return static_cast<size_t>(plan.layout.elements) * size_of(dtype);
 }
 
+// Of an array of floats that frozen parameters have no part in.
+size_t trained_bytes_of(const Plan& plan) {
+  return static_cast<size_t>(plan.layout.trained()) * sizeof(float);
+}
+
 const char* written(DType dtype) {
   switch (dtype) {
     case DType::kBF16: return "bf16";
@@ -76,6 +89,8 @@ MemoryRow parameters_row(const Plan& plan) {
   MemoryRow row = {kParametersRow,
                    flat_bytes_of(plan, plan.compute),
                    fmt::format("{} parameters, {}", plan.layout.parameters, written(plan.compute))};
+  if (plan.layout.frozen_parameters > 0)
+    row.note += fmt::format(", {} of them frozen", plan.layout.frozen_parameters);
   if (plan.shards_parameters) {
     row.bytes /= static_cast<size_t>(plan.topology.ranks());
     row.note += fmt::format(", 1/{} of them on this rank", plan.topology.ranks());
@@ -110,7 +125,7 @@ std::vector<MemoryRow> snapshot_rows(const Plan& plan, const PlanOptions& option
   if (ranks > 1) weights.note += ", on rank 0 alone";
   return {weights,
           {kMomentsSnapshotRow,
-           moment_bytes(static_cast<size_t>(plan.layout.elements / ranks), options),
+           moment_bytes(static_cast<size_t>(plan.layout.trained() / ranks), options),
            ranks == 1 ? "for checkpoints" : fmt::format("for checkpoints, 1/{} of them", ranks),
            true}};
 }
@@ -143,7 +158,7 @@ std::vector<MemoryRow> compression_rows(const Plan& plan) {
   const int local_groups = plan.residual_groups / plan.topology.ranks();
   if (plan.power_sgd)
     return {{kResidualsRow,
-             flat_bytes_of(plan, DType::kF32) * static_cast<size_t>(local_groups),
+             trained_bytes_of(plan) * static_cast<size_t>(local_groups),
              fmt::format("fp32, of {} group{} of lanes on this rank",
                          local_groups,
                          local_groups == 1 ? "" : "s")},
@@ -155,7 +170,7 @@ std::vector<MemoryRow> compression_rows(const Plan& plan) {
                                    plan.residual_groups,
                                    plan.topology,
                                    /*rank=*/0,  // all have as many
-                                   plan.layout.elements);
+                                   plan.layout.trained());
   return {{kResidualsRow,
            static_cast<size_t>(layout.elements()) * sizeof(uint16_t),
            fmt::format("bf16, of the sums over {} group{} of lanes",
@@ -171,7 +186,7 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
   const int buffers = plan.shards_gradients ? 1 : sums;
   const size_t gradient_bytes = static_cast<size_t>(plan.gradient_elements) * sizeof(float);
   const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
-  const size_t flat_bytes = flat_bytes_of(plan, DType::kF32),
+  const size_t flat_bytes = trained_bytes_of(plan),
                ranks = static_cast<size_t>(options.topology.ranks()),
                updaters = plan.shards_optimizer ? ranks : 1;
   const std::string share = updaters == 1 ? "" : fmt::format(", 1/{} of them on this rank", ranks);
@@ -202,7 +217,7 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
              "fp32, 1/{} of them on this rank, {}", options.topology.ranks(), partial_sums(sums))});
   const std::vector<MemoryRow> others = {
       {kMomentsRow,
-       moment_bytes(static_cast<size_t>(plan.layout.elements) / updaters, options),
+       moment_bytes(static_cast<size_t>(plan.layout.trained()) / updaters, options),
        moments_note(options) + share},
       {kArenaRow,
        std::max(arenas * most_arena_bytes(plan.training, plan.shorter_training),
@@ -253,13 +268,13 @@ int64_t factors_sent(const Plan& plan) {
 
 // Bytes that a rank sends in a step.
 void count_traffic(Plan& plan) {
+  const std::vector<Range> buckets = plan.all_buckets();
   const auto elements = [&](const std::vector<GatherItem>& items) {
     int64_t sum = 0;
-    for (const GatherItem& item : items)
-      sum += plan.buckets[static_cast<size_t>(item.bucket)].size();
+    for (const GatherItem& item : items) sum += buckets[static_cast<size_t>(item.bucket)].size();
     return sum;
   };
-  const int64_t statistics = plan.layout.elements - plan.layout.statistics_begin;
+  const int64_t statistics = plan.layout.trained() - plan.layout.statistics_begin;
   const auto gradient_bytes =
       plan.power_sgd ? static_cast<int64_t>(sizeof(float)) * factors_sent(plan)
                      : static_cast<int64_t>(size_of(plan.wire)) * plan.layout.statistics_begin +
@@ -289,11 +304,11 @@ void count_traffic(Plan& plan) {
   if (ranks > 1) plan.network_bytes += sent / (ranks - 1) * others;
 }
 
-// What is a matrix, its first extent the rows, but running statistics.
+// What is a matrix that learns, its first extent the rows, but running statistics.
 std::vector<FlatMatrix> matrices_of(const ParameterLayout& layout) {
   std::vector<FlatMatrix> matrices;
   for (const ParameterSlot& slot : layout.slots) {
-    if (slot.shape.rank() < 2 || slot.running_momentum > 0) continue;
+    if (slot.shape.rank() < 2 || slot.running_momentum > 0 || slot.frozen) continue;
     const int64_t rows = slot.shape[0];
     matrices.push_back({slot.offset, rows, slot.elements / rows});
   }
@@ -308,8 +323,10 @@ std::vector<FlatMatrix> matrices_of(const ParameterLayout& layout) {
 double usual_bucket_mib(const Graph& training, DType wire) {
   constexpr double kCost = 128.0 * 1024, kMiB = 1024.0 * 1024;
   double elements = 0;
-  for (const TensorId parameter : training.parameters)
-    elements += static_cast<double>(training.shape(parameter).elements());
+  for (const TensorId parameter : training.parameters) {
+    if (!training[parameter].frozen)
+      elements += static_cast<double>(training.shape(parameter).elements());
+  }
   const auto element_bytes = static_cast<double>(size_of(wire));
   const double mib =
       std::sqrt(elements * element_bytes * kCost) / element_bytes * sizeof(float) / kMiB;
@@ -334,24 +351,28 @@ Plan make_plan(const Graph& training,
   const auto bucket_elements =
       static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));
   plan.layout = make_layout(training, options.lanes, bucket_elements);
-  plan.buckets = cut_buckets(plan.layout, bucket_elements);
+  for (const Range& bucket : cut_buckets(plan.layout, bucket_elements))
+    (bucket.begin < plan.layout.trained() ? plan.buckets : plan.frozen_buckets).push_back(bucket);
   if (options.power_sgd > 0)
-    plan.power_sgd = power_sgd_layout(
-        matrices_of(plan.layout), plan.layout.elements, options.power_sgd, options.residual_groups);
+    plan.power_sgd = power_sgd_layout(matrices_of(plan.layout),
+                                      plan.layout.trained(),
+                                      options.power_sgd,
+                                      options.residual_groups);
   if (!plan.power_sgd)
     plan.exchanged_elements =
         exchanged_elements(plan.buckets, /*saves_memory=*/plan.shards_gradients);
   if (!training.parameters.empty()) plan.compute = training[training.parameters[0]].dtype;
   plan.training = plan_program(training, workspace_bytes);
   plan.training.buckets_after_op = bucket_schedule(training, plan.layout, plan.buckets);
-  plan.gradient_elements = plan.layout.elements;
+  plan.gradient_elements = plan.layout.trained();
   if (plan.shards_gradients) share_gradient_memory(training, plan);
   if (evaluation != nullptr) plan.evaluation = plan_program(*evaluation, workspace_bytes);
   const size_t element_bytes = size_of(plan.compute);
   if (plan.shards_parameters) {
-    gather_blocks(training, plan.layout, plan.buckets, element_bytes, plan.training);
+    const std::vector<Range> all = plan.all_buckets();
+    gather_blocks(training, plan.layout, all, element_bytes, plan.training);
     if (evaluation != nullptr)
-      gather_blocks(*evaluation, plan.layout, plan.buckets, element_bytes, plan.evaluation);
+      gather_blocks(*evaluation, plan.layout, all, element_bytes, plan.evaluation);
   } else if (!plan.shards_optimizer && !plan.power_sgd && !plan.sums_everywhere()) {
     const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
     const size_t rounded = rounds ? plan.gradient_buckets() : 0;

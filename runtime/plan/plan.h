@@ -29,19 +29,29 @@ struct ParameterSlot {
   Shape channels_last = {};             // see Tensor
   int64_t gradient_offset = 0;          // of a lane's gradient in a gradient buffer
   std::vector<int64_t> row_parts = {};  // see Tensor
+  float lr_scale = 1;                   // see Tensor, and these
+  float weight_decay = -1;
+  bool frozen = false;
 };
 
 // Slots by parameter number (order of creation in the graph). Offsets follow the order in which the
 // backward pass finishes the gradients, so that a bucket is complete as early as possible. Running
-// statistics come last, in buckets of their own. No parameter lies across the borders of a block,
-// which is one bucket or, for a parameter that is larger, several.
+// statistics come next, in buckets of their own, and frozen parameters last: of gradients, moments
+// and master weights there is nothing at their offsets. No parameter lies across the borders of a
+// block, which is one bucket or, for a parameter that is larger, several.
 struct ParameterLayout {
   std::vector<ParameterSlot> slots;
   std::vector<Range> blocks;
-  int64_t parameters = 0;        // elements in use
-  int64_t elements = 0;          // with padding
-  int64_t statistics_begin = 0;  // where the running statistics begin; `elements` without any
-  int lanes = 1;                 // that it is padded for
+  int64_t parameters = 0;  // elements in use
+  int64_t elements = 0;    // with padding
+  // Where the running statistics begin; `trained()` without any.
+  int64_t statistics_begin = 0;
+  int64_t frozen_elements = 0;    // at the end, with padding
+  int64_t frozen_parameters = 0;  // of `parameters`
+  int lanes = 1;                  // that it is padded for
+
+  // Where the frozen parameters begin: what a step moves, with padding.
+  int64_t trained() const { return elements - frozen_elements; }
 
   // Where slots begin, increasing.
   std::vector<int64_t> begins() const;
@@ -152,7 +162,8 @@ struct Plan {
   std::optional<PowerSgdLayout> power_sgd;  // of gradients that travel as factors; then the reducer
                                             // exchanges nothing itself
   std::optional<MuonLayout> muon;           // where that is the optimizer
-  std::vector<Range> buckets;
+  std::vector<Range> buckets;               // of what a step moves
+  std::vector<Range> frozen_buckets;        // those that follow, of frozen parameters
   // Buckets of so many elements together may be on their way to be summed.
   int64_t exchanged_elements = 0;
   int64_t gradient_elements = 0;  // of a gradient buffer
@@ -180,7 +191,8 @@ struct Plan {
   // Where element `flat` of a bucket lies among those that a rank updates, one range after the
   // other.
   int64_t place_of(int rank, size_t bucket, int64_t flat) const;
-  size_t gradient_buckets() const;  // those before the ones of running statistics
+  size_t gradient_buckets() const;         // those before the ones of running statistics
+  std::vector<Range> all_buckets() const;  // those of frozen parameters too
   size_t memory_bytes() const;
   size_t device_bytes() const;  // of rows that are not on the host
   // Whether checkpoints are written from a copy of weights and moments while training goes on.

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <tuple>
 
+#include "models/huggingface/lora_layers.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/validate.h"
 #include "runtime/data/assumed.h"
 #include "runtime/graph/fusion.h"
+#include "runtime/graph/parameter_groups.h"
 #include "runtime/run/supported.h"
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
@@ -74,6 +76,11 @@ Graph build_graph(const Assembly& run, Purpose purpose, int64_t global_batch, in
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
   if (!config.execution.length_buckets.empty())
     options.sample_tokens = traits_of(config.model).context;
+  options.lora = huggingface::lora_layers(config);
+  options.prepare_parameters = [&](Graph& graph) {
+    huggingface::freeze_base(config, graph);
+    set_parameter_groups(config.train, name_of(config.model), graph);
+  };
   Graph graph =
       build_model(config.model, run.io, global_batch / config.train.lanes, options, tokens);
   check_ops(config.model, graph, *run.ops);
@@ -188,6 +195,9 @@ Assembly assemble(RunConfig config,
     resolve_length(config.train, run.data.train->samples());
     validate_schedule_length(config.schedule, config.train.steps);
   }
+  if (config.adapter.lora)
+    config.adapter.lora->train_also = huggingface::train_also_with_new_heads(
+        config, build_model(config.model, run.io, 1, Purpose::kInference));
   run.config = std::move(config);
   check_samples_have_lengths(run.config.execution, samples_are_packed(run));
   const int64_t global_batch = run.config.train.global_batch;

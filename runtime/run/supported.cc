@@ -88,16 +88,23 @@ void check_samples_have_lengths(const ExecutionConfig& execution, bool have_docu
 void check_update_groups(const OptimizerConfig& optimizer,
                          const ParameterLayout& layout,
                          const OpSet& ops) {
-  const size_t groups = Optimizer::groups(optimizer, layout);
+  const size_t groups = UpdateGroups(optimizer, layout).groups.size();
   if (groups <= ops.most_update_groups) return;
   const size_t tensors = adapted_slots(optimizer, layout).size();
+  if (tensors == 0)
+    throw ConfigError(
+        "train.groups: the model's parameters have {} pairs of rate and weight decay, with those of "
+        "train.layer_lr_decay; allowed on {}: up to {}, or --device cpu",
+        groups,
+        ops.device,
+        ops.most_update_groups);
   throw ConfigError(
       "optimizer.{}: the model has {} tensors with a rate of their own; allowed on {}: up to {}, "
       "or --device cpu",
       optimizer_name(optimizer),
       tensors,
       ops.device,
-      ops.most_update_groups - (groups - tensors));
+      ops.most_update_groups - std::min(ops.most_update_groups, groups - tensors));
 }
 
 }  // namespace lockstep

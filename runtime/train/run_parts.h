@@ -37,10 +37,9 @@ struct RunParts {
   ShorterGraphs shorter = {};   // of execution.length_buckets
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
-  std::vector<Range> owned() const {
-    return owned_ranges(
-        plan.buckets, plan.topology.part_of(communicator.rank()), plan.topology.ranks());
-  }
+  std::vector<Range> owned() const { return owned_of(plan.buckets); }
+  // The same with those of frozen parameters behind them.
+  std::vector<Range> owned_parameters() const { return owned_of(plan.all_buckets()); }
   // Those that it updates.
   std::vector<Range> updated() const { return plan.shards_optimizer ? owned() : plan.buckets; }
   // Whether this rank writes the parameters that it has: another one may do it for it.
@@ -49,6 +48,9 @@ struct RunParts {
   // Throws CheckpointError where the run folder is not this run's any more. On rank 0.
   void check_folder() const {
     if (folder != nullptr) folder->check();
+  }
+  std::vector<Range> owned_of(const std::vector<Range>& buckets) const {
+    return owned_ranges(buckets, plan.topology.part_of(communicator.rank()), plan.topology.ranks());
   }
   LocalLanes lanes() const { return plan.lanes_of(communicator.rank()); }
   int local_lanes() const { return lanes().count; }
@@ -64,8 +66,8 @@ struct RunParts {
 // The allocations of a run: one for each row of the plan's memory table (the data set has made its
 // own).
 struct RunMemory {
-  // Of the plan's compute type: flat, or where they are sharded this rank's owned ranges one after
-  // the other.
+  // Of the plan's compute type: flat, or where they are sharded this rank's owned_parameters() one
+  // after the other.
   std::byte* parameters = nullptr;
   std::byte* gathered = nullptr;  // where the ops read them: the same, or memory for some blocks
   float* masters = nullptr;    // the ranges that this rank updates, one after the other; null where

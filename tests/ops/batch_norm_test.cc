@@ -26,12 +26,22 @@ void run(const OpCall& call) {
   kRun(Op::of(call));
 }
 
+void running(const OpCall& call) {
+  const auto op = BatchNormRunning<double>::of(call);
+  const auto rows = static_cast<double>(op.rows);
+  for (int64_t c = 0; c < op.channels; ++c) {
+    op.d_running_mean[c] = op.mean[c];
+    op.d_running_variance[c] = op.rows > 1 ? op.variance[c] * rows / (rows - 1) : op.variance[c];
+  }
+}
+
 // The lanes are gathered by the executor: what it would write is an input here.
 constexpr Implementation kReference[] = {
     {OpKind::kBatchNorm, "double", run<BatchNormForward<double>, batch_norm_forward>},
     {OpKind::kBatchNormBackward, "double", run<BatchNormBackward<double>, batch_norm_backward>},
     {OpKind::kBatchStatistics, "double", run<BatchStatistics<double>, batch_statistics>},
     {OpKind::kBatchNormSums, "double", run<BatchNormSums<double>, batch_norm_sums>},
+    {OpKind::kBatchNormRunning, "double", running},
     {OpKind::kBatchNormInputGradient,
      "double",
      run<BatchNormInputGradient<double>, batch_norm_input_gradient>},
@@ -254,6 +264,39 @@ TEST(BatchNormTest, EvaluatesWithStatisticsBeyondTheRange) {
     };
     check_on_all_devices(test);
     EXPECT_TRUE(std::isnan(first_output_of_reference(test)[1])) << "NaN must not be hidden";
+  }
+}
+
+// The mean is copied; the variance is multiplied by a rounded factor.
+TEST(BatchNormTest, RunningStatisticsFollowWithoutABackwardPass) {
+  for (const int64_t rows : {1, 2, 37}) {
+    for (const int64_t channels : {1, 5, 33, 300}) {
+      check_on_all_devices(
+          {.name = "batch_norm_running of " + std::to_string(channels),
+           .build =
+               [=](GraphBuilder& builder) {
+                 const Shape shape = {channels};
+                 const TensorId mean = builder.statistics_tensor("mean", shape),
+                                variance = builder.statistics_tensor("variance", shape),
+                                d_mean = builder.statistics_tensor("d_mean", shape),
+                                d_variance = builder.statistics_tensor("d_variance", shape);
+                 builder.append({OpKind::kBatchNormRunning,
+                                 "running",
+                                 {mean, variance},
+                                 {d_mean, d_variance},
+                                 BatchNormRunningAttributes{rows}});
+                 builder.keep(d_mean);
+               },
+           .reference = kReference,
+           .cpu = cpu::kCpuBatchNorm,
+           .cuda = cuda::kCudaBatchNorm,
+           .tolerance =
+               [](const OpCall& expected, size_t output, int64_t i) {
+                 const auto op = BatchNormRunning<double>::of(expected);
+                 return Tolerance{output == 0 ? 0 : 4 * std::abs(op.d_running_variance[i]), 0};
+               },
+           .gradients = 0});
+    }
   }
 }
 

@@ -53,10 +53,11 @@ void reference_backward(const OpCall& call) {
   const auto op = Conv2dBackward<double>::of(call);
   const Conv2dShape& s = op.shape;
   if (op.d_x != nullptr) std::fill_n(op.d_x, s.pixels() * s.channels, 0.0);
-  if (!op.accumulate_weight) std::fill_n(op.d_weight, s.outputs * s.patch(), 0.0);
+  if (op.d_weight != nullptr && !op.accumulate_weight)
+    std::fill_n(op.d_weight, s.outputs * s.patch(), 0.0);
   for_each_product(s, [&](int64_t out, int64_t in, int64_t tap) {
     if (op.d_x != nullptr) op.d_x[in] += op.d_y[out] * op.weight[tap];
-    op.d_weight[tap] += op.d_y[out] * op.x[in];
+    if (op.d_weight != nullptr) op.d_weight[tap] += op.d_y[out] * op.x[in];
   });
   if (op.d_bias == nullptr) return;
   if (!op.accumulate_bias) std::fill_n(op.d_bias, s.outputs, 0.0);
@@ -266,6 +267,18 @@ TEST(Conv2dTest, MatchesTheReferenceOnAllDevices) {
 TEST(Conv2dTest, AddsToGradients) {
   for (const Conv2dShape& s : shapes_of_all_devices())
     check_on_all_devices(backward(s, true, true));
+}
+
+TEST(Conv2dTest, HasNoGradientOfAFrozenWeight) {
+  for (const bool bias : {false, true}) {
+    OpTest test = conv2d(square(2, 5, 3, 7, 3, 2, 1), bias, Activation::kNone);
+    test.name += ", frozen";
+    test.build = [build = test.build](GraphBuilder& builder) {
+      build(builder);
+      builder[builder.graph().parameters[0]].frozen = true;
+    };
+    check_on_all_devices(test);
+  }
 }
 
 TEST(Conv2dTest, HasNoGradientOfInputsThatNeedNone) {

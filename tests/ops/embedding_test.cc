@@ -31,12 +31,14 @@ void reference_forward(const OpCall& call) {
 void reference_backward(const OpCall& call) {
   const auto op = EmbeddingBackward<double>::of(call);
   const auto [batch, time, channels, vocabulary] = op.sizes;
-  if (!op.accumulate_token) std::fill_n(op.d_token, vocabulary * channels, 0.0);
+  if (op.d_token != nullptr && !op.accumulate_token)
+    std::fill_n(op.d_token, vocabulary * channels, 0.0);
   const bool position = op.d_position != nullptr;
   if (position && !op.accumulate_position) std::fill_n(op.d_position, time * channels, 0.0);
   for (int64_t row = 0; row < batch * time; ++row) {
     for (int64_t c = 0; c < channels; ++c) {
-      op.d_token[op.ids[row] * channels + c] += op.d_y[row * channels + c];
+      if (op.d_token != nullptr)
+        op.d_token[op.ids[row] * channels + c] += op.d_y[row * channels + c];
       if (position) op.d_position[row % time * channels + c] += op.d_y[row * channels + c];
     }
   }
@@ -107,6 +109,18 @@ TEST(EmbeddingTest, PositionsMayBeMissing) {
   check_on_all_devices(embedding({3, 7, 17, 11}, 11, false, false));
   check_on_all_devices(embedding({2, 64, 8, 50}, 40, false, false));
   check_on_all_devices(embedding({2, 64, 8, 50}, 3, true, false));
+}
+
+TEST(EmbeddingTest, HasNoGradientOfWhatIsFrozen) {
+  for (const size_t frozen : {0, 1}) {
+    OpTest test = embedding({3, 7, 17, 11}, 11);
+    test.name += frozen == 0 ? ", tokens frozen" : ", positions frozen";
+    test.build = [=, build = test.build](GraphBuilder& builder) {
+      build(builder);
+      builder[builder.graph().parameters[frozen]].frozen = true;
+    };
+    check_on_all_devices(test);
+  }
 }
 
 TEST(EmbeddingTest, RunsOfEqualTokensCrossTiles) {

@@ -34,7 +34,7 @@ std::vector<double> row_gradient(const LinearCrossEntropy<double>& op,
     if (logit > largest) first_largest = v;
     largest = std::max(largest, logit);
   }
-  if (op.d_weight == nullptr) {  // no two logits are equal
+  if (op.d_x == nullptr) {  // no two logits are equal
     int64_t larger = 0;
     for (const double logit : g) larger += logit > g[static_cast<size_t>(target)];
     statistics[3] += larger < 5;
@@ -61,13 +61,13 @@ void reference(const OpCall& call) {
   if (op.d_bias != nullptr) std::fill_n(op.d_bias, classes, 0.0);
   for (int64_t row = 0; row < rows; ++row) {
     const std::vector<double> g = row_gradient(op, call.lane(), row, op.statistics);
-    if (op.d_weight == nullptr) continue;
+    if (op.d_x == nullptr) continue;
     std::vector<double> d_x(static_cast<size_t>(inputs), 0.0);
     for (int64_t v = 0; v < classes; ++v) {
       const double scaled = g[static_cast<size_t>(v)] * call.lane().gradient_scale;
       if (op.d_bias != nullptr) op.d_bias[v] += scaled;
       for (int64_t k = 0; k < inputs; ++k) {
-        op.d_weight[v * inputs + k] += scaled * op.x[row * inputs + k];
+        if (op.d_weight != nullptr) op.d_weight[v * inputs + k] += scaled * op.x[row * inputs + k];
         d_x[static_cast<size_t>(k)] += scaled * op.weight[v * inputs + k];
       }
     }
@@ -148,6 +148,18 @@ TEST(LinearCrossEntropyTest, MatchesTheReferenceOnAllDevices) {
     check_on_all_devices(head({37, 24, 131, chunk, 33, true}, 0.1f));
   for (const bool bias : {false, true})
     check_on_all_devices(head({37, 24, 131, 16, 33, bias}, 0.1f, false));
+}
+
+TEST(LinearCrossEntropyTest, HasNoGradientOfAFrozenWeight) {
+  for (const int64_t chunk : {8, 64}) {
+    OpTest test = head({40, 16, 50, chunk}, 0.1f);
+    test.name += ", frozen";
+    test.build = [build = test.build](GraphBuilder& builder) {
+      build(builder);
+      builder[builder.graph().parameters[0]].frozen = true;
+    };
+    check_on_all_devices(test);
+  }
 }
 
 TEST(LinearCrossEntropyTest, PaddedLogitsMatchTheReference) {

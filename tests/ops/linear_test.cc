@@ -73,7 +73,7 @@ void reference_backward(const OpCall& call) {
     op.d_x[i] = input_gradient_sum(op, i / inputs, i % inputs).value;
     if (op.saved != nullptr) op.d_x[i] *= activation_derivative(op.input_activation, op.saved[i]);
   }
-  for (int64_t i = 0; i < outputs * inputs; ++i)
+  for (int64_t i = 0; op.d_weight != nullptr && i < outputs * inputs; ++i)
     op.d_weight[i] = (op.accumulate_weight ? op.d_weight[i] : 0) +
                      weight_gradient_sum(op, i / inputs, i % inputs).value;
   for (int64_t n = 0; op.d_bias != nullptr && n < outputs; ++n)
@@ -306,6 +306,23 @@ TEST(LinearTest, MultipliesByTheDerivativeOfTheActivationBefore) {
        {Activation::kGeluTanh, Activation::kSilu, Activation::kRelu}) {
     check_on_all_devices(backward({5, 8, 3}, true, {.input_activation = activation}));
     check_on_all_devices(backward({21, 17, 30}, true, {.input_activation = activation}));
+  }
+}
+
+// Frozen weights: no d_weight, and then x is not read.
+TEST(LinearTest, HasNoGradientOfAFrozenWeight) {
+  for (const bool bias : {false, true}) {
+    for (const LinearShape& s : {LinearShape{5, 3, 2}, {33, 24, 40}}) {
+      OpTest test = linear(s, bias, Activation::kGeluTanh);
+      test.name += ", frozen";
+      test.build = [build = test.build](GraphBuilder& builder) {
+        build(builder);
+        builder[builder.graph().parameters[0]].frozen = true;
+      };
+      check_on_all_devices(test);
+      test.bf16x3 = true;
+      check_on_all_devices(on_the_cpu(test));
+    }
   }
 }
 

@@ -118,11 +118,23 @@ void run_statistics(const OpCall& call) {
                         {op.workspace, op.channels});
 }
 
+// Two values a channel, once a step.
+void run_running(const OpCall& call) {
+  const auto op = BatchNormRunning<float>::of(call);
+  const auto rows = static_cast<double>(op.rows);
+  const double factor = op.rows > 1 ? rows / (rows - 1) : 1.0;
+  for (int64_t c = 0; c < op.channels; ++c) {
+    op.d_running_mean[c] = op.mean[c];
+    op.d_running_variance[c] = static_cast<float>(op.variance[c] * factor);
+  }
+}
+
 constexpr Implementation kRows[] = {
     {OpKind::kBatchNorm, "simd", run_forward, workspace_bytes},
     {OpKind::kBatchNormBackward, "simd", run_batch_norm_backward, workspace_bytes},
     {OpKind::kBatchStatistics, "simd", run_statistics, workspace_bytes},
     {OpKind::kBatchNormSums, "simd", run_batch_norm_sums, workspace_bytes},
+    {OpKind::kBatchNormRunning, "plain", run_running},
     {OpKind::kBatchNormInputGradient,
      "simd",
      run_batch_norm_input_gradient,

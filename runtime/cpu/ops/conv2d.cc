@@ -92,7 +92,7 @@ template <const Conv2dKernels& kKernels>
 void run_conv2d_backward(const OpCall& call) {
   const auto op = Conv2dBackward<float>::of(call);
   if (op.d_x != nullptr) kKernels.backward_input(op);
-  kKernels.backward_weight(op);
+  if (op.d_weight != nullptr) kKernels.backward_weight(op);
   if (op.d_bias != nullptr) conv2d_backward_bias(op);
 }
 

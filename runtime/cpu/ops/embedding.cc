@@ -85,7 +85,7 @@ void run_forward(const OpCall& call) {
 void run_backward(const OpCall& call) {
   const auto op = EmbeddingBackward<float>::of(call);
   const int64_t channels = op.sizes.channels, rows = op.sizes.batch * op.sizes.time;
-  if (!op.accumulate_token) {
+  if (op.d_token != nullptr && !op.accumulate_token) {
     const int64_t elements = op.sizes.vocabulary * channels;
     parallel_for(elements, kGrainElements, [&](int64_t begin, int64_t end) {
       std::memset(op.d_token + begin, 0, (end - begin) * sizeof(float));
@@ -94,10 +94,10 @@ void run_backward(const OpCall& call) {
   // Columns are shared out in whole cache lines.
   constexpr int64_t kLine = 16;
   const auto token_kernel = HWY_DYNAMIC_DISPATCH(embedding_token_backward_kernel);
-  parallel_for(
-      (channels + kLine - 1) / kLine, grain_rows(rows * kLine), [&](int64_t begin, int64_t end) {
-        token_kernel(op, begin * kLine, std::min(channels, end * kLine));
-      });
+  const int64_t lines = op.d_token == nullptr ? 0 : (channels + kLine - 1) / kLine;
+  parallel_for(lines, grain_rows(rows * kLine), [&](int64_t begin, int64_t end) {
+    token_kernel(op, begin * kLine, std::min(channels, end * kLine));
+  });
   if (op.d_position == nullptr) return;
   const auto position_kernel = HWY_DYNAMIC_DISPATCH(embedding_position_backward_kernel);
   parallel_for(op.sizes.time,

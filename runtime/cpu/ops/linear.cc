@@ -42,7 +42,7 @@ void run_linear_backward(const OpCall& call) {
                            .saved = op.saved,
                            .d_x = op.d_x});
   }
-  kKernels.backward_weight(op);
+  if (op.d_weight != nullptr) kKernels.backward_weight(op);
   if (op.d_bias != nullptr) linear_backward_bias(op);
 }
 

@@ -55,10 +55,11 @@ void run(const OpCall& call) {
                      work);
     softmax_cross_entropy_rows(
         op.loss_of(chunk, logits), call.lane(), results + chunk * op.chunk_rows());
-    if (op.d_weight == nullptr) continue;
+    if (op.d_x == nullptr) continue;
     const auto backward = op.backward_of(chunk, logits, work);
-    kKernels.backward_weight(backward);  // before d_x, which may be x
-    if (backward.d_bias != nullptr) linear_backward_bias(backward);
+    // Before d_x, which may be x.
+    if (op.d_weight != nullptr) kKernels.backward_weight(backward);
+    if (op.d_bias != nullptr) linear_backward_bias(backward);
     kKernels.backward_input(backward);
   }
   sum_loss_rows(results, op.shape.rows, op.statistics);

@@ -2,6 +2,7 @@
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
 
 namespace lockstep::cuda {
@@ -217,10 +218,30 @@ size_t workspace_bytes(const OpCall& call) {
   return 2 * blocks * static_cast<size_t>(x.columns()) * sizeof(float);
 }
 
+struct Running {
+  BatchNormRunning<float> op;
+  template <int N>
+  __device__ void operator()(int64_t at, std::integral_constant<int, N>) const {
+    const auto rows = static_cast<float>(op.rows);
+    const float factor = op.rows > 1 ? rows / (rows - 1) : 1.0f;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      op.d_running_mean[at + i] = op.mean[at + i];
+      op.d_running_variance[at + i] = op.variance[at + i] * factor;
+    }
+  }
+};
+
+void run_running(const OpCall& call) {
+  const auto op = BatchNormRunning<float>::of(call);
+  for_each_flat<1>(op.channels, false, Running{op}, stream_of(call));
+}
+
 constexpr Implementation kRows[] = {
     {OpKind::kBatchNorm, "own", run_forward, workspace_bytes},
     {OpKind::kBatchNormBackward, "own", run_batch_norm_backward, workspace_bytes},
     {OpKind::kBatchStatistics, "own", run_statistics, workspace_bytes},
+    {OpKind::kBatchNormRunning, "own", run_running},
     {OpKind::kBatchNormSums, "own", run_batch_norm_sums, workspace_bytes},
     {OpKind::kBatchNormInputGradient,
      "own",

@@ -289,13 +289,16 @@ template <const Half& kWeight>
 constexpr Half kAndBias = {
     .run =
         [](const OpCall& call) {
-          kWeight.run(call);
+          if (call.has_output(1)) kWeight.run(call);
           run_bias(call);
         },
     .workspace_bytes =
         [](const OpCall& op) { return std::max(kWeight.workspace_bytes(op), bias_workspace(op)); },
     .supports = kWeight.supports,
-    .available = kWeight.available};
+    .available =
+        kWeight.available == nullptr
+            ? nullptr
+            : +[](const OpCall& call) { return !call.has_output(1) || kWeight.available(call); }};
 
 template <const Half& kInput, const Half& kWeight>
 constexpr Implementation backward(const char* name) {

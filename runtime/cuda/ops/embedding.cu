@@ -167,13 +167,15 @@ void start_backward(const SortedBackward<T>& op, Stream stream) {
   constexpr int kWide = kVectorWidth<T>;
   const bool vectors = is_vectorizable<T>(op.sizes.channels, {op.d_y}) && is_aligned(op.d_token) &&
                        is_aligned(op.partials) && is_aligned(op.d_position);
-  if (!op.accumulate_token) {
+  if (op.d_token != nullptr && !op.accumulate_token) {
     for_each_flat<4>(op.sizes.vocabulary * op.sizes.channels, vectors, Zero{op.d_token}, stream);
   }
-  if (vectors) {
-    sum_tokens<kWide>(op, stream);
-  } else {
-    sum_tokens<1>(op, stream);
+  if (op.d_token != nullptr) {
+    if (vectors) {
+      sum_tokens<kWide>(op, stream);
+    } else {
+      sum_tokens<1>(op, stream);
+    }
   }
   if (op.d_position == nullptr) return;
   const int64_t stride = op.sizes.time * op.sizes.channels;
@@ -208,7 +210,8 @@ void run_backward(const OpCall& call) {
     auto* const sorted = call.workspace<int32_t>();
     auto* const places = reinterpret_cast<int32_t*>(call.workspace() + parts.places);
     std::byte* const rest = call.workspace() + parts.rest;
-    sort_tokens(op.ids, parts.count, op.sizes.vocabulary, sorted, places, rest, stream);
+    if (op.d_token != nullptr)
+      sort_tokens(op.ids, parts.count, op.sizes.vocabulary, sorted, places, rest, stream);
     start_backward(SortedBackward<T>{op, sorted, places, reinterpret_cast<float*>(rest)}, stream);
   });
 }

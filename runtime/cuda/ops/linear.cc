@@ -192,7 +192,9 @@ constexpr Half kWeightWithBias = {
                    {.a = op.d_y, .b = op.x, .out = op.d_weight, .bias_gradient = op.d_bias});
         },
     .supports =
-        [](const OpCall& op) { return op.has_output(2) && !Backward::of(op).accumulate_bias; },
+        [](const OpCall& op) {
+          return op.has_output(1) && op.has_output(2) && !Backward::of(op).accumulate_bias;
+        },
     .available =
         [](const OpCall& call) {
           return has_algorithm(call, product_of_weight(call, Epilogue::kBiasGradient));
@@ -201,8 +203,10 @@ constexpr Half kWeightWithBias = {
 template <Multiply kMultiply>
 void run_weight(const OpCall& call) {
   const auto op = Backward::of(call);
-  kMultiply(
-      call, product_of_weight(call, Epilogue::kNone), {.a = op.d_y, .b = op.x, .out = op.d_weight});
+  if (op.d_weight != nullptr)
+    kMultiply(call,
+              product_of_weight(call, Epilogue::kNone),
+              {.a = op.d_y, .b = op.x, .out = op.d_weight});
   if (op.d_bias == nullptr) return;
   by_type(call.input_dtype(0), [&]<typename T>() {
     column_sum<T>(reinterpret_cast<const T*>(op.d_y),
@@ -224,7 +228,8 @@ size_t bias_workspace(const OpCall& op) {
 constexpr Half kWeight = {.run = run_weight<multiply>,
                           .workspace_bytes = bias_workspace,
                           .available = [](const OpCall& call) {
-                            return has_last_algorithm(call,
+                            return !call.has_output(1) ||
+                                   has_last_algorithm(call,
                                                       product_of_weight(call, Epilogue::kNone));
                           }};
 constexpr Half kWeightPlainly = {.run = run_weight<multiply_plainly>,

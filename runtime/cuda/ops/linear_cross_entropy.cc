@@ -99,8 +99,8 @@ bool has_algorithms(const OpCall& call) {
   for (const int64_t chunk : {int64_t{0}, std::min<int64_t>(1, last), last}) {
     const Products products = products_of(call, chunk);
     if (!has_algorithm(call, products.logits)) return false;
-    if (!call.has_output(2)) continue;
-    if (!has_algorithm(call, products.d_weight) || !has_algorithm(call, products.d_x)) return false;
+    if (call.has_output(1) && !has_algorithm(call, products.d_x)) return false;
+    if (call.has_output(2) && !has_algorithm(call, products.d_weight)) return false;
   }
   return true;
 }
@@ -128,10 +128,11 @@ void run(const OpCall& call) {
           call, products.logits, {.a = forward.x, .b = op.weight, .out = logits, .bias = op.bias});
       softmax_cross_entropy_rows(
           op.loss_of(chunk, logits), call, results + chunk * op.chunk_rows());
-      if (op.d_weight == nullptr) continue;
+      if (op.d_x == nullptr) continue;
       const auto backward = op.backward_of(chunk, logits, nullptr);
       // d_weight before d_x, which may be x.
-      kMultiply(call, products.d_weight, {.a = logits, .b = backward.x, .out = op.d_weight});
+      if (op.d_weight != nullptr)
+        kMultiply(call, products.d_weight, {.a = logits, .b = backward.x, .out = op.d_weight});
       if (op.d_bias != nullptr)
         column_sum<T>(logits,
                       backward.shape.rows,

@@ -38,7 +38,7 @@ struct AdamUpdate {
             .one_minus_beta2 = static_cast<float>(1 - beta2),
             .inverse_root_correction2 = static_cast<float>(1 / std::sqrt(correction2)),
             .epsilon = static_cast<float>(config.epsilon),
-            .weight_decay = step.decays ? static_cast<float>(config.weight_decay) : 0.0f,
+            .weight_decay = static_cast<float>(step.decay_of(config.weight_decay)),
             .decay_factor = 1.0f,
             .grad_scale = static_cast<float>(step.gradient_scale)};
   }

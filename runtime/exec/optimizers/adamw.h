@@ -10,9 +10,8 @@ struct AdamwUpdate : AdamUpdate {
   template <typename Config>
   static AdamwUpdate make(const Config& config, const UpdateStep& step) {
     AdamwUpdate update = {AdamUpdate::make(config, step)};
-    const double weight_decay = step.decays ? config.weight_decay : 0;
     update.weight_decay = 0;
-    update.decay_factor = static_cast<float>(1 - step.lr * weight_decay);
+    update.decay_factor = static_cast<float>(1 - step.lr * step.decay_of(config.weight_decay));
     return update;
   }
 };

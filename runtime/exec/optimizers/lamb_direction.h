@@ -30,7 +30,7 @@ struct LambDirection {
             .inverse_correction1 = static_cast<float>(1 / correction1),
             .inverse_root_correction2 = static_cast<float>(1 / std::sqrt(correction2)),
             .epsilon = static_cast<float>(config.epsilon),
-            .weight_decay = step.decays ? static_cast<float>(config.weight_decay) : 0.0f,
+            .weight_decay = static_cast<float>(step.decay_of(config.weight_decay)),
             .grad_scale = static_cast<float>(step.gradient_scale)};
   }
 

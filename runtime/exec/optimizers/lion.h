@@ -30,7 +30,7 @@ struct LionUpdate {
             .one_minus_beta1 = static_cast<float>(1 - beta1),
             .beta2 = static_cast<float>(beta2),
             .one_minus_beta2 = static_cast<float>(1 - beta2),
-            .weight_decay = step.decays ? static_cast<float>(config.weight_decay) : 0.0f,
+            .weight_decay = static_cast<float>(step.decay_of(config.weight_decay)),
             .grad_scale = static_cast<float>(step.gradient_scale)};
   }
 

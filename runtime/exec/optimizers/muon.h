@@ -40,9 +40,8 @@ struct MuonStep {
 
   template <typename Config>
   static MuonStep make(const Config& config, const UpdateStep& step) {
-    const double weight_decay = step.decays ? config.weight_decay : 0;
     return {.lr = static_cast<float>(step.lr),
-            .decay_factor = static_cast<float>(1 - step.lr * weight_decay)};
+            .decay_factor = static_cast<float>(1 - step.lr * step.decay_of(config.weight_decay))};
   }
 
   // p <- decay_factor p - lr direction.

@@ -26,7 +26,7 @@ struct SgdUpdate {
   static SgdUpdate make(const Config& config, const UpdateStep& step) {
     return {.lr = static_cast<float>(step.lr),
             .momentum = config.momentum,
-            .weight_decay = step.decays ? config.weight_decay : 0,
+            .weight_decay = static_cast<float>(step.decay_of(config.weight_decay)),
             .grad_scale = static_cast<float>(step.gradient_scale),
             .nesterov = config.nesterov};
   }

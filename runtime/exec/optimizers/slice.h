@@ -15,6 +15,13 @@ struct UpdateStep {
   double gradient_scale = 1;  // multiplies every gradient first: the mean over samples, clipping
   int64_t number = 1;         // of the update, from 1
   bool decays = true;         // whether weight decay touches these parameters
+  float weight_decay = -1;    // theirs, which goes before the optimizer's; -1: that one
+
+  // Their weight decay, where the optimizer's is `configured`.
+  double decay_of(double configured) const {
+    if (!decays) return 0;
+    return weight_decay >= 0 ? weight_decay : configured;
+  }
 };
 
 // Sums of bits (base/bit_sum.h) of an array, as an update has read it and as it has left it.

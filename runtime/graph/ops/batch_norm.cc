@@ -70,10 +70,24 @@ void append_synchronised(GradientBuilder& builder,
   builder.append({OpKind::kBatchNormInputGradient, op.name, std::move(inputs), {d_x}, attributes});
 }
 
+// Where nothing that learns lies below the norm.
+std::vector<TensorId> follow_batch(GradientBuilder& builder, const Op& op) {
+  const auto& attributes = op.as<BatchNormAttributes>();
+  const int64_t lanes = attributes.synchronised ? attributes.lanes : 1;
+  builder.append(
+      {OpKind::kBatchNormRunning,
+       op.name,
+       {op.outputs[1], op.outputs[2]},
+       {unshared_gradient(builder, op, op.inputs[4]), unshared_gradient(builder, op, op.inputs[5])},
+       BatchNormRunningAttributes{lanes * builder.graph().shape(op.inputs[0]).rows()}});
+  return std::vector<TensorId>(op.inputs.size(), kNoTensor);
+}
+
 std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
                                           const Op& op,
                                           const std::vector<TensorId>& d_outputs) {
   const TensorId x = op.inputs[0], delta = op.inputs[1], d_y = d_outputs[0];
+  if (d_y == kNoTensor) return follow_batch(builder, op);
   const bool masked = op.as<BatchNormAttributes>().activation != Activation::kNone;
   const bool to_delta = delta != kNoTensor && builder.needs_gradient(delta);
   const TensorId d_x = builder.new_gradient(x);
@@ -109,6 +123,7 @@ const OpSchema kBatchNormBackwardSchema = {
     nullptr, elementwise_flops<12>, {{0, 2}, {0, 0}, {1, 0}, {1, 1}}};
 const OpSchema kBatchStatisticsSchema = {nullptr, elementwise_flops<3>, {}};
 const OpSchema kBatchNormSumsSchema = {nullptr, elementwise_flops<6>, {{1, 0}, {1, 1}}};
+const OpSchema kBatchNormRunningSchema = {nullptr, elementwise_flops<1>, {}};
 const OpSchema kBatchNormInputGradientSchema = {nullptr, elementwise_flops<6>, {{0, 2}, {0, 0}}};
 // Done by the executor, which has the lanes.
 const OpSchema kGatherLanesSchema = {nullptr, elementwise_flops<0>, {}};

@@ -14,6 +14,9 @@
 //   outputs d_x, d_delta or none (no delta, or no activation: then it is d_y), d_gamma, d_beta,
 //   d_running_mean, d_running_variance
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
+// batch_norm_running: the running statistics' gradients alone, where nothing below learns.
+//   inputs  mean (C), variance (C)
+//   outputs d_running_mean, d_running_variance (C) each
 //
 // Synchronised over L lanes, what is summed over rows meets the other lanes on the way. Forward:
 //   batch_statistics: x -> (2, C) f32, mean and biased variance of the lane;
@@ -40,6 +43,10 @@ struct BatchNormAttributes {
   // Training: statistics of all lanes together, not of each one's batch.
   bool synchronised = false;
   int64_t lanes = 1;  // then, of the run
+};
+
+struct BatchNormRunningAttributes {
+  int64_t rows = 0;  // that mean and variance are of
 };
 
 namespace ops {
@@ -157,6 +164,24 @@ struct BatchNormBackward {
             .d_delta = op.output<T>(1),
             .parameters = BatchNormParameterGradients<T>::of(op),
             .workspace = op.workspace<Wide<T>>()};
+  }
+};
+
+template <typename T>
+struct BatchNormRunning {
+  int64_t channels, rows;
+  const Wide<T>* mean;          // (channels)
+  const Wide<T>* variance;      // (channels), biased
+  Wide<T>* d_running_mean;      // (channels)
+  Wide<T>* d_running_variance;  // (channels): the unbiased one; of a single row the variance itself
+
+  static BatchNormRunning of(const OpCall& op) {
+    return {.channels = op.input_shape(0).elements(),
+            .rows = op.attributes<BatchNormRunningAttributes>().rows,
+            .mean = op.input<Wide<T>>(0),
+            .variance = op.input<Wide<T>>(1),
+            .d_running_mean = op.output<Wide<T>>(0),
+            .d_running_variance = op.output<Wide<T>>(1)};
   }
 };
 

@@ -5,7 +5,7 @@
 // conv2d_backward: d_x = transposed conv of d_y, d_weight (+)= correlation of x and d_y, d_bias
 // (+)= sums of d_y.
 //   inputs  d_y (N, OH, OW, O) of the value before the activation, x, weight
-//   outputs d_x or none, d_weight, d_bias or none
+//   outputs d_x, d_weight, d_bias: each or none, d_weight where the weight is frozen
 // conv2d_batch_norm: batch_norm, with its running statistics, of conv(x, weight) + bias, which is
 // stored nowhere. Made of the two by fuse_batch_norms().
 //   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none, the norm's gamma (O),
@@ -85,7 +85,7 @@ struct Conv2dBackward {
   const T* x;            // (N, H, W, I)
   const T* weight;       // (O, KH, KW, I/G)
   T* d_x;                // (N, H, W, I) or null; pixels that no output sees get 0
-  Wide<T>* d_weight;     // (O, KH, KW, I/G)
+  Wide<T>* d_weight;     // (O, KH, KW, I/G) or null
   Wide<T>* d_bias;       // (O) or null
   std::byte* workspace;  // as the implementation needs
 

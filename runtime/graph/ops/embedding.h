@@ -3,7 +3,8 @@
 //   inputs ids (B, T) i32, token (V, C), position (>=T, C) or none; outputs y (B, T, C)
 // embedding_backward: d_token (+)= sum of d_y over equal ids, d_position (+)= sum of d_y over b, in
 // a fixed order.
-//   inputs d_y, ids; outputs d_token, d_position (none where there is no position)
+//   inputs d_y, ids; outputs d_token (none where it is frozen), d_position (none there, and where
+//   there is no position)
 
 #include <cstdint>
 #include <string>
@@ -57,15 +58,16 @@ struct EmbeddingBackward {
   EmbeddingSizes sizes;
   const T* d_y;           // (B, T, C)
   const int32_t* ids;     // (B, T)
-  Wide<T>* d_token;       // (V, C); overwriting zeroes the rows that no id names
+  Wide<T>* d_token;       // (V, C) or null; overwriting zeroes the rows that no id names
   bool accumulate_token;  // += instead of =
   Wide<T>* d_position;    // (at least T, C), of which the first T rows are touched, or null
   bool accumulate_position;
 
   static EmbeddingBackward of(const OpCall& op) {
-    const Shape &ids = op.input_shape(1), &token = op.output_shape(0);
+    const Shape& ids = op.input_shape(1);
+    const int64_t vocabulary = op.has_output(0) ? op.output_shape(0)[0] : 0;
     const auto& attributes = op.attributes<EmbeddingAttributes>();
-    return {.sizes = {ids[0], ids[1], token[1], token[0]},
+    return {.sizes = {ids[0], ids[1], op.input_shape(0).columns(), vocabulary},
             .d_y = op.input<T>(0),
             .ids = op.input<int32_t>(1),
             .d_token = op.output<Wide<T>>(0),

@@ -2,17 +2,21 @@
 
 #include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/lora.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
 
-TensorId ops::linear(GraphBuilder& builder,
-                     const std::string& name,
-                     TensorId x,
-                     TensorId weight,
-                     TensorId bias,
-                     Activation activation) {
+namespace {
+
+TensorId append_linear(GraphBuilder& builder,
+                       const std::string& name,
+                       TensorId x,
+                       TensorId weight,
+                       TensorId bias,
+                       Activation activation) {
   const Shape x_shape = builder.shape(x), w_shape = builder.shape(weight);
   const bool flatten = x_shape.columns() != w_shape[1];
   LOCKSTEP_CHECK(w_shape.rank() == 2 && (!flatten || x_shape.elements() == x_shape[0] * w_shape[1]),
@@ -33,6 +37,22 @@ TensorId ops::linear(GraphBuilder& builder,
   return y;
 }
 
+}  // namespace
+
+TensorId ops::linear(GraphBuilder& builder,
+                     const std::string& name,
+                     TensorId x,
+                     TensorId weight,
+                     TensorId bias,
+                     Activation activation) {
+  const std::vector<OutputRows> parts = lora_parts(builder, weight);
+  if (parts.empty()) return append_linear(builder, name, x, weight, bias, activation);
+  const TensorId y = append_linear(builder, name, x, weight, bias, Activation::kNone);
+  const TensorId sum = ops::lora(builder, name, x, weight, y, parts);
+  if (activation == Activation::kNone) return sum;
+  return ops::activation(builder, name + ".activation", sum, activation);
+}
+
 namespace {
 
 std::vector<TensorId> linear_gradient(GradientBuilder& builder,
@@ -48,27 +68,26 @@ std::vector<TensorId> linear_gradient(GradientBuilder& builder,
   const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
   builder.append({OpKind::kLinearBackward,
                   op.name,
-                  {d_pre, x, weight, kNoTensor},
+                  {d_pre, d_weight == kNoTensor ? kNoTensor : x, weight, kNoTensor},
                   {d_x, d_weight, d_bias},
                   LinearBackwardAttributes{accumulate_weight, accumulate_bias, Activation::kNone}});
   return {d_x, kNoTensor, kNoTensor};
 }
 
-int64_t product_flops(const Graph& graph, TensorId x, TensorId weight) {
-  const int64_t rows = graph.shape(x).elements() / graph.shape(weight)[1];
-  return 2 * rows * graph.shape(weight).elements();
+int64_t product_flops(const Graph& graph, TensorId y, TensorId weight) {
+  return 2 * graph.shape(y).elements() * graph.shape(weight)[1];
 }
 
 int64_t linear_flops(const Graph& graph, const Op& op) {
-  return product_flops(graph, op.inputs[0], op.inputs[1]);
+  return product_flops(graph, op.outputs[0], op.inputs[1]);
 }
 
 int64_t linear_backward_flops(const Graph& graph, const Op& op) {
-  const int products = op.outputs[0] == kNoTensor ? 1 : 2;
+  const int products = (op.outputs[0] == kNoTensor ? 0 : 1) + (op.outputs[1] == kNoTensor ? 0 : 1);
   const int64_t derivative = op.inputs[3] == kNoTensor
                                  ? 0
                                  : kActivationBackwardFlops * graph.shape(op.inputs[3]).elements();
-  return products * product_flops(graph, op.inputs[1], op.inputs[2]) + derivative;
+  return products * product_flops(graph, op.inputs[0], op.inputs[2]) + derivative;
 }
 
 }  // namespace

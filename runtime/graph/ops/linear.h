@@ -6,9 +6,9 @@
 //   where its gradient needs it
 // linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y. Where x
 // is the output of an activation, d_x may be the gradient of that one's input: times f'(saved).
-//   inputs  d_y (..., N) of the value before the activation, x, weight, saved (..., K) or none (of
-//           input_activation, as in activation_backward)
-//   outputs d_x or none, d_weight, d_bias or none
+//   inputs  d_y (..., N) of the value before the activation, x or none where there is no d_weight,
+//           weight, saved (..., K) or none (of input_activation, as in activation_backward)
+//   outputs d_x, d_weight, d_bias: each or none, d_weight where the weight is frozen
 
 #include <cstdint>
 #include <string>
@@ -31,7 +31,8 @@ struct LinearBackwardAttributes {
 
 namespace ops {
 
-// activation(x (..., K) weight (N, K)^T + bias (N)) -> (..., N). bias may be kNoTensor. Where K is
+// activation(x (..., K) weight (N, K)^T + bias (N)) -> (..., N), with what a LoRA adds to it before the
+// activation where the builder's options give the layer one. bias may be kNoTensor. Where K is
 // the product of all extents of x but the first, x is flattened: the output is (rows, N).
 TensorId linear(GraphBuilder& builder,
                 const std::string& name,
@@ -49,6 +50,10 @@ struct LinearShape {
   // Of x, which may have to be flattened, and weight (N, K).
   static LinearShape of(const Shape& x, const Shape& weight) {
     return {x.elements() / weight[1], weight[1], weight[0]};
+  }
+  // Of y and weight.
+  static LinearShape of_result(const Shape& y, const Shape& weight) {
+    return {y.elements() / weight[0], weight[1], weight[0]};
   }
 };
 
@@ -84,17 +89,17 @@ struct LinearBackward {
   bool accumulate_weight, accumulate_bias;
   Activation input_activation;
   const T* d_y;          // (M, N)
-  const T* x;            // (M, K)
+  const T* x;            // (M, K) or null
   const T* weight;       // (N, K)
   const T* saved;        // (M, K) or null
   T* d_x;                // (M, K) or null
-  Wide<T>* d_weight;     // (N, K)
+  Wide<T>* d_weight;     // (N, K) or null
   Wide<T>* d_bias;       // (N) or null
   std::byte* workspace;  // as the implementation needs
 
   static LinearBackward of(const OpCall& op) {
     const auto& attributes = op.attributes<LinearBackwardAttributes>();
-    return {.shape = LinearShape::of(op.input_shape(1), op.input_shape(2)),
+    return {.shape = LinearShape::of_result(op.input_shape(0), op.input_shape(2)),
             .stride = op.input_stride(0),
             .accumulate_weight = attributes.accumulate_weight,
             .accumulate_bias = attributes.accumulate_bias,

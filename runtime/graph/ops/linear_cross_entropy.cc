@@ -40,7 +40,10 @@ namespace {
 int64_t linear_cross_entropy_flops(const Graph& graph, const Op& op) {
   const int64_t rows = graph.shape(op.inputs[0]).rows();
   const Shape weight = graph.shape(op.inputs[2]);
-  const int products = op.outputs.size() > 1 ? 3 : 1;
+  const auto made = [&](size_t output) {
+    return output < op.outputs.size() && op.outputs[output] != kNoTensor ? 1 : 0;
+  };
+  const int products = 1 + made(1) + made(2);
   return 2 * products * rows * weight.elements() + 8 * rows * weight[0];
 }
 

@@ -52,8 +52,8 @@ struct LinearCrossEntropy {
   const T* bias;           // (N), or null
   double* statistics;      // (4)
   T* d_x;                  // (M, K), or null where no gradient is wanted
-  Wide<T>* d_weight;       // (N, K), or null
-  Wide<T>* d_bias;         // (N), or null
+  Wide<T>* d_weight;       // (N, K), or null: then, or where the weight is frozen
+  Wide<T>* d_bias;         // (N), or null: then, where there is no bias, or where it is frozen
 
   int64_t chunk_rows() const { return std::min(attributes.rows, shape.rows); }
   int64_t chunks() const { return (shape.rows + chunk_rows() - 1) / chunk_rows(); }
@@ -73,7 +73,7 @@ struct LinearCrossEntropy {
             .logits = logits,
             .targets = targets + first,
             .statistics = nullptr,
-            .gradient = d_weight == nullptr ? nullptr : logits};
+            .gradient = d_x == nullptr ? nullptr : logits};
   }
   LinearForward<T> forward_of(int64_t chunk, T* logits, std::byte* workspace) const {
     return {.shape = {rows_of(chunk), shape.inputs, shape.outputs},

@@ -83,7 +83,7 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
     size_t bytes = 0;
     for (size_t m = 0; m < kept.size(); ++m) bytes += size_of(dtype_of(m));
     moments_copy_.resize(
-        bytes * static_cast<size_t>(parts_.plan.layout.elements / parts_.communicator.size()));
+        bytes * static_cast<size_t>(parts_.plan.layout.trained() / parts_.communicator.size()));
     to = moments_copy_;
   }
   for (size_t m = 0; m < kept.size(); ++m) {

@@ -41,6 +41,7 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.moments = kept_arrays(config);
   for (const std::string& name : residuals_.names()) state.moments.push_back(name);
   state.flat_elements = parts_.plan.layout.elements;
+  state.frozen_elements = parts_.plan.layout.frozen_elements;
   state.layout = slices_;
   state.extra = sample_order(parts_);
   state.extra[kConfigKey] = to_text(config);
@@ -88,8 +89,9 @@ const std::filesystem::path& Checkpointer::root() const {
 }
 
 int64_t Checkpointer::bytes() const {
-  const auto arrays = static_cast<int64_t>(1 + kept_arrays(parts_.config).size());
-  return arrays * parts_.plan.layout.elements * static_cast<int64_t>(sizeof(float));
+  const auto kept = static_cast<int64_t>(kept_arrays(parts_.config).size());
+  const ParameterLayout& layout = parts_.plan.layout;
+  return (layout.elements + kept * layout.trained()) * static_cast<int64_t>(sizeof(float));
 }
 
 std::optional<SaveOutcome> Checkpointer::save(const Progression& progression,

@@ -126,6 +126,16 @@ void Checkpointer::restore_moments(const CheckpointState& state,
       targets.push_back({range.begin, values});
     }
     if (has_array(state, names[m])) read_optimizer(folder, state, slices_, names[m], targets);
+    if (names[m] != kAverageArray) continue;
+    for (const NamedSlice& slice : frozen_slices(state, slices_)) {  // by then; see --allow-change
+      for (const MomentTarget& target : targets) {
+        const auto size = static_cast<int64_t>(target.values.size());
+        const int64_t begin = std::max(slice.offset, target.begin),
+                      end = std::min(slice.offset + slice.shape.elements(), target.begin + size);
+        if (begin < end)
+          std::copy_n(weights + begin, end - begin, target.values.data() + begin - target.begin);
+      }
+    }
   }
   moments.write();
 }

@@ -20,7 +20,7 @@ ErrorFeedbackStore::ErrorFeedbackStore(const RunParts& parts, const RunMemory& m
   if (groups_ == 0) return;
   const Plan& plan = parts.plan;
   kept_ = ErrorFeedbackLayout(
-              plan.lanes, groups_, plan.topology, parts.communicator.rank(), plan.layout.elements)
+              plan.lanes, groups_, plan.topology, parts.communicator.rank(), plan.layout.trained())
               .kept();
   // What travels as factors leaves residuals in the groups alone.
   if (plan.power_sgd)
@@ -47,7 +47,7 @@ void ErrorFeedbackStore::each_part(const ErrorFeedbackLayout::Kept& kept, Body b
 
 int64_t ErrorFeedbackStore::residuals() const {
   const ErrorFeedbackLayout::Kept& last = kept_.back();
-  return last.offset + parts_.plan.layout.elements / last.parts;
+  return last.offset + parts_.plan.layout.trained() / last.parts;
 }
 
 HostCopy ErrorFeedbackStore::factored() const {
@@ -85,7 +85,7 @@ std::vector<float> ErrorFeedbackStore::read_residuals() const {
 
 // Every right factor at the beginning of its matrix, which is longer.
 std::vector<float> ErrorFeedbackStore::flat_rights() const {
-  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.elements));
+  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.trained()));
   HostCopy from = rights();
   from.read();
   for (const PowerSgdLayout::Matrix& matrix : parts_.plan.power_sgd->matrices)
@@ -146,7 +146,7 @@ void ErrorFeedbackStore::restore(const CheckpointState& state,
   read_arrays(state, folder, slices, {to.data(), n});
   to.write();
   if (!has_array(state, rights_name())) return;
-  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.elements));
+  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.trained()));
   read_optimizer(folder, state, slices, rights_name(), {{0, flat}});
   write_rights(flat);
 }

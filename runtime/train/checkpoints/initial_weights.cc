@@ -3,6 +3,8 @@
 #include <filesystem>
 
 #include "models/huggingface/folder.h"
+#include "models/huggingface/lora_layers.h"
+#include "models/huggingface/peft.h"
 #include "runtime/base/error.h"
 
 namespace lockstep {
@@ -26,15 +28,28 @@ void check_weights_path(const std::string& path) {
   }
 }
 
-WeightsRead read_initial_weights(const RunConfig& config,
-                                 const std::vector<NamedSlice>& slices,
-                                 float* parameters) {
+namespace {
+
+WeightsRead read_base(const RunConfig& config,
+                      const std::vector<NamedSlice>& slices,
+                      float* parameters) {
   const std::string& from = config.train.init_from;
   if (from.empty()) return {};
   check_weights_path(from);
   if (huggingface::is_model_folder(from))
     return huggingface::read_weights(from, config.model, slices, parameters);
   return read_model_file(from, slices, parameters);
+}
+
+}  // namespace
+
+WeightsRead read_initial_weights(const RunConfig& config,
+                                 const std::vector<NamedSlice>& slices,
+                                 float* parameters) {
+  const WeightsRead read = read_base(config, huggingface::base_slices(slices), parameters);
+  if (config.adapter.lora && !config.adapter.lora->from.empty())
+    huggingface::read_peft(config.adapter.lora->from, config, slices, parameters);
+  return read;
 }
 
 }  // namespace lockstep

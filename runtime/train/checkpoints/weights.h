@@ -13,7 +13,7 @@ namespace lockstep {
 
 // Where the ops read fp32, the parameters themselves, which every rank has whole. Otherwise the
 // fp32 master weights, of which every rank has its owned ranges, as it has of fp32 parameters that
-// are sharded.
+// are sharded. Frozen parameters have no masters: they are what the ops read, widened.
 class HostWeights {
  public:
   // `place`: where to have them whole, borrowed, where they do not lie so; empty: in memory that is
@@ -31,14 +31,16 @@ class HostWeights {
   void write();
 
  private:
-  // Calls f(element of the whole, element of the masters, elements) for each range of these.
-  template <typename F>
-  void each_updated(F f) const;
+  // Where every rank has but its part of what the ops read.
+  bool sharded() const { return parts_.plan.shards_parameters; }
+  // The ranges whose floats are in masters_, one after the other.
+  std::vector<Range> stored() const;
+  void read_frozen();
 
   const RunParts& parts_;
   const RunMemory& memory_;
   std::optional<HostCopy> parameters_;  // compute in fp32
-  std::optional<HostCopy> masters_;     // the owned ranges, to train
+  std::optional<HostCopy> masters_;     // stored(), to train
   std::span<float> whole_;              // else
   std::vector<float> own_;              // where whole_ has no other place
 };
@@ -51,6 +53,7 @@ class WeightsHash {
   struct Result {
     uint64_t weights = 0;  // of the fp32 weights: equal on all ranks
     uint64_t replica = 0;  // of this rank's parameters as the ops read them; 0: it has but a part
+    uint64_t frozen = 0;   // of the frozen ones alone, as the ops read them: equal on all ranks
     bool finite = true;    // of all weights
   };
   // All ranks together.
@@ -68,7 +71,9 @@ class WeightsHash {
 
   const RunParts& parts_;
   const RunMemory& memory_;
-  std::vector<Piece> whole_, owned_;
+  // Of what every rank has whole; of the floats that this rank owns; and of its part of the frozen
+  // parameters, in the memory of all.
+  std::vector<Piece> whole_, owned_, frozen_;
   std::span<ContentHash> hashes_;
 };
 

@@ -26,6 +26,16 @@ uint64_t WeightsAgreement::hash(int64_t step) {
                     replicas[r],
                     replicas[0]));
   }
+  if (frozen_.value_or(mine.frozen) != mine.frozen)
+    throw NumericFault(
+        parts_.config.guard.on_damage,
+        fmt::format(
+            "step {}: frozen parameters hash to {:016x}, at first they did to {:016x}: they "
+            "have changed by themselves (memory corruption?); resume from the last checkpoint",
+            step,
+            mine.frozen,
+            *frozen_));
+  frozen_ = mine.frozen;
   if (!mine.finite) {
     HostWeights weights(parts_, memory_);
     refuse_not_finite(

@@ -17,7 +17,8 @@ class WeightsAgreement {
   WeightsAgreement(const RunParts& parts, const RunMemory& memory);
 
   // The hash of the weights after `step` steps, of which every rank has all or its part. All ranks
-  // together. Throws NumericFault where replicas differ or a weight is not finite.
+  // together. Throws NumericFault where replicas differ, a weight is not finite, or frozen weights are
+  // not what they were at the first call.
   uint64_t hash(int64_t step);
   // Throw NumericFault. To be called on all ranks, of what every one of them has seen.
   [[noreturn]] void refuse_not_finite(int64_t step, const std::string& what) const;
@@ -31,6 +32,7 @@ class WeightsAgreement {
   const RunParts& parts_;
   const RunMemory& memory_;
   WeightsHash weights_hash_;
+  std::optional<uint64_t> frozen_;          // hash of the frozen weights
   std::optional<int64_t> good_checkpoint_;  // the newest, as far as this process knows
 };
 

@@ -34,8 +34,9 @@ GatheredSums::GatheredSums(const RunParts& parts, const RunMemory& memory, const
 }
 
 void GatheredSums::add(int bucket, const std::byte* gathered) {
-  const double start_ms = now_ms();
   const auto b = static_cast<size_t>(bucket);
+  if (b >= times_.size()) return;  // of frozen parameters, which no update has written
+  const double start_ms = now_ms();
   const DType dtype = parts_.plan.compute;
   ++times_[b];
   for (Source& source : sources_) {

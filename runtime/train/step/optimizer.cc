@@ -57,7 +57,7 @@ SgdUpdate layer_wise_update(const LarsConfig& lars, const UpdateStep& step, doub
   const double rate = step.lr * trust;
   return {.lr = 1,
           .momentum = lars.momentum,
-          .weight_decay = step.decays ? static_cast<float>(rate * lars.weight_decay) : 0,
+          .weight_decay = static_cast<float>(rate * step.decay_of(lars.weight_decay)),
           .grad_scale = static_cast<float>(rate * step.gradient_scale),
           .nesterov = false};
 }
@@ -78,8 +78,6 @@ AdamwUpdate layer_wise_update(const MuonConfig& muon, UpdateStep step, double) {
 
 }  // namespace
 
-std::string optimizer_name(const OptimizerConfig& config) { return name_of(config.kind); }
-
 std::vector<std::string> moment_names(const OptimizerConfig& config) {
   return by_kind(
       config,
@@ -97,10 +95,6 @@ bool is_muon(const OptimizerConfig& config) {
   return std::holds_alternative<MuonConfig>(config.kind);
 }
 
-bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot) {
-  return slot.running_momentum == 0 && (slot.decay || config.decay_bias_and_norm);
-}
-
 }  // namespace
 
 DType moment_dtype(const OptimizerConfig& config) {
@@ -113,14 +107,6 @@ bool is_layer_wise(const OptimizerConfig& config) {
              []<typename Update>(const auto&) { return false; },
              [](const auto&) { return true; }) &&
          !is_muon(config);
-}
-
-std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout) {
-  std::vector<size_t> slots;
-  for (size_t i = 0; i < layout.slots.size() && is_layer_wise(config); ++i) {
-    if (is_decayed(config, layout.slots[i])) slots.push_back(i);
-  }
-  return slots;
 }
 
 namespace {
@@ -165,21 +151,18 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       memory_(memory),
       moments_(moment_names(config).size()),
       moment_dtype_(lockstep::moment_dtype(config)),
-      adapted_(adapted_slots(config, layout)),
-      updates_(backend.host_array<OptimizerUpdate>(groups(config, layout))) {
+      groups_(config, layout),
+      updates_(backend.host_array<OptimizerUpdate>(groups_.groups.size())) {
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
   LOCKSTEP_CHECK(is_muon(config) == (memory.muon != nullptr));
   if (moment_dtype_ != DType::kF32) rounding_ = backend.host_array<MomentRounding>(1);
   if (is_lamb(config) || is_muon(config))
-    direction_updates_ = backend.host_array<OptimizerUpdate>(2);
+    direction_updates_ = backend.host_array<OptimizerUpdate>(updates_.size());
+  for (size_t g = 0; g < updates_.size(); ++g)
+    if (groups_.groups[g].statistics) updates_[g] = moving_average(layout);
   prepare(0, 0, 1);  // the kind of each is known from here on
-  updates_[kStatistics] = moving_average(layout);
   cut_pieces(layout);
   prepare_updates(layout);
-}
-
-size_t Optimizer::groups(const OptimizerConfig& config, const ParameterLayout& layout) {
-  return is_muon(config) ? kMuonGroups : kGroups + adapted_slots(config, layout).size();
 }
 
 void Optimizer::cut_pieces(const ParameterLayout& layout) {
@@ -205,20 +188,20 @@ void Optimizer::cut_pieces(const ParameterLayout& layout) {
 
 // Whether an update of the group is along a direction that is found before: of all but running
 // statistics under LAMB, and of Muon's matrices.
-bool Optimizer::has_direction(size_t group) const {
-  if (is_muon(config_)) return group == kPlainMatrix || group == kDecayedMatrix;
-  return is_lamb(config_) && group != kStatistics;
+bool Optimizer::has_direction(const UpdateGroup& group) const {
+  return group.matrix || (is_lamb(config_) && !group.statistics);
 }
 
 void Optimizer::prepare_updates(const ParameterLayout& layout) {
   std::vector<OptimizerSlice> slices, directions, along;
   std::vector<size_t> updated, directed;  // pieces
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const size_t group = group_of(layout, pieces_[i].slot);
+    const size_t number = groups_.of_slot[pieces_[i].slot];
+    const UpdateGroup& group = groups_.groups[number];
     const bool directed_here = has_direction(group);  // then moments move with the direction
     OptimizerSlice slice =
-        slice_of(layout, pieces_[i], group == kStatistics || directed_here ? 0 : moments_);
-    slice.group = group;
+        slice_of(layout, pieces_[i], group.statistics || directed_here ? 0 : moments_);
+    slice.group = number;
     if (!directed_here) {
       slices.push_back(slice);
       updated.push_back(i);
@@ -226,7 +209,7 @@ void Optimizer::prepare_updates(const ParameterLayout& layout) {
     }
     along.push_back(slice);
     directions.push_back(slice_of(layout, pieces_[i], is_muon(config_) ? 1 : moments_));
-    directions.back().group = group == kPlain || group == kPlainMatrix ? kPlain : kDecayed;
+    directions.back().group = number;
     directed.push_back(i);
   }
   if (memory_.summed) {
@@ -262,20 +245,9 @@ OptimizerSlice Optimizer::slice_of(const ParameterLayout& layout,
   return slice;
 }
 
-size_t Optimizer::group_of(const ParameterLayout& layout, size_t slot) const {
-  if (layout.slots[slot].running_momentum > 0) return kStatistics;
-  const bool decayed = is_decayed(config_, layout.slots[slot]);
-  if (memory_.muon != nullptr && std::ranges::binary_search(memory_.muon->slots(), slot))
-    return decayed ? kDecayedMatrix : kPlainMatrix;
-  if (!decayed) return kPlain;
-  const auto adapted = std::find(adapted_.begin(), adapted_.end(), slot);
-  if (adapted == adapted_.end()) return kDecayed;
-  return kGroups + static_cast<size_t>(adapted - adapted_.begin());
-}
-
-OptimizerUpdate Optimizer::update_for(bool decays, double trust) const {
-  UpdateStep step = step_;
-  step.decays = decays;
+OptimizerUpdate Optimizer::update_for(const UpdateGroup& group, double trust) const {
+  const UpdateStep step = group.of(step_);
+  if (group.matrix) return MuonStep::make(std::get<MuonConfig>(config_.kind), step);
   return by_kind(
       config_,
       [&]<typename Update>(const auto& kind) -> OptimizerUpdate {
@@ -284,9 +256,8 @@ OptimizerUpdate Optimizer::update_for(bool decays, double trust) const {
       [&](const auto& kind) -> OptimizerUpdate { return layer_wise_update(kind, step, trust); });
 }
 
-OptimizerUpdate Optimizer::direction_for(bool decays) const {
-  UpdateStep step = step_;
-  step.decays = decays;
+OptimizerUpdate Optimizer::direction_for(const UpdateGroup& group) const {
+  const UpdateStep step = group.of(step_);
   if (const auto* muon = std::get_if<MuonConfig>(&config_.kind))
     return MuonMomentum::make(*muon, step);
   return LambDirection::make(std::get<LambConfig>(config_.kind), step);
@@ -295,19 +266,11 @@ OptimizerUpdate Optimizer::direction_for(bool decays) const {
 void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
   step_ = {.lr = lr, .gradient_scale = gradient_scale, .number = step};
   if (!rounding_.empty()) rounding_[0] = {memory_.seed, static_cast<uint32_t>(step)};
-  updates_[kPlain] = update_for(false, 1);
-  for (size_t g = kDecayed; g < updates_.size(); ++g)
-    if (g != kStatistics) updates_[g] = update_for(true, 1);
-  if (const auto* muon = std::get_if<MuonConfig>(&config_.kind)) {
-    for (const bool decays : {false, true}) {
-      UpdateStep matrix_step = step_;
-      matrix_step.decays = decays;
-      updates_[decays ? kDecayedMatrix : kPlainMatrix] = MuonStep::make(*muon, matrix_step);
-    }
+  for (size_t g = 0; g < updates_.size(); ++g) {
+    const UpdateGroup& group = groups_.groups[g];
+    if (!group.statistics) updates_[g] = update_for(group, 1);
+    if (!direction_updates_.empty()) direction_updates_[g] = direction_for(group);
   }
-  if (direction_updates_.empty()) return;
-  direction_updates_[kPlain] = direction_for(false);
-  direction_updates_[kDecayed] = direction_for(true);
 }
 
 void Optimizer::adapt() {
@@ -320,8 +283,11 @@ void Optimizer::adapt() {
   if (memory_.norms == nullptr) return;
   adapting_work_->run([this] { measure(); });
   const std::span<const TensorNorms::Squares> squares = memory_.norms->sum();
-  for (size_t i = 0; i < adapted_.size(); ++i)
-    updates_[kGroups + i] = update_for(true, trust_ratio(squares[i]));
+  for (size_t g = 0; g < updates_.size(); ++g) {
+    const UpdateGroup& group = groups_.groups[g];
+    if (group.adapted != UpdateGroup::kNotAdapted)
+      updates_[g] = update_for(group, trust_ratio(group, squares[group.adapted]));
+  }
 }
 
 // Queues what finds the norms of the weights and of what they move along.
@@ -333,7 +299,7 @@ void Optimizer::measure() {
                            memory_.gradients.at(piece.flat, piece.local));
 }
 
-double Optimizer::trust_ratio(const TensorNorms::Squares& squares) const {
+double Optimizer::trust_ratio(const UpdateGroup& group, const TensorNorms::Squares& squares) const {
   const double weights = std::sqrt(squares.parameters), directions = std::sqrt(squares.directions);
   if (weights == 0 || directions == 0) return 1;
   const auto* lars = std::get_if<LarsConfig>(&config_.kind);
@@ -341,7 +307,7 @@ double Optimizer::trust_ratio(const TensorNorms::Squares& squares) const {
   // LARS measures the gradient itself, before it is scaled.
   const double gradient = directions * std::abs(step_.gradient_scale);
   return lars->trust_coefficient * weights /
-         (gradient + lars->weight_decay * weights + lars->epsilon);
+         (gradient + group.of(step_).decay_of(lars->weight_decay) * weights + lars->epsilon);
 }
 
 }  // namespace lockstep

@@ -12,21 +12,15 @@
 #include "runtime/train/step/muon.h"
 #include "runtime/train/step/state_sums.h"
 #include "runtime/train/step/tensor_norms.h"
+#include "runtime/train/step/update_groups.h"
 
 namespace lockstep {
 
-// "adamw", as checkpoints name it.
-std::string optimizer_name(const OptimizerConfig& config);
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
 
 // What moments are stored as.
 DType moment_dtype(const OptimizerConfig& config);
-
-// Whether every tensor has a rate of its own: LARS and LAMB. Muon is neither this nor elementwise.
-bool is_layer_wise(const OptimizerConfig& config);
-// The parameters of which it has one, by number: those with weight decay.
-std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout);
 
 // The weights of which this rank updates its owned ranges; borrowed.
 struct FlatWeights {
@@ -73,8 +67,6 @@ class Optimizer {
   // Queues one step from the flat gradients: always the same work on the same memory.
   void update() { update_->run(); }
 
-  // Groups of constants that the updates of such a model have.
-  static size_t groups(const OptimizerConfig& config, const ParameterLayout& layout);
   const std::vector<Range>& owned() const { return owned_; }
   // What moments are stored as: kF32 or kBF16.
   DType moment_dtype() const { return moment_dtype_; }
@@ -93,28 +85,22 @@ class Optimizer {
   size_t moments() const { return moments_; }  // kept per parameter
 
  private:
-  // How parameters are updated: places among the constants.
-  // The k-th adapted slot is of group kGroups + k; Muon's matrices are of the two last.
-  enum : size_t { kPlain, kDecayed, kStatistics, kGroups };
-  enum : size_t { kPlainMatrix = kGroups, kDecayedMatrix, kMuonGroups };
-
   const OptimizerConfig& config_;
   std::vector<Range> owned_;
   std::vector<int64_t> local_offsets_;  // of each owned range
   int64_t owned_elements_ = 0;
-  size_t group_of(const ParameterLayout& layout, size_t slot) const;
   void cut_pieces(const ParameterLayout& layout);
   // What updates a piece; `moments` of those that are kept move with it.
   OptimizerSlice slice_of(const ParameterLayout& layout,
                           const StatePiece& piece,
                           size_t moments) const;
   void prepare_updates(const ParameterLayout& layout);
-  bool has_direction(size_t group) const;
+  bool has_direction(const UpdateGroup& group) const;
   void measure();
-  double trust_ratio(const TensorNorms::Squares& squares) const;
-  // For parameters with weight decay or without; `trust` multiplies a tensor's rate.
-  OptimizerUpdate update_for(bool decays, double trust) const;
-  OptimizerUpdate direction_for(bool decays) const;  // of LAMB and Muon
+  double trust_ratio(const UpdateGroup& group, const TensorNorms::Squares& squares) const;
+  // `trust` multiplies a tensor's rate.
+  OptimizerUpdate update_for(const UpdateGroup& group, double trust) const;
+  OptimizerUpdate direction_for(const UpdateGroup& group) const;  // of LAMB and Muon
 
   Backend& backend_;
   OptimizerMemory memory_;
@@ -122,10 +108,10 @@ class Optimizer {
   DType moment_dtype_;
   std::span<MomentRounding> rounding_;  // one; none where moments are floats
   std::vector<StatePiece> pieces_;
-  std::unique_ptr<StateSums> state_sums_;         // null: nothing is summed
-  std::vector<size_t> adapted_;                   // of a layer-wise optimizer, slots
+  std::unique_ptr<StateSums> state_sums_;  // null: nothing is summed
+  UpdateGroups groups_;
   std::span<OptimizerUpdate> updates_;            // by group
-  std::span<OptimizerUpdate> direction_updates_;  // of LAMB and Muon: kPlain, kDecayed
+  std::span<OptimizerUpdate> direction_updates_;  // of LAMB and Muon, by group
   UpdateStep step_;                               // of the next update
   std::unique_ptr<FlatUpdate> update_;
   std::unique_ptr<FlatUpdate> directions_;       // of LAMB and Muon; moves the moments

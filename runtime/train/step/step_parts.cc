@@ -25,7 +25,7 @@ std::unique_ptr<PowerSgd> make_power_sgd(const RunParts& parts, const RunMemory&
       RankCommunicators{parts.slices, parts.communicator},
       parts.backend,
       parts.backend.power_sgd(),
-      PowerSgd::Options{*plan.power_sgd, plan.lanes, plan.topology, plan.layout.elements},
+      PowerSgd::Options{*plan.power_sgd, plan.lanes, plan.topology, plan.layout.trained()},
       PowerSgd::Memory{reinterpret_cast<float*>(memory.residuals), memory.factors});
 }
 

@@ -42,7 +42,7 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
       parameter_gather_({parts.slices, parts.communicator, parts.parameters_node()},
                         parts.backend,
                         parts.plan.topology,
-                        parts.plan.buckets,
+                        parts.plan.all_buckets(),
                         gather_memory(parts.plan, memory)),
       sum_gather_({parts.slices, parts.communicator},
                   parts.backend,

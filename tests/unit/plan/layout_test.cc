@@ -72,6 +72,54 @@ TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
   EXPECT_EQ(next, static_cast<int>(buckets.size()));
 }
 
+// What has no gradient lies behind what has, and takes no room of gradients, moments and sums.
+TEST(Layout, FrozenParametersLieApart) {
+  GraphOptions graph_options(Purpose::kTraining);
+  graph_options.prepare_parameters = [](Graph& graph) {
+    for (const TensorId id : graph.parameters)
+      graph[id].frozen =
+          graph[id].name.find("layer") != std::string::npos && graph[id].running_momentum == 0;
+  };
+  const Graph graph =
+      build_model(testing::small_resnet(), testing::small_image_io(), 2, graph_options);
+  for (const int stage : {0, 1, 2, 3}) {
+    PlanOptions options;
+    options.topology = Topology::flat(4);
+    options.lanes = 8;
+    options.bucket_mib = 0.05;
+    options.zero_stage = stage;
+    options.moments = 2;
+    options.snapshot = true;
+    const Plan plan =
+        make_plan(graph, nullptr, options, [](const Graph&, const Op&) { return size_t{0}; });
+    const ParameterLayout& layout = plan.layout;
+    int64_t frozen = 0;
+    for (const ParameterSlot& slot : layout.slots) {
+      EXPECT_EQ(slot.frozen, slot.offset >= layout.trained()) << slot.name;
+      EXPECT_EQ(slot.running_momentum > 0 || slot.frozen, slot.offset >= layout.statistics_begin);
+      if (slot.frozen) frozen += slot.elements;
+    }
+    EXPECT_GT(frozen, 0);
+    EXPECT_EQ(layout.frozen_parameters, frozen);
+    EXPECT_EQ(plan.buckets.back().end, layout.trained());
+    EXPECT_EQ(plan.frozen_buckets.front().begin, layout.trained());
+    EXPECT_EQ(plan.frozen_buckets.back().end, layout.elements);
+    const auto trained = static_cast<size_t>(layout.trained()) * sizeof(float),
+               all = static_cast<size_t>(layout.elements) * sizeof(float);
+    EXPECT_EQ(plan.row_bytes(kMomentsRow), 2 * trained / (stage == 0 ? 1 : 4)) << stage;
+    EXPECT_EQ(plan.row_bytes(kParametersRow), all / (stage == 3 ? 4 : 1)) << stage;
+    EXPECT_EQ(plan.row_bytes(kWeightsSnapshotRow), all);
+    EXPECT_EQ(plan.row_bytes(kMomentsSnapshotRow), 2 * trained / 4);
+    if (stage < 2) EXPECT_EQ(plan.row_bytes(kGradientsRow) % trained, 0u);
+    // In stage 3 the blocks of frozen parameters are gathered as the others are.
+    std::vector<bool> gathered(plan.all_buckets().size());
+    for (const GatherItem& item : plan.training.gathers)
+      gathered[static_cast<size_t>(item.bucket)] = true;
+    for (size_t b = plan.buckets.size(); b < gathered.size(); ++b)
+      EXPECT_EQ(gathered[b], stage == 3) << b;
+  }
+}
+
 // Whatever cuts the buffer by buckets finds gradients and statistics apart.
 TEST(Layout, RunningStatisticsComeLastInBucketsOfTheirOwn) {
   const Graph graph =

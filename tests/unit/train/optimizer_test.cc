@@ -79,6 +79,52 @@ TEST(Optimizer, DecaysOnlyWhatIsDecayed) {
   }
 }
 
+// A group's tensors move as all do in a run with that rate and weight decay.
+TEST(Optimizer, GroupsHaveRatesAndWeightDecayOfTheirOwn) {
+  const auto train_with = [](const OptimizerConfig& config, double lr, bool grouped, int ranks) {
+    ParameterLayout layout = make_layout();
+    if (grouped) {
+      layout.slots[1].weight_decay = 0.25f;  // the bias, which is not decayed without
+      layout.slots[2].lr_scale = 0.5f;
+      layout.slots[2].weight_decay = 0;
+    }
+    const auto buckets = make_buckets({0, layout.elements}, 4, 512);
+    const auto elements = static_cast<size_t>(layout.elements);
+    std::vector<float> parameters(elements, 1.0f), gradients(elements);
+    for (size_t i = 0; i < elements; ++i) gradients[i] = std::sin(static_cast<float>(i));
+    const auto backend = cpu::make_backend();
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
+      Optimizer optimizer(config,
+                          layout,
+                          owned_ranges(buckets, rank, ranks),
+                          *backend,
+                          {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
+                           .gradients = {gradients.data()},
+                           .moments = moments.data()});
+      for (int step = 1; step <= 3; ++step) {
+        optimizer.prepare(lr, 0.5, step);
+        optimizer.update();
+      }
+    }
+    return parameters;
+  };
+  const auto part = [](const std::vector<float>& all, int64_t begin, int64_t elements) {
+    return std::vector<float>(all.begin() + begin, all.begin() + begin + elements);
+  };
+  for (const OptimizerConfig& config : optimizers()) {
+    const std::vector<float> grouped = train_with(config, 0.1, true, 1);
+    EXPECT_EQ(train_with(config, 0.1, true, 4), grouped) << optimizer_name(config);
+    EXPECT_EQ(part(grouped, 0, 700), part(train_with(config, 0.1, false, 1), 0, 700));
+    OptimizerConfig other = config;
+    other.decay_bias_and_norm = true;
+    std::visit([](auto& kind) { kind.weight_decay = 0.25f; }, other.kind);
+    EXPECT_EQ(part(grouped, 704, 100), part(train_with(other, 0.1, false, 1), 704, 100));
+    std::visit([](auto& kind) { kind.weight_decay = 0; }, other.kind);
+    EXPECT_EQ(part(grouped, 816, 300), part(train_with(other, 0.05, false, 1), 816, 300));
+  }
+}
+
 TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
   ParameterLayout layout = make_layout();
   layout.lanes = 4;

@@ -1,0 +1,52 @@
+#include "models/huggingface/unfinished_folder.h"
+
+#include "runtime/base/error.h"
+
+namespace lockstep::huggingface {
+namespace fs = std::filesystem;
+namespace {
+
+// Removes what it names unless it is told that all went well.
+class Unfinished {
+ public:
+  explicit Unfinished(const fs::path& out) : path_(out.string() + ".tmp") {
+    if (fs::exists(out))
+      throw CheckpointError("{}: exists already; give the name of a new folder", out.string());
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Unfinished() {
+    std::error_code ignored;
+    if (!done_) fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+  void become(const fs::path& out) {
+    fs::rename(path_, out);
+    done_ = true;
+  }
+
+ private:
+  const fs::path path_;
+  bool done_ = false;
+};
+
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+}  // namespace
+
+WrittenFile make_folder(const fs::path& out,
+                        const std::function<WrittenFile(const fs::path& folder)>& fill) {
+  try {
+    const fs::path target = without_slash(out);
+    Unfinished folder(target);
+    WrittenFile written = fill(folder.path());
+    folder.become(target);
+    return written;
+  } catch (const fs::filesystem_error& error) {
+    throw IoError("write", error.path1().string(), error.code().value());
+  }
+}
+
+}  // namespace lockstep::huggingface

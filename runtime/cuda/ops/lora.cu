@@ -1,0 +1,205 @@
+// Products of h times the scale, part by part: cuBLASLt's where every part begins where its operands
+// may, else the plain kernel's.
+#include "runtime/graph/ops/lora.h"
+
+#include <algorithm>
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/matmul/matmul.h"
+#include "runtime/cuda/matmul/plain_product.h"
+#include "runtime/cuda/ops/implementations.h"
+
+namespace lockstep::cuda {
+namespace {
+
+void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  context_of(call).matmul->run(product, operands);
+}
+void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  plain_product(product, operands, stream_of(call));
+}
+using Multiply = decltype(multiply);
+
+template <typename T>
+struct Scaled {
+  const T* x;
+  float scale;
+  T* out;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    constexpr int N = Count::value;
+    float values[N];
+    load(x + i, values);
+#pragma unroll
+    for (int k = 0; k < N; ++k) values[k] *= scale;
+    store(values, out + i);
+  }
+};
+
+template <typename T>
+void scaled(const T* x, float scale, T* out, int64_t n, Stream stream) {
+  const bool vectors = is_aligned(x) && is_aligned(out);
+  for_each_flat<kVectorWidth<T>>(n, vectors, Scaled<T>{x, scale, out}, stream);
+}
+
+template <typename T>
+struct Copied {
+  const T* x;
+  T* out;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    float values[Count::value];
+    load(x + i, values);
+    store(values, out + i);
+  }
+};
+
+LoraSizes sizes_of(const OpCall& call) {
+  return LoraSizes::of(call.input_shape(0), call.input_shape(1), call.input_shape(2));
+}
+
+const LoraAttributes& attributes_of(const OpCall& call) {
+  return call.kind() == OpKind::kLoraAdd ? call.attributes<LoraAttributes>()
+                                         : call.attributes<LoraBackwardAttributes>().forward;
+}
+
+// out_p += h_p B_p^T.
+Product product_of_output(const OpCall& call, const LoraPart& part) {
+  const LoraSizes sizes = sizes_of(call);
+  const DType dtype = call.input_dtype(0);
+  return {.m = sizes.rows,
+          .n = part.rows,
+          .k = sizes.rank,
+          .stride_a = sizes.inner,
+          .stride_out = sizes.outputs,
+          .transpose_b = true,
+          .in = dtype,
+          .out = dtype,
+          .accumulate = true,
+          .tf32 = context_of(call).tf32};
+}
+
+// d_h_p = d_out_p B_p.
+Product product_of_inner(const OpCall& call, const LoraPart& part) {
+  const LoraSizes sizes = sizes_of(call);
+  const DType dtype = call.input_dtype(0);
+  return {.m = sizes.rows,
+          .n = sizes.rank,
+          .k = part.rows,
+          .stride_a = sizes.outputs,
+          .stride_out = sizes.inner,
+          .in = dtype,
+          .out = dtype,
+          .tf32 = context_of(call).tf32};
+}
+
+// d_B_p (+)= d_out_p^T h_p.
+Product product_of_weight(const OpCall& call, const LoraPart& part) {
+  const LoraSizes sizes = sizes_of(call);
+  return {.m = part.rows,
+          .n = sizes.rank,
+          .k = sizes.rows,
+          .stride_a = sizes.outputs,
+          .stride_b = sizes.inner,
+          .transpose_a = true,
+          .in = call.input_dtype(0),
+          .out = DType::kF32,
+          .accumulate = call.attributes<LoraBackwardAttributes>().accumulate,
+          .tf32 = context_of(call).tf32};
+}
+
+// cuBLASLt's operands begin on multiples of 16 bytes.
+bool supports_library(const OpCall& call) {
+  const LoraSizes sizes = sizes_of(call);
+  const auto size = static_cast<int64_t>(size_of(call.input_dtype(0)));
+  const auto aligned = [&](int64_t elements) { return elements * size % 16 == 0; };
+  if (!aligned(sizes.rank) || !aligned(sizes.outputs)) return false;
+  const std::vector<LoraPart> parts = parts_of(attributes_of(call), sizes.rank);
+  return std::all_of(parts.begin(), parts.end(), [&](const LoraPart& part) {
+    return aligned(part.column) && aligned(part.inner) && aligned(part.row * sizes.rank);
+  });
+}
+
+bool has_algorithms(const OpCall& call) {
+  Matmul& matmul = *context_of(call).matmul;
+  for (const LoraPart& part : parts_of(attributes_of(call), sizes_of(call).rank)) {
+    if (call.kind() == OpKind::kLoraAdd) {
+      if (!matmul.supports(product_of_output(call, part))) return false;
+      continue;
+    }
+    if (call.has_output(0) && !matmul.supports(product_of_inner(call, part))) return false;
+    if (call.has_output(1) && !matmul.supports(product_of_weight(call, part))) return false;
+  }
+  return true;
+}
+
+size_t workspace_bytes(const OpCall& call) {
+  const LoraSizes sizes = sizes_of(call);
+  return static_cast<size_t>(sizes.rows * sizes.inner) * size_of(call.input_dtype(0));
+}
+
+template <Multiply kMultiply>
+void run(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = LoraAdd<T>::of(call);
+    const auto [rows, outputs, inner, rank] = op.sizes;
+    const Stream stream = stream_of(call);
+    scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
+    if (op.out != op.y)
+      for_each_flat<kVectorWidth<T>>(
+          rows * outputs, is_aligned(op.y) && is_aligned(op.out), Copied<T>{op.y, op.out}, stream);
+    for (const LoraPart& part : parts_of(*op.attributes, rank))
+      kMultiply(call,
+                product_of_output(call, part),
+                {.a = op.workspace + part.inner,
+                 .b = op.b + part.row * rank,
+                 .out = op.out + part.column});
+  });
+}
+
+template <Multiply kMultiply>
+void run_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = LoraAddBackward<T>::of(call);
+    const auto [rows, outputs, inner, rank] = op.sizes;
+    const Stream stream = stream_of(call);
+    if (op.d_b != nullptr) scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
+    for (const LoraPart& part : parts_of(*op.attributes, rank)) {
+      const T* const d_out = op.d_out + part.column;
+      if (op.d_b != nullptr)
+        kMultiply(call,
+                  product_of_weight(call, part),
+                  {.a = d_out, .b = op.workspace + part.inner, .out = op.d_b + part.row * rank});
+      if (op.d_h != nullptr)
+        kMultiply(call,
+                  product_of_inner(call, part),
+                  {.a = d_out, .b = op.b + part.row * rank, .out = op.d_h + part.inner});
+    }
+    if (op.d_h != nullptr) scaled(op.d_h, op.attributes->scale, op.d_h, rows * inner, stream);
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kLoraAdd,
+     .name = "cublaslt",
+     .run = run<multiply>,
+     .workspace_bytes = workspace_bytes,
+     .supports = supports_library,
+     .available = has_algorithms},
+    {OpKind::kLoraAdd, "plain", run<multiply_plainly>, workspace_bytes},
+    {.kind = OpKind::kLoraAddBackward,
+     .name = "cublaslt",
+     .run = run_backward<multiply>,
+     .workspace_bytes = workspace_bytes,
+     .supports = supports_library,
+     .available = has_algorithms},
+    {OpKind::kLoraAddBackward, "plain", run_backward<multiply_plainly>, workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaLora = kRows;
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,143 @@
+// Catches: a part's product in another part's columns, rows of B or of h taken from the wrong part,
+// the scale left out or applied twice, columns outside all parts that change, d_B that is added where
+// it is to be overwritten, or the other way round.
+#include "runtime/graph/ops/lora.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+// The part of a column of y, or of a row of B; null: none.
+const LoraPart* part_of_column(const std::vector<LoraPart>& parts, int64_t column) {
+  for (const LoraPart& part : parts)
+    if (column >= part.column && column < part.column + part.rows) return &part;
+  return nullptr;
+}
+
+void reference(const OpCall& call) {
+  const auto op = LoraAdd<double>::of(call);
+  const auto [rows, outputs, inner, rank] = op.sizes;
+  const std::vector<LoraPart> parts = parts_of(*op.attributes, rank);
+  for (int64_t i = 0; i < rows * outputs; ++i) {
+    op.out[i] = op.y[i];
+    const LoraPart* const part = part_of_column(parts, i % outputs);
+    if (part == nullptr) continue;
+    const int64_t row = part->row + i % outputs - part->column;
+    for (int64_t k = 0; k < rank; ++k)
+      op.out[i] +=
+          op.attributes->scale * op.h[i / outputs * inner + part->inner + k] * op.b[row * rank + k];
+  }
+}
+
+void reference_backward(const OpCall& call) {
+  const auto op = LoraAddBackward<double>::of(call);
+  const auto [rows, outputs, inner, rank] = op.sizes;
+  const double scale = op.attributes->scale;
+  for (const LoraPart& part : parts_of(*op.attributes, rank)) {
+    for (int64_t k = 0; k < rank; ++k) {
+      for (int64_t m = 0; op.d_h != nullptr && m < rows; ++m) {
+        double sum = 0;
+        for (int64_t r = 0; r < part.rows; ++r)
+          sum += op.d_out[m * outputs + part.column + r] * op.b[(part.row + r) * rank + k];
+        op.d_h[m * inner + part.inner + k] = scale * sum;
+      }
+      for (int64_t r = 0; op.d_b != nullptr && r < part.rows; ++r) {
+        double sum = 0;
+        for (int64_t m = 0; m < rows; ++m)
+          sum += op.d_out[m * outputs + part.column + r] * op.h[m * inner + part.inner + k];
+        double& d_b = op.d_b[(part.row + r) * rank + k];
+        d_b = (op.accumulate ? d_b : 0) + scale * sum;
+      }
+    }
+  }
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kLoraAdd, "double", reference},
+    {OpKind::kLoraAddBackward, "double", reference_backward},
+};
+
+// All values are below 1, the scale is 2: a sum of n products is below 2 n, each of its roundings is
+// half an ulp of that at most, and far less of most. What is stored is h times the scale, whose rounding
+// every product has, and the result.
+Tolerance tolerance(const OpCall& expected, size_t output, int64_t) {
+  const auto sizes =
+      LoraSizes::of(expected.input_shape(0), expected.input_shape(1), expected.input_shape(2));
+  const auto terms = static_cast<double>(expected.kind() == OpKind::kLoraAdd ? sizes.rank
+                                         : output == 0                       ? sizes.outputs
+                                                                             : sizes.rows);
+  return {(terms + 2) * (terms + 2), 4 * (terms + 2)};
+}
+
+struct Case {
+  int64_t rows, outputs, rank;
+  std::vector<OutputRows> parts;
+};
+
+OpTest lora(const Case& at, bool accumulate = false) {
+  int64_t b_rows = 0;
+  for (const OutputRows& part : at.parts) b_rows += part.rows;
+  const auto inner = at.rank * static_cast<int64_t>(at.parts.size());
+  return {.name = "lora_add " + std::to_string(at.rows) + " x " + std::to_string(at.outputs) +
+                  " of rank " + std::to_string(at.rank) + " in " + std::to_string(at.parts.size()) +
+                  " parts",
+          .build =
+              [=](GraphBuilder& builder) {
+                const TensorId y = builder.activation_tensor("y", {at.rows, at.outputs});
+                const TensorId h = builder.activation_tensor("h", {at.rows, inner});
+                const TensorId b = builder.parameter("b", {b_rows, at.rank}, {}, false);
+                if (accumulate)
+                  builder[b].gradient = builder.tensor(
+                      "d_b", builder.shape(b), DType::kF32, Role::kParameterGradient);
+                const TensorId out = builder.activation_tensor("out", {at.rows, at.outputs});
+                builder.append({OpKind::kLoraAdd,
+                                "lora",
+                                {y, h, b},
+                                {out},
+                                LoraAttributes{.scale = 2, .parts = at.parts}});
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuLora,
+          .cuda = cuda::kCudaLora,
+          .tolerance = tolerance};
+}
+
+const std::vector<Case> kCases = {
+    {1, 1, 1, {{0, 1}}},
+    {5, 7, 3, {{0, 7}}},
+    {9, 40, 8, {{0, 16}, {24, 16}}},            // a part between them that learns nothing
+    {33, 48, 8, {{0, 24}, {24, 8}, {32, 16}}},  // q, k and v
+    {17, 30, 4, {{10, 20}}},
+    {70, 96, 16, {{32, 64}}},
+};
+
+TEST(LoraTest, ReferenceMatchesFiniteDifferences) {
+  check_gradient_of_reference(lora({3, 6, 2, {{0, 2}, {3, 3}}}));
+}
+
+TEST(LoraTest, MatchesTheReferenceOnAllDevices) {
+  for (const Case& at : kCases) {
+    check_on_all_devices(lora(at));
+    check_on_all_devices(lora(at, /*accumulate=*/true));
+    OpTest frozen = lora(at);
+    frozen.name += ", B frozen";
+    frozen.build = [build = frozen.build](GraphBuilder& builder) {
+      build(builder);
+      builder[builder.graph().parameters[0]].frozen = true;
+    };
+    check_on_all_devices(frozen);
+    OpTest inference = lora(at);
+    inference.gradients = 0;
+    check_on_all_devices(inference);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
