@@ -229,11 +229,6 @@ class Bert final : public Model {
                    config_.label_smoothing,
                    "0, or above it only with model.bert.task MASKED_TOKENS, SEQUENCE_CLASSES or "
                    "TOKEN_CLASSES");
-    if (config_.classes > 0 && !has_classes(config_) && config_.task != Task::kSequenceValues)
-      refuse_value("model.bert.classes",
-                   config_.classes,
-                   "0, or above it only with model.bert.task SEQUENCE_CLASSES, SEQUENCE_VALUES or "
-                   "TOKEN_CLASSES");
     if (is_roberta(config_) && config_.vocabulary > 0 &&
         config_.padding_token >= config_.vocabulary)
       refuse_value(
