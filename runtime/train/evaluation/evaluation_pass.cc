@@ -53,12 +53,12 @@ void EvaluationPass::run(const Visitor& visitor) {
       const bool empty = batches[i].valid_samples == 0;
       if (empty && !parts_.plan.evaluation.gathers_each_run) continue;
       const LaneBatch batch = stage_.place(i, batches[i]);
-      lane_.valid_rows =
-          batch.valid_samples * executors_.planned(batch.tokens).graph.loss_rows_per_sample;
+      const int64_t rows = executors_.planned(batch.tokens).graph.loss_rows_per_sample;
+      lane_.valid_rows = batch.valid_samples * rows;
       executors_.of(batch.tokens)
           .run(lane_, batch.input, batch.target, nullptr, nullptr, result_.data(), prediction_);
       parts_.backend.synchronize();
-      if (!empty) visitor.lane_done(i, batches[i]);
+      if (!empty) visitor.lane_done(i, batches[i], rows);
     }
     visitor.step_done();
   }

@@ -28,8 +28,9 @@ class EvaluationPass {
   void keep_predictions(std::byte* memory) { prediction_ = memory; }
 
   struct Visitor {
-    // The local lane has run on a batch of at least one sample, which lies on the host.
-    std::function<void(size_t lane, const LaneBatch& batch)> lane_done;
+    // The local lane has run on a batch of at least one sample, which lies on the host; `rows`: those
+    // of each sample that were computed and that the loss counts.
+    std::function<void(size_t lane, const LaneBatch& batch, int64_t rows)> lane_done;
     // All lanes of a step have: as often on every rank.
     std::function<void()> step_done = [] {};
   };

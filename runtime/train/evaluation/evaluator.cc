@@ -24,10 +24,10 @@ Evaluator::Evaluator(const RunParts& parts,
 Evaluation Evaluator::run() {
   std::fill(sums_.begin(), sums_.end(), LaneStatistics{});
   scores_.begin();
-  const auto lane_done = [this](size_t lane, const LaneBatch& batch) {
+  const auto lane_done = [this](size_t lane, const LaneBatch& batch, int64_t rows) {
     const auto* statistics = reinterpret_cast<const double*>(pass_.result());
     for (int k = 0; k < kStatisticCount; ++k) sums_[lane].values[k] += statistics[k];
-    scores_.lane_done(lane, batch);
+    scores_.lane_done(lane, batch, rows);
   };
   pass_.run({.lane_done = lane_done, .step_done = [this] { scores_.step_done(); }});
   const StepTotals totals = reducer_.sum_statistics(sums_);

@@ -51,7 +51,7 @@ std::vector<float> Predictor::run() {
   const auto wanted = static_cast<size_t>(samples() * sample_elements());
   if (root) outputs.reserve(wanted);
   EvaluationPass::Visitor visitor;
-  visitor.lane_done = [&](size_t lane, const LaneBatch&) {
+  visitor.lane_done = [&](size_t lane, const LaneBatch&, int64_t) {
     to_floats(pass_.result(), dtype_, lane_elements, &step[(first + lane) * lane_elements]);
   };
   // Samples fill the lanes in order, so that only the last step's end is padding.

@@ -151,17 +151,17 @@ void TaskScores::forget_step() {
   }
 }
 
-void TaskScores::lane_done(size_t lane, const LaneBatch& batch) {
+void TaskScores::lane_done(size_t lane, const LaneBatch& batch, int64_t rows) {
   if (layout_.task == Task::kOther) return;
   const int number = parts_.lanes()[static_cast<int>(lane)];
   const size_t first =
       places_[static_cast<size_t>(number)] * static_cast<size_t>(layout_.lane_rows);
   std::byte* const records = exchange_ + first * layout_.row_bytes;
-  const int64_t rows = batch.valid_samples * parts_.evaluation->loss_rows_per_sample;
   const int64_t columns = layout_.columns;
+  const int64_t targets = parts_.evaluation->loss_rows_per_sample;  // of a sample, some not computed
   with_values(prediction_, dtype_, [&](auto value) {
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t at = row * stride_;
+    for (int64_t computed = 0; computed < batch.valid_samples * rows; ++computed) {
+      const int64_t at = computed * stride_, row = computed / rows * targets + computed % rows;
       std::byte* const record = records + static_cast<size_t>(row) * layout_.row_bytes;
       if (layout_.task == Task::kValues) {
         const int32_t counted = 1;

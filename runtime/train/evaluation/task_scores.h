@@ -66,7 +66,7 @@ class TaskScores {
   std::byte* prediction() const { return prediction_; }
   void begin();
   // A local lane's predictions lie there; `batch`: what it ran on.
-  void lane_done(size_t lane, const LaneBatch& batch);
+  void lane_done(size_t lane, const LaneBatch& batch, int64_t rows);
   // All lanes of a step are done. All ranks together.
   void step_done();
   TaskMetrics finish();
