@@ -201,9 +201,9 @@ def main(binary, encode):
 
         out = folder / "losses.safetensors"
         done = lockstep_run.run(binary, ["predict", config, "--checkpoint", folder / "whole", "--out", out])
-        shape, rows = lockstep_run.read_tensor(out, "documents") if done.returncode == 0 else ([], done.stderr)
-        expect(shape == [36, 4] and abs(sum(rows[3::4]) / sum(rows[2::4]) - packed) <= LOSS_TOLERANCE * max(packed, 0.01),
-               f"predict: {shape}, {rows[:8]}")
+        shape, documents = lockstep_run.read_tensor(out, "documents") if done.returncode == 0 else ([], done.stderr)
+        expect(shape == [36, 4] and abs(sum(documents[3::4]) / sum(documents[2::4]) - packed) <= LOSS_TOLERANCE * max(packed, 0.01),
+               f"predict: {shape}, {documents[:8]}")
 
         for question, answer in learned.items():
             out = folder / "chat.json"

@@ -69,9 +69,9 @@ std::vector<float> TokenLosses::run() {
   if (root) losses.reserve(wanted);
   int64_t begin = 0;  // the first sample of the step
   EvaluationPass::Visitor visitor;
-  visitor.lane_done = [&](size_t lane, int64_t valid) {
+  visitor.lane_done = [&](size_t lane, const LaneBatch& batch) {
     add_lane(begin + static_cast<int64_t>(first + lane) * lane_batch_,
-             valid,
+             batch.valid_samples,
              &step[(first + lane) * lane_elements]);
   };
   // Samples fill the lanes in order, so that only the last step's end is padding.
