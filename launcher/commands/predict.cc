@@ -1,7 +1,9 @@
 // lockstep predict CONFIG --checkpoint DIR --out FILE.safetensors
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <deque>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
@@ -12,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/train/evaluation/predictor.h"
+#include "runtime/train/evaluation/token_losses.h"
 
 namespace lockstep {
 namespace {
@@ -19,60 +22,131 @@ namespace {
 struct PredictOptions {
   EvaluationOptions evaluation;
   std::string out;
+  bool logits = false;  // of language models: their outputs, too
 };
 
 constexpr char kOutputTensor[] = "output";
 
-void check_model(const PredictOptions& options) {
+// Reads the config; whether its model predicts tokens.
+bool predicts_tokens(const PredictOptions& options) {
   check_result_path("--out", options.out);
   const RunConfig config = read_config(options.evaluation.common);
   const ModelTraits model = traits_of(config.model);
-  const bool of_vocabulary =
-      model.text_task == TextTask::kNextToken || model.text_task == TextTask::kMaskedTokens;
-  if (model.input == ModelInput::kTokens && of_vocabulary)
-    throw ConfigError(
-        "model: is a {}, whose outputs are one row of logits for each token; allowed: the other "
-        "models, and tasks that do not predict tokens (`lockstep generate` continues a text)",
-        model.section);
+  const bool of_tokens =
+      model.input == ModelInput::kTokens &&
+      (model.text_task == TextTask::kNextToken || model.text_task == TextTask::kMaskedTokens);
+  if (options.logits && !of_tokens)
+    throw ConfigError("--logits: given; allowed: with models that predict tokens, not a {}",
+                      model.section);
+  return of_tokens;
+}
+
+// Tensors of one file.
+class Outputs {
+ public:
+  void add(const std::string& name, std::vector<int64_t> extents, std::vector<float> values) {
+    values_.push_back(std::move(values));
+    tensors_.push_back({name, std::move(extents), values_.back()});
+  }
+  void write(const std::string& path, int64_t step) const {
+    replace_file(path, [&](const std::filesystem::path& unfinished) {
+      write_safetensors(unfinished, tensors_, {{"lockstep_step", std::to_string(step)}});
+    });
+  }
+
+ private:
+  std::deque<std::vector<float>> values_;
+  std::vector<F32Tensor> tensors_;
+};
+
+// What the network gives for each sample or token; adds it to the file on rank 0.
+void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
+  Predictor predictor(run.parts(), run.memory());
+  std::vector<float> values = predictor.run();
+  const int64_t samples = predictor.samples(), columns = predictor.columns();
+  const int64_t tokens = predictor.tokens();
+  std::vector<int64_t> extents = {samples, columns};
+  if (tokens > 0) extents.insert(extents.begin() + 1, tokens);
+  if (root) outputs->add(kOutputTensor, extents, std::move(values));
+  (*json)["samples"] = samples;
+  if (tokens > 0) (*json)["tokens"] = tokens;
+  (*json)["outputs"] = columns;
+}
+
+// The losses of a language model's tokens, samples and documents.
+void add_losses(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
+  TokenLosses pass(run.parts(), run.memory());
+  std::vector<float> losses = pass.run();
+  const int64_t samples = pass.samples(), tokens = pass.tokens();
+  (*json)["samples"] = samples;
+  (*json)["tokens"] = tokens;
+  if (!root) return;
+  const std::vector<DocumentLoss> documents = pass.by_document(losses);
+  std::vector<double> sums(static_cast<size_t>(samples)), counts(sums.size());
+  std::vector<float> rows;
+  double loss = 0, counted = 0;
+  for (const DocumentLoss& document : documents) {
+    const auto sample = static_cast<size_t>(document.sample);
+    sums[sample] += document.loss;
+    counts[sample] += static_cast<double>(document.counted);
+    loss += document.loss;
+    counted += static_cast<double>(document.counted);
+    for (const double value : {static_cast<double>(document.sample),
+                               static_cast<double>(document.document),
+                               static_cast<double>(document.counted),
+                               document.loss})
+      rows.push_back(static_cast<float>(value));
+  }
+  outputs->add("token_loss", {samples, tokens}, std::move(losses));
+  outputs->add("loss", {samples}, {sums.begin(), sums.end()});
+  outputs->add("counted", {samples}, {counts.begin(), counts.end()});
+  outputs->add("documents", {static_cast<int64_t>(documents.size()), 4}, std::move(rows));
+  (*json)["documents"] = documents.size();
+  (*json)["counted"] = counted;
+  (*json)["loss"] = loss / std::max(counted, 1.0);
+}
+
+void print_summary(const PredictOptions& options, bool of_tokens, const Json& json) {
+  const auto number = [&](const char* name) { return json[name].get<int64_t>(); };
+  if (of_tokens) {
+    fmt::print("step {}: {} documents in {} samples, loss {:.4f} of {} tokens that count; in {}\n",
+               number("step"),
+               number("documents"),
+               number("samples"),
+               json["loss"].get<double>(),
+               number("counted"),
+               options.out);
+  } else {
+    fmt::print(
+        "step {}: {} outputs of each of {}{} samples are in {}, tensor '{}'\n",
+        number("step"),
+        number("outputs"),
+        json.contains("tokens") ? fmt::format("{} tokens of each of ", number("tokens")) : "",
+        number("samples"),
+        options.out,
+        kOutputTensor);
+  }
+  std::fflush(stdout);
 }
 
 ExitCode predict(Session& session, const PredictOptions& options) {
   Communicator& communicator = session.communicator();
   const CommonOptions& common = options.evaluation.common;
   init_log(common.log_level, communicator.rank(), communicator.size());
-  run_on_all(communicator, [&] { check_model(options); });
+  bool of_tokens = false;
+  run_on_all(communicator, [&] { of_tokens = predicts_tokens(options); });
   const EvaluationRun run(session, options.evaluation, RunPurpose::kPredict);
-  Predictor predictor(run.parts(), run.memory());
-  const std::vector<float> outputs = predictor.run();
-  const int64_t samples = predictor.samples(), columns = predictor.columns();
-  const int64_t tokens = predictor.tokens();
-  std::vector<int64_t> extents = {samples, columns};
-  if (tokens > 0) extents.insert(extents.begin() + 1, tokens);
+  const bool root = communicator.rank() == 0;
   const CheckpointState& state = run.state();
-  run_on_root(communicator, [&] {
-    replace_file(options.out, [&](const std::filesystem::path& unfinished) {
-      write_safetensors(unfinished,
-                        {{kOutputTensor, extents, outputs}},
-                        {{"lockstep_step", std::to_string(state.step)}});
-    });
-  });
+  Outputs outputs;
   Json json;
   json["step"] = state.step;
-  json["samples"] = samples;
-  if (tokens > 0) json["tokens"] = tokens;
-  json["outputs"] = columns;
+  if (of_tokens) add_losses(run, root, &outputs, &json);
+  if (!of_tokens || options.logits) add_outputs(run, root, &outputs, &json);
+  run_on_root(communicator, [&] { outputs.write(options.out, state.step); });
   json["weights_hash"] = hash_text_of(state.weights_hash);
   write_result(session, common.json, json);
-  if (communicator.rank() == 0) {
-    fmt::print("step {}: {} outputs of each of {}{} samples are in {}, tensor '{}'\n",
-               state.step,
-               columns,
-               tokens > 0 ? fmt::format("{} tokens of each of ", tokens) : "",
-               samples,
-               options.out,
-               kOutputTensor);
-    std::fflush(stdout);
-  }
+  if (root) print_summary(options, of_tokens, json);
   return ExitCode::kOk;
 }
 
@@ -83,12 +157,19 @@ CommandSpec predict_command() {
   CommandSpec command{.name = "predict",
                       .help = "Write what a network gives for each sample of the evaluation set"};
   add_evaluation_options(command, options->evaluation);
-  command.add("--out",
-              &options->out,
-              "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
-              "order, before softmax or sigmoid; of models that say something of each token "
-              "(samples, tokens, outputs), with zeros where there is padding",
-              {.required = true});
+  command.add(
+      "--out",
+      &options->out,
+      "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
+      "order, before softmax or sigmoid; of models that say something of each token "
+      "(samples, tokens, outputs), with zeros where there is padding. Of language models the "
+      "losses: tensors 'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums "
+      "and how many tokens count, and 'documents' (documents, 4): sample, number in it, counted, "
+      "loss",
+      {.required = true});
+  command.add("--logits",
+              &options->logits,
+              "Of language models: tensor 'output' (samples, tokens, vocabulary), too");
   command.run = [options](Session& session) { return predict(session, *options); };
   return command;
 }

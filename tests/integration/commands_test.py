@@ -108,8 +108,24 @@ def predicts(bench):
     bench.run("eval", bench.mlp, *checkpoint, "--json", judged)
     accuracy = json.loads(judged.read_text())["eval_accuracy"]
     assert abs(accuracy - right / 101) < 1e-9, (accuracy, right)
-    bench.run("predict", bench.gpt, "--data", bench.folder, "--checkpoint", bench.folder / "gpt",
-              "--out", out, code=2)
+    # Of a language model the losses, of which eval has the mean, and the logits that they are of.
+    gpt, files = ("--data", bench.folder, "--checkpoint", bench.folder / "gpt"), set()
+    for ranks in (0, 2):
+        bench.run("predict", bench.gpt, *gpt, "--out", out, "--logits", ranks=ranks)
+        files.add(out.read_bytes())
+    assert len(files) == 1, "other losses on another number of ranks"
+    (_, loss), (_, counted) = (lockstep_run.read_tensor(out, name) for name in ("loss", "counted"))
+    shape, losses = lockstep_run.read_tensor(out, "token_loss")
+    assert shape == [len(loss), int(counted[0])] and abs(sum(losses) - sum(loss)) < 1e-3, shape
+    bench.run("eval", bench.gpt, *gpt, "--json", judged)
+    mean = json.loads(judged.read_text())["eval_loss"]
+    assert abs(sum(loss) / sum(counted) - mean) < 1e-5 * mean, (sum(loss) / sum(counted), mean)
+    logits_shape, logits = lockstep_run.read_tensor(out, "output")
+    assert logits_shape[:2] == shape, logits_shape
+    row = logits[:logits_shape[2]]
+    wanted = [math.log(sum(map(math.exp, row))) - value for value in row]
+    assert min(abs(value - losses[0]) for value in wanted) < 1e-4, losses[0]
+    bench.run("predict", bench.mlp, *checkpoint, "--out", out, "--logits", code=2)
     bench.run("predict", bench.mlp, *checkpoint, "--out", bench.folder, code=2)
 
 

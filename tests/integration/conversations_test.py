@@ -21,7 +21,7 @@ import lockstep_run
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>",
            "<|end_header_id|>", "<|end|>", "<end_of_turn>"]
 CONFIG = """
-model { llama { layers: 2 heads: 4 width: 64 mlp_width: 128 context: 96 vocabulary: 300 } }
+model { llama { layers: 2 heads: 4 kv_heads: 2 width: 64 mlp_width: 128 context: 96 vocabulary: 300 } }
 data {
   conversations { train: "train.jsonl" eval: "train.jsonl" tokenizer: "FOLDER/tokenizer" }
   dir: "FOLDER"
@@ -198,6 +198,12 @@ def main(binary, encode):
         expect(abs(packed - padded) <= LOSS_TOLERANCE * max(packed, 0.01), f"packed {packed}, padded {padded}")
         everything = evaluate("data.conversations.whole_loss=true")[0]
         expect(everything > packed + 0.1, f"answers {packed}, with prompts {everything}")
+
+        out = folder / "losses.safetensors"
+        done = lockstep_run.run(binary, ["predict", config, "--checkpoint", folder / "whole", "--out", out])
+        shape, documents = lockstep_run.read_tensor(out, "documents") if done.returncode == 0 else ([], done.stderr)
+        expect(shape == [36, 4] and abs(sum(documents[3::4]) / sum(documents[2::4]) - packed) <= LOSS_TOLERANCE * max(packed, 0.01),
+               f"predict: {shape}, {documents[:8]}")
 
         for question, answer in learned.items():
             out = folder / "chat.json"

@@ -1,0 +1,111 @@
+#include "runtime/train/evaluation/token_losses.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/half.h"
+#include "runtime/base/threads.h"
+
+namespace lockstep {
+namespace {
+
+template <typename T>
+double loss_of(const T* logits, int64_t count, int32_t target) {
+  double largest = -INFINITY, sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, static_cast<double>(to_float(logits[i])));
+  for (int64_t i = 0; i < count; ++i)
+    sum += std::exp(static_cast<double>(to_float(logits[i])) - largest);
+  return largest + std::log(sum) - static_cast<double>(to_float(logits[target]));
+}
+
+double loss_of(const std::byte* row, DType dtype, int64_t count, int32_t target) {
+  switch (dtype) {
+    case DType::kBF16: return loss_of(reinterpret_cast<const BFloat16*>(row), count, target);
+    case DType::kF16: return loss_of(reinterpret_cast<const Float16*>(row), count, target);
+    default: return loss_of(reinterpret_cast<const float*>(row), count, target);
+  }
+}
+
+}  // namespace
+
+TokenLosses::TokenLosses(const RunParts& parts, const RunMemory& memory)
+    : parts_(parts), pass_(parts, memory) {
+  const Tensor& logits = (*parts.evaluation)[parts.evaluation->result];
+  LOCKSTEP_CHECK(logits.shape.rank() == 3);
+  lane_batch_ = logits.shape[0];
+  tokens_ = logits.shape[1];
+  vocabulary_ = logits.shape[2];
+  stride_ = logits.row_stride();
+  dtype_ = logits.dtype;
+  input_.resize(parts.data.eval->input().bytes());
+  target_.resize(parts.data.eval->target().bytes());
+}
+
+void TokenLosses::add_lane(int64_t first, int64_t valid, float* losses) {
+  for (int64_t b = 0; b < valid; ++b) {
+    parts_.data.eval->read({.index = first + b}, input_.data(), target_.data());
+    const auto* const targets = reinterpret_cast<const int32_t*>(target_.data());
+    parallel_for(tokens_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const auto row = static_cast<size_t>((b * tokens_ + t) * stride_) * size_of(dtype_);
+        losses[b * tokens_ + t] = targets[t] < 0
+                                      ? 0.0f
+                                      : static_cast<float>(loss_of(
+                                            pass_.result() + row, dtype_, vocabulary_, targets[t]));
+      }
+    });
+  }
+}
+
+std::vector<float> TokenLosses::run() {
+  const auto lane_elements = static_cast<size_t>(lane_batch_ * tokens_);
+  const auto lanes = static_cast<size_t>(parts_.local_lanes());
+  const auto first = static_cast<size_t>(parts_.communicator.rank()) * lanes;
+  const bool root = parts_.communicator.rank() == 0;
+  std::vector<float> step(lane_elements * static_cast<size_t>(parts_.plan.lanes));
+  std::vector<float> losses;
+  const auto wanted = static_cast<size_t>(samples() * tokens_);
+  if (root) losses.reserve(wanted);
+  int64_t begin = 0;  // the first sample of the step
+  EvaluationPass::Visitor visitor;
+  visitor.lane_done = [&](size_t lane, const LaneBatch& batch) {
+    add_lane(begin + static_cast<int64_t>(first + lane) * lane_batch_,
+             batch.valid_samples,
+             &step[(first + lane) * lane_elements]);
+  };
+  // Samples fill the lanes in order, so that only the last step's end is padding.
+  visitor.step_done = [&] {
+    parts_.communicator.all_gather(reinterpret_cast<std::byte*>(step.data()),
+                                   lanes * lane_elements * sizeof(float));
+    begin += lane_batch_ * parts_.plan.lanes;
+    if (!root) return;
+    const size_t count = std::min(step.size(), wanted - losses.size());
+    losses.insert(losses.end(), step.begin(), step.begin() + static_cast<ptrdiff_t>(count));
+  };
+  pass_.run(visitor);
+  return losses;
+}
+
+std::vector<DocumentLoss> TokenLosses::by_document(const std::vector<float>& losses) const {
+  const bool packed = parts_.data.eval->input().shape.rank() > 1;
+  std::vector<DocumentLoss> all;
+  for (int64_t sample = 0; sample * tokens_ < static_cast<int64_t>(losses.size()); ++sample) {
+    parts_.data.eval->read({.index = sample}, input_.data(), target_.data());
+    const auto* const targets = reinterpret_cast<const int32_t*>(target_.data());
+    const auto* const documents = reinterpret_cast<const int32_t*>(input_.data()) + tokens_;
+    for (int64_t t = 0; t < tokens_; ++t) {
+      const int64_t document = packed ? documents[t] : 0;
+      if (document < 0) continue;
+      const bool begins =
+          all.empty() || all.back().sample != sample || all.back().document != document;
+      if (begins) all.push_back({.sample = sample, .document = document});
+      if (targets[t] < 0) continue;
+      ++all.back().counted;
+      all.back().loss += static_cast<double>(losses[static_cast<size_t>(sample * tokens_ + t)]);
+    }
+  }
+  return all;
+}
+
+}  // namespace lockstep
