@@ -69,7 +69,7 @@ std::vector<float> TokenLosses::run() {
   if (root) losses.reserve(wanted);
   int64_t begin = 0;  // the first sample of the step
   EvaluationPass::Visitor visitor;
-  visitor.lane_done = [&](size_t lane, const LaneBatch& batch) {
+  visitor.lane_done = [&](size_t lane, const LaneBatch& batch, int64_t) {
     add_lane(begin + static_cast<int64_t>(first + lane) * lane_batch_,
              batch.valid_samples,
              &step[(first + lane) * lane_elements]);
