@@ -49,7 +49,7 @@ struct GraphOptions {
   // are kept from run to run (cached_attention.h). Samples are packed, a sequence a document.
   int64_t cached_tokens = 0;
   bool head = true;  // of a language model with a cache: ends in the logits, else before the head
-  LoraLayers lora = {};         // none where it has no `parts`
+  LoraLayers lora = {};  // none where it has no `parts`
   // Of a training graph: is given it before its backward pass is made, to say how its parameters are
   // trained.
   std::function<void(Graph&)> prepare_parameters = nullptr;

@@ -158,7 +158,8 @@ void TaskScores::lane_done(size_t lane, const LaneBatch& batch, int64_t rows) {
       places_[static_cast<size_t>(number)] * static_cast<size_t>(layout_.lane_rows);
   std::byte* const records = exchange_ + first * layout_.row_bytes;
   const int64_t columns = layout_.columns;
-  const int64_t targets = parts_.evaluation->loss_rows_per_sample;  // of a sample, some not computed
+  // Of a sample; those behind `rows` were not computed.
+  const int64_t targets = parts_.evaluation->loss_rows_per_sample;
   with_values(prediction_, dtype_, [&](auto value) {
     for (int64_t computed = 0; computed < batch.valid_samples * rows; ++computed) {
       const int64_t at = computed * stride_, row = computed / rows * targets + computed % rows;
