@@ -11,6 +11,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/op_runner.h"
+#include "runtime/graph/ops/lora.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
@@ -183,9 +184,39 @@ class Pair {
 
 }  // namespace
 
+namespace {
+
+// Two parts of every layer of attention learn, and nothing else does.
+void add_lora(GraphOptions& options) {
+  options.lora.rank = 8;
+  options.lora.parts = [](const std::string& weight, int64_t rows) -> std::vector<OutputRows> {
+    if (weight.find("attn") == std::string::npos || rows < 32) return {};
+    const int64_t part = rows / 32 * 8;
+    return {{0, part}, {2 * part, part}};
+  };
+  options.prepare_parameters = [](Graph& graph) {
+    for (const TensorId id : graph.parameters) graph[id].frozen = !is_lora(graph[id].name);
+  };
+}
+
+}  // namespace
+
 std::vector<ParityCase> parity_cases() {
   std::vector<ParityCase> cases;
   for (const SmallModel& small : small_models()) {
+    if (small.name == "gpt odd")
+      cases.push_back({"LoRA of " + small.name,
+                       [small](GraphOptions options) {
+                         add_lora(options);
+                         options.packed = small.packed;
+                         options.loss_rows = small.loss_rows;
+                         return build_model(small.config, small.io, small.lane_batch, options);
+                       },
+                       small.lane_batch,
+                       small.io.classes,
+                       small.purpose,
+                       small.mix,
+                       small.lanes});
     cases.push_back({small.name,
                      [small](GraphOptions options) {
                        options.packed = small.packed;

@@ -146,8 +146,10 @@ void describe(const Assembly& assembly, RunDevice& device, Session& session) {
            compute_threads(),
            compute_threads() == 1 ? "" : "s",
            assembly.data.summary.description);
-  log_info("{} parameters, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
+  const int64_t frozen = assembly.plan.layout.frozen_parameters;
+  log_info("{} parameters{}, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
            assembly.plan.layout.parameters,
+           frozen > 0 ? fmt::format(", {} of them frozen", frozen) : "",
            assembly.config.train.steps,
            assembly.config.train.global_batch,
            assembly.plan.lanes,

@@ -105,6 +105,11 @@ void check_config(const fs::path& folder, const LoraConfig& lora) {
   if (fields.text("bias", "none") != "none") fields.refuse("bias", "\"none\"");
   for (const char* other : {"use_rslora", "use_dora", "lora_bias", "use_qalora"})
     if (fields.boolean(other, false)) fields.refuse(other, "false");
+  for (const char* other : {"alora_invocation_tokens",
+                            "layer_replication",
+                            "target_parameters",
+                            "trainable_token_indices"})
+    if (fields.has(other)) fields.refuse(other, "null");
   for (const char* other : {"rank_pattern", "alpha_pattern"})
     if (fields.has(other) && fields.members(other) > 0) fields.refuse(other, "{}");
 }

@@ -119,7 +119,8 @@ Value chosen(const Call& call) {
   if (given.size() > first && !given[first].is_text())
     throw TemplateProblem{fmt::format("filter {} with a test that is no text", call.name)};
   Value::List kept;
-  for (const Value& element : *call.elements()) {
+  const auto elements = call.elements();
+  for (const Value& element : *elements) {
     call.budget.step();
     const Value value = by_attribute ? member(call, element, given[0]) : element;
     const bool holds =
@@ -147,7 +148,8 @@ Value mapped(const Call& call) {
   const auto& given = call.arguments.values;
   if ((attribute == nullptr) == given.empty() || (!given.empty() && !given[0].is_text()))
     throw TemplateProblem{"map without an attribute or the name of a filter"};
-  for (const Value& element : *call.elements()) {
+  const auto elements = call.elements();
+  for (const Value& element : *elements) {
     call.budget.step();
     if (attribute != nullptr) {
       const Value value = member(call, element, path_of(call, attribute));
@@ -167,7 +169,8 @@ Value sorted(const Call& call) {
   const Value* attribute = call.find(2, "attribute");
   const bool reverse = call.flag(0, "reverse"), by_case = call.flag(1, "case_sensitive");
   std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& element : *call.elements()) {
+  const auto elements = call.elements();
+  for (const Value& element : *elements) {
     Value key = attribute == nullptr ? element : member(call, element, path_of(call, attribute));
     if (key.is_text() && !by_case) key = Value::text(lower_case(key.as_text()));
     keyed.emplace_back(std::move(key), element);
@@ -188,7 +191,8 @@ Value unique(const Call& call) {
   const auto plain = [](const Value& value) {
     return value.is_text() ? Value::text(lower_case(value.as_text())) : value;
   };
-  for (const Value& element : *call.elements()) {
+  const auto elements = call.elements();
+  for (const Value& element : *elements) {
     call.budget.step(static_cast<int64_t>(kept.size()));
     if (std::ranges::find(kept, plain(element), plain) == kept.end()) kept.push_back(element);
   }

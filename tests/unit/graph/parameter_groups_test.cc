@@ -90,7 +90,7 @@ TEST(ParameterGroups, WhatDoesNothingIsRefused) {
   train.groups = {{.match = "("}};
   EXPECT_EQ(refusal(train).find("train.groups[0].match: value is '('; allowed: a regular"), 0u)
       << refusal(train);
-  train.groups = {{.match = "", .freeze = true}};
+  train.groups = {{.match = ".", .freeze = true}};
   EXPECT_EQ(refusal(train).find("train.groups: freezes all parameters"), 0u) << refusal(train);
 }
 

@@ -268,9 +268,9 @@ TEST_P(LayerWiseTraining, IsRefusedWhereADeviceHasTooFewGroups) {
   OpSet small = cpu::make_backend()->ops();
   small.device = "small";
   const RunConfig config = parse_config(testing::mlp_config(), "test", changes(GetParam()));
-  small.most_update_groups = 6;  // the three of all models and those of three weight matrices
+  small.most_update_groups = 4;  // that of biases and those of three weight matrices
   assemble(config, Topology::flat(1), RunPurpose::kTrain, small);
-  small.most_update_groups = 5;
+  small.most_update_groups = 3;
   try {
     assemble(config, Topology::flat(1), RunPurpose::kTrain, small);
     ADD_FAILURE();
