@@ -150,6 +150,43 @@ void inspect_images(const ImageStores& stores, const InspectOptions& options) {
         "{} bad image{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
 }
 
+// Of a set of samples: how many of each class, where they have one, and how long they are, where they
+// are padded.
+void inspect_samples(const char* name, const Dataset* dataset, int64_t classes, Json* json) {
+  if (dataset == nullptr) return;
+  Json& set = (*json)[name];
+  set["samples"] = dataset->samples();
+  if (dataset->target().dtype == DType::kI32 && dataset->target().shape.rank() == 0) {
+    std::vector<int64_t> per_class(static_cast<size_t>(std::max<int64_t>(classes, 1)));
+    for (int64_t i = 0; i < dataset->samples(); ++i) {
+      const auto label = static_cast<size_t>(dataset->label(i));
+      if (label >= per_class.size()) per_class.resize(label + 1);
+      ++per_class[label];
+    }
+    const auto [least, most] = std::minmax_element(per_class.begin(), per_class.end());
+    fmt::print("{}: {} samples, {} to {} of each class\n", name, dataset->samples(), *least, *most);
+    if (per_class.size() <= kMostNamed)
+      for (size_t c = 0; c < per_class.size(); ++c)
+        fmt::print("  class {:>4}{:>10}\n", c, per_class[c]);
+    set["per_class"] = per_class;
+  }
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < dataset->samples(); ++i) lengths.push_back(dataset->length(i));
+  std::sort(lengths.begin(), lengths.end());
+  if (lengths.back() == 0) return;
+  const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  fmt::print("{}: {} to {} tokens a sample, median {}, {} in all\n",
+             name,
+             lengths.front(),
+             lengths.back(),
+             lengths[lengths.size() / 2],
+             tokens);
+  set["lengths"]["least"] = lengths.front();
+  set["lengths"]["median"] = lengths[lengths.size() / 2];
+  set["lengths"]["most"] = lengths.back();
+  set["tokens"] = tokens;
+}
+
 void inspect(const InspectOptions& options) {
   check_result_path("--json", options.common.json);
   const std::string& path = options.common.config;
@@ -165,15 +202,18 @@ void inspect(const InspectOptions& options) {
   const OpenedSource opened = format->open(model, config.seed, /*need_train=*/true);
   if (const auto* stores = std::get_if<ImageStores>(&opened))
     return inspect_images(*stores, options);
-  const DataSummary& summary = std::get<OpenedData>(opened).summary;
+  const OpenedData& data = std::get<OpenedData>(opened);
+  const DataSummary& summary = data.summary;
   for (const std::string& doubt : summary.doubts) log_warn("{}", doubt);
   fmt::print("{}\n", summary.description);
-  std::fflush(stdout);
-  if (options.common.json.empty()) return;
   Json json;
   json["description"] = summary.description;
   json["training"]["samples"] = summary.train_samples;
   json["evaluation"]["samples"] = summary.eval_samples;
+  inspect_samples("training", data.train.get(), summary.classes, &json);
+  inspect_samples("evaluation", data.eval.get(), summary.classes, &json);
+  std::fflush(stdout);
+  if (options.common.json.empty()) return;
   json["classes"] = summary.classes;
   json["bad_records"] = summary.bad_records;
   json["doubts"] = summary.doubts;

@@ -74,7 +74,7 @@ OpenedData make_sequences(const AssumedData& assumed, const ModelTraits& model, 
   const bool values = model.text_task == TextTask::kSequenceValues;
   (values ? opened.summary.target_columns : opened.summary.classes) = assumed.outputs;
   opened.summary.features = model.context;
-  opened.summary.vocabulary = model.vocabulary;
+  opened.summary.vocabulary = assumed.vocabulary;
   const SampleSpec input = text_input(model, assumed.packed);
   const SampleSpec target = text_target(model, assumed.outputs);
   opened.train = std::make_unique<AssumedDataset>(input, target);
@@ -104,7 +104,11 @@ AssumedData MissingFile::with_outputs_of_model(const std::string& what) const {
   const std::string field = model_.field(model_.outputs_field);
   if (model_.outputs == 0)
     refuse(fmt::format("how many {} there are", what), fmt::format("set {}, or ", field));
-  return {fmt::format("{} {}, as {} says", model_.outputs, what, field), model_.outputs};
+  AssumedData assumed;
+  assumed.what = fmt::format("{} {}, as {} says", model_.outputs, what, field);
+  assumed.outputs = model_.outputs;
+  assumed.vocabulary = model_.vocabulary;
+  return assumed;
 }
 
 void MissingFile::refuse(const std::string& unknown, const std::string& remedy) const {

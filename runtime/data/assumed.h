@@ -24,11 +24,12 @@ struct AssumedImages {
 // else images.
 struct AssumedData {
   std::string what;                // in words: "10 classes, as model.resnet.classes says"
-  int64_t outputs = 0;             // classes or vocabulary
+  int64_t outputs = 0;             // classes, vocabulary or values
   AssumedImages train = {};        // of images
   AssumedImages eval = {};         // where the config names some
   bool in_memory_counted = false;  // the memory of files that are read into it
   bool packed = false;             // sequences are packed documents: see text/packing.h
+  int64_t vocabulary = 0;          // of texts whose outputs are no tokens
 };
 
 // A file that a config names and that is not here, and the model that would learn from it.

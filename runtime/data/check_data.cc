@@ -8,6 +8,7 @@
 
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/ordered.h"
 
 namespace lockstep {
 namespace {
@@ -57,6 +58,7 @@ void check_data_for_model(const DataConfig& data, const ModelTraits& model) {
                     formats_that_give(model.input),
                     model.wants_images() ? "a model of images" : "model." + model.section));
   format->check_for_model(model);
+  check_order(data, model);
   if (format->has_images(model.input)) return;
   if (!(data.image == ImageConfig{}))
     throw ConfigError("data.image: given; allowed: only where the data are images, not {}",

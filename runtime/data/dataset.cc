@@ -7,6 +7,7 @@
 #include "runtime/data/format.h"
 #include "runtime/data/images/flattened.h"
 #include "runtime/data/images/image_dataset.h"
+#include "runtime/data/ordered.h"
 #include "runtime/data/text/text_samples.h"
 
 namespace lockstep {
@@ -37,14 +38,18 @@ OpenedData open_data(const DataConfig& config,
                      const ModelTraits& model,
                      uint64_t seed,
                      bool need_train) {
-  OpenedSource opened = open_source(config, model, seed, need_train);
-  if (auto* samples = std::get_if<OpenedData>(&opened)) {
+  OpenedSource source = open_source(config, model, seed, need_train);
+  OpenedData opened;
+  if (auto* samples = std::get_if<OpenedData>(&source)) {
     check_samples(config, model, samples->train.get());
     check_samples(config, model, samples->eval.get());
-    return std::move(*samples);
+    opened = std::move(*samples);
+  } else {
+    opened = open_stores(config, std::get<ImageStores>(source), seed);
+    if (!model.wants_images()) opened = flatten_images(std::move(opened), model);
   }
-  OpenedData images = open_stores(config, std::get<ImageStores>(opened), seed);
-  return model.wants_images() ? std::move(images) : flatten_images(std::move(images), model);
+  order_training(config, &opened);
+  return opened;
 }
 
 OpenedData open_unflattened_data(const DataConfig& config,

@@ -105,7 +105,10 @@ Loader::~Loader() {
 }
 
 EpochOrder Loader::make_order() const {
-  return EpochOrder(dataset_.order(), options_.seed, options_.training && options_.shuffle);
+  return EpochOrder(dataset_.order(),
+                    options_.seed,
+                    options_.training && options_.shuffle,
+                    options_.geometry.global_batch());
 }
 
 int64_t Loader::batches_from(int64_t first_step) const {

@@ -4,9 +4,20 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/rng.h"
 
 namespace lockstep {
 namespace {
+
+constexpr uint32_t kBalancePurpose = kRngShuffle | 4;  // masking.cc has 3
+constexpr uint64_t kGroupSeed = 0x5851F42D4C957F2Du;   // groups are not permuted as windows are
+
+// A random number in [0, bound) from two words.
+int64_t bounded(uint32_t high, uint32_t low, int64_t bound) {
+  const uint64_t word = uint64_t{high} << 32 | low;
+  return static_cast<int64_t>(
+      (static_cast<unsigned __int128>(word) * static_cast<uint64_t>(bound)) >> 64);
+}
 
 // A seed of its own for each window, so that no two are permuted alike. SplitMix64's finaliser.
 uint64_t seed_of_window(uint64_t seed, int64_t window) {
@@ -18,8 +29,8 @@ uint64_t seed_of_window(uint64_t seed, int64_t window) {
 
 }  // namespace
 
-EpochOrder::EpochOrder(SampleOrder order, uint64_t seed, bool shuffle)
-    : order_(std::move(order)), seed_(seed), shuffle_(shuffle) {
+EpochOrder::EpochOrder(SampleOrder order, uint64_t seed, bool shuffle, int64_t batch)
+    : order_(std::move(order)), seed_(seed), shuffle_(shuffle), batch_(batch) {
   const size_t shards = order_.shard_samples.size();
   int64_t begin = 0;
   for (const int64_t samples : order_.shard_samples) {
@@ -29,6 +40,8 @@ EpochOrder::EpochOrder(SampleOrder order, uint64_t seed, bool shuffle)
   LOCKSTEP_CHECK(shards == 0 || (begin == order_.samples && order_.window >= 1));
   begin_.resize(shards);
   shard_.resize(shards);
+  if (order_.lengths != nullptr)
+    group_.reserve(static_cast<size_t>(std::min(order_.samples, kGroupedBatches * batch_)));
 }
 
 void EpochOrder::begin_epoch(int64_t epoch) {
@@ -49,7 +62,53 @@ void EpochOrder::begin_epoch(int64_t epoch) {
   }
 }
 
+// Batches begin where epoch * samples + position is a multiple of their size.
 int64_t EpochOrder::at(int64_t epoch, int64_t position) {
+  if (!shuffle_ || order_.lengths == nullptr) return ungrouped(epoch, position);
+  const int64_t samples = order_.samples;
+  const int64_t past = (epoch % batch_) * (samples % batch_) % batch_;
+  const int64_t head = (batch_ - past) % batch_;  // of a batch that began in the epoch before
+  const int64_t in_whole = position - head;       // among those of batches that lie in this epoch
+  const int64_t whole = std::max<int64_t>(0, samples - head) / batch_ * batch_;
+  if (in_whole < 0 || in_whole >= whole) return ungrouped(epoch, position);
+  const int64_t group_size = kGroupedBatches * batch_;
+  const int64_t group = in_whole / group_size, begin = group * group_size;
+  if (epoch != group_epoch_ || group != group_number_)
+    sort_group(epoch, group, head + begin, std::min(group_size, whole - begin));
+  const int64_t turn = (in_whole - begin) / batch_, row = (in_whole - begin) % batch_;
+  return group_[static_cast<size_t>((*group_batches_)[turn] * batch_ + row)].index;
+}
+
+void EpochOrder::sort_group(int64_t epoch, int64_t group, int64_t first, int64_t count) {
+  group_epoch_ = epoch;
+  group_number_ = group;
+  group_.clear();
+  for (int64_t position = first; position < first + count; ++position) {
+    const int64_t index = ungrouped(epoch, position);
+    group_.push_back({(*order_.lengths)[static_cast<size_t>(index)], position, index});
+  }
+  std::sort(group_.begin(), group_.end(), [](const Grouped& a, const Grouped& b) {
+    return a.length != b.length ? a.length < b.length : a.position < b.position;
+  });
+  group_batches_.emplace(
+      count / batch_, seed_of_window(seed_ ^ kGroupSeed, group), epoch, /*shuffle=*/true);
+}
+
+int64_t EpochOrder::draw_balanced(int64_t epoch, int64_t position) const {
+  const RngStream stream{
+      .seed = seed_, .step = static_cast<uint32_t>(epoch), .lane = 0, .purpose = kBalancePurpose};
+  const Philox4 words = philox(stream, static_cast<uint64_t>(position));
+  const ClassMembers& members = *order_.balanced;
+  const auto drawn =
+      bounded(words.word[0], words.word[1], static_cast<int64_t>(members.begin.size()) - 1);
+  const int64_t begin = members.begin[static_cast<size_t>(drawn)],
+                end = members.begin[static_cast<size_t>(drawn) + 1];
+  return members
+      .samples[static_cast<size_t>(begin + bounded(words.word[2], words.word[3], end - begin))];
+}
+
+int64_t EpochOrder::ungrouped(int64_t epoch, int64_t position) {
+  if (shuffle_ && order_.balanced != nullptr) return draw_balanced(epoch, position);
   if (epoch != epoch_) begin_epoch(epoch);
   if (!shuffle_ || shard_.empty()) return (*pool_)[position];
   const int64_t window = position / order_.window, first = window * order_.window;

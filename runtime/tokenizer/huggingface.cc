@@ -53,6 +53,14 @@ class HuggingFaceTokenizer final : public Tokenizer {
     return std::max(model_->vocabulary().largest_id(), added_.largest_id()) + 1;
   }
 
+  bool is_special(uint32_t id) const override {
+    const AddedToken* const added = added_.token_of(id);
+    return added != nullptr && added_.is_special(added->content);
+  }
+
+  const TextTemplate& text_template() const override { return post_processor_.single; }
+  const TextTemplate& pair_template() const override { return post_processor_.pair; }
+
  private:
   friend class HuggingFaceEncoder;
 

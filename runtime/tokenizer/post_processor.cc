@@ -1,6 +1,7 @@
 #include "runtime/tokenizer/post_processor.h"
 
 #include <string>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -8,25 +9,66 @@ namespace {
 constexpr char kAllowed[] =
     "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing";
 
-PostProcessor read_template(const JsonPlace& place) {
-  const JsonPlace single = place.at("single");
-  const JsonPlace special = place.at("special_tokens");
-  PostProcessor found;
+TemplatePart text_part(int text, uint32_t segment) {
+  return {.text = text, .segment = segment, .ids = {}};
+}
+
+TemplatePart special_part(std::vector<uint32_t> ids, uint32_t segment) {
+  return {.text = TemplatePart::kSpecial, .segment = segment, .ids = std::move(ids)};
+}
+
+PostProcessor with_ends(TextTemplate single, TextTemplate pair) {
+  PostProcessor made{std::move(single), std::move(pair), {}, {}};
   bool text_met = false;
-  for (size_t i = 0; i < single.elements(); ++i) {
-    const JsonPlace part = single.element(i);
+  for (const TemplatePart& part : made.single) {
+    if (part.text != TemplatePart::kSpecial) text_met = true;
+    std::vector<uint32_t>& ids = text_met ? made.after : made.before;
+    ids.insert(ids.end(), part.ids.begin(), part.ids.end());
+  }
+  return made;
+}
+
+// What texts are where nothing is put around them.
+PostProcessor plain() { return with_ends({text_part(0, 0)}, {text_part(0, 0), text_part(1, 1)}); }
+
+uint32_t segment_of(const JsonPlace& place) {
+  const JsonPlace type_id = place.find("type_id");
+  return type_id.is_null() ? 0 : type_id.id();
+}
+
+// A list of {"Sequence": {"id": "A", "type_id": 0}} and {"SpecialToken": {"id": "[SEP]", ...}}.
+TextTemplate read_parts(const JsonPlace& place, const JsonPlace& special, size_t texts) {
+  constexpr const char* kNames[] = {"A", "B"};
+  TextTemplate parts;
+  std::vector<int> times(texts, 0);
+  for (size_t i = 0; i < place.elements(); ++i) {
+    const JsonPlace part = place.element(i);
     if (const JsonPlace sequence = part.find("Sequence"); !sequence.is_null()) {
-      if (sequence.at("id").text() != "A" || text_met) part.refuse("sequence A, once");
-      text_met = true;
+      const std::string name = sequence.at("id").text();
+      size_t text = 0;
+      while (text < texts && name != kNames[text]) ++text;
+      if (text == texts || ++times[text] > 1)
+        part.refuse(texts == 1 ? "sequence A, once" : "sequences A and B, each once");
+      parts.push_back(text_part(static_cast<int>(text), segment_of(sequence)));
       continue;
     }
-    const std::string name = part.at("SpecialToken").at("id").text();
-    const JsonPlace ids = special.at(name).at("ids");
-    for (size_t k = 0; k < ids.elements(); ++k)
-      (text_met ? found.after : found.before).push_back(ids.element(k).id());
+    const JsonPlace token = part.at("SpecialToken");
+    const JsonPlace numbers = special.at(token.at("id").text()).at("ids");
+    std::vector<uint32_t> ids;
+    for (size_t k = 0; k < numbers.elements(); ++k) ids.push_back(numbers.element(k).id());
+    parts.push_back(special_part(std::move(ids), segment_of(token)));
   }
-  if (!text_met) single.refuse("a template with sequence A");
-  return found;
+  for (const int count : times)
+    if (count == 0)
+      place.refuse(texts == 1 ? "a template with sequence A" : "a template with sequences A and B");
+  return parts;
+}
+
+PostProcessor read_template(const JsonPlace& place) {
+  const JsonPlace special = place.at("special_tokens"), pair = place.find("pair");
+  return with_ends(
+      read_parts(place.at("single"), special, 1),
+      pair.is_null() || pair.elements() == 0 ? TextTemplate{} : read_parts(pair, special, 2));
 }
 
 // ["[SEP]", 102]
@@ -35,13 +77,48 @@ uint32_t read_pair(const JsonPlace& place) {
   return place.element(1).id();
 }
 
+// [CLS] A [SEP] B [SEP], the second text and what follows it in segment 1.
+PostProcessor read_bert(const JsonPlace& place) {
+  const uint32_t cls = read_pair(place.at("cls")), sep = read_pair(place.at("sep"));
+  const TextTemplate single = {special_part({cls}, 0), text_part(0, 0), special_part({sep}, 0)};
+  TextTemplate pair = single;
+  pair.insert(pair.end(), {text_part(1, 1), special_part({sep}, 1)});
+  return with_ends(single, std::move(pair));
+}
+
+// <s> A </s></s> B </s>, all in segment 0.
+PostProcessor read_roberta(const JsonPlace& place) {
+  const uint32_t cls = read_pair(place.at("cls")), sep = read_pair(place.at("sep"));
+  const TextTemplate single = {special_part({cls}, 0), text_part(0, 0), special_part({sep}, 0)};
+  TextTemplate pair = single;
+  pair.insert(pair.end(), {special_part({sep}, 0), text_part(1, 0), special_part({sep}, 0)});
+  return with_ends(single, std::move(pair));
+}
+
+bool adds_nothing(const PostProcessor& processor) {
+  return special_tokens_of(processor.single) == 0 && special_tokens_of(processor.pair) == 0;
+}
+
+// Of several that add tokens a later one stands around what an earlier one has made; what that means
+// for pairs is nobody's.
 PostProcessor read_sequence(const JsonPlace& place) {
   const JsonPlace inner = place.at("processors");
-  PostProcessor all;
+  PostProcessor all = plain();
   for (size_t i = 0; i < inner.elements(); ++i) {
-    const PostProcessor outer = read_post_processor(inner.element(i));
-    all.before.insert(all.before.begin(), outer.before.begin(), outer.before.end());
-    all.after.insert(all.after.end(), outer.after.begin(), outer.after.end());
+    PostProcessor outer = read_post_processor(inner.element(i));
+    if (adds_nothing(outer)) continue;
+    if (adds_nothing(all)) {
+      all = std::move(outer);
+      continue;
+    }
+    TextTemplate single;
+    for (TemplatePart& part : outer.single) {
+      if (part.text == TemplatePart::kSpecial)
+        single.push_back(std::move(part));
+      else
+        single.insert(single.end(), all.single.begin(), all.single.end());
+    }
+    all = with_ends(std::move(single), {});
   }
   return all;
 }
@@ -49,12 +126,12 @@ PostProcessor read_sequence(const JsonPlace& place) {
 }  // namespace
 
 PostProcessor read_post_processor(const JsonPlace& place) {
-  if (place.is_null()) return {};
+  if (place.is_null()) return plain();
   const std::string type = place.type();
   if (type == "TemplateProcessing") return read_template(place);
-  if (type == "BertProcessing" || type == "RobertaProcessing")
-    return {{read_pair(place.at("cls"))}, {read_pair(place.at("sep"))}};
-  if (type == "ByteLevel") return {};  // it trims offsets, of which there are none here
+  if (type == "BertProcessing") return read_bert(place);
+  if (type == "RobertaProcessing") return read_roberta(place);
+  if (type == "ByteLevel") return plain();  // it trims offsets, of which there are none here
   if (type == "Sequence") return read_sequence(place);
   place.at("type").refuse(kAllowed);
 }

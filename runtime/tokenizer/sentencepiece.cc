@@ -46,6 +46,10 @@ class SentencePieceTokenizer final : public Tokenizer {
                       name,
                       file_.model_type == SentencePieceFile::ModelType::kWord ? "WORD" : "CHAR");
     add_pieces();
+    const auto bos = all_.id_of(file_.bos_piece);
+    if (bos && file_.pieces[*bos].type != PieceType::kUnknown) bos_ = bos;
+    if (bos_) text_template_.push_back({.ids = {*bos_}});
+    text_template_.push_back({.text = 0, .ids = {}});
     const auto has_id = [](const std::optional<uint32_t>& id) { return id.has_value(); };
     if (file_.byte_fallback && !std::all_of(byte_ids_.begin(), byte_ids_.end(), has_id))
       throw DataError(
@@ -59,6 +63,12 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::optional<uint32_t> id_of(std::string_view token) const override { return all_.id_of(token); }
   uint32_t id_limit() const override { return static_cast<uint32_t>(file_.pieces.size()); }
+  bool is_special(uint32_t id) const override {
+    return id < id_limit() && (file_.pieces[id].type == PieceType::kControl ||
+                               file_.pieces[id].type == PieceType::kUnknown);
+  }
+  const TextTemplate& text_template() const override { return text_template_; }
+  const TextTemplate& pair_template() const override { return pair_template_; }
 
   std::string normalized(std::string_view text) const;
 
@@ -79,6 +89,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<int> byte_of_;                       // of each id; -1: no piece of a byte
   std::vector<std::optional<uint32_t>> byte_ids_;  // [256]
   uint32_t unknown_ = 0;
+  std::optional<uint32_t> bos_;  // stands before each text
+  TextTemplate text_template_, pair_template_;
   float least_ = std::numeric_limits<float>::max();  // of the scores of normal pieces
   float most_ = std::numeric_limits<float>::min();   // as the library: scores are below it
 };
@@ -201,10 +213,7 @@ std::string SentencePieceTokenizer::decode(std::span<const uint32_t> ids, bool) 
 class SentencePieceEncoder final : public TokenEncoder {
  public:
   explicit SentencePieceEncoder(const SentencePieceTokenizer& tokenizer)
-      : tokenizer_(tokenizer), file_(tokenizer.file_) {
-    const auto bos = tokenizer.all_.id_of(file_.bos_piece);
-    if (bos && file_.pieces[*bos].type != PieceType::kUnknown) bos_ = bos;
-  }
+      : tokenizer_(tokenizer), file_(tokenizer.file_) {}
 
   // Before a text stands the beginning of a sentence, where the model has such a token: as models
   // that are trained with these files expect. Nothing stands after it.
@@ -214,7 +223,7 @@ class SentencePieceEncoder final : public TokenEncoder {
     std::string mended;
     append_as_utf8(&mended, text);
     text_ = tokenizer_.normalized(mended);
-    if (with_special && bos_) ids->push_back(*bos_);
+    if (with_special && tokenizer_.bos_) ids->push_back(*tokenizer_.bos_);
     parts_.clear();
     if (text_.empty()) return;
     if (file_.model_type == SentencePieceFile::ModelType::kBpe)
@@ -365,7 +374,6 @@ class SentencePieceEncoder final : public TokenEncoder {
 
   const SentencePieceTokenizer& tokenizer_;
   const SentencePieceFile& file_;
-  std::optional<uint32_t> bos_;
   std::string text_;  // normalized
   std::vector<Part> parts_;
   std::vector<Symbol> symbols_;

@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/tokenizer/json_place.h"
 
 namespace lockstep {
 namespace {
@@ -12,21 +13,48 @@ constexpr size_t kMostBytes = size_t{256} << 20;  // of a tokenizer's file
 
 fs::path file_in(const fs::path& path) {
   if (!fs::is_directory(path)) return path;
-  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.txt"})
     if (fs::exists(path / name)) return path / name;
-  throw DataError("{}: has neither tokenizer.json nor tokenizer.model", path.string());
+  throw DataError("{}: has none of tokenizer.json, tokenizer.model and vocab.txt", path.string());
+}
+
+std::string read_bytes(const fs::path& file) {
+  try {
+    return read_file(file, kMostBytes);
+  } catch (const IoError& error) {
+    throw DataError("{}", error.what());
+  }
+}
+
+// What a tokenizer_config.json beside a vocab.txt says of it; others do without.
+BertVocabularyOptions options_beside(const fs::path& vocabulary) {
+  BertVocabularyOptions options;
+  const fs::path file = vocabulary.parent_path() / "tokenizer_config.json";
+  if (!fs::exists(file)) return options;
+  Json json;
+  try {
+    json = Json::parse(read_bytes(file));
+  } catch (const JsonError& error) {
+    throw DataError("{}: {}", file.string(), error.what());
+  }
+  const JsonPlace place(json, file.string());
+  const auto flag = [&](const char* name) -> std::optional<bool> {
+    const JsonPlace member = place.find(name);
+    return member.is_null() ? std::nullopt : std::optional(member.flag());
+  };
+  options.lower_case = flag("do_lower_case");
+  options.strip_accents = flag("strip_accents");
+  options.split_chinese = place.flag_or("tokenize_chinese_chars", true);
+  return options;
 }
 
 }  // namespace
 
 std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   const fs::path file = file_in(path);
-  std::string bytes;
-  try {
-    bytes = read_file(file, kMostBytes);
-  } catch (const IoError& error) {
-    throw DataError("{}", error.what());
-  }
+  const std::string bytes = read_bytes(file);
+  if (file.extension() == ".txt")
+    return parse_bert_vocabulary(bytes, file.string(), options_beside(file));
   // A .model is a protobuf message, which does not begin like an object of JSON.
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   if (file.extension() == ".json" || (first != std::string::npos && bytes[first] == '{'))

@@ -1,6 +1,7 @@
 #pragma once
-// Text to token ids and back. Tokenizers come from Hugging Face's tokenizer.json or SentencePiece's
-// .model, and give the ids that the `tokenizers` and `sentencepiece` packages give.
+// Text to token ids and back. Tokenizers come from Hugging Face's tokenizer.json, SentencePiece's
+// .model or BERT's vocab.txt, and give the ids that the `tokenizers`, `sentencepiece` and
+// `transformers` packages give.
 
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +11,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/tokenizer/text_template.h"
 
 namespace lockstep {
 
@@ -39,15 +42,36 @@ class Tokenizer {
   virtual std::optional<uint32_t> id_of(std::string_view token) const = 0;
   // One more than the largest id.
   virtual uint32_t id_limit() const = 0;
+  // Whether an id is no part of any text: [CLS], <s>, padding.
+  virtual bool is_special(uint32_t id) const = 0;
+
+  // The special tokens around one text, or around two. Empty: it has no form for two.
+  virtual const TextTemplate& text_template() const = 0;
+  virtual const TextTemplate& pair_template() const = 0;
 };
 
-// A tokenizer.json, a .model of SentencePiece, or a folder with tokenizer.json or else
-// tokenizer.model. Throws DataError that names the file, and what of it is not known.
+// A tokenizer.json, a .model of SentencePiece, a vocab.txt of BERT, or a folder with tokenizer.json
+// or else tokenizer.model or else vocab.txt. Throws DataError that names the file, and what of it is
+// not known.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 // Of a tokenizer.json's text; `name` is the file's for messages. Throws DataError.
 std::unique_ptr<const Tokenizer> parse_tokenizer_json(std::string_view text,
                                                       const std::string& name);
+
+struct BertVocabularyOptions {
+  // None: texts are lower-cased unless the vocabulary has capital letters.
+  std::optional<bool> lower_case = {};
+  // None: accents are taken off where texts are lower-cased.
+  std::optional<bool> strip_accents = {};
+  bool split_chinese = true;  // each Chinese character is a word
+};
+
+// Of a vocab.txt's text, a token a line, of which [UNK], [CLS] and [SEP] must be some: words of BERT
+// (Devlin et al. 2018), cut by WordPiece. Throws DataError.
+std::unique_ptr<const Tokenizer> parse_bert_vocabulary(std::string_view text,
+                                                       const std::string& name,
+                                                       const BertVocabularyOptions& options = {});
 
 // Of the bytes of a .model file. Throws DataError.
 std::unique_ptr<const Tokenizer> parse_sentencepiece(std::string_view bytes,

@@ -19,6 +19,12 @@ bool has_tokenizer(const fs::path& folder) {
   return false;
 }
 
+fs::path path_of(const DataConfig& data, const std::string& path) {
+  const fs::path below = fs::path(data.dir) / path;
+  std::error_code error;
+  return fs::exists(below, error) ? below : fs::path(path);
+}
+
 }  // namespace
 
 void use_tokenizer_of_weights(bool hidden_tokens, RunConfig* config) {
@@ -35,6 +41,22 @@ void use_tokenizer_of_weights(bool hidden_tokens, RunConfig* config) {
       config->data.source);
 }
 
+int64_t assumed_vocabulary(const DataConfig& data,
+                           const std::string& path,
+                           const MissingFile& missing) {
+  const ModelTraits& model = missing.model();
+  const bool outputs_are_tokens =
+      model.text_task == TextTask::kMaskedTokens || model.text_task == TextTask::kNextToken;
+  const int64_t known = outputs_are_tokens ? model.outputs : model.vocabulary;
+  if (known > 0) return known;
+  const fs::path file = path_of(data, path);
+  std::error_code error;
+  if (path.empty() || !fs::exists(file, error))
+    missing.refuse("how many tokens there are",
+                   fmt::format("set {}, or ", model.field("vocabulary")));
+  return open_tokenizer(file)->id_limit();
+}
+
 std::unique_ptr<const Tokenizer> open_data_tokenizer(const DataConfig& data,
                                                      const std::string& path,
                                                      const std::string& field) {
@@ -44,9 +66,7 @@ std::unique_ptr<const Tokenizer> open_data_tokenizer(const DataConfig& data,
         in_quotes(path),
         "a tokenizer.json, a tokenizer.model, a vocab.txt of BERT, or a folder with one, as "
         "neither model.from nor train.init_from names such a folder");
-  const fs::path below = fs::path(data.dir) / path;
-  std::error_code error;
-  return open_tokenizer(fs::exists(below, error) ? below : fs::path(path));
+  return open_tokenizer(path_of(data, path));
 }
 
 }  // namespace lockstep

@@ -2,9 +2,11 @@
 // The tokenizer that a section of the config's data names.
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/config/run_config.h"
+#include "runtime/data/assumed.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 namespace lockstep {
@@ -18,5 +20,11 @@ void use_tokenizer_of_weights(bool hidden_tokens, RunConfig* config);
 std::unique_ptr<const Tokenizer> open_data_tokenizer(const DataConfig& data,
                                                      const std::string& path,
                                                      const std::string& field);
+
+// For a plan without data: how many tokens there are, as the model or a tokenizer that is here says.
+// Refuses what nobody says.
+int64_t assumed_vocabulary(const DataConfig& data,
+                           const std::string& path,
+                           const MissingFile& missing);
 
 }  // namespace lockstep

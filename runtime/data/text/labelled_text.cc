@@ -1,17 +1,116 @@
-// data.labelled_text: not built yet.
+// data.labelled_text: tables of texts, or of pairs of texts, with a class or a value each.
+#include <memory>
+#include <utility>
+
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/text/data_tokenizer.h"
+#include "runtime/data/text/labelled_file.h"
+#include "runtime/data/text/text_table.h"
 
 namespace lockstep {
 namespace {
 
-class Format final : public FileFormat<LabelledTextConfig> {
+constexpr char kTokenizerField[] = "data.labelled_text.tokenizer";
+
+class LabelledText final : public FileFormat<LabelledTextConfig> {
  public:
   using FileFormat::FileFormat;
-  void check() const override { throw ConfigError("data.labelled_text: not built yet"); }
+
+  void check() const override {
+    text_table_kind(config_.train, "data.labelled_text.train");
+    if (has_eval()) text_table_kind(config_.eval, "data.labelled_text.eval");
+    if (config_.text.empty())
+      refuse_value("data.labelled_text.text", in_quotes(""), "the name or number of a column");
+    if (config_.label.empty())
+      refuse_value("data.labelled_text.label", in_quotes(""), "the name or number of a column");
+  }
+  void check_for_model(const ModelTraits& model) const override {
+    if (model.text_task != TextTask::kSequenceClass &&
+        model.text_task != TextTask::kSequenceValues && model.text_task != TextTask::kHiddenStates)
+      throw ConfigError(
+          "data: value is data.labelled_text; allowed: with a model that predicts a class or values "
+          "of each text, such as model.bert with task SEQUENCE_CLASSES");
+    if (model.text_task != TextTask::kSequenceValues) return;
+    if (!config_.labels.empty())
+      throw ConfigError(
+          "data.labelled_text.labels: given; allowed: none where the model predicts values");
+    if (model.outputs > 1)
+      refuse_value(model.field(model.outputs_field),
+                   model.outputs,
+                   "0 or 1 with data.labelled_text, which has one value for each text");
+  }
+
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
-  OpenedSource open(const ModelTraits&, uint64_t, bool) const override { LOCKSTEP_CHECK(false); }
-  AssumedData assume(const MissingFile&) const override { LOCKSTEP_CHECK(false); }
+
+  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+    const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
+    const TextForm form(*tokenizer, !config_.second_text.empty(), model, kTokenizerField);
+    EncoderThreads threads(data_, *tokenizer);
+    const LabelledSource source{data_, config_, model, form, threads};
+    const bool has_classes = model.text_task != TextTask::kSequenceValues;
+    ClassNames classes(config_.labels, "data.labelled_text.labels");
+    OpenedData opened;
+    DataSummary& summary = opened.summary;
+    int64_t cut = 0;
+    const auto take = [&](LabelledSamples samples, std::unique_ptr<Dataset>* dataset) {
+      summary.bad_records += samples.bad_records;
+      cut += samples.cut;
+      summary.doubts.insert(summary.doubts.end(), samples.doubts.begin(), samples.doubts.end());
+      *dataset = make_labelled_dataset(std::move(samples), model);
+    };
+    if (need_train)
+      take(read_labelled_file(source, config_.train, "labelled_text.train", true, true, &classes),
+           &opened.train);
+    else if (has_classes && !classes.listed())  // it says which classes there are
+      read_labelled_file(source, config_.train, "labelled_text.train", true, false, &classes);
+    if (has_eval())
+      take(read_labelled_file(source, config_.eval, "labelled_text.eval", false, true, &classes),
+           &opened.eval);
+    summary.features = model.context;
+    summary.vocabulary = model.vocabulary > 0 ? model.vocabulary : tokenizer->id_limit();
+    if (has_classes) {
+      summary.classes = classes.classes();
+      if (model.text_task == TextTask::kSequenceClass) use_classes_of_model(model, &summary);
+    } else {
+      summary.target_columns = 1;
+    }
+    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
+    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
+    summary.description = describe(model, summary, cut);
+    return opened;
+  }
+
+  AssumedData assume(const MissingFile& missing) const override {
+    const auto listed = static_cast<int64_t>(config_.labels.size());
+    AssumedData assumed;
+    if (missing.model().text_task == TextTask::kSequenceValues) {
+      assumed.what = "a value for each text";
+      assumed.outputs = 1;
+    } else if (missing.model().outputs == 0 && listed > 0) {
+      assumed.what = fmt::format("{} classes, as data.labelled_text.labels says", listed);
+      assumed.outputs = listed;
+    } else {
+      assumed = missing.with_outputs_of_model("classes");
+    }
+    assumed.vocabulary = assumed_vocabulary(data_, config_.tokenizer, missing);
+    return assumed;
+  }
+
+ private:
+  std::string describe(const ModelTraits& model, const DataSummary& summary, int64_t cut) const {
+    std::string text =
+        fmt::format("labelled {}: {} training and {} evaluation samples of up to {} tokens",
+                    config_.second_text.empty() ? "texts" : "pairs of texts",
+                    summary.train_samples,
+                    summary.eval_samples,
+                    model.context);
+    if (summary.classes > 0) text += fmt::format(", {} classes", summary.classes);
+    if (cut > 0) text += fmt::format("; {} were longer and are cut", cut);
+    if (summary.bad_records > 0) text += fmt::format(", {} bad records", summary.bad_records);
+    return text;
+  }
 };
 
 }  // namespace
@@ -19,7 +118,7 @@ class Format final : public FileFormat<LabelledTextConfig> {
 template <>
 std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
                                               const LabelledTextConfig& config) {
-  return std::make_unique<Format>(data, config);
+  return std::make_unique<LabelledText>(data, config);
 }
 
 }  // namespace lockstep

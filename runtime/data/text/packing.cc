@@ -13,12 +13,12 @@ namespace lockstep {
 namespace {
 
 // All pieces, as stored.
-std::vector<Piece> cut(const DocumentBorders& documents, int64_t context) {
+std::vector<Piece> cut(const DocumentBorders& documents, int64_t context, int64_t ahead) {
   std::vector<Piece> pieces;
   for (size_t d = 0; d + 1 < documents.size(); ++d) {
-    const int64_t last = documents[d + 1] - 1;  // predicts nothing
-    for (int64_t begin = documents[d]; begin < last; begin += context)
-      pieces.push_back({begin, std::min(context, last - begin)});
+    const int64_t end = documents[d + 1] - ahead;
+    for (int64_t begin = documents[d]; begin < end; begin += context)
+      pieces.push_back({begin, std::min(context, end - begin)});
   }
   return pieces;
 }
@@ -69,6 +69,7 @@ class PackedDataset final : public Dataset {
         context_(model.context),
         seed_(seed),
         shuffled_(shuffled),
+        predicts_next_(model.text_task == TextTask::kNextToken),
         input_{DType::kI32, Shape{3, model.context}},
         target_{DType::kI32, Shape{model.context}} {}
 
@@ -87,7 +88,7 @@ class PackedDataset final : public Dataset {
                                                    : packing_->stored(place);
       for (int64_t i = 0; i < piece.length; ++i) {
         tokens[t + i] = tokens_[piece.begin + i];
-        targets[t + i] = tokens_[piece.begin + i + 1];
+        if (predicts_next_) targets[t + i] = tokens_[piece.begin + i + 1];
       }
       std::fill_n(documents + t, piece.length, number++);
       std::iota(positions + t, positions + t + piece.length, 0);
@@ -109,7 +110,7 @@ class PackedDataset final : public Dataset {
   std::shared_ptr<const Packing> packing_;
   int64_t context_;
   uint64_t seed_;
-  bool shuffled_;
+  bool shuffled_, predicts_next_;
   SampleSpec input_, target_;
 };
 
@@ -147,8 +148,9 @@ DocumentBorders parse_documents(std::span<const std::byte> bytes,
 Packing::Packing(const DocumentBorders& documents,
                  int64_t context,
                  bool several,
-                 const std::string& name)
-    : pieces_(cut(documents, context)) {
+                 const std::string& name,
+                 int64_t ahead)
+    : pieces_(cut(documents, context, ahead)) {
   if (pieces_.empty())
     throw DataError("{}: no document has two tokens, one to predict the other", name);
   if (pieces_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()))

@@ -30,9 +30,9 @@ struct Piece {
   int64_t length;  // 1 to the context
 };
 
-// Which pieces of documents each sample has. A document of n tokens has n - 1 inputs; one of more
-// than the context is cut into pieces, all but the last of which fill a sample; one of a single
-// token has nothing to predict and is left out.
+// Which pieces of documents each sample has. A document of n tokens has n - 1 inputs, where tokens
+// predict the next one, else n; one of more than the context is cut into pieces, all but the last of
+// which fill a sample; one without inputs is left out.
 //
 // Best fit, longest first: each piece goes into the sample with the least room that it fits in, the
 // one last changed of equals. That depends on lengths alone. So a sample is a list of places for
@@ -40,9 +40,13 @@ struct Piece {
 // function of (seed, epoch): samples are as many in every epoch, and documents meet others in each.
 class Packing {
  public:
-  // several: a sample may have more than one piece. Throws DataError, which names `name`, where
-  // there is no piece.
-  Packing(const DocumentBorders& documents, int64_t context, bool several, const std::string& name);
+  // several: a sample may have more than one piece. ahead: how many of a document's last tokens are no
+  // inputs. Throws DataError, which names `name`, where there is no piece.
+  Packing(const DocumentBorders& documents,
+          int64_t context,
+          bool several,
+          const std::string& name,
+          int64_t ahead = 1);
 
   int64_t samples() const { return static_cast<int64_t>(first_place_.size()) - 1; }
   int64_t pieces() const { return static_cast<int64_t>(pieces_.size()); }
@@ -66,7 +70,8 @@ class Packing {
 };
 
 // Samples of packed documents of model.context, T: input (3, T) i32 has tokens, of each the number
-// of its document in the sample, from 0, and its position in it; target (T) i32. Behind the last
+// of its document in the sample, from 0, and its position in it; target (T) i32, which is written only
+// for a model that predicts the next token. Behind the last
 // document tokens and positions are 0, numbers and targets -1. With `shuffled`, augmented reads take
 // the pieces of their epoch. `file` owns the bytes of `tokens`.
 std::unique_ptr<Dataset> make_packed_dataset(std::shared_ptr<const SourceFile> file,

@@ -42,19 +42,25 @@ class SequenceDataset final : public Dataset {
                   const ModelTraits& model,
                   uint64_t seed,
                   bool shifted)
-      : file_(std::move(file)), tokens_(tokens), context_(model.context), seed_(seed) {
-    const int64_t context = context_;
-    const int64_t pairs = tokens.count() - 1;  // (token, next token)
-    if (pairs < context)
-      throw DataError("{}: {} tokens are too few for one sample of {} + 1 = {}",
+      : file_(std::move(file)),
+        tokens_(tokens),
+        context_(model.context),
+        seed_(seed),
+        predicts_next_(model.text_task == TextTask::kNextToken) {
+    const int64_t context = context_, ahead = predicts_next_ ? 1 : 0;
+    const int64_t inputs = tokens.count() - ahead;
+    if (inputs < context)
+      throw DataError("{}: {} tokens are too few for one sample of {}{} = {}",
                       file_->name(),
                       tokens.count(),
                       model.field("context"),
-                      context + 1);
+                      predicts_next_ ? " + 1" : "",
+                      context + ahead);
     // Room for the largest shift costs at most one sample; a sequence of one sample shifts as it
     // can.
-    samples_ = shifted ? std::max<int64_t>(1, (pairs - (context - 1)) / context) : pairs / context;
-    if (shifted) shifts_ = std::min(context, pairs - samples_ * context + 1);
+    samples_ =
+        shifted ? std::max<int64_t>(1, (inputs - (context - 1)) / context) : inputs / context;
+    if (shifted) shifts_ = std::min(context, inputs - samples_ * context + 1);
     spec_ = {DType::kI32, Shape{context}};
   }
 
@@ -83,6 +89,7 @@ class SequenceDataset final : public Dataset {
     const std::byte* from = tokens_.bytes.data();
     for (int64_t t = 0; t < context_; ++t)
       x[t] = static_cast<int32_t>(load<Token>(from, first + t));
+    if (!predicts_next_) return;
     std::memcpy(y, x + 1, static_cast<size_t>(context_ - 1) * sizeof(int32_t));
     y[context_ - 1] = static_cast<int32_t>(load<Token>(from, first + context_));
   }
@@ -92,6 +99,7 @@ class SequenceDataset final : public Dataset {
   int64_t context_;
   uint64_t seed_;
   int64_t samples_ = 0;
+  bool predicts_next_;
   int64_t shifts_ = 1;  // shift is in [0, shifts_)
   SampleSpec spec_;
 };

@@ -31,7 +31,8 @@ void check_vocabulary(const TokenSequence& tokens,
                       const std::string& name);
 
 // Of the model's context: sample i is the context + 1 tokens from i * context + shift on, input (T)
-// i32 all but the last, target (T) i32 all but the first. With `shifted`, augmented reads begin at
+// i32 all but the last, target (T) i32 all but the first. For a model that predicts something else
+// than the next token it is context tokens, and no target is written. With `shifted`, augmented reads begin at
 // a shift in [0, context) that is a pure function of (seed, epoch), so that sample borders move
 // from epoch to epoch. `file` owns the bytes. Throws DataError when there are too few tokens for
 // one sample.

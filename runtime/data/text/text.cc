@@ -28,6 +28,10 @@ class Text final : public FileFormat<TextConfig> {
     check_eval_split("data.text", config_.eval, config_.eval_fraction);
   }
   void check_for_model(const ModelTraits& model) const override {
+    if (model.text_task != TextTask::kNextToken)
+      throw ConfigError(
+          "data: value is data.text; allowed: with a model that predicts the next token; bytes have no "
+          "token that hides others: `lockstep data tokenize` makes data.tokens of a text");
     if (model.outputs != 0 && model.outputs < kByteVocabulary)
       refuse_value(model.field(model.outputs_field),
                    model.outputs,

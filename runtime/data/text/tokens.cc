@@ -8,6 +8,8 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/text/data_tokenizer.h"
+#include "runtime/data/text/masking.h"
 #include "runtime/data/text/packing.h"
 
 namespace lockstep {
@@ -54,20 +56,45 @@ class Tokens final : public FileFormat<TokensConfig> {
     return names;
   }
 
+  void check_for_model(const ModelTraits& model) const override {
+    if (hides(model)) return;
+    if (model.text_task != TextTask::kNextToken)
+      throw ConfigError(
+          "data: value is data.tokens; allowed: with a model that predicts tokens: the next one, or "
+          "hidden ones");
+    if (!config_.tokenizer.empty())
+      refuse_value("data.tokens.tokenizer",
+                   in_quotes(config_.tokenizer),
+                   "none unless the model predicts hidden tokens");
+    if (config_.mask_share != TokensConfig{}.mask_share)
+      refuse_value("data.tokens.mask_share",
+                   config_.mask_share,
+                   "none unless the model predicts hidden tokens");
+  }
+
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
 
-  // Samples as in sequence.h, shifted from epoch to epoch when shuffling, or as in packing.h. The
-  // vocabulary is the model's, or else the largest training token + 1; every token is checked against it.
+  // Samples as in sequence.h, shifted from epoch to epoch when shuffling, or as in packing.h; for a
+  // model that predicts hidden tokens some of them are hidden as in masking.h. The vocabulary is the
+  // model's, or else the tokenizer's, or else the largest training token + 1; every token is checked
+  // against it.
   OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
     OpenedData opened;
     std::string packed;  // what is told of it
     int64_t vocabulary = model.outputs;
+    std::shared_ptr<const Masking> masking;
+    if (hides(model)) {
+      masking = open_masking(model, seed);
+      const auto known = static_cast<int64_t>(masking->special.size());
+      if (vocabulary == 0) vocabulary = known;
+      packed = fmt::format("; {:.0f}% of the tokens hidden", 100 * config_.mask_share);
+    }
     if (need_train || vocabulary == 0) {
       const TokenFile train(data_, config_, config_.train, "tokens.train");
       if (vocabulary == 0)
         vocabulary = vocabulary_of(train);
       else
-        check_vocabulary(train.sequence, vocabulary, model, train.file->name());
+        check_tokens(train, vocabulary, masking.get(), model);
       if (need_train)
         opened.train = make_dataset(train,
                                     config_.train_documents,
@@ -79,7 +106,7 @@ class Tokens final : public FileFormat<TokensConfig> {
     }
     if (!config_.eval.empty()) {
       const TokenFile eval(data_, config_, config_.eval, "tokens.eval");
-      check_vocabulary(eval.sequence, vocabulary, model, eval.file->name());
+      check_tokens(eval, vocabulary, masking.get(), model);
       opened.eval = make_dataset(eval,
                                  config_.eval_documents,
                                  "tokens.eval_documents",
@@ -91,6 +118,9 @@ class Tokens final : public FileFormat<TokensConfig> {
     DataSummary& summary = opened.summary;
     summary.features = model.context;
     summary.classes = vocabulary;
+    if (masking != nullptr)
+      for (std::unique_ptr<Dataset>* dataset : {&opened.train, &opened.eval})
+        if (*dataset != nullptr) *dataset = mask_tokens(std::move(*dataset), masking, model);
     if (opened.train != nullptr) summary.train_samples = opened.train->samples();
     if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
     summary.description =
@@ -104,13 +134,50 @@ class Tokens final : public FileFormat<TokensConfig> {
   }
 
   AssumedData assume(const MissingFile& missing) const override {
-    AssumedData assumed = missing.with_outputs_of_model("tokens");
+    AssumedData assumed;
+    if (hides(missing.model()) && missing.model().outputs == 0) {
+      assumed.outputs = assumed_vocabulary(data_, config_.tokenizer, missing);
+      assumed.what = fmt::format("{} tokens, as the tokenizer says", assumed.outputs);
+    } else {
+      assumed = missing.with_outputs_of_model("tokens");
+    }
     assumed.packed = packs();
     return assumed;
   }
 
  private:
   bool packs() const { return config_.packing != TokensConfig::Packing::kNone; }
+  static bool hides(const ModelTraits& model) { return model.text_task == TextTask::kMaskedTokens; }
+
+  std::shared_ptr<const Masking> open_masking(const ModelTraits& model, uint64_t seed) const {
+    constexpr char kField[] = "data.tokens.tokenizer";
+    const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kField);
+    auto masking =
+        std::make_shared<const Masking>(masking_of(*tokenizer, kField, config_.mask_share, seed));
+    if (model.outputs > 0 && tokenizer->id_limit() > model.outputs)
+      refuse_value(model.field(model.outputs_field),
+                   model.outputs,
+                   fmt::format("0, or at least {}, the tokens that the tokenizer has",
+                               tokenizer->id_limit()));
+    return masking;
+  }
+
+  // Throws DataError where a token is beyond the vocabulary, or unknown to the tokenizer.
+  static void check_tokens(const TokenFile& tokens,
+                           int64_t vocabulary,
+                           const Masking* masking,
+                           const ModelTraits& model) {
+    check_vocabulary(tokens.sequence, vocabulary, model, tokens.file->name());
+    const auto known =
+        masking == nullptr ? vocabulary : static_cast<int64_t>(masking->special.size());
+    if (known >= vocabulary) return;
+    const int64_t largest = largest_token(tokens.sequence);
+    if (largest >= known)
+      throw DataError("{}: has a token {}; the tokenizer of data.tokens.tokenizer has 0 to {}",
+                      tokens.file->name(),
+                      largest,
+                      known - 1);
+  }
 
   // The samples of a file, and where they are packed, what is to be told of them.
   std::unique_ptr<Dataset> make_dataset(const TokenFile& tokens,
@@ -127,9 +194,10 @@ class Tokens final : public FileFormat<TokensConfig> {
         parse_documents(borders.bytes(), tokens.sequence.count(), borders.name()),
         model.context,
         several,
-        borders.name());
+        borders.name(),
+        /*ahead=*/model.text_task == TextTask::kNextToken ? 1 : 0);
     if (packed != nullptr)
-      *packed = fmt::format(
+      *packed += fmt::format(
           "; {} pieces of documents {}, {:.1f}% of the positions in use",
           packing->pieces(),
           several ? "packed" : "padded",
@@ -138,7 +206,6 @@ class Tokens final : public FileFormat<TokensConfig> {
     return make_packed_dataset(tokens.file, tokens.sequence, packing, model, seed, shuffled);
   }
 
- private:
   static int64_t vocabulary_of(const TokenFile& train) {
     const int64_t largest = largest_token(train.sequence);
     if (largest > kLargestToken)

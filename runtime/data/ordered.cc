@@ -1,0 +1,113 @@
+#include "runtime/data/ordered.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+
+namespace lockstep {
+namespace {
+
+std::shared_ptr<const ClassMembers> members_of(const Dataset& dataset) {
+  LOCKSTEP_CHECK(dataset.target().dtype == DType::kI32 && dataset.target().shape.rank() == 0);
+  std::vector<std::vector<int64_t>> of_class;
+  for (int64_t i = 0; i < dataset.samples(); ++i) {
+    const auto label = static_cast<size_t>(dataset.label(i));
+    if (label >= of_class.size()) of_class.resize(label + 1);
+    of_class[label].push_back(i);
+  }
+  auto members = std::make_shared<ClassMembers>();
+  members->begin = {0};
+  for (const std::vector<int64_t>& samples : of_class) {
+    if (samples.empty()) continue;
+    members->samples.insert(members->samples.end(), samples.begin(), samples.end());
+    members->begin.push_back(static_cast<int64_t>(members->samples.size()));
+  }
+  return members;
+}
+
+std::shared_ptr<const std::vector<int32_t>> lengths_of(const Dataset& dataset) {
+  auto lengths = std::make_shared<std::vector<int32_t>>();
+  for (int64_t i = 0; i < dataset.samples(); ++i)
+    lengths->push_back(static_cast<int32_t>(dataset.length(i)));
+  lengths->shrink_to_fit();
+  return lengths;
+}
+
+// Another data set in an order of its own.
+class OrderedDataset final : public Dataset {
+ public:
+  OrderedDataset(std::unique_ptr<Dataset> dataset, SampleOrder order)
+      : dataset_(std::move(dataset)), order_(std::move(order)) {}
+
+  int64_t samples() const override { return dataset_->samples(); }
+  const SampleSpec& input() const override { return dataset_->input(); }
+  const SampleSpec& target() const override { return dataset_->target(); }
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    dataset_->read(key, input, target);
+  }
+  int64_t resident_bytes() const override {
+    size_t bytes = 0;
+    if (order_.balanced != nullptr)
+      bytes += (order_.balanced->begin.capacity() + order_.balanced->samples.capacity()) *
+               sizeof(int64_t);
+    if (order_.lengths != nullptr) bytes += order_.lengths->capacity() * sizeof(int32_t);
+    return dataset_->resident_bytes() + static_cast<int64_t>(bytes);
+  }
+  int64_t length(int64_t index) const override { return dataset_->length(index); }
+  int32_t label(int64_t index) const override { return dataset_->label(index); }
+  SampleOrder order() const override { return order_; }
+  bool costly() const override { return dataset_->costly(); }
+  uint64_t content() const override { return dataset_->content(); }
+  int64_t bad_records() const override { return dataset_->bad_records(); }
+
+ private:
+  std::unique_ptr<Dataset> dataset_;
+  SampleOrder order_;
+};
+
+bool has_class_labels(const ModelTraits& model) {
+  if (model.input == ModelInput::kTokens) return model.text_task == TextTask::kSequenceClass;
+  return model.loss == Loss::kSoftmaxCrossEntropy;
+}
+
+void refuse_if_given(bool given, const char* field, const char* unless) {
+  if (given) throw ConfigError("{}: value is true; allowed: false unless {}", field, unless);
+}
+
+}  // namespace
+
+void check_order(const DataConfig& data, const ModelTraits& model) {
+  refuse_if_given(data.balance_classes && !data.shuffle,
+                  "data.balance_classes",
+                  "data.shuffle is true: what is drawn has no order as stored");
+  refuse_if_given(data.balance_classes && !has_class_labels(model),
+                  "data.balance_classes",
+                  "a sample has a class label, as the model predicts something else");
+  refuse_if_given(data.group_by_length && !data.shuffle,
+                  "data.group_by_length",
+                  "data.shuffle is true: what is sorted has no order as stored");
+  refuse_if_given(data.group_by_length && model.input != ModelInput::kTokens,
+                  "data.group_by_length",
+                  "the model takes texts, whose samples are padded");
+}
+
+void order_training(const DataConfig& data, OpenedData* opened) {
+  if (opened->train == nullptr || !(data.balance_classes || data.group_by_length)) return;
+  const Dataset& train = *opened->train;
+  SampleOrder order = train.order();
+  if (data.balance_classes) order.balanced = members_of(train);
+  if (data.group_by_length) {
+    order.lengths = lengths_of(train);
+    refuse_if_given(
+        std::all_of(order.lengths->begin(), order.lengths->end(), [](int32_t n) { return n == 0; }),
+        "data.group_by_length",
+        "samples are padded to the context; these never are");
+  }
+  opened->train = std::make_unique<OrderedDataset>(std::move(opened->train), std::move(order));
+}
+
+}  // namespace lockstep

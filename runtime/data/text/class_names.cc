@@ -1,0 +1,80 @@
+#include "runtime/data/text/class_names.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/data/tables/table_columns.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kNamesShown = 6;
+
+// "0" to "12", without signs or leading zeros; -1: something else.
+int64_t class_number(std::string_view name) {
+  if (name.empty() || (name.size() > 1 && name[0] == '0') || name[0] == '-') return -1;
+  int64_t number = -1;
+  const char* const end = name.data() + name.size();
+  const auto [stopped, error] = std::from_chars(name.data(), end, number);
+  return error == std::errc() && stopped == end ? number : -1;
+}
+
+}  // namespace
+
+ClassNames::ClassNames(const std::vector<std::string>& listed, const std::string& field)
+    : listed_(!listed.empty()) {
+  for (const std::string& name : listed) {
+    if (!index_.emplace(name, static_cast<int32_t>(names_.size())).second)
+      refuse_value(field, in_quotes(name), "each name once");
+    names_.push_back(name);
+  }
+  classes_ = static_cast<int64_t>(names_.size());
+}
+
+void ClassNames::collect(std::string_view name) {
+  if (index_.emplace(name, 0).second) names_.emplace_back(name);
+}
+
+void ClassNames::finish(bool numbers_are_classes, int64_t most) {
+  if (listed_) return;
+  int64_t largest = -1;
+  numbers_ = numbers_are_classes && !names_.empty();
+  for (const std::string& name : names_) {
+    const int64_t number = class_number(name);
+    numbers_ = numbers_ && number >= 0 && number < most;
+    largest = std::max(largest, number);
+  }
+  if (numbers_) {
+    classes_ = largest + 1;
+    return;
+  }
+  std::sort(names_.begin(), names_.end());
+  for (size_t i = 0; i < names_.size(); ++i) index_[names_[i]] = static_cast<int32_t>(i);
+  classes_ = static_cast<int64_t>(names_.size());
+}
+
+int32_t ClassNames::class_of(std::string_view name) const {
+  if (numbers_) {
+    const int64_t number = class_number(name);
+    return number < classes_ ? static_cast<int32_t>(number) : -1;
+  }
+  const auto found = index_.find(std::string(name));
+  return found == index_.end() ? -1 : found->second;
+}
+
+std::string ClassNames::name_of(int64_t index) const {
+  return numbers_ ? std::to_string(index) : quote_cell(names_[static_cast<size_t>(index)]);
+}
+
+std::string ClassNames::list() const {
+  if (numbers_) return fmt::format("0 to {}", classes_ - 1);
+  std::string text;
+  const size_t shown = std::min(names_.size(), kNamesShown);
+  for (size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + quote_cell(names_[i]);
+  if (names_.size() > shown) text += fmt::format(" and {} more", names_.size() - shown);
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,266 @@
+#include "runtime/data/text/labelled_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/data/source_file.h"
+#include "runtime/data/tables/csv.h"
+#include "runtime/data/tables/table_columns.h"
+#include "runtime/data/text/text_samples.h"
+#include "runtime/data/text/text_table.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kRowsAtATime = 1 << 13;
+constexpr int64_t kMostClasses = 10'000'000;
+
+enum Cell { kLabelCell, kTextCell, kSecondCell };
+
+std::vector<TextColumn> columns_of(const LabelledTextConfig& config) {
+  std::vector<TextColumn> columns = {{"data.labelled_text.label", config.label},
+                                     {"data.labelled_text.text", config.text}};
+  if (!config.second_text.empty())
+    columns.push_back({"data.labelled_text.second_text", config.second_text});
+  return columns;
+}
+
+class LabelledDataset final : public Dataset {
+ public:
+  LabelledDataset(LabelledSamples samples, const ModelTraits& model)
+      : samples_(std::move(samples)),
+        context_(model.context),
+        input_(text_input(model, /*packed=*/false)),
+        target_(text_target(model, /*outputs=*/1)) {}
+
+  int64_t samples() const override { return samples_.texts.count(); }
+  const SampleSpec& input() const override { return input_; }
+  const SampleSpec& target() const override { return target_; }
+
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    samples_.texts.read(key.index, context_, reinterpret_cast<int32_t*>(input));
+    const auto i = static_cast<size_t>(key.index);
+    if (samples_.values.empty())
+      std::memcpy(target, &samples_.labels[i], sizeof(int32_t));
+    else
+      std::memcpy(target, &samples_.values[i], sizeof(float));
+  }
+
+  int64_t length(int64_t index) const override { return samples_.texts.length(index); }
+  int32_t label(int64_t index) const override {
+    return samples_.labels[static_cast<size_t>(index)];
+  }
+  int64_t resident_bytes() const override {
+    return samples_.texts.resident_bytes() +
+           static_cast<int64_t>(samples_.labels.capacity() * sizeof(int32_t) +
+                                samples_.values.capacity() * sizeof(float));
+  }
+  uint64_t content() const override {
+    Checksum checksum;
+    samples_.texts.add_to(&checksum);
+    checksum.update(samples_.labels.data(), samples_.labels.size() * sizeof(int32_t));
+    checksum.update(samples_.values.data(), samples_.values.size() * sizeof(float));
+    return checksum.value();
+  }
+
+ private:
+  LabelledSamples samples_;
+  int64_t context_;
+  SampleSpec input_, target_;
+};
+
+// Takes the rows of one file, one after the other.
+class FileReader {
+ public:
+  FileReader(const LabelledSource& source,
+             const std::string& path,
+             const std::string& field,
+             bool trains,
+             bool with_texts,
+             ClassNames* classes)
+      : source_(source),
+        file_(source.data.dir, path, field, SourceFile::Gzip::kDecompress),
+        table_({reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()},
+               file_.name(),
+               text_table_kind(path, "data." + field),
+               columns_of(source.config),
+               source.config.quotes),
+        trains_(trains),
+        collects_(trains && !classes->listed()),
+        with_texts_(with_texts),
+        classes_(*classes),
+        bad_(source.data, table_.name()),
+        samples_(source.form) {}
+
+  LabelledSamples read() {
+    std::vector<TextTableRow> rows(kRowsAtATime);
+    std::vector<EncodedText> encoded(kRowsAtATime);
+    for (int64_t count = kRowsAtATime; count == kRowsAtATime;) {
+      count = 0;
+      while (count < kRowsAtATime && table_.next(&rows[static_cast<size_t>(count)])) ++count;
+      source_.threads.for_each(count, [&](TokenEncoder& encoder, int64_t i) {
+        encode(encoder, &rows[static_cast<size_t>(i)], &encoded[static_cast<size_t>(i)]);
+      });
+      for (int64_t i = 0; i < count; ++i)
+        take(&rows[static_cast<size_t>(i)], encoded[static_cast<size_t>(i)]);
+    }
+    return finish();
+  }
+
+ private:
+  bool has_values() const { return source_.model.text_task == TextTask::kSequenceValues; }
+
+  void encode(TokenEncoder& encoder, TextTableRow* row, EncodedText* encoded) const {
+    table_.parse(row);
+    if (!row->problem.empty() || !with_texts_) return;
+    std::vector<uint32_t> first, second;
+    try {
+      encoder.encode(row->cells[kTextCell], /*with_special=*/false, &first);
+      if (row->cells.size() > kSecondCell)
+        encoder.encode(row->cells[kSecondCell], /*with_special=*/false, &second);
+    } catch (const DataError& error) {
+      row->problem = error.what();
+      return;
+    }
+    source_.form.assemble(first, second, encoded);
+    if (encoded->ids.empty()) row->problem = "its text has no token";
+  }
+
+  void take(TextTableRow* row, const EncodedText& encoded) {
+    ++records_;
+    int32_t label = 0;
+    float value = 0;
+    if (row->problem.empty()) has_values() ? read_value(row, &value) : read_label(row, &label);
+    if (!row->problem.empty()) {
+      bad_.add(row->line, row->problem);
+      waiting_ += source_.data.bad_records == BadRecords::kReplace ? 1 : 0;
+      return;
+    }
+    if (first_label_ < 0) first_label_ = label;
+    for (int64_t times = std::exchange(waiting_, 0) + 1; times > 0; --times) {
+      if (with_texts_) samples_.texts.add(encoded);
+      has_values() ? samples_.values.push_back(value) : samples_.labels.push_back(label);
+    }
+    samples_.cut += encoded.cut ? 1 : 0;
+  }
+
+  // While classes are collected a label is the number of its name in the order of appearance.
+  void read_label(TextTableRow* row, int32_t* label) {
+    const std::string& name = row->cells[kLabelCell];
+    if (name.empty()) {
+      row->problem = "its label is empty";
+    } else if (collects_) {
+      const auto [found, is_new] = seen_.emplace(name, static_cast<int32_t>(names_.size()));
+      if (is_new) names_.push_back(name);
+      *label = found->second;
+    } else if ((*label = classes_.class_of(name)) < 0) {
+      row->problem =
+          fmt::format("label {} is none of the classes {}", quote_cell(name), classes_.list());
+    }
+  }
+
+  void read_value(TextTableRow* row, float* value) const {
+    double number = 0;
+    if (!parse_number(row->cells[kLabelCell], &number))
+      row->problem = fmt::format("label {} is no number", quote_cell(row->cells[kLabelCell]));
+    *value = static_cast<float>(number);
+  }
+
+  LabelledSamples finish() {
+    bad_.check_fraction(records_);
+    samples_.bad_records = bad_.count();
+    const size_t good = samples_.labels.size() + samples_.values.size();
+    if (good == 0) throw DataError("{}: has no record that can be used", table_.name());
+    for (; waiting_ > 0; --waiting_) add_last_again();
+    if (collects_ && !has_values()) number_classes();
+    find_doubts();
+    samples_.texts.shrink();
+    samples_.labels.shrink_to_fit();
+    samples_.values.shrink_to_fit();
+    return std::move(samples_);
+  }
+
+  void add_last_again() {
+    if (with_texts_) samples_.texts.add_again(samples_.texts.count() - 1);
+    if (has_values())
+      samples_.values.push_back(samples_.values.back());
+    else
+      samples_.labels.push_back(samples_.labels.back());
+  }
+
+  void number_classes() {
+    for (const std::string& name : names_) classes_.collect(name);
+    classes_.finish(/*numbers_are_classes=*/true, kMostClasses);
+    if (table_.first_line_is_row() && first_label_ == 0 && names_.size() > 2 &&
+        std::count(samples_.labels.begin(), samples_.labels.end(), 0) == 1)
+      samples_.doubts.push_back(fmt::format(
+          "{}: the label {} of the first line is no other line's; where that line has the names of "
+          "the columns, give data.labelled_text.label and the others by name",
+          table_.name(),
+          quote_cell(names_[0])));
+    std::vector<int32_t> class_of;
+    for (const std::string& name : names_) class_of.push_back(classes_.class_of(name));
+    for (int32_t& label : samples_.labels) label = class_of[static_cast<size_t>(label)];
+  }
+
+  // Of the training file.
+  void find_doubts() {
+    if (!trains_) return;
+    const auto all_equal = [](const auto& targets) {
+      return std::adjacent_find(targets.begin(), targets.end(), std::not_equal_to<>()) ==
+             targets.end();
+    };
+    if (has_values()) {
+      if (all_equal(samples_.values))
+        samples_.doubts.push_back(
+            fmt::format("{}: every label is {}", table_.name(), samples_.values[0]));
+      return;
+    }
+    if (all_equal(samples_.labels)) {
+      samples_.doubts.push_back(fmt::format(
+          "{}: every label is {}", table_.name(), classes_.name_of(samples_.labels[0])));
+      return;
+    }
+    std::vector<bool> met(static_cast<size_t>(classes_.classes()));
+    for (const int32_t label : samples_.labels) met[static_cast<size_t>(label)] = true;
+    const auto missing = std::find(met.begin(), met.end(), false);
+    if (missing != met.end())
+      samples_.doubts.push_back(fmt::format("{}: no text has the class {} of {}",
+                                            table_.name(),
+                                            classes_.name_of(missing - met.begin()),
+                                            classes_.list()));
+  }
+
+  const LabelledSource& source_;
+  SourceFile file_;
+  TextTable table_;
+  bool trains_, collects_, with_texts_;
+  ClassNames& classes_;
+  BadRecordLog bad_;
+  LabelledSamples samples_;
+  std::unordered_map<std::string, int32_t> seen_;
+  std::vector<std::string> names_;  // of the labels, in order of appearance
+  int64_t records_ = 0;
+  int64_t waiting_ = 0;  // bad records since the last good one that it takes the place of
+  int32_t first_label_ = -1;
+};
+
+}  // namespace
+
+LabelledSamples read_labelled_file(const LabelledSource& source,
+                                   const std::string& path,
+                                   const std::string& field,
+                                   bool trains,
+                                   bool with_texts,
+                                   ClassNames* classes) {
+  return FileReader(source, path, field, trains, with_texts, classes).read();
+}
+
+std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples, const ModelTraits& model) {
+  return std::make_unique<LabelledDataset>(std::move(samples), model);
+}
+
+}  // namespace lockstep

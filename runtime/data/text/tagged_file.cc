@@ -1,0 +1,290 @@
+#include "runtime/data/text/tagged_file.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/data/source_file.h"
+#include "runtime/data/tables/table_columns.h"
+#include "runtime/data/text/text_samples.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSentencesAtATime = 1 << 12;
+constexpr int64_t kMostTags = std::numeric_limits<int16_t>::max();
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kDocumentStart = "-DOCSTART-";
+constexpr std::string_view kBlanks = " \t\r";
+
+class TaggedDataset final : public Dataset {
+ public:
+  TaggedDataset(TaggedSamples samples, const ModelTraits& model)
+      : samples_(std::move(samples)),
+        context_(model.context),
+        input_(text_input(model, /*packed=*/false)),
+        target_(text_target(model, /*outputs=*/0)) {}
+
+  int64_t samples() const override { return samples_.texts.count(); }
+  const SampleSpec& input() const override { return input_; }
+  const SampleSpec& target() const override { return target_; }
+
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    samples_.texts.read(key.index, context_, reinterpret_cast<int32_t*>(input));
+    auto* const targets = reinterpret_cast<int32_t*>(target);  // (T)
+    const auto first = samples_.tags.begin() + samples_.texts.begin(key.index);
+    int32_t* const end = std::copy_n(first, samples_.texts.length(key.index), targets);
+    std::fill(end, targets + context_, -1);
+  }
+
+  int64_t length(int64_t index) const override { return samples_.texts.length(index); }
+  int64_t resident_bytes() const override {
+    return samples_.texts.resident_bytes() +
+           static_cast<int64_t>(samples_.tags.capacity() * sizeof(int16_t));
+  }
+  uint64_t content() const override {
+    Checksum checksum;
+    samples_.texts.add_to(&checksum);
+    checksum.update(samples_.tags.data(), samples_.tags.size() * sizeof(int16_t));
+    return checksum.value();
+  }
+
+ private:
+  TaggedSamples samples_;
+  int64_t context_;
+  SampleSpec input_, target_;
+};
+
+SourceFile open_file(const TaggedSource& source,
+                     const std::string& path,
+                     const std::string& field) {
+  return SourceFile(source.data.dir, path, field, SourceFile::Gzip::kDecompress);
+}
+
+std::string_view text_of(const SourceFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+// Whether a word's tokens are others where a blank stands before it. Words in the midst of a text
+// have one, so it is put before each.
+bool wants_blanks(const Tokenizer& tokenizer) {
+  std::vector<uint32_t> alone, after_blank;
+  const auto encoder = tokenizer.encoder();
+  encoder->encode("a", /*with_special=*/false, &alone);
+  encoder->encode(" a", /*with_special=*/false, &after_blank);
+  return alone != after_blank;
+}
+
+struct EncodedSentence {
+  EncodedText text;
+  std::vector<int32_t> word_of;  // of each token: whose first piece it is; -1: of none
+};
+
+class FileReader {
+ public:
+  FileReader(const TaggedSource& source,
+             const std::string& path,
+             const std::string& field,
+             ClassNames* tags)
+      : source_(source),
+        file_(open_file(source, path, field)),
+        tags_(*tags),
+        blanks_(wants_blanks(source.form.tokenizer())),
+        bad_(source.data, file_.name()),
+        samples_(source.form) {
+    for (const TemplatePart& part : source.form.parts()) {
+      if (part.text != TemplatePart::kSpecial) break;
+      before_ += part.ids.size();
+    }
+  }
+
+  TaggedSamples read(bool trains) {
+    SentenceReader reader(text_of(file_), source_.config);
+    std::vector<TaggedSentence> sentences(kSentencesAtATime);
+    std::vector<EncodedSentence> encoded(kSentencesAtATime);
+    for (int64_t count = kSentencesAtATime; count == kSentencesAtATime;) {
+      count = 0;
+      while (count < kSentencesAtATime && reader.next(&sentences[static_cast<size_t>(count)]))
+        ++count;
+      source_.threads.for_each(count, [&](TokenEncoder& encoder, int64_t i) {
+        encode(encoder, &sentences[static_cast<size_t>(i)], &encoded[static_cast<size_t>(i)]);
+      });
+      for (int64_t i = 0; i < count; ++i)
+        take(&sentences[static_cast<size_t>(i)], encoded[static_cast<size_t>(i)]);
+    }
+    return finish(trains);
+  }
+
+ private:
+  void encode(TokenEncoder& encoder, TaggedSentence* sentence, EncodedSentence* encoded) const {
+    if (!sentence->problem.empty()) return;
+    std::vector<uint32_t> ids;
+    std::vector<int32_t> word_of;
+    std::string word;
+    try {
+      for (size_t w = 0; w < sentence->words.size(); ++w) {
+        word.assign(blanks_ ? " " : "").append(sentence->words[w]);
+        encoder.encode(word, /*with_special=*/false, &ids);
+        if (word_of.size() == ids.size()) continue;  // it has no token
+        word_of.push_back(static_cast<int32_t>(w));
+        word_of.resize(ids.size(), -1);
+      }
+    } catch (const DataError& error) {
+      sentence->problem = error.what();
+      return;
+    }
+    source_.form.assemble(ids, {}, &encoded->text);
+    encoded->word_of.assign(encoded->text.ids.size(), -1);
+    std::copy_n(word_of.begin(),
+                encoded->text.first_length,
+                encoded->word_of.begin() + static_cast<std::ptrdiff_t>(before_));
+    if (ids.empty()) sentence->problem = "its words have no token";
+  }
+
+  void take(TaggedSentence* sentence, const EncodedSentence& encoded) {
+    ++records_;
+    const std::string problem = problem_of(*sentence);
+    if (!problem.empty()) {
+      bad_.add(sentence->line, problem);
+      waiting_ += source_.data.bad_records == BadRecords::kReplace ? 1 : 0;
+      return;
+    }
+    std::vector<int16_t> tags;
+    for (const int32_t word : encoded.word_of)
+      tags.push_back(word < 0 ? int16_t{-1}
+                              : static_cast<int16_t>(
+                                    tags_.class_of(sentence->tags[static_cast<size_t>(word)])));
+    for (int64_t times = std::exchange(waiting_, 0) + 1; times > 0; --times) {
+      samples_.texts.add(encoded.text);
+      samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
+    }
+    samples_.cut += encoded.text.cut ? 1 : 0;
+  }
+
+  std::string problem_of(const TaggedSentence& sentence) const {
+    if (!sentence.problem.empty()) return sentence.problem;
+    for (size_t w = 0; w < sentence.tags.size(); ++w)
+      if (tags_.class_of(sentence.tags[w]) < 0)
+        return fmt::format("the word {} of the sentence has a tag {}, which is none of {}",
+                           quote_cell(sentence.words[w]),
+                           quote_cell(sentence.tags[w]),
+                           tags_.list());
+    return "";
+  }
+
+  TaggedSamples finish(bool trains) {
+    bad_.check_fraction(records_);
+    samples_.bad_records = bad_.count();
+    if (samples_.texts.count() == 0)
+      throw DataError("{}: has no sentence that can be used", file_.name());
+    for (; waiting_ > 0; --waiting_) {
+      const int64_t last = samples_.texts.count() - 1;
+      const auto first = static_cast<size_t>(samples_.texts.begin(last));
+      const std::vector<int16_t> tags(samples_.tags.begin() + static_cast<std::ptrdiff_t>(first),
+                                      samples_.tags.end());
+      samples_.texts.add_again(last);
+      samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
+    }
+    if (trains) find_doubts();
+    samples_.texts.shrink();
+    samples_.tags.shrink_to_fit();
+    return std::move(samples_);
+  }
+
+  void find_doubts() {
+    int16_t met = -1;
+    for (const int16_t tag : samples_.tags) {
+      if (tag < 0 || tag == met) continue;
+      if (met >= 0) return;
+      met = tag;
+    }
+    samples_.doubts.push_back(
+        fmt::format("{}: every word has the tag {}", file_.name(), tags_.name_of(met)));
+  }
+
+  const TaggedSource& source_;
+  SourceFile file_;
+  ClassNames& tags_;
+  bool blanks_;
+  size_t before_ = 0;  // special tokens before the words
+  BadRecordLog bad_;
+  TaggedSamples samples_;
+  int64_t records_ = 0;
+  int64_t waiting_ = 0;  // bad sentences since the last good one that it takes the place of
+};
+
+}  // namespace
+
+SentenceReader::SentenceReader(std::string_view text, const TaggedTextConfig& config)
+    : text_(text), config_(config) {
+  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+}
+
+bool SentenceReader::next(TaggedSentence* sentence) {
+  *sentence = {};
+  while (position_ < text_.size()) {
+    const size_t end = std::min(text_.find('\n', position_), text_.size());
+    const std::string_view line = text_.substr(position_, end - position_);
+    position_ = std::min(end + 1, text_.size());
+    ++line_;
+    const bool ends = line.find_first_not_of(kBlanks) == std::string_view::npos ||
+                      line.starts_with(kDocumentStart);
+    if (ends) {
+      if (sentence->line > 0) return true;
+      continue;
+    }
+    if (sentence->line == 0) sentence->line = line_;
+    if (sentence->problem.empty()) add_word(line, sentence);
+  }
+  return sentence->line > 0;
+}
+
+void SentenceReader::add_word(std::string_view line, TaggedSentence* sentence) const {
+  std::vector<std::string_view> columns;
+  for (size_t at = line.find_first_not_of(kBlanks); at != std::string_view::npos;) {
+    const size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
+    columns.push_back(line.substr(at, end - at));
+    at = line.find_first_not_of(kBlanks, end);
+  }
+  const auto count = static_cast<int64_t>(columns.size());
+  const int64_t tag = config_.tag < 0 ? count - 1 : config_.tag;
+  if (config_.word >= count || tag >= count || tag == config_.word) {
+    sentence->line = line_;
+    sentence->problem =
+        fmt::format("{} column{}; the word is column {}, the tag {}",
+                    count,
+                    count == 1 ? "" : "s",
+                    config_.word,
+                    config_.tag < 0 ? "the last one after it" : fmt::format("column {}", tag));
+    return;
+  }
+  sentence->words.push_back(columns[static_cast<size_t>(config_.word)]);
+  sentence->tags.push_back(columns[static_cast<size_t>(tag)]);
+}
+
+void read_tags(const TaggedSource& source, ClassNames* tags) {
+  const SourceFile file = open_file(source, source.config.train, "tagged_text.train");
+  SentenceReader reader(text_of(file), source.config);
+  for (TaggedSentence sentence; reader.next(&sentence);)
+    if (sentence.problem.empty())
+      for (const std::string_view tag : sentence.tags) tags->collect(tag);
+  tags->finish(/*numbers_are_classes=*/false, kMostTags);
+  if (tags->classes() > kMostTags)
+    throw DataError(
+        "{}: has {} different tags; allowed: up to {}", file.name(), tags->classes(), kMostTags);
+}
+
+TaggedSamples read_tagged_file(const TaggedSource& source,
+                               const std::string& path,
+                               const std::string& field,
+                               bool trains,
+                               ClassNames* tags) {
+  return FileReader(source, path, field, tags).read(trains);
+}
+
+std::unique_ptr<Dataset> make_tagged_dataset(TaggedSamples samples, const ModelTraits& model) {
+  return std::make_unique<TaggedDataset>(std::move(samples), model);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#pragma once
+// Tokenised texts in memory: two or four bytes a token.
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/checksum.h"
+#include "runtime/data/text/text_encoding.h"
+
+namespace lockstep {
+
+class TextStore {
+ public:
+  // `parts`: the template of every text; ids are below `id_limit`.
+  TextStore(TextTemplate parts, uint32_t id_limit);
+
+  void add(const EncodedText& text);
+  void add_again(int64_t index);
+  void shrink();
+
+  int64_t count() const { return static_cast<int64_t>(end_.size()); }
+  // Where its tokens begin among those of all texts.
+  int64_t begin(int64_t index) const {
+    return index == 0 ? 0 : end_[static_cast<size_t>(index) - 1];
+  }
+  int64_t length(int64_t index) const { return end_[static_cast<size_t>(index)] - begin(index); }
+  // A sample (4, T) i32 as text_samples.h says.
+  void read(int64_t index, int64_t context, int32_t* rows) const;
+
+  int64_t resident_bytes() const;
+  void add_to(Checksum* checksum) const;
+
+ private:
+  uint32_t id(int64_t at) const {
+    const auto i = static_cast<size_t>(at);
+    return narrow_ ? narrow_ids_[i] : wide_ids_[i];
+  }
+
+  TextTemplate parts_;
+  bool narrow_, pairs_;
+  std::vector<uint16_t> narrow_ids_;  // one of these two has all tokens
+  std::vector<uint32_t> wide_ids_;
+  std::vector<int64_t> end_;           // (texts)
+  std::vector<int32_t> first_length_;  // (texts), of pairs
+};
+
+}  // namespace lockstep

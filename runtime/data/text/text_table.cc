@@ -1,0 +1,179 @@
+#include "runtime/data/text/text_table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/json.h"
+#include "runtime/config/limits.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr char kAllowedNames[] = "a file named .tsv, .csv or .jsonl, plain or .gz";
+
+std::optional<size_t> number_of(const std::string& name) {
+  size_t number = 0;
+  const char* end = name.data() + name.size();
+  const auto [stopped, error] = std::from_chars(name.data(), end, number);
+  return error == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
+}
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+// The text of a member: strings as they are, numbers and truth values as JSON writes them.
+std::string cell_of(const Json& line, const std::string& name, std::string* problem) {
+  const Json* const member = line.find(name);
+  if (member == nullptr || member->is_null() || member->is_structured()) {
+    *problem = fmt::format("'{}' is {}; allowed: a string or a number",
+                           name,
+                           member == nullptr   ? "missing"
+                           : member->is_null() ? "null"
+                                               : "a list or an object");
+    return {};
+  }
+  return member->is_string() ? member->get<std::string>() : member->dump();
+}
+
+}  // namespace
+
+TextTableKind text_table_kind(const std::string& path, const std::string& field) {
+  std::string_view name = path;
+  if (name.ends_with(".gz")) name.remove_suffix(3);
+  if (name.ends_with(".tsv")) return TextTableKind::kTsv;
+  if (name.ends_with(".csv")) return TextTableKind::kCsv;
+  if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return TextTableKind::kJsonLines;
+  refuse_value(field, in_quotes(path), kAllowedNames);
+}
+
+TextTable::TextTable(std::string_view text,
+                     std::string name,
+                     TextTableKind kind,
+                     std::vector<TextColumn> columns,
+                     bool quotes)
+    : text_(text), name_(std::move(name)), kind_(kind), columns_(std::move(columns)) {
+  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+  if (kind_ == TextTableKind::kJsonLines) return;
+  if (quotes) csv_ = std::make_unique<CsvReader>(text_, kind_ == TextTableKind::kCsv ? ',' : '\t');
+  find_columns();
+}
+
+size_t TextTable::column_named(const TextColumn& column,
+                               const std::vector<std::string_view>& names) const {
+  const auto found = std::find(names.begin(), names.end(), column.name);
+  if (found != names.end()) return static_cast<size_t>(found - names.begin());
+  if (const auto number = number_of(column.name); number && *number < names.size()) return *number;
+  std::string known;
+  for (const std::string_view name : names)
+    known.append(known.empty() ? "" : ", ").append(name.substr(0, 40));
+  throw DataError("{}: has no column '{}', which {} names; allowed: {}, or a number from 0 to {}",
+                  name(),
+                  column.name,
+                  column.field,
+                  known,
+                  names.size() - 1);
+}
+
+void TextTable::find_columns() {
+  has_header_ = std::any_of(columns_.begin(), columns_.end(), [](const TextColumn& column) {
+    return !number_of(column.name);
+  });
+  if (!has_header_) {
+    for (const TextColumn& column : columns_) numbers_.push_back(*number_of(column.name));
+    return;
+  }
+  TextTableRow row;
+  std::vector<std::string_view> names;
+  if (!read_cells(&row, &names)) throw DataError("{}: has no line", name());
+  if (!row.problem.empty()) throw DataError("{}:{}: {}", name(), row.line, row.problem);
+  for (const TextColumn& column : columns_) numbers_.push_back(column_named(column, names));
+  width_ = names.size();
+}
+
+bool TextTable::read_line(std::string_view* line) {
+  while (position_ < text_.size()) {
+    const size_t end = std::min(text_.find('\n', position_), text_.size());
+    *line = text_.substr(position_, end - position_);
+    position_ = std::min(end + 1, text_.size());
+    ++line_;
+    if (line->ends_with('\r')) line->remove_suffix(1);
+    if (!is_blank(*line)) return true;
+  }
+  return false;
+}
+
+bool TextTable::read_cells(TextTableRow* row, std::vector<std::string_view>* cells) {
+  *row = {};
+  cells->clear();
+  if (csv_ != nullptr) {
+    if (!csv_->next()) return false;
+    row->line = csv_->line();
+    row->problem = csv_->problem();
+    if (!row->problem.empty()) row->problem += " (with quotes: false they are text)";
+    if (csv_->unclosed_quote()) throw DataError("{}:{}: {}", name(), row->line, row->problem);
+    *cells = csv_->fields();
+    return true;
+  }
+  std::string_view line;
+  if (!read_line(&line)) return false;
+  row->line = line_;
+  const char delimiter = kind_ == TextTableKind::kCsv ? ',' : '\t';
+  for (size_t at = 0;;) {
+    const size_t end = line.find(delimiter, at);
+    cells->push_back(line.substr(at, end - at));
+    if (end == std::string_view::npos) return true;
+    at = end + 1;
+  }
+}
+
+bool TextTable::next(TextTableRow* row) {
+  if (kind_ == TextTableKind::kJsonLines) {
+    *row = {};
+    if (!read_line(&row->json)) return false;
+    row->line = line_;
+    return true;
+  }
+  if (!read_cells(row, &read_)) return false;
+  if (!row->problem.empty()) return true;
+  if (width_ == 0) width_ = read_.size();
+  if (read_.size() != width_) {
+    row->problem = fmt::format("{} cells; allowed: {}, as in the first line", read_.size(), width_);
+    return true;
+  }
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (numbers_[i] >= read_.size()) {
+      throw DataError("{}: has {} columns; {} is {}; allowed: 0 to {}",
+                      name(),
+                      read_.size(),
+                      columns_[i].field,
+                      columns_[i].name,
+                      read_.size() - 1);
+    }
+    row->cells.emplace_back(read_[numbers_[i]]);
+  }
+  return true;
+}
+
+void TextTable::parse(TextTableRow* row) const {
+  if (kind_ != TextTableKind::kJsonLines || !row->problem.empty()) return;
+  try {
+    const Json line = Json::parse(row->json);
+    if (line.kind() != Json::Kind::kObject) {
+      row->problem = "no object of JSON";
+      return;
+    }
+    for (const TextColumn& column : columns_) {
+      row->cells.push_back(cell_of(line, column.name, &row->problem));
+      if (!row->problem.empty()) return;
+    }
+  } catch (const JsonError& error) {
+    row->problem = error.what();
+  }
+}
+
+}  // namespace lockstep

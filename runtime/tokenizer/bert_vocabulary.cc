@@ -1,0 +1,102 @@
+// BERT's vocab.txt: what Hugging Face's BertTokenizer makes of it, written as a tokenizer.json.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/json.h"
+#include "runtime/tokenizer/tokenizer.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr uint32_t kMostWordChars = 100;
+
+struct SpecialToken {
+  const char* text;
+  bool needed;
+};
+constexpr std::array<SpecialToken, 5> kSpecial = {
+    {{"[PAD]", false}, {"[UNK]", true}, {"[CLS]", true}, {"[SEP]", true}, {"[MASK]", false}}};
+
+// The lines, without what blanks they end with.
+std::vector<std::string_view> tokens_of(std::string_view text) {
+  std::vector<std::string_view> tokens;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view token = text.substr(at, end - at);
+    token = token.substr(0, token.find_last_not_of(" \t\r") + 1);
+    tokens.push_back(token);
+    at = end + 1;
+  }
+  return tokens;
+}
+
+bool is_special(std::string_view token) { return token.starts_with('[') && token.ends_with(']'); }
+
+bool has_capitals(const std::vector<std::string_view>& tokens) {
+  for (const std::string_view token : tokens)
+    if (!is_special(token))
+      for (const char c : token)
+        if (c >= 'A' && c <= 'Z') return true;
+  return false;
+}
+
+// [["[CLS]", 101], ...]
+Json token_and_id(const char* token, uint32_t id) { return Json::array({token, id}); }
+
+}  // namespace
+
+std::unique_ptr<const Tokenizer> parse_bert_vocabulary(std::string_view text,
+                                                       const std::string& name,
+                                                       const BertVocabularyOptions& options) {
+  if (valid_utf8_bytes(text) != text.size())
+    throw DataError("{}: is not UTF-8; a vocab.txt of BERT has a token on each line", name);
+  const std::vector<std::string_view> tokens = tokens_of(text);
+  // Members of an object are looked for one by one, and of two of one name the last one counts, as
+  // here: so the object is written as text.
+  std::string vocabulary = "{";
+  for (size_t id = 0; id < tokens.size(); ++id)
+    vocabulary.append(id > 0 ? "," : "")
+        .append(Json(tokens[id]).dump())
+        .append(":")
+        .append(std::to_string(id));
+  vocabulary += "}";
+  std::array<uint32_t, kSpecial.size()> ids{};
+  Json added = Json::array();
+  for (size_t i = 0; i < kSpecial.size(); ++i) {
+    const auto& [special, needed] = kSpecial[i];
+    const auto found = std::find(tokens.rbegin(), tokens.rend(), special);
+    if (found == tokens.rend()) {
+      if (needed) throw DataError("{}: has no line {}; a vocab.txt of BERT has one", name, special);
+      continue;
+    }
+    ids[i] = static_cast<uint32_t>(tokens.rend() - found) - 1;
+    added.push_back(Json::object(
+        {{"id", ids[i]}, {"content", special}, {"special", true}, {"normalized", false}}));
+  }
+  const bool lower = options.lower_case.value_or(!has_capitals(tokens));
+  const Json normalizer = Json::object({{"type", "BertNormalizer"},
+                                        {"clean_text", true},
+                                        {"handle_chinese_chars", options.split_chinese},
+                                        {"strip_accents", options.strip_accents.value_or(lower)},
+                                        {"lowercase", lower}});
+  const Json post_processor = Json::object({{"type", "BertProcessing"},
+                                            {"cls", token_and_id(kSpecial[2].text, ids[2])},
+                                            {"sep", token_and_id(kSpecial[3].text, ids[3])}});
+  return parse_tokenizer_json(
+      fmt::format(
+          R"({{"added_tokens":{},"normalizer":{},"pre_tokenizer":{{"type":"BertPreTokenizer"}},)"
+          R"("post_processor":{},"decoder":{{"type":"WordPiece","prefix":"##","cleanup":true}},)"
+          R"("model":{{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##",)"
+          R"("max_input_chars_per_word":{},"vocab":{}}}}})",
+          added.dump(),
+          normalizer.dump(),
+          post_processor.dump(),
+          kMostWordChars,
+          vocabulary),
+      name);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+#pragma once
+// What a tokenizer makes of one text, or of a pair: special tokens around it, and segments.
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+struct TemplatePart {
+  static constexpr int kSpecial = -1;
+
+  int text = kSpecial;        // 0: the first text stands here, 1: the second
+  uint32_t segment = 0;       // of the part's tokens
+  std::vector<uint32_t> ids;  // of special tokens
+};
+
+// In the order in which they follow each other; each text stands once.
+using TextTemplate = std::vector<TemplatePart>;
+
+// How many special tokens there are.
+inline int64_t special_tokens_of(const TextTemplate& parts) {
+  int64_t count = 0;
+  for (const TemplatePart& part : parts) count += static_cast<int64_t>(part.ids.size());
+  return count;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+// Catches: tags at other pieces than the first one of a word, sentences that run into each other, tags
+// that depend on the order of sentences, bad sentences without their place.
+#include <gtest/gtest.h>
+
+#include "texts.h"
+
+namespace lockstep {
+namespace {
+
+using test::encoder;
+using test::error_of;
+using test::expect_parts;
+using Ints = std::vector<int32_t>;
+
+class TaggedText : public ::testing::Test {
+ protected:
+  TaggedText() {
+    data_.dir = folder_.path();
+    config_.tokenizer = folder_.write("vocab.txt", test::kVocabulary);
+  }
+  void train_on(const std::string& text) { config_.train = folder_.write("train.txt", text); }
+  OpenedData open(int64_t context = 8, bool need_train = true) {
+    data_.source = config_;
+    return open_data(data_, encoder(TextTask::kTokenClasses, context), 1, need_train);
+  }
+  // Tokens and, after them, the targets of all places.
+  static Ints sample_of(const Dataset& dataset, int64_t index) {
+    const auto sample = test::read<int32_t, int32_t>(dataset, {index});
+    Ints found(sample.input.begin(), sample.input.begin() + dataset.length(index));
+    found.insert(found.end(), sample.target.begin(), sample.target.end());
+    return found;
+  }
+
+  test::TemporaryFolder folder_;
+  DataConfig data_;
+  TaggedTextConfig config_;
+};
+
+TEST_F(TaggedText, TheFirstPieceOfAWordHasItsTag) {
+  train_on("-DOCSTART- -X- O\n\na N O\nbxy N B-P\n\n\nc\tN\tO\r\n");
+  const OpenedData opened = open();
+  ASSERT_EQ(opened.train->samples(), 2);
+  EXPECT_EQ(opened.summary.classes, 2);
+  // B-P is 0, O is 1.
+  EXPECT_EQ(sample_of(*opened.train, 0), (Ints{2, 5, 6, 13, 14, 3, -1, 1, 0, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(sample_of(*opened.train, 1), (Ints{2, 7, 3, -1, 1, -1, -1, -1, -1, -1, -1}));
+}
+
+TEST_F(TaggedText, LongSentencesAreCut) {
+  train_on("a X\nbx Y\nc X\nd Y\n");
+  const OpenedData opened = open(5);
+  EXPECT_EQ(sample_of(*opened.train, 0), (Ints{2, 5, 6, 13, 3, -1, 0, 1, -1, -1}));
+  expect_parts(opened.summary.description, {"1 were longer"});
+}
+
+TEST_F(TaggedText, ColumnsAndTagsAsListed) {
+  config_.word = 1;
+  config_.tag = 0;
+  config_.tags = {"Y", "X", "Z"};
+  train_on("X a other\nY b other\n");
+  config_.eval = folder_.write("eval.txt", "Y c q\n");
+  const OpenedData opened = open();
+  EXPECT_EQ(opened.summary.classes, 3);
+  EXPECT_EQ(sample_of(*opened.train, 0), (Ints{2, 5, 6, 3, -1, 1, 0, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(sample_of(*opened.eval, 0), (Ints{2, 7, 3, -1, 0, -1, -1, -1, -1, -1, -1}));
+}
+
+TEST_F(TaggedText, EvaluationHasTheTagsOfTraining) {
+  train_on("a X\n\nb Y\n");
+  config_.eval = folder_.write("eval.txt", "a Y\n\nb X\nc Z\n");
+  const auto message = error_of([&] { open(8, /*need_train=*/false); });
+  expect_parts(message, {"eval.txt:3", "'c'", "'Z'", "'X', 'Y'"});
+  data_.bad_records = BadRecords::kSkip;
+  data_.max_bad_fraction = 0.5;
+  const OpenedData opened = open(8, /*need_train=*/false);
+  EXPECT_EQ(opened.summary.bad_records, 1);
+  EXPECT_EQ(sample_of(*opened.eval, 0), (Ints{2, 5, 3, -1, 1, -1, -1, -1, -1, -1, -1}));
+}
+
+TEST_F(TaggedText, BadSentencesAreReplaced) {
+  train_on("a X\n\nb\n\nc Y\n\nd\n");
+  expect_parts(error_of([&] { open(); }), {"train.txt:3", "1 column"});
+  data_.bad_records = BadRecords::kReplace;
+  data_.max_bad_fraction = 0.5;
+  const OpenedData opened = open();
+  ASSERT_EQ(opened.train->samples(), 4);
+  for (const int64_t i : {1, 2, 3})
+    EXPECT_EQ(sample_of(*opened.train, i), (Ints{2, 7, 3, -1, 1, -1, -1, -1, -1, -1, -1})) << i;
+}
+
+TEST_F(TaggedText, SaysThatEveryTagIsTheSame) {
+  train_on("a X\nb X\n");
+  const OpenedData opened = open();
+  ASSERT_EQ(opened.summary.doubts.size(), 1u);
+  expect_parts(opened.summary.doubts[0], {"every word has the tag 'X'"});
+}
+
+}  // namespace
+}  // namespace lockstep
