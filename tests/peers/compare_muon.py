@@ -23,9 +23,9 @@ LOSS_TOLERANCE = 1e-4  # relative
 TEXT_CONFIG = """
 name: "compare_muon"
 seed: 1337
-model {{ gpt {{ layers: 4 heads: 4 width: 96 context: 64 dropout: 0 }} }}
+model {{ gpt {{ layers: 4 heads: 4 width: 64 context: 64 dropout: 0 }} }}
 data {{ text {{ train: "{text}" eval_fraction: 0.1 }} }}
-train {{ global_batch: 16 lanes: 4 steps: {steps} }}
+train {{ global_batch: 8 lanes: 4 steps: {steps} }}
 optimizer {{ {optimizer} clip_norm: 1 }}
 schedule {{ kind: COSINE lr: {lr} min_lr: {low} warmup_steps: 30 }}
 eval {{ max_samples: 400 }}
@@ -36,10 +36,10 @@ output {{ tensorboard: false }}
 ADAMW = "adamw { beta2: 0.99 weight_decay: 0.1 }"
 MUON = "muon { weight_decay: 0.1 beta2: 0.99 scale: MATCH_RMS_ADAMW }"
 GRID = {
-    "AdamW": (ADAMW, (0.002, 0.004, 0.008)),
-    "Muon": (MUON, (0.002, 0.004, 0.008)),
-    "AdamW, moments BF16": (ADAMW + " moments: BF16", (0.002, 0.004, 0.008)),
-    "Muon, moments BF16": (MUON + " moments: BF16", (0.002, 0.004, 0.008)),
+    "AdamW": (ADAMW, (0.004, 0.008, 0.016)),
+    "Muon": (MUON, (0.004, 0.008, 0.016)),
+    "AdamW, moments BF16": (ADAMW + " moments: BF16", (0.004, 0.008, 0.016)),
+    "Muon, moments BF16": (MUON + " moments: BF16", (0.004, 0.008, 0.016)),
 }
 
 
