@@ -45,6 +45,12 @@ struct RoundingOf {
   uint32_t first_element = 0;
 };
 
+// Elements of arrays. GCC makes no vectors of loops that copy structs.
+HWY_INLINE float element(const float* x, int64_t i) { return x[i]; }
+HWY_INLINE BFloat16 element(const BFloat16* x, int64_t i) { return {x[i].bits}; }
+HWY_INLINE void set_element(float value, float* x, int64_t i) { x[i] = value; }
+HWY_INLINE void set_element(BFloat16 value, BFloat16* x, int64_t i) { x[i].bits = value.bits; }
+
 // A float as it is stored, by 16 random bits.
 template <typename Moment>
 HWY_INLINE Moment as_moment(float value, uint32_t random) {
@@ -69,7 +75,7 @@ void update_by(const Update& update,
   SumBits<kSummed> of_g, of_p, of_m, of_v;
   const RoundingOf r = rounding;
   const auto read = [](const auto* x, int64_t i, SumBits<kSummed>& bits) {
-    const auto value = x[i];
+    const auto value = element(x, i);
     bits.add_read(value);
     return to_float(value);
   };
@@ -84,7 +90,7 @@ void update_by(const Update& update,
   const auto write_moment = [](float value, uint32_t bits16, Moment* x, int64_t i, auto& bits) {
     const Moment stored = as_moment<Moment>(value, bits16);
     bits.add_written(stored);
-    x[i] = stored;
+    set_element(stored, x, i);
   };
   const auto write_both = [&](float g, float p, int64_t i) {
     if constexpr (kWritesGradient<Update>) write(g, gradients, i, of_g);
