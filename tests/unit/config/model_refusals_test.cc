@@ -84,7 +84,7 @@ const BadCase kModelCases[] = {
      {"train.class_weights=1,0"},
      "train.class_weights",
      "0",
-     "above 0"},
+     "a finite number > 0"},
     {"resnet_depth", kResnetText, {"model.resnet.depth=19"}, "model.resnet.depth", "19", "18, 34"},
     {"resnet_depth_limit",
      kResnetText,

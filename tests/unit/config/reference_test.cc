@@ -36,7 +36,7 @@ TEST(Reference, AFieldIsFoundByPathAndByName) {
   const auto by_name = find_references("lanes");
   ASSERT_EQ(by_name.size(), 1u);
   EXPECT_EQ(by_name[0].path, "train.lanes");
-  EXPECT_EQ(find_references("dropout").size(), 6u);
+  EXPECT_EQ(find_references("dropout").size(), 8u);
   // A path is meant before a name: data.image.mean is no answer to "data".
   ASSERT_EQ(find_references("data").size(), 1u);
   EXPECT_TRUE(find_references("data")[0].is_section);
@@ -66,10 +66,17 @@ TEST(Reference, ASectionHasWhatLiesDirectlyBelow) {
     names.push_back(field.name);
     EXPECT_EQ(field.is_choice, field.is_section) << field.path;
   }
-  EXPECT_EQ(
-      names,
-      (std::vector<std::string>{
-          "sgd", "adam", "adamw", "lars", "lamb", "lion", "clip_norm", "decay_bias_and_norm"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"sgd",
+                                      "adam",
+                                      "adamw",
+                                      "lars",
+                                      "lamb",
+                                      "lion",
+                                      "muon",
+                                      "clip_norm",
+                                      "decay_bias_and_norm",
+                                      "moments"}));
 }
 
 TEST(Reference, UnknownNamesGetNearMatches) {

@@ -17,7 +17,7 @@ const BadCase kDataCases[] = {
      {"data.table.train=a", "data.table.target=y"},
      "data",
      "data.table",
-     "data.text, data.tokens or data.synthetic"},
+     "data.text, data.tokens, data.synthetic"},
     {"mlp_on_text", kMlpText, {"data.text.train=a"}, "data", "data.text", "data.idx, data.table"},
     {"mlp_on_tokens", kMlpText, {"data.tokens.train=a"}, "data", "data.tokens", "data.idx"},
     {"idx_no_images",
