@@ -133,8 +133,9 @@ def refuses(bench):
     """What cannot be done is one line."""
     for arguments, code, words in (
             (("gone.txt", "--tokenizer", "tokenizer.json"), 3, "gone.txt"),
-            (("a.txt", "--tokenizer", "a.txt"), 3, "neither a tokenizer.json nor a model"),
-            (("a.txt", "--tokenizer", "out"), 3, "neither tokenizer.json nor tokenizer.model"),
+            (("a.txt", "--tokenizer", "c.tsv"), 3, "neither a tokenizer.json nor a model"),
+            (("a.txt", "--tokenizer", "a.txt"), 3, "has no line [UNK]; a vocab.txt of BERT has one"),
+            (("a.txt", "--tokenizer", "out"), 3, "has none of tokenizer.json, tokenizer.model and vocab.txt"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--end-token", "<no>"), 2, "--end-token"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--documents", "line",
               "--document-separator", "x"), 2, "--document-separator"),
