@@ -90,7 +90,23 @@ def _mlp_case(name, title, widths, loss, optimizer, batch, first_steps):
                 "samples", 1, flops, flops, first_steps)
 
 
+def llama_flops(layers, width, kv_width, mlp_width, context, vocabulary, attention):
+    """Per token, of a tied head and heads that fill the width: 6 per weight, and attention."""
+    block = 2 * width * (width + kv_width) + 3 * width * mlp_width + 2 * width
+    return (6.0 * (vocabulary * width + layers * block + width)
+            + attention * layers * width * context)
+
+
+def bert_flops(layers, width, context, vocabulary):
+    """Per token of a masked language model: 6 per weight that multiplies it, and attention."""
+    block = 12 * width * width + 13 * width
+    head = width * width + 3 * width + vocabulary * (width + 1)
+    return 6.0 * (layers * block + head) + 12.0 * layers * width * context
+
+
 _GPT2 = {"layers": 12, "width": 768, "context": 256, "vocabulary": 50257}
+_SMOLLM = {"layers": 30, "width": 576, "mlp_width": 1536, "context": 256, "vocabulary": 49152}
+_BERT = {"layers": 12, "width": 768, "context": 128, "vocabulary": 30522}
 
 CASES = {
     case.name: case for case in (
@@ -102,6 +118,16 @@ CASES = {
              "gpt { heads: 12 " + " ".join(f"{k}: {v}" for k, v in _GPT2.items()) + " }",
              "synthetic { classes: 50257 }", ADAMW, 2, "tokens", 256,
              gpt_flops(**_GPT2, attention=12), gpt_flops(**_GPT2, attention=6), 2),
+        Case("smollm_135m", "SmolLM 135M (Llama), T = 256, batch 2, AdamW, float32",
+             "llama { heads: 9 kv_heads: 3 tied_head: true "
+             + " ".join(f"{k}: {v}" for k, v in _SMOLLM.items()) + " }",
+             "synthetic { classes: 49152 }", ADAMW, 2, "tokens", 256,
+             llama_flops(**_SMOLLM, kv_width=192, attention=12),
+             llama_flops(**_SMOLLM, kv_width=192, attention=6), 2),
+        Case("bert_base", "BERT-base, masked tokens, T = 128, batch 8, AdamW, float32",
+             "bert { heads: 12 dropout: 0 " + " ".join(f"{k}: {v}" for k, v in _BERT.items()) + " }",
+             "synthetic { classes: 30522 }", ADAMW, 8, "tokens", 128,
+             bert_flops(**_BERT), bert_flops(**_BERT), 2),
         _resnet_case("resnet18", "ResNet-18, 32 x 32 images, batch 64, SGD with momentum, float32",
                      "depth: 18 stem: CIFAR", 32, 10, 64,
                      conv_flops(32, (3, 1, 1), (2, 2, 2, 2), 64, False, 10)),

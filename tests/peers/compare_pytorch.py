@@ -5,7 +5,7 @@
                        --fma-peak build/release/tests/peers/fma_peak --python VENV/bin/python
                        [--cases mlp,table,gpt2_124m] [--layouts 1x1,1x2,2x1]
                        [--seconds 10] [--repeats 5] [--set FIELD=VALUE] [--json FILE] [--markdown
-                       FILE]
+                       FILE] [--cpu-time]
 
 A layout RxT is R ranks of T threads, each thread with a core of its own. Work per rank is fixed, so
 the global batch grows with the ranks. Both sides take turns (A B A B ...); what counts is the
@@ -16,11 +16,15 @@ that does not help.
 PyTorch runs in the fastest of several set-ups, found by trying each on the case and layout, and on
 batches that lie ready in memory; Lockstep runs with its loader and its metrics.
 
+With --cpu-time what counts is the user CPU time of a step, and the ratio is the median of the ratios
+of turns that follow each other: for one thread on a machine that others use, which is not probed.
+
 Shares of the FMA peak count model FLOPs: 6 per weight and sample or token, and for GPT-2 also
 12 * layers * width * T per token for attention, or half of that without what the causal mask hides.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import platform
@@ -51,6 +55,12 @@ def measure_calmly(machine, side, case, ranks, threads, prepared, least_calm):
     return best
 
 
+def measure_cpu_time(side, case, ranks, threads, prepared):
+    result = side.run(case, ranks, threads, prepared)
+    return {**result, "step_ms": result["cpu_step_ms"], "wall_step_ms": result["step_ms"],
+            "calm": math.nan}  # not probed: never below the least that is asked for
+
+
 def summarise(case, ranks, results, peak_gflops):
     """Medians over the repeats of one side."""
     units = case.batch * ranks * case.units_per_sample
@@ -73,11 +83,14 @@ def compare(args, machine, sides, case, ranks, threads):
     results = {side.name: [] for side in sides}
     for repeat in range(args.repeats):
         for side in sides:
-            result = measure_calmly(machine, side, case, ranks, threads, prepared[side.name],
-                                    args.least_calm)
+            arguments = (side, case, ranks, threads, prepared[side.name])
+            result = (measure_cpu_time(*arguments) if args.cpu_time
+                      else measure_calmly(machine, *arguments, args.least_calm))
             results[side.name].append(result)
             print(f"  {side.name} {repeat + 1}/{args.repeats}: {result['step_ms']:.4f} ms a step, "
-                  f"{result['steps']} steps, {result['calm']:.0%} of the CPUs ours", flush=True)
+                  f"{result['steps']} steps"
+                  + ("" if args.cpu_time else f", {result['calm']:.0%} of the CPUs ours"),
+                  flush=True)
     entry = {
         "case": case.name,
         "title": case.title,
@@ -92,6 +105,10 @@ def compare(args, machine, sides, case, ranks, threads):
     entry["noisy"] = any(side["least_calm"] < args.least_calm for side in measured)
     if len(measured) == 2:
         entry["ratio"] = entry["lockstep"]["rate"] / entry["pytorch"]["rate"]
+    if len(measured) == 2 and args.cpu_time:
+        entry["ratios"] = [torch["step_ms"] / own["step_ms"]
+                           for own, torch in zip(results["Lockstep"], results["PyTorch"])]
+        entry["ratio"] = statistics.median(entry["ratios"])
     return entry
 
 
@@ -185,6 +202,7 @@ def parse_arguments():
                         help="set-ups of PyTorch to choose from, separated by semicolons")
     parser.add_argument("--least-calm", type=float, default=0.93,
                         help="share of the CPUs' FMA rate below which a measurement is noisy")
+    parser.add_argument("--cpu-time", action="store_true", help="user CPU time instead of time")
     parser.add_argument("--mpirun", default=mpirun)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path)
@@ -208,7 +226,8 @@ def main():
             sides.append(trainers.Lockstep(args.lockstep, args.mpirun, args.lanes_per_rank,
                                            args.set, args.seconds, folder))
         if version:
-            sides.append(trainers.PyTorch(args.python, args.variants, args.seconds, folder))
+            sides.append(trainers.PyTorch(args.python, args.variants, args.seconds, folder,
+                                          args.cpu_time))
         if not sides:
             sys.exit("nothing to measure: give --lockstep, or a --python that can import torch")
         for case in args.cases:
