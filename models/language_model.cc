@@ -101,10 +101,7 @@ void end_language_model(GraphBuilder& builder,
   const GraphOptions& options = builder.options();
   const float smoothing = options.purpose == Purpose::kTraining ? label_smoothing : 0;
   const int64_t rows = options.loss_rows;
-  // Of the whole samples, so that graphs of all lengths end in the same op.
-  const int64_t all_rows =
-      builder.shape(x)[0] * std::max(options.sample_tokens, builder.shape(x)[1]);
-  if (options.purpose != Purpose::kInference && rows > 0 && rows < all_rows)
+  if (options.purpose != Purpose::kInference && rows > 0)
     return ops::linear_cross_entropy(builder, x, head, bias, targets, smoothing, rows);
   if (options.purpose == Purpose::kInference && !options.head) return builder.keep(x);
   const TensorId logits = ops::linear(builder, "lm_head", x, head, bias, Activation::kNone);

@@ -6,6 +6,7 @@
 #include "tests/fibers/host_stream.h"
 #include "tests/fibers/order.h"
 #include "tests/ops/devices.h"
+#include "tests/reference/sanitizers.h"
 
 namespace lockstep::test {
 namespace {
@@ -59,12 +60,18 @@ Way in_order(std::string name, fibers::Order order) {
 }  // namespace
 
 std::vector<OpDevice> cuda_devices() {
+  std::vector<DType> types = {DType::kF32, DType::kBF16, DType::kF16};
+  std::vector<Way> ways = {in_order("forward", fibers::Order::kForward),
+                           in_order("reverse", fibers::Order::kReverse),
+                           in_order("shuffled", fibers::Order::kShuffled)};
+  if (kSanitized) {  // all types and orders are tested without sanitizers
+    types.pop_back();
+    ways.erase(ways.begin(), ways.end() - 1);
+  }
   return {{.name = "cuda on the host",
            .implementations = [](const OpTest& test) { return test.cuda; },
-           .types = {DType::kF32, DType::kBF16, DType::kF16},
-           .ways = {in_order("forward", fibers::Order::kForward),
-                    in_order("reverse", fibers::Order::kReverse),
-                    in_order("shuffled", fibers::Order::kShuffled)},
+           .types = std::move(types),
+           .ways = std::move(ways),
            .available = is_available,
            .run = run}};
 }

@@ -1,6 +1,6 @@
 // Catches: rows of a chunk taken for those of another, a gradient of the weight that leaves a chunk
 // out or adds to what was there, a last chunk that is not full, ignored targets that count, padding
-// of the logits that reaches a gradient.
+// of the logits that reaches a gradient, rows that are moved together and not back.
 #include "runtime/graph/ops/linear_cross_entropy.h"
 
 #include <gtest/gtest.h>
@@ -148,6 +148,19 @@ TEST(LinearCrossEntropyTest, MatchesTheReferenceOnAllDevices) {
     check_on_all_devices(head({37, 24, 131, chunk, 33, true}, 0.1f));
   for (const bool bias : {false, true})
     check_on_all_devices(head({37, 24, 131, 16, 33, bias}, 0.1f, false));
+}
+
+TEST(LinearCrossEntropyTest, RowsThatCountAreFewOrNone) {
+  check_on_all_devices(head({7, 5, 3, 2, 0, true}, 0));
+  check_on_all_devices(head({9, 16, 50, 64, 0}, 0));
+  for (const int64_t every : {7, 30}) {
+    OpTest test = head({90, 16, 50, 8, 1 << 30, true}, 0.1f);
+    test.name += ", one of " + std::to_string(every);
+    test.value = [=, value = test.value](const std::string& tensor, int64_t i) {
+      return tensor == "targets" && i % every != every - 1 ? -1.0 : value(tensor, i);
+    };
+    check_on_all_devices(test);
+  }
 }
 
 TEST(LinearCrossEntropyTest, HasNoGradientOfAFrozenWeight) {

@@ -8,8 +8,9 @@ MODEL is a folder with config.json, model.safetensors and tokenizer.json; DATA h
 dev.tsv, of which the first N rows of train.tsv are used. Both train on two processes of one thread: Lockstep under mpirun,
 PyTorch with DistributedDataParallel over gloo and transformers' AutoModelForSequenceClassification. The
 recipe is the same: AdamW, a linear schedule with a tenth of it as warm-up, gradients clipped to norm 1,
-dropout as config.json says, batches of texts that are padded to the longest one in PyTorch and to a length
-of execution.length_buckets, where it is given by --buckets, or to T in Lockstep. Prints accuracy, F1 (where
+dropout as config.json says, batches of texts that are padded to the longest one in PyTorch and to T
+in Lockstep. With --buckets both put texts of like lengths into a batch (transformers'
+LengthGroupedSampler, data.group_by_length), and Lockstep pads to those lengths. Prints accuracy, F1 (where
 Lockstep has it) and seconds of training of each. Needs torch, transformers, numpy.
 """
 import argparse
@@ -105,7 +106,8 @@ def train_pytorch(options, folder):
             [sys.executable, __file__, options.lockstep, options.model, folder, "--task",
              options.task, "--train", str(options.train), "--epochs", str(options.epochs), "--lr",
              str(options.lr), "--batch", str(options.batch), "--length", str(options.length),
-             "--seed", str(options.seed), "--worker", str(result)], env=env))
+             "--seed", str(options.seed), "--buckets", options.buckets, "--worker", str(result)],
+            env=env))
     if any([worker.wait() != 0 for worker in workers]):
         raise RuntimeError("a worker of PyTorch failed")
     return json.loads(result.read_text())
@@ -141,8 +143,14 @@ def work_pytorch(options):
     steps = -(-len(train) * options.epochs // options.batch)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
     draw = torch.Generator().manual_seed(options.seed)
-    order = torch.cat([torch.randperm(len(train), generator=draw)
-                       for _ in range(options.epochs + 1)]).tolist()
+    lengths = [len(row[0]["input_ids"]) for row in train]
+    order = []
+    for _ in range(options.epochs + 1):  # one more: steps may need some samples of it
+        if options.buckets:  # as Lockstep then has texts of like lengths in a batch
+            order += transformers.trainer_pt_utils.LengthGroupedSampler(
+                options.batch, lengths=lengths, generator=draw)
+        else:
+            order += torch.randperm(len(train), generator=draw).tolist()
     start = time.perf_counter()
     model.train()
     for step in range(steps):

@@ -3,6 +3,8 @@
 // gemm.h.
 #include "runtime/graph/ops/linear_cross_entropy.h"
 
+#include <algorithm>
+
 #include "runtime/base/threads.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/linear_kernels.h"
@@ -11,40 +13,94 @@
 namespace lockstep::cpu {
 namespace {
 
+using Op = LinearCrossEntropy<float>;
+
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The parts of the workspace, in bytes from its beginning.
+// The parts of the workspace, in bytes from its beginning; the logits come first.
 struct Workspace {
-  size_t rows, products, end;  // of LossRow, and what the products work in; the logits come first
+  size_t results;   // of LossRow
+  size_t counted;   // rows that count and, behind all of them, their targets
+  size_t products;  // what the products work in
 };
 
-template <const LinearKernels& kKernels>
-Workspace workspace_of(const LinearCrossEntropy<float>& op) {
-  const LinearShape chunk = {op.chunk_rows(), op.shape.inputs, op.shape.outputs};
-  const LinearShape last = {op.rows_of(op.chunks() - 1), op.shape.inputs, op.shape.outputs};
-  const int threads = compute_threads();
-  const auto products = static_cast<size_t>(
-      std::max(kKernels.workspace_bytes(chunk, threads), kKernels.workspace_bytes(last, threads)));
+Workspace workspace_of(const Op& op) {
+  const int64_t rows = op.shape.rows;
   Workspace at = {};
-  at.rows = aligned(static_cast<size_t>(chunk.rows * op.attributes.stride) * sizeof(float));
-  at.products = at.rows + aligned(loss_workspace_bytes(op.shape.rows));
-  at.end = at.products + products;
+  at.results = aligned(static_cast<size_t>(op.chunk_rows() * op.attributes.stride) * sizeof(float));
+  at.counted = at.results + aligned(loss_workspace_bytes(rows));
+  at.products = at.counted + aligned(2 * static_cast<size_t>(rows) * sizeof(int32_t));
   return at;
 }
 
 template <const LinearKernels& kKernels>
 size_t workspace_bytes(const OpCall& call) {
-  return workspace_of<kKernels>(LinearCrossEntropy<float>::of(call)).end;
+  const auto op = Op::of(call);
+  const int threads = compute_threads();
+  int64_t most = 0;  // over what a chunk may have: how many rows count shows when the op runs
+  for (int64_t rows = 1; rows <= op.chunk_rows(); ++rows)
+    most = std::max(most,
+                    kKernels.workspace_bytes({rows, op.shape.inputs, op.shape.outputs}, threads));
+  return workspace_of(op).products + static_cast<size_t>(most);
 }
+
+// Rows without a loss, such as the tokens that a masked language model is shown, are left out of the
+// products: no sum changes by them. The others lie one after the other meanwhile.
+class CountedRows {
+ public:
+  // `op` becomes that of the counted rows, in training: where d_x is, their x is laid.
+  CountedRows(Op& op, const LaneContext& lane, int32_t* memory)
+      : all_(op.shape.rows), inputs_(op.shape.inputs), rows_(memory) {
+    if (op.d_x == nullptr) return;
+    for (int64_t row = 0; row < std::min(all_, lane.valid_rows); ++row) {
+      if (op.targets[row] >= 0) rows_[count_++] = static_cast<int32_t>(row);
+    }
+    if (count_ == all_) return;
+    d_x_ = op.d_x;
+    int32_t* const targets = memory + all_;
+    for (int64_t i = 0; i < count_; ++i) {  // from the first on: d_x may be x
+      targets[i] = op.targets[rows_[i]];
+      std::copy_n(op.x + rows_[i] * inputs_, inputs_, d_x_ + i * inputs_);
+    }
+    op.shape.rows = count_;
+    op.x = d_x_;
+    op.targets = targets;
+  }
+
+  // Gradients to the places of their rows, from the last on, and zeros for the others.
+  void spread() const {
+    if (d_x_ == nullptr) return;
+    int64_t next = count_ - 1;
+    for (int64_t row = all_ - 1; row >= 0; --row) {
+      float* const to = d_x_ + row * inputs_;
+      if (next < 0 || rows_[next] != row)
+        std::fill_n(to, inputs_, 0.0f);
+      else if (next-- != row)
+        std::copy_n(d_x_ + (next + 1) * inputs_, inputs_, to);
+    }
+  }
+
+ private:
+  int64_t all_, inputs_, count_ = 0;
+  int32_t* rows_;         // (count_), increasing
+  float* d_x_ = nullptr;  // null where nothing was moved
+};
 
 template <const LinearKernels& kKernels>
 void run(const OpCall& call) {
-  const auto op = LinearCrossEntropy<float>::of(call);
-  const Workspace at = workspace_of<kKernels>(op);
+  auto op = Op::of(call);
+  const Workspace at = workspace_of(op);
   auto* const logits = call.workspace<float>();
-  auto* const results = reinterpret_cast<LossRow*>(call.workspace() + at.rows);
+  auto* const results = reinterpret_cast<LossRow*>(call.workspace() + at.results);
   std::byte* const work = call.workspace() + at.products;
-  for (int64_t chunk = 0; chunk < op.chunks(); ++chunk) {
+  const int64_t chunk_rows = op.chunk_rows();
+  const CountedRows counted(
+      op, call.lane(), reinterpret_cast<int32_t*>(call.workspace() + at.counted));
+  if (op.shape.rows == 0) {
+    if (op.d_weight != nullptr) std::fill_n(op.d_weight, op.shape.outputs * op.shape.inputs, 0.0f);
+    if (op.d_bias != nullptr) std::fill_n(op.d_bias, op.shape.outputs, 0.0f);
+  }
+  for (int64_t chunk = 0; chunk * chunk_rows < op.shape.rows; ++chunk) {
     const auto forward = op.forward_of(chunk, logits, work);
     kKernels.forward({.shape = forward.shape,
                       .x = forward.x,
@@ -54,7 +110,7 @@ void run(const OpCall& call) {
                       .y = logits},
                      work);
     softmax_cross_entropy_rows(
-        op.loss_of(chunk, logits), call.lane(), results + chunk * op.chunk_rows());
+        op.loss_of(chunk, logits), call.lane(), results + chunk * chunk_rows);
     if (op.d_x == nullptr) continue;
     const auto backward = op.backward_of(chunk, logits, work);
     // Before d_x, which may be x.
@@ -63,6 +119,7 @@ void run(const OpCall& call) {
     kKernels.backward_input(backward);
   }
   sum_loss_rows(results, op.shape.rows, op.statistics);
+  counted.spread();
 }
 
 // Rows of logits are padded for GPUs alone.
