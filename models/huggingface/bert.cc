@@ -1,6 +1,4 @@
 // BERT and RoBERTa. What one product computes is one tensor here: query, key and value.
-#include <algorithm>
-
 #include "models/huggingface/family.h"
 #include "runtime/base/error.h"
 
@@ -19,9 +17,17 @@ int64_t unused_positions(const BertConfig& bert) {
   return is_roberta(bert) ? bert.padding_token + 1 : 0;
 }
 
-bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends) {
-  return std::any_of(
-      ends.begin(), ends.end(), [&](const char* end) { return name.ends_with(end); });
+// One label without a problem_type is a value, as transformers takes it.
+Task task_of_sequences(ConfigFields& fields) {
+  const bool one = read_labels(fields) == 1;
+  const std::string problem =
+      fields.text("problem_type", one ? "regression" : "single_label_classification");
+  if (problem == "regression") return Task::kSequenceValues;
+  if (problem != "single_label_classification" || one)
+    fields.refuse("problem_type",
+                  one ? "null or regression, as there is one label"
+                      : "null, single_label_classification or regression");
+  return Task::kSequenceClasses;
 }
 
 // What the first architecture is for; of one without a head that is here, its hidden states.
@@ -30,11 +36,8 @@ Task task_of(ConfigFields& fields) {
   const std::string first = architectures.empty() ? "" : architectures[0];
   if (ends_with_any(first, {"ForMaskedLM", "ForPreTraining"})) return Task::kMaskedTokens;
   if (first.ends_with("ForTokenClassification")) return Task::kTokenClasses;
-  if (!first.ends_with("ForSequenceClassification")) return Task::kHiddenStates;
-  const std::string problem = fields.text("problem_type", "");
-  if (problem == "multi_label_classification")
-    fields.refuse("problem_type", "null, single_label_classification or regression");
-  return problem == "regression" ? Task::kSequenceValues : Task::kSequenceClasses;
+  if (first.ends_with("ForSequenceClassification")) return task_of_sequences(fields);
+  return Task::kHiddenStates;
 }
 
 const char* architecture_of(Task task) {
@@ -75,8 +78,7 @@ class Bert final : public Family {
     bert.dropout = static_cast<float>(fields.number("hidden_dropout_prob", 0.1));
     bert.task = task_of(fields);
     if (bert.task != Task::kMaskedTokens && bert.task != Task::kHiddenStates)
-      bert.classes =
-          fields.has("id2label") ? fields.members("id2label") : fields.integer("num_labels", 2);
+      bert.classes = read_labels(fields);
     refuse_others(fields, bert);
     return bert;
   }
@@ -101,7 +103,7 @@ class Bert final : public Family {
     config["vocab_size"] = bert.vocabulary;
     config["type_vocab_size"] = bert.segments;
     config["max_position_embeddings"] = bert.context + unused_positions(bert);
-    if (roberta || !config.contains("pad_token_id")) config["pad_token_id"] = bert.padding_token;
+    if (roberta) config["pad_token_id"] = bert.padding_token;  // of BERT it changes nothing
     write_activation("hidden_act", bert.activation, config);
     config["layer_norm_eps"] = shortest(bert.norm_epsilon);
     config["hidden_dropout_prob"] = shortest(bert.dropout);
@@ -152,14 +154,16 @@ class Bert final : public Family {
     return "";
   }
 
+  std::string tied_weight(const ModelConfig& model) const override {
+    if (of(model).task != Task::kMaskedTokens) return "";
+    return base_prefix(model) + "embeddings.word_embeddings.weight";
+  }
   std::string tied_name(const ModelConfig& model, const std::string& name) const override {
     const BertConfig& bert = of(model);
     if (bert.task != Task::kMaskedTokens) return "";
     const std::string head = is_roberta(bert) ? "lm_head." : "cls.predictions.";
     if (name == head + "decoder.bias") return head + "bias";
-    if (name == head + "decoder.weight")
-      return base_prefix(model) + "embeddings.word_embeddings.weight";
-    return "";
+    return name == head + "decoder.weight" ? tied_weight(model) : "";
   }
 
  private:
@@ -195,6 +199,10 @@ class Bert final : public Family {
   static void write_task(const BertConfig& bert, Json& config) {
     const bool of_classes = bert.task == Task::kSequenceClasses || bert.task == Task::kTokenClasses;
     const bool of_values = bert.task == Task::kSequenceValues;
+    if (bert.task == Task::kSequenceClasses && bert.classes == 1)
+      throw ConfigError(
+          "model.bert.classes: value is 1; Hugging Face's folders with one output have task "
+          "SEQUENCE_VALUES");
     if (of_values || of_classes) write_labels(bert.classes, config);
     if (of_values) {
       config["problem_type"] = "regression";

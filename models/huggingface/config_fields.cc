@@ -119,6 +119,11 @@ const Json* ConfigFields::find(const std::string& name) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+bool ConfigFields::is_null(const std::string& name) const {
+  const Json* value = object_.find(name);
+  return value != nullptr && value->is_null();
+}
+
 template <typename T>
 T ConfigFields::get(const std::string& name, const Json& value, const char* allowed) const {
   try {
@@ -167,7 +172,9 @@ std::vector<std::string> ConfigFields::texts(const std::string& name) {
 
 int64_t ConfigFields::members(const std::string& name) {
   const Json* value = find(name);
-  return value == nullptr ? 0 : static_cast<int64_t>(value->size());
+  if (value == nullptr) return 0;
+  if (!value->is_structured()) refuse(name, "an object or a list");
+  return static_cast<int64_t>(value->size());
 }
 
 ConfigFields ConfigFields::object(const std::string& name) {
@@ -213,7 +220,9 @@ void ConfigFields::check_known(const std::string& who) const {
 Json shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
 void write_activation(const std::string& field, Activation activation, Json& config) {
-  const std::string before = config.value(field, std::string());
+  const Json* const given = config.find(field);
+  const std::string before =
+      given != nullptr && given->is_string() ? given->get<std::string>() : "";
   const char* name = nullptr;
   for (const auto& [known, meant] : kActivations) {
     if (meant != activation) continue;

@@ -20,6 +20,8 @@ class ConfigFields {
   ConfigFields(const Json& object, std::string origin, std::string prefix = "");
 
   bool has(const std::string& name) { return find(name) != nullptr; }
+  // Whether the field is there and null.
+  bool is_null(const std::string& name) const;
   int64_t integer(const std::string& name);  // must be there
   int64_t integer(const std::string& name, int64_t otherwise);
   double number(const std::string& name, double otherwise);

@@ -39,8 +39,8 @@ class Family {
   virtual ModelConfig read(ConfigFields& fields) const = 0;
   // Fields of config.json which `read` would not apply, in words, to be said.
   virtual std::vector<std::string> not_applied(ConfigFields& /*fields*/) const { return {}; }
-  // Sets the fields of `config`, which may have others. `slices` are the model's tensors. Throws ConfigError for what no
-  // such folder can say.
+  // Sets the fields of `config`, which may have others. `slices` are the model's tensors. Throws
+  // ConfigError for what no such folder can say.
   virtual void write(const ModelConfig& model,
                      const std::vector<NamedSlice>& slices,
                      Json& config) const = 0;
@@ -56,6 +56,11 @@ class Family {
   virtual bool is_no_weight(const std::string& /*name*/) const { return false; }
   // What older folders call the tensor that newer ones call so; empty: the same.
   virtual std::string older_name(const std::string& /*name*/) const { return ""; }
+  // What PEFT calls the tensor where transformers 5 has another name of its layer than the files;
+  // empty: the same.
+  virtual std::string name_in_memory(const std::string& /*name*/) const { return ""; }
+  // The tensor of the body that is the output matrix as well; empty: none.
+  virtual std::string tied_weight(const ModelConfig& /*model*/) const { return ""; }
   // A tensor of the folder that must be equal to another one of it where it is there: the tied
   // head, and what it is tied to. Empty: none.
   virtual std::string tied_name(const ModelConfig& /*model*/, const std::string& /*name*/) const {
@@ -69,7 +74,8 @@ const Family* family_of_type(const std::string& type);
 const Family* family_of(const ModelConfig& model);
 // The same; throws ConfigError where Hugging Face has none.
 const Family& family_to_use(const ModelConfig& model);
-// "gpt2, llama, mistral".
+// The model_type values of a family, and of all: "gpt2, llama, mistral".
+std::string types_text(const Family& family);
 std::string known_types();
 
 // The families, each in its own file.
@@ -79,6 +85,11 @@ const Family& gptj_family();
 const Family& llama_family();
 const Family& vit_family();
 
+bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends);
+
+// How many labels id2label has, or num_labels says; 2 where the folder does not say. Throws
+// ConfigError where the two do not agree.
+int64_t read_labels(ConfigFields& fields);
 // Sets id2label and label2id, unless they are for as many classes already.
 void write_labels(int64_t classes, Json& config);
 

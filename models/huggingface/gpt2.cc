@@ -1,17 +1,11 @@
 // GPT-2. Hugging Face's files hold the matrices of its linear layers, which it calls Conv1D, as
 // (inputs, outputs).
 #include "models/huggingface/family.h"
+#include "models/huggingface/gpt_fields.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::huggingface {
 namespace {
-
-bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends) {
-  for (const char* end : ends) {
-    if (name.ends_with(end)) return true;
-  }
-  return false;
-}
 
 class Gpt2 final : public Family {
  public:
@@ -25,35 +19,21 @@ class Gpt2 final : public Family {
 
   ModelConfig read(ConfigFields& fields) const override {
     GptConfig gpt;
-    gpt.layers = fields.integer("n_layer", 12);
-    gpt.heads = fields.integer("n_head", 12);
-    gpt.width = fields.integer("n_embd", 768);
-    gpt.context = fields.integer("n_positions", 1024);
-    gpt.vocabulary = fields.integer("vocab_size", 50257);
-    gpt.activation = fields.activation("activation_function", Activation::kGeluTanh);
+    gpt.layers = 12;
+    gpt.heads = 12;
+    gpt.width = 768;
+    gpt.context = 1024;
+    gpt.vocabulary = 50257;
+    read_gpt(fields, kDropout, gpt);
     gpt.tied_head = fields.boolean("tie_word_embeddings", true);
-    gpt.dropout = static_cast<float>(fields.number("resid_pdrop", 0.1));
-    if (fields.number("embd_pdrop", 0.1) != fields.number("resid_pdrop", 0.1))
-      fields.refuse("embd_pdrop", "the value of resid_pdrop");
-    gpt.mlp_width = fields.integer("n_inner", 0);
-    gpt.norm_epsilon = static_cast<float>(fields.number("layer_norm_epsilon", 1e-5));
-    if (!fields.boolean("scale_attn_weights", true)) fields.refuse("scale_attn_weights", "true");
     if (fields.boolean("scale_attn_by_inverse_layer_idx", false))
       fields.refuse("scale_attn_by_inverse_layer_idx", "false");
-    fields.pass_over({"attn_pdrop",
-                      "n_ctx",
-                      "reorder_and_upcast_attn",
-                      "summary_activation",
-                      "summary_first_dropout",
-                      "summary_proj_to_labels",
-                      "summary_type",
-                      "summary_use_proj"});
+    fields.pass_over({"reorder_and_upcast_attn"});
     return gpt;
   }
 
   std::vector<std::string> not_applied(ConfigFields& fields) const override {
-    if (fields.number("attn_pdrop", 0.1) == 0) return {};
-    return {"attn_pdrop (dropout of the probabilities of attention)"};
+    return gpt_not_applied(fields, kDropout);
   }
 
   void write(const ModelConfig& model,
@@ -66,21 +46,7 @@ class Gpt2 final : public Family {
     if (gpt.parallel_block || gpt.head_bias)
       throw ConfigError("model.gpt.{}: value is true; Hugging Face's GPT-2 has none",
                         gpt.parallel_block ? "parallel_block" : "head_bias");
-    config["model_type"] = "gpt2";
-    if (!config.contains("architectures"))
-      config["architectures"] = Json::array({Json("GPT2LMHeadModel")});
-    config["n_layer"] = gpt.layers;
-    config["n_head"] = gpt.heads;
-    config["n_embd"] = gpt.width;
-    config["n_positions"] = gpt.context;
-    config["vocab_size"] = gpt.vocabulary;
-    config["tie_word_embeddings"] = gpt.tied_head;
-    write_activation("activation_function", gpt.activation, config);
-    config["resid_pdrop"] = shortest(gpt.dropout);
-    config["embd_pdrop"] = shortest(gpt.dropout);
-    if (!config.contains("attn_pdrop")) config["attn_pdrop"] = 0.0;
-    config["n_inner"] = gpt.mlp_width > 0 ? Json(gpt.mlp_width) : Json();
-    config["layer_norm_epsilon"] = shortest(gpt.norm_epsilon);
+    write_gpt(gpt, "gpt2", "GPT2LMHeadModel", config);
   }
 
   std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {
@@ -98,11 +64,15 @@ class Gpt2 final : public Family {
     return ends_with_any(name, {".attn.bias", ".attn.masked_bias"});
   }
 
-  std::string tied_name(const ModelConfig& model, const std::string& name) const override {
-    return std::get<GptConfig>(model).tied_head && name == "lm_head.weight"
-               ? "transformer.wte.weight"
-               : "";
+  std::string tied_weight(const ModelConfig& model) const override {
+    return std::get<GptConfig>(model).tied_head ? "transformer.wte.weight" : "";
   }
+  std::string tied_name(const ModelConfig& model, const std::string& name) const override {
+    return name == "lm_head.weight" ? tied_weight(model) : "";
+  }
+
+ private:
+  static constexpr double kDropout = 0.1;  // of folders that do not say
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // GPT-J. What one product computes is one tensor here: q, k and v.
 #include "models/huggingface/family.h"
+#include "models/huggingface/gpt_fields.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::huggingface {
@@ -25,34 +26,23 @@ class Gptj final : public Family {
     gpt.attention_bias = false;
     gpt.tied_head = false;
     gpt.head_bias = true;
-    gpt.layers = fields.integer("n_layer", 28);
-    gpt.heads = fields.integer("n_head", 16);
-    gpt.width = fields.integer("n_embd", 4096);
-    gpt.context = fields.integer("n_positions", 2048);
-    gpt.vocabulary = fields.integer("vocab_size", 50400);
+    gpt.layers = 28;
+    gpt.heads = 16;
+    gpt.width = 4096;
+    gpt.context = 2048;
+    gpt.vocabulary = 50400;
+    read_gpt(fields, kDropout, gpt);
     gpt.rotary_size = fields.integer("rotary_dim", 64);
-    gpt.mlp_width = fields.integer("n_inner", 0);
-    gpt.activation = fields.activation("activation_function", Activation::kGeluTanh);
-    gpt.norm_epsilon = static_cast<float>(fields.number("layer_norm_epsilon", 1e-5));
-    gpt.dropout = static_cast<float>(fields.number("resid_pdrop", 0));
-    if (fields.number("embd_pdrop", 0) != fields.number("resid_pdrop", 0))
-      fields.refuse("embd_pdrop", "the value of resid_pdrop");
+    // Here 0 is all of a head, there it is nothing that runs, and so is null.
+    if (fields.is_null("rotary_dim") || gpt.rotary_size < 1)
+      fields.refuse("rotary_dim", "an even number above 0");
     if (fields.boolean("tie_word_embeddings", false)) fields.refuse("tie_word_embeddings", "false");
-    if (!fields.boolean("scale_attn_weights", true)) fields.refuse("scale_attn_weights", "true");
     if (!fields.boolean("rotary", true)) fields.refuse("rotary", "true");
-    fields.pass_over({"attn_pdrop",
-                      "n_ctx",
-                      "summary_activation",
-                      "summary_first_dropout",
-                      "summary_proj_to_labels",
-                      "summary_type",
-                      "summary_use_proj"});
     return gpt;
   }
 
   std::vector<std::string> not_applied(ConfigFields& fields) const override {
-    if (fields.number("attn_pdrop", 0) == 0) return {};
-    return {"attn_pdrop (dropout of the probabilities of attention)"};
+    return gpt_not_applied(fields, kDropout);
   }
 
   void write(const ModelConfig& model,
@@ -60,22 +50,8 @@ class Gptj final : public Family {
              Json& config) const override {
     const GptConfig& gpt = of(model);
     check(gpt);
-    config["model_type"] = "gptj";
-    if (!config.contains("architectures"))
-      config["architectures"] = Json::array({Json("GPTJForCausalLM")});
-    config["n_layer"] = gpt.layers;
-    config["n_head"] = gpt.heads;
-    config["n_embd"] = gpt.width;
-    config["n_positions"] = gpt.context;
-    config["vocab_size"] = gpt.vocabulary;
+    write_gpt(gpt, "gptj", "GPTJForCausalLM", config);
     config["rotary_dim"] = gpt.rotary_size > 0 ? gpt.rotary_size : gpt.width / gpt.heads;
-    config["n_inner"] = gpt.mlp_width > 0 ? Json(gpt.mlp_width) : Json();
-    config["tie_word_embeddings"] = false;
-    write_activation("activation_function", gpt.activation, config);
-    config["resid_pdrop"] = shortest(gpt.dropout);
-    config["embd_pdrop"] = shortest(gpt.dropout);
-    if (!config.contains("attn_pdrop")) config["attn_pdrop"] = 0.0;
-    config["layer_norm_epsilon"] = shortest(gpt.norm_epsilon);
   }
 
   std::vector<TensorPart> parts(const ModelConfig& /*model*/,
@@ -109,6 +85,8 @@ class Gptj final : public Family {
   }
 
  private:
+  static constexpr double kDropout = 0;  // of folders that do not say
+
   static void check(const GptConfig& gpt) {
     const auto need = [](bool is_so, const char* field, const char* value, const char* allowed) {
       if (!is_so)

@@ -140,8 +140,11 @@ class Llama final : public Family {
     return name.ends_with(".rotary_emb.inv_freq");
   }
 
+  std::string tied_weight(const ModelConfig& model) const override {
+    return of(model).tied_head ? "model.embed_tokens.weight" : "";
+  }
   std::string tied_name(const ModelConfig& model, const std::string& name) const override {
-    return of(model).tied_head && name == "lm_head.weight" ? "model.embed_tokens.weight" : "";
+    return name == "lm_head.weight" ? tied_weight(model) : "";
   }
 
  private:
@@ -159,11 +162,11 @@ class Llama final : public Family {
     return {kLlama, "LlamaForCausalLM"};
   }
 
-  // What the config has stays where it goes with the model.
+  // A Mistral without a window is a Llama by its fields, and stays what it is.
   static void write_type(const LlamaConfig& llama, Json& config) {
-    const std::string before = config.value("model_type", std::string());
-    const Kind kind = kind_of(llama);
-    if (before == kind.type || (before == kMistral && std::string(kind.type) == kLlama)) return;
+    Kind kind = kind_of(llama);
+    if (std::string(kind.type) == kLlama && config.value("model_type", std::string()) == kMistral)
+      kind = {kMistral, "MistralForCausalLM"};
     config["model_type"] = kind.type;
     config["architectures"] = Json::array({Json(kind.architecture)});
   }

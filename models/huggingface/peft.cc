@@ -1,21 +1,18 @@
 #include "models/huggingface/peft.h"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <cstring>
 #include <list>
 #include <map>
 #include <set>
 
 #include "models/huggingface/family.h"
 #include "models/huggingface/lora_layers.h"
-#include "models/huggingface/open_config.h"
+#include "models/huggingface/peft_config.h"
 #include "models/huggingface/tensor_files.h"
 #include "models/huggingface/unfinished_folder.h"
 #include "models/huggingface/weights.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/match.h"
 #include "runtime/graph/ops/lora.h"
 
@@ -23,7 +20,6 @@ namespace lockstep::huggingface {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kAdapterConfig = "adapter_config.json";
 constexpr const char* kAdapterModel = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
@@ -93,38 +89,29 @@ std::vector<const NamedSlice*> saved_beside(const RunConfig& config,
 
 // ---- Reading ----
 
-void check_config(const fs::path& folder, const LoraConfig& lora) {
-  const fs::path path = folder / kAdapterConfig;
-  const Json json = read_json(path);
-  ConfigFields fields(json, path.string());
-  if (fields.text("peft_type", "LORA") != "LORA") fields.refuse("peft_type", "\"LORA\"");
-  if (fields.integer("r") != lora.rank)
-    fields.refuse("r", fmt::format("adapter.lora.rank, which is {}", lora.rank));
-  if (static_cast<float>(fields.number("lora_alpha", 8)) != lora.alpha)
-    fields.refuse("lora_alpha", fmt::format("adapter.lora.alpha, which is {}", lora.alpha));
-  if (fields.text("bias", "none") != "none") fields.refuse("bias", "\"none\"");
-  for (const char* other : {"use_rslora", "use_dora", "lora_bias", "use_qalora"})
-    if (fields.boolean(other, false)) fields.refuse(other, "false");
-  for (const char* other : {"alora_invocation_tokens",
-                            "layer_replication",
-                            "target_parameters",
-                            "trainable_token_indices"})
-    if (fields.has(other)) fields.refuse(other, "null");
-  for (const char* other : {"rank_pattern", "alpha_pattern"})
-    if (fields.has(other) && fields.members(other) > 0) fields.refuse(other, "{}");
+// What the folder calls the tensor: as files of models do, or as transformers 5 has it in memory, which
+// PEFT saves.
+std::string name_in(const TensorFiles& files, const Family* family, const std::string& name) {
+  if (family == nullptr || files.find(name) != nullptr) return name;
+  const std::string other = family->name_in_memory(name);
+  return !other.empty() && files.find(other) != nullptr ? other : name;
 }
 
-// Refuses tensors that are missing, of other extents, or that nobody asked for.
+// Refuses tensors that are missing, of other extents, or that nobody asked for. The optional ones may
+// be missing, and all may be there by both of their names.
 void check_tensors(const TensorFiles& files,
                    const std::string& origin,
-                   const ShapeByName& expected,
+                   const Family* family,
+                   ShapeByName expected,
                    const ShapeByName& optional) {
   ShapeByName there;
+  for (const auto& [name, tensor] : files.tensors()) there[name] = tensor.entry->shape;
   for (const auto& [name, tensor] : files.tensors()) {
-    const auto extra = optional.find(name);
-    if (extra != optional.end() && extra->second == tensor.entry->shape) continue;
-    there[name] = tensor.entry->shape;
+    const std::string other = family == nullptr ? "" : family->name_in_memory(name);
+    if (!other.empty()) there.erase(other);
   }
+  for (const auto& [name, shape] : optional)
+    if (there.contains(name)) expected[name] = shape;
   const std::vector<std::string> mismatches = list_mismatches(there, expected);
   if (!mismatches.empty())
     throw CheckpointError("{}: {} of its tensors and those of adapter.lora do not match: {}",
@@ -133,24 +120,64 @@ void check_tensors(const TensorFiles& files,
                           mismatches.front());
 }
 
+// Of a tied matrix PEFT would train the embedding alone.
+void refuse_tied(const Family& family, const ModelConfig& model, const NamedSlice& slice) {
+  if (slice.name != family.tied_weight(model)) return;
+  throw ConfigError(
+      "adapter.lora.train_also: trains {}, which is the output matrix, too; allowed with a folder "
+      "of PEFT: others, as PEFT has the two apart (--format huggingface writes all)",
+      slice.name);
+}
+
 // ---- Writing ----
+
+// The same names and those that transformers 5 has in memory. PEFT knows nothing of the two: a folder
+// that is to be read with transformers 4 and 5 has everything by both.
+std::set<std::string> with_names_in_memory(const Family& family,
+                                           const std::set<std::string>& modules) {
+  std::set<std::string> all = modules;
+  for (const std::string& module : modules) {
+    const std::string other = family.name_in_memory(module + ".");
+    if (!other.empty()) all.insert(other.substr(0, other.size() - 1));
+  }
+  return all;
+}
 
 // What adapter_config.json has for target_modules: the last parts of the modules' names, where no other
 // module ends so, else whole names.
-std::vector<std::string> targets_of(const RunConfig& config,
-                                    const std::vector<NamedSlice>& slices,
-                                    const std::set<std::string>& modules) {
+std::set<std::string> targets_of(const RunConfig& config,
+                                 const std::vector<NamedSlice>& slices,
+                                 const std::set<std::string>& modules) {
   const auto last = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
+  const std::set<std::string> all = with_names_in_memory(family_to_use(config.model), modules);
   std::set<std::string> short_names;
-  for (const std::string& module : modules) short_names.insert(last(module));
+  for (const std::string& module : all) short_names.insert(last(module));
   for (const NamedSlice& slice : base_slices(slices)) {
     if (slice.shape.rank() != 2 || !slice.name.ends_with(".weight")) continue;
     for (const LoraModule& module : modules_of(config.model, slice.name, slice.shape[0])) {
-      if (!modules.contains(module.name) && short_names.contains(last(module.name)))
-        return {modules.begin(), modules.end()};
+      if (!modules.contains(module.name) && short_names.contains(last(module.name))) return all;
     }
   }
-  return {short_names.begin(), short_names.end()};
+  return short_names;
+}
+
+// Of such a layer PEFT would save all or nothing.
+void refuse_beside_lora(const Adapter& adapter, const std::string& tensor) {
+  if (!adapter.modules.contains(module_of(tensor))) return;
+  throw ConfigError(
+      "adapter.lora.train_also: trains {}, in a layer that has a LoRA; allowed with a folder of "
+      "PEFT: others (--format huggingface writes all)",
+      tensor);
+}
+
+// The tensors by both of their names.
+std::vector<F32Tensor> with_names_in_memory(const Family& family, std::vector<F32Tensor> tensors) {
+  const size_t by_one_name = tensors.size();
+  for (size_t i = 0; i < by_one_name; ++i) {
+    const std::string other = family.name_in_memory(tensors[i].name);
+    if (!other.empty()) tensors.push_back({other, tensors[i].shape, tensors[i].values});
+  }
+  return tensors;
 }
 
 bool is_transposed(const RunConfig& config, const std::vector<NamedSlice>& slices) {
@@ -169,26 +196,29 @@ void read_peft(const fs::path& folder,
                const RunConfig& config,
                const std::vector<NamedSlice>& slices,
                float* flat) {
-  check_config(folder, config.adapter.lora.value());
+  check_peft_config(folder, config.adapter.lora.value());
   const Adapter adapter = adapter_of(config, slices);
   const TensorFiles files(folder / kAdapterModel);
+  const Family* const family = family_of(config.model);
   ShapeByName expected, optional;
   for (const Matrix& matrix : adapter.matrices)
-    expected[matrix.name] = {matrix.rows, matrix.columns()};
-  const Family* const family = family_of(config.model);
+    expected[name_in(files, family, matrix.name)] = {matrix.rows, matrix.columns()};
   std::vector<std::pair<const NamedSlice*, TensorPlace>> beside;
   if (family != nullptr) {
     for (const NamedSlice* slice : saved_beside(config, slices)) {
-      for (const TensorPlace& place : places_of(*family, config.model, *slice)) {
-        optional[kPrefix + place.part.name] = place.extents;
+      for (TensorPlace& place : places_of(*family, config.model, *slice)) {
+        place.part.name = name_in(files, family, kPrefix + place.part.name);
+        if (files.find(place.part.name) != nullptr) refuse_tied(*family, config.model, *slice);
+        optional[place.part.name] = place.extents;
         beside.push_back({slice, place});
       }
     }
   }
-  check_tensors(files, folder.string(), expected, optional);
-  for (const Matrix& matrix : adapter.matrices) read(*files.find(matrix.name), matrix.in(flat));
+  check_tensors(files, folder.string(), family, expected, optional);
+  for (const Matrix& matrix : adapter.matrices)
+    read(*files.find(name_in(files, family, matrix.name)), matrix.in(flat));
   for (const auto& [slice, place] : beside) {
-    const TensorFiles::Tensor* const tensor = files.find(kPrefix + place.part.name);
+    const TensorFiles::Tensor* const tensor = files.find(place.part.name);
     if (tensor != nullptr) read_place(*tensor, *slice, place, flat + slice->offset);
   }
 }
@@ -212,28 +242,21 @@ WrittenFile write_peft(const fs::path& out,
                        {matrix.rows, matrix.columns()},
                        {matrix.in(const_cast<float*>(flat)),
                         static_cast<size_t>(matrix.rows * matrix.columns())}});
-  std::set<std::string> beside;
+  PeftModules modules;
   for (const NamedSlice* slice : saved_beside(config, slices)) {
+    refuse_tied(family, config.model, *slice);
     for (F32Tensor& tensor : folder_tensors(family, config.model, *slice, flat, copies)) {
-      beside.insert(module_of(tensor.name));
+      refuse_beside_lora(adapter, tensor.name);
+      modules.saved.insert(module_of(tensor.name));
       tensor.name = kPrefix + tensor.name;
       tensors.push_back(std::move(tensor));
     }
   }
-  Json json = Json::object();
-  json["peft_type"] = "LORA";
-  json["task_type"] = is_causal_lm ? Json("CAUSAL_LM") : Json();
-  json["base_model_name_or_path"] = config.train.init_from;
-  json["r"] = lora.rank;
-  json["lora_alpha"] = shortest(lora.alpha);
-  json["lora_dropout"] = shortest(lora.dropout);
-  json["target_modules"] = targets_of(config, slices, adapter.modules);
-  if (!beside.empty())
-    json["modules_to_save"] = std::vector<std::string>(beside.begin(), beside.end());
-  json["fan_in_fan_out"] = is_transposed(config, slices);
-  json["bias"] = "none";
-  json["init_lora_weights"] = true;
-  json["inference_mode"] = true;
+  modules.saved = with_names_in_memory(family, modules.saved);
+  modules.targets = targets_of(config, slices, adapter.modules);
+  modules.transposed = is_transposed(config, slices);
+  const Json json =
+      make_peft_config(lora, modules, config.train.init_from, is_causal_lm ? "CAUSAL_LM" : "");
   std::map<std::string, std::string> with_format = metadata;
   with_format["format"] = "pt";
   return make_folder(out, [&](const fs::path& folder) {

@@ -4,6 +4,7 @@
 // CheckpointError (of the tensors) or IoError.
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,14 +16,14 @@ namespace lockstep::huggingface {
 
 // Fills the LoRA of `config` that `slices` name in `flat` (fp32, at the slices' offsets), bit for bit,
 // and those parameters beside it that the folder has. Refuses a folder of another rank, alpha or
-// layers, and kinds of LoRA that are not here.
+// layers, kinds of LoRA that are not here, and an embedding beside it that is the output matrix, too.
 void read_peft(const std::filesystem::path& folder,
                const RunConfig& config,
                const std::vector<NamedSlice>& slices,
                float* flat);
 
 // Makes the folder `out`, which appears whole or not at all; refuses one that exists. What trained
-// beside the LoRA is written as modules_to_save.
+// beside the LoRA is written as modules_to_save; refuses what PEFT would not take so.
 WrittenFile write_peft(const std::filesystem::path& out,
                        const RunConfig& config,
                        const std::vector<NamedSlice>& slices,

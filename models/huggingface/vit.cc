@@ -33,8 +33,10 @@ class Vit final : public Family {
     vit.dropout = static_cast<float>(fields.number("hidden_dropout_prob", 0));
     vit.norm_epsilon = static_cast<float>(fields.number("layer_norm_eps", 1e-12));
     vit.qkv_bias = fields.boolean("qkv_bias", true);
-    vit.classes =
-        fields.has("id2label") ? fields.members("id2label") : fields.integer("num_labels", 2);
+    vit.classes = read_labels(fields);
+    const std::string one_class = "single_label_classification";
+    if (fields.text("problem_type", one_class) != one_class)
+      fields.refuse("problem_type", "null or " + one_class);
     // How many positions and channels there are the tensors tell.
     fields.pass_over({"attention_probs_dropout_prob",
                       "encoder_stride",
@@ -89,6 +91,23 @@ class Vit final : public Family {
                                name.substr(at + fused.size()),
                        .equal_parts = 3});
     return parts;
+  }
+
+  std::string name_in_memory(const std::string& name) const override {
+    constexpr std::pair<const char*, const char*> kNames[] = {
+        {".encoder.layer.", ".layers."},
+        {".attention.attention.query.", ".attention.q_proj."},
+        {".attention.attention.key.", ".attention.k_proj."},
+        {".attention.attention.value.", ".attention.v_proj."},
+        {".attention.output.dense.", ".attention.o_proj."},
+        {".intermediate.dense.", ".mlp.fc1."},
+        {".output.dense.", ".mlp.fc2."}};
+    std::string now = name;
+    for (const auto& [file, memory] : kNames) {
+      const size_t at = now.find(file);
+      if (at != std::string::npos) now.replace(at, std::string(file).size(), memory);
+    }
+    return now == name ? "" : now;
   }
 
   bool is_head(const std::string& name) const override { return name.starts_with("classifier."); }

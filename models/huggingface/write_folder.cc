@@ -73,6 +73,14 @@ FileDtype dtype_like(const fs::path& folder, const std::vector<F32Tensor>& tenso
   return FileDtype::kF32;
 }
 
+// The config.json of a folder of the same family: the fields of another would stay among its own.
+Json config_like(const fs::path& folder, const Family& family) {
+  OpenConfig config(folder);
+  if (config.family != &family)
+    ConfigFields(config.json, config.origin).refuse("model_type", types_text(family));
+  return std::move(config.json);
+}
+
 const char* torch_name(FileDtype dtype) {
   switch (dtype) {
     case FileDtype::kF32: return "float32";
@@ -113,7 +121,7 @@ WrittenFolder write_folder(const fs::path& out,
                            const float* flat,
                            const FolderOptions& options) {
   const Family& family = family_to_use(model);
-  Json config = options.like.empty() ? Json::object() : OpenConfig(options.like).json;
+  Json config = options.like.empty() ? Json::object() : config_like(options.like, family);
   family.write(model, slices, config);
   const FolderTensors all = tensors_of(family, model, slices, flat);
   WrittenFolder written;

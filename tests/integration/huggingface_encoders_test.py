@@ -81,6 +81,9 @@ def test_tasks_by_architecture(bench):
             ({"architectures": ["BertForSequenceClassification"]}, "SEQUENCE_CLASSES"),
             ({"architectures": ["BertForSequenceClassification"], "problem_type": "regression",
               "num_labels": 1}, "SEQUENCE_VALUES"),
+            # One label is a value where problem_type does not say otherwise, as there.
+            ({"architectures": ["BertForSequenceClassification"], "num_labels": 1,
+              "problem_type": None}, "SEQUENCE_VALUES"),
             ({"architectures": ["BertModel"]}, "HIDDEN_STATES"),
             ({"architectures": ["BertForQuestionAnswering"]}, "HIDDEN_STATES")):
         folder = bench.make("bert", **fields)
@@ -115,6 +118,12 @@ def test_refused(bench):
             ({"tie_word_embeddings": False}, "field tie_word_embeddings: value is false"),
             ({"classifier_dropout": 0.25}, "field classifier_dropout: value is 0.25"),
             ({**classes, "problem_type": "multi_label_classification"}, "field problem_type"),
+            ({**classes, "problem_type": "ranking"}, "field problem_type: value is \"ranking\""),
+            ({**classes, "problem_type": "single_label_classification", "num_labels": 1},
+             "field problem_type"),
+            ({**classes, "num_labels": 3, "id2label": {"0": "a", "1": "b"}},
+             "field num_labels: value is 3; allowed: 2, as many as id2label has"),
+            ({**classes, "id2label": 5}, "field id2label: value is 5; allowed: an object"),
             ({"model_type": "roberta", "pad_token_id": 15}, "field max_position_embeddings"),
             ({"embedding_size": 128}, "field embedding_size: value is 128")):
         folder = bench.make("bert", **fields)
@@ -122,11 +131,47 @@ def test_refused(bench):
         assert words in message and "config.json" in message, (words, message)
         assert len(message.strip().splitlines()) == 1, message
     for fields, words in (({"rotary_dim": 7}, "model.gpt.rotary_size: value is 7"),
+                          ({"rotary_dim": None}, "field rotary_dim: value is null"),
+                          ({"rotary_dim": 0}, "field rotary_dim: value is 0"),
                           ({"tie_word_embeddings": True}, "field tie_word_embeddings"),
                           ({"scale_attn_weights": False}, "field scale_attn_weights")):
         folder = bench.make("gptj", **fields)
         message = bench.run("plan", bench.config("gptj", f'from: "{folder}"'), code=2)
         assert words in message, (words, message)
+
+
+def test_losses_of_a_vit_that_are_not_here(bench):
+    folder = bench.folder / "vit"
+    folder.mkdir()
+    config = bench.folder / "vit.textproto"
+    config.write_text(f'name: "vit" model {{ from: "{folder}" }} data {{ synthetic {{ height: 16 '
+                      'width: 16 classes: 2 } } train { global_batch: 8 lanes: 2 steps: 3 } '
+                      'optimizer { sgd {} } schedule { lr: 0.1 }')
+    for problem, code in (("regression", 2), ("multi_label_classification", 2),
+                          ("single_label_classification", 0), (None, 0)):
+        (folder / "config.json").write_text(json.dumps({"model_type": "vit",
+                                                        "problem_type": problem}))
+        message = bench.run("config", "--defaults", config, code=code)
+        assert (code == 0) != ("field problem_type" in message), message
+
+
+def test_what_a_new_folder_says_of_itself(bench):
+    """Not what the one says that it is like: that may have been of another head."""
+    folder = bench.make("gpt_tied", architectures=["GPT2ForSequenceClassification"])
+    config = bench.config("gpt_tied", f'from: "{folder}"')
+    bench.run("import", config, folder, "--out", "gpt")
+    bench.run("export", "gpt", "--format", "huggingface", "--out", "gpt-out")
+    written = json.loads((bench.folder / "gpt-out/config.json").read_text())
+    assert written["architectures"] == ["GPT2LMHeadModel"], written
+    message = bench.run("export", "gpt", "--format", "huggingface", "--like", bench.make("bert"),
+                        "--out", "mixed", code=2)
+    assert "field model_type: value is \"bert\"; allowed: gpt2" in message, message
+    assert not list(bench.folder.glob("mixed*")), "nothing is left of a folder that was refused"
+    one = bench.config("bert", f'from: "{bench.make("bert")}" bert {{ task: SEQUENCE_CLASSES '
+                               'classes: 1 }')
+    bench.run("import", one, bench.make("bert"), "--out", "one")
+    message = bench.run("export", "one", "--format", "huggingface", "--out", "one-out", code=2)
+    assert "model.bert.classes: value is 1" in message, message
 
 
 def main():

@@ -80,7 +80,7 @@ def llama_folder(kind, rows, **fields):
     """rows: of q, k and v."""
     config = {"model_type": kind, "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 88,
               "max_position_embeddings": 16, "vocab_size": 64, "hidden_act": "silu",
-              "rms_norm_eps": 1e-5, "rope_theta": 100.0, "architectures": ["LlamaForCausalLM"],
+              "rms_norm_eps": 1e-5, "rope_theta": 100.0, "architectures": [kind.capitalize() + "ForCausalLM"],
               **fields}
 
     def convert(tensors):

@@ -1,0 +1,106 @@
+#include "models/huggingface/peft_config.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "models/huggingface/config_fields.h"
+#include "models/huggingface/open_config.h"
+
+namespace lockstep::huggingface {
+namespace {
+
+// What is read here, what the names of the tensors say as well, and what only training or loading with
+// PEFT is told.
+constexpr std::array kKnown = {"auto_mapping",
+                               "base_model_name_or_path",
+                               "bias",
+                               "corda_config",
+                               "ensure_weight_tying",
+                               "eva_config",
+                               "exclude_modules",
+                               "fan_in_fan_out",
+                               "inference_mode",
+                               "init_lora_weights",
+                               "layers_pattern",
+                               "layers_to_transform",
+                               "loftq_config",
+                               "lora_alpha",
+                               "lora_dropout",
+                               "lora_ga_config",
+                               "megatron_config",
+                               "megatron_core",
+                               "modules_to_save",
+                               "peft_type",
+                               "peft_version",
+                               "qalora_group_size",
+                               "r",
+                               "revision",
+                               "runtime_config",
+                               "target_modules",
+                               "task_type"};
+
+// These begin with random matrices; the others take something off the weights of the base first.
+constexpr std::array kInitialisations = {"gaussian", "eva", "orthogonal", "mica"};
+
+template <typename Names>
+bool has(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// null, false, or an object or list of nothing: how PEFT writes what is not used.
+bool is_unused(const Json& value) {
+  if (value.is_structured()) return value.empty();
+  return value.is_null() || (value.kind() == Json::Kind::kBoolean && !value.get<bool>());
+}
+
+}  // namespace
+
+void check_peft_config(const std::filesystem::path& folder, const LoraConfig& lora) {
+  const std::filesystem::path path = folder / kAdapterConfig;
+  const Json json = read_json(path);
+  ConfigFields fields(json, path.string());
+  if (fields.text("peft_type", "LORA") != "LORA") fields.refuse("peft_type", "\"LORA\"");
+  if (fields.integer("r") != lora.rank)
+    fields.refuse("r", fmt::format("adapter.lora.rank, which is {}", lora.rank));
+  if (static_cast<float>(fields.number("lora_alpha", 8)) != lora.alpha)
+    fields.refuse("lora_alpha", fmt::format("adapter.lora.alpha, which is {}", lora.alpha));
+  if (fields.text("bias", "none") != "none") fields.refuse("bias", "\"none\"");
+  const Json* const initial = json.find("init_lora_weights");
+  if (initial != nullptr && initial->is_string() &&
+      !has(kInitialisations, initial->get<std::string>()))
+    fields.refuse("init_lora_weights",
+                  "true, false, gaussian, eva, orthogonal, mica, as the others change the weights "
+                  "below the LoRA");
+  for (const std::string& name : json.names()) {
+    if (!has(kKnown, name) && !is_unused(json.at(name)))
+      fields.refuse(name, "null, false or nothing, as such LoRAs are not here");
+  }
+}
+
+Json make_peft_config(const LoraConfig& lora,
+                      const PeftModules& modules,
+                      const std::string& base,
+                      const std::string& task) {
+  const auto list = [](const std::set<std::string>& names) {
+    return std::vector<std::string>(names.begin(), names.end());
+  };
+  Json json = Json::object();
+  json["peft_type"] = "LORA";
+  json["task_type"] = task.empty() ? Json() : Json(task);
+  json["base_model_name_or_path"] = base;
+  json["r"] = lora.rank;
+  json["lora_alpha"] = shortest(lora.alpha);
+  json["lora_dropout"] = shortest(lora.dropout);
+  json["target_modules"] = list(modules.targets);
+  if (!modules.saved.empty()) json["modules_to_save"] = list(modules.saved);
+  json["fan_in_fan_out"] = modules.transposed;
+  json["bias"] = "none";
+  json["init_lora_weights"] = true;
+  json["inference_mode"] = true;
+  return json;
+}
+
+}  // namespace lockstep::huggingface
