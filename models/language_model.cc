@@ -8,6 +8,7 @@
 #include "runtime/graph/ops/leading_columns.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/linear_cross_entropy.h"
+#include "runtime/graph/ops/lora.h"
 #include "runtime/graph/ops/packed_tokens.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
@@ -101,7 +102,9 @@ void end_language_model(GraphBuilder& builder,
   const GraphOptions& options = builder.options();
   const float smoothing = options.purpose == Purpose::kTraining ? label_smoothing : 0;
   const int64_t rows = options.loss_rows;
-  if (options.purpose != Purpose::kInference && rows > 0)
+  // A LoRA beside the head needs all logits at once.
+  const bool in_parts = rows > 0 && lora_parts(builder, head).empty();
+  if (options.purpose != Purpose::kInference && in_parts)
     return ops::linear_cross_entropy(builder, x, head, bias, targets, smoothing, rows);
   if (options.purpose == Purpose::kInference && !options.head) return builder.keep(x);
   const TensorId logits = ops::linear(builder, "lm_head", x, head, bias, Activation::kNone);

@@ -43,7 +43,7 @@ TensorId text_attention(GraphBuilder& builder,
 
 // Ends the graph. x (B, T, C); head (V, C), the output matrix; bias (V) or kNoTensor. In inference
 // the logits are kept, or x where the options leave out the head; else their loss, computed as many
-// rows at a time as the options say.
+// rows at a time as the options say, or all at once where the head has a LoRA.
 void end_language_model(GraphBuilder& builder,
                         TensorId x,
                         TensorId head,

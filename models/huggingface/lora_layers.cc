@@ -67,6 +67,29 @@ std::vector<LoraModule> modules_of(const ModelConfig& model,
   return modules;
 }
 
+namespace {
+
+// A matrix that is the embedding as well would have its LoRA as an output matrix alone, which neither
+// PEFT nor a sum of the two can say.
+void refuse_lora_of_embedding(const RunConfig& config, const Graph& graph) {
+  for (const Op& op : graph.ops) {
+    if (op.kind != OpKind::kEmbedding) continue;
+    const Tensor& table = graph[op.inputs[1]];
+    const std::string lora = without_weight(table.name) + kLoraA;
+    const bool has_lora = std::any_of(graph.parameters.begin(),
+                                      graph.parameters.end(),
+                                      [&](TensorId id) { return graph[id].name == lora; });
+    if (has_lora)
+      refuse_value("adapter.lora.match",
+                   in_quotes(config.adapter.lora->match),
+                   fmt::format("what is not found in {}, which is the embedding as well as the "
+                               "output matrix",
+                               modules_of(config.model, table.name, table.shape[0]).front().name));
+  }
+}
+
+}  // namespace
+
 std::vector<LoraModule> matching_modules(const ModelConfig& model,
                                          const std::string& weight,
                                          int64_t rows,
@@ -80,11 +103,15 @@ LoraLayers lora_layers(const RunConfig& config) {
   if (!config.adapter.lora) return {};
   const LoraConfig& lora = *config.adapter.lora;
   const auto pattern = std::make_shared<const Pattern>("adapter.lora.match", lora.match);
+  const auto whole = lora.train_also.empty() ? nullptr
+                                             : std::make_shared<const Pattern>(
+                                                   "adapter.lora.train_also", lora.train_also);
   return {.rank = lora.rank,
           .alpha = lora.alpha,
           .dropout = lora.dropout,
-          .parts = [pattern, model = config.model](const std::string& weight, int64_t rows) {
+          .parts = [pattern, whole, model = config.model](const std::string& weight, int64_t rows) {
             std::vector<OutputRows> parts;
+            if (whole != nullptr && whole->found_in(weight)) return parts;
             for (const LoraModule& module : matching_modules(model, weight, rows, *pattern))
               parts.push_back(module.outputs);
             return parts;
@@ -105,6 +132,7 @@ void freeze_base(const RunConfig& config, Graph& graph) {
     has_others |= other;
     parameter.frozen = !is_lora(parameter.name) && !other;
   }
+  refuse_lora_of_embedding(config, graph);
   if (!has_lora)
     refuse_value("adapter.lora.match",
                  in_quotes(lora.match),
@@ -119,20 +147,43 @@ void freeze_base(const RunConfig& config, Graph& graph) {
                              in_quotes(graph[graph.parameters.front()].name)));
 }
 
+namespace {
+
+// Of a parameter: whether it is of a head that weights from `path` leave as it is.
+std::function<bool(const NamedSlice&)> is_new_head(const std::string& path,
+                                                   const ModelConfig& model,
+                                                   const std::vector<NamedSlice>& slices) {
+  const Family* const family = family_of(model);
+  if (family != nullptr && is_model_folder(path)) {
+    return [family, there = extents_in(path, model)](const NamedSlice& slice) {
+      if (!family->is_head(slice.name)) return false;
+      const auto extents = there(slice.name);
+      return !extents || *extents != file_extents(slice);
+    };
+  }
+  std::string head;
+  try {
+    head = new_head_of(path, slices);
+  } catch (const CheckpointError&) {  // which is said when the weights are read
+  }
+  return [head](const NamedSlice& slice) { return !head.empty() && slice.name.starts_with(head); };
+}
+
+}  // namespace
+
 std::string train_also_with_new_heads(const RunConfig& config, const Graph& graph) {
+  const std::string& from = config.train.init_from;
   std::string also = config.adapter.lora->train_also;
-  const Family* const family = family_of(config.model);
-  if (family == nullptr || !is_model_folder(config.train.init_from)) return also;
+  if (from.empty() || !std::filesystem::exists(from)) return also;
+  const bool names_some = !also.empty();  // a pattern of nothing is found everywhere
   const Pattern given("adapter.lora.train_also", also);
-  const auto there = extents_in(config.train.init_from, config.model);
-  for (const TensorId id : graph.parameters) {
-    const Tensor& parameter = graph[id];
-    if (!family->is_head(parameter.name)) continue;
-    const NamedSlice slice = {parameter.name, parameter.shape, 0, parameter.channels_last};
-    const auto extents = there(parameter.name);
-    const bool is_new = !extents || *extents != file_extents(slice);
-    if (is_new && (also.empty() || !given.found_in(parameter.name)))
-      also += (also.empty() ? "^" : "|^") + escaped(parameter.name) + "$";
+  std::vector<NamedSlice> slices;
+  for (const TensorId id : graph.parameters)
+    slices.push_back({graph[id].name, graph[id].shape, 0, graph[id].channels_last});
+  const auto is_new = is_new_head(from, config.model, slices);
+  for (const NamedSlice& slice : slices) {
+    if (is_new(slice) && !(names_some && given.found_in(slice.name)))
+      also += (also.empty() ? "^" : "|^") + escaped(slice.name) + "$";
   }
   return also;
 }
@@ -143,31 +194,62 @@ std::vector<NamedSlice> base_slices(const std::vector<NamedSlice>& slices) {
   return base;
 }
 
+namespace {
+
+// weight (N, K) += scale B A in the rows of each part, where A of all parts is (P r, K) and B (R, r).
+void add_product(const std::vector<OutputRows>& parts,
+                 int64_t rank,
+                 int64_t inputs,
+                 double scale,
+                 const float* a,
+                 const float* b,
+                 float* weight) {
+  for (const OutputRows& part : parts) {
+    for (int64_t row = 0; row < part.rows; ++row, b += rank) {
+      float* const to = weight + (part.first + row) * inputs;
+      for (int64_t column = 0; column < inputs; ++column) {
+        double sum = 0;
+        for (int64_t k = 0; k < rank; ++k)
+          sum += static_cast<double>(b[k]) * static_cast<double>(a[k * inputs + column]);
+        to[column] = static_cast<float>(to[column] + scale * sum);
+      }
+    }
+    a += rank * inputs;
+  }
+}
+
+}  // namespace
+
 void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, float* flat) {
   if (!config.adapter.lora) return;
   const LoraLayers layers = lora_layers(config);
   const double scale = static_cast<double>(layers.alpha) / static_cast<double>(layers.rank);
-  for (const NamedSlice& slice : slices) {
-    if (!slice.name.ends_with(kLoraA)) continue;
-    const std::string layer = slice.name.substr(0, slice.name.size() - std::string(kLoraA).size());
+  for (const NamedSlice& a : slices) {
+    if (!a.name.ends_with(kLoraA)) continue;
+    const std::string layer = a.name.substr(0, a.name.size() - std::string(kLoraA).size());
     const NamedSlice* const weight = find(slices, layer + kWeight);
-    const NamedSlice* const b_slice = find(slices, layer + kLoraB);
-    if (weight == nullptr || b_slice == nullptr)
-      throw CheckpointError("{}: the layer {} lacks its weight or its LoRA", slice.name, layer);
-    const int64_t rank = layers.rank, inputs = weight->shape[1];
-    const float *a = flat + slice.offset, *b = flat + b_slice->offset;
-    for (const OutputRows& part : layers.parts(weight->name, weight->shape[0])) {
-      for (int64_t row = 0; row < part.rows; ++row, b += rank) {
-        float* const to = flat + weight->offset + (part.first + row) * inputs;
-        for (int64_t column = 0; column < inputs; ++column) {
-          double sum = 0;
-          for (int64_t k = 0; k < rank; ++k)
-            sum += static_cast<double>(b[k]) * static_cast<double>(a[k * inputs + column]);
-          to[column] = static_cast<float>(to[column] + scale * sum);
-        }
-      }
-      a += rank * inputs;
-    }
+    const NamedSlice* const b = find(slices, layer + kLoraB);
+    if (weight == nullptr || b == nullptr)
+      throw CheckpointError("{}: the layer {} lacks its weight or its LoRA", a.name, layer);
+    const std::vector<OutputRows> parts = layers.parts(weight->name, weight->shape[0]);
+    const int64_t inputs = weight->shape[1];
+    int64_t rows = 0;
+    for (const OutputRows& part : parts) rows += part.rows;
+    if (a.shape != Shape({static_cast<int64_t>(parts.size()) * layers.rank, inputs}) ||
+        b->shape != Shape({rows, layers.rank}))
+      throw CheckpointError(
+          "{}: has shape {}, which is not that of adapter.lora with rank {} and match {}",
+          a.name,
+          to_string(a.shape),
+          layers.rank,
+          in_quotes(config.adapter.lora->match));
+    add_product(parts,
+                layers.rank,
+                inputs,
+                scale,
+                flat + a.offset,
+                flat + b->offset,
+                flat + weight->offset);
   }
 }
 

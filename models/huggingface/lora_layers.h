@@ -29,21 +29,23 @@ std::vector<LoraModule> matching_modules(const ModelConfig& model,
                                          int64_t rows,
                                          const Pattern& pattern);
 
-// What a graph is told of the LoRA that the config has: nothing without one. Throws ConfigError.
+// What a graph is told of the LoRA that the config has: nothing without one. Layers whose weights train
+// as a whole, by adapter.lora.train_also, have none. Throws ConfigError.
 LoraLayers lora_layers(const RunConfig& config);
 
 // Says of a training graph with lora_layers() that all but the LoRA and what trains beside it is frozen.
-// Throws ConfigError where no layer or no parameter matches.
+// Throws ConfigError where no layer or no parameter matches, and where an embedding does.
 void freeze_base(const RunConfig& config, Graph& graph);
 
-// adapter.lora.train_also with the parameters of the graph that are a head and that train.init_from,
-// which is a folder of Hugging Face, lacks or has of another number of classes.
+// adapter.lora.train_also with the parameters of the graph that are a head and that train.init_from, a
+// folder of Hugging Face or a file, lacks or has of another number of classes.
 std::string train_also_with_new_heads(const RunConfig& config, const Graph& graph);
 
 // The slices without those of a LoRA.
 std::vector<NamedSlice> base_slices(const std::vector<NamedSlice>& slices);
 
-// Adds what the LoRA among the slices learned to the weights of their layers.
+// Adds what the LoRA among the slices learned to the weights of their layers. Refuses one of another
+// rank or other layers than the config's (CheckpointError).
 void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, float* flat);
 
 // As read_model(), of a checkpoint whose LoRA, where the config has one, is added to the weights;

@@ -114,7 +114,21 @@ ShapeByName of_layer(ShapeByName shapes, const std::string& layer) {
   return shapes;
 }
 
+// The mismatches of the head's tensors, whose names begin with `head`: none where it is read.
+std::vector<std::string> head_mismatches(const std::string& head,
+                                         const ShapeByName& found,
+                                         const ShapeByName& expected) {
+  if (head.empty()) return {};
+  return list_mismatches(of_layer(found, head), of_layer(expected, head));
+}
+
 }  // namespace
+
+std::string new_head_of(const fs::path& path, const std::vector<NamedSlice>& slices) {
+  const std::string head = head_of(slices);
+  const ShapeByName found = shapes_of(SafetensorsFile(path));
+  return head_mismatches(head, found, shapes_in_files(slices)).empty() ? "" : head;
+}
 
 WeightsRead read_model_file(const fs::path& path,
                             const std::vector<NamedSlice>& slices,
@@ -123,9 +137,7 @@ WeightsRead read_model_file(const fs::path& path,
   ShapeByName found = shapes_of(file), expected = shapes_in_files(slices);
   std::erase_if(found, [](const auto& tensor) { return is_bookkeeping(tensor.first); });
   const std::string head = head_of(slices);
-  const std::vector<std::string> other =
-      head.empty() ? std::vector<std::string>()
-                   : list_mismatches(of_layer(found, head), of_layer(expected, head));
+  const std::vector<std::string> other = head_mismatches(head, found, expected);
   std::vector<NamedSlice> read = slices;
   WeightsRead result;
   if (!other.empty()) {

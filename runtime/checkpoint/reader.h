@@ -38,6 +38,10 @@ WeightsRead read_model_file(const std::filesystem::path& file,
                             const std::vector<NamedSlice>& slices,
                             float* flat);
 
+// What begins the names of the last layer's parameters, where read_model_file() would keep what `flat`
+// has of them; empty: it reads all.
+std::string new_head_of(const std::filesystem::path& file, const std::vector<NamedSlice>& slices);
+
 // The same from an open file that is known to have every tensor, under another name perhaps.
 void read_tensors(const SafetensorsFile& file,
                   const std::vector<NamedSlice>& slices,

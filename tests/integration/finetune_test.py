@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Catches: frozen parameters that move, groups and LoRAs that give other bits on another number of
-ranks, in another ZeRO stage, recomputed or resumed, a plan that holds gradients and moments of what
+ranks, in another ZeRO stage, recomputed or resumed, with Muon, with moments of two bytes or with
+steps of several lengths, groups that change on the way without a word, a plan that holds gradients and moments of what
 is frozen, a LoRA that is lost on the way to PEFT's folder and back or that its merge into the weights
 leaves out, and fields that do nothing in silence.
 
@@ -10,6 +11,7 @@ import array
 import itertools
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -153,6 +155,48 @@ def groups(test):
     test.expect(less["parameters"] >= plain["parameters"], "all parameters are there")
 
 
+def groups_with_others(test):
+    """What has layouts of its own: matrices of Muon, moments of two bytes, shorter graphs."""
+    frozen = lambda name: any(part in name for part in ["wte", "wpe", "h.0.", "ln_1"])
+    adamw = "adamw { weight_decay: 0.1 } clip_norm: 1"
+    documents = test.folder / "documents.bin"
+    tokens = test.folder / "documents-tokens.bin"
+    lengths = [2 + 5 * i % 16 for i in range(64)]
+    documents.write_bytes(array.array("Q", itertools.accumulate([0] + lengths[:-1])).tobytes())
+    tokens.write_bytes(array.array("H", (7 * i * i % 50 for i in range(sum(lengths)))).tobytes())
+    padded = f'tokens {{ train: "{tokens}" train_documents: "{documents}" packing: PADDED }}'
+    for label, before, after, settings in (
+            ("frozen, Muon", adamw, "muon { weight_decay: 0.1 } clip_norm: 1", []),
+            ("frozen, moments of two bytes", adamw, adamw + " moments: BF16", []),
+            ("frozen, several lengths", "synthetic {}", padded,
+             ["execution.length_buckets=4,8"])):
+        text = config_of(GPT, FREEZE).replace(before, after)
+        run_dir = test.same_bits(label, text, [(2, ["comm.zero_stage=2"])], settings)
+        test.moved(label, run_dir, frozen)
+
+
+def changed_groups(test):
+    """Of a run that goes on: other groups are another run, which must be asked for."""
+    cut, _ = test.train(test.config(config_of(GPT, FREEZE)), arguments=["--max-steps", "2"])
+    thawed = test.config(config_of(GPT, FREEZE.replace("wte|wpe|", "")))
+    goes_on = ["train", thawed, "--resume", "auto", "--run-dir"]
+    done = lockstep_run.run(test.binary, [*goes_on, cut], ranks=0)
+    message = (done.stdout + done.stderr).strip().splitlines()[-1]
+    test.expect(done.returncode != 0 and "--allow-change train.groups" in message,
+                f"exit code {done.returncode}: {message}")
+    hashes = []
+    for ranks in (1, 2):
+        copy = test.folder / f"thawed-{ranks}"
+        shutil.copytree(cut, copy)
+        result = lockstep_run.train(test.binary, thawed, copy, ranks,
+                                    ["--resume", "auto", "--allow-change", "train.groups",
+                                     *sets(["comm.zero_stage=2"] if ranks > 1 else [])])
+        hashes.append(result["weights_hash"])
+        test.moved(f"thawed, {ranks} ranks", copy,
+                   lambda name: any(part in name for part in ["h.0.", "ln_1"]))
+    test.expect(len(set(hashes)) == 1, f"thawed: {hashes}")
+
+
 def norms(test):
     run_dir = test.same_bits("frozen norms", config_of(RESNET, FROZEN_NORMS),
                              [(2, []), (4, ["comm.zero_stage=3"])])
@@ -233,6 +277,8 @@ def main(binary):
         test = Test(binary, pathlib.Path(folder))
         refusals(test)
         groups(test)
+        groups_with_others(test)
+        changed_groups(test)
         norms(test)
         lora(test)
     return 1 if test.failures else 0

@@ -3,15 +3,18 @@
 
     compare_peft.py LOCKSTEP [--steps 50] [CASE ...]
 
-Models are those of compare_transformers.py. Each gets a LoRA by PEFT whose second matrices are not
-zero, saved by save_pretrained, from which both train with AdamW on the same batches. Then Lockstep
-exports the LoRA, which PeftModel.from_pretrained loads, and the weights with the LoRA added, which
-from_pretrained loads. Prints the largest differences: of the losses of all steps (relative), of the
-logits of PEFT's model with its own LoRA and with Lockstep's, of these and the merged weights', all of
-one batch; and whether a LoRA that nothing has moved comes back bit for bit. Ends with 1 where one is
-above its limit. Needs torch, transformers, peft, numpy.
+Models are those of compare_transformers.py. Each gets a LoRA by PEFT whose second matrices are
+not zero, saved by save_pretrained, from which both train with AdamW on the same batches; some also
+a new head, of another number of classes than the folder's, which PEFT calls modules_to_save. Then
+Lockstep exports the LoRA, which PeftModel.from_pretrained loads, and the weights with the LoRA
+added, which from_pretrained loads. Prints the largest differences: of the losses of all steps
+(relative), of the logits of PEFT's model with its own LoRA and with Lockstep's, of these and the
+merged weights', all of one batch; and whether a LoRA that nothing has moved comes back bit for bit.
+Ends with 1 where one is above its limit. Needs torch, transformers, peft, numpy.
 """
 import argparse
+import copy
+import dataclasses
 import pathlib
 import sys
 import tempfile
@@ -25,41 +28,83 @@ import transformers
 import compare_transformers as base
 
 LIMITS = {"losses": 1e-5, "trained": 2e-4, "merged": 2e-5, "round trip": 0}
-# The layers as PEFT and as Lockstep are told of them, and whether the norms learn beside them.
-TARGETS = {
-    "llama": (["q_proj", "v_proj"], "(q|v)_proj", ""),
-    "llama_mqa": (["q_proj", "k_proj", "o_proj", "up_proj", "down_proj"],
-                  "(q|k|o|up|down)_proj", ""),
-    "gpt2": (["c_attn"], "c_attn", ""),
-    "gpt2_untied": (["c_attn", "c_fc", "attn.c_proj"], "c_attn|c_fc|attn.c_proj", "ln_f"),
-    "qwen3": (["q_proj", "k_proj", "v_proj", "gate_proj"], "(q|k|v|gate)_proj", ""),
-    "qwen2_tied": (["k_proj", "up_proj"], "(k|up)_proj", "model\\\\.norm"),
-    "mistral": (["q_proj", "v_proj", "down_proj"], "(q|v|down)_proj", ""),
-}
 RANK, ALPHA = 4, 12
+
+
+@dataclasses.dataclass
+class Case:
+    targets: list  # of PEFT
+    match: str  # of Lockstep
+    saved: list = ()  # modules that train beside the LoRA
+    also: str = ""  # the same for Lockstep; heads that are new need not be named
+    model: str = ""  # of compare_transformers.py; empty: the case's own name
+    labels_there: int = 0  # of the folder, where the head is new
+
+
+CASES = {
+    "llama": Case(["q_proj", "v_proj"], "(q|v)_proj"),
+    "llama_mqa": Case(["q_proj", "k_proj", "o_proj", "up_proj", "down_proj"],
+                      "(q|k|o|up|down)_proj"),
+    "llama_head": Case(["v_proj", "lm_head"], "v_proj|lm_head", model="llama"),
+    "gpt2": Case(["c_attn"], "c_attn"),
+    "gpt2_untied": Case(["c_attn", "c_fc", "attn.c_proj"], "c_attn|c_fc|attn.c_proj",
+                        ["transformer.ln_f"], "ln_f"),
+    "gptj": Case(["q_proj", "out_proj", "fc_in"], "(q|out)_proj|fc_in"),
+    "qwen3": Case(["q_proj", "k_proj", "v_proj", "gate_proj"], "(q|k|v|gate)_proj"),
+    "qwen2_tied": Case(["k_proj", "up_proj"], "(k|up)_proj", ["model.norm"], "model\\\\.norm"),
+    "mistral": Case(["q_proj", "v_proj", "down_proj"], "(q|v|down)_proj"),
+    "bert": Case(["query", "value"], "query|value"),
+    "bert_tags": Case(["attention.output.dense", "key"], "attention.output.dense|key"),
+    "bert_new_head": Case(["query", "value", "intermediate.dense"], "query|value|intermediate",
+                          ["classifier"], model="bert_classes", labels_there=3),
+    "roberta_new_head": Case(["query", "value"], "query|value", ["classifier"],
+                             "^classifier", model="roberta_classes", labels_there=4),
+    "vit": Case(["q_proj", "v_proj"], "query|value"),
+    "vit_mlp": Case(["fc1", "o_proj"], "intermediate|attention.output", model="vit_no_bias"),
+    "vit_new_head": Case(["k_proj", "fc2"], "key|[0-9]\\\\.output",
+                         ["classifier", "vit.layers.1.layernorm_after"], "layer.1.layernorm_after",
+                         model="vit", labels_there=4),
+}
+
+
+def make_folder(case, folder):
+    """Saves the model of a case; returns what has its weights and the head that is to train."""
+    model = base.make_model(case.model)
+    if not case.labels_there:
+        model.save_pretrained(folder)
+        return model
+    config = copy.deepcopy(model.config)
+    config.num_labels = case.labels_there
+    torch.manual_seed(7)
+    other = type(model)(config)
+    body = {name: tensor for name, tensor in model.state_dict().items()
+            if tensor.shape == other.state_dict()[name].shape}
+    other.load_state_dict(body, strict=False)
+    other.save_pretrained(folder)
+    return model
 
 
 def make_adapter(model, case, folder):
     """PEFT's model, whose LoRA the folder has."""
-    targets, _, also = TARGETS[case]
-    modules = [name for name, _ in model.named_modules()
-               if also and name.endswith(also.replace("\\\\", ""))]
     torch.manual_seed(5)
+    causal = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
     adapted = peft.get_peft_model(model, peft.LoraConfig(
-        r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0.0,
-        modules_to_save=modules or None, fan_in_fan_out=model.config.model_type == "gpt2",
-        task_type="CAUSAL_LM"))
+        r=RANK, lora_alpha=ALPHA, target_modules=case.targets, lora_dropout=0.0,
+        modules_to_save=list(case.saved) or None,
+        fan_in_fan_out=model.config.model_type == "gpt2",
+        task_type="CAUSAL_LM" if causal else None))
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(0, 0.1)
-    adapted.save_pretrained(folder)
+    adapted.save_pretrained(folder, save_embedding_layers=False)  # they do not train
     return adapted
 
 
 def train_there(model, x, y, steps):
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=base.LR,
-                                  betas=(0.9, 0.95), eps=1e-8, weight_decay=base.DECAY)
+                                  betas=(0.9, 0.95), eps=base.epsilon_of(model),
+                                  weight_decay=base.DECAY)
     losses = []
     for step in range(steps):
         batch = torch.arange(step * base.BATCH, (step + 1) * base.BATCH) % len(x)
@@ -71,26 +116,23 @@ def train_there(model, x, y, steps):
     return losses
 
 
-def adapter_section(case, folder):
-    _, match, also = TARGETS[case]
-    return (f'adapter {{ lora {{ rank: {RANK} alpha: {ALPHA} match: "{match}" '
-            f'from: "{folder}/begin" train_also: "{also}" }} }}')
-
-
-def train_here(args, case, folder, steps):
+def train_here(args, case, model, data, folder, steps):
     config = folder / "config.textproto"
+    section = {"vit": "vit"}.get(model.config.model_type, "bert")
+    classes = f"{section} {{ classes: {model.config.num_labels} }}" if case.labels_there else ""
     config.write_text(f"""
 name: "compare"
-model {{ from: "{folder}/there" }}
-data {{ {base.TOKENS.replace("FOLDER", str(folder))} shuffle: false }}
+model {{ from: "{folder}/there" {classes} }}
+data {{ {data.replace("FOLDER", str(folder))} shuffle: false }}
 train {{ global_batch: {base.BATCH} lanes: 2 steps: {steps} }}
 optimizer {{
   decay_bias_and_norm: true
-  adamw {{ beta1: 0.9 beta2: 0.95 epsilon: 1e-8 weight_decay: {base.DECAY} }}
+  adamw {{ beta1: 0.9 beta2: 0.95 epsilon: {base.epsilon_of(model)} weight_decay: {base.DECAY} }}
 }}
 schedule {{ lr: {base.LR} }}
 output {{ run_dir: "{folder}/run" }}
-{adapter_section(case, folder)}
+adapter {{ lora {{ rank: {RANK} alpha: {ALPHA} match: "{case.match}" from: "{folder}/begin"
+                   train_also: "{case.also}" }} }}
 """)
     still = ["--set", "train.steps=1", "--set", "schedule.lr=1e-30"]
     for command in (["train", config, "--device", "cpu"],
@@ -108,29 +150,32 @@ output {{ run_dir: "{folder}/run" }}
 
 
 def same_bits(there, here):
-    """Of what both have: PEFT saves whole layers beside the LoRA, and so does Lockstep."""
+    """Of all that PEFT saves, whole layers beside the LoRA too. Lockstep writes tensors of a ViT by
+    the names of transformers 4 as well."""
     there, here = (safetensors.torch.load_file(folder / "adapter_model.safetensors")
                    for folder in (there, here))
-    return there.keys() == here.keys() and all(torch.equal(there[n], here[n]) for n in there)
+    twice = any(".vit." in name for name in there)
+    return (len(here) == len(there) or twice) and all(
+        n in here and torch.equal(there[n], here[n]) for n in there)
 
 
-def compare(args, case):
-    model = base.make_model(case)
-    with tempfile.TemporaryDirectory(prefix="lockstep-peft-") as name, torch.no_grad():
-        folder = pathlib.Path(name)
-        model.save_pretrained(folder / "there")
-        load = transformers.AutoModelForCausalLM.from_pretrained
+def compare(args, name):
+    case = dataclasses.replace(CASES[name], model=CASES[name].model or name)
+    with tempfile.TemporaryDirectory(prefix="lockstep-peft-") as at, torch.no_grad():
+        folder = pathlib.Path(at)
+        model = make_folder(case, folder / "there")
+        kind, labels = type(model), model.config.num_labels
+        load = lambda path: kind.from_pretrained(path, num_labels=labels,
+                                                 ignore_mismatched_sizes=True).float()
         adapted = make_adapter(model, case, folder / "begin")
-        x, y = base.make_samples(base.noisy_sequence(), model.config.max_position_embeddings,
-                                 folder / "tokens.u16")
-        here = train_here(args, case, folder, args.steps)
+        x, y, data = base.make_data(model, folder)
+        here = train_here(args, case, model, data, folder, args.steps)
         with torch.enable_grad():
             there = train_there(adapted, x, y, args.steps)
-        logits = lambda m: m.eval()(input_ids=x[:base.BATCH]).logits
+        logits = lambda m: base.logits_of(m.eval(), x[:base.BATCH])
         trained = logits(adapted)
-        loaded = logits(peft.PeftModel.from_pretrained(load(folder / "there").float(),
-                                                       folder / "here"))
-        merged = logits(load(folder / "merged").float())
+        loaded = logits(peft.PeftModel.from_pretrained(load(folder / "there"), folder / "here"))
+        merged = logits(load(folder / "merged"))
         size = trained.abs().max()
         return {"losses": max(base.relative(a, b) for a, b in zip(here, there, strict=True)),
                 "trained": ((trained - loaded).abs().max() / size).item(),
@@ -141,7 +186,7 @@ def compare(args, case):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("lockstep", type=pathlib.Path)
-    parser.add_argument("cases", nargs="*", default=list(TARGETS))
+    parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--steps", type=int, default=50)
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()

@@ -71,6 +71,12 @@ TensorId ops::lora(GraphBuilder& builder,
       true);
   const TensorId b =
       builder.parameter(layer + kLoraB, {rows, lora.rank}, {Initializer::Kind::kConstant, 0}, true);
+  if (parts.size() > 1) {
+    std::vector<int64_t> outputs;
+    for (const OutputRows& part : parts) outputs.push_back(part.rows);
+    builder.set_row_parts(a, std::vector<int64_t>(parts.size(), lora.rank));
+    builder.set_row_parts(b, std::move(outputs));
+  }
   const TensorId dropped = ops::dropout(builder, name + ".lora_dropout", x, lora.dropout);
   const TensorId h = ops::linear(builder, name + kLoraA, dropped, a, kNoTensor, Activation::kNone);
   return lora_add(builder,

@@ -156,7 +156,7 @@ TEST(Lora, StandsBesideTheLayersThatTheOptionsName) {
   options.lora = {.rank = 2, .alpha = 8, .dropout = 0.5f};
   options.lora.parts = [](const std::string& weight, int64_t rows) {
     EXPECT_EQ(rows, 6);
-    return weight == "block.1.weight" ? std::vector<OutputRows>{{0, 2}, {4, 2}}
+    return weight == "block.1.weight" ? std::vector<OutputRows>{{0, 1}, {3, 3}}
                                       : std::vector<OutputRows>();
   };
   Graph graph = layers(options);
@@ -165,6 +165,8 @@ TEST(Lora, StandsBesideTheLayersThatTheOptionsName) {
   EXPECT_EQ(b.shape, Shape({4, 2}));
   EXPECT_EQ(a.initializer.value, static_cast<float>(1 / std::sqrt(6.0)));  // kaiming, a = sqrt(5)
   EXPECT_EQ(b.initializer.value, 0);
+  EXPECT_EQ(a.row_parts, (std::vector<int64_t>{2, 2}));  // which an optimizer of matrices goes by
+  EXPECT_EQ(b.row_parts, (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(a.level, 2);
   for (const TensorId id : graph.parameters) graph[id].frozen = !is_lora(graph[id].name);
   differentiate(graph);
