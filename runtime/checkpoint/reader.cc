@@ -227,8 +227,13 @@ void read_optimizer(const fs::path& folder,
     std::fill(target.values.begin(), target.values.end(), 0.0f);
   }
   std::vector<Copy> copies = plan_copies(state.layout, slices, targets);
-  // What was frozen has no moments yet.
-  std::erase_if(copies, [&](const Copy& copy) { return copy.begin >= state.trained_elements(); });
+  // What was frozen has no moments yet, and what had one alone no second.
+  const std::vector<Range> holes = left_out(state, moment);
+  std::erase_if(copies, [&](const Copy& copy) {
+    const auto next = std::ranges::upper_bound(holes, copy.begin, {}, &Range::begin);
+    return copy.begin >= state.trained_elements() ||
+           (next != holes.begin() && copy.begin < std::prev(next)->end);
+  });
   const std::vector<MomentPiece> pieces = moment_pieces(state, moment);
   std::map<size_t, SafetensorsFile> files;
   std::vector<float> values;

@@ -57,7 +57,7 @@ struct MomentTarget {
 // Fills `targets` with the moment (one of state.moments), whoever wrote it. `slices` is the
 // reader's layout of the flat buffer: values are matched by parameter name, so that padding, order
 // and sharding may all differ from the writer's; elements between slices become zero, and so does what
-// the writer had frozen.
+// the writer had frozen or kept no such moment of.
 void read_optimizer(const std::filesystem::path& folder,
                     const CheckpointState& state,
                     const std::vector<NamedSlice>& slices,

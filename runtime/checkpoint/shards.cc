@@ -36,8 +36,15 @@ void check_model(const CheckpointState& state,
 void check_coverage(const CheckpointState& state,
                     const std::string& moment,
                     std::vector<std::string>& problems) {
+  const std::vector<Range> holes = left_out(state, moment);
+  auto hole = holes.begin();
   int64_t position = 0;
+  const auto pass_holes = [&] {
+    for (; hole != holes.end() && hole->begin <= position; ++hole)
+      position = std::max(position, hole->end);
+  };
   for (const MomentPiece& piece : moment_pieces(state, moment)) {
+    pass_holes();
     if (piece.begin != position) {
       problems.push_back(fmt::format("{}: moment {}: flat elements [{}, {}) are {}",
                                      state.files[piece.file].name,
@@ -60,6 +67,7 @@ void check_coverage(const CheckpointState& state,
     }
     position = std::max(position, piece.begin + piece.elements);
   }
+  pass_holes();
   if (position != state.trained_elements()) {
     problems.push_back(fmt::format("moment {}: flat elements [{}, {}) are in no shard",
                                    quote_name(moment),
@@ -100,6 +108,20 @@ std::vector<MomentPiece> moment_pieces(const CheckpointState& state, const std::
     return a.begin < b.begin;
   });
   return pieces;
+}
+
+std::vector<Range> left_out(const CheckpointState& state, const std::string& moment) {
+  if (!is_moment(moment) || state.moments.empty() || moment == state.moments.front()) return {};
+  const std::set<std::string> names(state.one_moment.begin(), state.one_moment.end());
+  std::set<int64_t> begins = {state.flat_elements};
+  for (const NamedSlice& slice : state.layout) begins.insert(slice.offset);
+  std::vector<Range> ranges;
+  for (const NamedSlice& slice : state.layout) {
+    const auto next = begins.upper_bound(slice.offset);
+    if (names.contains(slice.name) && next != begins.end()) ranges.push_back({slice.offset, *next});
+  }
+  std::ranges::sort(ranges, {}, &Range::begin);
+  return ranges;
 }
 
 std::vector<std::string> find_inconsistencies(const CheckpointState& state) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/sharding.h"
 #include "runtime/checkpoint/state.h"
 
 namespace lockstep {
@@ -24,6 +25,10 @@ struct MomentPiece {
 // All pieces of `moment` in ascending order. Throws CheckpointError on a tensor whose name is not
 // "<moment>.<begin>".
 std::vector<MomentPiece> moment_pieces(const CheckpointState& state, const std::string& moment);
+
+// Flat elements that there are none of in `moment`, increasing: of a second moment, the parameters
+// state.one_moment with the padding behind each.
+std::vector<Range> left_out(const CheckpointState& state, const std::string& moment);
 
 // What does not fit together in the state, a line each: files missing or named twice, a model that
 // is not the layout, moments that the shards do not cover exactly once.

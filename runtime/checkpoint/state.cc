@@ -130,6 +130,7 @@ std::string to_text(const CheckpointState& state) {
   message.set_config_hash(to_hex(state.config_hash));
   message.set_optimizer(state.optimizer);
   for (const std::string& moment : state.moments) message.add_moment(moment);
+  for (const std::string& parameter : state.one_moment) message.add_one_moment(parameter);
   message.set_flat_elements(state.flat_elements);
   if (state.frozen_elements > 0) message.set_frozen_elements(state.frozen_elements);
   if (state.best_metric) message.set_best_metric(*state.best_metric);
@@ -194,6 +195,7 @@ CheckpointState parse_state(const std::string& text, const std::string& origin) 
   state.config_hash = hash_from(message.config_hash(), origin);
   state.optimizer = message.optimizer();
   state.moments.assign(message.moment().begin(), message.moment().end());
+  state.one_moment.assign(message.one_moment().begin(), message.one_moment().end());
   state.flat_elements = not_negative(message.flat_elements(), "flat_elements", origin);
   state.frozen_elements = not_negative(message.frozen_elements(), "frozen_elements", origin);
   if (state.frozen_elements > state.flat_elements)

@@ -72,9 +72,12 @@ struct CheckpointState {
   uint64_t config_hash = 0;   // hash_text() of the resolved config
   std::string optimizer;      // "sgd", "adam", "adamw", "lars", "lamb"
   std::vector<std::string>
-      moments;                  // "exp_avg", "exp_avg_sq", "momentum_buffer"; empty for plain SGD
-  int64_t flat_elements = 0;    // of the flat buffer, padding included
-  int64_t frozen_elements = 0;  // at its end, of which there are no moments
+      moments;  // "exp_avg", "exp_avg_sq", "momentum_buffer"; empty for plain SGD
+  // Parameters that have the first of the moments alone, by name: Muon's matrices. Those that older
+  // revisions wrote have zeros for the second.
+  std::vector<std::string> one_moment;
+  int64_t flat_elements = 0;          // of the flat buffer, padding included
+  int64_t frozen_elements = 0;        // at its end, of which there are no moments
   std::vector<NamedSlice> layout;     // every parameter, as it lay in the flat buffer of the writer
   std::optional<double> best_metric;  // of the evaluations so far
   int64_t best_step = 0;              // step of best_metric

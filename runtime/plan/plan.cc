@@ -8,6 +8,7 @@
 #include "collectives/reduce/error_feedback_layout.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/moment_layout.h"
 #include "runtime/plan/shorter_programs.h"
 
 namespace lockstep {
@@ -102,17 +103,25 @@ MemoryRow parameters_row(const Plan& plan) {
   return row;
 }
 
-// Of so many parameters.
-size_t moment_bytes(size_t parameters, const PlanOptions& options) {
-  return parameters * (static_cast<size_t>(options.moments) * sizeof(float) +
-                       static_cast<size_t>(options.half_moments) * sizeof(uint16_t));
+// Where each of `parts` owners has one part of every bucket: of the one that has most.
+size_t moment_bytes(const Plan& plan, const PlanOptions& options, size_t parts) {
+  const size_t elements = static_cast<size_t>(plan.layout.trained()) / parts;
+  const size_t all = elements * (static_cast<size_t>(options.moments) * sizeof(float) +
+                                 static_cast<size_t>(options.half_moments) * sizeof(uint16_t));
+  if (options.muon == nullptr) return all;
+  const auto second = static_cast<size_t>(most_outside(
+      plan.buckets, one_moment_ranges(*options.muon, plan.layout), static_cast<int>(parts)));
+  const size_t moment = options.half_moments > 0 ? sizeof(uint16_t) : sizeof(float);
+  return all - (elements - second) * moment;
 }
 
 std::string moments_note(const PlanOptions& options) {
   const int all = options.moments + options.half_moments;
-  if (options.half_moments == 0) return fmt::format("{} a parameter", all);
-  if (options.moments == 0) return fmt::format("{} a parameter, bf16", all);
-  return fmt::format("{} a parameter, {} of them bf16", all, options.half_moments);
+  std::string note = fmt::format("{} a parameter", all);
+  if (options.half_moments > 0)
+    note +=
+        options.moments == 0 ? ", bf16" : fmt::format(", {} of them bf16", options.half_moments);
+  return options.muon == nullptr ? note : note + ", one less of Muon's matrices";
 }
 
 // What a checkpoint is written from while training goes on: a rank writes its part of the moments,
@@ -125,7 +134,7 @@ std::vector<MemoryRow> snapshot_rows(const Plan& plan, const PlanOptions& option
   if (ranks > 1) weights.note += ", on rank 0 alone";
   return {weights,
           {kMomentsSnapshotRow,
-           moment_bytes(static_cast<size_t>(plan.layout.trained() / ranks), options),
+           moment_bytes(plan, options, static_cast<size_t>(ranks)),
            ranks == 1 ? "for checkpoints" : fmt::format("for checkpoints, 1/{} of them", ranks),
            true}};
 }
@@ -178,6 +187,14 @@ std::vector<MemoryRow> compression_rows(const Plan& plan) {
                        plan.residual_groups == 1 ? "" : "s")}};
 }
 
+std::string partial_sums(int count, int local_lanes) {
+  return fmt::format("{} partial sum{} for {} lane{} a rank",
+                     count,
+                     count == 1 ? "" : "s",
+                     local_lanes,
+                     local_lanes == 1 ? "" : "s");
+}
+
 std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& options) {
   const int local_lanes = options.lanes / options.topology.ranks();
   const int counted = plan.power_sgd ? options.lanes / plan.residual_groups : local_lanes;
@@ -198,27 +215,18 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                     "of the blocks that are read, by lifetime"});
   if (plan.compute != DType::kF32)
     rows.push_back({kMastersRow, flat_bytes / updaters, "fp32" + share});
-  const auto partial_sums = [&](int count) {
-    return fmt::format("{} partial sum{} for {} lane{} a rank",
-                       count,
-                       count == 1 ? "" : "s",
-                       local_lanes,
-                       local_lanes == 1 ? "" : "s");
-  };
   rows.push_back({kGradientsRow,
                   gradient_bytes * static_cast<size_t>(buffers),
                   plan.shards_gradients ? "fp32, of the buckets under way"
-                                        : "fp32, " + partial_sums(buffers)});
+                                        : "fp32, " + partial_sums(buffers, local_lanes)});
   if (plan.shards_gradients)
-    rows.push_back(
-        {kGradientSumsRow,
-         flat_bytes / ranks * static_cast<size_t>(sums),
-         fmt::format(
-             "fp32, 1/{} of them on this rank, {}", options.topology.ranks(), partial_sums(sums))});
+    rows.push_back({kGradientSumsRow,
+                    flat_bytes / ranks * static_cast<size_t>(sums),
+                    fmt::format("fp32, 1/{} of them on this rank, {}",
+                                options.topology.ranks(),
+                                partial_sums(sums, local_lanes))});
   const std::vector<MemoryRow> others = {
-      {kMomentsRow,
-       moment_bytes(static_cast<size_t>(plan.layout.trained()) / updaters, options),
-       moments_note(options) + share},
+      {kMomentsRow, moment_bytes(plan, options, updaters), moments_note(options) + share},
       {kArenaRow,
        std::max(arenas * most_arena_bytes(plan.training, plan.shorter_training),
                 most_arena_bytes(plan.evaluation, plan.shorter_evaluation)),

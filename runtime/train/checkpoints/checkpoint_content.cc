@@ -1,5 +1,6 @@
 #include "runtime/train/checkpoints/checkpoint_content.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/train/step/weight_average.h"
@@ -79,31 +80,40 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
   const auto dtype_of = [&](size_t array) {  // behind the moments lies the average
     return array < optimizer_.moments() ? optimizer_.moment_dtype() : DType::kF32;
   };
+  // Calls f(range, where its values lie) for what this rank writes of an array.
+  const auto each_part = [&](size_t array, auto f) {
+    const std::byte* const begin = memory_.moments + optimizer_.moment_begin(array);
+    for (const Range& range : owned) {
+      for (const Optimizer::KeptRange& has : optimizer_.kept(array)) {
+        const Range part = {std::max(range.begin, has.range.begin),
+                            std::min(range.end, has.range.end)};
+        if (part.begin >= part.end) continue;
+        const int64_t place = has.local + part.begin - has.range.begin;
+        f(part, begin + static_cast<size_t>(place) * size_of(dtype_of(array)));
+      }
+    }
+  };
   if (to.empty() && separate_) {
     size_t bytes = 0;
-    for (size_t m = 0; m < kept.size(); ++m) bytes += size_of(dtype_of(m));
-    moments_copy_.resize(
-        bytes * static_cast<size_t>(parts_.plan.layout.trained() / parts_.communicator.size()));
+    for (size_t m = 0; m < kept.size(); ++m)
+      each_part(m, [&](const Range& part, const std::byte*) {
+        bytes += static_cast<size_t>(part.size()) * size_of(dtype_of(m));
+      });
+    moments_copy_.resize(bytes);
     to = moments_copy_;
   }
   for (size_t m = 0; m < kept.size(); ++m) {
     MomentShard& shard = shards_.emplace_back(MomentShard{kept[m], {}});
-    const size_t element_bytes = size_of(dtype_of(m));
-    for (size_t bucket = 0; bucket < owned.size(); ++bucket) {
-      const Range& range = owned[bucket];
-      const auto elements = static_cast<size_t>(range.size());
-      const auto place = static_cast<size_t>(
-          parts_.plan.place_of(parts_.communicator.rank(), bucket, range.begin));
-      const std::byte* const from =
-          memory_.moments + optimizer_.moment_begin(m) + place * element_bytes;
-      const std::byte* const values = piece(from, to, elements * element_bytes);
-      MomentSlice& slice = shard.slices.emplace_back(MomentSlice{range.begin, {}});
+    each_part(m, [&](const Range& part, const std::byte* from) {
+      const auto elements = static_cast<size_t>(part.size());
+      const std::byte* const values = piece(from, to, elements * size_of(dtype_of(m)));
+      MomentSlice& slice = shard.slices.emplace_back(MomentSlice{part.begin, {}});
       if (dtype_of(m) == DType::kBF16) {
         slice.halves = {reinterpret_cast<const BFloat16*>(values), elements};
       } else {
         slice.values = {reinterpret_cast<const float*>(values), elements};
       }
-    }
+    });
   }
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/writer.h"
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
+#include "runtime/plan/moment_layout.h"
 #include "runtime/train/checkpoints/initialize.h"
 #include "runtime/train/checkpoints/resume_check.h"
 #include "runtime/train/step/weight_average.h"
@@ -42,6 +43,10 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   for (const std::string& name : residuals_.names()) state.moments.push_back(name);
   state.flat_elements = parts_.plan.layout.elements;
   state.frozen_elements = parts_.plan.layout.frozen_elements;
+  if (const auto* muon = std::get_if<MuonConfig>(&config.optimizer.kind)) {
+    for (const size_t slot : muon_slots(*muon, parts_.plan.layout))
+      state.one_moment.push_back(parts_.plan.layout.slots[slot].name);
+  }
   state.layout = slices_;
   state.extra = sample_order(parts_);
   state.extra[kConfigKey] = to_text(config);
@@ -91,7 +96,11 @@ const std::filesystem::path& Checkpointer::root() const {
 int64_t Checkpointer::bytes() const {
   const auto kept = static_cast<int64_t>(kept_arrays(parts_.config).size());
   const ParameterLayout& layout = parts_.plan.layout;
-  return (layout.elements + kept * layout.trained()) * static_cast<int64_t>(sizeof(float));
+  int64_t left_out = 0;
+  for (const Range& range : one_moment_ranges(parts_.config.optimizer, layout))
+    left_out += range.size();
+  return (layout.elements + kept * layout.trained() - left_out) *
+         static_cast<int64_t>(sizeof(float));
 }
 
 std::optional<SaveOutcome> Checkpointer::save(const Progression& progression,

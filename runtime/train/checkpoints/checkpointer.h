@@ -107,7 +107,7 @@ class Checkpointer {
                        const float* weights);
   void restore_halves(const CheckpointState& state,
                       const std::filesystem::path& folder,
-                      const std::string& moment,
+                      size_t moment,
                       BFloat16* to) const;
 
   const RunParts& parts_;

@@ -113,13 +113,12 @@ void Checkpointer::restore_moments(const CheckpointState& state,
   for (size_t m = 0; m < names.size(); ++m) {
     std::byte* const begin = moments.data() + optimizer_.moment_begin(m);
     if (m < optimizer_.moments() && optimizer_.moment_dtype() == DType::kBF16) {
-      restore_halves(state, folder, names[m], reinterpret_cast<BFloat16*>(begin));
+      restore_halves(state, folder, m, reinterpret_cast<BFloat16*>(begin));
       continue;
     }
     std::vector<MomentTarget> targets;
-    for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
-      const Range& range = optimizer_.owned()[r];
-      const std::span values(reinterpret_cast<float*>(begin) + optimizer_.local_offset(r),
+    for (const auto& [range, local] : optimizer_.kept(m)) {
+      const std::span values(reinterpret_cast<float*>(begin) + local,
                              static_cast<size_t>(range.size()));
       if (!has_array(state, names[m]))
         std::copy_n(weights + range.begin, range.size(), values.data());
@@ -143,14 +142,14 @@ void Checkpointer::restore_moments(const CheckpointState& state,
 // Range by range, so that floats of one alone take memory meanwhile.
 void Checkpointer::restore_halves(const CheckpointState& state,
                                   const std::filesystem::path& folder,
-                                  const std::string& moment,
+                                  size_t moment,
                                   BFloat16* to) const {
+  const std::string name = moment_names(parts_.config.optimizer)[moment];
   std::vector<float> values;
-  for (size_t r = 0; r < optimizer_.owned().size(); ++r) {
-    const Range& range = optimizer_.owned()[r];
+  for (const auto& [range, local] : optimizer_.kept(moment)) {
     values.resize(static_cast<size_t>(range.size()));
-    read_optimizer(folder, state, slices_, moment, {{range.begin, values}});
-    std::ranges::transform(values, to + optimizer_.local_offset(r), round_to<BFloat16>);
+    read_optimizer(folder, state, slices_, name, {{range.begin, values}});
+    std::ranges::transform(values, to + local, round_to<BFloat16>);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
+#include "runtime/plan/moment_layout.h"
 
 namespace lockstep {
 
@@ -45,7 +46,8 @@ std::vector<std::string> layer_wise_moments(const LarsConfig& lars) {
 }
 std::vector<std::string> layer_wise_moments(const LambConfig&) { return {"exp_avg", "exp_avg_sq"}; }
 
-// Muon's momentum is where AdamW, which the other parameters take, has its average of gradients.
+// Muon's momentum is where AdamW, which the other parameters take, has its average of gradients;
+// there is no second moment of a matrix.
 std::vector<std::string> layer_wise_moments(const MuonConfig&) { return {"exp_avg", "exp_avg_sq"}; }
 
 // The second half of a layer-wise step, which follows once each tensor's rate is known: SGD.
@@ -165,6 +167,30 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   prepare_updates(layout);
 }
 
+namespace {
+
+int64_t elements_of(const std::vector<Optimizer::KeptRange>& kept) {
+  return kept.empty() ? 0 : kept.back().local + kept.back().range.size();
+}
+
+}  // namespace
+
+size_t Optimizer::moment_begin(size_t index) const {
+  int64_t elements = 0;
+  for (size_t moment = 0; moment < index; ++moment) elements += elements_of(kept(moment));
+  return static_cast<size_t>(elements) * size_of(moment_dtype_);
+}
+
+// Of a piece's first element, among those of a moment that it has.
+int64_t Optimizer::place_of(const StatePiece& piece, size_t moment) const {
+  const std::vector<KeptRange>& all = kept(moment);
+  const auto found = std::ranges::find_if(all, [&](const KeptRange& part) {
+    return part.range.begin <= piece.range.begin && piece.range.end <= part.range.end;
+  });
+  LOCKSTEP_CHECK(found != all.end());
+  return found->local + piece.range.begin - found->range.begin;
+}
+
 void Optimizer::cut_pieces(const ParameterLayout& layout) {
   // Parameters by place in the flat buffer; padding belongs to the parameter before it.
   std::vector<size_t> slots(layout.slots.size());
@@ -173,8 +199,11 @@ void Optimizer::cut_pieces(const ParameterLayout& layout) {
   std::sort(
       slots.begin(), slots.end(), [&](size_t a, size_t b) { return offset_of(a) < offset_of(b); });
 
+  const std::vector<Range> of_one_moment = one_moment_ranges(config_, layout);
   for (const Range& range : owned_) {
-    local_offsets_.push_back(owned_elements_);
+    kept_.push_back({range, owned_elements_});
+    for (const Range& part : outside(range, of_one_moment))
+      second_kept_.push_back({part, elements_of(second_kept_)});
     for (size_t i = 0; i < slots.size(); ++i) {
       const int64_t slot_end = i + 1 < slots.size() ? offset_of(slots[i + 1]) : layout.elements;
       const Range part = {std::max(range.begin, offset_of(slots[i])),
@@ -233,7 +262,7 @@ OptimizerSlice Optimizer::slice_of(const ParameterLayout& layout,
   slice.gradients = memory_.gradients.at(piece.range.begin, piece.local);
   const auto moment = [&](size_t index) {
     return static_cast<std::byte*>(memory_.moments) + moment_begin(index) +
-           static_cast<size_t>(piece.local) * size_of(moment_dtype_);
+           static_cast<size_t>(place_of(piece, index)) * size_of(moment_dtype_);
   };
   if (moments > 0) slice.first_moment = moment(0);
   if (moments > 1) slice.second_moment = moment(1);

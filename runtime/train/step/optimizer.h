@@ -39,7 +39,7 @@ struct FlatWeights {
 struct OptimizerMemory {
   FlatWeights weights;
   OwnedFloats gradients;           // LAMB and Muon leave their directions there
-  void* moments = nullptr;         // for each moment in order, the owned ranges one after the other
+  void* moments = nullptr;         // for each in order, what kept() says, one after the other
   TensorNorms* norms = nullptr;    // of adapted_slots(); for a layer-wise optimizer only
   MuonDirections* muon = nullptr;  // for Muon only
   bool summed = false;             // every update sums the bits of what it reads and writes
@@ -72,11 +72,18 @@ class Optimizer {
   DType moment_dtype() const { return moment_dtype_; }
   // Where, in bytes of the moments, those of moment `index` begin; behind the last one, where they
   // end.
-  size_t moment_begin(size_t index) const {
-    return index * static_cast<size_t>(owned_elements_) * size_of(moment_dtype_);
+  size_t moment_begin(size_t index) const;
+  // Elements of the flat buffer that an array is kept of, and where the first one lies among those of
+  // the array.
+  struct KeptRange {
+    Range range;
+    int64_t local = 0;
+  };
+  // Of a moment or, from moments() on, of an array of all owned ranges such as the average of the
+  // weights. Of the matrices that Muon takes there is no second moment (plan/moment_layout.h).
+  const std::vector<KeptRange>& kept(size_t array) const {
+    return array == 1 && moments_ > 1 ? second_kept_ : kept_;
   }
-  // Where owned range `range` begins among the owned elements, and how many these are.
-  int64_t local_offset(size_t range) const { return local_offsets_[range]; }
   int64_t owned_elements() const { return owned_elements_; }
   // What the ranges are cut into.
   const std::vector<StatePiece>& pieces() const { return pieces_; }
@@ -87,9 +94,10 @@ class Optimizer {
  private:
   const OptimizerConfig& config_;
   std::vector<Range> owned_;
-  std::vector<int64_t> local_offsets_;  // of each owned range
   int64_t owned_elements_ = 0;
+  std::vector<KeptRange> kept_, second_kept_;
   void cut_pieces(const ParameterLayout& layout);
+  int64_t place_of(const StatePiece& piece, size_t moment) const;
   // What updates a piece; `moments` of those that are kept move with it.
   OptimizerSlice slice_of(const ParameterLayout& layout,
                           const StatePiece& piece,

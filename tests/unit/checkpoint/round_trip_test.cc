@@ -95,6 +95,32 @@ TEST(RoundTrip, AnotherLayout) {
   EXPECT_EQ(other.exp_avg[5], 0) << "padding";
 }
 
+// Of 'b' only the first moment is kept: a state that says so has no gap, and what is read is zero.
+TEST(RoundTrip, ParametersOfOneMoment) {
+  const TemporaryFolder folder;
+  SampleRun run({{"a", {7}}, {"b", {2, 3}}, {"c", {5}}});
+  const auto border = [&](size_t slice) { return static_cast<size_t>(run.layout[slice].offset); };
+  const std::span<const float> first = run.exp_avg, second = run.exp_avg_sq;
+  const CheckpointWriter writer = CheckpointWriter::begin(folder.path(), 1);
+  const MomentShard all = {"exp_avg", {{0, first}}};
+  const MomentShard some = {
+      "exp_avg_sq",
+      {{0, second.first(border(1))}, {run.layout[2].offset, second.subspan(border(2))}}};
+  CheckpointState state = run.state(1,
+                                    1,
+                                    {writer.write_model(run.layout, run.weights.data()),
+                                     writer.write_optimizer_shard(0, 1, {all, some})});
+  EXPECT_CONTAINS(error_of([&] { writer.commit(state); }), "[8, 16) are in no shard");
+  state.one_moment = {"c"};
+  EXPECT_CONTAINS(error_of([&] { writer.commit(state); }), "[8, 16) are in no shard");
+  state.one_moment = {"b"};
+  const fs::path saved = writer.commit(state);
+  EXPECT_EQ(read_state(saved).one_moment, state.one_moment);
+  EXPECT_EQ(verify(saved), std::vector<std::string>());
+  std::fill(run.exp_avg_sq.begin() + 8, run.exp_avg_sq.begin() + 16, 0.0f);
+  run.expect_equal(run.load(saved, 3));
+}
+
 TEST(RoundTrip, OptimizerWithoutMoments) {
   const TemporaryFolder folder;
   const SampleRun run = sample_run();

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/writer.h"
 #include "runtime/train/step/optimizer.h"
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/newton_schulz.h"
@@ -227,6 +229,96 @@ TEST(MuonTraining, ResumesToTheSameBits) {
         testing::train_in(cut, {testing::gpt_config(), 2, testing::resumed(), all});
     EXPECT_EQ(resumed.weights_hash, whole.weights_hash) << moments;
   }
+}
+
+Assembly assembled(const std::vector<std::string>& overrides, const Topology& topology) {
+  const auto backend = cpu::make_backend();
+  return assemble(parse_config(testing::gpt_config(), "test", overrides),
+                  topology,
+                  RunPurpose::kTrain,
+                  backend->ops());
+}
+
+// Of each element of the flat buffer, whether it is a matrix's.
+std::vector<bool> in_matrices(const Assembly& assembly) {
+  const ParameterLayout& layout = assembly.plan.layout;
+  const std::vector<size_t> slots =
+      muon_slots(std::get<MuonConfig>(assembly.config.optimizer.kind), layout);
+  std::vector<bool> in(static_cast<size_t>(layout.elements));
+  for (size_t i = 0; i < in.size(); ++i)
+    in[i] = std::ranges::binary_search(slots, layout.slot_at(static_cast<int64_t>(i)));
+  return in;
+}
+
+// Element by element, of the rank that has most.
+TEST(MuonTraining, PlansNoSecondMomentOfMatrices) {
+  for (const int ranks : {1, 2, 4}) {
+    for (const std::string stage : {"0", "1", "2", "3"}) {
+      for (const std::string type : {"FP32", "BF16"}) {
+        const Assembly assembly =
+            assembled(changes({"comm.zero_stage=" + stage, "optimizer.moments=" + type}),
+                      Topology::flat(ranks));
+        const Plan& plan = assembly.plan;
+        const std::vector<bool> matrix = in_matrices(assembly);
+        const size_t bytes = type == "FP32" ? 4 : 2;
+        const int parts = plan.shards_optimizer ? ranks : 1;
+        size_t most = 0, matrices = 0;
+        for (int part = 0; part < parts; ++part) {
+          size_t elements = 0;
+          for (const Range& range : owned_ranges(plan.buckets, part, parts)) {
+            for (int64_t i = range.begin; i < range.end; ++i) {
+              const bool one = matrix[static_cast<size_t>(i)];
+              elements += one ? 1 : 2;
+              matrices += one ? 1 : 0;
+            }
+          }
+          most = std::max(most, elements * bytes);
+        }
+        EXPECT_EQ(plan.row_bytes(kMomentsRow), most) << ranks << " ranks, stage " << stage;
+        EXPECT_GT(matrices, static_cast<size_t>(plan.layout.elements) / 2);
+      }
+    }
+  }
+}
+
+// As revisions wrote them that kept zeros for the second moment of matrices.
+TEST(MuonTraining, GoesOnFromCheckpointsWithSecondMomentsOfAll) {
+  testing::TemporaryFolder folder;
+  const TrainResult whole = testing::train_in(
+      folder.path() / "whole", {testing::gpt_config(), 1, testing::whole(), changes()});
+  testing::train_in(folder.path() / "cut",
+                    {testing::gpt_config(), 2, testing::until(17), changes()});
+  const auto saved = folder.path() / "cut" / "checkpoints" / "step-00000017";
+  const CheckpointState state = read_state(saved);
+  EXPECT_EQ(verify(saved), std::vector<std::string>());
+  int64_t first_elements = 0, second_elements = 0;
+  for (const FileRecord& file : state.files) {
+    for (const TensorRecord& tensor : file.tensors) {
+      if (tensor.name.starts_with("exp_avg.")) first_elements += tensor.elements;
+      if (tensor.name.starts_with("exp_avg_sq.")) second_elements += tensor.elements;
+    }
+  }
+  const std::vector<bool> in = in_matrices(assembled(changes(), Topology::flat(1)));
+  const auto matrices = static_cast<int64_t>(std::ranges::count(in, true));
+  EXPECT_EQ(first_elements, state.flat_elements);
+  EXPECT_EQ(second_elements, state.flat_elements - matrices);
+
+  const auto elements = static_cast<size_t>(state.flat_elements);
+  std::vector<float> weights(elements), first(elements), second(elements);
+  read_model(saved, state, state.layout, weights.data());
+  read_optimizer(saved, state, state.layout, "exp_avg", {{0, first}});
+  read_optimizer(saved, state, state.layout, "exp_avg_sq", {{0, second}});
+  CheckpointState old = state;
+  old.one_moment.clear();
+  old.ranks = 1;
+  const auto writer = CheckpointWriter::begin(folder.path() / "old" / "checkpoints", 17);
+  old.files = {writer.write_model(state.layout, weights.data()),
+               writer.write_optimizer_shard(
+                   0, 1, {{"exp_avg", {{0, first}}}, {"exp_avg_sq", {{0, second}}}})};
+  writer.commit(old);
+  const TrainResult resumed = testing::train_in(
+      folder.path() / "old", {testing::gpt_config(), 2, testing::resumed(), changes()});
+  EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
 }
 
 std::string refusal(const std::vector<std::string>& overrides, const std::string& config) {

@@ -155,7 +155,7 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
         optimizer.prepare(0.1, 0.001, 1);
         optimizer.update();
         // The last owned range is of statistics: nothing is kept of their "gradients".
-        const auto kept = static_cast<size_t>(optimizer.local_offset(optimizer.owned().size() - 1));
+        const auto kept = static_cast<size_t>(optimizer.kept(0).back().local);
         for (size_t i = kept; optimizer.moments() > 0 && i < kept + 64; ++i)
           EXPECT_EQ(moments[i], 0) << i;
       }
