@@ -11,6 +11,9 @@ namespace {
 
 constexpr size_t kAlignment = 256;  // bytes: of what lies after each other in the memory
 
+// Floats. A matrix that is put together begins behind such an address as far as in the flat buffer.
+constexpr int64_t kVector = 4;
+
 // Where every rank has all, so many floats of all matrices of a round travel at a time.
 constexpr int64_t kGatheredFloats = int64_t{1} << 20;
 
@@ -119,8 +122,8 @@ MuonLayout make_muon_layout(const MuonConfig& config,
           std::max(layout.scratch_bytes, newton_schulz_bytes(matrix.rows, matrix.columns));
     }
     if (layout.sharded) {
-      layout.matrix_bytes =
-          std::max(layout.matrix_bytes, aligned(static_cast<size_t>(largest) * sizeof(float)));
+      layout.matrix_bytes = std::max(
+          layout.matrix_bytes, aligned(static_cast<size_t>(largest + kVector) * sizeof(float)));
     } else {
       round.slot =
           std::min(largest, std::max<int64_t>(kGatheredFloats / layout.ranks, kSliceAlignment));

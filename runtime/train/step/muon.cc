@@ -11,6 +11,14 @@ struct Piece {
   int64_t local = 0;  // of its beginning, among what the rank updates
 };
 
+// Floats by which a matrix begins behind an address that vectors may use: in the flat buffer, and
+// where it is put together. A backend may choose products by that, and all ranks are to get the same
+// bits.
+int64_t shift_of(const MuonMatrix& matrix) {
+  constexpr int64_t kVector = 4;  // 16 bytes
+  return matrix.range.begin % kVector;
+}
+
 std::vector<Piece> pieces_of(const Plan& plan, const Range& matrix, int rank) {
   std::vector<Piece> pieces;
   for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
@@ -53,8 +61,8 @@ MuonDirections::Round MuonDirections::make_round(const MuonRound& planned) const
     const MuonMatrix& matrix = layout_.matrices[i];
     const bool mine = matrix.owner == communicator_.rank();
     // Whole where slices are not owned: there what is owned is all, in the flat order.
-    float* const in_place =
-        layout_.sharded ? matrix_ : gradients_.at(matrix.range.begin, matrix.range.begin);
+    float* const in_place = layout_.sharded ? matrix_ + shift_of(matrix)
+                                            : gradients_.at(matrix.range.begin, matrix.range.begin);
     if (mine) {
       round.matrix = in_place;
       round.shape = {.rows = matrix.rows,
@@ -92,7 +100,7 @@ void MuonDirections::add_copies(const MuonMatrix& matrix, Round& round) const {
     float* sent = send_ + slot * rank;
     float* received = receive + slot * rank;
     for (const Piece& piece : pieces_of(plan_, matrix.range, rank)) {
-      float* const place = matrix_ + (piece.range.begin - matrix.range.begin);
+      float* const place = matrix_ + shift_of(matrix) + (piece.range.begin - matrix.range.begin);
       const int64_t elements = piece.range.size();
       if (rank == me) {
         float* const mine = gradients_.at(piece.range.begin, piece.local);
