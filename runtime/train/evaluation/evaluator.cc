@@ -33,7 +33,8 @@ Evaluation Evaluator::run() {
   const StepTotals totals = reducer_.sum_statistics(sums_);
   const double counted = totals.valid_count > 0 ? totals.valid_count : 1;
   // Answers count alike whatever the weights of their classes.
-  const double count = weighted_ ? static_cast<double>(scores_.classes_counted()) : counted;
+  const double count =
+      weighted_ ? std::max(static_cast<double>(scores_.classes_counted()), 1.0) : counted;
   Evaluation evaluation = {
       totals.loss_sum / counted, pass_.samples(), totals.correct_count / count};
   const bool of_classes = model_.loss == Loss::kSoftmaxCrossEntropy;
