@@ -8,10 +8,10 @@ on 2 and 4 nodes: all weights_hash must be equal. Each config takes half of the 
 layout of nodes, in turn; with --all, all of them. An MLP on augmented pictures that several threads
 read, with another number of threads for every run, and a ResNet-20 with batch norms on such
 pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are of the slices of all
-ranks, in 6 steps. Every run is in another ZeRO stage, 0 to 3, and with buckets of another size:
-from many that cut tensors and slices to a single one. The loss and the gradient's norm of every
-step must be equal too, to the last bit of a double. Four of the configs round gradients to 16 bits
-before they are summed, one of them with error feedback, in stages 0 and 1; two multiply floats as
+ranks, and a GPT with Muon, whose matrices travel over MPI and TCP, in 6 steps. Every run is in
+another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices
+to a single one. The loss and the gradient's norm of every step must be equal too, to the last bit
+of a double. Four of the configs round gradients to 16 bits before they are summed, one of them with error feedback, in stages 0 and 1; two multiply floats as
 three bfloat16 numbers. A Llama on packed documents, its blocks computed again and its logits some
 rows at a time. A GPT whose gradients travel as factors, in stage 0.
 """
@@ -62,6 +62,15 @@ CONFIGS = {
         schedule { lr: 0.05 }
         comm { wire_dtype: FP16 }
         execution { threads: 1 bf16x3: true }
+        output { tensorboard: false }
+    """,
+    "muon": """
+        model { gpt { layers: 2 heads: 2 width: 32 context: 16 } }
+        data { text { train: "FOLDER/words.txt" } }
+        train { global_batch: 16 lanes: 8 steps: 6 log_every: 50 hash_every: 3 ema_decay: 0.9 }
+        optimizer { muon { weight_decay: 0.1 } moments: BF16 clip_norm: 1 }
+        schedule { lr: 0.02 }
+        execution { threads: 1 }
         output { tensorboard: false }
     """,
     "feedback": """
@@ -129,7 +138,7 @@ CONFIGS = {
     """,
 }
 # Steps to the interruption; 25 elsewhere.
-HALVES = {"lars": 3, "lamb": 3, "feedback": 6, "factors": 6, "packed": 7, "resnet": 3}
+HALVES = {"lars": 3, "lamb": 3, "muon": 3, "feedback": 6, "factors": 6, "packed": 7, "resnet": 3}
 
 
 def write_pictures(path):
@@ -153,6 +162,8 @@ THREADS = itertools.cycle((1, 3, 2, 4))
 # 11 runs of each config, 21 with --all: others from config to config.
 STAGES = itertools.cycle((3, 2, 1, 0))
 COMPRESSED = {"feedback": itertools.cycle((1, 0)), "factors": itertools.cycle((0,))}
+# Of ranks under mpirun. Three, so that each meets every stage.
+TRANSPORTS = {"muon": itertools.cycle(("TCP", "MPI", "TCP"))}
 # Five, so that every size meets every stage.
 BUCKETS_MIB = itertools.cycle((0.02, 25, 0.1, 0.035, 0.3))
 RESUMPTIONS = ((1, 2), (2, 4), (8, 1), (4, 8))  # ranks before and after
@@ -160,11 +171,12 @@ LAYOUTS = ((4, 2), (8, 2), (8, 4))  # ranks, nodes
 
 
 def train(binary, name, config, run_dir, ranks, arguments=(), nodes=1):
-    """Trains with a number of reading threads, a ZeRO stage and a size of buckets that differ from
-    run to run."""
+    """Trains with a number of reading threads, a ZeRO stage, a size of buckets and, where the config
+    has several, a transport that differ from run to run."""
     stage = next(COMPRESSED.get(name, STAGES))
     changes = (f"data.decode_threads={next(THREADS)}", f"comm.zero_stage={stage}",
-               f"comm.bucket_mib={next(BUCKETS_MIB)}")
+               f"comm.bucket_mib={next(BUCKETS_MIB)}",
+               f"comm.transport={next(TRANSPORTS[name]) if name in TRANSPORTS else 'AUTO'}")
     sets = [argument for change in changes for argument in ("--set", change)]
     return lockstep_run.train(binary, config, run_dir, ranks, [*sets, *arguments], nodes=nodes)
 
