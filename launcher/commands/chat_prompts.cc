@@ -2,9 +2,17 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
+#include "runtime/tokenizer/unicode.h"
 
 namespace lockstep {
 namespace {
+
+// What a template is given is UTF-8.
+void check_text(const char* option, const std::string& text) {
+  const size_t valid = valid_utf8_bytes(text);
+  if (valid < text.size())
+    throw ConfigError("{}: byte {} of the text is not UTF-8; allowed: UTF-8", option, valid);
+}
 
 void add_message(const char* role, const std::string& text, Json* messages) {
   messages->push_back(Json::object({{"role", Json(role)}, {"content", Json(text)}}));
@@ -65,6 +73,9 @@ std::vector<std::string> chat_prompts(const ChatOptions& options,
                                       const std::vector<std::string>& prompts) {
   const ChatSettings settings{.special_tokens = files.special_tokens,
                               .add_generation_prompt = true};
+  check_text("--system", options.system);
+  for (const std::string& message : options.messages) check_text("--message", message);
+  for (const std::string& prompt : prompts) check_text("--prompt", prompt);
   const auto render = [&](const std::vector<std::string>& turns) {
     Json messages = Json::array();
     if (!options.system.empty()) add_message("system", options.system, &messages);

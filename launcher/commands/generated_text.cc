@@ -67,7 +67,11 @@ void GenerationPrinter::go_on(const Generation& sequence) {
 size_t GenerationPrinter::certain(const std::string& text) const {
   size_t end = text.size() - std::min(text.size(), held_);
   if (texts_.tokenizer == nullptr) return end;
-  if (text.ends_with(kReplacement)) end = std::min(end, text.size() - kReplacement.size());
+  // Each byte of a character may be one of them.
+  size_t whole = text.size();
+  while (std::string_view(text).substr(0, whole).ends_with(kReplacement))
+    whole -= kReplacement.size();
+  end = std::min(end, whole);
   while (end > 0 && end < text.size() && continues_character(text[end])) --end;
   return end;
 }

@@ -61,6 +61,12 @@ void Budget::step(int64_t steps) {
         fmt::format("more than {} steps; the template goes on too long", kMostSteps)};
 }
 
+void Budget::read(size_t bytes, size_t times) {
+  constexpr double kBytesOfStep = 64;
+  const double steps = static_cast<double>(bytes) / kBytesOfStep * static_cast<double>(times);
+  step(static_cast<int64_t>(std::min(steps, static_cast<double>(kMostSteps) + 1)));
+}
+
 void Budget::take(size_t bytes) {
   bytes_ += bytes;
   if (bytes_ > kMostBytes)
@@ -91,7 +97,7 @@ std::string Evaluation::captured(const Body& body) {
   out_.clear();
   scopes_.emplace_back();
   ++captures_;
-  run_body(body);
+  if (run_body(body) != Flow::kOn) throw TemplateProblem{"a loop is left within a set block"};
   --captures_;
   scopes_.pop_back();
   std::string text = std::move(out_);
@@ -290,11 +296,13 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
     case Kind::kCall: return call(expression);
     case Kind::kFilter: {
       const Value of = part(0);
+      if (of.is_text()) budget_.read(of.weight());
       return apply_filter(budget_, expression.name, of, arguments_of(expression, 1));
     }
     case Kind::kTest: {
       const std::vector<Value> values = all_parts();
       line_ = expression.line;
+      if (values.size() > 1) budget_.read(std::max(values[0].weight(), values[1].weight()));
       return Value::boolean(apply_test(expression.name, values[0], std::span(values).subspan(1)));
     }
     case Kind::kNot: return Value::boolean(!part(0).truth());
@@ -342,10 +350,12 @@ Value Evaluation::compare(const Expression& expression) {
     Value right = evaluate(*expression.parts[i + 1]);
     line_ = expression.line;
     const std::string& sign = expression.operators[i];
+    const bool within = sign.ends_with("in");
+    budget_.read(within ? right.weight() : std::min(left.weight(), right.weight()));
     bool holds = false;
     if (sign == "==" || sign == "!=") {
       holds = (left == right) == (sign == "==");
-    } else if (sign == "in" || sign == "not in") {
+    } else if (within) {
       holds = contains(right, left) == (sign == "in");
     } else {
       const int by = order(left, right);
@@ -374,6 +384,7 @@ Value Evaluation::call(const Expression& expression) {
   const Expression& callee = *expression.parts[0];
   if (callee.kind == Expression::Kind::kAttribute) {
     const Value of = evaluate(*callee.parts[0]);
+    if (of.is_text()) budget_.read(of.weight());
     return call_method(budget_, of, callee.name, arguments_of(expression, 1));
   }
   if (callee.kind != Expression::Kind::kName)
@@ -383,8 +394,11 @@ Value Evaluation::call(const Expression& expression) {
   if (!found->is(Value::Kind::kMacro))
     throw TemplateProblem{
         fmt::format("{} is called, but it is a {}", callee.name, found->kind_name())};
-  const MacroNode& macro = *found->as_macro();
-  return call_macro(macro, arguments_of(expression, 1));
+  const MacroNode* const macro = found->as_macro();
+  if (macro == nullptr)
+    throw TemplateProblem{fmt::format(
+        "{} is called, which is a function under another name; it is not known here", callee.name)};
+  return call_macro(*macro, arguments_of(expression, 1));
 }
 
 Value Evaluation::call_macro(const MacroNode& macro, Arguments arguments) {
@@ -419,6 +433,9 @@ Value Evaluation::call_function(const std::string& name, const Arguments& argume
   }
   if (name == "namespace" || name == "dict") {
     Value::Members members;
+    if (arguments.values.size() > 1)
+      throw TemplateProblem{
+          fmt::format("{} of {} values; known is one", name, arguments.values.size())};
     for (const Value& value : arguments.values) {
       if (!value.is_mapping())
         throw TemplateProblem{fmt::format("{} of a {}", name, value.kind_name())};

@@ -15,7 +15,7 @@ struct Arguments {
   std::vector<Value> values;
   Value::Members named;
 
-  // The one at a place or of a name, or null. Marks it as read.
+  // The one at a place or of a name, or null.
   const Value* find(size_t place, std::string_view name) const;
   // Throws TemplateProblem, which names `what`, where there is none.
   const Value& at(size_t place, std::string_view name, std::string_view what) const;
@@ -26,12 +26,14 @@ struct Arguments {
 // What one rendering may take: templates come from anywhere.
 class Budget {
  public:
-  static constexpr int64_t kMostSteps = 5'000'000;         // expressions, statements, elements
-  static constexpr size_t kMostBytes = size_t{256} << 20;  // of all values that it makes
-  static constexpr size_t kMostOutput = size_t{64} << 20;
+  static constexpr int64_t kMostSteps = 5'000'000;       // expressions, statements, elements
+  static constexpr size_t kMostBytes = kMostValueBytes;  // of all values that it makes
+  static constexpr size_t kMostOutput = kMostTextBytes;
 
   // Throw TemplateProblem where it is used up.
   void step(int64_t steps = 1);
+  // Of what goes through so many bytes `times` over.
+  void read(size_t bytes, size_t times = 1);
   void take(size_t bytes);
   // A new text or list, which is counted.
   Value text(std::string text);
@@ -111,8 +113,10 @@ bool contains(const Value& all, const Value& one);
 int order(const Value& a, const Value& b);
 // What a loop over a value goes through.
 std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& value);
-// Characters of a text, each a text.
-std::vector<std::string> characters(const std::string& text);
+// Characters of a text, each a text; their number is a number of steps.
+std::vector<std::string> characters(Budget& budget, const std::string& text);
 int64_t length_of(const Value& value);
+// As std::string::find, but in linear time whatever the texts are.
+size_t find_text(std::string_view text, std::string_view part, size_t from = 0);
 
 }  // namespace lockstep::chat

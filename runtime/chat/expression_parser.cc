@@ -291,13 +291,17 @@ ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr of) {
     } else if (stream_.is_operator("[")) {
       of = parse_subscript(std::move(of));
     } else if (stream_.is_operator("(")) {
-      auto call = make(Kind::kCall, line, {}, std::move(of));
-      parse_arguments(call.get());
-      of = std::move(call);
+      of = parse_call(std::move(of));
     } else {
       return of;
     }
   }
+}
+
+ExpressionPtr ExpressionParser::parse_call(ExpressionPtr of) {
+  auto call = make(Kind::kCall, stream_.current().line, {}, std::move(of));
+  parse_arguments(call.get());
+  return call;
 }
 
 ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr of) {
@@ -341,6 +345,7 @@ void ExpressionParser::parse_arguments(Expression* of) {
       stream_.take();
       ExpressionPtr value = parse();
       of->depth = std::max(of->depth, value->depth + 1);
+      if (of->depth > kMostDepth) refuse_depth(of->line);
       of->named.emplace_back(std::move(name), std::move(value));
     } else {
       if (stream_.is_operator("*") || stream_.is_operator("**"))
@@ -361,9 +366,7 @@ ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr of) {
     } else if (stream_.is_name("is")) {
       of = parse_test(std::move(of));
     } else if (stream_.is_operator("(")) {
-      auto call = make(Kind::kCall, line, {}, std::move(of));
-      parse_arguments(call.get());
-      of = std::move(call);
+      of = parse_call(std::move(of));
     } else {
       return of;
     }

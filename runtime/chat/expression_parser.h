@@ -69,6 +69,7 @@ class ExpressionParser {
   ExpressionPtr parse_postfix(ExpressionPtr of);
   ExpressionPtr parse_filters(ExpressionPtr of);
   ExpressionPtr parse_test(ExpressionPtr of);
+  ExpressionPtr parse_call(ExpressionPtr of);
   ExpressionPtr parse_subscript(ExpressionPtr of);
   ExpressionPtr parse_in_brackets();
   void parse_arguments(Expression* of);

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
@@ -122,6 +123,7 @@ Value chosen(const Call& call) {
   const auto elements = call.elements();
   for (const Value& element : *elements) {
     call.budget.step();
+    if (given.size() > first + 1) call.budget.read(given[first + 1].weight());
     const Value value = by_attribute ? member(call, element, given[0]) : element;
     const bool holds =
         given.size() > first
@@ -173,6 +175,7 @@ Value sorted(const Call& call) {
   for (const Value& element : *elements) {
     Value key = attribute == nullptr ? element : member(call, element, path_of(call, attribute));
     if (key.is_text() && !by_case) key = Value::text(lower_case(key.as_text()));
+    call.budget.read(key.weight(), 16);
     keyed.emplace_back(std::move(key), element);
   }
   call.budget.step(static_cast<int64_t>(keyed.size()) * 16);
@@ -187,14 +190,15 @@ Value sorted(const Call& call) {
 
 Value unique(const Call& call) {
   call.takes({});
-  Value::List kept;
-  const auto plain = [](const Value& value) {
-    return value.is_text() ? Value::text(lower_case(value.as_text())) : value;
-  };
+  Value::List kept, keys;
   const auto elements = call.elements();
   for (const Value& element : *elements) {
-    call.budget.step(static_cast<int64_t>(kept.size()));
-    if (std::ranges::find(kept, plain(element), plain) == kept.end()) kept.push_back(element);
+    Value key = element.is_text() ? Value::text(lower_case(element.as_text())) : element;
+    call.budget.step(static_cast<int64_t>(keys.size()));
+    call.budget.read(key.weight(), keys.size() + 1);
+    if (std::ranges::find(keys, key) != keys.end()) continue;
+    keys.push_back(std::move(key));
+    kept.push_back(element);
   }
   return call.budget.list(std::move(kept));
 }
@@ -244,6 +248,10 @@ Value to_number(const Call& call) {
     const bool plain = !inner.empty() && std::ranges::all_of(inner, [](char c) {
       return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
     });
+    int64_t exact = 0;
+    const char* const stop = inner.data() + inner.size();
+    const auto read = std::from_chars(inner.data() + inner.starts_with('+'), stop, exact);
+    if (whole && plain && read.ec == std::errc() && read.ptr == stop) return Value::integer(exact);
     char* end = nullptr;
     number = plain ? std::strtod(inner.c_str(), &end) : 0;
     if (!plain || *end != '\0') return missing;
@@ -251,7 +259,8 @@ Value to_number(const Call& call) {
     return missing;
   }
   if (!whole) return Value::number(number);
-  if (!(std::abs(number) < 0x1p53)) return missing;
+  if (!std::isfinite(number)) return missing;
+  if (std::abs(number) >= 0x1p63) throw TemplateProblem{"a whole number of more than 64 bits"};
   return Value::integer(static_cast<int64_t>(number));
 }
 

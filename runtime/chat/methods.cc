@@ -6,6 +6,7 @@
 #include "runtime/chat/evaluation.h"
 #include "runtime/chat/letter_case.h"
 #include "runtime/chat/lexer.h"
+#include "runtime/tokenizer/unicode.h"
 
 namespace lockstep::chat {
 namespace {
@@ -21,8 +22,12 @@ const std::string& text_argument(const Arguments& arguments,
 }
 
 // Python's strip(): white space, or any of the characters.
-std::string stripped(
-    const std::string& text, const Value* set, bool left, bool right, const std::string& method) {
+std::string stripped(Budget& budget,
+                     const std::string& text,
+                     const Value* set,
+                     bool left,
+                     bool right,
+                     const std::string& method) {
   std::string_view rest = text;
   if (set == nullptr || set->is(Value::Kind::kNone)) {
     if (left) rest.remove_prefix(leading_space(rest));
@@ -31,18 +36,26 @@ std::string stripped(
   }
   if (!set->is_text())
     throw TemplateProblem{fmt::format("{}: its argument is a {}", method, set->kind_name())};
-  const std::vector<std::string> chars = characters(text), any = characters(set->as_text());
-  const auto in_set = [&](const std::string& c) { return std::ranges::find(any, c) != any.end(); };
-  size_t begin = 0, end = chars.size();
-  while (left && begin < end && in_set(chars[begin])) ++begin;
-  while (right && end > begin && in_set(chars[end - 1])) --end;
-  std::string kept;
-  for (size_t i = begin; i < end; ++i) kept += chars[i];
-  return kept;
+  const auto in_set = [&](std::string_view character) {
+    budget.read(set->weight());
+    return set->as_text().find(character) != std::string::npos;
+  };
+  while (left && !rest.empty()) {
+    const size_t bytes = decode_char(rest.data()).bytes;
+    if (!in_set(rest.substr(0, bytes))) break;
+    rest.remove_prefix(bytes);
+  }
+  while (right && !rest.empty()) {
+    const size_t begin = last_char_begin(rest);
+    if (!in_set(rest.substr(begin))) break;
+    rest = rest.substr(0, begin);
+  }
+  return std::string(rest);
 }
 
 // At most `most` cuts; below 0: all. Without a separator runs of white space are one.
-std::vector<std::string> split(const std::string& text,
+std::vector<std::string> split(Budget& budget,
+                               const std::string& text,
                                const std::string* separator,
                                int64_t most,
                                bool from_right) {
@@ -52,6 +65,7 @@ std::vector<std::string> split(const std::string& text,
     rest.remove_prefix(leading_space(rest));
     rest.remove_suffix(trailing_space(rest));
     while (!rest.empty()) {
+      budget.step();
       if (most >= 0 && static_cast<int64_t>(parts.size()) >= most) {
         parts.emplace_back(rest);
         break;
@@ -67,7 +81,8 @@ std::vector<std::string> split(const std::string& text,
     return parts;
   }
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t at = from_right ? rest.rfind(*separator) : rest.find(*separator);
+    budget.step();
+    const size_t at = from_right ? rest.rfind(*separator) : find_text(rest, *separator);
     if (at == std::string_view::npos) break;
     if (from_right) {
       parts.emplace_back(rest.substr(at + separator->size()));
@@ -102,7 +117,8 @@ Value split_method(Budget& budget,
   if (most != nullptr && !most->is_integer())
     throw TemplateProblem{fmt::format("{}: maxsplit is a {}", name, most->kind_name())};
   return list_of(budget,
-                 split(text,
+                 split(budget,
+                       text,
                        none ? nullptr : &separator->as_text(),
                        most == nullptr ? -1 : most->as_integer(),
                        name == "rsplit"));
@@ -137,7 +153,7 @@ std::string replaced(Budget& budget,
       while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u);
       out += text.substr(begin, at - begin);
     } else {
-      const size_t found = text.find(from, at);
+      const size_t found = find_text(text, from, at);
       if (found == std::string::npos) break;
       out += text.substr(at, found - at);
       out += to;
@@ -155,8 +171,8 @@ Value text_method(Budget& budget,
                   const Arguments& arguments) {
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
     arguments.check(name, {"chars"});
-    return budget.text(
-        stripped(text, arguments.find(0, "chars"), name != "rstrip", name != "lstrip", name));
+    return budget.text(stripped(
+        budget, text, arguments.find(0, "chars"), name != "rstrip", name != "lstrip", name));
   }
   if (name == "split" || name == "rsplit") return split_method(budget, text, name, arguments);
   if (name == "startswith" || name == "endswith") {
@@ -178,14 +194,14 @@ Value text_method(Budget& budget,
     arguments.check(name, {"sub"});
     const std::string& part = text_argument(arguments, 0, "sub", name);
     if (name == "find") {
-      const size_t at = text.find(part);
+      const size_t at = find_text(text, part);
       if (at == std::string::npos) return Value::integer(-1);
       return Value::integer(length_of(Value::text(text.substr(0, at))));
     }
     if (part.empty()) return Value::integer(length_of(Value::text(text)) + 1);
     int64_t count = 0;
-    for (size_t at = text.find(part); at != std::string::npos;
-         at = text.find(part, at + part.size()))
+    for (size_t at = find_text(text, part); at != std::string::npos;
+         at = find_text(text, part, at + part.size()))
       ++count;
     return Value::integer(count);
   }
@@ -259,6 +275,7 @@ Value call_method(Budget& budget,
     arguments.check(name, {"value"});
     const Value& wanted = arguments.at(0, "value", name);
     const auto& all = of.as_list();
+    budget.read(of.weight());
     if (name == "count") return Value::integer(std::ranges::count(all, wanted));
     const auto found = std::ranges::find(all, wanted);
     if (found == all.end()) throw TemplateProblem{"index of what is not in the list"};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "runtime/chat/evaluation.h"
@@ -104,7 +105,8 @@ std::string repeated(Budget& budget, const std::string& text, int64_t times) {
 
 }  // namespace
 
-std::vector<std::string> characters(const std::string& text) {
+std::vector<std::string> characters(Budget& budget, const std::string& text) {
+  budget.step(length_of(Value::text(text)));
   std::vector<std::string> all;
   for (size_t i = 0; i < text.size();) {
     const uint32_t bytes = decode_char(&text[i]).bytes;
@@ -112,6 +114,13 @@ std::vector<std::string> characters(const std::string& text) {
     i += bytes;
   }
   return all;
+}
+
+size_t find_text(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
 int64_t length_of(const Value& value) {
@@ -128,7 +137,7 @@ std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& valu
   Value::List all;
   if (value.is_list()) return value.shared_list();
   if (value.is_text()) {
-    for (std::string& character : characters(value.as_text()))
+    for (std::string& character : characters(budget, value.as_text()))
       all.push_back(Value::text(std::move(character)));
   } else if (value.is_mapping()) {
     for (const auto& [name, member] : value.as_mapping()) all.push_back(Value::text(name));
@@ -166,10 +175,13 @@ Value element_of(Budget& budget, const Value& of, const Value& index) {
     return place ? of.as_list()[*place] : Value::undefined(index.shown());
   }
   if (of.is_text()) {
-    budget.step(static_cast<int64_t>(of.as_text().size() / 64));
-    const auto all = characters(of.as_text());
-    const auto place = place_of(index.as_integer(), all.size());
-    return place ? budget.text(all[*place]) : Value::undefined(index.shown());
+    budget.read(of.weight());
+    const std::string& text = of.as_text();
+    auto place = place_of(index.as_integer(), static_cast<size_t>(length_of(of)));
+    if (!place) return Value::undefined(index.shown());
+    size_t at = 0;
+    for (; *place > 0; --*place) at += decode_char(&text[at]).bytes;
+    return budget.text(text.substr(at, decode_char(&text[at]).bytes));
   }
   return Value::undefined(index.shown());
 }
@@ -180,9 +192,9 @@ Value slice_of(
   for (const Value* bound : {&begin, &end, &step})
     if (!bound->is(Value::Kind::kNone) && !bound->is_integer())
       refuse_kind(*bound, "a bound of a slice");
-  const auto chars = of.is_text() ? characters(of.as_text()) : std::vector<std::string>();
+  const auto chars = of.is_text() ? characters(budget, of.as_text()) : std::vector<std::string>();
   const auto size = static_cast<int64_t>(of.is_text() ? chars.size() : of.as_list().size());
-  budget.step(size);
+  if (of.is_list()) budget.step(size);
   const int64_t by = step.is_integer() ? step.as_integer() : 1;
   if (by == 0) throw TemplateProblem{"a slice with step 0"};
   const auto clamped = [&](const Value& bound, int64_t otherwise) {
@@ -232,7 +244,7 @@ Value arithmetic(Budget& budget, const std::string& sign, const Value& a, const 
 bool contains(const Value& all, const Value& one) {
   if (all.is_text()) {
     if (!one.is_text()) refuse_kind(one, "'in' a text");
-    return all.as_text().find(one.as_text()) != std::string::npos;
+    return find_text(all.as_text(), one.as_text()) != std::string::npos;
   }
   if (all.is_list()) return std::ranges::find(all.as_list(), one) != all.as_list().end();
   if (all.is_mapping()) return one.is_text() && all.find(one.as_text()) != nullptr;

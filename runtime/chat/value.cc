@@ -23,6 +23,22 @@ uint16_t depth_of(const Values& values, Of of) {
   return static_cast<uint16_t>(depth + 1);
 }
 
+uint32_t text_weight(size_t bytes) {
+  return static_cast<uint32_t>(std::min<size_t>(bytes + 1, UINT32_MAX));
+}
+
+// With that of what lies within it.
+uint32_t weight_with(uint32_t weight, size_t more) {
+  if (more > kMostValueBytes - weight)
+    throw TemplateProblem{fmt::format("a value of more than {} MiB", kMostValueBytes >> 20)};
+  return weight + static_cast<uint32_t>(more);
+}
+
+void check_length(const std::string& text) {
+  if (text.size() > kMostTextBytes)
+    throw TemplateProblem{fmt::format("a text of more than {} MiB", kMostTextBytes >> 20)};
+}
+
 // Containers that could hold themselves stay out of others.
 void check_plain(const Value& value) {
   if (value.is(Value::Kind::kNamespace) || value.is(Value::Kind::kLoop) ||
@@ -62,13 +78,17 @@ Value Value::number(double number) {
 Value Value::text(std::string bytes) {
   Value value;
   value.kind_ = Kind::kText;
+  value.weight_ = text_weight(bytes.size());
   value.held_ = std::make_shared<const std::string>(std::move(bytes));
   return value;
 }
 
 Value Value::list(List values, bool tuple) {
   Value value;
-  for (const Value& element : values) check_plain(element);
+  for (const Value& element : values) {
+    check_plain(element);
+    value.weight_ = weight_with(value.weight_, element.weight());
+  }
   value.depth_ = depth_of(values, [](const Value& element) { return element.depth_; });
   value.kind_ = Kind::kList;
   value.tuple_ = tuple;
@@ -78,7 +98,10 @@ Value Value::list(List values, bool tuple) {
 
 Value Value::mapping(Members members) {
   Value value;
-  for (const auto& [name, member] : members) check_plain(member);
+  for (const auto& [name, member] : members) {
+    check_plain(member);
+    value.weight_ = weight_with(value.weight_, text_weight(name.size()) + member.weight());
+  }
   value.depth_ = depth_of(members, [](const auto& member) { return member.second.depth_; });
   value.kind_ = Kind::kMapping;
   value.held_ = std::make_shared<const Members>(std::move(members));
@@ -209,6 +232,7 @@ void append_quoted(const std::string& text, std::string* out) {
 }  // namespace
 
 void Value::append_repr(std::string* out) const {
+  check_length(*out);
   switch (kind_) {
     case Kind::kUndefined: *out += "Undefined"; return;
     case Kind::kNone: *out += "None"; return;
@@ -314,6 +338,7 @@ class JsonWriter {
       : indent_(indent), sort_keys_(sort_keys), ascii_(ascii) {}
 
   void write(const Value& value, int level) {
+    check_length(out);
     switch (value.kind()) {
       case Value::Kind::kNone: out += "null"; return;
       case Value::Kind::kBoolean: out += value.as_integer() != 0 ? "true" : "false"; return;

@@ -17,6 +17,10 @@ namespace lockstep::chat {
 
 struct MacroNode;
 
+// Of a text that a template makes, and of a value with all that lies in it.
+constexpr size_t kMostTextBytes = size_t{64} << 20;
+constexpr size_t kMostValueBytes = size_t{256} << 20;
+
 // What a template cannot do; the line is added where it is known. Made into a DataError.
 struct TemplateProblem {
   std::string text;
@@ -54,7 +58,8 @@ class Value {
   static Value integer(int64_t value);
   static Value number(double value);
   static Value text(std::string value);
-  // Throws TemplateProblem where values lie too deep within each other.
+  // Throws TemplateProblem where values lie too deep within each other, or are too large when what
+  // they share is counted each time: so it is written and compared.
   static Value list(List values, bool tuple = false);
   static Value mapping(Members members);
   static Value new_namespace(Members members);
@@ -87,6 +92,9 @@ class Value {
   const MacroNode* as_macro() const { return macro_; }
   const std::string& undefined_name() const { return as_text(); }
 
+  // Bytes that are gone through where all of it is read.
+  size_t weight() const { return weight_; }
+
   bool truth() const;
   const char* kind_name() const;  // as Python calls it
   // As it stands in a text, and within a list: there texts have quotation marks.
@@ -103,7 +111,8 @@ class Value {
 
   Kind kind_ = Kind::kNone;
   bool tuple_ = false;
-  uint16_t depth_ = 0;  // of values within each other
+  uint16_t depth_ = 0;   // of values within each other
+  uint32_t weight_ = 1;  // up to kMostValueBytes, but for texts
   int64_t integer_ = 0;
   double number_ = 0;
   const MacroNode* macro_ = nullptr;
@@ -113,7 +122,8 @@ class Value {
 // As Python writes a double: the shortest text that reads as the same.
 std::string python_number(double value);
 
-// As json.dumps of Python with ensure_ascii=False. indent below 0: on one line.
+// As json.dumps of Python with ensure_ascii=False. indent below 0: on one line. Throws
+// TemplateProblem where it is longer than kMostTextBytes.
 std::string python_json(const Value& value, int indent, bool sort_keys, bool ascii);
 
 }  // namespace lockstep::chat

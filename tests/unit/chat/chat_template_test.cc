@@ -1,0 +1,89 @@
+#include "runtime/chat/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+namespace {
+
+std::string rendered(const std::string& source) {
+  return ChatTemplate(source, "t.jinja").render(Json::array(), {}).text;
+}
+
+// What it is refused with.
+std::string refusal(const std::string& source) {
+  try {
+    return "no refusal, but: " + rendered(source);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
+TEST(ChatTemplate, RefusesAFunctionUnderAnotherName) {
+  EXPECT_EQ(refusal("{% set f = range %}\n{{ f(3) }}"),
+            "t.jinja:2: the chat template: f is called, which is a function under another name; "
+            "it is not known here");
+  EXPECT_EQ(rendered("{{ range is callable }}"), "True");
+}
+
+// Each list has the one before twice: few values, and no end where all is written or compared.
+TEST(ChatTemplate, RefusesValuesThatGrowBySharing) {
+  const auto doubled = [](const std::string& name) {
+    std::string source = "{% set " + name + " = [0] %}";
+    for (int i = 0; i < 60; ++i) source += "{% set " + name + " = [" + name + ", " + name + "] %}";
+    return source;
+  };
+  for (const char* use : {"{{ a }}", "{{ a | tojson }}", "{{ a == b }}", "{{ [a] | unique }}"})
+    EXPECT_EQ(refusal(doubled("a") + doubled("b") + use),
+              "t.jinja:1: the chat template: a value of more than 256 MiB");
+}
+
+TEST(ChatTemplate, RefusesTextsThatTakeTooLong) {
+  const std::string set = "{% set t = 'a' * 8000000 %}";
+  for (const char* use : {"{{ t.split('a') | length }}",
+                          "{{ t | list | length }}",
+                          "{{ t[::2] | length }}",
+                          "{{ t.strip('b' * 1000 ~ 'a') }}",
+                          "{% for i in range(1000) %}{{ t | length }}{% endfor %}",
+                          "{% for i in range(1000) %}{{ t == t }}{% endfor %}"})
+    EXPECT_EQ(
+        refusal(set + use),
+        "t.jinja:1: the chat template: more than 5000000 steps; the template goes on too long")
+        << use;
+  EXPECT_EQ(refusal("{% set t = 'a' * 9000000 %}{{ [t, t, t, t, t, t, t, t, 1] | tojson }}"),
+            "t.jinja:1: the chat template: a text of more than 64 MiB");
+}
+
+TEST(ChatTemplate, SearchesInLinearTime) {
+  EXPECT_EQ(rendered("{% set t = 'a' * 2000000 %}{{ t.find('a' * 1000000 ~ 'b') }}"), "-1");
+  EXPECT_EQ(
+      rendered("{{ 'abcabc'.count('bc') }}{{ 'abab'.split('b') }}{{ 'aXbX'.replace('X', '-') }}"),
+      "2['a', 'a', '']a-b-");
+}
+
+TEST(ChatTemplate, TakesCharactersOfTexts) {
+  EXPECT_EQ(rendered("{{ 'aß€😀'[2] }}{{ 'aß€😀'[-1] }}{{ 'aß'[2] is defined }}"), "€😀False");
+  EXPECT_EQ(rendered("{{ '€aß€'.strip('€') }}|{{ '€€'.lstrip('€a') }}|{{ 'aß€'.rstrip('€ß') }}"),
+            "aß||a");
+}
+
+TEST(ChatTemplate, ReadsWholeNumbersExactly) {
+  EXPECT_EQ(rendered("{{ '9007199254740993' | int }} {{ ' +7 ' | int }} {{ '1e3' | int }} "
+                     "{{ 'x' | int(5) }} {{ '2.9' | int }}"),
+            "9007199254740993 7 1000 5 2");
+  EXPECT_EQ(refusal("{{ 1e19 | int }}"),
+            "t.jinja:1: the chat template: a whole number of more than 64 bits");
+}
+
+TEST(ChatTemplate, RefusesToLeaveALoopOutOfASetBlock) {
+  EXPECT_EQ(refusal("{% for i in [1] %}{% set x %}{% break %}{% endset %}{% endfor %}"),
+            "t.jinja:1: the chat template: a loop is left within a set block");
+}
+
+TEST(ChatTemplate, SortsAndFindsWhatIsUnique) {
+  EXPECT_EQ(rendered("{{ ['b', 'A', 'a', 'B'] | unique | sort }}"), "['A', 'b']");
+}
+
+}  // namespace
+}  // namespace lockstep
