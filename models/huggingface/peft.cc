@@ -255,6 +255,7 @@ WrittenFile write_peft(const fs::path& out,
   modules.saved = with_names_in_memory(family, modules.saved);
   modules.targets = targets_of(config, slices, adapter.modules);
   modules.transposed = is_transposed(config, slices);
+  tensors = with_names_in_memory(family, std::move(tensors));
   const Json json =
       make_peft_config(lora, modules, config.train.init_from, is_causal_lm ? "CAUSAL_LM" : "");
   std::map<std::string, std::string> with_format = metadata;
