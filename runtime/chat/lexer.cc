@@ -118,9 +118,11 @@ class Lexer {
   }
 
   void comment() {
-    const size_t end = source_.find("#}", at_ + 2);
+    const bool begins_signed =
+        at_ + 2 < source_.size() && (source_[at_ + 2] == '-' || source_[at_ + 2] == '+');
+    const size_t begin = at_ + (begins_signed ? 3 : 2), end = source_.find("#}", begin);
     if (end == std::string::npos) fail("a comment without #}");
-    const char sign = source_[end - 1];
+    const char sign = end > begin ? source_[end - 1] : ' ';
     pass(end + 2);
     after_tag(sign, true);
   }

@@ -356,6 +356,9 @@ FAMILIES = {name.lower(): text for name, text in list(globals().items())
 
 # One part of Jinja each.
 PARTS = [
+    "a {#-#}  b {#+#}\n c {#- d -#}  e {##}\nf", "{{ (-9223372036854775807 - 1) is divisibleby(-1) }}",
+    "{% set x = 'aé🙂bc' %}{{ x[1:3] }}|{{ x[-2:] }}|{{ x[3:1] }}|{{ x[:-9] }}|{{ x[2] }}|{{ x[-1] }}|{{ x[9] }}|{{ x[::2] }}",
+    "{{ ['a', 'B', 'A', 1, 'b', 1] | unique | list }}",
     "a\n  {% if true %}\n  b\n  {% endif %}\nc\n",
     "a\n  {%+ if true %}\n  b\n  {%- endif +%}\nc\n\n",
     "{% if true -%}  \n x {%- endif %} y\n{# gone #}\n  {#- too -#}  z",
@@ -411,6 +414,9 @@ FAILING = [
 # What transformers can and we refuse by name.
 REFUSED = {
     "{{ strftime_now('%d') }}": "strftime_now",
+    "{% set f = range %}{{ f(3) }}": "under another name",
+    "{% macro m(f) %}{{ f('x') }}{% endmacro %}{{ m(raise_exception) }}": "under another name",
+    "{% for a in [1, 2] %}{% set x %}{% break %}{% endset %}{% endfor %}": "set block",
     "{% raw %}x{% endraw %}": "raw",
     "{% include 'x' %}": "include",
     "{{ 2 ** 3 }}": "**",

@@ -22,6 +22,10 @@ TEXTS = ["Hello!", "  spaces around \n", "", "two\n\nlines\n", "Grüße 你好 �
          "{{ not a tag }} {% nor this %}", "<think>\nhm\n</think>\n\nyes", "<|im_end|> inside", "tab\tand \\ back",
          "/no_think be short", "ends with </think>", "a" * 300]
 
+# Lists that hold each other twice show as 2^90 elements.
+DOUBLED = ("{% set ns = namespace(x=[1], y=[1]) %}{% for a in range(90) %}{% set ns.x = [ns.x, ns.x] %}"
+           "{% set ns.y = [ns.y, ns.y] %}{% endfor %}")
+
 
 def conversations():
     draw = random.Random(5)
@@ -83,6 +87,11 @@ def main():
                "{% set ns = namespace(x='a') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
                "{{ 'abc' * 10000000000 }}",
                "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}",
+               *(DOUBLED + "{{ " + end + " }}" for end in (
+                   "ns.x", "ns.x | tojson", "ns.x == ns.y", "ns.x is eq(ns.y)", "ns.x in [ns.y]", "ns.x | string")),
+               "{{ range(99999) | list | tojson(indent=64) ~ (range(99999) | map('string') | list | tojson(indent=64)) * 60 }}",
+               "{% set x = 'ab' * 30000000 %}{% for a in range(99999) %}{{ 'c' in x }}{% endfor %}",
+               "{% set x = 'ab' * 30000000 %}{% for a in x %}{% endfor %}", "{{ ('a ' * 99999999).split(' ') | length }}",
                "{{ " + "(" * 100000 + "1", "{% if 1 %}" * 100000, "{{ " + "not " * 100000 + "1 }}",
                "{{ " + "[" * 5000 + "]" * 5000 + " }}", "{{ " + "-" * 100000 + "1 }}", "{{ 1" + " + 1" * 100000 + " }}",
                "{{ x" + ".a" * 100000 + " }}", "{{ 1" + "|string" * 100000 + " }}", "{{ 1" + " if 1 else 1" * 100000 + " }}"]
