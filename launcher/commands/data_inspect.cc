@@ -156,8 +156,9 @@ void inspect_samples(const char* name, const Dataset* dataset, int64_t classes, 
   if (dataset == nullptr) return;
   Json& set = (*json)[name];
   set["samples"] = dataset->samples();
-  if (dataset->target().dtype == DType::kI32 && dataset->target().shape.rank() == 0) {
-    std::vector<int64_t> per_class(static_cast<size_t>(std::max<int64_t>(classes, 1)));
+  const SampleSpec& target = dataset->target();
+  if (classes > 0 && target.dtype == DType::kI32 && target.shape.rank() == 0) {
+    std::vector<int64_t> per_class(static_cast<size_t>(classes));
     for (int64_t i = 0; i < dataset->samples(); ++i) {
       const auto label = static_cast<size_t>(dataset->label(i));
       if (label >= per_class.size()) per_class.resize(label + 1);

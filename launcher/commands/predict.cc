@@ -154,8 +154,11 @@ ExitCode predict(Session& session, const PredictOptions& options) {
 
 CommandSpec predict_command() {
   auto options = std::make_shared<PredictOptions>();
-  CommandSpec command{.name = "predict",
-                      .help = "Write what a network gives for each sample of the evaluation set"};
+  CommandSpec command{
+      .name = "predict",
+      .help =
+          "Write what a network gives for each sample of the evaluation set, or "
+          "of other data: --set data.labelled_text.eval=FILE. Texts need no labels"};
   add_evaluation_options(command, options->evaluation);
   command.add(
       "--out",

@@ -55,7 +55,7 @@ void check_data_for_model(const DataConfig& data, const ModelTraits& model) {
         "data",
         section,
         fmt::format("{} with {}",
-                    formats_that_give(model.input),
+                    formats_for(model),
                     model.wants_images() ? "a model of images" : "model." + model.section));
   format->check_for_model(model);
   check_order(data, model);

@@ -32,13 +32,10 @@ void check_samples(const DataConfig& config, const ModelTraits& model, const Dat
       model.section);
 }
 
-}  // namespace
-
-OpenedData open_data(const DataConfig& config,
-                     const ModelTraits& model,
-                     uint64_t seed,
-                     bool need_train) {
-  OpenedSource source = open_source(config, model, seed, need_train);
+OpenedData samples_of(OpenedSource source,
+                      const DataConfig& config,
+                      const ModelTraits& model,
+                      uint64_t seed) {
   OpenedData opened;
   if (auto* samples = std::get_if<OpenedData>(&source)) {
     check_samples(config, model, samples->train.get());
@@ -48,8 +45,23 @@ OpenedData open_data(const DataConfig& config,
     opened = open_stores(config, std::get<ImageStores>(source), seed);
     if (!model.wants_images()) opened = flatten_images(std::move(opened), model);
   }
+  return opened;
+}
+
+}  // namespace
+
+OpenedData open_data(const DataConfig& config,
+                     const ModelTraits& model,
+                     uint64_t seed,
+                     bool need_train) {
+  OpenedData opened = samples_of(open_source(config, model, seed, need_train), config, model, seed);
   order_training(config, &opened);
   return opened;
+}
+
+OpenedData open_inputs(const DataConfig& config, const ModelTraits& model, uint64_t seed) {
+  check_data_for_model(config, model);
+  return samples_of(format_of(config)->open_inputs(model, seed), config, model, seed);
 }
 
 OpenedData open_unflattened_data(const DataConfig& config,

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep {
@@ -20,16 +21,27 @@ std::vector<DataConfig> all_formats() {
   return formats;
 }
 
+// Whether the model takes what a format gives, whose fields have their defaults.
+bool takes(const ModelTraits& model, const DataFormat& format) {
+  if (!format.gives(model.input)) return false;
+  try {
+    format.check_for_model(model);
+  } catch (const ConfigError&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::unique_ptr<const DataFormat> format_of(const DataConfig& data) {
   return std::visit([&](const auto& config) { return make_format(data, config); }, data.source);
 }
 
-std::string formats_that_give(ModelInput input) {
+std::string formats_for(const ModelTraits& model) {
   std::vector<std::string> sections;
   for (const DataConfig& data : all_formats())
-    if (format_of(data)->gives(input)) sections.push_back("data." + name_of(data.source));
+    if (takes(model, *format_of(data))) sections.push_back("data." + name_of(data.source));
   std::string text;
   for (size_t i = 0; i < sections.size(); ++i)
     text += (i == 0 ? "" : i + 1 < sections.size() ? ", " : " or ") + sections[i];

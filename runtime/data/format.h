@@ -41,6 +41,10 @@ class DataFormat {
 
   // Opens and checks the files; see open_data(). The model takes what the format gives.
   virtual OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const = 0;
+  // The same without training data, where nobody reads the targets: labels need not be there.
+  virtual OpenedSource open_inputs(const ModelTraits& model, uint64_t seed) const {
+    return open(model, seed, /*need_train=*/false);
+  }
   // What the config says of data whose files are not here. Throws DataError where that is not
   // enough.
   virtual AssumedData assume(const MissingFile& missing) const = 0;
@@ -60,8 +64,12 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const Conf
 // The format of a data section, which it borrows.
 std::unique_ptr<const DataFormat> format_of(const DataConfig& data);
 
-// The sections of the formats that give such samples: "data.text, data.tokens or data.synthetic".
-std::string formats_that_give(ModelInput input);
+// open_data() of the evaluation set, for outputs without a loss: nobody reads the targets, and files
+// of texts need no labels.
+OpenedData open_inputs(const DataConfig& config, const ModelTraits& model, uint64_t seed);
+
+// The sections of the formats that the model takes: "data.text, data.tokens or data.synthetic".
+std::string formats_for(const ModelTraits& model);
 
 // The source of the first format to which `path` looks like its own; none: it is nobody's.
 std::optional<DataSource> image_source_at(const std::string& path);

@@ -10,6 +10,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/config/validate.h"
 #include "runtime/data/assumed.h"
+#include "runtime/data/format.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/graph/parameter_groups.h"
 #include "runtime/run/supported.h"
@@ -183,8 +184,12 @@ Assembly assemble(RunConfig config,
         "{}: value is HIDDEN_STATES, which has no loss; allowed: the other tasks, or `lockstep "
         "predict`",
         model.field("task"));
-  run.data = may_assume_data ? open_or_assume_data(config.data, model, config.seed)
-                             : open_data(config.data, model, config.seed, training);
+  if (may_assume_data)
+    run.data = open_or_assume_data(config.data, model, config.seed);
+  else if (purpose == RunPurpose::kPredict)
+    run.data = open_inputs(config.data, model, config.seed);
+  else
+    run.data = open_data(config.data, model, config.seed, training);
   if (!training && !run.data.eval)
     throw ConfigError(
         "data: names no evaluation data; give the source's eval file(s) or eval_fraction");

@@ -68,7 +68,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-minilm-") as name:
         work = pathlib.Path(name)
         (work / "texts.jsonl").write_text(
-            "".join(json.dumps({"text": text, "label": 0}) + "\n" for text in SENTENCES))
+            "".join(json.dumps({"text": text}) + "\n" for text in SENTENCES))
         config = work / "config.textproto"
         config.write_text(f"""
 name: "minilm"

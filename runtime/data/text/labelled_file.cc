@@ -1,7 +1,9 @@
 #include "runtime/data/text/labelled_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -20,8 +22,8 @@ constexpr int64_t kMostClasses = 10'000'000;
 
 enum Cell { kLabelCell, kTextCell, kSecondCell };
 
-std::vector<TextColumn> columns_of(const LabelledTextConfig& config) {
-  std::vector<TextColumn> columns = {{"data.labelled_text.label", config.label},
+std::vector<TextColumn> columns_of(const LabelledTextConfig& config, bool with_labels) {
+  std::vector<TextColumn> columns = {{"data.labelled_text.label", config.label, with_labels},
                                      {"data.labelled_text.text", config.text}};
   if (!config.second_text.empty())
     columns.push_back({"data.labelled_text.second_text", config.second_text});
@@ -43,10 +45,12 @@ class LabelledDataset final : public Dataset {
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     samples_.texts.read(key.index, context_, reinterpret_cast<int32_t*>(input));
     const auto i = static_cast<size_t>(key.index);
-    if (samples_.values.empty())
+    if (!samples_.values.empty())
+      std::memcpy(target, &samples_.values[i], sizeof(float));
+    else if (!samples_.labels.empty())
       std::memcpy(target, &samples_.labels[i], sizeof(int32_t));
     else
-      std::memcpy(target, &samples_.values[i], sizeof(float));
+      std::memset(target, 0, target_.bytes());
   }
 
   int64_t length(int64_t index) const override { return samples_.texts.length(index); }
@@ -79,18 +83,19 @@ class FileReader {
              const std::string& path,
              const std::string& field,
              bool trains,
-             bool with_texts,
+             LabelledParts parts,
              ClassNames* classes)
       : source_(source),
         file_(source.data.dir, path, field, SourceFile::Gzip::kDecompress),
         table_({reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()},
                file_.name(),
                text_table_kind(path, "data." + field),
-               columns_of(source.config),
+               columns_of(source.config, parts != LabelledParts::kTexts),
                source.config.quotes),
         trains_(trains),
-        collects_(trains && !classes->listed()),
-        with_texts_(with_texts),
+        with_labels_(parts != LabelledParts::kTexts),
+        with_texts_(parts != LabelledParts::kLabels),
+        collects_(trains && with_labels_ && !classes->listed()),
         classes_(*classes),
         bad_(source.data, table_.name()),
         samples_(source.form) {}
@@ -133,7 +138,8 @@ class FileReader {
     ++records_;
     int32_t label = 0;
     float value = 0;
-    if (row->problem.empty()) has_values() ? read_value(row, &value) : read_label(row, &label);
+    if (row->problem.empty() && with_labels_)
+      has_values() ? read_value(row, &value) : read_label(row, &label);
     if (!row->problem.empty()) {
       bad_.add(row->line, row->problem);
       waiting_ += source_.data.bad_records == BadRecords::kReplace ? 1 : 0;
@@ -141,8 +147,10 @@ class FileReader {
     }
     if (first_label_ < 0) first_label_ = label;
     for (int64_t times = std::exchange(waiting_, 0) + 1; times > 0; --times) {
+      ++good_;
       if (with_texts_) samples_.texts.add(encoded);
-      has_values() ? samples_.values.push_back(value) : samples_.labels.push_back(label);
+      if (with_labels_)
+        has_values() ? samples_.values.push_back(value) : samples_.labels.push_back(label);
     }
     samples_.cut += encoded.cut ? 1 : 0;
   }
@@ -166,14 +174,17 @@ class FileReader {
     double number = 0;
     if (!parse_number(row->cells[kLabelCell], &number))
       row->problem = fmt::format("label {} is no number", quote_cell(row->cells[kLabelCell]));
-    *value = static_cast<float>(number);
+    else if (std::abs(number) > std::numeric_limits<float>::max())
+      row->problem =
+          fmt::format("label {} is more than a float holds", quote_cell(row->cells[kLabelCell]));
+    else
+      *value = static_cast<float>(number);
   }
 
   LabelledSamples finish() {
     bad_.check_fraction(records_);
     samples_.bad_records = bad_.count();
-    const size_t good = samples_.labels.size() + samples_.values.size();
-    if (good == 0) throw DataError("{}: has no record that can be used", table_.name());
+    if (good_ == 0) throw DataError("{}: has no record that can be used", table_.name());
     for (; waiting_ > 0; --waiting_) add_last_again();
     if (collects_ && !has_values()) number_classes();
     find_doubts();
@@ -185,6 +196,7 @@ class FileReader {
 
   void add_last_again() {
     if (with_texts_) samples_.texts.add_again(samples_.texts.count() - 1);
+    if (!with_labels_) return;
     if (has_values())
       samples_.values.push_back(samples_.values.back());
     else
@@ -208,7 +220,7 @@ class FileReader {
 
   // Of the training file.
   void find_doubts() {
-    if (!trains_) return;
+    if (!trains_ || !with_labels_) return;
     const auto all_equal = [](const auto& targets) {
       return std::adjacent_find(targets.begin(), targets.end(), std::not_equal_to<>()) ==
              targets.end();
@@ -237,13 +249,14 @@ class FileReader {
   const LabelledSource& source_;
   SourceFile file_;
   TextTable table_;
-  bool trains_, collects_, with_texts_;
+  bool trains_, with_labels_, with_texts_, collects_;
   ClassNames& classes_;
   BadRecordLog bad_;
   LabelledSamples samples_;
   std::unordered_map<std::string, int32_t> seen_;
   std::vector<std::string> names_;  // of the labels, in order of appearance
   int64_t records_ = 0;
+  int64_t good_ = 0;     // those that can be used, and the copies of them
   int64_t waiting_ = 0;  // bad records since the last good one that it takes the place of
   int32_t first_label_ = -1;
 };
@@ -254,9 +267,9 @@ LabelledSamples read_labelled_file(const LabelledSource& source,
                                    const std::string& path,
                                    const std::string& field,
                                    bool trains,
-                                   bool with_texts,
+                                   LabelledParts parts,
                                    ClassNames* classes) {
-  return FileReader(source, path, field, trains, with_texts, classes).read();
+  return FileReader(source, path, field, trains, parts, classes).read();
 }
 
 std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples, const ModelTraits& model) {

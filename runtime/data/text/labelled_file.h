@@ -37,19 +37,22 @@ struct LabelledSamples {
   std::vector<std::string> doubts;  // what looks wrong
 };
 
+// What is read of a file. Texts alone: it need not have a column of labels.
+enum class LabelledParts { kTextsAndLabels, kLabels, kTexts };
+
 // Reads all rows of a file, which `field` of the config names. Bad are malformed rows, texts without a
 // token, labels that are missing, no numbers where the model predicts values, or none of `classes`;
 // what they do, data.bad_records says. `trains`: of the training file, which is looked at for doubts,
-// and whose labels become `classes` where none are listed. Without `with_texts` the samples have labels alone. Throws DataError.
+// and whose labels become `classes` where none are listed. Throws DataError.
 LabelledSamples read_labelled_file(const LabelledSource& source,
                                    const std::string& path,
                                    const std::string& field,
                                    bool trains,
-                                   bool with_texts,
+                                   LabelledParts parts,
                                    ClassNames* classes);
 
 // Samples (4, T) i32 as in text_samples.h, with a class () i32 or, for kSequenceValues, a value (1)
-// f32 as target.
+// f32 as target; zeros where labels were not read.
 std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples, const ModelTraits& model);
 
 }  // namespace lockstep

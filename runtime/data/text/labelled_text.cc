@@ -45,41 +45,10 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
 
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
-    const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
-    const TextForm form(*tokenizer, !config_.second_text.empty(), model, kTokenizerField);
-    EncoderThreads threads(data_, *tokenizer);
-    const LabelledSource source{data_, config_, model, form, threads};
-    const bool has_classes = model.text_task != TextTask::kSequenceValues;
-    ClassNames classes(config_.labels, "data.labelled_text.labels");
-    OpenedData opened;
-    DataSummary& summary = opened.summary;
-    int64_t cut = 0;
-    const auto take = [&](LabelledSamples samples, std::unique_ptr<Dataset>* dataset) {
-      summary.bad_records += samples.bad_records;
-      cut += samples.cut;
-      summary.doubts.insert(summary.doubts.end(), samples.doubts.begin(), samples.doubts.end());
-      *dataset = make_labelled_dataset(std::move(samples), model);
-    };
-    if (need_train)
-      take(read_labelled_file(source, config_.train, "labelled_text.train", true, true, &classes),
-           &opened.train);
-    else if (has_classes && !classes.listed())  // it says which classes there are
-      read_labelled_file(source, config_.train, "labelled_text.train", true, false, &classes);
-    if (has_eval())
-      take(read_labelled_file(source, config_.eval, "labelled_text.eval", false, true, &classes),
-           &opened.eval);
-    summary.features = model.context;
-    summary.vocabulary = model.vocabulary > 0 ? model.vocabulary : tokenizer->id_limit();
-    if (has_classes) {
-      summary.classes = classes.classes();
-      if (model.text_task == TextTask::kSequenceClass) use_classes_of_model(model, &summary);
-    } else {
-      summary.target_columns = 1;
-    }
-    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
-    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-    summary.description = describe(model, summary, cut);
-    return opened;
+    return open_texts(model, need_train, model.text_task != TextTask::kHiddenStates);
+  }
+  OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
+    return open_texts(model, /*need_train=*/false, /*with_labels=*/false);
   }
 
   AssumedData assume(const MissingFile& missing) const override {
@@ -99,6 +68,50 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
   }
 
  private:
+  // Without labels of the samples, the training file is read where nothing else says how many classes
+  // there are.
+  OpenedData open_texts(const ModelTraits& model, bool need_train, bool with_labels) const {
+    const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
+    const TextForm form(*tokenizer, !config_.second_text.empty(), model, kTokenizerField);
+    EncoderThreads threads(data_, *tokenizer);
+    const LabelledSource source{data_, config_, model, form, threads};
+    const LabelledParts parts =
+        with_labels ? LabelledParts::kTextsAndLabels : LabelledParts::kTexts;
+    const bool has_classes = model.text_task == TextTask::kSequenceClass;
+    const bool needs_classes = has_classes && (with_labels || model.outputs == 0);
+    ClassNames classes(config_.labels, "data.labelled_text.labels");
+    OpenedData opened;
+    DataSummary& summary = opened.summary;
+    int64_t cut = 0;
+    const auto take = [&](LabelledSamples samples, std::unique_ptr<Dataset>* dataset) {
+      summary.bad_records += samples.bad_records;
+      cut += samples.cut;
+      summary.doubts.insert(summary.doubts.end(), samples.doubts.begin(), samples.doubts.end());
+      *dataset = make_labelled_dataset(std::move(samples), model);
+    };
+    if (need_train)
+      take(read_labelled_file(source, config_.train, "labelled_text.train", true, parts, &classes),
+           &opened.train);
+    else if (needs_classes && !classes.listed())  // it says which classes there are
+      read_labelled_file(
+          source, config_.train, "labelled_text.train", true, LabelledParts::kLabels, &classes);
+    if (has_eval())
+      take(read_labelled_file(source, config_.eval, "labelled_text.eval", false, parts, &classes),
+           &opened.eval);
+    summary.features = model.context;
+    summary.vocabulary = model.vocabulary > 0 ? model.vocabulary : tokenizer->id_limit();
+    if (has_classes) {
+      summary.classes = classes.classes();
+      use_classes_of_model(model, &summary);
+    } else if (model.text_task == TextTask::kSequenceValues) {
+      summary.target_columns = 1;
+    }
+    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
+    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
+    summary.description = describe(model, summary, cut);
+    return opened;
+  }
+
   std::string describe(const ModelTraits& model, const DataSummary& summary, int64_t cut) const {
     std::string text =
         fmt::format("labelled {}: {} training and {} evaluation samples of up to {} tokens",

@@ -100,7 +100,7 @@ class FileReader {
   }
 
   TaggedSamples read(bool trains) {
-    SentenceReader reader(text_of(file_), source_.config);
+    SentenceReader reader(text_of(file_), source_.config, source_.with_tags);
     std::vector<TaggedSentence> sentences(kSentencesAtATime);
     std::vector<EncodedSentence> encoded(kSentencesAtATime);
     for (int64_t count = kSentencesAtATime; count == kSentencesAtATime;) {
@@ -152,9 +152,10 @@ class FileReader {
     }
     std::vector<int16_t> tags;
     for (const int32_t word : encoded.word_of)
-      tags.push_back(word < 0 ? int16_t{-1}
-                              : static_cast<int16_t>(
-                                    tags_.class_of(sentence->tags[static_cast<size_t>(word)])));
+      tags.push_back(
+          word < 0 || !source_.with_tags
+              ? int16_t{-1}
+              : static_cast<int16_t>(tags_.class_of(sentence->tags[static_cast<size_t>(word)])));
     for (int64_t times = std::exchange(waiting_, 0) + 1; times > 0; --times) {
       samples_.texts.add(encoded.text);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
@@ -186,7 +187,7 @@ class FileReader {
       samples_.texts.add_again(last);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
     }
-    if (trains) find_doubts();
+    if (trains && source_.with_tags) find_doubts();
     samples_.texts.shrink();
     samples_.tags.shrink_to_fit();
     return std::move(samples_);
@@ -216,8 +217,10 @@ class FileReader {
 
 }  // namespace
 
-SentenceReader::SentenceReader(std::string_view text, const TaggedTextConfig& config)
-    : text_(text), config_(config) {
+SentenceReader::SentenceReader(std::string_view text,
+                               const TaggedTextConfig& config,
+                               bool with_tags)
+    : text_(text), config_(config), with_tags_(with_tags) {
   if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
 }
 
@@ -249,18 +252,18 @@ void SentenceReader::add_word(std::string_view line, TaggedSentence* sentence) c
   }
   const auto count = static_cast<int64_t>(columns.size());
   const int64_t tag = config_.tag < 0 ? count - 1 : config_.tag;
-  if (config_.word >= count || tag >= count || tag == config_.word) {
+  const bool lacks_tag = with_tags_ && (tag >= count || tag == config_.word);
+  if (config_.word >= count || lacks_tag) {
+    std::string wanted = fmt::format("the word is column {}", config_.word);
+    if (with_tags_)
+      wanted += config_.tag < 0 ? ", the tag the last one after it"
+                                : fmt::format(", the tag column {}", tag);
     sentence->line = line_;
-    sentence->problem =
-        fmt::format("{} column{}; the word is column {}, the tag {}",
-                    count,
-                    count == 1 ? "" : "s",
-                    config_.word,
-                    config_.tag < 0 ? "the last one after it" : fmt::format("column {}", tag));
+    sentence->problem = fmt::format("{} column{}; {}", count, count == 1 ? "" : "s", wanted);
     return;
   }
   sentence->words.push_back(columns[static_cast<size_t>(config_.word)]);
-  sentence->tags.push_back(columns[static_cast<size_t>(tag)]);
+  if (with_tags_) sentence->tags.push_back(columns[static_cast<size_t>(tag)]);
 }
 
 void read_tags(const TaggedSource& source, ClassNames* tags) {

@@ -27,7 +27,8 @@ struct TaggedSentence {
 // empty line after each. Lines of -DOCSTART- end a sentence, too. The text must outlive it.
 class SentenceReader {
  public:
-  SentenceReader(std::string_view text, const TaggedTextConfig& config);
+  // Without tags, lines need only the column of words.
+  SentenceReader(std::string_view text, const TaggedTextConfig& config, bool with_tags = true);
   // False at the end.
   bool next(TaggedSentence* sentence);
 
@@ -36,6 +37,7 @@ class SentenceReader {
 
   std::string_view text_;
   const TaggedTextConfig& config_;
+  bool with_tags_;
   size_t position_ = 0;
   int64_t line_ = 0;
 };
@@ -46,6 +48,7 @@ struct TaggedSource {
   const TaggedTextConfig& config;
   const TextForm& form;
   EncoderThreads& threads;
+  bool with_tags;  // false: files need not have them, and no token has one
 };
 
 struct TaggedSamples {

@@ -35,12 +35,35 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
 
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+    return open_sentences(model, need_train, model.text_task != TextTask::kHiddenStates);
+  }
+  OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
+    return open_sentences(model, /*need_train=*/false, /*with_tags=*/false);
+  }
+
+  AssumedData assume(const MissingFile& missing) const override {
+    const auto listed = static_cast<int64_t>(config_.tags.size());
+    AssumedData assumed;
+    if (missing.model().outputs == 0 && listed > 0) {
+      assumed.what = fmt::format("{} tags, as data.tagged_text.tags says", listed);
+      assumed.outputs = listed;
+    } else {
+      assumed = missing.with_outputs_of_model("classes");
+    }
+    assumed.vocabulary = assumed_vocabulary(data_, config_.tokenizer, missing);
+    return assumed;
+  }
+
+ private:
+  // Without tags of the words, the training file is read where nothing else says how many there are.
+  OpenedData open_sentences(const ModelTraits& model, bool need_train, bool with_tags) const {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const TextForm form(*tokenizer, /*pairs=*/false, model, kTokenizerField);
     EncoderThreads threads(data_, *tokenizer);
-    const TaggedSource source{data_, config_, form, threads};
+    const TaggedSource source{data_, config_, form, threads, with_tags};
     ClassNames tags(config_.tags, "data.tagged_text.tags");
-    if (!tags.listed()) read_tags(source, &tags);
+    const bool has_tags = model.text_task == TextTask::kTokenClasses;
+    if (has_tags && (with_tags || model.outputs == 0) && !tags.listed()) read_tags(source, &tags);
     OpenedData opened;
     DataSummary& summary = opened.summary;
     int64_t cut = 0;
@@ -57,33 +80,22 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
       take(read_tagged_file(source, config_.eval, "tagged_text.eval", false, &tags), &opened.eval);
     summary.features = model.context;
     summary.vocabulary = model.vocabulary > 0 ? model.vocabulary : tokenizer->id_limit();
-    summary.classes = tags.classes();
-    if (model.text_task == TextTask::kTokenClasses) use_classes_of_model(model, &summary);
+    if (has_tags) {
+      summary.classes = tags.classes();
+      use_classes_of_model(model, &summary);
+    }
     if (opened.train != nullptr) summary.train_samples = opened.train->samples();
     if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-    summary.description = fmt::format(
-        "tagged text: {} training and {} evaluation sentences of up to {} tokens, {} tags",
-        summary.train_samples,
-        summary.eval_samples,
-        model.context,
-        tags.classes());
+    summary.description =
+        fmt::format("tagged text: {} training and {} evaluation sentences of up to {} tokens",
+                    summary.train_samples,
+                    summary.eval_samples,
+                    model.context);
+    if (summary.classes > 0) summary.description += fmt::format(", {} tags", summary.classes);
     if (cut > 0) summary.description += fmt::format("; {} were longer and are cut", cut);
     if (summary.bad_records > 0)
       summary.description += fmt::format(", {} bad records", summary.bad_records);
     return opened;
-  }
-
-  AssumedData assume(const MissingFile& missing) const override {
-    const auto listed = static_cast<int64_t>(config_.tags.size());
-    AssumedData assumed;
-    if (missing.model().outputs == 0 && listed > 0) {
-      assumed.what = fmt::format("{} tags, as data.tagged_text.tags says", listed);
-      assumed.outputs = listed;
-    } else {
-      assumed = missing.with_outputs_of_model("classes");
-    }
-    assumed.vocabulary = assumed_vocabulary(data_, config_.tokenizer, missing);
-    return assumed;
   }
 };
 

@@ -84,14 +84,16 @@ void TextTable::find_columns() {
     return !number_of(column.name);
   });
   if (!has_header_) {
-    for (const TextColumn& column : columns_) numbers_.push_back(*number_of(column.name));
+    for (const TextColumn& column : columns_)
+      numbers_.push_back(column.wanted ? *number_of(column.name) : 0);
     return;
   }
   TextTableRow row;
   std::vector<std::string_view> names;
   if (!read_cells(&row, &names)) throw DataError("{}: has no line", name());
   if (!row.problem.empty()) throw DataError("{}:{}: {}", name(), row.line, row.problem);
-  for (const TextColumn& column : columns_) numbers_.push_back(column_named(column, names));
+  for (const TextColumn& column : columns_)
+    numbers_.push_back(column.wanted ? column_named(column, names) : 0);
   width_ = names.size();
 }
 
@@ -146,6 +148,10 @@ bool TextTable::next(TextTableRow* row) {
     return true;
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!columns_[i].wanted) {
+      row->cells.emplace_back();
+      continue;
+    }
     if (numbers_[i] >= read_.size()) {
       throw DataError("{}: has {} columns; {} is {}; allowed: 0 to {}",
                       name(),
@@ -168,7 +174,7 @@ void TextTable::parse(TextTableRow* row) const {
       return;
     }
     for (const TextColumn& column : columns_) {
-      row->cells.push_back(cell_of(line, column.name, &row->problem));
+      row->cells.push_back(column.wanted ? cell_of(line, column.name, &row->problem) : "");
       if (!row->problem.empty()) return;
     }
   } catch (const JsonError& error) {

@@ -17,10 +17,12 @@ enum class TextTableKind { kCsv, kTsv, kJsonLines };
 TextTableKind text_table_kind(const std::string& path, const std::string& field);
 
 // A column of which rows have a cell: its name, or its number from 0; in JSON the member. `field` is
-// the field of the config that says so.
+// the field of the config that says so. One that is not `wanted` need not be there, and its cells are
+// empty: it only says, as the others do, whether the first line has names.
 struct TextColumn {
   std::string field;
   std::string name;
+  bool wanted = true;
 };
 
 struct TextTableRow {
@@ -67,7 +69,7 @@ class TextTable {
   std::unique_ptr<CsvReader> csv_;  // where cells may be quoted
   bool has_header_ = false;
   size_t width_ = 0;             // cells of a row; 0: not known yet
-  std::vector<size_t> numbers_;  // of the columns
+  std::vector<size_t> numbers_;  // of the columns; of those that are not wanted 0
   std::vector<std::string_view> read_;
 };
 

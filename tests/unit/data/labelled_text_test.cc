@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/data/format.h"
 #include "runtime/data/text/data_tokenizer.h"
 #include "runtime/data/text/text_encoding.h"
 #include "texts.h"
@@ -175,6 +176,42 @@ TEST_F(LabelledText, EvaluationHasTheClassesOfTraining) {
   expect_parts(error_of([&] { open(); }), {"e.csv:3", "'No'", "'no', 'yes'"});
 }
 
+TEST_F(LabelledText, OutputsAloneNeedNoLabels) {
+  const auto inputs = [&](TextTask task, int64_t outputs = 0) {
+    data_.source = config_;
+    return open_inputs(data_, encoder(task, 8, outputs), 1);
+  };
+  train_on("a.csv", "text,label\na,no\nb,yes\nc,no\n");
+  config_.eval = folder_.write("e.tsv", "index\ttext\n7\ta b\n8\tc\n");
+  OpenedData opened = inputs(TextTask::kSequenceClass);
+  EXPECT_EQ(opened.train, nullptr);
+  EXPECT_EQ(opened.summary.classes, 2);
+  ASSERT_EQ(opened.eval->samples(), 2);
+  EXPECT_EQ(tokens_of(*opened.eval, 0), (Ints{2, 5, 6, 3, 0, 0, 0, 0}));
+  EXPECT_EQ((test::read<int32_t, int32_t>(*opened.eval, {1}).target), Ints{0});
+  expect_parts(error_of([&] { open(TextTask::kSequenceClass, 8, 0, /*need_train=*/false); }),
+               {"e.tsv", "no column 'label'"});
+  // Labels that are there may be anything.
+  config_.eval = folder_.write("e.jsonl", "{\"text\": \"c\"}\n{\"text\": \"a\", \"label\": []}\n");
+  EXPECT_EQ(tokens_of(*inputs(TextTask::kSequenceClass).eval, 1), (Ints{2, 5, 3, 0, 0, 0}));
+  // A column with a name says that the first line has names, though nobody reads it.
+  config_.text = "1";
+  config_.eval = folder_.write("e.tsv", "index\ttext\n7\ta b\n");
+  EXPECT_EQ(inputs(TextTask::kSequenceClass).eval->samples(), 1);
+  // The training file says how many classes there are, where the model does not.
+  config_.train = "nowhere.csv";
+  expect_parts(error_of([&] { inputs(TextTask::kSequenceClass); }), {"nowhere.csv"});
+  EXPECT_EQ(inputs(TextTask::kSequenceClass, 3).summary.classes, 3);
+  EXPECT_EQ(inputs(TextTask::kHiddenStates).eval->samples(), 1);
+  opened = inputs(TextTask::kSequenceValues);
+  EXPECT_EQ(opened.summary.target_columns, 1);
+  EXPECT_EQ((test::read<int32_t, float>(*opened.eval, {0}).target), std::vector<float>{0});
+  data_.bad_records = BadRecords::kReplace;
+  data_.max_bad_fraction = 1;
+  config_.eval = folder_.write("e.tsv", "index\ttext\n1\n2\ta b\n3\n");
+  EXPECT_EQ(inputs(TextTask::kHiddenStates).eval->samples(), 3);
+}
+
 TEST_F(LabelledText, Values) {
   train_on("a.jsonl", "{\"text\": \"a\", \"label\": 1.5}\n{\"text\": \"b\", \"label\": \"-2\"}\n");
   const OpenedData opened = open(TextTask::kSequenceValues);
@@ -185,6 +222,8 @@ TEST_F(LabelledText, Values) {
   EXPECT_EQ((test::read<int32_t, float>(*opened.train, {1}).target), std::vector<float>{-2.0f});
   train_on("a.csv", "text,label\na,1\nb,much\n");
   expect_parts(error_of([&] { open(TextTask::kSequenceValues); }), {"a.csv:3", "'much'", "number"});
+  train_on("a.csv", "text,label\na,1\nb,-1e39\n");
+  expect_parts(error_of([&] { open(TextTask::kSequenceValues); }), {"a.csv:3", "'-1e39'", "float"});
 }
 
 TEST_F(LabelledText, BadRecords) {
@@ -232,6 +271,15 @@ TEST_F(LabelledText, RefusesWhatItCannotUse) {
   config_.text = "text";
   expect_parts(error_of([&] { open(TextTask::kNextToken); }, ExitCode::kUsage),
                {"data.labelled_text", "SEQUENCE_CLASSES"});
+  ModelTraits images;
+  images.section = "resnet";
+  images.input = ModelInput::kImages;
+  // Formats of texts are named for the tasks that take them.
+  EXPECT_EQ(formats_for(encoder(TextTask::kNextToken, 8)),
+            "data.text, data.tokens, data.synthetic or data.conversations");
+  EXPECT_EQ(formats_for(encoder(TextTask::kTokenClasses, 8)), "data.synthetic or data.tagged_text");
+  expect_parts(error_of([&] { open_data(data_, images, 1, true); }, ExitCode::kUsage),
+               {"value is data.labelled_text", "data.image_folder"});
   expect_parts(error_of([&] { open(TextTask::kSequenceClass, 2); }, ExitCode::kUsage),
                {"model.bert.context", "above 2"});
   ModelTraits small = encoder(TextTask::kSequenceClass, 8);

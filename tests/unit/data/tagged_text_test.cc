@@ -2,6 +2,7 @@
 // that depend on the order of sentences, bad sentences without their place.
 #include <gtest/gtest.h>
 
+#include "runtime/data/format.h"
 #include "texts.h"
 
 namespace lockstep {
@@ -75,6 +76,27 @@ TEST_F(TaggedText, EvaluationHasTheTagsOfTraining) {
   const OpenedData opened = open(8, /*need_train=*/false);
   EXPECT_EQ(opened.summary.bad_records, 1);
   EXPECT_EQ(sample_of(*opened.eval, 0), (Ints{2, 5, 3, -1, 1, -1, -1, -1, -1, -1, -1}));
+}
+
+TEST_F(TaggedText, OutputsAloneNeedNoTags) {
+  const auto inputs = [&](TextTask task, int64_t outputs = 0) {
+    data_.source = config_;
+    return open_inputs(data_, encoder(task, 8, outputs), 1);
+  };
+  train_on("a X\n\nb Y\n");
+  config_.eval = folder_.write("eval.txt", "a\nb Z\n\nc\n");
+  OpenedData opened = inputs(TextTask::kTokenClasses);
+  EXPECT_EQ(opened.summary.classes, 2);
+  ASSERT_EQ(opened.eval->samples(), 2);
+  EXPECT_EQ(sample_of(*opened.eval, 0), (Ints{2, 5, 6, 3, -1, -1, -1, -1, -1, -1, -1, -1}));
+  expect_parts(error_of([&] { open(8, /*need_train=*/false); }), {"eval.txt:1", "1 column"});
+  config_.train = "nowhere.txt";
+  expect_parts(error_of([&] { inputs(TextTask::kTokenClasses); }), {"nowhere.txt"});
+  EXPECT_EQ(inputs(TextTask::kTokenClasses, 3).summary.classes, 3);
+  EXPECT_EQ(inputs(TextTask::kHiddenStates).eval->samples(), 2);
+  config_.word = 1;
+  expect_parts(error_of([&] { inputs(TextTask::kHiddenStates); }),
+               {"eval.txt:1", "1 column; the word is column 1"});
 }
 
 TEST_F(TaggedText, BadSentencesAreReplaced) {
