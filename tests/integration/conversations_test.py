@@ -224,9 +224,11 @@ def main(binary, encode):
                             {"messages": [{"role": "user", "content": "no answer"}]}])
         bad = "data.conversations.train=bad.jsonl"
         refused(DATA, ["bad.jsonl:13", "JSON"], bad)
-        done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "skipping", "--max-steps", "1",
-                                         *sets(bad, "data.bad_records=SKIP", "data.max_bad_fraction=0.5")], ranks=0)
-        expect(done.returncode == 0, f"bad lines are left out: {(done.stdout + done.stderr).strip().splitlines()[-1]}")
+        for what, left in (("SKIP", 12), ("REPLACE", 18)):
+            done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / what, "--max-steps", "1",
+                                             *sets(bad, f"data.bad_records={what}", "data.max_bad_fraction=0.5")], ranks=0)
+            said = done.stdout + done.stderr
+            expect(done.returncode == 0 and f"; {left} conversations" in said, f"bad lines, {what}: {said.strip().splitlines()[-1]}")
         refused(DATA, ["6 of 18 records are bad", "bad.jsonl:13"], bad, "data.bad_records=SKIP", "data.max_bad_fraction=0.1")
         failing = {"fails.jinja": ("{{ raise_exception('not these') }}", "not these"),
                    "unknown.jinja": ("\n{% if true %}{{ messages | nosuch }}{% endif %}", "unknown.jinja:2"),

@@ -130,17 +130,24 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     // A token more than the context, as the last one is only predicted.
     auto store = std::make_shared<ConversationStore>(model.context + 1);
     BadRecordLog bad(data_, file.name());
+    ConversationTokens last;  // the last good one
+    int64_t waiting = 0;      // bad records since then that a good one takes the place of
     for (size_t i = 0; i < lines.size(); ++i) {
       if (!read[i].failure.empty())
         throw DataError("{}:{}: {}", file.name(), lines[i].number, read[i].failure);
+      if (read[i].problem.empty() && !store->add(read[i].tokens))
+        read[i].problem =
+            fmt::format("has no answer within the first {} tokens", model.context + 1);
       if (!read[i].problem.empty()) {
         bad.add(lines[i].number, read[i].problem);
-      } else if (!store->add(read[i].tokens)) {
-        bad.add(lines[i].number,
-                fmt::format("has no answer within the first {} tokens", model.context + 1));
+        waiting += data_.bad_records == BadRecords::kReplace ? 1 : 0;
+      } else {
+        last = std::move(read[i].tokens);
+        for (; waiting > 0; --waiting) store->add(last);
       }
       read[i] = {};
     }
+    for (; waiting > 0 && store->conversations() > 0; --waiting) store->add(last);
     bad.check_fraction(static_cast<int64_t>(lines.size()));
     summary->bad_records += bad.count();
     if (store->conversations() == 0) throw DataError("{}: has no conversation", file.name());
