@@ -28,13 +28,13 @@ struct StepRecord {
   double straggler_ms = 0;     // of that, waits for ranks that worked longer
   double data_wait_ms = 0;
   double optimizer_ms = 0;
-  double samples_per_s = 0;        // over all ranks
-  double tokens_per_s = -1;        // that the loss counts; negative: not a language model, left out
-  double mfu = -1;                 // model FLOPs utilisation; negative: peak unknown, left out
-  double loss_scale = 0;           // of FP16; 0: none, left out
-  int64_t skipped_steps = 0;       // whose gradient was not finite, so far
-  int64_t failed_checkpoints = 0;  // of this process, so far; 0: left out
-  std::optional<SlowestRank> slowest;    // left out where ranks hardly differ
+  double samples_per_s = 0;            // over all ranks
+  double tokens_per_s = -1;            // read, without padding; negative: not of texts, left out
+  double mfu = -1;                     // model FLOPs utilisation; negative: peak unknown, left out
+  double loss_scale = 0;               // of FP16; 0: none, left out
+  int64_t skipped_steps = 0;           // whose gradient was not finite, so far
+  int64_t failed_checkpoints = 0;      // of this process, so far; 0: left out
+  std::optional<SlowestRank> slowest;  // left out where ranks hardly differ
   std::optional<uint64_t> state_digest;  // of weights and moments before the step
   std::optional<uint64_t> weights_hash;  // after it
   std::optional<double> eval_loss;

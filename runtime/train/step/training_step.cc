@@ -21,6 +21,19 @@ using Span = Timeline::Span;
 // What the sum of losses is divided by: rows, or their weights.
 double counted(const StepTotals& totals) { return totals.valid_count > 0 ? totals.valid_count : 1; }
 
+// Tokens of a training sample without padding, on average; 0: samples are no texts.
+double tokens_per_sample(const RunParts& parts) {
+  if (parts.model.input != ModelInput::kTokens) return 0;
+  const Dataset& dataset = *parts.data.train;
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < dataset.samples(); ++i) {
+    const int64_t length = dataset.length(i);
+    if (length == 0) return static_cast<double>(parts.model.context);  // no sample is padded
+    tokens += length;
+  }
+  return static_cast<double>(tokens) / static_cast<double>(dataset.samples());
+}
+
 // A phase of the step: its milliseconds, and a span in the timeline when one is kept.
 struct Phase {
   PhaseTimer timer;
@@ -81,6 +94,7 @@ TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
       batches_(lanes_.size()),
       lane_runs_(lanes_.size()),
       peak_flops_(parts.backend.peak_flops() * parts.communicator.size()),
+      sample_tokens_(tokens_per_sample(parts)),
       gradient_sums_(reducer_.bit_sums().size()) {}
 
 // ---------------------------------------------------------------- the training step --------------
@@ -312,8 +326,7 @@ StepRecord TrainingStep::make_record(int64_t step,
   record.data_wait_ms = clock_.phases.data;
   record.optimizer_ms = clock_.phases.optimizer;
   record.samples_per_s = batch / step_ms * 1000;
-  if (parts_.model.input == ModelInput::kTokens && parts_.config.train.class_weights.empty())
-    record.tokens_per_s = totals.valid_count / step_ms * 1000;
+  if (sample_tokens_ > 0) record.tokens_per_s = record.samples_per_s * sample_tokens_;
   if (peak_flops_ > 0)
     record.mfu = computed_share() * parts_.flops_per_sample * record.samples_per_s / peak_flops_;
   if (loss_scale_.dynamic()) record.loss_scale = loss_scale_.value();

@@ -137,6 +137,7 @@ class TrainingStep {
   std::vector<LaneBatch> batches_;            // of the step under way, by local lane
   std::vector<Executor::LaneRun> lane_runs_;  // the same for lanes that run together
   double peak_flops_ = 0;                     // of all ranks
+  double sample_tokens_ = 0;                  // of a text on average, without padding; else 0
   std::unique_ptr<Loader> loader_;
   std::span<const std::string> hosts_;
   RunTimeline* timeline_ = nullptr;  // null without
