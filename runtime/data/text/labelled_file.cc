@@ -1,9 +1,7 @@
 #include "runtime/data/text/labelled_file.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -174,9 +172,6 @@ class FileReader {
     double number = 0;
     if (!parse_number(row->cells[kLabelCell], &number))
       row->problem = fmt::format("label {} is no number", quote_cell(row->cells[kLabelCell]));
-    else if (std::abs(number) > std::numeric_limits<float>::max())
-      row->problem =
-          fmt::format("label {} is more than a float holds", quote_cell(row->cells[kLabelCell]));
     else
       *value = static_cast<float>(number);
   }

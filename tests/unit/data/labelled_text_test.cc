@@ -223,7 +223,8 @@ TEST_F(LabelledText, Values) {
   train_on("a.csv", "text,label\na,1\nb,much\n");
   expect_parts(error_of([&] { open(TextTask::kSequenceValues); }), {"a.csv:3", "'much'", "number"});
   train_on("a.csv", "text,label\na,1\nb,-1e39\n");
-  expect_parts(error_of([&] { open(TextTask::kSequenceValues); }), {"a.csv:3", "'-1e39'", "float"});
+  expect_parts(error_of([&] { open(TextTask::kSequenceValues); }),
+               {"a.csv:3", "'-1e39'", "number"});
 }
 
 TEST_F(LabelledText, BadRecords) {
