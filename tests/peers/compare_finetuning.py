@@ -4,14 +4,15 @@
     compare_finetuning.py LOCKSTEP MODEL DATA [--task sst2|mrpc] [--train N] [--repeats R]
                           [--epochs E] [--lr LR] [--batch B] [--length T] [--only lockstep|pytorch]
 
-MODEL is a folder with config.json, model.safetensors and tokenizer.json; DATA has GLUE's train.tsv and
-dev.tsv, of which the first N rows of train.tsv are used. Both train on two processes of one thread: Lockstep under mpirun,
-PyTorch with DistributedDataParallel over gloo and transformers' AutoModelForSequenceClassification. The
-recipe is the same: AdamW, a linear schedule with a tenth of it as warm-up, gradients clipped to norm 1,
-dropout as config.json says, batches of texts that are padded to the longest one in PyTorch and to T
+MODEL is a folder with config.json, model.safetensors and tokenizer.json; DATA has GLUE's train.tsv
+and dev.tsv, of which the first N rows of train.tsv are used. Both train on two processes of one
+thread: Lockstep under mpirun, PyTorch with DistributedDataParallel over gloo and transformers'
+AutoModelForSequenceClassification. The recipe is the same: AdamW, a linear schedule with a tenth of
+it as warm-up, gradients clipped to norm 1, dropout as config.json says (but Lockstep has none of the
+probabilities of attention), batches of texts that are padded to the longest one in PyTorch and to T
 in Lockstep. With --buckets both put texts of like lengths into a batch (transformers'
-LengthGroupedSampler, data.group_by_length), and Lockstep pads to those lengths. Prints accuracy, F1 (where
-Lockstep has it) and seconds of training of each. Needs torch, transformers, numpy.
+LengthGroupedSampler, data.group_by_length), and Lockstep pads to those lengths. Prints accuracy, F1
+and seconds of training of each. Needs torch, transformers, numpy.
 """
 import argparse
 import json
