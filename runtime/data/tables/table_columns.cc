@@ -246,6 +246,7 @@ void BadRecordLog::add(int64_t line, const std::string& problem) {
   const std::string message = fmt::format("{}:{}: {}", file_name_, line, problem);
   if (policy_ == BadRecords::kFail)
     throw DataError("{} (data.bad_records: SKIP or REPLACE would go on)", message);
+  waiting_ += policy_ == BadRecords::kReplace ? 1 : 0;
   if (count_++ == 0 || line < first_line_) {
     first_line_ = line;
     first_ = message;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/run_config.h"
@@ -56,12 +57,14 @@ class BadRecordLog {
   // Throws DataError when more of `records` are bad than data.max_bad_fraction allows.
   void check_fraction(int64_t records) const;
   int64_t count() const { return count_; }
+  // Bad records since the last call that a good one takes the place of.
+  int64_t take_waiting() { return std::exchange(waiting_, 0); }
 
  private:
   BadRecords policy_;
   float max_fraction_;
   std::string file_name_;
-  int64_t count_ = 0;
+  int64_t count_ = 0, waiting_ = 0;
   int64_t first_line_ = 0;
   std::string first_;
 };

@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/data/format.h"
 #include "runtime/data/tables/table_columns.h"
 
 namespace lockstep {
@@ -75,6 +76,45 @@ std::string ClassNames::list() const {
   for (size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + quote_cell(names_[i]);
   if (names_.size() > shown) text += fmt::format(" and {} more", names_.size() - shown);
   return text;
+}
+
+AssumedData assume_classes(const MissingFile& missing,
+                           const std::vector<std::string>& listed,
+                           const TextWords& words,
+                           const std::string& field) {
+  if (missing.model().outputs > 0 || listed.empty())
+    return missing.with_outputs_of_model("classes");
+  AssumedData assumed;
+  assumed.what = fmt::format("{} {}, as {} says", listed.size(), words.classes, field);
+  assumed.outputs = static_cast<int64_t>(listed.size());
+  return assumed;
+}
+
+void summarise_texts(const TextWords& words,
+                     const ModelTraits& model,
+                     int64_t tokens,
+                     const ClassNames* classes,
+                     int64_t cut,
+                     OpenedData* opened) {
+  DataSummary& summary = opened->summary;
+  summary.features = model.context;
+  summary.vocabulary = model.vocabulary > 0 ? model.vocabulary : tokens;
+  if (classes != nullptr) {
+    summary.classes = classes->classes();
+    use_classes_of_model(model, &summary);
+  }
+  if (opened->train != nullptr) summary.train_samples = opened->train->samples();
+  if (opened->eval != nullptr) summary.eval_samples = opened->eval->samples();
+  std::string& text = summary.description;
+  text = fmt::format("{}: {} training and {} evaluation {} of up to {} tokens",
+                     words.texts,
+                     summary.train_samples,
+                     summary.eval_samples,
+                     words.samples,
+                     model.context);
+  if (summary.classes > 0) text += fmt::format(", {} {}", summary.classes, words.classes);
+  if (cut > 0) text += fmt::format("; {} were longer and are cut", cut);
+  if (summary.bad_records > 0) text += fmt::format(", {} bad records", summary.bad_records);
 }
 
 }  // namespace lockstep

@@ -1,11 +1,14 @@
 #pragma once
-// Names of classes in text files, and their numbers.
+// Names of classes in text files and their numbers, and what formats of such files tell of them.
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "runtime/data/assumed.h"
+#include "runtime/data/dataset.h"
 
 namespace lockstep {
 
@@ -38,5 +41,35 @@ class ClassNames {
   std::vector<std::string> names_;
   std::unordered_map<std::string, int32_t> index_;
 };
+
+// What a format calls what it has, for a line of the log.
+struct TextWords {
+  std::string texts;    // "labelled texts"
+  const char* samples;  // "samples"
+  const char* classes;  // "classes"
+};
+
+// Of files that are not here: as many classes as `field` lists, else as many as the model says.
+AssumedData assume_classes(const MissingFile& missing,
+                           const std::vector<std::string>& listed,
+                           const TextWords& words,
+                           const std::string& field);
+
+// Adds what was read of a file, such as LabelledSamples, and returns how many of its texts are cut.
+template <typename Samples>
+int64_t add_to_summary(const Samples& samples, DataSummary* summary) {
+  summary->bad_records += samples.bad_records;
+  summary->doubts.insert(summary->doubts.end(), samples.doubts.begin(), samples.doubts.end());
+  return samples.cut;
+}
+
+// The rest of the summary, once the files are read. `tokens`: how many the tokenizer has; `classes`:
+// null where the model predicts none; `cut`: samples that were longer than the context.
+void summarise_texts(const TextWords& words,
+                     const ModelTraits& model,
+                     int64_t tokens,
+                     const ClassNames* classes,
+                     int64_t cut,
+                     OpenedData* opened);
 
 }  // namespace lockstep

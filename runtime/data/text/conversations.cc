@@ -131,7 +131,6 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     auto store = std::make_shared<ConversationStore>(model.context + 1);
     BadRecordLog bad(data_, file.name());
     ConversationTokens last;  // the last good one
-    int64_t waiting = 0;      // bad records since then that a good one takes the place of
     for (size_t i = 0; i < lines.size(); ++i) {
       if (!read[i].failure.empty())
         throw DataError("{}:{}: {}", file.name(), lines[i].number, read[i].failure);
@@ -140,17 +139,16 @@ class Conversations final : public FileFormat<ConversationsConfig> {
             fmt::format("has no answer within the first {} tokens", model.context + 1);
       if (!read[i].problem.empty()) {
         bad.add(lines[i].number, read[i].problem);
-        waiting += data_.bad_records == BadRecords::kReplace ? 1 : 0;
       } else {
         last = std::move(read[i].tokens);
-        for (; waiting > 0; --waiting) store->add(last);
+        for (int64_t times = bad.take_waiting(); times > 0; --times) store->add(last);
       }
       read[i] = {};
     }
-    for (; waiting > 0 && store->conversations() > 0; --waiting) store->add(last);
     bad.check_fraction(static_cast<int64_t>(lines.size()));
     summary->bad_records += bad.count();
     if (store->conversations() == 0) throw DataError("{}: has no conversation", file.name());
+    for (int64_t times = bad.take_waiting(); times > 0; --times) store->add(last);
     if (model.outputs > 0 && store->largest_id() >= model.outputs)
       throw DataError("{}: has a token {}; allowed: below {}, which is {}",
                       file.name(),

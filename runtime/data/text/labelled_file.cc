@@ -140,11 +140,10 @@ class FileReader {
       has_values() ? read_value(row, &value) : read_label(row, &label);
     if (!row->problem.empty()) {
       bad_.add(row->line, row->problem);
-      waiting_ += source_.data.bad_records == BadRecords::kReplace ? 1 : 0;
       return;
     }
     if (first_label_ < 0) first_label_ = label;
-    for (int64_t times = std::exchange(waiting_, 0) + 1; times > 0; --times) {
+    for (int64_t times = bad_.take_waiting() + 1; times > 0; --times) {
       ++good_;
       if (with_texts_) samples_.texts.add(encoded);
       if (with_labels_)
@@ -180,7 +179,7 @@ class FileReader {
     bad_.check_fraction(records_);
     samples_.bad_records = bad_.count();
     if (good_ == 0) throw DataError("{}: has no record that can be used", table_.name());
-    for (; waiting_ > 0; --waiting_) add_last_again();
+    for (int64_t times = bad_.take_waiting(); times > 0; --times) add_last_again();
     if (collects_ && !has_values()) number_classes();
     find_doubts();
     samples_.texts.shrink();
@@ -251,8 +250,7 @@ class FileReader {
   std::unordered_map<std::string, int32_t> seen_;
   std::vector<std::string> names_;  // of the labels, in order of appearance
   int64_t records_ = 0;
-  int64_t good_ = 0;     // those that can be used, and the copies of them
-  int64_t waiting_ = 0;  // bad records since the last good one that it takes the place of
+  int64_t good_ = 0;  // those that can be used, and the copies of them
   int32_t first_label_ = -1;
 };
 

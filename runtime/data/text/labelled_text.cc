@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/text/class_names.h"
 #include "runtime/data/text/data_tokenizer.h"
 #include "runtime/data/text/labelled_file.h"
 #include "runtime/data/text/text_table.h"
@@ -52,16 +53,12 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
   }
 
   AssumedData assume(const MissingFile& missing) const override {
-    const auto listed = static_cast<int64_t>(config_.labels.size());
     AssumedData assumed;
     if (missing.model().text_task == TextTask::kSequenceValues) {
       assumed.what = "a value for each text";
       assumed.outputs = 1;
-    } else if (missing.model().outputs == 0 && listed > 0) {
-      assumed.what = fmt::format("{} classes, as data.labelled_text.labels says", listed);
-      assumed.outputs = listed;
     } else {
-      assumed = missing.with_outputs_of_model("classes");
+      assumed = assume_classes(missing, config_.labels, words(), "data.labelled_text.labels");
     }
     assumed.vocabulary = assumed_vocabulary(data_, config_.tokenizer, missing);
     return assumed;
@@ -81,12 +78,9 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
     const bool needs_classes = has_classes && (with_labels || model.outputs == 0);
     ClassNames classes(config_.labels, "data.labelled_text.labels");
     OpenedData opened;
-    DataSummary& summary = opened.summary;
     int64_t cut = 0;
     const auto take = [&](LabelledSamples samples, std::unique_ptr<Dataset>* dataset) {
-      summary.bad_records += samples.bad_records;
-      cut += samples.cut;
-      summary.doubts.insert(summary.doubts.end(), samples.doubts.begin(), samples.doubts.end());
+      cut += add_to_summary(samples, &opened.summary);
       *dataset = make_labelled_dataset(std::move(samples), model);
     };
     if (need_train)
@@ -98,31 +92,16 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
     if (has_eval())
       take(read_labelled_file(source, config_.eval, "labelled_text.eval", false, parts, &classes),
            &opened.eval);
-    summary.features = model.context;
-    summary.vocabulary = model.vocabulary > 0 ? model.vocabulary : tokenizer->id_limit();
-    if (has_classes) {
-      summary.classes = classes.classes();
-      use_classes_of_model(model, &summary);
-    } else if (model.text_task == TextTask::kSequenceValues) {
-      summary.target_columns = 1;
-    }
-    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
-    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-    summary.description = describe(model, summary, cut);
+    if (model.text_task == TextTask::kSequenceValues) opened.summary.target_columns = 1;
+    summarise_texts(
+        words(), model, tokenizer->id_limit(), has_classes ? &classes : nullptr, cut, &opened);
     return opened;
   }
 
-  std::string describe(const ModelTraits& model, const DataSummary& summary, int64_t cut) const {
-    std::string text =
-        fmt::format("labelled {}: {} training and {} evaluation samples of up to {} tokens",
-                    config_.second_text.empty() ? "texts" : "pairs of texts",
-                    summary.train_samples,
-                    summary.eval_samples,
-                    model.context);
-    if (summary.classes > 0) text += fmt::format(", {} classes", summary.classes);
-    if (cut > 0) text += fmt::format("; {} were longer and are cut", cut);
-    if (summary.bad_records > 0) text += fmt::format(", {} bad records", summary.bad_records);
-    return text;
+  TextWords words() const {
+    return {config_.second_text.empty() ? "labelled texts" : "labelled pairs of texts",
+            "samples",
+            "classes"};
   }
 };
 

@@ -147,7 +147,6 @@ class FileReader {
     const std::string problem = problem_of(*sentence);
     if (!problem.empty()) {
       bad_.add(sentence->line, problem);
-      waiting_ += source_.data.bad_records == BadRecords::kReplace ? 1 : 0;
       return;
     }
     std::vector<int16_t> tags;
@@ -156,7 +155,7 @@ class FileReader {
           word < 0 || !source_.with_tags
               ? int16_t{-1}
               : static_cast<int16_t>(tags_.class_of(sentence->tags[static_cast<size_t>(word)])));
-    for (int64_t times = std::exchange(waiting_, 0) + 1; times > 0; --times) {
+    for (int64_t times = bad_.take_waiting() + 1; times > 0; --times) {
       samples_.texts.add(encoded.text);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
     }
@@ -179,7 +178,7 @@ class FileReader {
     samples_.bad_records = bad_.count();
     if (samples_.texts.count() == 0)
       throw DataError("{}: has no sentence that can be used", file_.name());
-    for (; waiting_ > 0; --waiting_) {
+    for (int64_t times = bad_.take_waiting(); times > 0; --times) {
       const int64_t last = samples_.texts.count() - 1;
       const auto first = static_cast<size_t>(samples_.texts.begin(last));
       const std::vector<int16_t> tags(samples_.tags.begin() + static_cast<std::ptrdiff_t>(first),
@@ -212,7 +211,6 @@ class FileReader {
   BadRecordLog bad_;
   TaggedSamples samples_;
   int64_t records_ = 0;
-  int64_t waiting_ = 0;  // bad sentences since the last good one that it takes the place of
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/text/class_names.h"
 #include "runtime/data/text/data_tokenizer.h"
 #include "runtime/data/text/tagged_file.h"
 
@@ -12,6 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr char kTokenizerField[] = "data.tagged_text.tokenizer";
+const TextWords kWords = {"tagged text", "sentences", "tags"};
 
 class TaggedText final : public FileFormat<TaggedTextConfig> {
  public:
@@ -42,14 +44,7 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
   }
 
   AssumedData assume(const MissingFile& missing) const override {
-    const auto listed = static_cast<int64_t>(config_.tags.size());
-    AssumedData assumed;
-    if (missing.model().outputs == 0 && listed > 0) {
-      assumed.what = fmt::format("{} tags, as data.tagged_text.tags says", listed);
-      assumed.outputs = listed;
-    } else {
-      assumed = missing.with_outputs_of_model("classes");
-    }
+    AssumedData assumed = assume_classes(missing, config_.tags, kWords, "data.tagged_text.tags");
     assumed.vocabulary = assumed_vocabulary(data_, config_.tokenizer, missing);
     return assumed;
   }
@@ -65,12 +60,9 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
     const bool has_tags = model.text_task == TextTask::kTokenClasses;
     if (has_tags && (with_tags || model.outputs == 0) && !tags.listed()) read_tags(source, &tags);
     OpenedData opened;
-    DataSummary& summary = opened.summary;
     int64_t cut = 0;
     const auto take = [&](TaggedSamples samples, std::unique_ptr<Dataset>* dataset) {
-      summary.bad_records += samples.bad_records;
-      cut += samples.cut;
-      summary.doubts.insert(summary.doubts.end(), samples.doubts.begin(), samples.doubts.end());
+      cut += add_to_summary(samples, &opened.summary);
       *dataset = make_tagged_dataset(std::move(samples), model);
     };
     if (need_train)
@@ -78,23 +70,7 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
            &opened.train);
     if (has_eval())
       take(read_tagged_file(source, config_.eval, "tagged_text.eval", false, &tags), &opened.eval);
-    summary.features = model.context;
-    summary.vocabulary = model.vocabulary > 0 ? model.vocabulary : tokenizer->id_limit();
-    if (has_tags) {
-      summary.classes = tags.classes();
-      use_classes_of_model(model, &summary);
-    }
-    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
-    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-    summary.description =
-        fmt::format("tagged text: {} training and {} evaluation sentences of up to {} tokens",
-                    summary.train_samples,
-                    summary.eval_samples,
-                    model.context);
-    if (summary.classes > 0) summary.description += fmt::format(", {} tags", summary.classes);
-    if (cut > 0) summary.description += fmt::format("; {} were longer and are cut", cut);
-    if (summary.bad_records > 0)
-      summary.description += fmt::format(", {} bad records", summary.bad_records);
+    summarise_texts(kWords, model, tokenizer->id_limit(), has_tags ? &tags : nullptr, cut, &opened);
     return opened;
   }
 };
