@@ -11,9 +11,10 @@ pictures, mixed, in 6 steps. MLPs with LARS and LAMB, whose tensors' norms are o
 ranks, and a GPT with Muon, whose matrices travel over MPI and TCP, in 6 steps. Every run is in
 another ZeRO stage, 0 to 3, and with buckets of another size: from many that cut tensors and slices
 to a single one. The loss and the gradient's norm of every step must be equal too, to the last bit
-of a double. Four of the configs round gradients to 16 bits before they are summed, one of them with error feedback, in stages 0 and 1; two multiply floats as
-three bfloat16 numbers. A Llama on packed documents, its blocks computed again and its logits some
-rows at a time. A GPT whose gradients travel as factors, in stage 0.
+of a double. Four of the configs round gradients to 16 bits before they are summed, one of them with
+error feedback, in stages 0 and 1; two multiply floats as three bfloat16 numbers. A Llama on packed
+documents, its blocks computed again and its logits some rows at a time. A GPT whose gradients travel
+as factors, in stage 0.
 """
 import array
 import itertools
