@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-// Extents of a dense row-major tensor, outermost first; at most four dimensions, held inline.
+// Extents of a dense row-major tensor, outermost first; at most eight dimensions, held inline.
 class Shape {
  public:
-  static constexpr int kMaxRank = 4;
+  static constexpr int kMaxRank = 8;
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> extents) {
