@@ -10,6 +10,7 @@ MAY_INCLUDE = {
     "runtime/config": [],
     "runtime/graph": ["runtime/config"],
     "models": ["runtime/graph", "runtime/config"],
+    "models/onnx": ["models", "runtime/graph", "runtime/config"],
     "models/huggingface": ["runtime/checkpoint", "runtime/graph", "runtime/config"],
     "collectives": [],
     "collectives/nccl": ["collectives", "runtime/cuda/stream.h"],

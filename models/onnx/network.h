@@ -1,0 +1,142 @@
+#pragma once
+// The network that an ONNX file describes, at two stages: as it stands in the file (File), and with
+// every extent known (Network), which is what is trained. Plain data.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "models/onnx/array.h"
+
+namespace lockstep::onnx {
+
+using Attribute = std::variant<int64_t,
+                               float,
+                               std::string,
+                               std::vector<int64_t>,
+                               std::vector<float>,
+                               std::vector<std::string>,
+                               Array>;
+
+// A node. Inputs and outputs are numbers of values, -1 where absent.
+struct Node {
+  std::string op;      // "Conv"
+  std::string domain;  // "" is ONNX's own
+  int64_t opset = 0;   // of the domain, as the file imports it
+  std::string name;    // as in the file; may be empty
+  std::string scope;   // where it stood in PyTorch's modules, as the exporter tells; may be empty
+  std::vector<int> inputs;
+  std::vector<int> outputs;
+  std::map<std::string, Attribute> attributes;
+  std::vector<std::string> unsupported_attributes = {};  // subgraphs and the like, by name
+
+  bool has(const std::string& attribute) const { return attributes.count(attribute) > 0; }
+  // The attribute, or `otherwise` where there is none. Throws ConfigError where it is of another kind.
+  int64_t integer(const std::string& attribute, int64_t otherwise) const;
+  float number(const std::string& attribute, float otherwise) const;
+  std::string text(const std::string& attribute, const std::string& otherwise) const;
+  std::vector<int64_t> integers(const std::string& attribute,
+                                std::vector<int64_t> otherwise = {}) const;
+  std::vector<float> numbers(const std::string& attribute, std::vector<float> otherwise = {}) const;
+
+  // For messages: `Conv "conv1" (opset 17, in layer1.0.conv1)`.
+  std::string description() const;
+  int input(size_t place) const { return place < inputs.size() ? inputs[place] : -1; }
+  int output(size_t place) const { return place < outputs.size() ? outputs[place] : -1; }
+};
+
+// An extent that the file leaves open has a name there ("batch") or none.
+struct OpenExtent {
+  int64_t extent = -1;  // below 0: open
+  std::string name;     // of an open one; may be empty
+};
+
+struct FileValue {
+  std::string name;
+  bool typed = false;  // whether the file says its type
+  ElementType type = ElementType::kFloat;
+  bool has_extents = false;
+  std::vector<OpenExtent> extents;
+  int initializer = -1;  // number in File::initializers, or -1
+};
+
+struct Initializer {
+  std::string name;
+  Array array;
+  bool external = false;  // whether its elements lie beside the file
+};
+
+// A file as it is, checked: names are resolved, functions replaced by their nodes, nodes in an order
+// in which everything is computed before it is used.
+struct File {
+  std::string path;
+  int64_t ir_version = 0;
+  int64_t opset = 0;  // of ONNX's own domain
+  std::string producer;
+  std::vector<FileValue> values;
+  std::vector<Initializer> initializers;
+  std::vector<Node> nodes;
+  std::vector<int> inputs;  // without those that an initializer fills
+  std::vector<int> outputs;
+};
+
+// Reads the file and its external data, which are mapped. Throws ConfigError in the form
+// `PATH: what is wrong; what is allowed`: what is no ONNX file, an opset of another age than 9 to 23,
+// external data outside the file's folder or shorter than claimed, values without a source, cycles,
+// types and domains that are not known. Nodes with ops that are not known are no error here.
+File read_file(const std::string& path);
+
+enum class ValueKind : uint8_t {
+  kInput,      // of the network
+  kParameter,  // an initializer or constant that may learn
+  kConstant,   // known before the start
+  kComputed,
+};
+
+struct Value {
+  std::string name;
+  ElementType type = ElementType::kFloat;
+  Extents extents;
+  ValueKind kind = ValueKind::kComputed;
+  Array array = {};  // of parameters and constants
+  int initializer =
+      -1;  // of parameters: number in File::initializers; -1 where it was a Constant node
+};
+
+// Of one lane's batch: everything static. Nodes that only constants reach are folded away, and so is
+// what no output needs.
+struct Network {
+  std::vector<Value> values;  // by the numbers of the file's values
+  std::vector<Node> nodes;
+  std::vector<int> inputs;
+  std::vector<int> outputs;
+};
+
+struct BindOptions {
+  int64_t batch =
+      1;  // samples: of the first axis of every input that is open or named `batch_axis`
+  std::string batch_axis;  // the name of the batch's axis; "" : the first axis of the inputs
+  std::map<std::string, int64_t>
+      axes;  // other open axes by name, or by "INPUT.AXIS" where they have none
+  std::map<std::string, Extents> inputs;  // the whole extents of an input, which go before all
+  bool all_constant = false;  // no initializer learns: everything folds that inputs do not reach
+};
+
+// What the file's own values are: which initializers may learn. By number of a value of the file.
+struct Classes {
+  std::vector<bool>
+      parameter;  // by value: an initializer (or Constant node's output) in the place of a parameter
+};
+
+// Floating-point initializers and constants that stand in the place of a parameter of some node (weights, biases,
+// gains, tables), directly or through nodes that only move their elements.
+Classes classify(const File& file);
+
+// Gives every value its type and extents, computes what is known, and drops what nothing needs. Throws
+// ConfigError: unbound axes by name and how to bind them, ops and forms of them that are not known, with
+// Node::description(); extents that depend on data.
+Network bind(const File& file, const Classes& classes, const BindOptions& options);
+
+}  // namespace lockstep::onnx
