@@ -1,8 +1,11 @@
 #include "runtime/exec/executor.h"
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"
+#include "runtime/exec/host_copy.h"
 #include "runtime/graph/prediction.h"
 
 namespace lockstep {
@@ -46,8 +49,9 @@ Executor::Executor(const Graph& graph,
   }
   LOCKSTEP_CHECK(plan.states.empty() || memory.states != nullptr);
   for (Tensors& tensors : tensors_)
-    for (const PlacedState& state : plan.states)
+    for (const PlacedTensor& state : plan.states)
       tensors[static_cast<size_t>(state.tensor)] = memory.states + state.offset;
+  fill_constants(memory.constants);
   LOCKSTEP_CHECK(graph.parameters.size() == layout.slots.size());
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     const TensorId parameter = graph.parameters[i];
@@ -61,6 +65,18 @@ Executor::Executor(const Graph& graph,
     }
     if (graph[parameter].gradient != kNoTensor)
       gradients_.push_back({graph[parameter].gradient, layout.slots[i].gradient_offset});
+  }
+}
+
+void Executor::fill_constants(std::byte* memory) {
+  LOCKSTEP_CHECK(plan_.constants.empty() || memory != nullptr);
+  for (const PlacedTensor& placed : plan_.constants) {
+    const std::vector<std::byte>& bytes = *graph_[placed.tensor].constant;
+    std::byte* const place = memory + placed.offset;
+    HostCopyOf<std::byte> copy(backend_, place, static_cast<int64_t>(bytes.size()));
+    std::copy(bytes.begin(), bytes.end(), copy.data());
+    copy.write();
+    for (Tensors& tensors : tensors_) tensors[static_cast<size_t>(placed.tensor)] = place;
   }
 }
 

@@ -21,6 +21,7 @@ struct ExecutorMemory {
   std::byte* parameters = nullptr;
   BucketAllGather* gather = nullptr;  // the all-gather that fills it; null: they are there
   std::byte* states = nullptr;        // ProgramPlan::state_bytes, of graphs that have states
+  std::byte* constants = nullptr;     // of all programs of a plan, which executors fill
 };
 
 class Executor {
@@ -68,6 +69,7 @@ class Executor {
   void run_ops(size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer);
   template <typename F>
   void observed(size_t op, F run) const;
+  void fill_constants(std::byte* memory);
   void begin_run();
   void await_parameters(size_t op, Tensors& tensors);
   void gather_lanes(const Op& op, Reducer& reducer);

@@ -98,6 +98,12 @@ OpRunner::OpRunner(const Graph& graph, Backend& backend)
   for (const Op& op : graph.ops)
     implementations_.push_back(&backend.ops().choose(graph, op, backend.launch_context()));
   staging_ = {backend.allocate_host(largest), largest};
+  for (size_t id = 0; id < tensors_.size(); ++id) {
+    if (graph.tensors[id].role != Role::kConstant) continue;
+    std::ranges::copy(*graph.tensors[id].constant, staging_.data());
+    backend.copy(staging_.data(), tensors_[id], graph.tensors[id].bytes());
+    backend.synchronize();  // the staging is used again
+  }
 }
 
 std::vector<double> OpRunner::read(TensorId id) {

@@ -43,6 +43,16 @@ TensorId GraphBuilder::state(const std::string& name, Shape shape) {
   return tensor(name, shape, options_.compute, Role::kState);
 }
 
+TensorId GraphBuilder::constant(const std::string& name,
+                                Shape shape,
+                                DType dtype,
+                                std::shared_ptr<const std::vector<std::byte>> bytes) {
+  const TensorId id = tensor(name, shape, dtype, Role::kConstant);
+  LOCKSTEP_CHECK(bytes != nullptr && bytes->size() == graph_[id].bytes());
+  graph_[id].constant = std::move(bytes);
+  return id;
+}
+
 TensorId GraphBuilder::running_statistic(const std::string& name,
                                          Shape shape,
                                          float initial,

@@ -66,6 +66,11 @@ class GraphBuilder {
   TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
   // Zeros at first, of the compute type; what a run leaves in it the next one finds.
   TensorId state(const std::string& name, Shape shape);
+  // A table that never changes: as many bytes as a tensor of the shape and type has.
+  TensorId constant(const std::string& name,
+                    Shape shape,
+                    DType dtype,
+                    std::shared_ptr<const std::vector<std::byte>> bytes);
 
   // A parameter that each step moves by the share `momentum` towards what the batch shows, instead
   // of by a gradient.

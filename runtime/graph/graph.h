@@ -2,7 +2,9 @@
 // The static graph of one lane's forward (and backward) pass: typed tensors and coarse ops in
 // execution order. Plain data.
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,7 @@ enum class Role : uint8_t {
   kParameterGradient,  // a slice of the flat gradient buffer
   kResult,             // kept until the lane is done: statistics (4) f64, or an inference output
   kState,              // stays from run to run, in memory of who runs the graph; ops write it
+  kConstant,           // known when the graph is built, and never changes: Tensor::constant
 };
 
 // Initial value of a parameter: every element drawn independently from the parameter's own random
@@ -60,6 +63,7 @@ struct Tensor {
   // Parameters only: the rows of matrices of which it is made up, one below the other, as q, k and v
   // are where one product computes them; none where it is one matrix.
   std::vector<int64_t> row_parts;
+  std::shared_ptr<const std::vector<std::byte>> constant;  // constants only: bytes() of it
   int64_t padded_columns = 0;  // elements from row to row where rows are padded; 0: they are not
 
   int64_t row_stride() const { return padded_columns > 0 ? padded_columns : shape.columns(); }

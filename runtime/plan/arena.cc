@@ -74,6 +74,15 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
   return block_of;
 }
 
+// Places the tensors of a role one after the other.
+void place(const Graph& graph, Role role, std::vector<PlacedTensor>& placed, size_t& bytes) {
+  for (size_t id = 0; id < graph.tensors.size(); ++id) {
+    if (graph.tensors[id].role != role) continue;
+    placed.push_back({static_cast<TensorId>(id), bytes});
+    bytes += aligned(graph.tensors[id].bytes());
+  }
+}
+
 }  // namespace
 
 ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes) {
@@ -100,11 +109,8 @@ ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_byt
     plan.tensor_offsets[id] =
         placement(static_cast<TensorId>(id), blocks[static_cast<size_t>(block_of[id])]);
   }
-  for (size_t id = 0; id < graph.tensors.size(); ++id) {
-    if (graph.tensors[id].role != Role::kState) continue;
-    plan.states.push_back({static_cast<TensorId>(id), plan.state_bytes});
-    plan.state_bytes += aligned(graph.tensors[id].bytes());
-  }
+  place(graph, Role::kState, plan.states, plan.state_bytes);
+  place(graph, Role::kConstant, plan.constants, plan.constant_bytes);
   plan.workspace_offsets.assign(graph.ops.size(), 0);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     if (workspace_block[i] < 0) continue;

@@ -154,11 +154,33 @@ std::vector<MemoryRow> host_rows(const Plan& plan, const PlanOptions& options) {
   return rows;
 }
 
+// All programs of a plan, in the order in which their constants lie.
+std::vector<ProgramPlan*> programs_of(Plan& plan) {
+  std::vector<ProgramPlan*> programs = {&plan.training, &plan.evaluation};
+  for (auto* shorter : {&plan.shorter_training, &plan.shorter_evaluation})
+    for (ProgramPlan& program : *shorter) programs.push_back(&program);
+  return programs;
+}
+
+void place_constants(Plan& plan) {
+  for (ProgramPlan* program : programs_of(plan)) {
+    for (PlacedTensor& constant : program->constants) constant.offset += plan.constant_bytes;
+    plan.constant_bytes += program->constant_bytes;
+  }
+}
+
+void add_constants_row(const Plan& plan, std::vector<MemoryRow>& rows) {
+  if (plan.constant_bytes > 0)
+    rows.push_back({kConstantsRow, plan.constant_bytes, "tables that the model's file brings"});
+}
+
 std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
-  return {parameters_row(plan),
-          {kArenaRow,
-           most_arena_bytes(plan.evaluation, plan.shorter_evaluation),
-           "of one lane, by lifetime"}};
+  std::vector<MemoryRow> rows = {parameters_row(plan),
+                                 {kArenaRow,
+                                  most_arena_bytes(plan.evaluation, plan.shorter_evaluation),
+                                  "of one lane, by lifetime"}};
+  add_constants_row(plan, rows);
+  return rows;
 }
 
 // What compression of the gradients keeps.
@@ -240,6 +262,7 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
                          written(plan.wire))},
   };
   rows.insert(rows.end(), others.begin(), others.end());
+  add_constants_row(plan, rows);
   if (plan.muon)
     rows.push_back(
         {kMuonRow,
@@ -402,6 +425,7 @@ Plan make_plan(const Graph& training,
     plan.shorter_evaluation.push_back(
         plan_shorter(graph, *evaluation, plan.evaluation, workspace_bytes));
 
+  place_constants(plan);
   if (options.muon != nullptr && !options.evaluation_only)
     plan.muon = make_muon_layout(*options.muon, plan, options.newton_schulz_bytes);
 

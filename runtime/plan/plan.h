@@ -75,8 +75,8 @@ struct PlacedParameter {
   size_t offset = 0;
 };
 
-// A state of the graph, and where it lies among the states, in bytes.
-struct PlacedState {
+// A state or a constant of the graph, and where it lies among the states or the constants, in bytes.
+struct PlacedTensor {
   TensorId tensor = kNoTensor;
   size_t offset = 0;
 };
@@ -89,9 +89,12 @@ struct ProgramPlan {
   size_t arena_bytes = 0;
   // Tensors that stay from run to run, in the order of the graph: equal ones of two graphs lie at
   // the same offsets of the memory for states, which programs may share.
-  std::vector<PlacedState> states;
+  std::vector<PlacedTensor> states;
   size_t state_bytes = 0;
-  int64_t flops = 0;  // of one lane
+  // Of a plan with several programs each has its constants behind those of the ones before it.
+  std::vector<PlacedTensor> constants;
+  size_t constant_bytes = 0;  // of this program
+  int64_t flops = 0;          // of one lane
   std::vector<std::vector<int>>
       buckets_after_op;  // gradient buckets that are complete after each op; training only
   // The all-gathers of parameters, in the order of need, and how many of them
@@ -125,6 +128,7 @@ inline constexpr const char* kMastersRow = "master weights";
 inline constexpr const char* kGradientsRow = "gradients";
 inline constexpr const char* kGradientSumsRow = "summed gradients";
 inline constexpr const char* kMomentsRow = "optimizer moments";
+inline constexpr const char* kConstantsRow = "constants";
 inline constexpr const char* kArenaRow = "activations and workspace";
 inline constexpr const char* kStagingRow = "exchange staging";
 inline constexpr const char* kResidualsRow = "residuals of gradients";
@@ -158,6 +162,7 @@ struct Plan {
   ParameterLayout layout;
   DType compute = DType::kF32;              // of the parameters as the ops read them
   DType wire = DType::kF32;                 // of gradients on their way to other ranks
+  size_t constant_bytes = 0;                // of all programs
   int residual_groups = 0;                  // of lanes, whose sums leave residuals; 0: none do
   std::optional<PowerSgdLayout> power_sgd;  // of gradients that travel as factors; then the reducer
                                             // exchanges nothing itself

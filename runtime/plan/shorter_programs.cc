@@ -25,6 +25,8 @@ ProgramPlan plan_shorter(const Graph& shorter,
   plan.tensor_offsets = placed.tensor_offsets;
   plan.workspace_offsets = placed.workspace_offsets;
   plan.arena_bytes = placed.arena_bytes;
+  plan.constants = placed.constants;
+  plan.constant_bytes = placed.constant_bytes;
   plan.flops = placed.flops;
   return plan;
 }

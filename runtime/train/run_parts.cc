@@ -32,6 +32,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   memory.gradient_sums = take_floats(kGradientSumsRow);
   memory.moments = take(kMomentsRow);
   memory.arena = take(kArenaRow);
+  memory.constants = take(kConstantsRow);
   memory.staging = take_floats(kStagingRow);
   memory.residuals = take(kResidualsRow);
   memory.factors = take_floats(kFactorsRow);

@@ -78,6 +78,7 @@ struct RunMemory {
   // of the average of the weights, fp32.
   std::byte* moments = nullptr;
   std::byte* arena = nullptr;
+  std::byte* constants = nullptr;
   float* staging = nullptr;
   // Of compressed gradients, else null: see ErrorFeedbackLayout or, where they travel as factors,
   // PowerSgd.

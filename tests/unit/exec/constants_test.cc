@@ -1,0 +1,112 @@
+// Constants of a graph: planned to the byte, each program's behind those of the one before, and
+// there when an op reads them.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "runtime/cpu/backend.h"
+#include "runtime/exec/executor.h"
+#include "runtime/graph/autodiff.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/plan.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kWidth = 3;
+
+std::shared_ptr<const std::vector<std::byte>> bytes_of(const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+}
+
+// y = x + table.
+Graph adds_a_table(float first) {
+  GraphBuilder builder(GraphOptions(Purpose::kInference));
+  const TensorId x = builder.input("x", {1, kWidth}, DType::kF32);
+  const TensorId table =
+      builder.constant("table", {1, kWidth}, DType::kF32, bytes_of({first, first + 1, first + 2}));
+  builder.keep(ops::add(builder, "sum", x, table));
+  return std::move(builder).finish();
+}
+
+// What it gives for x = 10, 20, 30, in memory for `constant_bytes` of constants.
+std::vector<float> run(const Graph& graph,
+                       const ProgramPlan& plan,
+                       Backend& backend,
+                       std::byte* constants) {
+  Executor executor(graph,
+                    plan,
+                    make_layout(graph, 1),
+                    backend,
+                    {.arena = backend.allocate(plan.arena_bytes, "arena"), .constants = constants});
+  const std::span<float> input = backend.host_array<float>(kWidth),
+                         result = backend.host_array<float>(kWidth);
+  for (size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(10 * (i + 1));
+  const std::span<LaneContext> lane = backend.host_array<LaneContext>(1);
+  executor.run(lane.front(),
+               reinterpret_cast<const std::byte*>(input.data()),
+               nullptr,
+               nullptr,
+               nullptr,
+               reinterpret_cast<std::byte*>(result.data()));
+  return {result.begin(), result.end()};
+}
+
+TEST(Constants, AreThereWhenAnOpReadsThem) {
+  const std::unique_ptr<Backend> backend = cpu::make_backend();
+  const Graph first = adds_a_table(1), second = adds_a_table(100);
+  const auto none = [](const Graph&, const Op&) { return size_t{0}; };
+  ProgramPlan first_plan = plan_program(first, none), second_plan = plan_program(second, none);
+  ASSERT_EQ(first_plan.constants.size(), 1u);
+  EXPECT_GE(first_plan.constant_bytes, kWidth * sizeof(float));
+  second_plan.constants.front().offset += first_plan.constant_bytes;
+  std::byte* const memory =
+      backend->allocate(first_plan.constant_bytes + second_plan.constant_bytes, "constants");
+  EXPECT_EQ(run(first, first_plan, *backend, memory), (std::vector<float>{11, 22, 33}));
+  EXPECT_EQ(run(second, second_plan, *backend, memory), (std::vector<float>{110, 121, 132}));
+  EXPECT_EQ(run(first, first_plan, *backend, memory), (std::vector<float>{11, 22, 33}));
+}
+
+// y = W x + table, with a loss or not.
+Graph learns_beside_a_table(Purpose purpose) {
+  GraphBuilder builder((GraphOptions(purpose)));
+  const TensorId x = builder.input("x", {2, kWidth}, DType::kF32);
+  const TensorId target = builder.input("target", {2, kWidth}, DType::kF32);
+  const TensorId weight = builder.parameter("weight", {kWidth, kWidth}, {}, true);
+  const TensorId y = ops::linear(builder, "layer", x, weight, kNoTensor, Activation::kNone);
+  const TensorId table =
+      builder.constant("table", {2, kWidth}, DType::kF32, bytes_of(std::vector<float>(6, 1)));
+  ops::mean_squared_error(builder, ops::add(builder, "sum", y, table), target);
+  Graph graph = std::move(builder).finish();
+  if (purpose == Purpose::kTraining) differentiate(graph);
+  return graph;
+}
+
+TEST(Constants, ArePlannedForEachProgramAndHaveNoGradient) {
+  const Graph training = learns_beside_a_table(Purpose::kTraining),
+              evaluation = learns_beside_a_table(Purpose::kEvaluation);
+  const auto none = [](const Graph&, const Op&) { return size_t{0}; };
+  const Plan plan = make_plan(training, &evaluation, {}, none);
+  ASSERT_EQ(plan.training.constants.size(), 1u);
+  ASSERT_EQ(plan.evaluation.constants.size(), 1u);
+  EXPECT_EQ(plan.training.constants.front().offset, 0u);
+  EXPECT_EQ(plan.evaluation.constants.front().offset, plan.training.constant_bytes);
+  EXPECT_EQ(plan.row_bytes(kConstantsRow),
+            plan.training.constant_bytes + plan.evaluation.constant_bytes);
+  for (const Op& op : training.ops) {
+    for (const TensorId output : op.outputs)
+      EXPECT_TRUE(output == kNoTensor || training[output].role != Role::kConstant) << op.name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
