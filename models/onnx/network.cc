@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -42,7 +43,7 @@ std::vector<float> Node::numbers(const std::string& attribute, std::vector<float
 std::string Node::description() const {
   const std::string kind = domain.empty() ? op : domain + "." + op;
   const std::string where = scope.empty() ? "" : ", in " + scope;
-  return fmt::format("node {} \"{}\" (opset {}{})", kind, name, opset, where);
+  return escape_controls(fmt::format("node {} \"{}\" (opset {}{})", kind, name, opset, where));
 }
 
 }  // namespace lockstep::onnx

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -60,6 +61,10 @@ struct FileValue {
   bool has_extents = false;
   std::vector<OpenExtent> extents;
   int initializer = -1;  // number in File::initializers, or -1
+  // Of the output of a Constant node, which is no node of the File. Sparse ones stay nodes.
+  std::optional<Array> constant = {};
+  // Within a function of the file: it has this name nowhere in the file, and may stand for several.
+  bool of_function = false;
 };
 
 struct Initializer {
@@ -85,7 +90,8 @@ struct File {
 // Reads the file and its external data, which are mapped. Throws ConfigError in the form
 // `PATH: what is wrong; what is allowed`: what is no ONNX file, an opset of another age than 9 to 23,
 // external data outside the file's folder or shorter than claimed, values without a source, cycles,
-// types and domains that are not known. Nodes with ops that are not known are no error here.
+// types and domains that are not known. Nodes with ops that are not known are no error here. Arrays keep
+// what they need of the file; where external elements lie at a multiple of their size they are not copied.
 File read_file(const std::string& path);
 
 enum class ValueKind : uint8_t {

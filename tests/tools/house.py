@@ -106,7 +106,7 @@ RESTRICTED = [
      re.compile(r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|cooperative_groups|cub/|mma\.h)"),
      ["runtime/cuda/", "collectives/nccl/", "launcher/cuda/", "tests/fibers/"]),
     ("protobuf", re.compile(r"(google/protobuf/|.*\.pb\.h$)"),
-     ["runtime/config/", "runtime/metrics/", "runtime/checkpoint/",
+     ["runtime/config/", "runtime/metrics/", "runtime/checkpoint/", "models/onnx/",
       "tests/unit/config/generator_test."]),
     # Slow to compile: others use runtime/base/json.h and log.h.
     ("nlohmann", re.compile(r"nlohmann/"),

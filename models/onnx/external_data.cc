@@ -1,0 +1,110 @@
+#include "models/onnx/external_data.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "models/onnx/schema/onnx.pb.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/file.h"
+
+namespace lockstep::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+
+uint64_t number_of(const std::string& text, const std::string& key, const std::string& what) {
+  uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || parsed != end)
+    throw ConfigError("{}: the {} of its external data is {}; must be a number of bytes",
+                      what,
+                      key,
+                      quote_name(text));
+  return number;
+}
+
+// Whether `path` lies in `folder`, both without links.
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  const auto [ours, theirs] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return ours == folder.end() && theirs != path.end();
+}
+
+}  // namespace
+
+ExternalPlace external_place_of(const schema::TensorProto& tensor, const std::string& what) {
+  ExternalPlace place;
+  for (const schema::StringStringEntryProto& entry : tensor.external_data()) {
+    if (entry.key() == "location") place.location = entry.value();
+    if (entry.key() == "offset") place.offset = number_of(entry.value(), "offset", what);
+    if (entry.key() == "length") place.length = number_of(entry.value(), "length", what);
+  }
+  if (place.location.empty())
+    throw ConfigError("{}: its elements are external, but it names no file; must have a location",
+                      what);
+  return place;
+}
+
+ExternalData::ExternalData(const std::string& path) : folder_(fs::path(path).parent_path()) {
+  if (folder_.empty()) folder_ = ".";
+}
+
+std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location,
+                                                     const std::string& what) {
+  const auto found = files_.find(location);
+  if (found != files_.end()) return found->second;
+  const fs::path relative = location;
+  const bool climbs = std::find(relative.begin(), relative.end(), "..") != relative.end();
+  if (relative.is_absolute() || climbs || location.find('\0') != std::string::npos)
+    throw ConfigError(
+        "{}: its external data is in {}; must be a path within the folder of the file",
+        what,
+        quote_name(location));
+  const fs::path path = folder_ / relative;
+  std::error_code missing;
+  const fs::path resolved = fs::canonical(path, missing);
+  if (missing)
+    throw ConfigError("{}: its external data is in {}: {}; the file must lie beside the ONNX file",
+                      what,
+                      quote_name(path.string()),
+                      missing.message());
+  if (!lies_in(resolved, fs::canonical(folder_)))
+    throw ConfigError(
+        "{}: its external data is in {}, a link that leaves the folder of the file; must be within it",
+        what,
+        quote_name(location));
+  try {
+    const auto file = std::make_shared<const MappedFile>(resolved, ExitCode::kUsage);
+    return files_[location] = file;
+  } catch (const IoError& error) {
+    throw ConfigError("{}: its external data: {}", what, error.what());
+  }
+}
+
+std::shared_ptr<const std::byte> ExternalData::read(const ExternalPlace& place,
+                                                    size_t bytes,
+                                                    size_t alignment,
+                                                    const std::string& what) {
+  if (place.length && *place.length != bytes)
+    throw ConfigError("{}: its external data has {} bytes; must have {}, as its extents say",
+                      what,
+                      *place.length,
+                      bytes);
+  const std::shared_ptr<const MappedFile> file = open(place.location, what);
+  const size_t size = file->bytes().size();
+  if (place.offset > size || bytes > size - place.offset)
+    throw ConfigError("{}: its external data is {} bytes at {} of {}, which has {} bytes",
+                      what,
+                      bytes,
+                      place.offset,
+                      quote_name(place.location),
+                      size);
+  const std::byte* data = file->bytes().data() + place.offset;
+  if (place.offset % alignment == 0) return {file, data};
+  const std::shared_ptr<std::byte[]> copy(new std::byte[bytes > 0 ? bytes : 1]);
+  if (bytes > 0) std::memcpy(copy.get(), data, bytes);
+  return {copy, copy.get()};
+}
+
+}  // namespace lockstep::onnx

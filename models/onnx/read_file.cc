@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "models/onnx/functions.h"
+#include "models/onnx/network.h"
+#include "models/onnx/parse_file.h"
+#include "models/onnx/schema/onnx.pb.h"
+#include "models/onnx/sort.h"
+#include "models/onnx/tensors.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/file.h"
+
+namespace lockstep::onnx {
+namespace {
+
+std::shared_ptr<schema::ModelProto> parse(std::span<const std::byte> bytes,
+                                          const std::string& path) {
+  if (bytes.size() > kLargestFile)
+    throw ConfigError(
+        "{}: it has {} bytes; an ONNX file must have fewer than 2 GiB, with larger tensors beside it",
+        path,
+        bytes.size());
+  if (bytes.empty()) throw ConfigError("{}: it is empty; must be an ONNX file", path);
+  auto model = std::make_shared<schema::ModelProto>();
+  if (!model->ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    throw ConfigError("{}: it is no ONNX file, or is damaged or cut short", path);
+  if (!model->has_ir_version() || model->ir_version() < 1 || !model->has_graph())
+    throw ConfigError("{}: it is no ONNX file: must have a version of the format and a graph",
+                      path);
+  return model;
+}
+
+Opsets opsets_of(const schema::ModelProto& model, const std::string& path) {
+  Opsets opsets;
+  for (const schema::OperatorSetIdProto& opset : model.opset_import()) {
+    const std::string domain = domain_of(opset.domain());
+    if (domain.empty()) check_opset(opset.version(), path, "the file");
+    const auto [known, added] = opsets.emplace(domain, opset.version());
+    if (!added && known->second != opset.version())
+      throw ConfigError("{}: it imports domain {} with opset {} and with opset {}; must be one",
+                        path,
+                        quote_name(domain),
+                        known->second,
+                        opset.version());
+  }
+  return opsets;
+}
+
+// Type and extents as the file tells them, as far as they are of a kind that is known.
+void describe(FileValue& value, const schema::ValueInfoProto& info) {
+  if (value.constant || value.initializer >= 0) return;  // these tell better themselves
+  const schema::TypeProto::Tensor& tensor = info.type().tensor_type();
+  const std::optional<ElementType> type = element_type_of(tensor.elem_type());
+  if (!info.type().has_tensor_type() || !type) return;
+  value.typed = true;
+  value.type = *type;
+  value.has_extents = tensor.has_shape();
+  value.extents.clear();
+  for (const schema::TensorShapeProto::Dimension& dim : tensor.shape().dim()) {
+    const bool open = !dim.has_dim_value() || dim.dim_value() < 0;
+    value.extents.push_back({open ? -1 : dim.dim_value(), dim.dim_param()});
+  }
+}
+
+// That an input or output is a tensor of a known type, where the file says what it is.
+void check_type(const schema::ValueInfoProto& info, const std::string& path, const char* what) {
+  const schema::TypeProto& type = info.type();
+  const char* kind = type.has_sequence_type()        ? "a sequence"
+                     : type.has_map_type()           ? "a map"
+                     : type.has_optional_type()      ? "an optional value"
+                     : type.has_sparse_tensor_type() ? "a sparse tensor"
+                                                     : nullptr;
+  const std::string name = quote_name(info.name());
+  if (kind != nullptr)
+    throw ConfigError("{}: {} {} is {}; must be a tensor", path, what, name, kind);
+  const int element = type.tensor_type().elem_type();
+  if (type.has_tensor_type() && !element_type_of(element))
+    throw ConfigError(
+        "{}: {} {} has elements of type {}; must be float, double, float16, bfloat16, int8 to int64, "
+        "uint8 to uint64, bool or string",
+        path,
+        what,
+        name,
+        type_text_of(element));
+}
+
+class Reader {
+ public:
+  Reader(std::shared_ptr<const schema::ModelProto> model, File& file)
+      : model_(std::move(model)),
+        graph_(model_->graph()),
+        file_(file),
+        tensors_(file.path, model_),
+        nodes_(*model_, opsets_of(*model_, file.path), tensors_, file) {}
+
+  void read() {
+    read_initializers();
+    read_inputs();
+    nodes_.read(graph_);
+    read_outputs();
+    for (const schema::ValueInfoProto& info : graph_.value_info()) {
+      const auto known = by_name_.find(info.name());
+      if (known != by_name_.end()) describe(file_.values[known->second], info);
+    }
+    check_sources();
+    sort_nodes(file_);
+  }
+
+ private:
+  FileValue& value(int number) { return file_.values[static_cast<size_t>(number)]; }
+
+  void read_initializers() {
+    if (graph_.sparse_initializer_size() > 0)
+      throw ConfigError("{}: it has sparse initializers; all must be dense", file_.path);
+    for (const schema::TensorProto& tensor : graph_.initializer()) {
+      const std::string what = fmt::format("initializer {}", quote_name(tensor.name()));
+      if (tensor.name().empty())
+        throw ConfigError("{}: an initializer has no name; each must have one", file_.path);
+      Initializer made{tensor.name(),
+                       tensors_.read(tensor, what),
+                       tensor.data_location() == schema::TensorProto::EXTERNAL};
+      const int number = nodes_.value(tensor.name());
+      nodes_.give(number, what);
+      FileValue& its = value(number);
+      its.typed = its.has_extents = true;
+      its.type = made.array.type;
+      for (const int64_t extent : made.array.extents) its.extents.push_back({extent, ""});
+      its.initializer = static_cast<int>(file_.initializers.size());
+      file_.initializers.push_back(std::move(made));
+    }
+  }
+
+  void read_inputs() {
+    std::set<std::string> names;
+    for (const schema::ValueInfoProto& info : graph_.input()) {
+      if (info.name().empty() || !names.insert(info.name()).second)
+        throw ConfigError("{}: two inputs are called {}; names must be there, and differ",
+                          file_.path,
+                          quote_name(info.name()));
+      const int number = nodes_.value(info.name());
+      if (value(number).initializer >= 0) continue;
+      check_type(info, file_.path, "input");
+      nodes_.give(number, "the inputs");
+      describe(value(number), info);
+      file_.inputs.push_back(number);
+    }
+  }
+
+  void read_outputs() {
+    for (size_t number = 0; number < file_.values.size(); ++number)
+      if (!file_.values[number].of_function) by_name_[file_.values[number].name] = number;
+    std::set<std::string> names;
+    for (const schema::ValueInfoProto& info : graph_.output()) {
+      if (!names.insert(info.name()).second)
+        throw ConfigError("{}: two outputs are called {}; names must differ",
+                          file_.path,
+                          quote_name(info.name()));
+      const auto found = by_name_.find(info.name());
+      if (found == by_name_.end() || !nodes_.has_source(static_cast<int>(found->second)))
+        throw ConfigError("{}: output {} comes from no node, input or initializer",
+                          file_.path,
+                          quote_name(info.name()));
+      check_type(info, file_.path, "output");
+      describe(file_.values[found->second], info);
+      file_.outputs.push_back(static_cast<int>(found->second));
+    }
+    if (file_.outputs.empty())
+      throw ConfigError("{}: its graph has no output; must have one or more", file_.path);
+  }
+
+  void check_sources() {
+    for (const Node& node : file_.nodes)
+      for (const int input : node.inputs)
+        if (input >= 0 && !nodes_.has_source(input))
+          throw ConfigError("{}: {}: its input {} comes from no node, input or initializer",
+                            file_.path,
+                            node.description(),
+                            quote_name(value(input).name));
+  }
+
+  std::shared_ptr<const schema::ModelProto> model_;
+  const schema::GraphProto& graph_;
+  File& file_;
+  TensorReader tensors_;
+  NodeReader nodes_;
+  std::map<std::string, size_t> by_name_;  // values of the graph
+};
+
+}  // namespace
+
+File parse_file(std::span<const std::byte> bytes, const std::string& path) {
+  const std::shared_ptr<schema::ModelProto> model = parse(bytes, path);
+  File file;
+  file.path = path;
+  file.ir_version = model->ir_version();
+  const Opsets opsets = opsets_of(*model, path);
+  const auto own = opsets.find("");
+  if (own != opsets.end()) file.opset = own->second;
+  file.producer = model->producer_name();
+  if (!model->producer_version().empty()) file.producer += " " + model->producer_version();
+  Reader(model, file).read();
+  return file;
+}
+
+File read_file(const std::string& path) {
+  try {
+    const MappedFile mapped(path, ExitCode::kUsage);
+    return parse_file(mapped.bytes(), path);
+  } catch (const IoError& error) {
+    throw ConfigError("{}", error.what());
+  }
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,16 @@
+#pragma once
+// Where a node stood in PyTorch's modules.
+
+#include <string>
+
+namespace lockstep::onnx {
+
+namespace schema {
+class NodeProto;
+}
+
+// The module's name: "layer1.0.conv1"; empty where the file does not tell. It stands in the node's metadata (torch.export's
+// exporter) or in its name, "/layer1/layer1.0/conv1/Conv" (TorchScript's).
+std::string scope_of(const schema::NodeProto& node);
+
+}  // namespace lockstep::onnx
