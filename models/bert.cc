@@ -40,11 +40,16 @@ std::string embedding_of(const BertConfig& config) {
   return body_of(config) + "embeddings.word_embeddings.weight";
 }
 
-// The last layer of the tasks that have classes or values.
-std::string classifier_of(const BertConfig& config) {
+// Whether a layer of the first token stands before the classes or values.
+bool has_pooler(const BertConfig& config) {
   const bool of_sequences =
       config.task == Task::kSequenceClasses || config.task == Task::kSequenceValues;
-  return is_roberta(config) && of_sequences ? "classifier.out_proj" : "classifier";
+  return of_sequences && config.pooling == BertConfig::Pooling::kFirstToken;
+}
+
+// The last layer of the tasks that have classes or values.
+std::string classifier_of(const BertConfig& config) {
+  return is_roberta(config) && has_pooler(config) ? "classifier.out_proj" : "classifier";
 }
 
 bool has_classes(const BertConfig& config) {
@@ -125,6 +130,10 @@ class BertBuilder {
       case Task::kSequenceClasses:
       case Task::kSequenceValues: break;
     }
+    if (!has_pooler(config_))
+      return classify(
+          dropout("classifier.dropout",
+                  ops::token_pooling(builder_, "pooled", x, inputs_.documents, /*mean=*/true)));
     const TensorId first = ops::token_pooling(builder_, "pooled", x, kNoTensor, /*mean=*/false);
     const TensorId pooled =
         is_roberta(config_) ? linear("classifier.dense",

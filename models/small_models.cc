@@ -118,6 +118,8 @@ void add_encoders(std::vector<SmallModel>& models) {
   bert.task = BertConfig::Task::kSequenceValues;
   bert.classes = 5;
   models.push_back({"roberta of values", bert, {0, 61, 5}, 3});
+  bert.pooling = BertConfig::Pooling::kMean;
+  models.push_back({"roberta of values, of the mean of tokens", bert, {0, 61, 5}, 3});
 }
 
 void add_image_models(std::vector<SmallModel>& models) {

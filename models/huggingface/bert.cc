@@ -1,5 +1,6 @@
 // BERT and RoBERTa. What one product computes is one tensor here: query, key and value.
 #include "models/huggingface/family.h"
+#include "models/huggingface/pooling.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::huggingface {
@@ -40,8 +41,19 @@ Task task_of(ConfigFields& fields) {
   return Task::kHiddenStates;
 }
 
-const char* architecture_of(Task task) {
-  switch (task) {
+bool is_of_sequences(const BertConfig& bert) {
+  return bert.task == Task::kSequenceClasses || bert.task == Task::kSequenceValues;
+}
+
+// Whether texts have one output each, of the mean of their tokens. transformers has no such network:
+// folders have its body, with the classifier beside it.
+bool has_mean(const BertConfig& bert) {
+  return is_of_sequences(bert) && bert.pooling == BertConfig::Pooling::kMean;
+}
+
+const char* architecture_of(const BertConfig& bert) {
+  if (has_mean(bert)) return "Model";
+  switch (bert.task) {
     case Task::kMaskedTokens: return "ForMaskedLM";
     case Task::kTokenClasses: return "ForTokenClassification";
     case Task::kHiddenStates: return "Model";
@@ -88,6 +100,26 @@ class Bert final : public Family {
     return {"attention_probs_dropout_prob (dropout of the probabilities of attention)"};
   }
 
+  // How sentence-transformers makes one vector of a text's tokens, where no head of transformers
+  // does it.
+  void read_others(const std::filesystem::path& folder, ModelConfig& model) const override {
+    BertConfig& bert = std::get<BertConfig>(model);
+    if (!is_of_sequences(bert) && read_pooling(folder) == FolderPooling::kMean)
+      bert.pooling = BertConfig::Pooling::kMean;
+  }
+  std::vector<std::string> notes_of_others(const std::filesystem::path& folder,
+                                           const ModelConfig& model) const override {
+    const FolderPooling pooling = read_pooling(folder);
+    if (!is_of_sequences(of(model)) || pooling == FolderPooling::kNotSaid) return {};
+    return {fmt::format("{}: says {}; the model has pooling {}",
+                        (folder / kPoolingFile).string(),
+                        describe(pooling),
+                        has_mean(of(model)) ? "MEAN" : "FIRST_TOKEN")};
+  }
+  void write_others(const ModelConfig& model, const std::filesystem::path& folder) const override {
+    if (has_mean(of(model))) write_mean_pooling(folder, of(model).width);
+  }
+
   void write(const ModelConfig& model,
              const std::vector<NamedSlice>& /*slices*/,
              Json& config) const override {
@@ -95,7 +127,7 @@ class Bert final : public Family {
     const bool roberta = is_roberta(bert);
     config["model_type"] = roberta ? "roberta" : "bert";
     config["architectures"] =
-        Json::array({Json(std::string(roberta ? "Roberta" : "Bert") + architecture_of(bert.task))});
+        Json::array({Json(std::string(roberta ? "Roberta" : "Bert") + architecture_of(bert))});
     config["num_hidden_layers"] = bert.layers;
     config["num_attention_heads"] = bert.heads;
     config["hidden_size"] = bert.width;
@@ -199,12 +231,14 @@ class Bert final : public Family {
   static void write_task(const BertConfig& bert, Json& config) {
     const bool of_classes = bert.task == Task::kSequenceClasses || bert.task == Task::kTokenClasses;
     const bool of_values = bert.task == Task::kSequenceValues;
-    if (bert.task == Task::kSequenceClasses && bert.classes == 1)
+    if (bert.task == Task::kSequenceClasses && bert.classes == 1 && !has_mean(bert))
       throw ConfigError(
           "model.bert.classes: value is 1; Hugging Face's folders with one output have task "
           "SEQUENCE_VALUES");
     if (of_values || of_classes) write_labels(bert.classes, config);
-    if (of_values) {
+    if (has_mean(bert)) {
+      if (config.contains("problem_type")) config["problem_type"] = Json();
+    } else if (of_values) {
       config["problem_type"] = "regression";
     } else if (config.contains("problem_type")) {
       config["problem_type"] =

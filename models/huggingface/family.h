@@ -2,6 +2,7 @@
 // What is to be known of a family of models to read it from Hugging Face's folders and to write it
 // there: README.md tells how to add one.
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,13 @@ class Family {
 
   // Throws ConfigError for values that the family here does not have.
   virtual ModelConfig read(ConfigFields& fields) const = 0;
+  // Takes what other files of the folder say of the model that `read` gave. Throws ConfigError.
+  virtual void read_others(const std::filesystem::path& /*folder*/, ModelConfig& /*model*/) const {}
+  // What a person should know of those files, in sentences, where `model` is to be trained.
+  virtual std::vector<std::string> notes_of_others(const std::filesystem::path& /*folder*/,
+                                                   const ModelConfig& /*model*/) const {
+    return {};
+  }
   // Fields of config.json which `read` would not apply, in words, to be said.
   virtual std::vector<std::string> not_applied(ConfigFields& /*fields*/) const { return {}; }
   // Sets the fields of `config`, which may have others. `slices` are the model's tensors. Throws
@@ -44,6 +52,9 @@ class Family {
   virtual void write(const ModelConfig& model,
                      const std::vector<NamedSlice>& slices,
                      Json& config) const = 0;
+  // Writes further files of the model into the folder. Throws IoError.
+  virtual void write_others(const ModelConfig& /*model*/,
+                            const std::filesystem::path& /*folder*/) const {}
 
   // What the folder has of our tensor of that name, in the order of rows.
   virtual std::vector<TensorPart> parts(const ModelConfig& model,

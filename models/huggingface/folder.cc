@@ -21,6 +21,7 @@ ModelConfig read_model(const fs::path& folder) {
   ConfigFields fields(config.json, config.origin);
   ModelConfig model = config.family->read(fields);
   fields.check_known(name_of(model));
+  config.family->read_others(folder, model);
   return model;
 }
 
@@ -50,6 +51,8 @@ WeightsRead read_weights(const fs::path& folder,
   ConfigFields fields(config.json, config.origin);
   for (const std::string& field : config.family->not_applied(fields))
     read.notes.push_back(fmt::format("{}: not applied: {}", config.origin, field));
+  for (const std::string& note : config.family->notes_of_others(folder, model))
+    read.notes.push_back(note);
   return read;
 }
 

@@ -131,6 +131,7 @@ WrittenFolder write_folder(const fs::path& out,
   metadata["format"] = "pt";  // without it from_pretrained refuses the file
   written.weights = make_folder(out, [&](const fs::path& folder) {
     write_file_atomically(folder / kConfigFile, config.dump({.indent = 2}) + "\n");
+    family.write_others(model, folder);
     for (const char* name : kOtherFiles) {
       if (options.like.empty() || !fs::is_regular_file(options.like / name)) continue;
       fs::copy_file(options.like / name, folder / name);

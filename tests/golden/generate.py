@@ -386,6 +386,9 @@ CASES = {
                                 activation="GELU_TANH", label_smoothing=0.0625), 4,
                            {"adamw": {"epsilon": 1e-4}}, cosine(0.00390625, 2), "roberta_classes",
                            batch=8),
+    "bert_mean": run(bert("SEQUENCE_CLASSES", pooling="MEAN", classes=5), 4,
+                     {"adamw": {"epsilon": 1e-4}, "clip_norm": 1}, cosine(0.00390625, 2),
+                     "bert_mean", batch=8),
     # Muon: more rows than columns and fewer, parts of three sizes; weights of llama's own layers.
     "llama_muon": run(llama(layers=4, width=24, mlp_width=64), 4,
                       {"muon": {"weight_decay": 0.0625, "adamw_lr_scale": 0.25, "epsilon": 1e-5},
@@ -397,7 +400,7 @@ CASES = {
 READERS = {"idx": read_images, "table": read_table, "tokens": read_tokens,
            "synthetic": text_models.read_texts}
 ENUM_FIELDS = {"activation", "loss", "kind", "format", "rope_scaling", "positions", "task",
-               "layout", "scale"}
+               "layout", "scale", "pooling"}
 
 
 def to_textproto(fields, indent=""):

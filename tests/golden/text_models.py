@@ -86,6 +86,24 @@ class Gptj(nn.Module):
     PACKED = {"attn.c_attn": ("attn.q_proj", "attn.k_proj", "attn.v_proj")}
 
 
+class MeanClassifier(nn.Module):
+    """A linear layer of the mean of a text's tokens, which transformers has not."""
+
+    def __init__(self, body, labels):
+        super().__init__()
+        self.bert = body
+        self.classifier = nn.Linear(body.config.hidden_size, labels)
+
+    def forward(self, attention_mask, **inputs):
+        import transformers
+
+        states = self.bert(attention_mask=attention_mask, **inputs).last_hidden_state
+        counted = attention_mask[..., None].to(states.dtype)
+        mean = (states * counted).sum(1) / counted.sum(1)
+        return transformers.modeling_outputs.SequenceClassifierOutput(
+            logits=self.classifier(mean))
+
+
 class Bert(nn.Module):
     """BERT and RoBERTa, for samples (B, 4, T) of tokens, documents, positions and segments."""
 
@@ -97,8 +115,7 @@ class Bert(nn.Module):
         self.task = config["task"]
         self.first_position = config["padding_token"] + 1 if roberta else 0
         family = "Roberta" if roberta else "Bert"
-        kind = getattr(transformers, family + "Config")
-        self.model = getattr(transformers, family + HEADS[self.task])(kind(
+        fields = getattr(transformers, family + "Config")(
             vocab_size=config["vocabulary"], hidden_size=config["width"],
             intermediate_size=config["mlp_width"], num_hidden_layers=config["layers"],
             num_attention_heads=config["heads"], num_labels=config.get("classes", 2),
@@ -106,7 +123,12 @@ class Bert(nn.Module):
             type_vocab_size=config["segments"], layer_norm_eps=config["norm_epsilon"],
             hidden_act=HF_ACTIVATIONS[config.get("activation", "GELU_ERF")],
             hidden_dropout_prob=0, attention_probs_dropout_prob=0,
-            attn_implementation="eager"))
+            attn_implementation="eager")
+        if config.get("pooling") == "MEAN":
+            body = getattr(transformers, family + "Model")(fields, add_pooling_layer=False)
+            self.model = MeanClassifier(body, fields.num_labels)
+        else:
+            self.model = getattr(transformers, family + HEADS[self.task])(fields)
         for module in self.model.modules():  # the token of padding stands in texts like others
             if isinstance(module, nn.Embedding):
                 module.padding_idx = None

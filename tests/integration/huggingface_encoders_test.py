@@ -110,6 +110,77 @@ def test_hidden_states_have_names_without_a_prefix(bench):
     assert "weights_hash" in again and "is new" not in again, again
 
 
+MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+
+
+def write_pooling(folder, *modes):
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling/config.json").write_text(json.dumps(
+        {"word_embedding_dimension": 32, **{f"pooling_mode_{m}": m in modes for m in MODES}}))
+
+
+def test_pooling_of_sentence_transformers(bench):
+    """The mean where the folder says so and the config does not; else the first token, as ever."""
+    folder = bench.make("bert", architectures=["BertModel"])
+    classes = f'from: "{folder}" bert {{ task: SEQUENCE_CLASSES classes: 3'
+    assert "1_Pooling" not in train(bench, bench.config("bert", classes + " }"))
+    for modes, given, said, taken in (
+            (["mean_tokens"], "", "the mean of all tokens", "MEAN"),
+            (["mean_tokens"], "pooling: FIRST_TOKEN", "the mean of all tokens", "FIRST_TOKEN"),
+            (["cls_token"], "", "the first token", "FIRST_TOKEN"),
+            (["max_tokens"], "pooling: MEAN", "what is not here", "MEAN"),
+            (["mean_tokens", "max_tokens"], "", "what is not here", "FIRST_TOKEN")):
+        write_pooling(folder, *modes)
+        message = train(bench, bench.config("bert", f"{classes} {given} }}"))
+        words = f"1_Pooling/config.json: says {said}; the model has pooling {taken}"
+        assert words in message, (words, message)
+        assert ("bert.pooler.dense.weight is new" in message) == (taken == "FIRST_TOKEN"), message
+    # A network of Hugging Face with a head has that head.
+    headed = bench.make("bert", architectures=["BertForSequenceClassification"])
+    write_pooling(headed, "mean_tokens")
+    message = train(bench, bench.config("bert", f'from: "{headed}"'))
+    assert "says the mean of all tokens; the model has pooling FIRST_TOKEN" in message, message
+    (folder / "1_Pooling/config.json").write_text("[]")
+    message = bench.run("plan", bench.config("bert", classes + " }"), code=2)
+    assert "1_Pooling/config.json: is no JSON object" in message, message
+
+
+def test_a_mean_has_the_same_bits_on_any_number_of_ranks(bench):
+    hashes = set()
+    for ranks in (1, 2, 4):
+        run = f"ranks-{ranks}"
+        bench.run("launch", "-n", ranks, "--", "train", bench.golden / "bert_mean.textproto",
+                  "--set", f"train.init_from={bench.golden}/bert_mean.safetensors",
+                  "--set", "model.bert.dropout=0.125", "--device", "cpu", "--run-dir", run, "--json",
+                  f"{run}.json")
+        hashes.add(json.loads((bench.folder / f"{run}.json").read_text())["weights_hash"])
+    assert len(hashes) == 1, hashes
+
+
+def test_a_mean_is_exported_as_body_and_classifier(bench):
+    """And comes back with the same bits; a network of hidden states takes the body alone."""
+    folder = bench.make("bert", architectures=["BertForSequenceClassification"],
+                        problem_type="single_label_classification")
+    config = bench.config("bert", f'from: "{folder}" bert {{ classes: 3 pooling: MEAN }}')
+    bench.run("import", config, folder, "--out", "mean")
+    bench.run("export", "mean", "--format", "huggingface", "--out", "mean-out")
+    out = bench.folder / "mean-out"
+    written = json.loads((out / "config.json").read_text())
+    assert written["architectures"] == ["BertModel"], written
+    assert written["problem_type"] is None and len(written["id2label"]) == 3, written
+    assert json.loads((out / "1_Pooling/config.json").read_text())["pooling_mode_mean_tokens"]
+    tensors = read_safetensors(out / "model.safetensors")
+    assert tensors["classifier.weight"][1] == [3, 32] and "bert.pooler.dense.weight" not in tensors
+    again = bench.config("bert", f'from: "{out}" bert {{ task: SEQUENCE_CLASSES classes: 3 }}')
+    message = bench.run("import", again, out, "--out", "mean-again")
+    assert "is new" not in message and "the model has pooling MEAN" in message, message
+    bench.run("export", "mean-again", "--format", "huggingface", "--out", "mean-twice")
+    assert read_safetensors(bench.folder / "mean-twice/model.safetensors") == tensors
+    states = bench.config("bert", f'from: "{out}"')
+    message = bench.run("import", states, out, "--out", "states")
+    assert "left out: 'classifier.bias', 'classifier.weight'" in message, message
+
+
 def test_refused(bench):
     classes = {"architectures": ["BertForSequenceClassification"]}
     for fields, words in (

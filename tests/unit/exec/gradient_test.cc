@@ -211,6 +211,9 @@ std::vector<Case> cases() {
     bert.layout = BertConfig::Layout::kRoberta;
     bert.dropout = 0.2f;
     list.push_back({std::string("roberta_recomputed_") + name, bert, true, 7});
+    if (task != Task::kSequenceClasses && task != Task::kSequenceValues) continue;
+    bert.pooling = BertConfig::Pooling::kMean;
+    list.push_back({std::string("roberta_of_mean_") + name, bert, false, 7});
   }
   list.push_back({"resnet_projection", testing::small_resnet()});
   ResnetConfig padded = testing::small_resnet();

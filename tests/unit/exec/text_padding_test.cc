@@ -105,11 +105,14 @@ TEST(TextPadding, ReachesNeitherLossNorGradients) {
     for (const auto layout : {BertConfig::Layout::kBert, BertConfig::Layout::kRoberta}) {
       BertConfig bert = testing::small_bert(task);
       bert.layout = layout;
-      const Result zeros = run(bert, Purpose::kTraining, 0);
-      const Result garbage = run(bert, Purpose::kTraining, 23);
-      EXPECT_GT(zeros.statistics[kLossSum], 0);
-      EXPECT_EQ(zeros.statistics, garbage.statistics);
-      EXPECT_EQ(zeros.gradients, garbage.gradients);
+      for (const auto pooling : {BertConfig::Pooling::kFirstToken, BertConfig::Pooling::kMean}) {
+        bert.pooling = pooling;
+        const Result zeros = run(bert, Purpose::kTraining, 0);
+        const Result garbage = run(bert, Purpose::kTraining, 23);
+        EXPECT_GT(zeros.statistics[kLossSum], 0);
+        EXPECT_EQ(zeros.statistics, garbage.statistics);
+        EXPECT_EQ(zeros.gradients, garbage.gradients);
+      }
     }
   }
 }

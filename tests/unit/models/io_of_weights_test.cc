@@ -43,6 +43,8 @@ TEST(IoOfWeights, ReadsInputsAndClasses) {
   EXPECT_EQ(io.classes, 6);
   roberta.task = BertConfig::Task::kSequenceValues;
   EXPECT_EQ(io_for(roberta, of_roberta).target_columns, 6);
+  roberta.pooling = BertConfig::Pooling::kMean;
+  EXPECT_EQ(io_for(roberta, of_roberta).target_columns, 9);
   roberta.task = BertConfig::Task::kTokenClasses;
   EXPECT_EQ(io_for(roberta, of_roberta).classes, 9);
   io = io_for(ResnetConfig{}, {{"conv1.weight", {64, 1, 7, 7}}, {"fc.bias", {12}}});

@@ -63,6 +63,9 @@ TEST(TextModels, HaveTheParametersOfTheModelsThatPeopleKnow) {
   EXPECT_EQ(parameters_of(bert_base(Task::kMaskedTokens)), 109'514'298);
   EXPECT_EQ(parameters_of(bert_base(Task::kSequenceClasses, 2)), 109'483'778);
   EXPECT_EQ(parameters_of(bert_base(Task::kTokenClasses, 9)), 108'898'569);
+  BertConfig of_mean = bert_base(Task::kSequenceClasses, 2);
+  of_mean.pooling = BertConfig::Pooling::kMean;
+  EXPECT_EQ(parameters_of(of_mean), 108'891'648 + 2 * 768 + 2);
   EXPECT_EQ(parameters_of(bert_base(Task::kHiddenStates)), 108'891'648);
   EXPECT_EQ(parameters_of(bert_large()), 335'174'458);
   EXPECT_EQ(parameters_of(roberta_base(Task::kMaskedTokens)), 124'697'433);
