@@ -1,0 +1,364 @@
+// Views are copied in loops: runs of elements that follow each other in x and in y as a whole,
+// planes that are transposed in blocks of a cache line square, else element by element. Numbers are
+// moved as words of four bytes, whatever they are.
+#include "runtime/graph/ops/rearrange.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/strided_loops.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/rearrange.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/gemm_pack-inl.h"
+#include "runtime/cpu/simd-inl.h"
+
+#ifndef LOCKSTEP_RUNTIME_CPU_OPS_REARRANGE
+#define LOCKSTEP_RUNTIME_CPU_OPS_REARRANGE
+namespace lockstep::cpu {
+// Element (i, j), of rows x columns, is read from from[i + j * from_stride] and written to
+// to[i * to_stride + j].
+struct Plane {
+  const float* from;
+  float* to;
+  int64_t rows, columns;
+  int64_t from_stride, to_stride;
+};
+}  // namespace lockstep::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t kLine = 16;  // elements of a cache line
+
+HWY_INLINE void transpose_elements(
+    const Plane& p, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end) {
+  for (int64_t i = i_begin; i < i_end; ++i) {
+    for (int64_t j = j_begin; j < j_end; ++j)
+      p.to[i * p.to_stride + j] = p.from[i + j * p.from_stride];
+  }
+}
+
+// A block of a cache line square.
+HWY_INLINE void transpose_block(const Plane& p, int64_t i_begin, int64_t j_begin) {
+#if HWY_TARGET != HWY_SCALAR
+  for (int64_t j = j_begin; j < j_begin + kLine; j += kVecLanes) {
+    const StridedRows rows{p.from + j * p.from_stride, static_cast<size_t>(p.from_stride)};
+    for (int64_t i = i_begin; i < i_begin + kLine; i += 4) {
+      Vec out[4];
+      load_transposed_4(rows, i, out);
+      HWY_UNROLL(4)
+      for (int64_t c = 0; c < 4; ++c) hn::StoreU(out[c], F32(), p.to + (i + c) * p.to_stride + j);
+    }
+  }
+#else
+  transpose_elements(p, i_begin, i_begin + kLine, j_begin, j_begin + kLine);
+#endif
+}
+
+void transpose_kernel(const Plane& p) {
+  const int64_t whole_rows = p.rows / kLine * kLine, whole_columns = p.columns / kLine * kLine;
+  for (int64_t i = 0; i < whole_rows; i += kLine) {
+    for (int64_t j = 0; j < whole_columns; j += kLine) transpose_block(p, i, j);
+    transpose_elements(p, i, i + kLine, whole_columns, p.columns);
+  }
+  transpose_elements(p, whole_rows, p.rows, 0, p.columns);
+}
+
+// sum[0 ... n) += from.
+void add_to_sums_kernel(float* sum, const float* from, int64_t n) {
+  for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
+    access.store(hn::Add(access.load(sum + i), access.load(from + i)), sum + i);
+  });
+}
+
+float row_sum_kernel(const float* from, int64_t n) { return row_sum(from, n); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(transpose_kernel);
+HWY_EXPORT(add_to_sums_kernel);
+HWY_EXPORT(row_sum_kernel);
+
+namespace {
+
+// ---- Copies ----
+
+void fill(float* y, int64_t n, float word) {
+  parallel_for(
+      n, kGrainElements, [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, word); });
+}
+
+// Runs of the last loop, cut into pieces where they are long.
+void copy_runs(const StridedLoops& all, const float* x, float* y) {
+  const int outer = all.rank - 1;
+  const int64_t run = all.loops[outer].count;
+  const int64_t pieces = (run + kGrainElements - 1) / kGrainElements;
+  const int64_t length = (run + pieces - 1) / pieces;
+  const int64_t count = all.elements() / run * pieces;
+  parallel_for(count, grain_rows(length), [&](int64_t begin, int64_t end) {
+    StridedPlace place(all, outer, begin / pieces);
+    for (int64_t k = begin; k < end; ++k) {
+      const int64_t first = k % pieces * length, n = std::min(run - first, length);
+      const float* const from = x + place.from + first;
+      float* const to = y + place.to + first;
+      if (n < 16) {  // a call would take longer
+        for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+      } else if (n > 0) {
+        std::memcpy(to, from, n * sizeof(float));
+      }
+      if (k % pieces == pieces - 1) place.advance();
+    }
+  });
+}
+
+// The last two loops as planes: y is written along the last, x is read along the one before.
+void copy_planes(const StridedLoops& all, const float* x, float* y) {
+  constexpr int64_t kStrip = 64;  // rows of y at a time
+  const int outer = all.rank - 2;
+  const StridedLoop rows = all.loops[outer], columns = all.loops[outer + 1];
+  const int64_t strips = (rows.count + kStrip - 1) / kStrip;
+  const int64_t planes = all.elements() / (rows.count * columns.count);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(transpose_kernel);
+  const int64_t strip_elements = std::min(rows.count, kStrip) * columns.count;
+  parallel_for(planes * strips, grain_rows(strip_elements), [&](int64_t begin, int64_t end) {
+    StridedPlace place(all, outer, begin / strips);
+    for (int64_t k = begin; k < end; ++k) {
+      const int64_t first = k % strips * kStrip;
+      kernel({.from = x + place.from + first,
+              .to = y + place.to + first * rows.to,
+              .rows = std::min(rows.count - first, kStrip),
+              .columns = columns.count,
+              .from_stride = columns.from,
+              .to_stride = rows.to});
+      if (k % strips == strips - 1) place.advance();
+    }
+  });
+}
+
+void copy_elements(const StridedLoops& all, const float* x, float* y) {
+  const int outer = all.rank - 1;
+  const StridedLoop inner = all.loops[outer];
+  parallel_for(
+      all.elements() / inner.count, grain_rows(inner.count), [&](int64_t begin, int64_t end) {
+        StridedPlace place(all, outer, begin);
+        for (int64_t k = begin; k < end; ++k, place.advance()) {
+          const float* from = x + place.from;
+          float* to = y + place.to;
+          if (inner.from == 0 && inner.to == 1) {
+            std::fill_n(to, inner.count, *from);
+            continue;
+          }
+          for (int64_t i = 0; i < inner.count; ++i) to[i * inner.to] = from[i * inner.from];
+        }
+      });
+}
+
+void run_forward(const OpCall& call) {
+  const auto op = RearrangeForward<float>::of(call);
+  if (!op.view.reads_everywhere()) {
+    const bool whole_number = call.input_dtype(0) == DType::kI32;
+    const float word =
+        whole_number ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
+    fill(op.y, op.view.elements(), word);
+  }
+  StridedLoops all(op.view);
+  if (all.elements() == 0) return;
+  if (all.rank == 0) {
+    op.y[all.to] = op.x[all.from];
+    return;
+  }
+  const StridedLoop inner = all.loops[all.rank - 1];
+  if (inner.to == 1 && inner.from == 1) return copy_runs(all, op.x, op.y);
+  for (int d = 0; d < all.rank - 1 && inner.to == 1; ++d) {
+    if (all.loops[d].from != 1) continue;
+    std::rotate(&all.loops[d], &all.loops[d] + 1, &all.loops[all.rank - 1]);
+    return copy_planes(all, op.x, op.y);
+  }
+  copy_elements(all, op.x, op.y);
+}
+
+void run_reshape(const OpCall& call) {
+  const auto op = Reshape<float>::of(call);
+  if (op.x == op.y) return;
+  parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) {
+    std::memcpy(op.y + begin, op.x + begin, (end - begin) * sizeof(float));
+  });
+}
+
+// ---- Gradients ----
+
+// The terms of each sum are cut into parts, a function of the shapes alone: each part is summed for
+// itself, then the parts one after the other.
+struct SumParts {
+  int64_t count, length;
+
+  static SumParts of(int64_t terms, int64_t outputs) {
+    constexpr int64_t kLeastTerms = 256;        // of a part
+    constexpr int64_t kMostPartials = 1 << 16;  // unless there are more outputs
+    const int64_t wanted =
+        std::min((terms + kLeastTerms - 1) / kLeastTerms,
+                 std::max<int64_t>(1, kMostPartials / std::max<int64_t>(1, outputs)));
+    if (wanted <= 1) return {1, terms};
+    const int64_t length = (terms + wanted - 1) / wanted;
+    return {(terms + length - 1) / length, length};
+  }
+};
+
+using Backward = RearrangeBackward<float, float>;
+
+// The terms as loops that move in d_y alone.
+StridedLoops loops_of(const ViewTerms& terms) {
+  StridedLoops all{View()};
+  for (int d = 0; d < terms.rank; ++d)
+    all.loops[all.rank++] = {terms.loops[d].count, terms.loops[d].stride, 0};
+  return all;
+}
+
+struct Sums {
+  explicit Sums(const Backward& op)
+      : outputs(op.view),
+        terms(loops_of(op.terms)),
+        parts(SumParts::of(op.terms.count(), outputs.elements())) {
+    // Outputs that follow each other in d_y are summed together, in vectors.
+    if (outputs.rank > 0) columns = outputs.loops[outputs.rank - 1];
+    row_rank = std::max(0, outputs.rank - 1);
+  }
+  int64_t rows() const { return columns.count == 0 ? 0 : outputs.elements() / columns.count; }
+
+  StridedLoops outputs, terms;
+  SumParts parts;
+  StridedLoop columns{1, 1, 1};  // the last loop of the outputs
+  int row_rank;                  // of the loops before it
+};
+
+constexpr int64_t kColumns = 256;  // summed at a time
+
+// sum[0 ... n) = the terms [begin, end) of outputs that follow each other in d_y from `from` on.
+void sum_vectors(
+    const Sums& sums, const float* from, int64_t begin, int64_t end, int64_t n, float* sum) {
+  const auto add = HWY_DYNAMIC_DISPATCH(add_to_sums_kernel);
+  std::fill_n(sum, n, 0.0f);
+  if (begin == end) return;
+  StridedPlace place(sums.terms, sums.terms.rank, begin);
+  for (int64_t term = begin; term < end; ++term, place.advance()) add(sum, from + place.from, n);
+}
+
+// The terms [begin, end) of one output.
+float sum_one(const Sums& sums, const float* from, int64_t begin, int64_t end) {
+  const StridedLoops& terms = sums.terms;
+  float sum = 0;
+  if (begin == end) return sum;
+  if (terms.rank > 0 && terms.loops[terms.rank - 1].from == 1) {
+    const auto row = HWY_DYNAMIC_DISPATCH(row_sum_kernel);
+    const int64_t length = terms.loops[terms.rank - 1].count;
+    for (int64_t term = begin; term < end;) {
+      const int64_t n = std::min(end - term, length - term % length);
+      sum += row(from + StridedPlace(terms, terms.rank, term).from, n);
+      term += n;
+    }
+    return sum;
+  }
+  StridedPlace place(terms, terms.rank, begin);
+  for (int64_t term = begin; term < end; ++term, place.advance()) sum += from[place.from];
+  return sum;
+}
+
+// The part `part` of the sums of columns [first, first + n) of a row that begins at `from`.
+void sum_columns(
+    const Sums& sums, const float* from, int64_t part, int64_t first, int64_t n, float* sum) {
+  const int64_t begin = part * sums.parts.length;
+  const int64_t end = std::min(begin + sums.parts.length, sums.terms.elements());
+  if (sums.columns.from == 1) return sum_vectors(sums, from + first, begin, end, n, sum);
+  for (int64_t i = 0; i < n; ++i)
+    sum[i] = sum_one(sums, from + (first + i) * sums.columns.from, begin, end);
+}
+
+void write(
+    const Backward& op, const Sums& sums, int64_t to, int64_t first, int64_t n, const float* sum) {
+  float* const d_x = op.d_x + to + first * sums.columns.to;
+  for (int64_t i = 0; i < n; ++i) {
+    float& at = d_x[i * sums.columns.to];
+    at = op.accumulate ? at + sum[i] : sum[i];
+  }
+}
+
+// f(row's place, row, first column, columns) of all outputs, `times` over.
+template <typename F>
+void for_each_columns(const Sums& sums, int64_t times, int64_t cost, F f) {
+  const int64_t pieces = (sums.columns.count + kColumns - 1) / kColumns;
+  const int64_t rows = sums.rows();
+  const int64_t elements = std::min(sums.columns.count, kColumns) * cost;
+  parallel_for(times * rows * pieces, grain_rows(elements), [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const int64_t first = k % pieces * kColumns, row = k / pieces % rows;
+      const int64_t n = std::min(kColumns, sums.columns.count - first);
+      f(k / pieces / rows, StridedPlace(sums.outputs, sums.row_rank, row), row, first, n);
+    }
+  });
+}
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  const auto op = Backward::of(call);
+  const Sums sums(op);
+  return sums.parts.count <= 1 ? 0 : sums.parts.count * sums.outputs.elements() * sizeof(float);
+}
+
+void run_backward(const OpCall& call) {
+  const auto op = Backward::of(call);
+  if (!op.accumulate && !op.view.reads_everywhere()) fill(op.d_x, op.view.elements(), 0.0f);
+  const Sums sums(op);
+  const int64_t outputs = sums.outputs.elements();
+  if (outputs == 0) return;
+  const auto partial = [&](int64_t part, int64_t row, int64_t first) {
+    return op.workspace + part * outputs + row * sums.columns.count + first;
+  };
+  for_each_columns(
+      sums,
+      sums.parts.count,
+      sums.parts.length,
+      [&](int64_t part, const StridedPlace& place, int64_t row, int64_t first, int64_t n) {
+        float sum[kColumns];
+        const bool whole = sums.parts.count == 1;
+        float* const to = whole ? sum : partial(part, row, first);
+        sum_columns(sums, op.d_y + place.from, part, first, n, to);
+        if (whole) write(op, sums, place.to, first, n, sum);
+      });
+  if (sums.parts.count == 1) return;
+  const auto add = HWY_DYNAMIC_DISPATCH(add_to_sums_kernel);
+  for_each_columns(sums,
+                   1,
+                   sums.parts.count,
+                   [&](int64_t, const StridedPlace& place, int64_t row, int64_t first, int64_t n) {
+                     float* const sum = partial(0, row, first);
+                     for (int64_t part = 1; part < sums.parts.count; ++part)
+                       add(sum, partial(part, row, first), n);
+                     write(op, sums, place.to, first, n, sum);
+                   });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kRearrange, "copies", run_forward},
+    {OpKind::kReshape, "copy", run_reshape},
+    {OpKind::kRearrangeBackward, "sums", run_backward, backward_workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuRearrange = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

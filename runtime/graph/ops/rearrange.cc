@@ -1,0 +1,256 @@
+#include "runtime/graph/ops/rearrange.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+namespace {
+
+TensorId append_reshape(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId x,
+                        const Shape& shape) {
+  LOCKSTEP_CHECK(
+      builder[x].padded_columns == 0, "{}: the rows of {} are padded ", name, builder[x].name);
+  const TensorId y = builder.tensor(name, shape, builder[x].dtype, Role::kActivation);
+  builder.append({OpKind::kReshape, name, {x}, {y}, {}});
+  return y;
+}
+
+// y of `shape`, whose elements the view has in their order.
+TensorId append_view(GraphBuilder& builder,
+                     const std::string& name,
+                     TensorId x,
+                     const Shape& shape,
+                     const ViewAndInverse& views) {
+  if (views.view.is_copy(builder.shape(x))) return append_reshape(builder, name, x, shape);
+  LOCKSTEP_CHECK(
+      builder[x].padded_columns == 0, "{}: the rows of {} are padded ", name, builder[x].name);
+  LOCKSTEP_CHECK(views.view.elements() == shape.elements());
+  const TensorId y = builder.tensor(name, shape, builder[x].dtype, Role::kActivation);
+  builder.append({OpKind::kRearrange, name, {x}, {y}, RearrangeAttributes{views}});
+  return y;
+}
+
+void check_rank(const std::string& name, const Shape& x, size_t given) {
+  LOCKSTEP_CHECK(static_cast<size_t>(x.rank()) == given,
+                 "{}: {} numbers for the dimensions of x {} ",
+                 name,
+                 given,
+                 to_string(x));
+}
+
+ViewAxis whole_axis(int source, int64_t extent) {
+  return {.source = source, .extent = extent, .begin = 0, .end = extent};
+}
+
+ViewAxis repeated_axis(int64_t extent) {
+  return {.source = ViewAxis::kNone, .extent = extent, .begin = 0, .end = extent};
+}
+
+}  // namespace
+
+TensorId ops::transpose(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId x,
+                        const std::vector<int>& permutation) {
+  const Shape x_shape = builder.shape(x);
+  check_rank(name, x_shape, permutation.size());
+  std::vector<ViewAxis> axes;
+  Shape shape;
+  for (const int source : permutation) {
+    LOCKSTEP_CHECK(source >= 0 && source < x_shape.rank(), "{}: dimension {} ", name, source);
+    axes.push_back(whole_axis(source, x_shape[source]));
+    shape.append(x_shape[source]);
+  }
+  return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
+}
+
+TensorId ops::reshape(GraphBuilder& builder,
+                      const std::string& name,
+                      TensorId x,
+                      const Shape& shape) {
+  LOCKSTEP_CHECK(builder.shape(x).elements() == shape.elements(),
+                 "{}: {} as {} ",
+                 name,
+                 to_string(builder.shape(x)),
+                 to_string(shape));
+  return append_reshape(builder, name, x, shape);
+}
+
+TensorId ops::slice(GraphBuilder& builder,
+                    const std::string& name,
+                    TensorId x,
+                    const std::vector<int64_t>& starts,
+                    const std::vector<int64_t>& steps,
+                    const Shape& extents) {
+  const Shape x_shape = builder.shape(x);
+  for (const size_t given : {starts.size(), steps.size(), static_cast<size_t>(extents.rank())})
+    check_rank(name, x_shape, given);
+  std::vector<ViewAxis> axes;
+  for (int d = 0; d < x_shape.rank(); ++d) {
+    const auto k = static_cast<size_t>(d);
+    const int64_t last = starts[k] + (extents[d] - 1) * steps[k];
+    const auto within = [&](int64_t index) { return index >= 0 && index < x_shape[d]; };
+    LOCKSTEP_CHECK(steps[k] != 0 && (extents[d] == 0 || (within(starts[k]) && within(last))),
+                   "{}: from {} {} elements by steps of {} of dimension {} of {} ",
+                   name,
+                   starts[k],
+                   extents[d],
+                   steps[k],
+                   d,
+                   to_string(x_shape));
+    ViewAxis axis = whole_axis(d, extents[d]);
+    axis.start = starts[k];
+    axis.move = steps[k];
+    axes.push_back(axis);
+  }
+  return append_view(builder, name, x, extents, make_view(x_shape, axes, 0));
+}
+
+TensorId ops::expand(GraphBuilder& builder,
+                     const std::string& name,
+                     TensorId x,
+                     const Shape& shape) {
+  const Shape x_shape = builder.shape(x);
+  const int before = shape.rank() - x_shape.rank();
+  LOCKSTEP_CHECK(before >= 0, "{}: {} as {} ", name, to_string(x_shape), to_string(shape));
+  std::vector<ViewAxis> axes;
+  for (int d = 0; d < shape.rank(); ++d) {
+    const int source = d - before;
+    const int64_t extent = source < 0 ? 1 : x_shape[source];
+    LOCKSTEP_CHECK(extent == 1 || extent == shape[d],
+                   "{}: {} as {} ",
+                   name,
+                   to_string(x_shape),
+                   to_string(shape));
+    if (extent != shape[d]) axes.push_back(repeated_axis(shape[d]));
+    if (source >= 0) axes.push_back(whole_axis(source, extent));
+    if (source < 0 && shape[d] == 1) axes.push_back(repeated_axis(1));
+  }
+  return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
+}
+
+TensorId ops::tile(GraphBuilder& builder,
+                   const std::string& name,
+                   TensorId x,
+                   const std::vector<int64_t>& repeats) {
+  const Shape x_shape = builder.shape(x);
+  check_rank(name, x_shape, repeats.size());
+  std::vector<ViewAxis> axes;
+  Shape shape;
+  for (int d = 0; d < x_shape.rank(); ++d) {
+    const int64_t times = repeats[static_cast<size_t>(d)];
+    LOCKSTEP_CHECK(times >= 0, "{}: {} times ", name, times);
+    axes.push_back(repeated_axis(times));
+    axes.push_back(whole_axis(d, x_shape[d]));
+    shape.append(times * x_shape[d]);
+  }
+  return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
+}
+
+TensorId ops::pad(GraphBuilder& builder,
+                  const std::string& name,
+                  TensorId x,
+                  const std::vector<int64_t>& before,
+                  const std::vector<int64_t>& after,
+                  float value) {
+  const Shape x_shape = builder.shape(x);
+  check_rank(name, x_shape, before.size());
+  check_rank(name, x_shape, after.size());
+  LOCKSTEP_CHECK(builder[x].dtype != DType::kI32 || std::trunc(value) == value,
+                 "{}: {} around whole numbers ",
+                 name,
+                 value);
+  std::vector<ViewAxis> axes;
+  Shape shape;
+  for (int d = 0; d < x_shape.rank(); ++d) {
+    const int64_t first = before[static_cast<size_t>(d)], last = after[static_cast<size_t>(d)];
+    const int64_t extent = first + x_shape[d] + last;
+    LOCKSTEP_CHECK(extent >= 0, "{}: {} + {} + {} elements ", name, first, x_shape[d], last);
+    const int64_t begin = std::clamp<int64_t>(first, 0, extent);
+    const int64_t end = std::clamp<int64_t>(first + x_shape[d], begin, extent);
+    axes.push_back({d, extent, begin, end, begin - first, 1});
+    shape.append(extent);
+  }
+  return append_view(builder, name, x, shape, make_view(x_shape, axes, value));
+}
+
+TensorId ops::copy_parameter(GraphBuilder& builder, const std::string& name, TensorId parameter) {
+  return append_reshape(builder, name, parameter, builder.shape(parameter));
+}
+
+namespace {
+
+// The gradient of x by the way back of a view.
+TensorId append_inverse(GradientBuilder& builder,
+                        const Op& op,
+                        TensorId d_y,
+                        const View& inverse,
+                        const ViewTerms& terms) {
+  const TensorId x = op.inputs[0];
+  const Tensor& tensor = builder.graph()[x];
+  if (tensor.dtype == DType::kI32 || !builder.needs_gradient(x) || d_y == kNoTensor)
+    return kNoTensor;
+  if (tensor.role == Role::kParameter) {
+    const auto [d_x, accumulate] = builder.parameter_gradient(x);
+    if (d_x != kNoTensor)
+      builder.append({OpKind::kRearrangeBackward,
+                      op.name,
+                      {d_y},
+                      {d_x},
+                      RearrangeBackwardAttributes{inverse, terms, accumulate}});
+    return kNoTensor;
+  }
+  const TensorId d_x = builder.new_gradient(x);
+  if (terms.rank > 0) {
+    builder.append({OpKind::kRearrangeBackward,
+                    op.name,
+                    {d_y},
+                    {d_x},
+                    RearrangeBackwardAttributes{inverse, terms, false}});
+  } else {
+    ViewAndInverse views;  // of which the way back is not asked for
+    views.view = inverse;
+    builder.append({OpKind::kRearrange, op.name, {d_y}, {d_x}, RearrangeAttributes{views}});
+  }
+  return d_x;
+}
+
+std::vector<TensorId> rearrange_gradient(GradientBuilder& builder,
+                                         const Op& op,
+                                         const std::vector<TensorId>& d_outputs) {
+  const ViewAndInverse& views = op.as<RearrangeAttributes>().views;
+  return {append_inverse(builder, op, d_outputs[0], views.inverse, views.terms)};
+}
+
+std::vector<TensorId> reshape_gradient(GradientBuilder& builder,
+                                       const Op& op,
+                                       const std::vector<TensorId>& d_outputs) {
+  const TensorId x = op.inputs[0];
+  if (builder.graph()[x].role == Role::kParameter) {
+    const int64_t n = builder.graph().shape(x).elements();
+    const View all = make_view({n}, {whole_axis(0, n)}, 0).view;
+    return {append_inverse(builder, op, d_outputs[0], all, {})};
+  }
+  if (builder.graph()[x].dtype == DType::kI32 || !builder.needs_gradient(x)) return {kNoTensor};
+  const TensorId d_x = builder.new_gradient(x);
+  builder.append({OpKind::kReshape, op.name, {d_outputs[0]}, {d_x}, {}});
+  return {d_x};
+}
+
+int64_t no_flops(const Graph&, const Op&) { return 0; }
+
+}  // namespace
+
+const OpSchema kRearrangeSchema = {rearrange_gradient, no_flops, {}};
+const OpSchema kReshapeSchema = {reshape_gradient, no_flops, {{0, 0}}};
+const OpSchema kRearrangeBackwardSchema = {nullptr, elementwise_flops<1>, {}};
+
+}  // namespace lockstep
