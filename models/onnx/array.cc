@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstring>
 
+#include "models/onnx/elements.h"
 #include "runtime/base/check.h"
-#include "runtime/base/half.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -40,48 +39,11 @@ const TypeFacts& facts_of(ElementType type) {
   return facts;
 }
 
-// Calls work(pointer to elements), with the type in which C++ has them.
-template <typename Elements, typename Work>
-void by_type(ElementType type, Elements* data, const Work& work) {
-  const auto as = [&]<typename T>(T) {
-    if constexpr (std::is_const_v<Elements>)
-      work(reinterpret_cast<const T*>(data));
-    else
-      work(reinterpret_cast<T*>(data));
-  };
-  switch (type) {
-    case ElementType::kFloat: return as(float{});
-    case ElementType::kDouble: return as(double{});
-    case ElementType::kFloat16: return as(Float16{});
-    case ElementType::kBfloat16: return as(BFloat16{});
-    case ElementType::kInt8: return as(int8_t{});
-    case ElementType::kUint8: return as(uint8_t{});
-    case ElementType::kBool: return as(uint8_t{});
-    case ElementType::kInt16: return as(int16_t{});
-    case ElementType::kUint16: return as(uint16_t{});
-    case ElementType::kInt32: return as(int32_t{});
-    case ElementType::kUint32: return as(uint32_t{});
-    case ElementType::kInt64: return as(int64_t{});
-    case ElementType::kUint64: return as(uint64_t{});
-    case ElementType::kString: break;
-  }
-  LOCKSTEP_REQUIRE(type != ElementType::kString);
-}
-
-template <typename T>
-constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
-
 template <typename To>
 std::vector<To> converted(const Array& array) {
   std::vector<To> result(static_cast<size_t>(array.size()));
   by_type(array.type, array.data.get(), [&](const auto* from) {
-    using From = std::decay_t<decltype(*from)>;
-    for (size_t i = 0; i < result.size(); ++i) {
-      if constexpr (kIsHalf<From>)
-        result[i] = static_cast<To>(to_float(from[i]));
-      else
-        result[i] = static_cast<To>(from[i]);
-    }
+    for (size_t i = 0; i < result.size(); ++i) result[i] = read_element<To>(from[i]);
   });
   return result;
 }
@@ -125,14 +87,7 @@ Array array_of(ElementType type, Extents extents, const std::vector<double>& val
   LOCKSTEP_REQUIRE(made.array.size() == static_cast<int64_t>(values.size()));
   by_type(type, made.data, [&](auto* to) {
     using To = std::decay_t<decltype(*to)>;
-    for (size_t i = 0; i < values.size(); ++i) {
-      if constexpr (kIsHalf<To>)
-        to[i] = round_to<To>(static_cast<float>(values[i]));
-      else if (type == ElementType::kBool)
-        to[i] = static_cast<To>(values[i] != 0 ? 1 : 0);
-      else
-        to[i] = static_cast<To>(values[i]);
-    }
+    for (size_t i = 0; i < values.size(); ++i) to[i] = write_element<To>(values[i]);
   });
   return made.array;
 }

@@ -50,8 +50,8 @@ struct Node {
 
 // An extent that the file leaves open has a name there ("batch") or none.
 struct OpenExtent {
-  int64_t extent = -1;  // below 0: open
-  std::string name;     // of an open one; may be empty
+  int64_t extent = -1;    // below 0: open
+  std::string name = {};  // of an open one; may be empty
 };
 
 struct FileValue {
@@ -123,10 +123,10 @@ struct Network {
 struct BindOptions {
   int64_t batch =
       1;  // samples: of the first axis of every input that is open or named `batch_axis`
-  std::string batch_axis;  // the name of the batch's axis; "" : the first axis of the inputs
-  std::map<std::string, int64_t>
-      axes;  // other open axes by name, or by "INPUT.AXIS" where they have none
-  std::map<std::string, Extents> inputs;  // the whole extents of an input, which go before all
+  std::string batch_axis = {};  // the name of the batch's axis; "" : the first axis of the inputs
+  std::map<std::string, int64_t> axes =
+      {};  // other open axes by name, or by "INPUT.AXIS" where they have none
+  std::map<std::string, Extents> inputs = {};  // the whole extents of an input, which go before all
   bool all_constant = false;  // no initializer learns: everything folds that inputs do not reach
 };
 
@@ -134,11 +134,23 @@ struct BindOptions {
 struct Classes {
   std::vector<bool>
       parameter;  // by value: an initializer (or Constant node's output) in the place of a parameter
+  // The nodes (their places in File::nodes, ascending) that have the parameter as bias, gain, or scale or
+  // bias of a normalization. Parameters without such nodes are not there.
+  std::map<int, std::vector<int>> vector_nodes = {};
+};
+
+// A parameter that is bias, gain, or scale or bias of a normalization of several nodes: an exporter that merges
+// initializers with equal elements ties what were parameters of their own.
+struct MergedInitializer {
+  std::string name;
+  std::vector<std::string> nodes;  // Node::description() of each
 };
 
 // Floating-point initializers and constants that stand in the place of a parameter of some node (weights, biases,
 // gains, tables), directly or through nodes that only move their elements.
 Classes classify(const File& file);
+// In the order of values. Parameters of modules that a model calls several times are among them.
+std::vector<MergedInitializer> merged_initializers(const File& file, const Classes& classes);
 
 // Gives every value its type and extents, computes what is known, and drops what nothing needs. Throws
 // ConfigError: unbound axes by name and how to bind them, ops and forms of them that are not known, with

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "models/onnx/binder.h"
+#include "models/onnx/input_extents.h"
+#include "runtime/base/error.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// The most bytes that one value computed before the start may have.
+constexpr int64_t kMostFoldedBytes = int64_t{256} << 20;
+
+const std::set<std::string_view> kControlFlow = {"If", "Loop", "Scan", "SequenceMap"};
+
+const std::set<std::string_view> kQuantized = {"DequantizeLinear",
+                                               "QuantizeLinear",
+                                               "DynamicQuantizeLinear",
+                                               "QLinearConv",
+                                               "QLinearMatMul",
+                                               "ConvInteger",
+                                               "MatMulInteger"};
+
+const std::set<std::string_view> kOfData = {"Unique", "Compress", "NonMaxSuppression"};
+
+[[noreturn]] void refuse_op(const Node& node) {
+  const std::vector<Value> none;
+  const NodeView view(node, none);
+  if (!node.domain.empty())
+    view.refuse("ops of the domain {} are not known; export with ops of ONNX's own alone",
+                node.domain);
+  if (kControlFlow.count(node.op) > 0)
+    view.refuse(
+        "control flow is not known; export with static control flow: torch.onnx.export(..., "
+        "dynamo=True) of a model whose branches and loops do not depend on tensors");
+  if (kQuantized.count(node.op) > 0)
+    view.refuse("quantized networks do not train; export the network before it is quantized");
+  if (kOfData.count(node.op) > 0)
+    view.refuse("the extents of its output depend on data; they must be known before the start");
+  view.refuse("the op is not known");
+}
+
+}  // namespace
+
+Binder::Binder(const File& file, const Classes& classes, const BindOptions& options)
+    : file_(file), learns_(classes.parameter), defined_(file.values.size(), false) {
+  if (options.all_constant) learns_.clear();
+  learns_.resize(file.values.size(), false);
+  network_.values.resize(file.values.size());
+  for (size_t i = 0; i < file.values.size(); ++i) {
+    Value& v = network_.values[i];
+    v.name = file.values[i].name;
+    const int number = file.values[i].initializer;
+    if (number >= 0)
+      v.array = file.initializers[static_cast<size_t>(number)].array;
+    else if (file.values[i].constant)
+      v.array = *file.values[i].constant;
+    else
+      continue;
+    v.type = v.array.type;
+    v.extents = v.array.extents;
+    v.kind = learns_[i] ? ValueKind::kParameter : ValueKind::kConstant;
+    v.initializer = learns_[i] ? number : -1;
+    defined_[i] = true;
+  }
+  const std::vector<Extents> extents = input_extents(file, options);
+  for (size_t i = 0; i < file.inputs.size(); ++i) {
+    const auto number = static_cast<size_t>(file.inputs[i]);
+    if (!file.values[number].typed)
+      throw ConfigError(
+          "{}: input \"{}\" has no type in the file", file.path, file.values[number].name);
+    network_.values[number].type = file.values[number].type;
+    network_.values[number].extents = extents[i];
+    network_.values[number].kind = ValueKind::kInput;
+    defined_[number] = true;
+  }
+  network_.inputs = file.inputs;
+  network_.outputs = file.outputs;
+}
+
+void Binder::add(const Node& node) {
+  try {
+    if (!add_of_sequence(node)) add_computation(node);
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {}", file_.path, error.what());
+  }
+}
+
+void Binder::require_inputs(const Node& node) const {
+  const NodeView view(node, network_.values);
+  for (size_t place = 0; place < node.inputs.size(); ++place) {
+    const int number = node.inputs[place];
+    if (number < 0 || defined_[static_cast<size_t>(number)]) continue;
+    if (sequences_.count(number) > 0) view.refuse("its input {} is a sequence", place);
+    view.refuse("its input {} has no source", place);
+  }
+}
+
+// Holds rules to what later ones count on.
+void Binder::require_plausible(const NodeView& view,
+                               const std::vector<Form>& forms,
+                               bool known) const {
+  if (forms.size() < view.outputs())
+    view.refuse("has {} outputs; must have at most {}", view.outputs(), forms.size());
+  for (size_t i = 0; i < view.outputs(); ++i) {
+    const Form& form = forms[i];
+    const int64_t count = checked_elements(view, form.extents);
+    if (form.extents.size() > 16)
+      view.refuse("an output of {} axes; must have at most 16", form.extents.size());
+    if (known &&
+        count > kMostFoldedBytes / static_cast<int64_t>(std::max(size_of(form.type), size_t{1})))
+      view.refuse(
+          "its output, of extents {}, is known before the start but would take more than {} MB",
+          to_string(form.extents),
+          kMostFoldedBytes >> 20);
+  }
+}
+
+bool Binder::evaluate(const Node& node, const Op& op, const std::vector<Form>& forms) {
+  const NodeView view(node, network_.values);
+  if (op.evaluator == nullptr) return false;
+  for (size_t place = 0; place < node.inputs.size() && !op.from_extents; ++place)
+    if (view.has(place) && !view.known(place)) return false;
+  for (size_t place = 0; place < node.inputs.size(); ++place)
+    if (view.has(place) && view.type(place) == ElementType::kString) return false;
+  require_plausible(view, forms, true);
+  const std::vector<Array> arrays = op.evaluator(view, forms);
+  LOCKSTEP_CHECK(arrays.size() >= node.outputs.size());
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] < 0) continue;
+    LOCKSTEP_CHECK(arrays[i].type == forms[i].type && arrays[i].extents == forms[i].extents);
+    value(node.outputs[i]).kind = ValueKind::kConstant;
+    value(node.outputs[i]).array = arrays[i];
+  }
+  return true;
+}
+
+void Binder::add_computation(const Node& node) {
+  const Op* op = find_op(node);
+  if (op == nullptr) refuse_op(node);
+  require_inputs(node);
+  const NodeView view(node, network_.values);
+  std::vector<Form> forms = op->rule(view);
+  require_plausible(view, forms, false);
+  if (forms.size() > node.outputs.size()) forms.resize(node.outputs.size());
+  const bool known = evaluate(node, *op, forms);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] < 0) continue;
+    Value& output = value(node.outputs[i]);
+    output.type = forms[i].type;
+    output.extents = forms[i].extents;
+    defined_[static_cast<size_t>(node.outputs[i])] = true;
+  }
+  if (!known) network_.nodes.push_back(node);
+}
+
+Network Binder::finish() {
+  std::vector<bool> needed(network_.values.size(), false);
+  for (const int output : network_.outputs) {
+    if (!defined_[static_cast<size_t>(output)])
+      throw ConfigError(
+          "{}: output \"{}\" is a sequence; must be a tensor", file_.path, value(output).name);
+    needed[static_cast<size_t>(output)] = true;
+  }
+  std::vector<Node> nodes;
+  for (auto node = network_.nodes.rbegin(); node != network_.nodes.rend(); ++node) {
+    const bool wanted = std::any_of(node->outputs.begin(), node->outputs.end(), [&](int number) {
+      return number >= 0 && needed[static_cast<size_t>(number)];
+    });
+    if (!wanted) continue;
+    for (const int number : node->inputs)
+      if (number >= 0) needed[static_cast<size_t>(number)] = true;
+    nodes.push_back(std::move(*node));
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  network_.nodes = std::move(nodes);
+  for (size_t i = 0; i < needed.size(); ++i)
+    if (!needed[i]) network_.values[i].array = {};
+  return std::move(network_);
+}
+
+Network bind(const File& file, const Classes& classes, const BindOptions& options) {
+  Binder binder(file, classes, options);
+  for (const Node& node : file.nodes) binder.add(node);
+  return binder.finish();
+}
+
+}  // namespace lockstep::onnx

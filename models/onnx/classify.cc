@@ -1,0 +1,228 @@
+// Which initializers may learn: those that stand in the place of a parameter of a node whose other
+// inputs depend on the network's.
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <set>
+#include <string_view>
+
+#include "models/onnx/network.h"
+#include "runtime/base/check.h"
+
+namespace lockstep::onnx {
+namespace {
+
+enum class Slot : uint8_t {
+  kWeight,
+  kVector,   // bias, gain, scale or bias of a normalization
+  kTable,    // rows are gathered from it
+  kOperand,  // of an op that adds, multiplies, puts together
+};
+
+// Ops that only move or copy the elements of their input 0 (Concat: of all inputs).
+const std::set<std::string_view> kMoving = {"Transpose",
+                                            "Reshape",
+                                            "Flatten",
+                                            "Squeeze",
+                                            "Unsqueeze",
+                                            "Identity",
+                                            "Cast",
+                                            "CastLike",
+                                            "Expand",
+                                            "Slice",
+                                            "Split",
+                                            "Concat",
+                                            "Tile",
+                                            "Gather"};
+
+const std::set<std::string_view> kOfExtents = {"Shape", "Size", "EyeLike"};
+
+bool is_invented(const std::string& name, bool one_element) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  const size_t at = name.find("val_");
+  if ((at == 0 || (at == 1 && name[0] == '_')) &&
+      std::all_of(name.begin() + static_cast<int64_t>(at) + 4, name.end(), [](unsigned char c) {
+        return std::isdigit(c) != 0;
+      }))
+    return true;
+  return name.empty() || name[0] == '/' || has("Constant_output_") || has("lifted_tensor") ||
+         has("tensor_constant") || (one_element && has("onnx::"));
+}
+
+// Only 0 and what makes a softmax forget: at or below -1e4.
+bool is_mask(const Array& array) {
+  constexpr double kForgotten = -1e4;
+  bool forgets = false;
+  for (const float x : array.as_float()) {
+    if (x != 0 && !(x <= kForgotten)) return false;
+    forgets |= x != 0;
+  }
+  return forgets;
+}
+
+class Classifier {
+ public:
+  explicit Classifier(const File& file)
+      : file_(file), source_(file.values.size(), -1), varies_(file.values.size(), false) {
+    classes_.parameter.resize(file.values.size(), false);
+    for (size_t i = 0; i < file.nodes.size(); ++i)
+      for (const int output : file.nodes[i].outputs)
+        if (output >= 0) source_[static_cast<size_t>(output)] = static_cast<int>(i);
+    for (const int input : file.inputs) varies_[static_cast<size_t>(input)] = true;
+    spread(varies_);
+  }
+
+  // What is computed from a parameter varies as well, which may make more of them.
+  Classes run() {
+    learns_ = varies_;
+    for (size_t known = 1, before = 0; known != before;) {
+      before = known;
+      for (size_t i = 0; i < file_.nodes.size(); ++i) visit(static_cast<int>(i));
+      for (size_t i = 0; i < learns_.size(); ++i)
+        if (classes_.parameter[i]) learns_[i] = true;
+      spread(learns_);
+      known = 1 + static_cast<size_t>(
+                      std::count(classes_.parameter.begin(), classes_.parameter.end(), true));
+    }
+    return std::move(classes_);
+  }
+
+ private:
+  // From inputs to outputs of nodes.
+  void spread(std::vector<bool>& reached) const {
+    for (const Node& node : file_.nodes) {
+      if (kOfExtents.count(node.op) > 0) continue;
+      const bool any = node.op.starts_with("Random") || node.op == "Bernoulli" ||
+                       std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+                         return input >= 0 && reached[static_cast<size_t>(input)];
+                       });
+      for (const int output : node.outputs)
+        if (any && output >= 0) reached[static_cast<size_t>(output)] = true;
+    }
+  }
+
+  // Whether an input other than that at `place` depends on the network's inputs or parameters.
+  bool others_vary(const Node& node, size_t place) const {
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (i != place && node.inputs[i] >= 0 && learns_[static_cast<size_t>(node.inputs[i])])
+        return true;
+    return false;
+  }
+
+  void slots(int number, std::initializer_list<size_t> places, Slot slot) {
+    const Node& node = file_.nodes[static_cast<size_t>(number)];
+    for (const size_t place : places)
+      if (node.input(place) >= 0 && others_vary(node, place)) mark(node.input(place), number, slot);
+  }
+
+  void visit(int number) {
+    const Node& node = file_.nodes[static_cast<size_t>(number)];
+    if (!node.domain.empty()) return;
+    const std::string& op = node.op;
+    const auto is = [&](std::initializer_list<std::string_view> ops) {
+      return std::find(ops.begin(), ops.end(), op) != ops.end();
+    };
+    if (is({"Conv", "ConvTranspose"})) {
+      slots(number, {1}, Slot::kWeight);
+      slots(number, {2}, Slot::kVector);
+    } else if (op == "Gemm") {
+      slots(number, {0, 1}, Slot::kWeight);
+      slots(number, {2}, Slot::kVector);
+    } else if (op == "MatMul") {
+      slots(number, {0, 1}, Slot::kWeight);
+    } else if (is({"BatchNormalization",
+                   "LayerNormalization",
+                   "GroupNormalization",
+                   "InstanceNormalization",
+                   "RMSNormalization"})) {
+      slots(number, {1, 2}, Slot::kVector);
+    } else if (op == "PRelu") {
+      slots(number, {1}, Slot::kVector);
+    } else if (is({"LSTM", "GRU", "RNN"})) {
+      slots(number, {1, 2}, Slot::kWeight);
+      slots(number, {3}, Slot::kVector);
+    } else if (op == "Gather") {
+      slots(number, {0}, Slot::kTable);
+    } else if (op == "Einsum") {
+      for (size_t place = 0; place < node.inputs.size(); ++place)
+        slots(number, {place}, Slot::kWeight);
+    } else if (is({"Add", "Sub", "Mul", "Div", "Sum", "Concat"})) {
+      for (size_t place = 0; place < node.inputs.size(); ++place)
+        slots(number, {place}, Slot::kOperand);
+    } else if (op == "Where") {
+      slots(number, {1, 2}, Slot::kOperand);
+    }
+  }
+
+  // A value in a slot of a node: initializers that it is made of may learn.
+  void mark(int value, int node, Slot slot) {
+    if (varies_[static_cast<size_t>(value)]) return;
+    const int source = source_[static_cast<size_t>(value)];
+    const int initializer = file_.values[static_cast<size_t>(value)].initializer;
+    if (initializer >= 0) {
+      const Initializer& stored = file_.initializers[static_cast<size_t>(initializer)];
+      if (may_learn(stored.array, stored.name, slot)) add(value, node, slot, stored.array);
+    } else if (const auto& constant = file_.values[static_cast<size_t>(value)].constant) {
+      if (slot != Slot::kOperand && may_learn(*constant, "", slot))
+        add(value, node, slot, *constant);
+    } else if (source >= 0) {
+      mark_source(file_.nodes[static_cast<size_t>(source)], node, slot);
+    }
+  }
+
+  void mark_source(const Node& source, int node, Slot slot) {
+    if (!source.domain.empty()) return;
+    if (kMoving.count(source.op) > 0) {
+      const size_t count = source.op == "Concat" ? source.inputs.size() : 1;
+      for (size_t i = 0; i < count && i < source.inputs.size(); ++i)
+        if (source.inputs[i] >= 0) mark(source.inputs[i], node, slot);
+    }
+  }
+
+  static bool may_learn(const Array& array, const std::string& name, Slot slot) {
+    if (!is_floating(array.type) || array.size() == 0) return false;
+    if (slot == Slot::kTable) return array.extents.size() >= 2;
+    if (slot != Slot::kOperand) return true;
+    return !is_invented(name, array.size() == 1) && !is_mask(array);
+  }
+
+  void add(int value, int node, Slot slot, const Array& array) {
+    classes_.parameter[static_cast<size_t>(value)] = true;
+    if (slot == Slot::kOperand && !is_vector(array)) return;
+    if (slot != Slot::kOperand && slot != Slot::kVector) return;
+    std::vector<int>& nodes = classes_.vector_nodes[value];
+    const auto at = std::lower_bound(nodes.begin(), nodes.end(), node);
+    if (at == nodes.end() || *at != node) nodes.insert(at, node);
+  }
+
+  // At most one axis is longer than 1.
+  static bool is_vector(const Array& array) {
+    return std::count_if(array.extents.begin(), array.extents.end(), [](int64_t extent) {
+             return extent > 1;
+           }) <= 1;
+  }
+
+  const File& file_;
+  std::vector<int> source_;   // by value: the node that computes it, or -1
+  std::vector<bool> varies_;  // by value: whether it depends on an input of the network
+  std::vector<bool> learns_;  // ... or on a parameter
+  Classes classes_;
+};
+
+}  // namespace
+
+Classes classify(const File& file) { return Classifier(file).run(); }
+
+std::vector<MergedInitializer> merged_initializers(const File& file, const Classes& classes) {
+  std::vector<MergedInitializer> merged;
+  for (const auto& [value, nodes] : classes.vector_nodes) {
+    if (nodes.size() < 2) continue;
+    merged.push_back({file.values[static_cast<size_t>(value)].name, {}});
+    for (const int node : nodes)
+      merged.back().nodes.push_back(file.nodes[static_cast<size_t>(node)].description());
+  }
+  return merged;
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,77 @@
+// Attention and the rotary embedding of positions. Rules alone.
+
+#include "models/onnx/rules/table.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// A query, key or value as (batch, heads, length, size), whether its heads lie apart or in one axis.
+struct Heads {
+  int64_t batch = 0;
+  int64_t heads = 0;
+  int64_t length = 0;
+  int64_t size = 0;
+};
+
+Heads heads_of(const NodeView& node, size_t place, const char* attribute) {
+  node.require_rank(place, 3, 4);
+  node.require_floating(place);
+  const Extents& e = node.extents(place);
+  if (e.size() == 4) return {e[0], e[1], e[2], e[3]};
+  const int64_t heads = node.integer(attribute, 0, 0);
+  if (heads == 0 || e[2] % heads != 0)
+    node.refuse(
+        "attribute {} is {}; must divide the last axis of {}", attribute, heads, to_string(e));
+  return {e[0], heads, e[1], e[2] / heads};
+}
+
+// Outputs: the values, the keys and values with those of the past before them, the scores.
+std::vector<Form> rule_attention(const NodeView& node) {
+  node.require_inputs(3, 7);
+  const Heads query = heads_of(node, 0, "q_num_heads");
+  const Heads key = heads_of(node, 1, "kv_num_heads");
+  const Heads value = heads_of(node, 2, "kv_num_heads");
+  if (query.batch != key.batch || query.batch != value.batch || query.size != key.size ||
+      key.length != value.length || key.heads != value.heads)
+    node.refuse("query, key and value have extents {}, {} and {}, which do not go together",
+                to_string(node.extents(0)),
+                to_string(node.extents(1)),
+                to_string(node.extents(2)));
+  if (key.heads == 0 || query.heads % key.heads != 0)
+    node.refuse("{} heads of queries and {} of keys; must be a multiple", query.heads, key.heads);
+  int64_t length = key.length;
+  if (node.has(4)) {
+    node.require_rank(4, 4, 4);
+    length += node.extents(4)[2];
+  }
+  const ElementType type = node.type(0);
+  Form output{type, {query.batch, query.heads, query.length, value.size}};
+  if (node.rank(0) == 3) output.extents = {query.batch, query.length, query.heads * value.size};
+  return {output,
+          {node.type(1), {key.batch, key.heads, length, key.size}},
+          {node.type(2), {value.batch, value.heads, length, value.size}},
+          {type, {query.batch, query.heads, query.length, length}}};
+}
+
+std::vector<Form> rule_rotary(const NodeView& node) {
+  node.require_inputs(3, 4);
+  heads_of(node, 0, "num_heads");
+  node.require_same_type(0, 1);
+  node.require_same_type(0, 2);
+  if (node.extents(1) != node.extents(2))
+    node.refuse("cosines and sines have extents {} and {}; must be equal",
+                to_string(node.extents(1)),
+                to_string(node.extents(2)));
+  return {node.form(0)};
+}
+
+constexpr Op kOps[] = {
+    {"Attention", rule_attention},
+    {"RotaryEmbedding", rule_rotary},
+};
+
+}  // namespace
+
+std::span<const Op> attention_ops() { return kOps; }
+
+}  // namespace lockstep::onnx

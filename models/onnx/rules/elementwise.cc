@@ -1,0 +1,269 @@
+// Ops that compute each element by itself: arithmetic, comparisons, logic, Where, Cast, Clip.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "models/onnx/rules/elementwise.h"
+#include "models/onnx/rules/table.h"
+
+namespace lockstep::onnx {
+
+std::vector<Form> rule_same(const NodeView& node) { return {node.form(0)}; }
+
+std::vector<Form> rule_same_floating(const NodeView& node) {
+  node.require_floating(0);
+  return {node.form(0)};
+}
+
+namespace {
+
+// Every input broadcast against all others, in the type of the first.
+std::vector<Form> rule_broadcast(const NodeView& node) {
+  Form form = node.form(0);
+  for (size_t place = 1; place < node.inputs(); ++place) {
+    node.require_same_type(0, place);
+    form.extents = broadcast(node, form.extents, node.extents(place));
+  }
+  return {form};
+}
+
+std::vector<Form> rule_pair(const NodeView& node) {
+  node.require_inputs(2, 2);
+  return rule_broadcast(node);
+}
+
+std::vector<Form> rule_compare(const NodeView& node) {
+  return {{ElementType::kBool, rule_pair(node)[0].extents}};
+}
+
+std::vector<Form> rule_logic(const NodeView& node) {
+  for (size_t place = 0; place < node.inputs(); ++place)
+    node.require_type(place, ElementType::kBool);
+  return node.inputs() == 1 ? rule_same(node) : rule_pair(node);
+}
+
+std::vector<Form> rule_is(const NodeView& node) {
+  node.require_floating(0);
+  return {{ElementType::kBool, node.extents(0)}};
+}
+
+// The base's type; the exponent may have another.
+std::vector<Form> rule_pow(const NodeView& node) {
+  node.require_inputs(2, 2);
+  return {{node.type(0), broadcast(node, node.extents(0), node.extents(1))}};
+}
+
+std::vector<Form> rule_where(const NodeView& node) {
+  node.require_inputs(3, 3);
+  node.require_type(0, ElementType::kBool);
+  node.require_same_type(1, 2);
+  const Extents values = broadcast(node, node.extents(1), node.extents(2));
+  return {{node.type(1), broadcast(node, node.extents(0), values)}};
+}
+
+std::vector<Form> rule_clip(const NodeView& node) {
+  node.require_inputs(1, 3);
+  for (const size_t place : {1, 2}) {
+    if (!node.has(place)) continue;
+    node.require_same_type(0, place);
+    if (elements(node.extents(place)) != 1)
+      node.refuse(
+          "its input {} has extents {}; must be one number", place, to_string(node.extents(place)));
+  }
+  return rule_same(node);
+}
+
+std::vector<Array> evaluate_where(const NodeView& node, const std::vector<Form>& outputs) {
+  const Extents& extents = outputs[0].extents;
+  const Array condition = broadcast_to(node.array(0), extents);
+  const Array yes = broadcast_to(node.array(1), extents);
+  const Array no = broadcast_to(node.array(2), extents);
+  NewArray made = make_array(yes.type, extents);
+  const size_t bytes = size_of(yes.type);
+  const auto count = static_cast<size_t>(condition.size());
+  for (size_t i = 0; i < count; ++i) {
+    const Array& from = condition.as<Bool>()[i].byte != 0 ? yes : no;
+    std::copy_n(from.data.get() + i * bytes, bytes, made.data + i * bytes);
+  }
+  return {made.array};
+}
+
+// Bounds as attributes before opset 11.
+template <typename Number>
+Array clipped(const NodeView& node) {
+  std::vector<Number> values = elements_as<Number>(node.array(0));
+  std::optional<Number> least;
+  std::optional<Number> most;
+  if (node.node().has("min")) least = static_cast<Number>(node.node().number("min", 0));
+  if (node.node().has("max")) most = static_cast<Number>(node.node().number("max", 0));
+  if (node.has(1)) least = elements_as<Number>(node.array(1))[0];
+  if (node.has(2)) most = elements_as<Number>(node.array(2))[0];
+  for (Number& value : values) {
+    if (least) value = std::max(value, *least);
+    if (most) value = std::min(value, *most);
+  }
+  return array_from(node.type(0), node.extents(0), values);
+}
+
+std::vector<Array> evaluate_clip(const NodeView& node, const std::vector<Form>&) {
+  return {is_floating(node.type(0)) ? clipped<double>(node) : clipped<int64_t>(node)};
+}
+
+double number_mod(const NodeView& node, double a, double b) {
+  if (node.integer("fmod", 0) == 0)
+    node.refuse("attribute fmod must be 1 for floating-point numbers");
+  return std::fmod(a, b);
+}
+
+int64_t divided(const NodeView& node, int64_t a, int64_t b) {
+  if (b == 0) node.refuse("an integer is divided by 0");
+  return b == -1 ? wrapped_negative(a) : a / b;
+}
+
+// The remainder takes the divisor's sign, or with fmod the dividend's.
+int64_t integer_mod(const NodeView& node, bool fmod, int64_t a, int64_t b) {
+  if (b == 0) node.refuse("an integer is divided by 0");
+  const int64_t rest = b == -1 ? 0 : a % b;
+  return !fmod && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+int64_t power(const NodeView& node, int64_t base, int64_t exponent) {
+  if (exponent < 0) {
+    if (base == 0) node.refuse("0 is raised to a power below 0");
+    return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  }
+  uint64_t result = 1;
+  for (auto square = static_cast<uint64_t>(base); exponent > 0; exponent >>= 1, square *= square)
+    if ((exponent & 1) != 0) result *= square;
+  return static_cast<int64_t>(result);
+}
+
+std::vector<Array> evaluate_mod(const NodeView& node, const std::vector<Form>& outputs) {
+  const bool fmod = node.integer("fmod", 0) != 0;
+  const auto numbers = [&](double a, double b) { return number_mod(node, a, b); };
+  const auto integers = [&](int64_t a, int64_t b) { return integer_mod(node, fmod, a, b); };
+  return {elementwise(node, outputs[0], numbers, integers)};
+}
+
+std::vector<Array> evaluate_pow(const NodeView& node, const std::vector<Form>& outputs) {
+  const Form& form = outputs[0];
+  const Array base = broadcast_to(node.array(0), form.extents);
+  const Array exponent = broadcast_to(node.array(1), form.extents);
+  if (is_floating(node.type(0)) || is_floating(node.type(1))) {
+    std::vector<double> values = base.as_double();
+    const std::vector<double> exponents = exponent.as_double();
+    for (size_t i = 0; i < values.size(); ++i) values[i] = std::pow(values[i], exponents[i]);
+    return {array_from(form.type, form.extents, values)};
+  }
+  std::vector<int64_t> values = base.as_int64();
+  const std::vector<int64_t> exponents = exponent.as_int64();
+  for (size_t i = 0; i < values.size(); ++i) values[i] = power(node, values[i], exponents[i]);
+  return {array_from(form.type, form.extents, values)};
+}
+
+std::vector<Array> evaluate_div(const NodeView& node, const std::vector<Form>& outputs) {
+  const auto integers = [&](int64_t a, int64_t b) { return divided(node, a, b); };
+  return {elementwise(
+      node, outputs[0], [](double a, double b) { return a / b; }, integers)};
+}
+
+std::vector<Array> evaluate_mean(const NodeView& node, const std::vector<Form>& outputs) {
+  std::vector<double> sums(static_cast<size_t>(elements(outputs[0].extents)));
+  for (size_t place = 0; place < node.inputs(); ++place) {
+    const std::vector<double> values =
+        broadcast_to(node.array(place), outputs[0].extents).as_double();
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  }
+  for (double& sum : sums) sum /= static_cast<double>(node.inputs());
+  return {array_from(outputs[0].type, outputs[0].extents, sums)};
+}
+
+std::vector<Array> evaluate_is_inf(const NodeView& node, const std::vector<Form>&) {
+  const bool negative = node.integer("detect_negative", 1) != 0;
+  const bool positive = node.integer("detect_positive", 1) != 0;
+  std::vector<double> values = node.array(0).as_double();
+  for (double& x : values) x = std::isinf(x) && (x > 0 ? positive : negative) ? 1 : 0;
+  return {array_from(ElementType::kBool, node.extents(0), values)};
+}
+
+// Sums in int64_t that wrap.
+int64_t plus(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t minus(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+int64_t times(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+int64_t magnitude(int64_t x) { return x < 0 ? wrapped_negative(x) : x; }
+double number_sign(double x) { return std::isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0; }
+int64_t sign(int64_t x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+
+// NaN where either is, as NumPy's.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
+
+constexpr Op kOps[] = {
+    {"Add", rule_pair, evaluate_all<[](double a, double b) { return a + b; }, plus>},
+    {"Sub", rule_pair, evaluate_all<[](double a, double b) { return a - b; }, minus>},
+    {"Mul", rule_pair, evaluate_all<[](double a, double b) { return a * b; }, times>},
+    {"Div", rule_pair, evaluate_div},
+    {"Mod", rule_pair, evaluate_mod},
+    {"Pow", rule_pow, evaluate_pow},
+    {"Sum", rule_broadcast, evaluate_all<[](double a, double b) { return a + b; }, plus>},
+    {"Mean", rule_broadcast, evaluate_mean},
+    {"Max",
+     rule_broadcast,
+     evaluate_all<larger, [](int64_t a, int64_t b) { return std::max(a, b); }>},
+    {"Min",
+     rule_broadcast,
+     evaluate_all<smaller, [](int64_t a, int64_t b) { return std::min(a, b); }>},
+    {"Equal", rule_compare, evaluate_all<std::equal_to<double>{}, std::equal_to<int64_t>{}>},
+    {"Less", rule_compare, evaluate_all<std::less<double>{}, std::less<int64_t>{}>},
+    {"LessOrEqual",
+     rule_compare,
+     evaluate_all<std::less_equal<double>{}, std::less_equal<int64_t>{}>},
+    {"Greater", rule_compare, evaluate_all<std::greater<double>{}, std::greater<int64_t>{}>},
+    {"GreaterOrEqual",
+     rule_compare,
+     evaluate_all<std::greater_equal<double>{}, std::greater_equal<int64_t>{}>},
+    {"And", rule_logic, evaluate_all<larger, [](int64_t a, int64_t b) { return int64_t(a & b); }>},
+    {"Or", rule_logic, evaluate_all<larger, [](int64_t a, int64_t b) { return int64_t(a | b); }>},
+    {"Xor", rule_logic, evaluate_all<larger, [](int64_t a, int64_t b) { return int64_t(a ^ b); }>},
+    {"Not", rule_logic, evaluate_each<none, [](int64_t x) { return int64_t(x == 0); }>},
+    {"Neg", rule_same, evaluate_each<[](double x) { return -x; }, wrapped_negative>},
+    {"Abs", rule_same, evaluate_each<[](double x) { return std::fabs(x); }, magnitude>},
+    {"Sign", rule_same, evaluate_each<number_sign, sign>},
+    {"Reciprocal", rule_same_floating, evaluate_each<[](double x) { return 1 / x; }>},
+    {"Sqrt", rule_same_floating, evaluate_each<[](double x) { return std::sqrt(x); }>},
+    {"Exp", rule_same_floating, evaluate_each<[](double x) { return std::exp(x); }>},
+    {"Log", rule_same_floating, evaluate_each<[](double x) { return std::log(x); }>},
+    {"Sin", rule_same_floating, evaluate_each<[](double x) { return std::sin(x); }>},
+    {"Cos", rule_same_floating, evaluate_each<[](double x) { return std::cos(x); }>},
+    {"Tan", rule_same_floating, evaluate_each<[](double x) { return std::tan(x); }>},
+    {"Asin", rule_same_floating, evaluate_each<[](double x) { return std::asin(x); }>},
+    {"Acos", rule_same_floating, evaluate_each<[](double x) { return std::acos(x); }>},
+    {"Atan", rule_same_floating, evaluate_each<[](double x) { return std::atan(x); }>},
+    {"Sinh", rule_same_floating, evaluate_each<[](double x) { return std::sinh(x); }>},
+    {"Cosh", rule_same_floating, evaluate_each<[](double x) { return std::cosh(x); }>},
+    {"Asinh", rule_same_floating, evaluate_each<[](double x) { return std::asinh(x); }>},
+    {"Acosh", rule_same_floating, evaluate_each<[](double x) { return std::acosh(x); }>},
+    {"Atanh", rule_same_floating, evaluate_each<[](double x) { return std::atanh(x); }>},
+    {"Erf", rule_same_floating, evaluate_each<[](double x) { return std::erf(x); }>},
+    {"Floor", rule_same_floating, evaluate_each<[](double x) { return std::floor(x); }>},
+    {"Ceil", rule_same_floating, evaluate_each<[](double x) { return std::ceil(x); }>},
+    // To the even one of two that are as near.
+    {"Round", rule_same_floating, evaluate_each<[](double x) { return std::nearbyint(x); }>},
+    {"IsNaN", rule_is, evaluate_each<[](double x) { return std::isnan(x) ? 1.0 : 0.0; }>},
+    {"IsInf", rule_is, evaluate_is_inf},
+    {"Where", rule_where, evaluate_where},
+    {"Clip", rule_clip, evaluate_clip},
+};
+
+}  // namespace
+
+std::span<const Op> elementwise_ops() { return kOps; }
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,37 @@
+// Ops that draw at random: never computed before the start.
+
+#include "models/onnx/rules/table.h"
+#include "models/onnx/rules/types.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// Outputs: the values, and which of them stay. The ratio is an input from opset 12 on.
+std::vector<Form> rule_dropout(const NodeView& node) {
+  node.require_inputs(1, 3);
+  node.require_floating(0);
+  return {node.form(0), {ElementType::kBool, node.extents(0)}};
+}
+
+std::vector<Form> rule_like(const NodeView& node) {
+  return {{type_of_attribute(node, "dtype", node.type(0)), node.extents(0)}};
+}
+
+std::vector<Form> rule_of_shape(const NodeView& node) {
+  return {{type_of_attribute(node, "dtype", ElementType::kFloat), node.node().integers("shape")}};
+}
+
+constexpr Op kOps[] = {
+    {"Dropout", rule_dropout},
+    {"RandomUniformLike", rule_like},
+    {"RandomNormalLike", rule_like},
+    {"RandomUniform", rule_of_shape},
+    {"RandomNormal", rule_of_shape},
+    {"Bernoulli", rule_like},
+};
+
+}  // namespace
+
+std::span<const Op> random_ops() { return kOps; }
+
+}  // namespace lockstep::onnx

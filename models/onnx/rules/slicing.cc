@@ -1,0 +1,277 @@
+// Ops that cut values and put them together: Concat, Split, Slice, Pad, Trilu.
+
+#include <algorithm>
+#include <string>
+
+#include "models/onnx/rules/strided.h"
+#include "models/onnx/rules/table.h"
+
+namespace lockstep::onnx {
+namespace {
+
+std::vector<Form> rule_concat(const NodeView& node) {
+  Form form = node.form(0);
+  const size_t axis = node.axis(node.integer("axis", 0), node.rank(0));
+  for (size_t place = 1; place < node.inputs(); ++place) {
+    node.require_same_type(0, place);
+    Extents others = node.extents(place);
+    if (others.size() != form.extents.size())
+      node.refuse("its inputs 0 and {} have {} and {} axes; must be as many",
+                  place,
+                  form.extents.size(),
+                  others.size());
+    const int64_t more = others[axis];
+    others[axis] = form.extents[axis];
+    if (others != form.extents)
+      node.refuse("its inputs 0 and {} have extents {} and {}; must differ on axis {} alone",
+                  place,
+                  to_string(node.extents(0)),
+                  to_string(node.extents(place)),
+                  axis);
+    form.extents[axis] += more;
+  }
+  return {form};
+}
+
+std::vector<Array> evaluate_concat(const NodeView& node, const std::vector<Form>& outputs) {
+  const Extents& to = outputs[0].extents;
+  const size_t axis = node.axis(node.integer("axis", 0), node.rank(0));
+  NewArray made = make_array(outputs[0].type, to);
+  const auto rows = static_cast<size_t>(product(to, 0, axis));
+  std::byte* next = made.data;
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t place = 0; place < node.inputs(); ++place) {
+      const Array& from = node.array(place);
+      const size_t bytes = from.bytes() / rows;
+      next = std::copy_n(from.data.get() + row * bytes, bytes, next);
+    }
+  }
+  return {made.array};
+}
+
+// The extent of each part along the axis.
+std::vector<int64_t> parts_of(const NodeView& node, int64_t extent) {
+  if (const auto list = node.list("split", 1)) return *list;
+  const auto count = static_cast<int64_t>(node.outputs());
+  if (node.integer("num_outputs", count) != count)
+    node.refuse("attribute num_outputs is not the number of its outputs, {}", count);
+  // The last may be smaller.
+  const int64_t part = count == 0 ? 0 : (extent + count - 1) / count;
+  std::vector<int64_t> parts(static_cast<size_t>(count), part);
+  if (count > 0) parts.back() = extent - part * (count - 1);
+  return parts;
+}
+
+std::vector<Form> rule_split(const NodeView& node) {
+  const Extents& from = node.extents(0);
+  const size_t axis = node.axis(node.integer("axis", 0), node.rank(0));
+  const std::vector<int64_t> parts = parts_of(node, from[axis]);
+  if (parts.size() != node.outputs())
+    node.refuse("{} parts and {} outputs; must be as many", parts.size(), node.outputs());
+  std::vector<Form> forms;
+  int64_t rest = from[axis];
+  for (const int64_t part : parts) {
+    if (part < 0 || part > rest)
+      node.refuse("parts {} of an axis of extent {}", to_string(parts), from[axis]);
+    rest -= part;
+    forms.push_back(node.form(0));
+    forms.back().extents[axis] = part;
+  }
+  if (rest != 0) node.refuse("parts {} of an axis of extent {}", to_string(parts), from[axis]);
+  return forms;
+}
+
+std::vector<Array> evaluate_split(const NodeView& node, const std::vector<Form>& outputs) {
+  const std::vector<int64_t> strides = strides_of(node.extents(0));
+  const size_t axis = node.axis(node.integer("axis", 0), node.rank(0));
+  std::vector<Array> parts;
+  int64_t start = 0;
+  for (const Form& output : outputs) {
+    parts.push_back(strided_copy(node.array(0), output.extents, strides, start * strides[axis]));
+    start += output.extents[axis];
+  }
+  return parts;
+}
+
+// Along one axis: `count` elements from `start` on, each `step` after the one before.
+struct Cut {
+  int64_t start = 0;
+  int64_t step = 1;
+  int64_t count = 0;
+};
+
+Cut cut_of(int64_t extent, int64_t start, int64_t end, int64_t step) {
+  if (extent == 0) return {0, step, 0};
+  const bool back = step < 0;
+  // Places are counted from the end where they are below 0, and held within what there is.
+  const auto placed = [&](int64_t at) {
+    if (at < 0) at = at < -extent ? -1 : at + extent;
+    return back ? std::clamp<int64_t>(at, -1, extent - 1) : std::clamp<int64_t>(at, 0, extent);
+  };
+  start = placed(start);
+  end = placed(end);
+  const int64_t length = back ? start - end : end - start;
+  if (length <= 0) return {0, step, 0};
+  // A step beyond the length gives one element, whatever it is.
+  step = std::clamp(step, -length, length);
+  return {start, step, (length - 1) / (back ? -step : step) + 1};
+}
+
+std::vector<Cut> cuts_of(const NodeView& node) {
+  const auto starts = node.list("starts", 1);
+  const auto ends = node.list("ends", 2);
+  if (!starts || !ends || starts->size() != ends->size())
+    node.refuse("starts and ends must be given, and be as many");
+  std::vector<int64_t> axes;
+  for (size_t i = 0; i < starts->size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  axes = node.list("axes", 3).value_or(axes);
+  const std::vector<int64_t> steps =
+      node.has(4) ? node.known_integers(4) : std::vector<int64_t>(axes.size(), 1);
+  if (axes.size() != starts->size() || steps.size() != starts->size())
+    node.refuse("starts, axes and steps must be as many");
+  std::vector<Cut> cuts;
+  for (const int64_t extent : node.extents(0)) cuts.push_back({0, 1, extent});
+  const std::vector<size_t> places = node.axes(axes, node.rank(0));
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (steps[i] == 0) node.refuse("a step of 0");
+    Cut& cut = cuts[places[i]];
+    cut = cut_of(cut.count, (*starts)[i], (*ends)[i], steps[i]);
+  }
+  return cuts;
+}
+
+std::vector<Form> rule_slice(const NodeView& node) {
+  Form to{node.type(0), {}};
+  for (const Cut& cut : cuts_of(node)) to.extents.push_back(cut.count);
+  return {to};
+}
+
+std::vector<Array> evaluate_slice(const NodeView& node, const std::vector<Form>& outputs) {
+  std::vector<int64_t> strides = strides_of(node.extents(0));
+  int64_t start = 0;
+  const std::vector<Cut> cuts = cuts_of(node);
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    start += cuts[i].start * strides[i];
+    strides[i] = cuts[i].count > 1 ? strides[i] * cuts[i].step : 0;
+  }
+  return {strided_copy(node.array(0), outputs[0].extents, strides, start)};
+}
+
+// Elements before and after each axis.
+std::vector<int64_t> pads_of(const NodeView& node) {
+  const auto list = node.list("pads", 1);
+  if (!list) node.refuse("has no pads");
+  std::vector<int64_t> named;
+  for (int64_t axis = 0; axis < node.rank(0); ++axis) named.push_back(axis);
+  if (node.has(3)) named = node.known_integers(3);
+  const std::vector<size_t> axes = node.axes(named, node.rank(0));
+  if (list->size() != 2 * axes.size())
+    node.refuse("{} pads of {} axes; must be two for each", list->size(), axes.size());
+  const size_t rank = node.extents(0).size();
+  std::vector<int64_t> pads(2 * rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    pads[axes[i]] = (*list)[i];
+    pads[rank + axes[i]] = (*list)[axes.size() + i];
+  }
+  for (const int64_t pad : pads)
+    if (pad < -kLongestExtent || pad > kLongestExtent) node.refuse("a pad of {}", pad);
+  return pads;
+}
+
+std::vector<Form> rule_pad(const NodeView& node) {
+  const std::string mode = node.node().text("mode", "constant");
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
+    node.refuse("attribute mode is {}; must be constant, reflect, edge or wrap", mode);
+  const std::vector<int64_t> pads = pads_of(node);
+  if (node.has(2) && elements(node.extents(2)) > 1)
+    node.refuse("its input 2 has extents {}; must be one number", to_string(node.extents(2)));
+  Form to = node.form(0);
+  const size_t rank = to.extents.size();
+  for (size_t i = 0; i < rank; ++i) {
+    const bool empty = to.extents[i] == 0;
+    to.extents[i] += pads[i] + pads[rank + i];
+    if (mode != "constant" && empty && to.extents[i] > 0)
+      node.refuse("axis {} has no elements to pad with", i);
+  }
+  return {to};
+}
+
+// Where an element `at` (below 0 or beyond for what is added) comes from; -1: the constant.
+int64_t pad_source(const std::string& mode, int64_t at, int64_t extent) {
+  if (at >= 0 && at < extent) return at;
+  if (mode == "constant") return -1;
+  if (mode == "edge") return at < 0 ? 0 : extent - 1;
+  const int64_t period = mode == "wrap" ? extent : std::max<int64_t>(2 * (extent - 1), 1);
+  at = (at % period + period) % period;
+  return mode == "reflect" && at >= extent ? period - at : at;
+}
+
+std::vector<Array> evaluate_pad(const NodeView& node, const std::vector<Form>& outputs) {
+  const Array& from = node.array(0);
+  const std::string mode = node.node().text("mode", "constant");
+  const std::vector<int64_t> pads = pads_of(node);
+  Array fill = array_from<double>(from.type, {1}, {node.node().number("value", 0)});
+  if (node.has(2) && node.array(2).size() == 1) fill = cast(node.array(2), from.type);
+  const size_t bytes = size_of(from.type);
+  const std::vector<int64_t> strides = strides_of(from.extents);
+  const Extents& to = outputs[0].extents;
+  NewArray made = make_array(from.type, to);
+  std::vector<int64_t> place(to.size(), 0);
+  for (int64_t i = 0; i < elements(to); ++i) {
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < to.size() && offset >= 0; ++axis) {
+      const int64_t at = pad_source(mode, place[axis] - pads[axis], from.extents[axis]);
+      offset = at < 0 ? -1 : offset + at * strides[axis];
+    }
+    const std::byte* source =
+        offset < 0 ? fill.data.get() : from.data.get() + static_cast<size_t>(offset) * bytes;
+    std::copy_n(source, bytes, made.data + static_cast<size_t>(i) * bytes);
+    for (size_t axis = to.size(); axis-- > 0;) {
+      if (++place[axis] < to[axis]) break;
+      place[axis] = 0;
+    }
+  }
+  return {made.array};
+}
+
+std::vector<Form> rule_trilu(const NodeView& node) {
+  if (node.rank(0) < 2) node.refuse("its input has {} axes; must have 2 or more", node.rank(0));
+  if (node.has(1)) node.require_type(1, ElementType::kInt64);
+  return {node.form(0)};
+}
+
+std::vector<Array> evaluate_trilu(const NodeView& node, const std::vector<Form>&) {
+  const Array& from = node.array(0);
+  const bool upper = node.integer("upper", 1) != 0;
+  const int64_t shift =
+      node.has(1) ? std::clamp(node.known_integer(1), -kLongestExtent, kLongestExtent) : 0;
+  const int64_t columns = from.extents.back();
+  const int64_t rows = from.extents[from.extents.size() - 2];
+  const size_t bytes = size_of(from.type);
+  NewArray made = make_array(from.type, from.extents);
+  for (int64_t i = 0; i < from.size(); ++i) {
+    const int64_t column = i % columns;
+    const int64_t row = i / columns % rows;
+    const bool keep = upper ? column >= row + shift : column <= row + shift;
+    std::byte* to = made.data + static_cast<size_t>(i) * bytes;
+    if (keep)
+      std::copy_n(from.data.get() + static_cast<size_t>(i) * bytes, bytes, to);
+    else
+      std::fill_n(to, bytes, std::byte{0});
+  }
+  return {made.array};
+}
+
+constexpr Op kOps[] = {
+    {"Concat", rule_concat, evaluate_concat},
+    {"Split", rule_split, evaluate_split},
+    {"Slice", rule_slice, evaluate_slice},
+    {"Pad", rule_pad, evaluate_pad},
+    {"Trilu", rule_trilu, evaluate_trilu},
+};
+
+}  // namespace
+
+std::span<const Op> slicing_ops() { return kOps; }
+
+}  // namespace lockstep::onnx

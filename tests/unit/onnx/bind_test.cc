@@ -1,0 +1,216 @@
+// bind(): axes of inputs, what is folded and dropped, what is refused and how.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "models/onnx/network.h"
+#include "runtime/base/error.h"
+#include "tests/unit/onnx/file_builder.h"
+
+namespace lockstep::onnx {
+namespace {
+
+const OpenExtent kBatch = {-1, "batch"};
+
+Network bound(FileBuilder& builder, BindOptions options = {}) {
+  return bind(builder.file(), classify(builder.file()), options);
+}
+
+Extents output_extents(const Network& network, size_t place = 0) {
+  return network.values[static_cast<size_t>(network.outputs[place])].extents;
+}
+
+// The message with which binding is refused.
+std::string refusal(FileBuilder& builder, const BindOptions& options = {}) {
+  try {
+    bound(builder, options);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+void expect_refusal(FileBuilder& builder,
+                    const std::vector<std::string>& parts,
+                    const BindOptions& options = {}) {
+  const std::string message = refusal(builder, options);
+  EXPECT_EQ(message.find("net.onnx: "), 0u) << message;
+  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+// A linear layer over a batch of images that Flatten makes rows of.
+void add_mlp(FileBuilder& b, const OpenExtent& batch) {
+  const int x = b.input("x", {batch, {1}, {4}, {5}});
+  const int rows = b.node("Flatten", {x});
+  const int weight = b.floats("fc.weight", {3, 20});
+  const int turned = b.node("Transpose", {weight}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const int product = b.node("MatMul", {rows, turned});
+  b.output(b.node("Add", {product, b.floats("fc.bias", {3})}));
+}
+
+TEST(OnnxBind, ExtentsFollowFromTheBatch) {
+  FileBuilder b;
+  add_mlp(b, kBatch);
+  const Network network = bound(b, {.batch = 7});
+  EXPECT_EQ(output_extents(network), (Extents{7, 3}));
+  // The weight learns, so its transpose is no constant.
+  EXPECT_EQ(network.nodes.size(), 4u);
+}
+
+TEST(OnnxBind, WithoutParametersTheirTransposeFolds) {
+  FileBuilder b;
+  add_mlp(b, kBatch);
+  BindOptions options;
+  options.all_constant = true;
+  const Network network = bound(b, options);
+  ASSERT_EQ(network.nodes.size(), 3u);
+  const Value& turned = network.values[static_cast<size_t>(network.nodes[1].inputs[1])];
+  EXPECT_EQ(turned.kind, ValueKind::kConstant);
+  EXPECT_EQ(turned.extents, (Extents{20, 3}));
+  EXPECT_EQ(turned.array.as<float>()[1], b.file().initializers[0].array.as<float>()[20]);
+}
+
+TEST(OnnxBind, FixedBatchIsRefusedWithTheExportThatLeavesItOpen) {
+  FileBuilder b;
+  add_mlp(b, {1, ""});
+  expect_refusal(b, {"\"x\"", "batch of 1", "4 is wanted", "dynamic_shapes"}, {.batch = 4});
+  EXPECT_EQ(output_extents(bound(b)), (Extents{1, 3}));
+}
+
+TEST(OnnxBind, NamesBindWhereverTheyStand) {
+  FileBuilder b;
+  const int tokens = b.input("tokens", {kBatch, {-1, "length"}});
+  const int more = b.input("more", {kBatch, {-1, "length"}});
+  b.output(b.node("Add", {tokens, more}));
+  expect_refusal(b, {"axis 1 of input \"tokens\"", "named length", "give its extent"});
+  EXPECT_EQ(output_extents(bound(b, {.batch = 2, .axes = {{"length", 9}}})), (Extents{2, 9}));
+  // The extents of one input bind the names of the other.
+  EXPECT_EQ(output_extents(bound(b, {.batch = 2, .inputs = {{"tokens", {2, 5}}}})),
+            (Extents{2, 5}));
+  expect_refusal(b, {"axis named width", "batch, length"}, {.axes = {{"width", 1}}});
+  expect_refusal(
+      b, {"\"more\"", "length", "must have 5"}, {.inputs = {{"tokens", {2, 5}}, {"more", {2, 6}}}});
+  expect_refusal(b, {"no input is named z"}, {.inputs = {{"z", {2, 5}}}});
+}
+
+TEST(OnnxBind, AxesWithoutNamesGoByTheirPlace) {
+  FileBuilder b;
+  b.output(b.node("Relu", {b.input("x", {{-1, ""}, {-1, ""}})}));
+  expect_refusal(b, {"axis 1 of input \"x\"", "x.1"});
+  EXPECT_EQ(output_extents(bound(b, {.batch = 3, .axes = {{"x.1", 4}}})), (Extents{3, 4}));
+}
+
+TEST(OnnxBind, BatchMayBeAnotherAxis) {
+  FileBuilder b;
+  b.output(b.node("Relu", {b.input("x", {{6}, {-1, "n"}})}));
+  EXPECT_EQ(output_extents(bound(b, {.batch = 3, .batch_axis = "n"})), (Extents{6, 3}));
+  expect_refusal(b, {"axis named m"}, {.batch = 3, .batch_axis = "m"});
+}
+
+// x.view(x.shape[0], -1), as exporters write it.
+TEST(OnnxBind, ShapesOfComputedValuesAreConstants) {
+  FileBuilder b;
+  const int x = b.node("Relu", {b.input("x", {kBatch, {3}, {4}})});
+  const int shape = b.node("Shape", {x});
+  const int first = b.node("Gather", {shape, b.integers("zero", {0})});
+  const int wanted = b.node("Concat", {first, b.integers("rest", {-1})}, {{"axis", int64_t{0}}});
+  b.output(b.node("Reshape", {x, wanted}));
+  const Network network = bound(b, {.batch = 5});
+  EXPECT_EQ(output_extents(network), (Extents{5, 12}));
+  EXPECT_EQ(network.nodes.size(), 2u);
+}
+
+TEST(OnnxBind, WhatNoOutputNeedsIsDropped) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}});
+  b.node("Sigmoid", {x});
+  b.output(b.node("Tanh", {x}));
+  const Network network = bound(b);
+  ASSERT_EQ(network.nodes.size(), 1u);
+  EXPECT_EQ(network.nodes[0].op, "Tanh");
+}
+
+TEST(OnnxBind, DropoutStaysAndKeepsItsInputs) {
+  FileBuilder b;
+  const int ratio = b.initializer("ratio", array_of(ElementType::kFloat, {}, {0.25}));
+  const int training = b.initializer("training", array_of(ElementType::kBool, {}, {1}));
+  b.output(b.node("Dropout", {b.input("x", {kBatch, {4}}), ratio, training}));
+  const Network network = bound(b, {.batch = 2});
+  ASSERT_EQ(network.nodes.size(), 1u);
+  EXPECT_EQ(network.values[static_cast<size_t>(network.nodes[0].inputs[1])].array.as_float()[0],
+            0.25f);
+  EXPECT_EQ(network.values[static_cast<size_t>(network.nodes[0].inputs[2])].array.as_int64()[0], 1);
+}
+
+TEST(OnnxBind, SequencesThatAreKnownLeaveSplits) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {6}});
+  const int parts =
+      b.node("SplitToSequence", {x, b.integers("parts", {2, 4})}, {{"axis", int64_t{1}}});
+  const int one = b.initializer("one", array_of_int64({}, {1}));
+  b.output(b.node("Relu", {b.node("SequenceAt", {parts, one})}));
+  const Network network = bound(b, {.batch = 3});
+  EXPECT_EQ(output_extents(network), (Extents{3, 4}));
+  EXPECT_EQ(network.nodes[0].op, "Split");
+}
+
+TEST(OnnxBind, RefusesByNameWhatItDoesNotKnow) {
+  const auto refused =
+      [](const std::string& op, const std::string& domain, const std::vector<std::string>& parts) {
+        FileBuilder b;
+        b.output(b.node(op, {b.input("x", {kBatch, {4}})}));
+        b.file().nodes[0].domain = domain;
+        expect_refusal(b, parts);
+      };
+  refused("If", "", {"node If \"If_0\"", "static control flow"});
+  refused("QuantizeLinear", "", {"QuantizeLinear", "before it is quantized"});
+  refused("Blur", "", {"node Blur", "not known"});
+  refused("Relu", "com.example", {"com.example"});
+  refused("Unique", "", {"depend on data"});
+  refused("NonZero", "", {"depends on data"});
+}
+
+TEST(OnnxBind, RefusesExtentsThatDependOnData) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}});
+  const int shape =
+      b.node("Cast", {b.node("ReduceSum", {x}, {{"keepdims", int64_t{1}}})}, {{"to", int64_t{7}}});
+  b.output(b.node("Reshape", {x, b.node("Flatten", {shape})}));
+  expect_refusal(b, {"Reshape", "must"});
+}
+
+TEST(OnnxBind, RefusesWhatWouldDivideByZeroOrIndexOutside) {
+  const auto refused =
+      [](const std::string& op, int64_t first, int64_t second, const std::string& part) {
+        FileBuilder b;
+        const int a = b.integers("a", {first, first});
+        b.output(b.node(op, {a, b.integers("b", {second})}));
+        expect_refusal(b, {op, part});
+      };
+  refused("Div", 4, 0, "divided by 0");
+  refused("Mod", 4, 0, "divided by 0");
+  refused("Gather", 4, 2, "index 2");
+  refused("Gather", 4, -3, "index -3");
+  refused("Expand", 4, int64_t{1} << 60, "2^46");
+  refused("Tile", 4, int64_t{1} << 40, "256 MB");
+}
+
+TEST(OnnxBind, IntegersWrapAndTruncate) {
+  const auto result = [](const std::string& op, int64_t first, int64_t second) {
+    FileBuilder b;
+    b.output(b.node(op, {b.integers("a", {first}), b.integers("b", {second})}));
+    const Network network = bound(b);
+    return network.values[static_cast<size_t>(network.outputs[0])].array.as_int64()[0];
+  };
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(result("Div", -7, 2), -3);
+  EXPECT_EQ(result("Div", kLeast, -1), kLeast);
+  EXPECT_EQ(result("Mod", -7, 2), 1);
+  EXPECT_EQ(result("Mod", 7, -2), -1);
+  EXPECT_EQ(result("Add", kLeast, -1), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(result("Pow", 3, 4), 81);
+}
+
+}  // namespace
+}  // namespace lockstep::onnx

@@ -1,0 +1,117 @@
+// classify(): which initializers may learn, and which are the exporter's.
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "models/onnx/network.h"
+#include "tests/unit/onnx/file_builder.h"
+
+namespace lockstep::onnx {
+namespace {
+
+const OpenExtent kBatch = {-1, "batch"};
+
+bool learns(FileBuilder& builder, int value) {
+  return classify(builder.file()).parameter[static_cast<size_t>(value)];
+}
+
+TEST(OnnxClassify, WeightsAndBiasesOfLayersLearn) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {3}, {8}, {8}});
+  const int weight = b.floats("onnx::Conv_12", {4, 3, 3, 3});
+  const int bias = b.floats("conv.bias", {4});
+  const int image = b.node("Conv", {x, weight, bias});
+  const int scale = b.floats("bn.weight", {4});
+  const int shift = b.floats("bn.bias", {4});
+  const int mean = b.floats("bn.running_mean", {4});
+  const int variance = b.floats("bn.running_var", {4});
+  b.output(b.node("BatchNormalization", {image, scale, shift, mean, variance}));
+  for (const int value : {weight, bias, scale, shift}) EXPECT_TRUE(learns(b, value)) << value;
+  for (const int value : {mean, variance}) EXPECT_FALSE(learns(b, value)) << value;
+}
+
+TEST(OnnxClassify, MovedWeightsLearn) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}});
+  const int first = b.floats("q.weight", {4, 4});
+  const int second = b.floats("k.weight", {4, 4});
+  const int both = b.node("Concat", {first, second}, {{"axis", int64_t{0}}});
+  b.output(b.node("MatMul", {x, b.node("Transpose", {both})}));
+  EXPECT_TRUE(learns(b, first));
+  EXPECT_TRUE(learns(b, second));
+}
+
+// Rotary tables: a product of constants alone, which is no layer.
+TEST(OnnxClassify, WhatOnlyConstantsReachDoesNotLearn) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}});
+  const int frequencies = b.floats("rotary.inv_freq", {1, 4});
+  const int places = b.floats("places", {1, 1});
+  const int cosines = b.node("Cos", {b.node("MatMul", {places, frequencies})});
+  b.output(b.node("Mul", {x, cosines}));
+  EXPECT_FALSE(learns(b, frequencies));
+  EXPECT_FALSE(learns(b, places));
+}
+
+TEST(OnnxClassify, OperandsLearnUnlessTheExporterMadeThem) {
+  FileBuilder b;
+  int x = b.input("x", {kBatch, {3}});
+  const int bias = b.floats("layer.bias", {3});
+  const int numbered = b.floats("onnx::Add_12", {3});
+  const int gain = b.floats("layer.gain", {1});
+  const int invented = b.floats("val_12", {3});
+  const int older = b.floats("_val_3", {3});
+  const int folded = b.floats("/layer/Constant_output_0", {3});
+  const int number = b.floats("onnx::Mul_7", {1});
+  const double forgotten = -std::numeric_limits<double>::infinity();
+  const int mask = b.initializer("mask", array_of(ElementType::kFloat, {3}, {0, forgotten, -1e9}));
+  const int zeros = b.initializer("head.bias", array_of(ElementType::kFloat, {3}, {0, 0, 0}));
+  for (const int operand : {bias, numbered, gain, invented, older, folded, number, mask, zeros})
+    x = b.node("Add", {x, operand});
+  const int power = b.floats("power", {3});
+  b.output(b.node("Pow", {x, power}));
+  for (const int value : {bias, numbered, gain, zeros})
+    EXPECT_TRUE(learns(b, value)) << b.file().values[static_cast<size_t>(value)].name;
+  for (const int value : {invented, older, folded, number, mask, power})
+    EXPECT_FALSE(learns(b, value)) << b.file().values[static_cast<size_t>(value)].name;
+}
+
+TEST(OnnxClassify, TablesLearnAndVectorsThatAreLookedUpDoNot) {
+  FileBuilder b;
+  const int ids = b.input("ids", {kBatch, {3}}, ElementType::kInt64);
+  const int table = b.floats("embedding.weight", {10, 4});
+  const int vector = b.floats("schedule", {10});
+  b.output(b.node("Gather", {table, ids}));
+  b.output(b.node("Gather", {vector, ids}));
+  EXPECT_TRUE(learns(b, table));
+  EXPECT_FALSE(learns(b, vector));
+}
+
+// Positions are constants: their rows are a constant part of the table, which learns all the same.
+TEST(OnnxClassify, TablesOfPositionsLearn) {
+  FileBuilder b;
+  const int ids = b.input("ids", {kBatch, {3}}, ElementType::kInt64);
+  const int words = b.node("Gather", {b.floats("words", {10, 4}), ids});
+  const int table = b.floats("positions", {8, 4});
+  b.output(b.node("Add", {words, b.node("Gather", {table, b.integers("val_0", {0, 1, 2})})}));
+  EXPECT_TRUE(learns(b, table));
+}
+
+TEST(OnnxClassify, NamesInitializersThatTheExporterMerged) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}});
+  const int bias = b.floats("first.bias", {4});
+  const int own = b.floats("third.bias", {4});
+  const int one = b.node("Add", {x, bias});
+  const int two = b.node("Add", {b.node("Relu", {one}), bias});
+  b.output(b.node("Add", {b.node("Relu", {two}), own}));
+  const std::vector<MergedInitializer> merged = merged_initializers(b.file(), classify(b.file()));
+  ASSERT_EQ(merged.size(), 1u);
+  EXPECT_EQ(merged[0].name, "first.bias");
+  ASSERT_EQ(merged[0].nodes.size(), 2u);
+  EXPECT_NE(merged[0].nodes[1].find("Add_2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::onnx
