@@ -126,6 +126,8 @@ void write_hugging_face(const ExportOptions& options,
 
 void export_weights(const ExportOptions& options) {
   const bool to_folder = options.format == kHuggingFace, to_peft = options.format == kPeft;
+  if (options.names != kOwnNames && (to_folder || to_peft))
+    throw ConfigError("--names {}: allowed: only with --format {}", options.names, kSafetensors);
   if (!to_folder) {
     if (!to_peft) check_result_path("--out", options.out);
     if (!options.like.empty() || options.dtype != "auto")

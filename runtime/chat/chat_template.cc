@@ -93,7 +93,9 @@ RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& sett
     return rendered;
   } catch (const chat::TemplateProblem& problem) {
     if (evaluation) line = evaluation->line();
-    throw DataError("{}:{}: the chat template: {}", name_, line, problem.text);
+    constexpr const char* kFormat = "{}:{}: the chat template: {}";
+    if (problem.raised) throw MessagesNotWanted(kFormat, name_, line, problem.text);
+    throw DataError(kFormat, name_, line, problem.text);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/base/json.h"
 
 namespace lockstep {
@@ -32,6 +33,12 @@ struct ChatSettings {
   bool add_generation_prompt = false;
 };
 
+// What a template itself says of messages that it does not want (raise_exception).
+class MessagesNotWanted : public DataError {
+ public:
+  using DataError::DataError;
+};
+
 class ChatTemplate {
  public:
   // `name` is the file's for messages. Throws DataError: "NAME:LINE: ...".
@@ -40,9 +47,8 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // messages: an array of objects; members that are null are left out. Throws DataError, also with
-  // what the template itself says of the messages (raise_exception). Any number of threads may call
-  // it.
+  // messages: an array of objects; members that are null are left out. Throws DataError, and
+  // MessagesNotWanted where the template says so. Any number of threads may call it.
   RenderedChat render(const Json& messages, const ChatSettings& settings) const;
 
   const std::string& name() const { return name_; }

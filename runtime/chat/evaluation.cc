@@ -429,7 +429,7 @@ Value Evaluation::call_macro(const MacroNode& macro, Arguments arguments) {
 Value Evaluation::call_function(const std::string& name, const Arguments& arguments) {
   if (name == "raise_exception") {
     arguments.check(name, {"message"});
-    throw TemplateProblem{arguments.at(0, "message", name).shown()};
+    throw TemplateProblem{arguments.at(0, "message", name).shown(), /*raised=*/true};
   }
   if (name == "namespace" || name == "dict") {
     Value::Members members;

@@ -24,6 +24,7 @@ constexpr size_t kMostValueBytes = size_t{256} << 20;
 // What a template cannot do; the line is added where it is known. Made into a DataError.
 struct TemplateProblem {
   std::string text;
+  bool raised = false;  // by raise_exception: the template works, and does not want these messages
 };
 
 class Value {

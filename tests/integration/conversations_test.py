@@ -236,6 +236,18 @@ def main(binary, encode):
         for file, (template, part) in failing.items():
             (folder / file).write_text(template)
             refused(DATA, [file, part], f"data.conversations.chat_template={file}")
+        # What a template does not want is a bad record; a template that fails is not.
+        (folder / "picky.jinja").write_text(
+            "{% for m in messages %}{% if m.content == 'unwanted' %}{{ raise_exception('not this') }}{% endif %}"
+            "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}")
+        unwanted = {"messages": [{"role": "user", "content": "unwanted"}, {"role": "assistant", "content": "b"}]}
+        lines("some.jsonl", [*rows, unwanted])
+        picky = ("data.conversations.chat_template=picky.jinja", "data.conversations.train=some.jsonl")
+        refused(DATA, ["some.jsonl:13", "picky.jinja", "not this"], *picky)
+        done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "picky", "--max-steps", "1",
+                                         *sets(*picky, "data.bad_records=SKIP", "data.max_bad_fraction=0.5")], ranks=0)
+        said = done.stdout + done.stderr
+        expect(done.returncode == 0 and "; 12 conversations" in said, f"a template skips: {said.strip().splitlines()[-1]}")
         (folder / "qwen3.jinja").write_text(zoo.QWEN_3)
         lines("turns.jsonl", [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}] * 2}])
         refused(DATA, ["turns.jsonl:1", "qwen3.jinja", "generation"], "data.conversations.chat_template=qwen3.jinja",

@@ -196,6 +196,8 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     }
     try {
       read.tokens = encoder.encode(conversation, ids);
+    } catch (const MessagesNotWanted& error) {
+      read.problem = error.what();
     } catch (const DataError& error) {
       read.failure = error.what();
     }
