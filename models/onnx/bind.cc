@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <string_view>
 
@@ -81,7 +82,11 @@ Binder::Binder(const File& file, const Classes& classes, const BindOptions& opti
 
 void Binder::add(const Node& node) {
   try {
-    if (!add_of_sequence(node)) add_computation(node);
+    if (add_of_sequence(node)) return;
+    if (is_masking(node))
+      add_masking(node);
+    else
+      add_computation(node);
   } catch (const ConfigError& error) {
     throw ConfigError("{}: {}", file_.path, error.what());
   }
@@ -153,6 +158,33 @@ void Binder::add_computation(const Node& node) {
     defined_[static_cast<size_t>(node.outputs[i])] = true;
   }
   if (!known) network_.nodes.push_back(node);
+}
+
+// PyTorch's exporter writes attention with dropout so that a mask of truth values is added to scores as it is,
+// which ONNX does not have. What was meant is as in PyTorch: 0 where true, -infinity elsewhere.
+bool Binder::is_masking(const Node& node) const {
+  const NodeView view(node, network_.values);
+  if (node.op != "Add" || !node.domain.empty() || !view.has(0) || !view.has(1)) return false;
+  if (!is_floating(view.type(0)) || view.type(1) != ElementType::kBool) return false;
+  const auto reads = [&](const Node& other) {
+    return std::count(other.inputs.begin(), other.inputs.end(), node.output(0)) > 0;
+  };
+  return std::all_of(file_.nodes.begin(), file_.nodes.end(), [&](const Node& other) {
+    return !reads(other) || other.op == "Softmax";
+  });
+}
+
+void Binder::add_masking(const Node& node) {
+  const ElementType type = value(node.input(0)).type;
+  const std::string& mask = value(node.input(1)).name;
+  const auto number = [&](const char* name, double x) {
+    return new_constant(mask + name, array_of(type, {}, {x}));
+  };
+  const int kept = number(".kept", 0);
+  const int left = number(".left", -std::numeric_limits<double>::infinity());
+  const int added = new_value(mask + ".added");
+  add_computation(node_like(node, "Where", {node.input(1), kept, left}, {added}));
+  add_computation(node_like(node, "Add", {node.input(0), added}, node.outputs));
 }
 
 Network Binder::finish() {

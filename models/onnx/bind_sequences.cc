@@ -11,10 +11,16 @@ namespace {
 // Of the nodes that stand in the place of those of sequences.
 constexpr int64_t kOpset = 13;
 
-Node node_like(const Node& like,
-               const char* op,
-               std::vector<int> inputs,
-               std::vector<int> outputs) {
+Array list_of(const std::vector<int64_t>& values) {
+  return array_of_int64({static_cast<int64_t>(values.size())}, values);
+}
+
+}  // namespace
+
+Node Binder::node_like(const Node& like,
+                       const char* op,
+                       std::vector<int> inputs,
+                       std::vector<int> outputs) {
   Node node;
   node.op = op;
   node.opset = kOpset;
@@ -25,8 +31,6 @@ Node node_like(const Node& like,
   return node;
 }
 
-}  // namespace
-
 int Binder::new_value(const std::string& name) {
   network_.values.emplace_back();
   network_.values.back().name = name;
@@ -34,10 +38,10 @@ int Binder::new_value(const std::string& name) {
   return static_cast<int>(network_.values.size()) - 1;
 }
 
-int Binder::new_constant(const std::string& name, const std::vector<int64_t>& values) {
+int Binder::new_constant(const std::string& name, Array array) {
   const int number = new_value(name);
   Value& v = value(number);
-  v.array = array_of_int64({static_cast<int64_t>(values.size())}, values);
+  v.array = std::move(array);
   v.type = v.array.type;
   v.extents = v.array.extents;
   v.kind = ValueKind::kConstant;
@@ -84,14 +88,14 @@ void Binder::split_to_sequence(const Node& node) {
   Sequence split;
   for (size_t i = 0; i < parts.size(); ++i)
     split.push_back(new_value(fmt::format("{}.{}", name, i)));
-  const int lengths = new_constant(name + ".split", parts);
+  const int lengths = new_constant(name + ".split", list_of(parts));
   if (!parts.empty()) {
     Node made = node_like(node, "Split", {node.input(0), lengths}, split);
     made.attributes["axis"] = static_cast<int64_t>(axis);
     add_computation(made);
   }
   if (squeeze) {
-    const int axes = new_constant(name + ".axis", {static_cast<int64_t>(axis)});
+    const int axes = new_constant(name + ".axis", list_of({static_cast<int64_t>(axis)}));
     for (int& part : split) {
       const int squeezed = new_value(value(part).name + ".squeezed");
       add_computation(node_like(node, "Squeeze", {part, axes}, {squeezed}));
@@ -105,7 +109,7 @@ void Binder::concat_from_sequence(const Node& node) {
   Sequence parts = sequence(NodeView(node, network_.values), 0);
   const int64_t axis = node.integer("axis", 0);
   if (node.integer("new_axis", 0) != 0) {
-    const int axes = new_constant(value(node.output(0)).name + ".axis", {axis});
+    const int axes = new_constant(value(node.output(0)).name + ".axis", list_of({axis}));
     for (int& part : parts) {
       const int longer = new_value(value(part).name + ".unsqueezed");
       add_computation(node_like(node, "Unsqueeze", {part, axes}, {longer}));

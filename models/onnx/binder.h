@@ -28,6 +28,10 @@ class Binder {
   bool evaluate(const Node& node, const Op& op, const std::vector<Form>& forms);
   void require_plausible(const NodeView& view, const std::vector<Form>& forms, bool known) const;
 
+  // Whether the node adds a mask of truth values to scores.
+  bool is_masking(const Node& node) const;
+  void add_masking(const Node& node);
+
   // Whether the node handles sequences; then it is done.
   bool add_of_sequence(const Node& node);
   void split_to_sequence(const Node& node);
@@ -38,7 +42,12 @@ class Binder {
 
   // A value that the file does not have.
   int new_value(const std::string& name);
-  int new_constant(const std::string& name, const std::vector<int64_t>& values);
+  int new_constant(const std::string& name, Array array);
+  // A node that stands in the place of another.
+  static Node node_like(const Node& like,
+                        const char* op,
+                        std::vector<int> inputs,
+                        std::vector<int> outputs);
   Value& value(int number) { return network_.values[static_cast<size_t>(number)]; }
 
   const File& file_;

@@ -2,8 +2,6 @@
 // inputs depend on the network's.
 
 #include <algorithm>
-#include <cctype>
-#include <limits>
 #include <set>
 #include <string_view>
 
@@ -38,15 +36,22 @@ const std::set<std::string_view> kMoving = {"Transpose",
 
 const std::set<std::string_view> kOfExtents = {"Shape", "Size", "EyeLike"};
 
+// Names that PyTorch's exporters give what they computed themselves: "val_12", "/layer/Constant_output_0", and an
+// operation with a number, "unsqueeze_14". Not "embedding_2": the rows of a table of positions, which learn.
 bool is_invented(const std::string& name, bool one_element) {
+  static const std::set<std::string_view> kOperations = {
+      "_to_copy", "add",    "alias",    "arange", "cat",       "clone",     "convert_element_type",
+      "cos",      "div",    "exp",      "expand", "full",      "getitem",   "index",
+      "lift",     "log",    "mul",      "neg",    "new_zeros", "ones",      "permute",
+      "pow",      "repeat", "rsqrt",    "scalar", "select",    "sin",       "slice",
+      "sqrt",     "stack",  "sub",      "t",      "to",        "transpose", "unsqueeze",
+      "val",      "_val",   "view",     "where",  "zeros",     "reshape",   "scalar_tensor_default",
+      "squeeze",  "tril",   "linspace", "triu"};
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
-  const size_t at = name.find("val_");
-  if ((at == 0 || (at == 1 && name[0] == '_')) &&
-      std::all_of(name.begin() + static_cast<int64_t>(at) + 4, name.end(), [](unsigned char c) {
-        return std::isdigit(c) != 0;
-      }))
-    return true;
-  return name.empty() || name[0] == '/' || has("Constant_output_") || has("lifted_tensor") ||
+  const size_t digits = name.find_last_not_of("0123456789") + 1;
+  std::string_view stem = std::string_view(name).substr(0, digits);
+  if (stem.ends_with('_')) stem.remove_suffix(1);
+  return name.empty() || name[0] == '/' || kOperations.count(stem) > 0 || has("lifted_tensor") ||
          has("tensor_constant") || (one_element && has("onnx::"));
 }
 
@@ -70,42 +75,32 @@ class Classifier {
       for (const int output : file.nodes[i].outputs)
         if (output >= 0) source_[static_cast<size_t>(output)] = static_cast<int>(i);
     for (const int input : file.inputs) varies_[static_cast<size_t>(input)] = true;
-    spread(varies_);
+    spread();
   }
 
-  // What is computed from a parameter varies as well, which may make more of them.
   Classes run() {
-    learns_ = varies_;
-    for (size_t known = 1, before = 0; known != before;) {
-      before = known;
-      for (size_t i = 0; i < file_.nodes.size(); ++i) visit(static_cast<int>(i));
-      for (size_t i = 0; i < learns_.size(); ++i)
-        if (classes_.parameter[i]) learns_[i] = true;
-      spread(learns_);
-      known = 1 + static_cast<size_t>(
-                      std::count(classes_.parameter.begin(), classes_.parameter.end(), true));
-    }
+    for (size_t i = 0; i < file_.nodes.size(); ++i) visit(static_cast<int>(i));
     return std::move(classes_);
   }
 
  private:
   // From inputs to outputs of nodes.
-  void spread(std::vector<bool>& reached) const {
+  void spread() {
     for (const Node& node : file_.nodes) {
       if (kOfExtents.count(node.op) > 0) continue;
       const bool any = node.op.starts_with("Random") || node.op == "Bernoulli" ||
                        std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
-                         return input >= 0 && reached[static_cast<size_t>(input)];
+                         return input >= 0 && varies_[static_cast<size_t>(input)];
                        });
       for (const int output : node.outputs)
-        if (any && output >= 0) reached[static_cast<size_t>(output)] = true;
+        if (any && output >= 0) varies_[static_cast<size_t>(output)] = true;
     }
   }
 
-  // Whether an input other than that at `place` depends on the network's inputs or parameters.
+  // Whether an input other than that at `place` depends on the network's inputs.
   bool others_vary(const Node& node, size_t place) const {
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (i != place && node.inputs[i] >= 0 && learns_[static_cast<size_t>(node.inputs[i])])
+      if (i != place && node.inputs[i] >= 0 && varies_[static_cast<size_t>(node.inputs[i])])
         return true;
     return false;
   }
@@ -155,7 +150,8 @@ class Classifier {
     }
   }
 
-  // A value in a slot of a node: initializers that it is made of may learn.
+  // A value in a slot of a node: initializers that it is made of may learn, and so may Constant nodes, which
+  // hold weights in files of other exporters; PyTorch's has them for gains of 1 that no module has.
   void mark(int value, int node, Slot slot) {
     if (varies_[static_cast<size_t>(value)]) return;
     const int source = source_[static_cast<size_t>(value)];
@@ -164,8 +160,8 @@ class Classifier {
       const Initializer& stored = file_.initializers[static_cast<size_t>(initializer)];
       if (may_learn(stored.array, stored.name, slot)) add(value, node, slot, stored.array);
     } else if (const auto& constant = file_.values[static_cast<size_t>(value)].constant) {
-      if (slot != Slot::kOperand && may_learn(*constant, "", slot))
-        add(value, node, slot, *constant);
+      const bool weight = slot == Slot::kWeight || slot == Slot::kTable;
+      if (weight && may_learn(*constant, "", slot)) add(value, node, slot, *constant);
     } else if (source >= 0) {
       mark_source(file_.nodes[static_cast<size_t>(source)], node, slot);
     }
@@ -189,8 +185,11 @@ class Classifier {
 
   void add(int value, int node, Slot slot, const Array& array) {
     classes_.parameter[static_cast<size_t>(value)] = true;
-    if (slot == Slot::kOperand && !is_vector(array)) return;
-    if (slot != Slot::kOperand && slot != Slot::kVector) return;
+    const std::string& op = file_.nodes[static_cast<size_t>(node)].op;
+    const bool together = op == "Concat" || op == "Where";
+    const bool vector =
+        slot == Slot::kVector || (slot == Slot::kOperand && !together && is_vector(array));
+    if (!vector) return;
     std::vector<int>& nodes = classes_.vector_nodes[value];
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), node);
     if (at == nodes.end() || *at != node) nodes.insert(at, node);
@@ -206,7 +205,6 @@ class Classifier {
   const File& file_;
   std::vector<int> source_;   // by value: the node that computes it, or -1
   std::vector<bool> varies_;  // by value: whether it depends on an input of the network
-  std::vector<bool> learns_;  // ... or on a parameter
   Classes classes_;
 };
 

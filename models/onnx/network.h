@@ -146,8 +146,10 @@ struct MergedInitializer {
   std::vector<std::string> nodes;  // Node::description() of each
 };
 
-// Floating-point initializers and constants that stand in the place of a parameter of some node (weights, biases,
-// gains, tables), directly or through nodes that only move their elements.
+// Floating-point initializers that stand in the place of a parameter of some node whose other inputs depend on
+// the network's (weights, biases, gains, tables; Constant nodes in the place of weights and tables), directly or
+// through nodes that only move their elements. Not statistics, masks, nor operands by whose names an exporter
+// calls what it computed itself.
 Classes classify(const File& file);
 // In the order of values. Parameters of modules that a model calls several times are among them.
 std::vector<MergedInitializer> merged_initializers(const File& file, const Classes& classes);
