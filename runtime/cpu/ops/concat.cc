@@ -1,0 +1,69 @@
+// Numbers are moved as words of four bytes, whatever they are.
+#include "runtime/graph/ops/concat.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+namespace lockstep::cpu {
+namespace {
+
+void copy(const float* from, int64_t n, float* to) {
+  if (n < 16) {  // a call would take longer
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+  } else {
+    std::memcpy(to, from, n * sizeof(float));
+  }
+}
+
+// f(input, first element of it, first element of y, elements) for all runs of y.
+template <typename F>
+void for_each_run(const ConcatAttributes& sizes, F f) {
+  const int64_t columns = sizes.columns();
+  parallel_for(sizes.rows * columns, kGrainElements, [&](int64_t begin, int64_t end) {
+    int64_t row = begin / columns, column = begin % columns;
+    int k = static_cast<int>(
+        std::upper_bound(sizes.ends.begin(), sizes.ends.begin() + sizes.count, column) -
+        sizes.ends.begin());
+    for (int64_t at = begin; at < end;) {
+      const int64_t first = k == 0 ? 0 : sizes.ends[k - 1], width = sizes.ends[k] - first;
+      const int64_t n = std::min(end - at, sizes.ends[k] - column);
+      if (n > 0) f(k, row * width + column - first, at, n);
+      at += n;
+      column += n;
+      if (++k == sizes.count) {
+        k = 0;
+        column = 0;
+        ++row;
+      }
+    }
+  });
+}
+
+void run_forward(const OpCall& call) {
+  const auto op = ConcatForward<float>::of(call);
+  for_each_run(op.sizes, [&](int k, int64_t from, int64_t to, int64_t n) {
+    copy(op.x[k] + from, n, op.y + to);
+  });
+}
+
+void run_backward(const OpCall& call) {
+  const auto op = ConcatBackward<float>::of(call);
+  for_each_run(op.sizes, [&](int k, int64_t to, int64_t from, int64_t n) {
+    if (op.d_x[k] != nullptr) copy(op.d_y + from, n, op.d_x[k] + to);
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kConcat, "copies", run_forward},
+    {OpKind::kConcatBackward, "copies", run_backward},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuConcat = kRows;
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,87 @@
+#include "runtime/graph/ops/concat.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+namespace {
+
+// The extents of x, but along `axis`.
+Shape with_extent(const Shape& x, int axis, int64_t extent) {
+  Shape shape;
+  for (int d = 0; d < x.rank(); ++d) shape.append(d == axis ? extent : x[d]);
+  return shape;
+}
+
+void check_input(
+    GraphBuilder& builder, const std::string& name, TensorId first, TensorId input, int axis) {
+  const Tensor &x = builder[input], &other = builder[first];
+  const int64_t extent = x.shape.rank() == other.shape.rank() ? x.shape[axis] : 0;
+  LOCKSTEP_CHECK(x.dtype == other.dtype && x.shape == with_extent(other.shape, axis, extent),
+                 "{}: {} {} behind {} {} ",
+                 name,
+                 name_of(x.dtype),
+                 to_string(x.shape),
+                 name_of(other.dtype),
+                 to_string(other.shape));
+  LOCKSTEP_CHECK(x.role != Role::kParameter && x.padded_columns == 0, "{}: {} ", name, x.name);
+}
+
+}  // namespace
+
+TensorId ops::concat(GraphBuilder& builder,
+                     const std::string& name,
+                     const std::vector<TensorId>& inputs,
+                     int axis) {
+  LOCKSTEP_CHECK(!inputs.empty() && inputs.size() <= size_t{kMostConcatInputs},
+                 "{}: {} tensors ",
+                 name,
+                 inputs.size());
+  const Shape first = builder.shape(inputs[0]);
+  const int dimension = axis < 0 ? axis + first.rank() : axis;
+  LOCKSTEP_CHECK(dimension >= 0 && dimension < first.rank(), "{}: dimension {} ", name, axis);
+  ConcatAttributes sizes;
+  int64_t inner = 1, extent = 0;
+  for (int d = 0; d < first.rank(); ++d) {
+    if (d < dimension) sizes.rows *= first[d];
+    if (d > dimension) inner *= first[d];
+  }
+  for (const TensorId input : inputs) {
+    check_input(builder, name, inputs[0], input, dimension);
+    extent += builder.shape(input)[dimension];
+    sizes.ends[static_cast<size_t>(sizes.count++)] = extent * inner;
+  }
+  const TensorId y = builder.tensor(
+      name, with_extent(first, dimension, extent), builder[inputs[0]].dtype, Role::kActivation);
+  builder.append({OpKind::kConcat, name, inputs, {y}, sizes});
+  return y;
+}
+
+namespace {
+
+std::vector<TensorId> concat_gradient(GradientBuilder& builder,
+                                      const Op& op,
+                                      const std::vector<TensorId>& d_outputs) {
+  std::vector<TensorId> d_inputs(op.inputs.size(), kNoTensor);
+  bool any = false;
+  for (size_t k = 0; k < op.inputs.size(); ++k) {
+    const TensorId x = op.inputs[k];
+    if (builder.graph()[x].dtype == DType::kI32 || !builder.needs_gradient(x)) continue;
+    d_inputs[k] = builder.new_gradient(x);
+    any = true;
+  }
+  if (any)
+    builder.append({OpKind::kConcatBackward, op.name, {d_outputs[0]}, d_inputs, op.attributes});
+  return d_inputs;
+}
+
+int64_t no_flops(const Graph&, const Op&) { return 0; }
+
+}  // namespace
+
+const OpSchema kConcatSchema = {concat_gradient, no_flops, {}};
+const OpSchema kConcatBackwardSchema = {nullptr, no_flops, {}};
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#pragma once
+// concat: y is x_0, x_1, ... one behind the other along one dimension.
+//   inputs  x_0, ..., 1 to 64 of one type: floats, or i32, which have no gradient; no parameters
+//   outputs y, of that type
+// concat_backward: each d_x_k is its part of d_y.
+//   inputs  d_y; outputs d_x_0, ..., none where no gradient is needed
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+inline constexpr int kMostConcatInputs = 64;
+
+// All in rows: what follows the dimension, with it, is a row.
+struct ConcatAttributes {
+  int64_t rows = 1;
+  int count = 0;                                // of inputs
+  std::array<int64_t, kMostConcatInputs> ends;  // in a row of y, the element behind input k
+
+  int64_t columns() const { return ends[static_cast<size_t>(count - 1)]; }  // of y
+};
+
+namespace ops {
+
+// 1 to 64 tensors of one type whose extents are the same but along `axis`; a negative one counts
+// from the last dimension.
+TensorId concat(GraphBuilder& builder,
+                const std::string& name,
+                const std::vector<TensorId>& inputs,
+                int axis);
+
+}  // namespace ops
+
+template <typename T>
+struct ConcatForward {
+  ConcatAttributes sizes;
+  const T* x[kMostConcatInputs];  // (rows, ends[k] - ends[k - 1])
+  T* y;                           // (rows, columns)
+
+  static ConcatForward of(const OpCall& op) {
+    ConcatForward made{.sizes = op.attributes<ConcatAttributes>(), .x = {}, .y = op.output<T>(0)};
+    for (int k = 0; k < made.sizes.count; ++k) made.x[k] = op.input<T>(static_cast<size_t>(k));
+    return made;
+  }
+};
+
+template <typename T>
+struct ConcatBackward {
+  ConcatAttributes sizes;
+  const T* d_y;               // (rows, columns)
+  T* d_x[kMostConcatInputs];  // (rows, ends[k] - ends[k - 1]), each or null
+
+  static ConcatBackward of(const OpCall& op) {
+    ConcatBackward made{
+        .sizes = op.attributes<ConcatAttributes>(), .d_y = op.input<T>(0), .d_x = {}};
+    for (int k = 0; k < made.sizes.count; ++k) made.d_x[k] = op.output<T>(static_cast<size_t>(k));
+    return made;
+  }
+};
+
+}  // namespace lockstep
