@@ -23,6 +23,8 @@ const std::set<std::string_view> kQuantized = {"DequantizeLinear",
                                                "ConvInteger",
                                                "MatMulInteger"};
 
+const std::set<std::string_view> kLosses = {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"};
+
 const std::set<std::string_view> kOfData = {"Unique", "Compress", "NonMaxSuppression"};
 
 [[noreturn]] void refuse_op(const Node& node) {
@@ -37,9 +39,22 @@ const std::set<std::string_view> kOfData = {"Unique", "Compress", "NonMaxSuppres
         "dynamo=True) of a model whose branches and loops do not depend on tensors");
   if (kQuantized.count(node.op) > 0)
     view.refuse("quantized networks do not train; export the network before it is quantized");
+  if (kLosses.count(node.op) > 0)
+    view.refuse("a loss is no part of a network here; export the network without its loss");
   if (kOfData.count(node.op) > 0)
     view.refuse("the extents of its output depend on data; they must be known before the start");
   view.refuse("the op is not known");
+}
+
+bool is_empty(const std::vector<Form>& forms) {
+  return std::all_of(
+      forms.begin(), forms.end(), [](const Form& form) { return elements(form.extents) == 0; });
+}
+
+std::vector<Array> empty_arrays(const std::vector<Form>& forms) {
+  std::vector<Array> arrays;
+  for (const Form& form : forms) arrays.push_back(make_array(form.type, form.extents).array);
+  return arrays;
 }
 
 }  // namespace
@@ -130,7 +145,8 @@ bool Binder::evaluate(const Node& node, const Op& op, const std::vector<Form>& f
   for (size_t place = 0; place < node.inputs.size(); ++place)
     if (view.has(place) && view.type(place) == ElementType::kString) return false;
   require_plausible(view, forms, true);
-  const std::vector<Array> arrays = op.evaluator(view, forms);
+  const std::vector<Array> arrays =
+      is_empty(forms) ? empty_arrays(forms) : op.evaluator(view, forms);
   LOCKSTEP_CHECK(arrays.size() >= node.outputs.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] < 0) continue;
@@ -144,6 +160,9 @@ bool Binder::evaluate(const Node& node, const Op& op, const std::vector<Form>& f
 void Binder::add_computation(const Node& node) {
   const Op* op = find_op(node);
   if (op == nullptr) refuse_op(node);
+  if (!node.unsupported_attributes.empty())
+    NodeView(node, network_.values)
+        .refuse("attribute {} is of a kind that is not known", node.unsupported_attributes[0]);
   require_inputs(node);
   const NodeView view(node, network_.values);
   std::vector<Form> forms = op->rule(view);

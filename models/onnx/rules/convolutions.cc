@@ -8,7 +8,8 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr int64_t kLongestWindow = int64_t{1} << 24;
+// Of attributes and kernels: products with an extent cannot overflow.
+constexpr int64_t kLongestWindow = int64_t{1} << 15;
 
 // A window over the spatial axes, as the attributes give it.
 struct Window {
@@ -23,6 +24,11 @@ Window window_of(const NodeView& node, std::vector<int64_t> kernel) {
   const size_t axes = kernel.size();
   Window window;
   window.kernel = std::move(kernel);
+  for (const int64_t extent : window.kernel)
+    if (extent < 1 || extent > kLongestWindow)
+      node.refuse("a kernel of extents {}; each must be within 1 and {}",
+                  to_string(window.kernel),
+                  kLongestWindow);
   window.strides = node.integers("strides", axes, 1, 1, kLongestWindow);
   window.dilations = node.integers("dilations", axes, 1, 1, kLongestWindow);
   window.pads = node.integers("pads", 2 * axes, 0, 0, kLongestWindow);

@@ -43,6 +43,12 @@ std::vector<Form> rule_logic(const NodeView& node) {
   return node.inputs() == 1 ? rule_same(node) : rule_pair(node);
 }
 
+std::vector<Form> rule_bits(const NodeView& node) {
+  if (is_floating(node.type(0)) || node.type(0) == ElementType::kBool)
+    node.refuse("its input 0 is of type {}; must be of integers", name_of(node.type(0)));
+  return node.inputs() == 1 ? rule_same(node) : rule_pair(node);
+}
+
 std::vector<Form> rule_is(const NodeView& node) {
   node.require_floating(0);
   return {{ElementType::kBool, node.extents(0)}};
@@ -229,9 +235,19 @@ constexpr Op kOps[] = {
     {"GreaterOrEqual",
      rule_compare,
      evaluate_all<std::greater_equal<double>{}, std::greater_equal<int64_t>{}>},
-    {"And", rule_logic, evaluate_all<larger, [](int64_t a, int64_t b) { return int64_t(a & b); }>},
-    {"Or", rule_logic, evaluate_all<larger, [](int64_t a, int64_t b) { return int64_t(a | b); }>},
-    {"Xor", rule_logic, evaluate_all<larger, [](int64_t a, int64_t b) { return int64_t(a ^ b); }>},
+    {"And", rule_logic, evaluate_all<none, [](int64_t a, int64_t b) { return int64_t(a & b); }>},
+    {"Or", rule_logic, evaluate_all<none, [](int64_t a, int64_t b) { return int64_t(a | b); }>},
+    {"Xor", rule_logic, evaluate_all<none, [](int64_t a, int64_t b) { return int64_t(a ^ b); }>},
+    {"BitwiseAnd",
+     rule_bits,
+     evaluate_all<none, [](int64_t a, int64_t b) { return int64_t(a & b); }>},
+    {"BitwiseOr",
+     rule_bits,
+     evaluate_all<none, [](int64_t a, int64_t b) { return int64_t(a | b); }>},
+    {"BitwiseXor",
+     rule_bits,
+     evaluate_all<none, [](int64_t a, int64_t b) { return int64_t(a ^ b); }>},
+    {"BitwiseNot", rule_bits, evaluate_each<none, [](int64_t x) { return ~x; }>},
     {"Not", rule_logic, evaluate_each<none, [](int64_t x) { return int64_t(x == 0); }>},
     {"Neg", rule_same, evaluate_each<[](double x) { return -x; }, wrapped_negative>},
     {"Abs", rule_same, evaluate_each<[](double x) { return std::fabs(x); }, magnitude>},

@@ -163,7 +163,7 @@ struct Blocks {
 
 int64_t block_size(const NodeView& node) {
   node.require_rank(0, 4, 4);
-  return node.integer("blocksize", 0, 1, int64_t{1} << 20);
+  return node.integer("blocksize", 0, 1, 256);
 }
 
 Blocks depth_to_space(const NodeView& node) {
