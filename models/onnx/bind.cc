@@ -185,17 +185,18 @@ bool Binder::is_masking(const Node& node) const {
   const NodeView view(node, network_.values);
   if (node.op != "Add" || !node.domain.empty() || !view.has(0) || !view.has(1)) return false;
   if (!is_floating(view.type(0)) || view.type(1) != ElementType::kBool) return false;
-  const auto reads = [&](const Node& other) {
-    return std::count(other.inputs.begin(), other.inputs.end(), node.output(0)) > 0;
-  };
-  return std::all_of(file_.nodes.begin(), file_.nodes.end(), [&](const Node& other) {
-    return !reads(other) || other.op == "Softmax";
-  });
+  bool softmax = false;
+  for (const Node& other : file_.nodes) {
+    if (std::count(other.inputs.begin(), other.inputs.end(), node.output(0)) == 0) continue;
+    softmax = other.op == "Softmax";
+    if (!softmax) break;
+  }
+  return softmax;
 }
 
 void Binder::add_masking(const Node& node) {
   const ElementType type = value(node.input(0)).type;
-  const std::string& mask = value(node.input(1)).name;
+  const std::string mask = value(node.input(1)).name;
   const auto number = [&](const char* name, double x) {
     return new_constant(mask + name, array_of(type, {}, {x}));
   };

@@ -168,7 +168,14 @@ class AxisBinder {
 std::vector<Extents> input_extents(const File& file, const BindOptions& options) {
   const AxisBinder binder(file, options);
   std::vector<Extents> result;
-  for (const int input : file.inputs) result.push_back(binder.extents_of(input));
+  for (const int input : file.inputs) {
+    result.push_back(binder.extents_of(input));
+    if (!elements_within_limit(result.back()))
+      throw ConfigError("{}: input \"{}\" has extents {}; a value may have at most 2^46 elements",
+                        file.path,
+                        file.values[static_cast<size_t>(input)].name,
+                        to_string(result.back()));
+  }
   return result;
 }
 

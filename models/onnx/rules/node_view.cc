@@ -149,20 +149,24 @@ Extents broadcast(const NodeView& node, const Extents& first, const Extents& sec
   return result;
 }
 
-int64_t checked_elements(const NodeView& node, const Extents& extents) {
+std::optional<int64_t> elements_within_limit(const Extents& extents) {
   int64_t count = 1;
   bool empty = false;
   for (const int64_t extent : extents) {
-    if (extent < 0) node.refuse("extents {}; none may be below 0", to_string(extents));
-    if (extent == 0) {
-      empty = true;
-      continue;
-    }
-    if (extent > kMostElements / count)
-      node.refuse("extents {}; a value may have at most 2^46 elements", to_string(extents));
+    empty |= extent == 0;
+    if (extent == 0) continue;
+    if (extent > kMostElements / count) return std::nullopt;
     count *= extent;
   }
   return empty ? 0 : count;
+}
+
+int64_t checked_elements(const NodeView& node, const Extents& extents) {
+  for (const int64_t extent : extents)
+    if (extent < 0) node.refuse("extents {}; none may be below 0", to_string(extents));
+  const std::optional<int64_t> count = elements_within_limit(extents);
+  if (!count) node.refuse("extents {}; a value may have at most 2^46 elements", to_string(extents));
+  return *count;
 }
 
 int64_t product(const Extents& extents, size_t begin, size_t end) {

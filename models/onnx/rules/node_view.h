@@ -96,6 +96,8 @@ class NodeView {
 
 // The extents of values that are broadcast against each other, by ONNX's (NumPy's) rule.
 Extents broadcast(const NodeView& node, const Extents& first, const Extents& second);
+// Product of the extents, none of which is below 0; nothing where it is beyond kMostElements.
+std::optional<int64_t> elements_within_limit(const Extents& extents);
 // Product of the extents; refuses one that is no number of elements.
 int64_t checked_elements(const NodeView& node, const Extents& extents);
 // Product of extents [begin, end).

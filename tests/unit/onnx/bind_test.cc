@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <limits>
 
 #include "models/onnx/network.h"
 #include "runtime/base/error.h"
@@ -153,6 +153,23 @@ TEST(OnnxBind, SequencesThatAreKnownLeaveSplits) {
   const Network network = bound(b, {.batch = 3});
   EXPECT_EQ(output_extents(network), (Extents{3, 4}));
   EXPECT_EQ(network.nodes[0].op, "Split");
+}
+
+// As PyTorch's exporter writes attention with dropout.
+TEST(OnnxBind, MasksOfTruthValuesAreAddedAsInfinities) {
+  FileBuilder b;
+  const int scores = b.input("scores", {kBatch, {3}});
+  const int mask = b.initializer("mask", array_of(ElementType::kBool, {3}, {1, 0, 1}));
+  const int sum = b.node("Add", {scores, mask});
+  b.output(b.node("Softmax", {sum}));
+  const Network network = bound(b);
+  ASSERT_EQ(network.nodes.size(), 2u);
+  const Array& added = network.values[static_cast<size_t>(network.nodes[0].inputs[1])].array;
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(added.as_float(), (std::vector<float>{0, -infinity, 0}));
+  // Where something else reads the sum it is no mask.
+  b.output(b.node("Relu", {sum}));
+  expect_refusal(b, {"float and bool"});
 }
 
 TEST(OnnxBind, RefusesByNameWhatItDoesNotKnow) {
