@@ -88,6 +88,41 @@ TEST(OnnxClassify, TablesLearnAndVectorsThatAreLookedUpDoNot) {
   EXPECT_FALSE(learns(b, vector));
 }
 
+// Files of older exporters have weights in Constant nodes; PyTorch's has gains there that no module has.
+TEST(OnnxClassify, ConstantsLearnInThePlaceOfWeightsAlone) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}, {3}});
+  const auto constant = [&](const Extents& extents) {
+    const int value = b.floats("/layer/Constant_1_output_0", extents);
+    FileValue& v = b.file().values[static_cast<size_t>(value)];
+    v.constant = b.file().initializers[static_cast<size_t>(v.initializer)].array;
+    v.initializer = -1;
+    return value;
+  };
+  const int gain = constant({4});
+  const int bias = constant({4});
+  const int normalized = b.node("InstanceNormalization", {x, gain, bias});
+  const int weight = constant({3, 2});
+  b.output(b.node("MatMul", {normalized, weight}));
+  EXPECT_TRUE(learns(b, weight));
+  EXPECT_FALSE(learns(b, gain));
+  EXPECT_FALSE(learns(b, bias));
+  const Network network = bind(b.file(), classify(b.file()), {});
+  EXPECT_EQ(network.values[static_cast<size_t>(weight)].kind, ValueKind::kParameter);
+  EXPECT_EQ(network.values[static_cast<size_t>(weight)].initializer, -1);
+}
+
+// The tables of a rotary embedding, and rows of a table of positions, as the exporter's optimizer leaves them.
+TEST(OnnxClassify, FoldedOperationsDoNotLearnButRowsOfTablesDo) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}});
+  const int cosines = b.floats("unsqueeze_14", {4});
+  const int positions = b.floats("embedding_2", {1, 4});
+  b.output(b.node("Add", {b.node("Mul", {x, cosines}), positions}));
+  EXPECT_FALSE(learns(b, cosines));
+  EXPECT_TRUE(learns(b, positions));
+}
+
 // Positions are constants: their rows are a constant part of the table, which learns all the same.
 TEST(OnnxClassify, TablesOfPositionsLearn) {
   FileBuilder b;
