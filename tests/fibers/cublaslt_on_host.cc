@@ -13,6 +13,7 @@
 #include <cstring>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/base/half.h"
@@ -27,6 +28,13 @@ struct LayoutImage {
   cudaDataType_t type;
   uint64_t rows, columns;
   int64_t stride;
+  int32_t batch = 1;
+  int64_t batch_stride = 0;
+
+  // Of matrix number `number`, in bytes.
+  int64_t offset(int32_t number) const {
+    return number * batch_stride * (type == CUDA_R_32F ? 4 : 2);
+  }
 };
 struct Description {
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
@@ -204,6 +212,22 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout,
   *layout = reinterpret_cast<cublasLtMatrixLayout_t>(new LayoutImage{type, rows, columns, ld});
   return CUBLAS_STATUS_SUCCESS;
 }
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value,
+                                                size_t bytes) {
+  LayoutImage& layout = *reinterpret_cast<LayoutImage*>(handle);
+  const auto set = [&](auto& field) {
+    if (sizeof(field) != bytes) std::abort();
+    std::memcpy(&field, value, bytes);
+  };
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: set(layout.batch); break;
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: set(layout.batch_stride); break;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete reinterpret_cast<LayoutImage*>(layout);
   return CUBLAS_STATUS_SUCCESS;
@@ -305,16 +329,28 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
   if (algorithm == nullptr || std::memcmp(algorithm, &wanted, sizeof(wanted)) != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
   if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
-  lockstep::fibers::enqueue(stream,
-                            [=,
-                             how = description_of(description),
-                             alpha = *static_cast<const float*>(alpha),
-                             beta = *static_cast<const float*>(beta),
-                             in_a = layout_of(a_layout),
-                             in_b = layout_of(b_layout),
-                             out = layout_of(d_layout)] {
-                              spoil(workspace, workspace_bytes);
-                              multiply(how, alpha, a, in_a, b, in_b, beta, d, out);
-                            });
+  const int32_t batch = layout_of(d_layout).batch;
+  if (layout_of(a_layout).batch != batch || layout_of(b_layout).batch != batch)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  lockstep::fibers::enqueue(
+      stream,
+      [=,
+       how = description_of(description),
+       alpha = *static_cast<const float*>(alpha),
+       beta = *static_cast<const float*>(beta),
+       in_a = layout_of(a_layout),
+       in_b = layout_of(b_layout),
+       out = layout_of(d_layout)] {
+        spoil(workspace, workspace_bytes);
+        const auto at = [](auto* array, const LayoutImage& layout, int32_t i) {
+          using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(array)>>,
+                                          const char,
+                                          char>;
+          return static_cast<Byte*>(array) + layout.offset(i);
+        };
+        for (int32_t i = 0; i < out.batch; ++i)
+          multiply(
+              how, alpha, at(a, in_a, i), in_a, at(b, in_b, i), in_b, beta, at(d, out, i), out);
+      });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -50,6 +50,10 @@ void multiply_block(size_t rows,
                     bool accumulate,
                     float* packed_a);
 
+// One worker's rectangle of a product whose depth is above 0: of gemm.cc. The scratch is
+// GemmScratch's.
+void multiply_rectangle(const Gemm& p, Range rows, Range columns, float* packed_a, float* packed_b);
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();

@@ -11,26 +11,6 @@
 // next panel is fetched. If there are more blocks of rows, the packed panels of a chunk of B are
 // kept for them. Each worker does this alone for its rectangle of C: no barriers, nothing shared.
 
-#ifndef LOCKSTEP_RUNTIME_CPU_GEMM_SCRATCH
-#define LOCKSTEP_RUNTIME_CPU_GEMM_SCRATCH
-namespace lockstep::cpu {
-// Scratch of one worker, in floats.
-struct GemmScratch {
-  GemmScratch(int64_t rows, int64_t columns, int64_t depth, WorkerGrid grid) {
-    const int64_t depth_chunk = std::min(depth, kDepthChunk);
-    const int64_t depth_block = DepthBlocks(depth_chunk).length;
-    packed_a = packed_rows_floats(grid.most_rows(rows), depth_block);
-    packed_b = grid.most_rows(rows) > block_rows(depth_block, grid.most_columns(columns))
-                   ? std::min(grid.most_columns(columns), kColumnChunk) * depth_chunk
-                   : kMaxPanel * depth_block;
-  }
-  int64_t floats() const { return packed_a + packed_b; }
-
-  int64_t packed_a, packed_b;
-};
-}  // namespace lockstep::cpu
-#endif
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/matmul/gemm.cc"
 #include "hwy/foreach_target.h"
@@ -41,7 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// One worker's rectangle of the result.
 HWY_NOINLINE void multiply_rectangle(
     const Gemm& p, Range rows, Range columns, float* packed_a, float* packed_b) {
   for (int64_t j = columns.begin; j < columns.end; j += kColumnChunk) {

@@ -100,6 +100,21 @@ constexpr WorkerGrid arrange_workers(int64_t threads,
   return best;
 }
 
+// Scratch of one worker of a product, in floats.
+struct GemmScratch {
+  GemmScratch(int64_t rows, int64_t columns, int64_t depth, WorkerGrid grid) {
+    const int64_t depth_chunk = std::min(depth, kDepthChunk);
+    const int64_t depth_block = DepthBlocks(depth_chunk).length;
+    packed_a = packed_rows_floats(grid.most_rows(rows), depth_block);
+    packed_b = grid.most_rows(rows) > block_rows(depth_block, grid.most_columns(columns))
+                   ? std::min(grid.most_columns(columns), kColumnChunk) * depth_chunk
+                   : kMaxPanel * depth_block;
+  }
+  int64_t floats() const { return packed_a + packed_b; }
+
+  int64_t packed_a, packed_b;
+};
+
 // Calls body(worker) for each worker, in parallel.
 template <typename Body>
 void for_each_worker(int64_t workers, const Body& body) {

@@ -2,6 +2,7 @@
 
 #include <cublasLt.h>
 
+#include <numeric>
 #include <string>
 
 #include "runtime/base/error.h"
@@ -50,12 +51,20 @@ bool has_saved(Epilogue epilogue) {
 // A matrix as cuBLASLt, which counts by columns, sees one that is stored by rows: transposed.
 class Layout {
  public:
-  Layout(DType dtype, int64_t stored_rows, int64_t stored_columns, int64_t stride) {
+  Layout(DType dtype,
+         int64_t stored_rows,
+         int64_t stored_columns,
+         int64_t stride,
+         int64_t batch,
+         int64_t batch_stride) {
     LOCKSTEP_CUBLAS(cublasLtMatrixLayoutCreate(&layout_,
                                                data_type(dtype),
                                                static_cast<uint64_t>(stored_columns),
                                                static_cast<uint64_t>(stored_rows),
                                                stride > 0 ? stride : stored_columns));
+    if (batch == 1) return;
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch));
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, batch_stride);
   }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
@@ -63,6 +72,11 @@ class Layout {
   cublasLtMatrixLayout_t get() const { return layout_; }
 
  private:
+  template <typename T>
+  void set(cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+    LOCKSTEP_CUBLAS(cublasLtMatrixLayoutSetAttribute(layout_, attribute, &value, sizeof(value)));
+  }
+
   cublasLtMatrixLayout_t layout_ = nullptr;
 };
 
@@ -132,9 +146,19 @@ struct Matmul::Library {
 struct Matmul::Planned {
   explicit Planned(const Product& p)
       : description(p),
-        a(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.stride_a),
-        b(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.stride_b),
-        out(p.out, p.m, p.n, p.stride_out) {}
+        a(p.in,
+          p.transpose_a ? p.k : p.m,
+          p.transpose_a ? p.m : p.k,
+          p.stride_a,
+          p.batch,
+          p.batch_a),
+        b(p.in,
+          p.transpose_b ? p.n : p.k,
+          p.transpose_b ? p.k : p.n,
+          p.stride_b,
+          p.batch,
+          p.batch_b),
+        out(p.out, p.m, p.n, p.stride_out, p.batch, p.batch_out) {}
 
   // Looks for an algorithm; why there is none, or nothing.
   std::string choose(cublasLtHandle_t handle, const Product& product);
@@ -155,12 +179,18 @@ std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& prod
   const uint32_t reductions =
       CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
-  const uint32_t alignment = 16;
-  for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    preference.set(attribute, alignment);
+  // The first of a batch begins on 16 bytes, the others where they lie. b is cuBLASLt's A.
+  const auto alignment = [](DType dtype, int64_t batch_stride) {
+    return static_cast<uint32_t>(
+        std::gcd(batch_stride * static_cast<int64_t>(size_of(dtype)), int64_t{16}));
+  };
+  const uint32_t out_alignment = alignment(product.out, product.batch_out);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                 alignment(product.in, product.batch_b));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                 alignment(product.in, product.batch_a));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out_alignment);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out_alignment);
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle,
@@ -206,7 +236,7 @@ void Matmul::run(const Product& product, const ProductOperands& operands) {
     planned.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (has_saved(product.epilogue))
     planned.description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
-  const float alpha = 1, beta = product.accumulate ? 1.0f : 0.0f;
+  const float alpha = operands.scale, beta = product.accumulate ? 1.0f : 0.0f;
   LOCKSTEP_CUBLAS(cublasLtMatmul(library_->handle,
                                  planned.description.get(),
                                  &alpha,

@@ -24,11 +24,14 @@ enum class Epilogue : uint8_t {
 };
 
 // out (m, n) = or += op(a) (m, k) * op(b) (k, n), then the epilogue; op transposes where asked to.
-// Without transposition a is stored as (m, k), with it as (k, m); b likewise.
+// Without transposition a is stored as (m, k), with it as (k, m); b likewise. Or `batch` of them,
+// without an epilogue.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   // Elements from row to row of each, as stored; 0: no more than a row has.
   int64_t stride_a = 0, stride_b = 0, stride_out = 0;
+  int64_t batch = 1;
+  int64_t batch_a = 0, batch_b = 0, batch_out = 0;  // elements from one product to the next
   bool transpose_a = false, transpose_b = false;
   DType in = DType::kF32;   // of a, b, bias and the saved pre-activation
   DType out = DType::kF32;  // in, or kF32
@@ -43,6 +46,7 @@ struct ProductOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* out = nullptr;
+  float scale = 1;             // multiplies the product
   const void* bias = nullptr;  // (n) with an epilogue of that name
   void* saved = nullptr;       // (m, n) before the activation; written with kBiasGeluSaved, read
                                // with kGeluGradient

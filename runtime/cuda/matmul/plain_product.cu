@@ -19,49 +19,60 @@ Steps steps_of(bool transposed, int64_t stride, int64_t columns) {
 }
 
 template <typename In, typename Out>
-__global__ void __launch_bounds__(kThreads) plain_product_kernel(const In* a,
-                                                                 const In* b,
-                                                                 const In* bias,
-                                                                 Out* out,
-                                                                 int64_t m,
-                                                                 int64_t n,
-                                                                 int64_t k,
-                                                                 Steps in_a,
-                                                                 Steps in_b,
-                                                                 int64_t stride_out,
-                                                                 bool accumulate) {
+struct PlainProduct {
+  const In* a;
+  const In* b;
+  const In* bias;
+  Out* out;
+  int64_t m, n, k, batch;
+  Steps in_a, in_b;
+  int64_t stride_out;
+  int64_t batch_a, batch_b, batch_out;
+  float scale;
+  bool accumulate;
+};
+
+template <typename In, typename Out>
+__global__ void __launch_bounds__(kThreads) plain_product_kernel(PlainProduct<In, Out> p) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= m * n) return;
-  const int64_t row = i / n, column = i % n;
+  if (i >= p.batch * p.m * p.n) return;
+  const int64_t row = i / p.n % p.m, column = i % p.n, number = i / p.n / p.m;
+  const In* const a = p.a + number * p.batch_a + row * p.in_a.row;
+  const In* const b = p.b + number * p.batch_b + column * p.in_b.column;
   float sum = 0;
-  for (int64_t p = 0; p < k; ++p)
-    sum = fmaf(to_float(a[row * in_a.row + p * in_a.column]),
-               to_float(b[p * in_b.row + column * in_b.column]),
-               sum);
-  if (bias != nullptr) sum += to_float(bias[column]);
-  Out& to = out[row * stride_out + column];
-  if (accumulate) sum += to_float(to);
+  for (int64_t q = 0; q < p.k; ++q)
+    sum = fmaf(to_float(a[q * p.in_a.column]), to_float(b[q * p.in_b.row]), sum);
+  sum *= p.scale;
+  if (p.bias != nullptr) sum += to_float(p.bias[column]);
+  Out& to = p.out[number * p.batch_out + row * p.stride_out + column];
+  if (p.accumulate) sum += to_float(to);
   to = round_to<Out>(sum);
 }
 
 template <typename In, typename Out>
 void start(const Product& p, const ProductOperands& operands, Stream stream) {
   const int64_t columns_a = p.transpose_a ? p.m : p.k, columns_b = p.transpose_b ? p.k : p.n;
-  launch({{static_cast<unsigned>((p.m * p.n + kThreads - 1) / kThreads), 1, 1},
-          {kThreads, 1, 1},
-          stream},
+  const PlainProduct<In, Out> product = {
+      .a = static_cast<const In*>(operands.a),
+      .b = static_cast<const In*>(operands.b),
+      .bias = p.epilogue == Epilogue::kBias ? static_cast<const In*>(operands.bias) : nullptr,
+      .out = static_cast<Out*>(operands.out),
+      .m = p.m,
+      .n = p.n,
+      .k = p.k,
+      .batch = p.batch,
+      .in_a = steps_of(p.transpose_a, p.stride_a, columns_a),
+      .in_b = steps_of(p.transpose_b, p.stride_b, columns_b),
+      .stride_out = p.stride_out > 0 ? p.stride_out : p.n,
+      .batch_a = p.batch_a,
+      .batch_b = p.batch_b,
+      .batch_out = p.batch_out,
+      .scale = operands.scale,
+      .accumulate = p.accumulate};
+  const int64_t blocks = (p.batch * p.m * p.n + kThreads - 1) / kThreads;
+  launch({{static_cast<unsigned>(blocks), 1, 1}, {kThreads, 1, 1}, stream},
          plain_product_kernel<In, Out>,
-         static_cast<const In*>(operands.a),
-         static_cast<const In*>(operands.b),
-         p.epilogue == Epilogue::kBias ? static_cast<const In*>(operands.bias) : nullptr,
-         static_cast<Out*>(operands.out),
-         p.m,
-         p.n,
-         p.k,
-         steps_of(p.transpose_a, p.stride_a, columns_a),
-         steps_of(p.transpose_b, p.stride_b, columns_b),
-         p.stride_out > 0 ? p.stride_out : p.n,
-         p.accumulate);
+         product);
 }
 
 template <typename In>

@@ -1,0 +1,135 @@
+#include "runtime/cpu/matmul/gemm_batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
+
+// A product is a task, or several pieces of it are one each, so that every thread has as much to
+// do.
+#ifndef LOCKSTEP_RUNTIME_CPU_GEMM_BATCH_TASKS
+#define LOCKSTEP_RUNTIME_CPU_GEMM_BATCH_TASKS
+namespace lockstep::cpu {
+struct BatchTasks {
+  BatchTasks(const BatchedProducts& sizes, int threads) {
+    constexpr int64_t kEnough = 8;  // products a thread, after which one more does not matter
+    const int64_t products = sizes.products.count();
+    const int64_t pieces =
+        products >= kEnough * threads ? 1 : threads / std::gcd(products, int64_t{threads});
+    grid = arrange_workers(pieces, sizes.m, sizes.n);
+    count = products * pieces;
+  }
+
+  WorkerGrid grid;  // of one product
+  int64_t count;
+};
+}  // namespace lockstep::cpu
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/matmul/gemm_batch.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/gemm-inl.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// The rows and columns of one product.
+void batch_piece(const BatchedMatmul<float>& op,
+                 const ProductLoops::Place& at,
+                 Range rows,
+                 Range columns,
+                 const GemmScratch& scratch,
+                 float* workspace) {
+  const BatchedProducts& sizes = op.sizes;
+  float* const y = op.y + at.y;
+  const int64_t sums = sizes.sums.count();
+  for (int64_t sum = 0; sum < sums; ++sum) {
+    const ProductLoops::Place from = sizes.sums.place(sum);
+    multiply_rectangle(
+        {.rows = sizes.m,
+         .columns = sizes.n,
+         .depth = sizes.k,
+         .a = {op.a + at.a + from.a, sizes.transpose_a ? sizes.m : sizes.k, sizes.transpose_a},
+         .b = {op.b + at.b + from.b, sizes.transpose_b ? sizes.k : sizes.n, sizes.transpose_b},
+         .c = y,
+         .c_stride = sizes.n,
+         .accumulate = sum > 0},
+        rows,
+        columns,
+        workspace,
+        workspace + scratch.packed_a);
+  }
+  if (op.scale == 1) return;
+  const Vec scale = set(op.scale);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    float* const row = y + i * sizes.n + columns.begin;
+    for_each_vector(columns.size(), [&](size_t j, auto access) HWY_ATTR {
+      access.store(hn::Mul(access.load(row + j), scale), row + j);
+    });
+  }
+}
+
+void gemm_batch_kernel(const BatchedMatmul<float>& op) {
+  const BatchedProducts& sizes = op.sizes;
+  const int threads = compute_threads();
+  const BatchTasks tasks(sizes, threads);
+  const WorkerGrid grid = tasks.grid;
+  const GemmScratch scratch(sizes.m, sizes.n, sizes.k, grid);
+  for_each_worker(threads, [&](int64_t worker) HWY_ATTR {
+    float* const mine = reinterpret_cast<float*>(op.workspace) + worker * scratch.floats();
+    for (int64_t task = tasks.count * worker / threads; task < tasks.count * (worker + 1) / threads;
+         ++task) {
+      const int64_t piece = task % grid.workers();
+      batch_piece(op,
+                  sizes.products.place(task / grid.workers()),
+                  share(sizes.m, kRowUnit, piece / grid.columns, grid.rows),
+                  share(sizes.n, kMaxPanel, piece % grid.columns, grid.columns),
+                  scratch,
+                  mine);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(gemm_batch_kernel);
+
+namespace {
+
+bool has_results(const BatchedProducts& sizes) {
+  return sizes.m > 0 && sizes.n > 0 && sizes.products.count() > 0;
+}
+bool has_terms(const BatchedProducts& sizes) { return sizes.k > 0 && sizes.sums.count() > 0; }
+
+}  // namespace
+
+int64_t gemm_batch_workspace_bytes(const BatchedProducts& sizes, int threads) {
+  if (!has_results(sizes) || !has_terms(sizes)) return 0;
+  const GemmScratch scratch(sizes.m, sizes.n, sizes.k, BatchTasks(sizes, threads).grid);
+  return threads * scratch.floats() * static_cast<int64_t>(sizeof(float));
+}
+
+void gemm_batch(const BatchedMatmul<float>& op) {
+  const BatchedProducts& sizes = op.sizes;
+  if (!has_results(sizes)) return;
+  if (!has_terms(sizes)) {
+    std::memset(op.y, 0, sizes.products.count() * sizes.m * sizes.n * sizeof(float));
+    return;
+  }
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(op.workspace) % 64 == 0);
+  HWY_DYNAMIC_DISPATCH(gemm_batch_kernel)(op);
+}
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,24 @@
+// Matrix products by those of matmul/.
+#include "runtime/graph/ops/batched_matmul.h"
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/matmul/gemm_batch.h"
+#include "runtime/cpu/ops/implementations.h"
+
+namespace lockstep::cpu {
+namespace {
+
+size_t workspace_bytes(const OpCall& call) {
+  return static_cast<size_t>(
+      gemm_batch_workspace_bytes(BatchedMatmul<float>::of(call).sizes, compute_threads()));
+}
+
+void run(const OpCall& call) { gemm_batch(BatchedMatmul<float>::of(call)); }
+
+constexpr Implementation kRows[] = {{OpKind::kBatchedMatmul, "gemm", run, workspace_bytes}};
+
+}  // namespace
+
+constinit const Implementations kCpuBatchedMatmul = kRows;
+
+}  // namespace lockstep::cpu

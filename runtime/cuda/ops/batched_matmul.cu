@@ -1,0 +1,189 @@
+// Batches of products as cuBLASLt's strided ones: the longest loop over products is the batch, the
+// others start one batch after another. What cuBLASLt has no algorithm for is multiplied by the
+// plain kernel. Sums over products are added to floats, one after the other.
+#include "runtime/graph/ops/batched_matmul.h"
+
+#include <string>
+
+#include "runtime/base/dtype.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/matmul/matmul.h"
+#include "runtime/cuda/matmul/plain_product.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/warn_once.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// Of arrays of any type: a product is told which.
+using Call = BatchedMatmul<std::byte>;
+
+void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  context_of(call).matmul->run(product, operands);
+}
+void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  plain_product(product, operands, stream_of(call));
+}
+using Multiply = decltype(multiply);
+
+bool has_results(const BatchedProducts& sizes) {
+  return sizes.m > 0 && sizes.n > 0 && sizes.products.count() > 0;
+}
+bool has_terms(const BatchedProducts& sizes) { return sizes.k > 0 && sizes.sums.count() > 0; }
+
+// What is started: batches, for each round of the other loops.
+struct Batches {
+  explicit Batches(const BatchedProducts& sizes) {
+    int longest = 0;
+    for (int d = 1; d < sizes.products.rank; ++d) {
+      if (sizes.products.loops[d].count > sizes.products.loops[longest].count) longest = d;
+    }
+    for (int d = 0; d < sizes.products.rank; ++d) {
+      if (d == longest) {
+        batch = sizes.products.loops[d];
+      } else {
+        others.loops[others.rank++] = sizes.products.loops[d];
+      }
+    }
+  }
+
+  ProductLoops::Loop batch{1, 0, 0, 0};
+  ProductLoops others;
+};
+
+// Where terms are added to results of 16 bits, which would round each time: to floats first.
+bool adds_in_floats(const OpCall& call) {
+  return Call::of(call).sizes.sums.count() > 1 && call.output_dtype(0) != DType::kF32;
+}
+
+Product product_of(const OpCall& call, bool accumulate) {
+  const BatchedProducts sizes = Call::of(call).sizes;
+  const ProductLoops::Loop batch = Batches(sizes).batch;
+  return {.m = sizes.m,
+          .n = sizes.n,
+          .k = sizes.k,
+          .batch = batch.count,
+          .batch_a = batch.a,
+          .batch_b = batch.b,
+          .batch_out = batch.y,
+          .transpose_a = sizes.transpose_a,
+          .transpose_b = sizes.transpose_b,
+          .in = call.input_dtype(0),
+          .out = adds_in_floats(call) ? DType::kF32 : call.output_dtype(0),
+          .accumulate = accumulate,
+          .tf32 = context_of(call).tf32};
+}
+
+template <typename T>
+struct Rounded {
+  const float* from;
+  T* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    float values[Count::value];
+    load(from + i, values);
+    store(values, to + i);
+  }
+};
+
+template <typename T>
+struct Zeros {
+  T* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    const float values[Count::value] = {};
+    store(values, to + i);
+  }
+};
+
+template <Multiply kMultiply>
+void run(const OpCall& call) {
+  const Call op = Call::of(call);
+  if (!has_results(op.sizes)) return;
+  const int64_t n = call.output_shape(0).elements();
+  if (!has_terms(op.sizes)) {
+    return by_type(call.output_dtype(0), [&]<typename T>() {
+      for_each_flat<1>(n, false, Zeros<T>{reinterpret_cast<T*>(op.y)}, stream_of(call));
+    });
+  }
+  const bool in_floats = adds_in_floats(call);
+  std::byte* const out = in_floats ? op.workspace : op.y;
+  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(0))),
+             out_bytes = in_floats ? int64_t{4} : in_bytes;
+  const Batches batches(op.sizes);
+  for (int64_t round = 0; round < batches.others.count(); ++round) {
+    const ProductLoops::Place at = batches.others.place(round);
+    for (int64_t sum = 0; sum < op.sizes.sums.count(); ++sum) {
+      const ProductLoops::Place from = op.sizes.sums.place(sum);
+      kMultiply(call,
+                product_of(call, sum > 0),
+                {.a = op.a + (at.a + from.a) * in_bytes,
+                 .b = op.b + (at.b + from.b) * in_bytes,
+                 .out = out + at.y * out_bytes,
+                 .scale = op.scale});
+    }
+  }
+  if (!in_floats) return;
+  by_type(call.output_dtype(0), [&]<typename T>() {
+    T* const y = reinterpret_cast<T*>(op.y);
+    for_each_flat<kVectorWidth<T>>(
+        n, is_aligned(y), Rounded<T>{reinterpret_cast<const float*>(out), y}, stream_of(call));
+  });
+}
+
+size_t workspace_bytes(const OpCall& call) {
+  return adds_in_floats(call) ? static_cast<size_t>(call.output_shape(0).elements()) * sizeof(float)
+                              : 0;
+}
+
+// cuBLASLt's operands begin on multiples of 16 bytes.
+bool supports_library(const OpCall& call) {
+  const BatchedProducts sizes = Call::of(call).sizes;
+  if (!has_results(sizes) || !has_terms(sizes)) return false;
+  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(0))),
+             out_bytes = adds_in_floats(call) ? int64_t{4} : in_bytes;
+  const ProductLoops others = Batches(sizes).others;
+  for (const ProductLoops* const loops : {&others, &sizes.sums}) {
+    for (int d = 0; d < loops->rank; ++d) {
+      const ProductLoops::Loop& loop = loops->loops[d];
+      if (loop.a * in_bytes % 16 != 0 || loop.b * in_bytes % 16 != 0 ||
+          loop.y * out_bytes % 16 != 0)
+        return false;
+    }
+  }
+  return true;
+}
+
+bool has_algorithms(const OpCall& call) {
+  for (const bool accumulate : {false, true}) {
+    if (accumulate && Call::of(call).sizes.sums.count() == 1) continue;
+    const Product product = product_of(call, accumulate);
+    Matmul& matmul = *context_of(call).matmul;
+    if (matmul.supports(product)) continue;
+    warn_once(std::to_string(product.batch) + " products of " + std::to_string(product.m) + " x " +
+              std::to_string(product.n) + " x " + std::to_string(product.k) + " in " +
+              name_of(product.in) +
+              " by the own kernel, which is slow: cuBLASLt has no algorithm for them (" +
+              matmul.why_not(product) + ")");
+    return false;
+  }
+  return true;
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kBatchedMatmul,
+     .name = "cublaslt",
+     .run = run<multiply>,
+     .workspace_bytes = workspace_bytes,
+     .supports = supports_library,
+     .available = has_algorithms},
+    {OpKind::kBatchedMatmul, "plain", run<multiply_plainly>, workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaBatchedMatmul = kRows;
+
+}  // namespace lockstep::cuda

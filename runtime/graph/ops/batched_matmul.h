@@ -1,0 +1,103 @@
+#pragma once
+// batched_matmul: y = scale op(a) op(b) of matrices, the last two dimensions, for all of the
+// others; op transposes where asked to. The gradients of both are such products too.
+//   inputs  a (..., M, K), or (..., K, M) transposed; b (..., K, N), or (..., N, K) transposed. The
+//           other dimensions are broadcast as NumPy does. Floats of one type; no parameters
+//   outputs y (..., M, N). Where a dimension of it is 1, or missing, and those of a or b are not,
+//           it is the sum over that dimension, in its order: so are gradients of what was broadcast
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/host_device.h"
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+struct BatchedMatmulAttributes {
+  bool transpose_a = false, transpose_b = false;
+  float scale = 1;
+};
+
+namespace ops {
+
+// a and b have two dimensions or more; those before the last two are equal, or 1, or missing in
+// one.
+TensorId batched_matmul(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId a,
+                        TensorId b,
+                        bool transpose_a,
+                        bool transpose_b,
+                        float scale);
+
+}  // namespace ops
+
+// Loops over products, the outermost first.
+struct ProductLoops {
+  struct Loop {
+    int64_t count, a, b, y;  // elements from one product to the next
+  };
+  Loop loops[Shape::kMaxRank];
+  int rank = 0;
+
+  int64_t count() const {
+    int64_t product = 1;
+    for (int d = 0; d < rank; ++d) product *= loops[d].count;
+    return product;
+  }
+  // Where product number `number` lies, from the first one on.
+  struct Place {
+    int64_t a = 0, b = 0, y = 0;
+  };
+  LOCKSTEP_HD Place place(int64_t number) const {
+    Place at;
+    for (int d = rank; d-- > 0;) {
+      const int64_t index = number % loops[d].count;
+      number /= loops[d].count;
+      at.a += index * loops[d].a;
+      at.b += index * loops[d].b;
+      at.y += index * loops[d].y;
+    }
+    return at;
+  }
+  void append(const Loop& next);
+};
+
+// Which products there are: m x n of depth k, one for each round of `products`, each the sum over
+// the rounds of `sums`. Loops that only make a matrix longer have gone into m or k.
+struct BatchedProducts {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b;
+  ProductLoops products, sums;
+
+  static BatchedProducts of(const Shape& a,
+                            const Shape& b,
+                            const Shape& y,
+                            const BatchedMatmulAttributes& attributes);
+};
+
+template <typename T>
+struct BatchedMatmul {
+  BatchedProducts sizes;
+  float scale;
+  const T* a;  // (m, k), or (k, m) transposed, at sizes.products.place() + sizes.sums.place()
+  const T* b;  // (k, n), or (n, k) transposed
+  T* y;        // (m, n)
+  std::byte* workspace;  // as the implementation needs
+
+  static BatchedMatmul of(const OpCall& op) {
+    const auto& attributes = op.attributes<BatchedMatmulAttributes>();
+    return {.sizes = BatchedProducts::of(
+                op.input_shape(0), op.input_shape(1), op.output_shape(0), attributes),
+            .scale = attributes.scale,
+            .a = op.input<T>(0),
+            .b = op.input<T>(1),
+            .y = op.output<T>(0),
+            .workspace = op.workspace()};
+  }
+};
+
+}  // namespace lockstep
