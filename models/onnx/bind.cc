@@ -140,7 +140,7 @@ void Binder::require_plausible(const NodeView& view,
 bool Binder::evaluate(const Node& node, const Op& op, const std::vector<Form>& forms) {
   const NodeView view(node, network_.values);
   if (op.evaluator == nullptr) return false;
-  for (size_t place = 0; place < node.inputs.size() && !op.from_extents; ++place)
+  for (size_t place = 0; place < std::min(node.inputs.size(), op.read_inputs); ++place)
     if (view.has(place) && !view.known(place)) return false;
   for (size_t place = 0; place < node.inputs.size(); ++place)
     if (view.has(place) && view.type(place) == ElementType::kString) return false;

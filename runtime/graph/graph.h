@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,11 +32,13 @@ enum class Role : uint8_t {
 };
 
 // Initial value of a parameter: every element drawn independently from the parameter's own random
-// stream.
+// stream, or all of them given.
 struct Initializer {
-  enum class Kind : uint8_t { kConstant, kNormal, kUniform };
+  enum class Kind : uint8_t { kConstant, kNormal, kUniform, kGiven };
   Kind kind = Kind::kConstant;
   float value = 0;  // the constant; standard deviation; bound of U(-value, value)
+  // Given: the elements, row by row.
+  std::function<std::vector<float>()> elements = nullptr;
 };
 
 struct Tensor {

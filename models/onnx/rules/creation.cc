@@ -170,17 +170,17 @@ std::vector<Array> evaluate_cast(const NodeView& node, const std::vector<Form>& 
   return {cast(node.array(0), outputs[0].type)};
 }
 
-constexpr bool kFromExtents = true;
+constexpr size_t kNone = 0, kFirst = 1;  // of the inputs, whose elements are read
 
 constexpr Op kOps[] = {
     {"Constant", rule_constant, evaluate_constant},
     {"ConstantOfShape", rule_constant_of_shape, evaluate_constant_of_shape},
-    {"Shape", rule_shape, evaluate_shape, kFromExtents},
-    {"Size", rule_size, evaluate_size, kFromExtents},
+    {"Shape", rule_shape, evaluate_shape, kNone},
+    {"Size", rule_size, evaluate_size, kNone},
     {"Range", rule_range, evaluate_range},
-    {"EyeLike", rule_eye_like, evaluate_eye_like, kFromExtents},
+    {"EyeLike", rule_eye_like, evaluate_eye_like, kNone},
     {"Cast", rule_cast, evaluate_cast},
-    {"CastLike", rule_cast_like, evaluate_cast},
+    {"CastLike", rule_cast_like, evaluate_cast, kFirst},
 };
 
 }  // namespace

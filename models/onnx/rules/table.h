@@ -11,7 +11,7 @@ namespace lockstep::onnx {
 
 // The outputs' types and extents, in the order of the node's outputs; may give more than the node has.
 using Rule = std::vector<Form> (*)(const NodeView& node);
-// The outputs' elements. All inputs are known (or only their extents, see Op::from_extents); `outputs` is what the
+// The outputs' elements. All inputs are known (or only their types and extents, see Op::read_inputs); `outputs` is what the
 // rule said. Results must have these forms.
 using Evaluator = std::vector<Array> (*)(const NodeView& node, const std::vector<Form>& outputs);
 
@@ -19,7 +19,7 @@ struct Op {
   const char* name;  // in ONNX's own domain
   Rule rule;
   Evaluator evaluator = nullptr;  // nullptr: never computed before the start
-  bool from_extents = false;      // the evaluator reads only the inputs' extents
+  size_t read_inputs = SIZE_MAX;  // of whose elements the evaluator reads: the first so many
 };
 
 // The op's row, or nullptr where there is none.

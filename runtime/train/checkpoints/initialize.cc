@@ -1,7 +1,9 @@
 #include "runtime/train/checkpoints/initialize.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "runtime/base/error.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/threads.h"
 #include "runtime/plan/plan.h"
@@ -50,6 +52,7 @@ float value_from_word(const Initializer& initializer, uint32_t word) {
     case Initializer::Kind::kNormal:
       return initializer.value * static_cast<float>(normal_quantile((word + 0.5) * 0x1p-32));
     case Initializer::Kind::kUniform: return initializer.value * (2 * uniform_from_word(word) - 1);
+    case Initializer::Kind::kGiven: break;
   }
   return 0;
 }
@@ -75,6 +78,12 @@ void fill(const Initializer& initializer,
 void initialize_parameters(const ParameterLayout& layout, uint64_t seed, float* parameters) {
   for (size_t number = 0; number < layout.slots.size(); ++number) {
     const ParameterSlot& slot = layout.slots[number];
+    if (slot.initializer.kind == Initializer::Kind::kGiven) {
+      const std::vector<float> elements = slot.initializer.elements();
+      LOCKSTEP_CHECK(elements.size() == static_cast<size_t>(slot.elements));
+      std::ranges::copy(elements, parameters + slot.offset);
+      continue;
+    }
     const RngStream stream{seed, 0, 0, kRngInit | static_cast<uint32_t>(number)};
     fill(slot.initializer, stream, parameters + slot.offset, slot.elements);
   }

@@ -1,0 +1,220 @@
+// Convolutions, their norms and pools, over images (N, H, W, C).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/pooling.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// A window over the two axes of an image.
+struct Window {
+  Extent2d kernel, stride, dilation;
+  int64_t before[2] = {0, 0}, after[2] = {0, 0};  // of padding
+
+  bool even() const { return before[0] == after[0] && before[1] == after[1]; }
+};
+
+Extent2d extent2d(const Node& node, const std::vector<int64_t>& list, const char* attribute) {
+  if (list.size() != 2)
+    refuse(
+        node,
+        fmt::format(
+            "{}: has {} numbers; only images of two axes are known here", attribute, list.size()));
+  return {list[0], list[1]};
+}
+
+void require_images(Lowering& lowering, const Node& node) {
+  const size_t rank = lowering.value(node.input(0)).extents.size();
+  if (rank != 4)
+    refuse(node, fmt::format("takes {} axes; only images (N, C, H, W) are known here", rank));
+}
+
+// As the attributes and the extents of `input` and `output` say.
+Window window_of(const Node& node, const Extents& input, const Extents& output, Extent2d kernel) {
+  Window window{.kernel = kernel,
+                .stride = extent2d(node, node.integers("strides", {1, 1}), "strides"),
+                .dilation = extent2d(node, node.integers("dilations", {1, 1}), "dilations")};
+  const std::string automatic = node.text("auto_pad", "NOTSET");
+  if (automatic == "NOTSET") {
+    const std::vector<int64_t> pads = node.integers("pads", {0, 0, 0, 0});
+    if (pads.size() != 4) refuse(node, "pads: must be 4 numbers");
+    for (size_t axis = 0; axis < 2; ++axis) {
+      window.before[axis] = pads[axis];
+      window.after[axis] = pads[axis + 2];
+    }
+  } else if (automatic != "VALID") {
+    const int64_t kernels[] = {kernel.height, kernel.width},
+                  strides[] = {window.stride.height, window.stride.width},
+                  dilations[] = {window.dilation.height, window.dilation.width};
+    for (size_t axis = 0; axis < 2; ++axis) {
+      const int64_t reach = (output[axis + 2] - 1) * strides[axis] +
+                            (kernels[axis] - 1) * dilations[axis] + 1 - input[axis + 2];
+      const int64_t all = std::max<int64_t>(0, reach), less = all / 2;
+      window.before[axis] = automatic == "SAME_LOWER" ? all - less : less;
+      window.after[axis] = all - window.before[axis];
+    }
+  }
+  return window;
+}
+
+// x (N, H, W, C) with the window's padding around it, where both sides differ; which the window then has
+// no more.
+TensorId pad_unevenly(
+    Lowering& lowering, const Node& node, TensorId x, float value, Window& window) {
+  if (window.even()) return x;
+  const TensorId padded = ops::pad(lowering.builder(),
+                                   lowering.name_of(node) + ".padded",
+                                   x,
+                                   {0, window.before[0], window.before[1], 0},
+                                   {0, window.after[0], window.after[1], 0},
+                                   value);
+  for (int axis = 0; axis < 2; ++axis) window.before[axis] = window.after[axis] = 0;
+  return padded;
+}
+
+// That the op's output has the extents of the node's: it cannot round up, as ceil_mode does.
+void set_images(Lowering& lowering, const Node& node, TensorId y) {
+  const Extents& wanted = lowering.value(node.output(0)).extents;
+  const Shape& shape = lowering.builder().shape(y);
+  if (shape[1] != wanted[2] || shape[2] != wanted[3])
+    refuse(node,
+           fmt::format("gives images of {} x {}, here {} x {} (ceil_mode is not known here)",
+                       wanted[2],
+                       wanted[3],
+                       shape[1],
+                       shape[2]));
+  lowering.set(node.output(0), y, /*channels_last=*/true);
+}
+
+// As exporters write where a layer has no bias.
+bool is_zero(const Value& value) {
+  return value.kind == ValueKind::kConstant &&
+         std::ranges::all_of(value.array.as_float(), [](float x) { return x == 0; });
+}
+
+PoolAttributes pool_of(Lowering& lowering, const Node& node, float value, TensorId& x) {
+  require_images(lowering, node);
+  const Extent2d kernel = extent2d(node, node.integers("kernel_shape"), "kernel_shape");
+  Window window = window_of(
+      node, lowering.value(node.input(0)).extents, lowering.value(node.output(0)).extents, kernel);
+  if (window.dilation.height != 1 || window.dilation.width != 1)
+    refuse(node, "dilations: must be 1; pools of others are not known here");
+  x = pad_unevenly(lowering, node, lowering.channels_last(node.input(0)), value, window);
+  PoolAttributes attributes;
+  attributes.kernel = kernel;
+  attributes.stride = window.stride;
+  attributes.padding = {window.before[0], window.before[1]};
+  return attributes;
+}
+
+}  // namespace
+
+void lower_conv(Lowering& lowering, const Node& node) {
+  require_images(lowering, node);
+  const Lowering::Source source = lowering.source_of(node.input(1));
+  if (source.value < 0 || source.transposed)
+    refuse(node, "W: is computed; only weights of the file are known here");
+  const Extents& extents = lowering.value(source.value).extents;
+  Window window = window_of(node,
+                            lowering.value(node.input(0)).extents,
+                            lowering.value(node.output(0)).extents,
+                            {extents[2], extents[3]});
+  const TensorId x = pad_unevenly(lowering, node, lowering.channels_last(node.input(0)), 0, window);
+  const TensorId weight = lowering.parameter(node, source.value, Storage::kChannelsLast);
+  GraphBuilder& builder = lowering.builder();
+  builder.set_channels_last(weight, builder.shape(weight));
+  TensorId bias = kNoTensor;
+  if (node.input(2) >= 0 && !is_zero(lowering.value(lowering.origin_of(node.input(2))))) {
+    const Lowering::Source of_bias = lowering.source_of(node.input(2));
+    if (of_bias.value < 0) refuse(node, "B: is computed; only biases of the file are known here");
+    bias = lowering.parameter(node, of_bias.value, Storage::kAsInFile);
+  }
+  Conv2dAttributes attributes;
+  attributes.stride = window.stride;
+  attributes.padding = {window.before[0], window.before[1]};
+  attributes.dilation = window.dilation;
+  attributes.groups = node.integer("group", 1);
+  set_images(
+      lowering, node, ops::conv2d(builder, lowering.name_of(node), x, weight, bias, attributes));
+}
+
+// With the activation that alone reads it, where that is ReLU.
+void lower_batch_normalization(Lowering& lowering, const Node& node) {
+  const Lowering::Source scale = lowering.source_of(node.input(1)),
+                         bias = lowering.source_of(node.input(2));
+  if (scale.value < 0 || bias.value < 0)
+    refuse(node, "scale and B: must be parameters of the file");
+  const float momentum = 1 - node.number("momentum", 0.9f);
+  ops::BatchNormParameters parameters;
+  parameters.gamma = lowering.parameter(node, scale.value, Storage::kAsInFile);
+  parameters.beta = lowering.parameter(node, bias.value, Storage::kAsInFile);
+  parameters.running_mean =
+      lowering.running_statistic(node, lowering.origin_of(node.input(3)), momentum);
+  parameters.running_variance =
+      lowering.running_statistic(node, lowering.origin_of(node.input(4)), momentum);
+  BatchNormAttributes attributes;
+  attributes.epsilon = node.number("epsilon", 1e-5f);
+  int output = node.output(0);
+  const Node* reader = lowering.only_reader(output);
+  if (reader != nullptr && reader->op == "Relu" && reader->domain.empty()) {
+    attributes.activation = Activation::kRelu;
+    lowering.pass_over(*reader);
+    output = reader->output(0);
+  }
+  const bool images = lowering.value(node.input(0)).extents.size() > 2;
+  const TensorId x = images ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0));
+  const TensorId y = ops::batch_norm(
+      lowering.builder(), lowering.name_of(node), x, kNoTensor, parameters, attributes);
+  lowering.set(output, y, images);
+}
+
+void lower_max_pool(Lowering& lowering, const Node& node) {
+  if (node.output(1) >= 0) refuse(node, "Indices: are not known here");
+  TensorId x = kNoTensor;
+  const PoolAttributes attributes =
+      pool_of(lowering, node, -std::numeric_limits<float>::infinity(), x);
+  set_images(
+      lowering, node, ops::max_pool(lowering.builder(), lowering.name_of(node), x, attributes));
+}
+
+void lower_average_pool(Lowering& lowering, const Node& node) {
+  TensorId x = kNoTensor;
+  PoolAttributes attributes = pool_of(lowering, node, 0, x);
+  attributes.count_include_pad = node.integer("count_include_pad", 0) != 0;
+  const bool padded = x != lowering.channels_last(node.input(0));
+  if (padded && !attributes.count_include_pad)
+    refuse(node, "pads: must be the same on both sides; means over others are not known here");
+  set_images(
+      lowering, node, ops::avg_pool(lowering.builder(), lowering.name_of(node), x, attributes));
+}
+
+void lower_global_average_pool(Lowering& lowering, const Node& node) {
+  require_images(lowering, node);
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const TensorId y = ops::global_avg_pool(builder, name, lowering.channels_last(node.input(0)));
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape));
+}
+
+// Over all pixels of images: a pool.
+void lower_reduce_mean(Lowering& lowering, const Node& node) {
+  require_images(lowering, node);
+  std::vector<int64_t> axes = node.integers("axes");
+  if (node.input(1) >= 0 && lowering.value(node.input(1)).kind == ValueKind::kConstant)
+    axes = lowering.value(node.input(1)).array.as_int64();
+  for (int64_t& axis : axes) axis += axis < 0 ? 4 : 0;
+  std::ranges::sort(axes);
+  if (axes != std::vector<int64_t>{2, 3})
+    refuse(node, "axes: only means over the pixels of images are known here");
+  lower_global_average_pool(lowering, node);
+}
+
+}  // namespace lockstep::onnx

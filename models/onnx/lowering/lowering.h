@@ -1,0 +1,110 @@
+#pragma once
+// From the network of a file to ops of a graph: each node becomes the op that does the same, the fast
+// ones of the house where they can. Images lie channels last as long as nothing asks for another order.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/onnx/network.h"
+#include "runtime/graph/builder.h"
+
+namespace lockstep::onnx {
+
+// How the elements of a value of the file lie in the graph's parameter.
+enum class Storage : uint8_t {
+  kAsInFile,
+  kTransposed,    // (I, O) there, (O, I) here
+  kChannelsLast,  // (O, I, ...) there, (O, ..., I) here
+};
+
+struct LoweredParameter {
+  TensorId tensor = kNoTensor;
+  int value = -1;  // of the network
+  Storage storage = Storage::kAsInFile;
+};
+
+// A value's elements as a parameter has them.
+std::vector<float> elements_of(const Value& value, Storage storage);
+
+class Lowering {
+ public:
+  // Borrows both. The inputs of the network are given before run().
+  Lowering(const Network& network, GraphBuilder& builder);
+
+  // The tensor that stands for an input of the network, in the input's own order, or as images:
+  // (N, ..., C) for (N, C, ...).
+  void give(int value, TensorId tensor, bool channels_last = false);
+
+  // Appends the ops of all nodes. Throws ConfigError for a node that there is no op for, with
+  // Node::description().
+  void run();
+
+  // In the order of creation: as many as Graph::parameters.
+  const std::vector<LoweredParameter>& parameters() const { return parameters_; }
+
+  // For the functions of nodes, and for what stands behind the network.
+  GraphBuilder& builder() { return builder_; }
+  const Network& network() const { return network_; }
+  const Value& value(int number) const { return network_.values[static_cast<size_t>(number)]; }
+  // The value in its own order; a parameter is copied into an activation, a constant is a tensor of
+  // the graph.
+  TensorId plain(int number);
+  // A value (N, C, ...) as (N, ..., C).
+  TensorId channels_last(int number);
+  bool is_channels_last(int number) const;
+  // Says what a node's output is; as the value has it, or (N, ..., C) for (N, C, ...).
+  void set(int number, TensorId tensor, bool channels_last = false);
+
+  // The parameter that a value is, or whose transpose it is.
+  struct Source {
+    int value = -1;  // below 0: it is none
+    bool transposed = false;
+  };
+  Source source_of(int number) const;
+  // The value that this one is a copy of, by nodes that leave numbers as they are; else itself.
+  int origin_of(int number) const;
+  // As an op wants it. The same one again where it was asked for before; throws ConfigError where it
+  // was asked for in another way.
+  TensorId parameter(const Node& node, int number, Storage storage);
+  // A running statistic, which a constant of the file begins. Used once.
+  TensorId running_statistic(const Node& node, int number, float momentum);
+
+  // The only node that reads the value; null where there are others, or it is an output.
+  const Node* only_reader(int number) const;
+  // What a node has done for another one, which is passed over then.
+  void pass_over(const Node& node);
+
+  // The node's name, or that of its first output.
+  std::string name_of(const Node& node) const;
+
+ private:
+  struct Place {
+    TensorId plain = kNoTensor, channels_last = kNoTensor;
+  };
+
+  TensorId make_constant(int number);
+
+  const Network& network_;
+  GraphBuilder& builder_;
+  std::vector<Place> places_;                 // by value
+  std::vector<Source> sources_;               // by value
+  std::vector<int> origins_;                  // by value
+  std::vector<std::vector<size_t>> readers_;  // by value: the nodes
+  std::vector<bool> passed_over_;             // by node
+  std::vector<LoweredParameter> parameters_;
+  std::map<int, size_t> parameter_of_;  // by value: place in parameters_
+};
+
+// Extents of a value as those of a tensor. Throws ConfigError where there are too many.
+Shape shape_of(const Value& value);
+
+// A node that cannot be run: its description, and what is not known here.
+[[noreturn]] void refuse(const Node& node, const std::string& what);
+
+// Appends the ops of a node.
+using LowerNode = void (*)(Lowering& lowering, const Node& node);
+// Null where there is none.
+LowerNode lower_of(const std::string& op);
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,140 @@
+// What only moves elements. The extents of outputs are known, so that the nodes' own numbers matter
+// where they say which elements are meant.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep::onnx {
+namespace {
+
+std::vector<int64_t> constant_list(Lowering& lowering, const Node& node, size_t place) {
+  const Value& list = lowering.value(node.input(place));
+  if (list.kind != ValueKind::kConstant)
+    refuse(node, fmt::format("input {} is computed; must be a constant", place));
+  return list.array.as_int64();
+}
+
+}  // namespace
+
+void lower_reshape(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const TensorId x = lowering.plain(node.input(0));
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  lowering.set(
+      node.output(0),
+      builder.shape(x) == shape ? x : ops::reshape(builder, lowering.name_of(node), x, shape));
+}
+
+void lower_transpose(Lowering& lowering, const Node& node) {
+  const size_t rank = lowering.value(node.input(0)).extents.size();
+  std::vector<int64_t> reversed(rank);
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  const std::vector<int64_t> permutation = node.integers("perm", reversed);
+  const bool to_last = rank == 4 && permutation == std::vector<int64_t>{0, 2, 3, 1};
+  if (to_last && lowering.is_channels_last(node.input(0)))
+    return lowering.set(node.output(0), lowering.channels_last(node.input(0)));
+  if (rank == 4 && permutation == std::vector<int64_t>{0, 3, 1, 2})
+    return lowering.set(node.output(0), lowering.plain(node.input(0)), /*channels_last=*/true);
+  const TensorId y = ops::transpose(lowering.builder(),
+                                    lowering.name_of(node),
+                                    lowering.plain(node.input(0)),
+                                    {permutation.begin(), permutation.end()});
+  lowering.set(node.output(0), y);
+}
+
+void lower_slice(Lowering& lowering, const Node& node) {
+  const Extents& from = lowering.value(node.input(0)).extents;
+  const auto rank = static_cast<int64_t>(from.size());
+  std::vector<int64_t> starts(from.size(), 0), steps(from.size(), 1);
+  const bool listed = node.input(1) < 0;  // opset 9
+  const std::vector<int64_t> given =
+      listed ? node.integers("starts") : constant_list(lowering, node, 1);
+  std::vector<int64_t> axes(given.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (listed && node.has("axes")) axes = node.integers("axes");
+  if (node.input(3) >= 0) axes = constant_list(lowering, node, 3);
+  const std::vector<int64_t> by =
+      node.input(4) >= 0 ? constant_list(lowering, node, 4) : std::vector<int64_t>(given.size(), 1);
+  for (size_t i = 0; i < given.size(); ++i) {
+    const auto axis = static_cast<size_t>(axes[i] < 0 ? axes[i] + rank : axes[i]);
+    const int64_t extent = from[axis], start = given[i] < 0 ? given[i] + extent : given[i];
+    steps[axis] = by[i];
+    starts[axis] = std::clamp<int64_t>(start, 0, std::max<int64_t>(0, extent - 1));
+  }
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  if (shape.elements() == 0) refuse(node, "gives no element at all");
+  lowering.set(node.output(0),
+               ops::slice(lowering.builder(),
+                          lowering.name_of(node),
+                          lowering.plain(node.input(0)),
+                          starts,
+                          steps,
+                          shape));
+}
+
+void lower_split(Lowering& lowering, const Node& node) {
+  const size_t rank = lowering.value(node.input(0)).extents.size();
+  const int64_t given = node.integer("axis", 0);
+  const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(rank) : given);
+  const TensorId x = lowering.plain(node.input(0));
+  std::vector<int64_t> starts(rank, 0);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.output(i) < 0) continue;
+    const Shape shape = shape_of(lowering.value(node.output(i)));
+    const std::string name = fmt::format("{}.{}", lowering.name_of(node), i);
+    lowering.set(
+        node.output(i),
+        ops::slice(lowering.builder(), name, x, starts, std::vector<int64_t>(rank, 1), shape));
+    starts[axis] += shape[static_cast<int>(axis)];
+  }
+}
+
+// With a constant around. Images stay as they lie.
+void lower_pad(Lowering& lowering, const Node& node) {
+  if (node.text("mode", "constant") != "constant")
+    refuse(node, fmt::format("mode {}: allowed: constant", node.text("mode", "")));
+  const auto rank = lowering.value(node.input(0)).extents.size();
+  const std::vector<int64_t> pads =
+      node.input(1) >= 0 ? constant_list(lowering, node, 1) : node.integers("pads");
+  std::vector<int64_t> axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (node.input(3) >= 0) axes = constant_list(lowering, node, 3);
+  if (pads.size() != 2 * axes.size()) refuse(node, "pads: must be two numbers for each axis");
+  std::vector<int64_t> before(rank, 0), after(rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto axis =
+        static_cast<size_t>(axes[i] < 0 ? axes[i] + static_cast<int64_t>(rank) : axes[i]);
+    before[axis] = pads[i];
+    after[axis] = pads[i + axes.size()];
+  }
+  float around = node.number("value", 0);
+  if (node.input(2) >= 0) {
+    const Value& given = lowering.value(lowering.origin_of(node.input(2)));
+    if (given.kind != ValueKind::kConstant || given.array.size() != 1)
+      refuse(node, "constant_value: is computed; must be a constant");
+    around = given.array.as_float()[0];
+  }
+  const bool last = lowering.is_channels_last(node.input(0));
+  if (last) {
+    for (std::vector<int64_t>* list : {&before, &after})
+      std::rotate(list->begin() + 1, list->begin() + 2, list->end());
+  }
+  const TensorId x = last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0));
+  lowering.set(node.output(0),
+               ops::pad(lowering.builder(), lowering.name_of(node), x, before, after, around),
+               last);
+}
+
+void lower_expand(Lowering& lowering, const Node& node) {
+  lowering.set(node.output(0),
+               ops::expand(lowering.builder(),
+                           lowering.name_of(node),
+                           lowering.plain(node.input(0)),
+                           shape_of(lowering.value(node.output(0)))));
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Networks that torch.onnx.export has written, beside PyTorch.
+
+    compare_onnx.py LOCKSTEP [--steps 20] [CASE ...]
+
+Each network is made from a seed, exported in evaluation and in training mode (dynamo, opset 23,
+optimize=False) and trained from the file and by PyTorch from the same weights on the same batches, with
+SGD and with AdamW. The judge is PyTorch in double precision: of both the largest relative differences of
+losses and of last weights from it are printed. Ends with 1 where ours are above the limits and far above
+PyTorch's own in single precision, as a network with many batch norms makes much of the last bit. Batch norms of the evaluation mode's file take the batch's
+statistics in training, as PyTorch does. Needs torch, torchvision, onnxscript, numpy, safetensors.
+"""
+import argparse
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import numpy
+import torch
+import torchvision
+from safetensors.torch import load_file
+from torch import nn
+
+warnings.filterwarnings("ignore")
+BATCH, CLASSES, SIDE, FEATURES = 16, 10, 32, 60
+LIMITS, OWN = (1e-4, 1e-3), 10  # of losses and weights; and how many times as far as PyTorch's
+OPTIMIZERS = {"sgd": ("sgd { momentum: 0.9 }", 1e-3, lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9)),
+              "adamw": ("adamw { weight_decay: 0 }", 1e-4,
+                        lambda p: torch.optim.AdamW(p, 1e-4, weight_decay=0))}
+
+
+class Residual(nn.Module):
+    """Depthwise convolutions, sums, a transposed linear layer, uneven padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.deep = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.point = nn.Conv2d(8, 8, 1)
+        self.pool = nn.AvgPool2d(2)
+        self.ends = nn.LayerNorm(8)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.stem(x)))
+        x = x + torch.relu(self.point(self.deep(x)))
+        x = self.pool(nn.functional.pad(x, (1, 0, 2, 1)))
+        return self.head(self.ends(x.mean((2, 3))))
+
+
+CASES = {
+    "mlp": lambda: nn.Sequential(nn.Linear(FEATURES, 50), nn.GELU(), nn.Linear(50, 40), nn.Tanh(), nn.LayerNorm(40),
+                                 nn.Linear(40, 30, bias=False), nn.ReLU(), nn.Linear(30, CLASSES)),
+    "residual": Residual,
+    "resnet18": lambda: torchvision.models.resnet18(num_classes=CLASSES),
+    "vgg11_bn": lambda: nn.Sequential(*torchvision.models.vgg11_bn().features, nn.Flatten(), nn.Linear(512, CLASSES)),
+}
+
+
+def export(model, sample, path, training):
+    model.train(training)
+    torch.onnx.export(model, (sample,), path, dynamo=True, optimize=False, opset_version=23, verbose=False,
+                      dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), external_data=training)
+
+
+def train(model, batches, make_optimizer):
+    """Losses and last weights, of a copy of the model."""
+    model = copy.deepcopy(model).train()
+    optimizer = make_optimizer(model.parameters())
+    losses = []
+    for x, labels in batches:
+        loss = nn.functional.cross_entropy(model(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")}
+
+
+def distance(found, judge):
+    """Of losses and of weights."""
+    (losses, weights), (true_losses, true_weights) = found, judge
+    return (max(abs(a - b) / abs(b) for a, b in zip(losses, true_losses, strict=True)),
+            max(((weights[k].reshape(v.shape).double() - v).abs().max() / v.abs().max()).item() for k, v in true_weights.items()))
+
+
+def run(lockstep, *arguments):
+    done = subprocess.run([lockstep, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError((done.stdout + done.stderr).strip().splitlines()[-1])
+
+
+def train_ours(lockstep, folder, file, optimizer, lr, steps):
+    config = folder / "config.textproto"
+    config.write_text(f"""
+model {{ onnx {{ file: "{file}" }} }}
+data {{ npy {{ train_inputs: "x.npy" train_labels: "y.npy" }} dir: "{folder}" shuffle: false
+  image {{ mean: [0, 0, 0] std: [1, 1, 1] }} }}
+train {{ global_batch: {BATCH} lanes: 1 steps: {steps} }}
+optimizer {{ {optimizer} }}
+schedule {{ lr: {lr} }}
+execution {{ threads: 1 }}
+output {{ tensorboard: false }}
+""".replace("  image { mean: [0, 0, 0] std: [1, 1, 1] } ", "" if numpy.load(folder / "x.npy").ndim == 2 else
+            "  image { mean: [0, 0, 0] std: [1, 1, 1] } "))
+    run(lockstep, "train", config, "--run-dir", folder / "run")
+    rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    run(lockstep, "export", folder / "run", "--out", folder / "last.safetensors")
+    return [row["loss"] for row in rows if "loss" in row], load_file(folder / "last.safetensors")
+
+
+def compare(lockstep, name, steps):
+    random = numpy.random.default_rng(1)
+    images = name != "mlp"
+    count = BATCH * steps
+    x = (random.integers(0, 256, (count, SIDE, SIDE, 3), numpy.uint8) if images
+         else random.standard_normal((count, FEATURES), numpy.float32))
+    y = random.integers(0, CLASSES, count, numpy.int64)
+    given = torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255 if images else torch.from_numpy(x)
+    batches = [(given[i:i + BATCH].contiguous(), torch.from_numpy(y[i:i + BATCH])) for i in range(0, count, BATCH)]
+    worst = 0.0
+    for training in (False, True):
+        for optimizer, (section, lr, make) in OPTIMIZERS.items():
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                numpy.save(folder / "x.npy", x)
+                numpy.save(folder / "y.npy", y)
+                torch.manual_seed(0)
+                model = CASES[name]()
+                export(model, batches[0][0], folder / "net.onnx", training)
+                ours = train_ours(lockstep, folder, folder / "net.onnx", section, lr, steps)
+                doubles = [(x.double(), labels) for x, labels in batches]
+                judge = train(copy.deepcopy(model).double(), doubles, make)
+                here, there = distance(ours, judge), distance(train(model, batches, make), judge)
+                good = all(a <= max(limit, OWN * b) for a, b, limit in zip(here, there, LIMITS))
+                worst = max(worst, 0 if good else 1)
+                print(f"{name:10} {'train' if training else 'eval':5} {optimizer:5} losses {here[0]:.1e} (PyTorch {there[0]:.1e}) "
+                      f"weights {here[1]:.1e} ({there[1]:.1e}){'' if good else '  FAILED'}", flush=True)
+    return worst == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("cases", nargs="*", default=[])
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    good = [compare(args.lockstep, name, args.steps) for name in args.cases or CASES]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
