@@ -16,7 +16,7 @@ namespace lockstep::onnx {
 namespace {
 
 // Functions that call each other could make any number of nodes of a short file.
-constexpr size_t kMostNodes = 1'000'000;
+constexpr size_t kMostNodes = 300'000;
 constexpr size_t kMostExpandedBytes = size_t{1} << 30;
 constexpr size_t kDeepestCalls = 64;
 

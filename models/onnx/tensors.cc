@@ -24,20 +24,6 @@ constexpr const char* kFormatNames[] = {
     "float8e5m2fnuz", "uint4",    "int4",         "float4e2m1",     "float8e8m0",
     "uint2",          "int2"};
 
-Extents extents_of(const schema::TensorProto& tensor, size_t element, const std::string& what) {
-  Extents extents(tensor.dims().begin(), tensor.dims().end());
-  // Without the zeros too, so that no product of some of them overflows either.
-  int64_t bytes = static_cast<int64_t>(std::max<size_t>(element, 1));
-  for (const int64_t extent : extents) {
-    if (extent < 0)
-      throw ConfigError("{}: its extents are {}; none may be below 0", what, to_string(extents));
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes))
-      throw ConfigError(
-          "{}: its extents are {}, more than fit in memory", what, to_string(extents));
-  }
-  return extents;
-}
-
 void check_count(int64_t count, const Array& array, const std::string& what) {
   if (count != array.size())
     throw ConfigError("{}: it has {} elements; must have {}, as its extents {} say",
@@ -119,6 +105,20 @@ std::optional<ElementType> element_type_of(int number) {
 std::string type_text_of(int number) {
   const bool named = number >= 0 && number < static_cast<int>(std::size(kFormatNames));
   return named ? fmt::format("{} ({})", number, kFormatNames[number]) : std::to_string(number);
+}
+
+Extents extents_of(const schema::TensorProto& tensor, size_t element, const std::string& what) {
+  Extents extents(tensor.dims().begin(), tensor.dims().end());
+  // Without the zeros too, so that no product of some of them overflows either.
+  int64_t bytes = static_cast<int64_t>(std::max<size_t>(element, 1));
+  for (const int64_t extent : extents) {
+    if (extent < 0)
+      throw ConfigError("{}: its extents are {}; none may be below 0", what, to_string(extents));
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes))
+      throw ConfigError(
+          "{}: its extents are {}, more than fit in memory", what, to_string(extents));
+  }
+  return extents;
 }
 
 TensorReader::TensorReader(const std::string& path, std::shared_ptr<const schema::ModelProto> model)

@@ -21,6 +21,10 @@ std::optional<ElementType> element_type_of(int number);
 // The number, and what the format calls it: "17 (float8e4m3fn)".
 std::string type_text_of(int number);
 
+// The tensor's extents. Throws ConfigError, beginning with `what`, where one is below 0 or so many elements of
+// `element` bytes are beyond memory.
+Extents extents_of(const schema::TensorProto& tensor, size_t element, const std::string& what);
+
 // Reads tensors of one model. Elements that the model has as they are in memory are not copied: the
 // arrays keep the model, or the map of the external file.
 class TensorReader {
