@@ -1,0 +1,136 @@
+// Numbers are moved as words of four bytes, whatever they are. A sum belongs to one thread, which
+// adds its terms in order.
+#include "runtime/graph/ops/gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/gather.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Columns [begin, end) of all slices of d_x at `outer`.
+void gather_backward_kernel(const GatherBackward<float>& op,
+                            int64_t outer,
+                            int64_t begin,
+                            int64_t end) {
+  const auto [outers, extent, inner, count] = op.sizes;
+  float* const d_x = op.d_x + outer * extent * inner + begin;
+  const float* const d_y = op.d_y + outer * count * inner + begin;
+  for (int64_t e = 0; e < extent; ++e) std::fill_n(d_x + e * inner, end - begin, 0.0f);
+  for (int64_t i = 0; i < count; ++i) {
+    float* const sum = d_x + gathered_index(op.indices[i], extent) * inner;
+    const float* const from = d_y + i * inner;
+    if (end - begin == 1) {
+      *sum += *from;
+      continue;
+    }
+    for_each_vector(end - begin, [&](size_t c, auto access) HWY_ATTR {
+      access.store(hn::Add(access.load(sum + c), access.load(from + c)), sum + c);
+    });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(gather_backward_kernel);
+
+namespace {
+
+void run_forward(const OpCall& call) {
+  const auto op = GatherForward<float>::of(call);
+  const auto [outers, extent, inner, count] = op.sizes;
+  parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t slice = row / count * extent + gathered_index(op.indices[row % count], extent);
+      const float* const from = op.x + slice * inner;
+      float* const to = op.y + row * inner;
+      if (inner < 16) {  // a call would take longer
+        for (int64_t c = 0; c < inner; ++c) to[c] = from[c];
+      } else {
+        std::memcpy(to, from, inner * sizeof(float));
+      }
+    }
+  });
+}
+
+void run_elements(const OpCall& call) {
+  const auto op = GatherForward<float>::of(call);
+  const auto [outers, extent, inner, count] = op.sizes;
+  parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const from = op.x + row / count * extent * inner;
+      for (int64_t c = 0; c < inner; ++c) {
+        const int64_t at = row * inner + c;
+        op.y[at] = from[gathered_index(op.indices[at], extent) * inner + c];
+      }
+    }
+  });
+}
+
+// f(outer, first column, behind the last) for all columns of all slices, which are shared out in
+// whole cache lines.
+template <typename F>
+void for_each_columns(const GatherSizes& sizes, F f) {
+  constexpr int64_t kLine = 16;
+  const int64_t lines = (sizes.inner + kLine - 1) / kLine;
+  const int64_t work = (sizes.extent + sizes.count) * std::min(sizes.inner, kLine);
+  parallel_for(sizes.outer * lines, grain_rows(work), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end;) {
+      const int64_t line = at % lines, n = std::min(end - at, lines - line);
+      f(at / lines, line * kLine, std::min(sizes.inner, (line + n) * kLine));
+      at += n;
+    }
+  });
+}
+
+void run_backward(const OpCall& call) {
+  const auto op = GatherBackward<float>::of(call);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(gather_backward_kernel);
+  for_each_columns(
+      op.sizes, [&](int64_t outer, int64_t begin, int64_t end) { kernel(op, outer, begin, end); });
+}
+
+void run_elements_backward(const OpCall& call) {
+  const auto op = GatherBackward<float>::of(call);
+  const auto [outers, extent, inner, count] = op.sizes;
+  for_each_columns(op.sizes, [&](int64_t outer, int64_t begin, int64_t end) {
+    float* const d_x = op.d_x + outer * extent * inner;
+    for (int64_t e = 0; e < extent; ++e)
+      std::fill(d_x + e * inner + begin, d_x + e * inner + end, 0.0f);
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t c = begin; c < end; ++c) {
+        const int64_t at = (outer * count + i) * inner + c;
+        d_x[gathered_index(op.indices[at], extent) * inner + c] += op.d_y[at];
+      }
+    }
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kGather, "copies", run_forward},
+    {OpKind::kGatherBackward, "simd", run_backward},
+    {OpKind::kGatherElements, "copies", run_elements},
+    {OpKind::kGatherElementsBackward, "plain", run_elements_backward},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuGather = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

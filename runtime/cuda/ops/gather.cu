@@ -1,0 +1,283 @@
+// Slices are copied by one thread for each word of y, as many elements as slices have whole, up to
+// 16 bytes. Their gradients: indices are sorted, and the slices of d_y that name the same one are
+// added by one thread a column, in their order.
+#include "runtime/graph/ops/gather.h"
+
+#include "runtime/base/dtype.h"
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/fast_division.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/token_sort.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+// An element of y, (outer, count, inner), by its number.
+template <typename Divisor>
+struct Places {
+  Divisor count, inner;
+  struct Place {
+    int64_t outer, index, column;
+  };
+  __device__ __forceinline__ Place of(int64_t i) const {
+    const auto number = static_cast<typename Divisor::Index>(i);
+    const auto row = inner.divide(number);
+    const auto outer = count.divide(row);
+    return {static_cast<int64_t>(outer),
+            static_cast<int64_t>(row - outer * count.divisor),
+            static_cast<int64_t>(number - row * inner.divisor)};
+  }
+};
+
+template <typename Word, typename Divisor>
+struct CopySlices {
+  Places<Divisor> places;
+  int64_t extent, inner;
+  const Word* x;
+  const int32_t* indices;
+  Word* y;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    const auto at = places.of(i);
+    const int64_t slice = at.outer * extent + gathered_index(indices[at.index], extent);
+    y[i] = x[slice * inner + at.column];
+  }
+};
+
+template <typename Word, typename Divisor>
+struct CopyElements {
+  Places<Divisor> places;
+  int64_t extent, inner;
+  const Word* x;
+  const int32_t* indices;
+  Word* y;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    const auto at = places.of(i);
+    y[i] = x[(at.outer * extent + gathered_index(indices[i], extent)) * inner + at.column];
+  }
+};
+
+// Of slices that are words of `width` elements.
+template <template <typename, typename> typename Copy, typename Word>
+void copy(const GatherForward<std::byte>& op, int64_t width, Stream stream) {
+  const GatherSizes& sizes = op.sizes;
+  const int64_t inner = sizes.inner / width, n = sizes.outer * sizes.count * inner;
+  if (n == 0) return;
+  const auto start = [&](auto divisor) {
+    using Divisor = decltype(divisor);
+    for_each_flat<1>(n,
+                     false,
+                     Copy<Word, Divisor>{{Divisor(sizes.count), Divisor(inner)},
+                                         sizes.extent,
+                                         inner,
+                                         reinterpret_cast<const Word*>(op.x),
+                                         op.indices,
+                                         reinterpret_cast<Word*>(op.y)},
+                     stream);
+  };
+  if (n < kMostIndices32) {
+    start(Divisor32());
+  } else {
+    start(Divisor64());
+  }
+}
+
+// T is an unsigned type of the size of an element.
+template <typename T>
+void copy_slices(const GatherForward<std::byte>& op, Stream stream) {
+  constexpr int kWidth = kVectorWidth<T>;
+  if (op.sizes.inner % kWidth == 0 && is_aligned(op.x) && is_aligned(op.y))
+    return copy<CopySlices, Vector<T, kWidth>>(op, kWidth, stream);
+  copy<CopySlices, T>(op, 1, stream);
+}
+
+void run_forward(const OpCall& call) {
+  const auto op = GatherForward<std::byte>::of(call);
+  if (size_of(call.input_dtype(0)) == 4) return copy_slices<uint32_t>(op, stream_of(call));
+  copy_slices<uint16_t>(op, stream_of(call));
+}
+
+void run_elements(const OpCall& call) {
+  const auto op = GatherForward<std::byte>::of(call);
+  if (size_of(call.input_dtype(0)) == 4)
+    return copy<CopyElements, uint32_t>(op, 1, stream_of(call));
+  copy<CopyElements, uint16_t>(op, 1, stream_of(call));
+}
+
+// ---- Gradients ----
+
+template <typename T>
+struct Zeros {
+  T* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    const float values[Count::value] = {};
+    store(values, to + i);
+  }
+};
+
+template <typename T>
+void fill_zeros(T* to, int64_t n, Stream stream) {
+  for_each_flat<kVectorWidth<T>>(n, is_aligned(to), Zeros<T>{to}, stream);
+}
+
+struct WithinExtent {
+  const int32_t* indices;
+  int64_t extent;
+  int32_t* out;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    for (int k = 0; k < Count::value; ++k)
+      out[i + k] = static_cast<int32_t>(gathered_index(indices[i + k], extent));
+  }
+};
+
+template <typename T>
+struct SortedBackward {
+  GatherSizes sizes;
+  const T* d_y;
+  const int32_t* sorted;  // (count) the indices in ascending order
+  const int32_t* places;  // (count) where each stood; ascending among equal ones
+  T* d_x;
+  unsigned blocks_across;
+};
+
+// Block (place in the order, columns of all outer slices): the first of equal indices adds them
+// all.
+template <int N, typename T>
+__global__ void __launch_bounds__(kThreads) sum_slices_kernel(SortedBackward<T> op) {
+  const auto [outers, extent, inner, count] = op.sizes;
+  const unsigned first = blockIdx.x / op.blocks_across;
+  const auto across = static_cast<int64_t>(blockIdx.x - first * op.blocks_across);
+  const int64_t at = (across * kThreads + threadIdx.x) * N;
+  if (at >= outers * inner) return;
+  const int32_t index = op.sorted[first];
+  if (first > 0 && op.sorted[first - 1] == index) return;
+  const int64_t outer = at / inner, column = at - outer * inner;
+  float sum[N] = {};
+  for (int64_t i = first; i < count && op.sorted[i] == index; ++i) {
+    float d_y[N];
+    load(op.d_y + (outer * count + op.places[i]) * inner + column, d_y);
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum[k] += d_y[k];
+  }
+  store(sum, op.d_x + (outer * extent + index) * inner + column);
+}
+
+// Where the parts of the workspace lie: indices within the extent, sorted, their places, the
+// sort's.
+struct WorkspaceParts {
+  explicit WorkspaceParts(int64_t count)
+      : array((static_cast<size_t>(count) * sizeof(int32_t) + 255) / 256 * 256) {}
+  size_t array;  // bytes of each of three
+};
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  const int64_t count = GatherBackward<float>::of(call).sizes.count;
+  return count == 0 ? 0 : 3 * WorkspaceParts(count).array + sort_tokens_workspace_bytes(count);
+}
+
+void run_backward(const OpCall& call) {
+  const Stream stream = stream_of(call);
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = GatherBackward<T>::of(call);
+    const GatherSizes& sizes = op.sizes;
+    fill_zeros(op.d_x, sizes.outer * sizes.extent * sizes.inner, stream);
+    const int64_t columns = sizes.outer * sizes.inner;
+    if (sizes.count == 0 || columns == 0) return;
+    const WorkspaceParts parts(sizes.count);
+    const auto array = [&](int number) {
+      return reinterpret_cast<int32_t*>(op.workspace + number * parts.array);
+    };
+    for_each_flat<1>(sizes.count, false, WithinExtent{op.indices, sizes.extent, array(0)}, stream);
+    sort_tokens(array(0),
+                sizes.count,
+                sizes.extent,
+                array(1),
+                array(2),
+                op.workspace + 3 * parts.array,
+                stream);
+    with_vectors<T>(is_vectorizable<T>(sizes.inner, {op.d_y, op.d_x}), [&](auto width) {
+      constexpr int kWidth = decltype(width)::value;
+      const SortedBackward<T> sorted{
+          sizes, op.d_y, array(1), array(2), op.d_x, blocks_for(columns, kThreads * kWidth)};
+      launch({{static_cast<unsigned>(sizes.count) * sorted.blocks_across, 1, 1},
+              {kThreads, 1, 1},
+              stream},
+             sum_slices_kernel<kWidth, T>,
+             sorted);
+    });
+  });
+}
+
+// One thread for each column of each outer slice adds to `sums`, which are zero, in order.
+template <typename T>
+struct AddElements {
+  GatherSizes sizes;
+  const T* d_y;
+  const int32_t* indices;
+  float* sums;  // (outer, extent, inner)
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    const auto [outers, extent, inner, count] = sizes;
+    const int64_t outer = i / inner, column = i - outer * inner;
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t at = (outer * count + k) * inner + column;
+      sums[(outer * extent + gathered_index(indices[at], extent)) * inner + column] +=
+          to_float(d_y[at]);
+    }
+  }
+};
+
+template <typename T>
+struct Rounded {
+  const float* from;
+  T* to;
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    float values[Count::value];
+    load(from + i, values);
+    store(values, to + i);
+  }
+};
+
+size_t elements_workspace_bytes(const OpCall& call) {
+  return call.output_dtype(0) == DType::kF32
+             ? 0
+             : static_cast<size_t>(call.output_shape(0).elements()) * sizeof(float);
+}
+
+void run_elements_backward(const OpCall& call) {
+  const Stream stream = stream_of(call);
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = GatherBackward<T>::of(call);
+    const int64_t n = op.sizes.outer * op.sizes.extent * op.sizes.inner;
+    float* sums = reinterpret_cast<float*>(op.workspace);
+    if constexpr (std::is_same_v<T, float>) sums = op.d_x;
+    fill_zeros(sums, n, stream);
+    for_each_flat<1>(op.sizes.outer * op.sizes.inner,
+                     false,
+                     AddElements<T>{op.sizes, op.d_y, op.indices, sums},
+                     stream);
+    if constexpr (!std::is_same_v<T, float>)
+      for_each_flat<kVectorWidth<T>>(n, is_aligned(op.d_x), Rounded<T>{sums, op.d_x}, stream);
+  });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kGather, "copies", run_forward},
+    {OpKind::kGatherBackward, "sorted", run_backward, backward_workspace_bytes},
+    {OpKind::kGatherElements, "copies", run_elements},
+    {OpKind::kGatherElementsBackward, "own", run_elements_backward, elements_workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaGather = kRows;
+
+}  // namespace lockstep::cuda
