@@ -13,6 +13,7 @@
 #include "models/huggingface/folder.h"
 #include "models/huggingface/lora_layers.h"
 #include "models/huggingface/peft.h"
+#include "models/onnx/trained_file.h"
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -28,6 +29,7 @@ namespace {
 constexpr const char* kSafetensors = "safetensors";
 constexpr const char* kHuggingFace = "huggingface";
 constexpr const char* kPeft = "peft";
+constexpr const char* kOnnx = "onnx";
 
 struct ExportOptions {
   std::string from;
@@ -124,9 +126,28 @@ void write_hugging_face(const ExportOptions& options,
   std::fflush(stdout);
 }
 
+// The file that the run's network came from, with what it has learned.
+void write_onnx(const ExportOptions& options,
+                const std::filesystem::path& folder,
+                const CheckpointState& state,
+                const float* parameters) {
+  const RunConfig config = config_of(folder, state);
+  const auto* network = std::get_if<OnnxConfig>(&config.model);
+  if (network == nullptr)
+    throw ConfigError("--format onnx: the model is model.{}; allowed: model.onnx",
+                      traits_of(config.model).section);
+  onnx::write_trained(*network, options.out, [&](const std::string& name) {
+    for (const NamedSlice& slice : state.layout)
+      if (slice.name == name) return parameters + slice.offset;
+    throw CheckpointError("{}: has no tensor \"{}\" of {}", folder.string(), name, network->file);
+  });
+  fmt::print("{}: {} with the weights of {}\n", options.out, network->file, folder.string());
+  std::fflush(stdout);
+}
+
 void export_weights(const ExportOptions& options) {
   const bool to_folder = options.format == kHuggingFace, to_peft = options.format == kPeft;
-  if (options.names != kOwnNames && (to_folder || to_peft))
+  if (options.names != kOwnNames && options.format != kSafetensors)
     throw ConfigError("--names {}: allowed: only with --format {}", options.names, kSafetensors);
   if (!to_folder) {
     if (!to_peft) check_result_path("--out", options.out);
@@ -142,6 +163,7 @@ void export_weights(const ExportOptions& options) {
     read_model(folder, state, state.layout, parameters.data());
   }
   if (to_peft) return write_lora(options, folder, state, parameters.data());
+  if (options.format == kOnnx) return write_onnx(options, folder, state, parameters.data());
   if (to_folder) return write_hugging_face(options, folder, state, parameters.data());
   std::vector<NamedSlice> slices = state.layout;
   const ModelTraits model = model_of(slices);
@@ -181,8 +203,9 @@ CommandSpec export_command() {
       "--format",
       &options->format,
       "A safetensors file; a folder that Hugging Face's from_pretrained reads, with a LoRA added "
-      "to the weights; or a folder of the LoRA alone, as PEFT reads it",
-      {.show_default = true, .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft}}});
+      "to the weights; a folder of the LoRA alone, as PEFT reads it; or the ONNX file that the "
+      "network came from, with its new weights",
+      {.show_default = true, .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}}});
   command.add("--like",
               &options->like,
               "A folder of Hugging Face whose tokenizer and other fields of config.json the new "

@@ -7,6 +7,8 @@
 #include "models/model.h"
 #include "models/onnx/lowering/lowering.h"
 #include "models/onnx/opened_file.h"
+#include "models/onnx/trained_file.h"
+#include "models/onnx/write_file.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/cast.h"
@@ -89,6 +91,24 @@ class OnnxModel final : public Model {
     }
     (has_labels() ? io.classes : io.target_columns) = outputs_of(*opened, network);
     return io;
+  }
+
+  // The file's initializers with the elements of trained parameters.
+  std::map<std::string, Array> trained(const TrainedElements& elements_of_parameter) const {
+    const auto opened = open_file(config_);
+    const Network network = usual_network(*opened);
+    GraphBuilder builder{GraphOptions(Purpose::kInference)};
+    Lowering lowering(network, builder);
+    run(lowering, given_input(builder, *opened, network));
+    std::map<std::string, Array> arrays;
+    for (const LoweredParameter& parameter : lowering.parameters()) {
+      const Value& value = lowering.value(parameter.value);
+      arrays[value.name] =
+          array_of(value.array.type,
+                   value.extents,
+                   elements_in_file(value, parameter.storage, elements_of_parameter(value.name)));
+    }
+    return arrays;
   }
 
   Graph build(const ModelIo& io,
@@ -234,13 +254,17 @@ class OnnxModel final : public Model {
 
   TensorId append_network(GraphBuilder& builder, const Network& network, const Input& input) const {
     Lowering lowering(network, builder);
-    lowering.give(network.inputs[0], input.tensor, input.channels_last);
+    run(lowering, input);
+    return lowering.plain(network.outputs[output_of(*open_file(config_), config_)]);
+  }
+
+  void run(Lowering& lowering, const Input& input) const {
+    lowering.give(lowering.network().inputs[0], input.tensor, input.channels_last);
     try {
       lowering.run();
     } catch (const ConfigError& error) {
       throw ConfigError("{}: {}", config_.file, error.what());
     }
-    return lowering.plain(network.outputs[output_of(*open_file(config_), config_)]);
   }
 
   void append_loss(GraphBuilder& builder, TensorId output, TensorId target) const {
@@ -257,6 +281,13 @@ class OnnxModel final : public Model {
 };
 
 }  // namespace
+
+void write_trained(const OnnxConfig& config,
+                   const std::string& path,
+                   const TrainedElements& elements) {
+  write_file(config.file, path, OnnxModel(config).trained(elements));
+}
+
 }  // namespace onnx
 
 template <>

@@ -177,6 +177,11 @@ def compare(bench, label, network, data, file_of, limit):
     last = bench.weights(f"{label}-brought")
     for name in (f"{label}-two", f"{label}-stopped"):
         bench.expect(bench.weights(name) == last, f"{name}: other weights")
+    written = bench.folder / f"{label}-trained.onnx"
+    done = lockstep_run.run(bench.binary, ["export", bench.folder / f"{label}-brought", "--format", "onnx", "--out", written], ranks=0)
+    bench.expect(done.returncode == 0, f"{label}: export: {done.stdout}{done.stderr}")
+    bench.run(f"{label}-again", text(f'onnx {{ file: "{written}" }}'), "--max-steps", "1", "--set", "schedule.lr=1e-30")
+    bench.expect(bench.weights(f"{label}-again") == last, f"{label}: the file that export wrote has other weights")
     built_last = bench.weights(f"{label}-built")
     same = last.keys() == built_last.keys() and all(
         abs(a - b) <= 1e3 * limit for n in last for a, b in zip(sorted(last[n][1]), sorted(built_last[n][1]), strict=True))

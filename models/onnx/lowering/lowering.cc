@@ -97,6 +97,16 @@ std::vector<float> elements_of(const Value& value, Storage storage) {
   return elements;
 }
 
+std::vector<double> elements_in_file(const Value& value, Storage storage, const float* parameter) {
+  const Shape shape = shape_of(value);
+  std::vector<float> elements(parameter, parameter + shape.elements());
+  if (storage == Storage::kTransposed) elements = transposed(elements, 1, shape[1], shape[0]);
+  if (storage == Storage::kChannelsLast)
+    elements = transposed(
+        elements, shape[0], shape.elements() / std::max<int64_t>(1, shape[0] * shape[1]), shape[1]);
+  return {elements.begin(), elements.end()};
+}
+
 Lowering::Lowering(const Network& network, GraphBuilder& builder)
     : network_(network),
       builder_(builder),

@@ -26,6 +26,8 @@ struct LoweredParameter {
 
 // A value's elements as a parameter has them.
 std::vector<float> elements_of(const Value& value, Storage storage);
+// The other way: a parameter's elements as the value has them.
+std::vector<double> elements_in_file(const Value& value, Storage storage, const float* parameter);
 
 class Lowering {
  public:
