@@ -44,13 +44,16 @@ class Residual(nn.Module):
         self.point = nn.Conv2d(8, 8, 1)
         self.pool = nn.AvgPool2d(2)
         self.ends = nn.LayerNorm(8)
-        self.head = nn.Linear(8, CLASSES)
+        self.head = nn.Linear(8 + 16, CLASSES)
 
     def forward(self, x):
         x = torch.relu(self.norm(self.stem(x)))
         x = x + torch.relu(self.point(self.deep(x)))
         x = self.pool(nn.functional.pad(x, (1, 0, 2, 1)))
-        return self.head(self.ends(x.mean((2, 3))))
+        both = torch.cat((x, torch.tanh(x)), 1)
+        a, b = both.split(8, 1)
+        means = torch.cat((self.ends(a.mean((2, 3))), torch.flatten(torch.cat((a, b), 1)[:, :, 3:5, 2], 1)[:, ::2]), 1)
+        return self.head(means)
 
 
 CASES = {

@@ -77,8 +77,32 @@ void lower_mat_mul(Lowering& lowering, const Node& node) {
   append_linear(lowering, node, node.input(0), weight, kNoTensor, node.output(0));
 }
 
-// Of a table (V, C): an embedding.
+namespace {
+
+// x[..., index, ...] along an axis.
+void select(Lowering& lowering, const Node& node, int64_t index) {
+  const TensorId x = lowering.plain(node.input(0));
+  GraphBuilder& builder = lowering.builder();
+  const Shape from = builder.shape(x);
+  const int64_t given = node.integer("axis", 0);
+  const auto axis = static_cast<int>(given < 0 ? given + from.rank() : given);
+  std::vector<int64_t> starts(static_cast<size_t>(from.rank()), 0), steps(starts.size(), 1);
+  starts[static_cast<size_t>(axis)] = index < 0 ? index + from[axis] : index;
+  Shape one;
+  for (int d = 0; d < from.rank(); ++d) one.append(d == axis ? 1 : from[d]);
+  const std::string name = lowering.name_of(node);
+  const TensorId y = ops::slice(builder, name, x, starts, steps, one);
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape));
+}
+
+}  // namespace
+
+// Of a table (V, C): an embedding. By one known index: a slice.
 void lower_gather(Lowering& lowering, const Node& node) {
+  const Value& index = lowering.value(node.input(1));
+  if (index.kind == ValueKind::kConstant && index.array.size() == 1)
+    return select(lowering, node, index.array.as_int64()[0]);
   const Lowering::Source source = lowering.source_of(node.input(0));
   const Value& ids = lowering.value(node.input(1));
   if (source.value < 0 || source.transposed || node.integer("axis", 0) != 0 ||

@@ -29,6 +29,7 @@ void lower_reshape(Lowering& lowering, const Node& node);
 void lower_transpose(Lowering& lowering, const Node& node);
 void lower_slice(Lowering& lowering, const Node& node);
 void lower_split(Lowering& lowering, const Node& node);
+void lower_concat(Lowering& lowering, const Node& node);
 void lower_pad(Lowering& lowering, const Node& node);
 void lower_expand(Lowering& lowering, const Node& node);
 

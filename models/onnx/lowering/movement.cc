@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::onnx {
@@ -91,6 +92,23 @@ void lower_split(Lowering& lowering, const Node& node) {
         ops::slice(lowering.builder(), name, x, starts, std::vector<int64_t>(rank, 1), shape));
     starts[axis] += shape[static_cast<int>(axis)];
   }
+}
+
+// Images stay as they lie, where all of them lie so.
+void lower_concat(Lowering& lowering, const Node& node) {
+  const auto rank = static_cast<int64_t>(lowering.value(node.output(0)).extents.size());
+  const int64_t given = node.integer("axis", 0);
+  int64_t axis = given < 0 ? given + rank : given;
+  const bool last =
+      std::ranges::all_of(node.inputs, [&](int input) { return lowering.is_channels_last(input); });
+  if (last && axis > 0) axis = axis == 1 ? rank - 1 : axis - 1;
+  std::vector<TensorId> inputs;
+  for (const int input : node.inputs)
+    inputs.push_back(last ? lowering.channels_last(input) : lowering.plain(input));
+  lowering.set(
+      node.output(0),
+      ops::concat(lowering.builder(), lowering.name_of(node), inputs, static_cast<int>(axis)),
+      last);
 }
 
 // With a constant around. Images stay as they lie.

@@ -9,6 +9,7 @@ LowerNode lower_of(const std::string& op) {
       {"Add", lower_add},
       {"AveragePool", lower_average_pool},
       {"BatchNormalization", lower_batch_normalization},
+      {"Concat", lower_concat},
       {"Conv", lower_conv},
       {"Dropout", lower_dropout},
       {"Expand", lower_expand},
