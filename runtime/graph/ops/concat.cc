@@ -26,7 +26,10 @@ void check_input(
                  to_string(x.shape),
                  name_of(other.dtype),
                  to_string(other.shape));
-  LOCKSTEP_CHECK(x.role != Role::kParameter && x.padded_columns == 0, "{}: {} ", name, x.name);
+  LOCKSTEP_CHECK(is_movable(x.dtype) && x.role != Role::kParameter && x.padded_columns == 0,
+                 "{}: {} ",
+                 name,
+                 x.name);
 }
 
 }  // namespace

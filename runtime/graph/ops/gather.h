@@ -4,8 +4,8 @@
 // gather_elements: an index for each element of y, as torch.gather:
 //   y[o, i, c] = x[o, indices[o, i, c], c]
 //   inputs  x, floats, or i32, which have no gradient; no parameter. indices i32. A negative index
-//           counts from the end. One outside of the dimension, which a kernel cannot report, is read as
-//           the nearest that is within; its gradient goes there too
+//           counts from the end. One outside of the dimension, which a kernel cannot report, is read
+//           as the nearest that is within; its gradient goes there too
 //   outputs y
 // gather_backward, gather_elements_backward: d_x, the sums of d_y over equal indices in their
 // order, zero where there are none.

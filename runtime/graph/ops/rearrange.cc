@@ -12,12 +12,21 @@ namespace lockstep {
 
 namespace {
 
+void check_input(GraphBuilder& builder, const std::string& name, TensorId x) {
+  const Tensor& tensor = builder[x];
+  LOCKSTEP_CHECK(is_movable(tensor.dtype) && tensor.padded_columns == 0,
+                 "{}: {} of {}, rows padded to {} ",
+                 name,
+                 tensor.name,
+                 name_of(tensor.dtype),
+                 tensor.padded_columns);
+}
+
 TensorId append_reshape(GraphBuilder& builder,
                         const std::string& name,
                         TensorId x,
                         const Shape& shape) {
-  LOCKSTEP_CHECK(
-      builder[x].padded_columns == 0, "{}: the rows of {} are padded ", name, builder[x].name);
+  check_input(builder, name, x);
   const TensorId y = builder.tensor(name, shape, builder[x].dtype, Role::kActivation);
   builder.append({OpKind::kReshape, name, {x}, {y}, {}});
   return y;
@@ -30,8 +39,7 @@ TensorId append_view(GraphBuilder& builder,
                      const Shape& shape,
                      const ViewAndInverse& views) {
   if (views.view.is_copy(builder.shape(x))) return append_reshape(builder, name, x, shape);
-  LOCKSTEP_CHECK(
-      builder[x].padded_columns == 0, "{}: the rows of {} are padded ", name, builder[x].name);
+  check_input(builder, name, x);
   LOCKSTEP_CHECK(views.view.elements() == shape.elements());
   const TensorId y = builder.tensor(name, shape, builder[x].dtype, Role::kActivation);
   builder.append({OpKind::kRearrange, name, {x}, {y}, RearrangeAttributes{views}});

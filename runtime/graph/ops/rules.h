@@ -27,6 +27,11 @@ inline TensorId unshared_gradient(GradientBuilder& builder, const Op& op, Tensor
   return gradient;
 }
 
+// Whether ops that only move elements take the type.
+inline bool is_movable(DType type) {
+  return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16 || type == DType::kI32;
+}
+
 // Of each element.
 inline constexpr int kActivationBackwardFlops = 12;
 inline constexpr int kBatchNormFlops = 8;
