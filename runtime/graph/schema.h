@@ -23,7 +23,7 @@ struct OpSchema {
   // Floating-point operations, a multiply-add counting two.
   int64_t (*flops)(const Graph& graph, const Op& op);
   // Pairs (output index, input index): the output may be written over the input when nothing else
-  // needs the input.
+  // needs the input, and both have the same type and size. An op may have fewer inputs.
   std::vector<std::pair<int, int>> in_place;
 };
 

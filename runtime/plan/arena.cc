@@ -51,10 +51,13 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
       int& block = block_of[static_cast<size_t>(output)];
       if (block >= 0) continue;
       for (const auto& [out, in] : schema_of(op.kind).in_place) {
-        if (out != static_cast<int>(k) || taken[static_cast<size_t>(in)]) continue;
+        if (out != static_cast<int>(k) || static_cast<size_t>(in) >= op.inputs.size() ||
+            taken[static_cast<size_t>(in)])
+          continue;
         const TensorId input = op.inputs[static_cast<size_t>(in)];
         if (input == kNoTensor || graph[input].role != Role::kActivation) continue;
         if (last_use[static_cast<size_t>(input)] != now ||
+            graph[input].dtype != graph[output].dtype ||
             graph[input].bytes() != graph[output].bytes())
           continue;
         // The same tensor may stand twice among the inputs: then it is still read.

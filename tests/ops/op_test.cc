@@ -347,10 +347,13 @@ class Comparison {
   void check_in_place(const Op& op, const Implementation& implementation) {
     std::vector<Place> places;
     for (const auto& [out, in] : schema_of(op.kind).in_place) {
-      if (static_cast<size_t>(out) >= op.outputs.size() || is_loss(of_.graph, op)) continue;
+      if (static_cast<size_t>(out) >= op.outputs.size() ||
+          static_cast<size_t>(in) >= op.inputs.size() || is_loss(of_.graph, op))
+        continue;
       const TensorId output = op.outputs[static_cast<size_t>(out)],
                      input = op.inputs[static_cast<size_t>(in)];
       if (output == kNoTensor || input == kNoTensor ||
+          of_.graph[output].dtype != of_.graph[input].dtype ||
           of_.graph[output].bytes() != of_.graph[input].bytes())
         continue;
       places.push_back({output, input});

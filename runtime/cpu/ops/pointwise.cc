@@ -1,0 +1,196 @@
+// The program is interpreted block by block: each step is a loop over the vectors of a block, whose
+// values lie in the first cache, so that what it costs to look at a step is shared by the block.
+// Inputs of the block's shape and y are read and written where they lie.
+#include "runtime/graph/ops/pointwise.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/pointwise_blocks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/pointwise.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/ops/pointwise_functions-inl.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+HWY_INLINE Vec load(PointwiseOperand from, size_t i) {
+  return hn::LoadU(F32(), from.at + (i & from.mask));
+}
+
+// to[0, n) = f(...), n whole vectors.
+template <typename F>
+HWY_INLINE void unary(size_t n, float* to, PointwiseOperand a, F f) {
+  for (size_t i = 0; i < n; i += kVecLanes) hn::StoreU(f(load(a, i)), F32(), to + i);
+}
+template <typename F>
+HWY_INLINE void binary(size_t n, float* to, PointwiseOperand a, PointwiseOperand b, F f) {
+  for (size_t i = 0; i < n; i += kVecLanes) hn::StoreU(f(load(a, i), load(b, i)), F32(), to + i);
+}
+
+// Two functions of the same operands share a loop's body in the tables below.
+#define LOCKSTEP_UNARY(Function, expression) \
+  case PointwiseFunction::Function:          \
+    return unary(n, to, a, [](Vec x) HWY_ATTR { return expression; })
+#define LOCKSTEP_BINARY(Function, expression) \
+  case PointwiseFunction::Function:           \
+    return binary(n, to, a, b, [](Vec x, Vec y) HWY_ATTR { return expression; })
+
+HWY_NOINLINE void run_step(PointwiseFunction function,
+                           size_t n,
+                           float* to,
+                           PointwiseOperand a,
+                           PointwiseOperand b,
+                           PointwiseOperand c) {
+  using namespace pointwise;  // NOLINT: min, sin and the like of vectors
+  switch (function) {
+    LOCKSTEP_UNARY(kIdentity, x);
+    LOCKSTEP_UNARY(kNeg, hn::Neg(x));
+    LOCKSTEP_UNARY(kAbs, hn::Abs(x));
+    LOCKSTEP_UNARY(kSign, pointwise::sign(x));
+    LOCKSTEP_UNARY(kReciprocal, hn::Div(set(1.0f), x));
+    LOCKSTEP_UNARY(kSqrt, hn::Sqrt(x));
+    LOCKSTEP_UNARY(kExp, HWY_NAMESPACE::exp(x));
+    LOCKSTEP_UNARY(kLog, pointwise::log(x));
+    LOCKSTEP_UNARY(kSin, pointwise::sin(x));
+    LOCKSTEP_UNARY(kCos, pointwise::cos(x));
+    LOCKSTEP_UNARY(kTan, hn::Div(pointwise::sin(x), pointwise::cos(x)));
+    LOCKSTEP_UNARY(kAsin, within_one(x, hn::Asin(F32(), x)));
+    LOCKSTEP_UNARY(kAcos, within_one(x, hn::Acos(F32(), x)));
+    LOCKSTEP_UNARY(kAtan, keep_nan(x, hn::Atan(F32(), x)));
+    LOCKSTEP_UNARY(kSinh, pointwise::sinh(x));
+    LOCKSTEP_UNARY(kCosh, pointwise::cosh(x));
+    LOCKSTEP_UNARY(kAsinh, pointwise::asinh(x));
+    LOCKSTEP_UNARY(kAcosh, pointwise::acosh(x));
+    LOCKSTEP_UNARY(kAtanh, pointwise::atanh(x));
+    LOCKSTEP_UNARY(kTanh, HWY_NAMESPACE::tanh(x));
+    LOCKSTEP_UNARY(kSigmoid, HWY_NAMESPACE::sigmoid(x).value);
+    LOCKSTEP_UNARY(kErf, pointwise::erf(x));
+    LOCKSTEP_UNARY(kSoftplus, pointwise::softplus(x));
+    LOCKSTEP_UNARY(kFloor, keep_nan(x, hn::Floor(x)));
+    LOCKSTEP_UNARY(kCeil, keep_nan(x, hn::Ceil(x)));
+    LOCKSTEP_UNARY(kTrunc, keep_nan(x, hn::Trunc(x)));
+    LOCKSTEP_UNARY(kRound, keep_nan(x, hn::Round(x)));
+    LOCKSTEP_UNARY(kNot, truth(hn::Eq(x, hn::Zero(F32()))));
+    LOCKSTEP_UNARY(kIsNan, truth(hn::IsNaN(x)));
+    LOCKSTEP_UNARY(kIsInf, truth(is_infinite(x)));
+    LOCKSTEP_BINARY(kAdd, hn::Add(x, y));
+    LOCKSTEP_BINARY(kSub, hn::Sub(x, y));
+    LOCKSTEP_BINARY(kMul, hn::Mul(x, y));
+    LOCKSTEP_BINARY(kDiv, hn::Div(x, y));
+    LOCKSTEP_BINARY(kPow, pointwise::pow(x, y));
+    LOCKSTEP_BINARY(kMin, pointwise::min(x, y));
+    LOCKSTEP_BINARY(kMax, pointwise::max(x, y));
+    LOCKSTEP_BINARY(kFmod, pointwise::fmod(x, y));
+    LOCKSTEP_BINARY(kMod, pointwise::mod(x, y));
+    LOCKSTEP_BINARY(kLess, truth(hn::Lt(x, y)));
+    LOCKSTEP_BINARY(kLessOrEqual, truth(hn::Le(x, y)));
+    LOCKSTEP_BINARY(kEqual, truth(hn::Eq(x, y)));
+    LOCKSTEP_BINARY(kAnd, truth(hn::And(is_true(x), is_true(y))));
+    LOCKSTEP_BINARY(kOr, truth(hn::Or(is_true(x), is_true(y))));
+    LOCKSTEP_BINARY(kXor, hn::Abs(hn::Sub(truth(is_true(x)), truth(is_true(y)))));
+    case PointwiseFunction::kWhere:
+      for (size_t i = 0; i < n; i += kVecLanes)
+        hn::StoreU(hn::IfThenElse(is_true(load(a, i)), load(b, i), load(c, i)), F32(), to + i);
+      return;
+    default: LOCKSTEP_REQUIRE(false && "a function with operands");
+  }
+}
+
+#undef LOCKSTEP_UNARY
+#undef LOCKSTEP_BINARY
+
+// Runs the program on n elements, whole vectors of them: values are those of inputs and constants,
+// and registers, by number; the last step writes to `result`.
+void run_program(const PointwiseCode& code,
+                 const PointwiseOperand* values,
+                 size_t n,
+                 float* result) {
+  for (int s = 0; s < code.steps; ++s) {
+    const PointwiseStep& step = code.step[s];
+    // A register is written through the pointer that it is read by.
+    float* const to = s + 1 == code.steps ? result : const_cast<float*>(values[step.to].at);
+    run_step(step.function, n, to, values[step.a], values[step.b], values[step.c]);
+  }
+}
+
+// Elements [first, first + n) of the block `at`, of which y has room for n alone.
+void run_tail(
+    const PointwiseCode& code, const PointwiseOperand* at, size_t first, size_t n, float* y) {
+  PointwiseOperand values[PointwiseCode::kFirstConstant + PointwiseCode::kMostConstants];
+  std::copy(at, at + PointwiseCode::kFirstConstant + code.constants, values);
+  alignas(64) float inputs[PointwiseCode::kMostInputs][kVecLanes] = {};
+  alignas(64) float result[kVecLanes];
+  for (int k = 0; k < code.inputs; ++k) {
+    for (size_t i = 0; i < n; ++i) inputs[k][i] = at[k].at[(first + i) & at[k].mask];
+    values[k] = {inputs[k], ~size_t{0}};
+  }
+  run_program(code, values, kVecLanes, result);
+  std::memcpy(y, result, n * sizeof(float));
+}
+
+// Blocks [begin, end).
+void pointwise_kernel(const PointwiseForward<float>& op,
+                      const PointwiseBlocks& blocks,
+                      int64_t begin,
+                      int64_t end) {
+  const PointwiseCode& code = *op.code;
+  PointwiseInputs inputs(op, blocks);
+  alignas(64) float registers[PointwiseCode::kMostRegisters][PointwiseBlocks::kElements];
+  alignas(64) float constants[PointwiseCode::kMostConstants][kRowLanes];
+  alignas(64) float integers[PointwiseBlocks::kElements];
+  PointwiseOperand values[PointwiseCode::kFirstConstant + PointwiseCode::kMostConstants] = {};
+  for (int r = 0; r < code.registers; ++r) values[code.inputs + r] = {registers[r], ~size_t{0}};
+  for (int k = 0; k < code.constants; ++k) {
+    std::fill_n(constants[k], kRowLanes, code.constant[k]);
+    values[PointwiseCode::kFirstConstant + k] = {constants[k], 0};
+  }
+  const bool integer = op.y_type == DType::kI32;
+  for (int64_t number = begin; number < end; ++number) {
+    const PointwiseBlock block = blocks.at(number);
+    inputs.enter(block, values);
+    float* const y = integer ? integers : static_cast<float*>(op.y) + block.first;
+    const auto n = static_cast<size_t>(block.n), whole = n / kVecLanes * kVecLanes;
+    if (whole > 0) run_program(code, values, whole, y);
+    if (whole < n) run_tail(code, values, whole, n - whole, y + whole);
+    if (!integer) continue;
+    auto* const to = static_cast<int32_t*>(op.y) + block.first;
+    for (size_t i = 0; i < n; ++i) to[i] = to_int32(integers[i]);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(pointwise_kernel);
+
+namespace {
+
+void run(const OpCall& call) {
+  const auto op = PointwiseForward<float>::of(call);
+  const PointwiseBlocks blocks(op.loops, op.n);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_kernel);
+  parallel_for(blocks.count(),
+               grain_rows(PointwiseBlocks::kElements),
+               [&](int64_t begin, int64_t end) { kernel(op, blocks, begin, end); });
+}
+
+constexpr Implementation kRows[] = {{OpKind::kPointwise, "simd", run}};
+
+}  // namespace
+
+constinit const Implementations kCpuPointwise = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,170 @@
+#pragma once
+// The blocks in which the CPU computes pointwise ops, and their inputs, broadcast. No vectors here:
+// elements are copied as they are.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/graph/ops/pointwise.h"
+
+namespace lockstep::cpu {
+
+// The values of a block: element i is at[i & mask], where mask is all ones, or 0 for the same 16
+// values in the place of each 16.
+struct PointwiseOperand {
+  const float* at;
+  size_t mask;
+};
+
+// Elements [first, first + n) of y: whole rows from `row` on (a row is the innermost loop), or, of a
+// long row, those from `column` on.
+struct PointwiseBlock {
+  int64_t first, n, row, column;
+};
+
+class PointwiseBlocks {
+ public:
+  static constexpr int64_t kElements = 512;
+
+  PointwiseBlocks(const PointwiseLoops& loops, int64_t n)
+      : row_length_(loops.extents[loops.rank - 1]),
+        rows_(row_length_ == 0 ? 0 : n / row_length_),
+        rows_each_(std::max<int64_t>(1, kElements / std::max<int64_t>(1, row_length_))),
+        parts_((row_length_ + kElements - 1) / kElements) {}
+
+  int64_t row_length() const { return row_length_; }
+  int64_t rows_each() const { return rows_each_; }
+  int64_t count() const {
+    return rows_each_ > 1 ? (rows_ + rows_each_ - 1) / rows_each_ : rows_ * parts_;
+  }
+  PointwiseBlock at(int64_t number) const {
+    if (rows_each_ > 1) {
+      const int64_t row = number * rows_each_;
+      return {row * row_length_, std::min(rows_each_, rows_ - row) * row_length_, row, 0};
+    }
+    const int64_t row = number / parts_, column = number % parts_ * kElements;
+    return {row * row_length_ + column, std::min(kElements, row_length_ - column), row, column};
+  }
+
+ private:
+  int64_t row_length_, rows_, rows_each_, parts_;
+};
+
+// The inputs of one block after the other. Those that lie as y does are read in place, others are
+// copied; what is the same for all blocks is copied once.
+class PointwiseInputs {
+ public:
+  PointwiseInputs(const PointwiseForward<float>& op, const PointwiseBlocks& blocks)
+      : op_(op), blocks_(blocks), inner_(op.loops.rank - 1) {
+    for (int k = 0; k < op.code->inputs; ++k) kinds_[k] = kind_of(k);
+  }
+
+  void enter(const PointwiseBlock& block, PointwiseOperand* values) {
+    for (int k = 0; k < op_.code->inputs; ++k) {
+      switch (kinds_[k]) {
+        case Kind::kScalar: values[k] = {entered_ ? values_[k] : splat(k, 0), 0}; break;
+        case Kind::kWhole: values[k] = {run(k, block.first, block.n), ~size_t{0}}; break;
+        case Kind::kRow:  // the same row again and again: those of the first block are the most
+          if (!entered_ || blocks_.rows_each() == 1) copy_rows(k, block);
+          values[k] = {rows_at_[k], ~size_t{0}};
+          break;
+        case Kind::kStrided: values[k] = strided(k, block); break;
+      }
+    }
+    entered_ = true;
+  }
+
+ private:
+  enum class Kind { kScalar, kWhole, kRow, kStrided };
+
+  Kind kind_of(int k) const {
+    const PointwiseLoops& loops = op_.loops;
+    bool none = true, outer_none = true, all = true;
+    int64_t whole = 1;
+    for (int d = inner_; d >= 0; --d) {
+      none &= loops.strides[k][d] == 0;
+      outer_none &= d == inner_ || loops.strides[k][d] == 0;
+      all &= loops.strides[k][d] == whole;
+      whole *= loops.extents[d];
+    }
+    if (none) return Kind::kScalar;
+    if (all) return Kind::kWhole;
+    return outer_none ? Kind::kRow : Kind::kStrided;
+  }
+
+  // Element of the input at which a row of y begins.
+  int64_t begin_of(int k, int64_t row) const {
+    const int64_t* strides = op_.loops.strides[k];
+    int64_t offset = 0;
+    for (int d = inner_ - 1; d > 0; --d) {
+      const int64_t outer = row / op_.loops.extents[d];
+      offset += (row - outer * op_.loops.extents[d]) * strides[d];
+      row = outer;
+    }
+    return inner_ == 0 ? 0 : offset + row * strides[0];
+  }
+
+  float element(int k, int64_t i) const {
+    if (op_.input_types[k] == DType::kI32)
+      return static_cast<float>(static_cast<const int32_t*>(op_.inputs[k])[i]);
+    return static_cast<const float*>(op_.inputs[k])[i];
+  }
+  void copy(int k, int64_t from, int64_t n, float* to) const {
+    if (op_.input_types[k] != DType::kI32) {
+      std::memcpy(to, static_cast<const float*>(op_.inputs[k]) + from, n * sizeof(float));
+      return;
+    }
+    const auto* integers = static_cast<const int32_t*>(op_.inputs[k]) + from;
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(integers[i]);
+  }
+  // n elements from `from` on, where they lie or as floats.
+  const float* run(int k, int64_t from, int64_t n) {
+    if (op_.input_types[k] != DType::kI32) return static_cast<const float*>(op_.inputs[k]) + from;
+    copy(k, from, n, values_[k]);
+    return values_[k];
+  }
+  const float* splat(int k, int64_t from) {
+    std::fill_n(values_[k], 16, element(k, from));
+    return values_[k];
+  }
+
+  void copy_rows(int k, const PointwiseBlock& block) {
+    if (blocks_.rows_each() == 1) {
+      rows_at_[k] = run(k, block.column, block.n);
+      return;
+    }
+    for (int64_t at = 0; at < block.n; at += blocks_.row_length())
+      copy(k, 0, blocks_.row_length(), values_[k] + at);
+    rows_at_[k] = values_[k];
+  }
+
+  PointwiseOperand strided(int k, const PointwiseBlock& block) {
+    const bool runs = op_.loops.strides[k][inner_] == 1;
+    if (blocks_.rows_each() == 1) {
+      const int64_t begin = begin_of(k, block.row);
+      if (!runs) return {splat(k, begin), 0};
+      return {run(k, begin + block.column, block.n), ~size_t{0}};
+    }
+    const int64_t length = blocks_.row_length();
+    for (int64_t at = 0, row = block.row; at < block.n; at += length, ++row) {
+      const int64_t begin = begin_of(k, row);
+      if (runs) {
+        copy(k, begin, length, values_[k] + at);
+      } else {
+        std::fill_n(values_[k] + at, length, element(k, begin));
+      }
+    }
+    return {values_[k], ~size_t{0}};
+  }
+
+  const PointwiseForward<float>& op_;
+  const PointwiseBlocks& blocks_;
+  const int inner_;  // number of the innermost loop
+  bool entered_ = false;
+  Kind kinds_[PointwiseCode::kMostInputs];
+  const float* rows_at_[PointwiseCode::kMostInputs];
+  alignas(64) float values_[PointwiseCode::kMostInputs][PointwiseBlocks::kElements];
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,292 @@
+// Two ways, by what lies side by side in memory: elements that are reduced together (by rows), or
+// elements of different results (by columns). Either divides what is reduced into parts, whose number
+// depends on the shape alone, and combines the parts in their order.
+#include "runtime/graph/ops/reduce.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/reduce.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+#ifndef LOCKSTEP_RUNTIME_CPU_OPS_REDUCE_CC
+#define LOCKSTEP_RUNTIME_CPU_OPS_REDUCE_CC
+namespace lockstep::cpu {
+
+// Of a result by rows: `count` parts, of `runs` whole runs or of `length` elements of one run.
+struct RunParts {
+  static constexpr int64_t kElements = 4096;
+
+  explicit RunParts(const ReduceDimensions& reduced)
+      : run(reduced.extents[reduced.rank - 1]),
+        all_runs(reduced.count / run),
+        runs(std::max<int64_t>(1, kElements / run)),
+        length(runs > 1 ? run : std::min(run, kElements)),
+        per_run((run + length - 1) / length),
+        count(runs > 1 ? (all_runs + runs - 1) / runs : all_runs * per_run) {}
+  int64_t run, all_runs, runs, length, per_run, count;
+};
+
+// Of a result by columns: parts of at least 16 rows, which keep all threads busy and a sum of many
+// rows exact.
+struct ColumnParts {
+  explicit ColumnParts(const ReduceLoops& loops)
+      : columns(loops.kept.extents[loops.kept.rank - 1]),
+        groups(columns == 0 ? 0 : loops.kept.count / columns),
+        rows(loops.reduced.count),
+        rows_each(std::max<int64_t>(16, (rows + 127) / 128)),
+        count(std::max<int64_t>(1, (rows + rows_each - 1) / rows_each)) {}
+  int64_t columns, groups, rows, rows_each, count;
+};
+
+}  // namespace lockstep::cpu
+#endif  // LOCKSTEP_RUNTIME_CPU_OPS_REDUCE_CC
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// What is combined; a mean is a sum that is divided at the end.
+struct SumOf {
+  static constexpr float kNone = 0;
+  static HWY_INLINE Vec apply(Vec a, Vec b) { return hn::Add(a, b); }
+  static double apply(double a, double b) { return a + b; }
+};
+struct ProductOf {
+  static constexpr float kNone = 1;
+  static HWY_INLINE Vec apply(Vec a, Vec b) { return hn::Mul(a, b); }
+  static double apply(double a, double b) { return a * b; }
+};
+// NaN passes.
+struct MaxOf {
+  static constexpr float kNone = -std::numeric_limits<float>::infinity();
+  static HWY_INLINE Vec apply(Vec a, Vec b) {
+    return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::IsNaN(b)), b, a);
+  }
+  static double apply(double a, double b) { return b > a || b != b ? b : a; }
+};
+struct MinOf {
+  static constexpr float kNone = std::numeric_limits<float>::infinity();
+  static HWY_INLINE Vec apply(Vec a, Vec b) {
+    return hn::IfThenElse(hn::Or(hn::Lt(b, a), hn::IsNaN(b)), b, a);
+  }
+  static double apply(double a, double b) { return b < a || b != b ? b : a; }
+};
+
+template <typename Body>
+HWY_INLINE void with_kind(ReduceKind kind, Body&& body) {
+  switch (kind) {
+    case ReduceKind::kSum:
+    case ReduceKind::kMean: return body(SumOf());
+    case ReduceKind::kMax: return body(MaxOf());
+    case ReduceKind::kMin: return body(MinOf());
+    case ReduceKind::kProduct: return body(ProductOf());
+  }
+}
+
+HWY_INLINE float divided(const ReduceForward<float>& op, double value) {
+  if (op.kind == ReduceKind::kMean) value /= static_cast<double>(op.loops.reduced.count);
+  return static_cast<float>(value);
+}
+
+// ---- By rows ----
+
+// The parts [begin, end) of all results, one after the other, in 16 virtual lanes each; into `sums`.
+void reduce_rows_kernel(const ReduceForward<float>& op, float* sums, int64_t begin, int64_t end) {
+  const RunParts parts(op.loops.reduced);
+  const bool whole = parts.count == 1;
+  with_kind(op.kind, [&](auto operation) HWY_ATTR {
+    using Operation = decltype(operation);
+    for (int64_t number = begin; number < end; ++number) {
+      const float* x = op.x + op.loops.kept.offset(number / parts.count);
+      const int64_t part = number % parts.count;
+      Vec lanes[kParts];
+      for (Vec& lane : lanes) lane = set(Operation::kNone);
+      const auto add_run = [&](const float* from, int64_t n) HWY_ATTR {
+        for_each_row_vector(
+            static_cast<size_t>(n), [&](size_t i, auto place, auto access) HWY_ATTR {
+              lanes[place] =
+                  Operation::apply(lanes[place], access.load_or(from + i, Operation::kNone));
+            });
+      };
+      if (parts.runs > 1) {
+        const int64_t last = std::min(parts.all_runs, (part + 1) * parts.runs);
+        for (int64_t run = part * parts.runs; run < last; ++run)
+          add_run(x + op.loops.reduced.offset(run * parts.run), parts.run);
+      } else {
+        const int64_t at = part % parts.per_run * parts.length;
+        add_run(x + op.loops.reduced.offset(part / parts.per_run * parts.run) + at,
+                std::min(parts.length, parts.run - at));
+      }
+      alignas(64) float all[kRowLanes];
+      each_part<0>([&](auto place)
+                       HWY_ATTR { hn::Store(lanes[place], F32(), all + place * kVecLanes); });
+      for (size_t width = kRowLanes / 2; width > 0; width /= 2) {
+        for (size_t k = 0; k < width; ++k)
+          all[k] = static_cast<float>(Operation::apply(double{all[k]}, double{all[k + width]}));
+      }
+      sums[number] = whole ? divided(op, all[0]) : all[0];
+    }
+  });
+}
+
+// Results [begin, end) from their parts.
+void combine_rows_kernel(
+    const ReduceForward<float>& op, const float* sums, float* y, int64_t begin, int64_t end) {
+  const int64_t count = RunParts(op.loops.reduced).count;
+  with_kind(op.kind, [&](auto operation) HWY_ATTR {
+    for (int64_t i = begin; i < end; ++i) {
+      double total = sums[i * count];
+      for (int64_t part = 1; part < count; ++part)
+        total = operation.apply(total, double{sums[i * count + part]});
+      y[i] = divided(op, total);
+    }
+  });
+}
+
+// ---- By columns ----
+
+// to (columns) = x's rows combined in their order, begin_of(row) saying where each begins.
+template <typename Operation, typename BeginOf>
+HWY_INLINE void combine_rows(int64_t columns, int64_t rows, float* to, BeginOf begin_of) {
+  constexpr int64_t kAtOnce = 4;  // rows, so that `to` is read and written less often
+  for (int64_t row = 0; row < rows; row += kAtOnce) {
+    const int64_t n = std::min(kAtOnce, rows - row);
+    const float* from[kAtOnce];
+    for (int64_t k = 0; k < n; ++k) from[k] = begin_of(row + k);
+    const bool first = row == 0;
+    for_each_vector(static_cast<size_t>(columns), [&](size_t i, auto access) HWY_ATTR {
+      Vec sum = first ? access.load(from[0] + i)
+                      : Operation::apply(access.load(to + i), access.load(from[0] + i));
+      if (n == kAtOnce) {
+        for (int64_t k = 1; k < kAtOnce; ++k) sum = Operation::apply(sum, access.load(from[k] + i));
+      } else {
+        for (int64_t k = 1; k < n; ++k) sum = Operation::apply(sum, access.load(from[k] + i));
+      }
+      access.store(sum, to + i);
+    });
+  }
+}
+
+// Each row of `to`, divided where it is a mean.
+HWY_INLINE void divide(const ReduceForward<float>& op, float* to, int64_t columns) {
+  if (op.kind != ReduceKind::kMean) return;
+  const Vec count = set(static_cast<float>(op.loops.reduced.count));
+  for_each_vector(static_cast<size_t>(columns), [&](size_t i, auto access) HWY_ATTR {
+    access.store(hn::Div(access.load(to + i), count), to + i);
+  });
+}
+
+// Parts [begin, end) of all groups, one after the other, into `sums` (groups, parts, columns).
+void reduce_columns_kernel(const ReduceForward<float>& op,
+                           float* sums,
+                           int64_t begin,
+                           int64_t end) {
+  const ColumnParts parts(op.loops);
+  with_kind(op.kind, [&](auto operation) HWY_ATTR {
+    for (int64_t number = begin; number < end; ++number) {
+      const float* x = op.x + op.loops.kept.offset(number / parts.count * parts.columns);
+      const int64_t row = number % parts.count * parts.rows_each;
+      float* const to = sums + number * parts.columns;
+      combine_rows<decltype(operation)>(
+          parts.columns, std::min(parts.rows_each, parts.rows - row), to, [&](int64_t r) {
+            return x + op.loops.reduced.offset(row + r);
+          });
+      if (parts.count == 1) divide(op, to, parts.columns);
+    }
+  });
+}
+
+// Groups [begin, end) from their parts.
+void combine_columns_kernel(
+    const ReduceForward<float>& op, const float* sums, float* y, int64_t begin, int64_t end) {
+  const ColumnParts parts(op.loops);
+  with_kind(op.kind, [&](auto operation) HWY_ATTR {
+    for (int64_t group = begin; group < end; ++group) {
+      const float* from = sums + group * parts.count * parts.columns;
+      float* const to = y + group * parts.columns;
+      combine_rows<decltype(operation)>(parts.columns, parts.count, to, [&](int64_t part) {
+        return from + part * parts.columns;
+      });
+      divide(op, to, parts.columns);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(reduce_rows_kernel);
+HWY_EXPORT(combine_rows_kernel);
+HWY_EXPORT(reduce_columns_kernel);
+HWY_EXPORT(combine_columns_kernel);
+
+namespace {
+
+size_t workspace_bytes(const OpCall& call) {
+  const auto op = ReduceForward<float>::of(call);
+  const int64_t parts =
+      op.loops.by_rows() ? RunParts(op.loops.reduced).count : ColumnParts(op.loops).count;
+  return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
+}
+
+template <typename Parts, typename Reduce, typename Combine>
+void run_parts(const ReduceForward<float>& op,
+               const Parts& parts,
+               int64_t results,  // groups of `columns`
+               int64_t part_elements,
+               int64_t columns,
+               Reduce reduce,
+               Combine combine) {
+  auto* const y = static_cast<float*>(op.y);
+  float* const sums = parts.count == 1 ? y : op.workspace;
+  parallel_for(results * parts.count, grain_rows(part_elements), [&](int64_t begin, int64_t end) {
+    reduce(op, sums, begin, end);
+  });
+  if (parts.count == 1) return;
+  parallel_for(results, grain_rows(parts.count * columns), [&](int64_t begin, int64_t end) {
+    combine(op, sums, y, begin, end);
+  });
+}
+
+void run(const OpCall& call) {
+  const auto op = ReduceForward<float>::of(call);
+  if (op.loops.by_rows()) {
+    const RunParts parts(op.loops.reduced);
+    run_parts(op,
+              parts,
+              op.loops.kept.count,
+              parts.runs * parts.length,
+              1,
+              HWY_DYNAMIC_DISPATCH(reduce_rows_kernel),
+              HWY_DYNAMIC_DISPATCH(combine_rows_kernel));
+  } else {
+    const ColumnParts parts(op.loops);
+    run_parts(op,
+              parts,
+              parts.groups,
+              std::min(parts.rows_each, parts.rows) * parts.columns,
+              parts.columns,
+              HWY_DYNAMIC_DISPATCH(reduce_columns_kernel),
+              HWY_DYNAMIC_DISPATCH(combine_columns_kernel));
+  }
+}
+
+constexpr Implementation kRows[] = {{OpKind::kReduce, "simd", run, workspace_bytes}};
+
+}  // namespace
+
+constinit const Implementations kCpuReduce = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

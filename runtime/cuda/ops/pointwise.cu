@@ -1,0 +1,220 @@
+// A thread interprets the program for N elements that follow each other; registers lie in its local
+// memory, the program among the kernel's arguments, so that a step is the same for a whole warp.
+#include "runtime/graph/ops/pointwise.h"
+
+#include <limits>
+
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/graph/pointwise_values.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kVector = 4;
+constexpr int kInputs = PointwiseCode::kMostInputs;
+constexpr int kValues = kInputs + PointwiseCode::kMostRegisters;
+
+struct Arguments {
+  PointwiseCode code;
+  PointwiseLoops loops;
+  int64_t n;
+  const void* inputs[kInputs];
+  DType input_types[kInputs];
+  void* y;
+  DType y_type;
+};
+
+// N elements from element `at` on, or that element N times.
+template <int N, typename T>
+__device__ __forceinline__ void load_input(const void* from, int64_t at, bool run, float (&to)[N]) {
+  const T* const elements = static_cast<const T*>(from) + at;
+  if constexpr (N > 1) {
+    if (run) return load(elements, to);
+  }
+  const float value = to_float(*elements);
+#pragma unroll
+  for (int k = 0; k < N; ++k) to[k] = value;
+}
+
+template <int N>
+__device__ __forceinline__ void load_input(
+    DType type, const void* from, int64_t at, bool run, float (&to)[N]) {
+  switch (type) {
+    case DType::kBF16: return load_input<N, BFloat16>(from, at, run, to);
+    case DType::kF16: return load_input<N, Float16>(from, at, run, to);
+    case DType::kI32:
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        to[k] = static_cast<float>(static_cast<const int32_t*>(from)[at + (run ? k : 0)]);
+      return;
+    default: return load_input<N, float>(from, at, run, to);
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void store_result(DType type,
+                                             const float (&from)[N],
+                                             void* to,
+                                             int64_t at) {
+  switch (type) {
+    case DType::kBF16: return store(from, static_cast<BFloat16*>(to) + at);
+    case DType::kF16: return store(from, static_cast<Float16*>(to) + at);
+    case DType::kI32:
+#pragma unroll
+      for (int k = 0; k < N; ++k) static_cast<int32_t*>(to)[at + k] = to_int32(from[k]);
+      return;
+    default: return store(from, static_cast<float*>(to) + at);
+  }
+}
+
+// Calls f with the function as a compile-time constant.
+template <typename F>
+__device__ __forceinline__ void with_function(PointwiseFunction function, F f) {
+#define LOCKSTEP_CASE(Function)     \
+  case PointwiseFunction::Function: \
+    return f(std::integral_constant<PointwiseFunction, PointwiseFunction::Function>())
+  switch (function) {
+    LOCKSTEP_CASE(kIdentity);
+    LOCKSTEP_CASE(kNeg);
+    LOCKSTEP_CASE(kAbs);
+    LOCKSTEP_CASE(kSign);
+    LOCKSTEP_CASE(kReciprocal);
+    LOCKSTEP_CASE(kSqrt);
+    LOCKSTEP_CASE(kExp);
+    LOCKSTEP_CASE(kLog);
+    LOCKSTEP_CASE(kSin);
+    LOCKSTEP_CASE(kCos);
+    LOCKSTEP_CASE(kTan);
+    LOCKSTEP_CASE(kAsin);
+    LOCKSTEP_CASE(kAcos);
+    LOCKSTEP_CASE(kAtan);
+    LOCKSTEP_CASE(kSinh);
+    LOCKSTEP_CASE(kCosh);
+    LOCKSTEP_CASE(kAsinh);
+    LOCKSTEP_CASE(kAcosh);
+    LOCKSTEP_CASE(kAtanh);
+    LOCKSTEP_CASE(kTanh);
+    LOCKSTEP_CASE(kSigmoid);
+    LOCKSTEP_CASE(kErf);
+    LOCKSTEP_CASE(kSoftplus);
+    LOCKSTEP_CASE(kFloor);
+    LOCKSTEP_CASE(kCeil);
+    LOCKSTEP_CASE(kTrunc);
+    LOCKSTEP_CASE(kRound);
+    LOCKSTEP_CASE(kNot);
+    LOCKSTEP_CASE(kIsNan);
+    LOCKSTEP_CASE(kIsInf);
+    LOCKSTEP_CASE(kAdd);
+    LOCKSTEP_CASE(kSub);
+    LOCKSTEP_CASE(kMul);
+    LOCKSTEP_CASE(kDiv);
+    LOCKSTEP_CASE(kPow);
+    LOCKSTEP_CASE(kMin);
+    LOCKSTEP_CASE(kMax);
+    LOCKSTEP_CASE(kFmod);
+    LOCKSTEP_CASE(kMod);
+    LOCKSTEP_CASE(kLess);
+    LOCKSTEP_CASE(kLessOrEqual);
+    LOCKSTEP_CASE(kEqual);
+    LOCKSTEP_CASE(kAnd);
+    LOCKSTEP_CASE(kOr);
+    LOCKSTEP_CASE(kXor);
+    LOCKSTEP_CASE(kWhere);
+    default: return;
+  }
+#undef LOCKSTEP_CASE
+}
+
+// Index: of elements, 32 bits where they suffice, because dividing 64 is slow. One block at least:
+// without it the compiler spills some registers, to have room for a few more.
+template <int N, typename Index>
+__global__ void __launch_bounds__(kFlatThreads, 1) pointwise_kernel(Arguments of) {
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kFlatThreads + threadIdx.x) * N;
+  if (first >= of.n) return;
+  const int inner = of.loops.rank - 1;
+
+  Index rest = static_cast<Index>(first);
+  int64_t offsets[kInputs] = {};
+  for (int d = inner; d >= 0; --d) {
+    const Index outer = d == 0 ? 0 : rest / static_cast<Index>(of.loops.extents[d]);
+    const auto step = static_cast<int64_t>(rest - outer * static_cast<Index>(of.loops.extents[d]));
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) {
+      if (k < of.code.inputs) offsets[k] += step * of.loops.strides[k][d];
+    }
+    rest = outer;
+  }
+
+  float values[kValues][N];
+#pragma unroll
+  for (int k = 0; k < kInputs; ++k) {
+    if (k < of.code.inputs)
+      load_input(
+          of.input_types[k], of.inputs[k], offsets[k], of.loops.strides[k][inner] == 1, values[k]);
+  }
+  const auto value = [&](uint8_t number, int k) {
+    return number < PointwiseCode::kFirstConstant
+               ? values[number][k]
+               : of.code.constant[number - PointwiseCode::kFirstConstant];
+  };
+  for (int s = 0; s < of.code.steps; ++s) {
+    const PointwiseStep step = of.code.step[s];
+    with_function(step.function, [&](auto function) {
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        values[step.to][k] = pointwise_value<float>(
+            function(), value(step.a, k), value(step.b, k), value(step.c, k));
+    });
+  }
+  store_result(of.y_type, values[of.code.step[of.code.steps - 1].to], of.y, first);
+}
+
+// Whether each thread may have kVector elements of a row, and read them at once.
+bool takes_vectors(const Arguments& of) {
+  const int inner = of.loops.rank - 1;
+  bool aligned = of.loops.extents[inner] % kVector == 0 && is_aligned(of.y);
+  for (int k = 0; k < of.code.inputs; ++k)
+    aligned &= of.loops.strides[k][inner] == 0 || is_aligned(of.inputs[k]);
+  return aligned;
+}
+
+template <int N>
+void start(const Arguments& of, Stream stream) {
+  const Launch how = {{blocks_for(of.n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream};
+  if (of.n < std::numeric_limits<int32_t>::max()) {
+    launch(how, pointwise_kernel<N, uint32_t>, of);
+  } else {
+    launch(how, pointwise_kernel<N, int64_t>, of);
+  }
+}
+
+void run(const OpCall& call) {
+  const auto op = PointwiseForward<float>::of(call);
+  if (op.n == 0) return;
+  Arguments of{.code = *op.code,
+               .loops = op.loops,
+               .n = op.n,
+               .inputs = {},
+               .input_types = {},
+               .y = op.y,
+               .y_type = op.y_type};
+  for (int k = 0; k < of.code.inputs; ++k) {
+    of.inputs[k] = op.inputs[k];
+    of.input_types[k] = op.input_types[k];
+  }
+  if (takes_vectors(of)) {
+    start<kVector>(of, stream_of(call));
+  } else {
+    start<1>(of, stream_of(call));
+  }
+}
+
+constexpr Implementation kRows[] = {{OpKind::kPointwise, "own", run}};
+
+}  // namespace
+
+constinit const Implementations kCudaPointwise = kRows;
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,203 @@
+// As on the CPU: by rows, a block of threads for each part of a result, or by columns, a thread; the
+// parts, whose number depends on the shape alone, are then combined in their order.
+#include "runtime/graph/ops/reduce.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/ops/implementations.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+struct SumOf {
+  static constexpr float kNone = 0;
+  static __device__ __forceinline__ float apply(float a, float b) { return a + b; }
+};
+struct ProductOf {
+  static constexpr float kNone = 1;
+  static __device__ __forceinline__ float apply(float a, float b) { return a * b; }
+};
+// NaN passes, from either side: the butterfly of a warp gives all lanes the same.
+struct MaxOf {
+  static constexpr float kNone = -std::numeric_limits<float>::infinity();
+  static __device__ __forceinline__ float apply(float a, float b) {
+    return b > a || b != b ? b : a;
+  }
+};
+struct MinOf {
+  static constexpr float kNone = std::numeric_limits<float>::infinity();
+  static __device__ __forceinline__ float apply(float a, float b) {
+    return b < a || b != b ? b : a;
+  }
+};
+
+// Parts of what is reduced to one result.
+struct Parts {
+  int64_t each;  // elements
+  int64_t count;
+};
+Parts parts_of(const ReduceLoops& loops) {
+  // Enough threads or blocks to fill a GPU, where there are few results.
+  const int64_t least = loops.by_rows() ? 4096 : 32;
+  const int64_t wanted = loops.by_rows() ? 2048 : 262144;
+  const int64_t most = std::max<int64_t>(1, wanted / std::max<int64_t>(1, loops.kept.count));
+  const int64_t each = std::max(least, (loops.reduced.count + most - 1) / most);
+  return {each, std::max<int64_t>(1, (loops.reduced.count + each - 1) / each)};
+}
+
+template <typename T, typename Operation>
+struct Source {
+  const T* x;
+  ReduceLoops loops;
+  Parts parts;
+
+  __device__ __forceinline__ float term(int64_t begin, int64_t r) const {
+    return to_float(x[begin + loops.reduced.offset(r)]);
+  }
+  __device__ __forceinline__ int64_t end_of(int64_t part) const {
+    const int64_t end = (part + 1) * parts.each;
+    return end < loops.reduced.count ? end : loops.reduced.count;
+  }
+};
+
+// Block `number` for part `number` % count of a result; its threads take turns along the row.
+template <typename T, typename Operation, typename Y>
+__global__ void __launch_bounds__(kThreads)
+    rows_kernel(Source<T, Operation> of, float divisor, Y* to) {
+  const int64_t number = blockIdx.x, part = number % of.parts.count;
+  const int64_t begin = of.loops.kept.offset(number / of.parts.count), end = of.end_of(part);
+  float sum = Operation::kNone;
+  for (int64_t r = part * of.parts.each + threadIdx.x; r < end; r += kThreads)
+    sum = Operation::apply(sum, of.term(begin, r));
+  sum = block_reduce<Operation, kThreads>(sum);
+  if (threadIdx.x == 0) to[number] = round_to<Y>(sum / divisor);
+}
+
+// The same with a warp, for short rows.
+template <typename T, typename Operation, typename Y>
+__global__ void __launch_bounds__(kThreads)
+    short_rows_kernel(Source<T, Operation> of, float divisor, Y* to) {
+  const int64_t number =
+      static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (number >= of.loops.kept.count) return;
+  const int64_t begin = of.loops.kept.offset(number);
+  float sum = Operation::kNone;
+  for (int64_t r = threadIdx.x % kWarp; r < of.loops.reduced.count; r += kWarp)
+    sum = Operation::apply(sum, of.term(begin, r));
+  sum = warp_reduce<Operation>(sum);
+  if (threadIdx.x % kWarp == 0) to[number] = round_to<Y>(sum / divisor);
+}
+
+// Results side by side: blockIdx.y is the part.
+template <typename T, typename Operation, typename Y>
+__global__ void __launch_bounds__(kThreads)
+    columns_kernel(Source<T, Operation> of, float divisor, Y* to) {
+  const int64_t result = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t part = blockIdx.y;
+  if (result >= of.loops.kept.count) return;
+  const int64_t begin = of.loops.kept.offset(result), end = of.end_of(part);
+  float sum = Operation::kNone;
+#pragma unroll 4
+  for (int64_t r = part * of.parts.each; r < end; ++r)
+    sum = Operation::apply(sum, of.term(begin, r));
+  to[part * of.loops.kept.count + result] = round_to<Y>(sum / divisor);
+}
+
+// A warp a result: its parts lie `part_stride` apart, those of results `result_stride`.
+template <typename Operation, typename Y>
+__global__ void __launch_bounds__(kThreads) combine_kernel(const float* sums,
+                                                           int64_t results,
+                                                           int64_t parts,
+                                                           int64_t result_stride,
+                                                           int64_t part_stride,
+                                                           float divisor,
+                                                           Y* y) {
+  const int64_t result =
+      static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (result >= results) return;
+  float sum = Operation::kNone;
+  for (int64_t part = threadIdx.x % kWarp; part < parts; part += kWarp)
+    sum = Operation::apply(sum, sums[result * result_stride + part * part_stride]);
+  sum = warp_reduce<Operation>(sum);
+  if (threadIdx.x % kWarp == 0) y[result] = round_to<Y>(sum / divisor);
+}
+
+template <typename T, typename Operation, typename Y>
+void start_parts(const Source<T, Operation>& of, float divisor, Y* to, Stream stream) {
+  const int64_t results = of.loops.kept.count;
+  const auto start = [&](dim3 grid, auto kernel) {
+    launch({grid, {kThreads, 1, 1}, stream}, kernel, of, divisor, to);
+  };
+  if (!of.loops.by_rows()) {
+    start({blocks_for(results, kThreads), static_cast<unsigned>(of.parts.count), 1},
+          columns_kernel<T, Operation, Y>);
+  } else if (of.loops.reduced.count <= 1024) {
+    start({blocks_for(results, kThreads / kWarp), 1, 1}, short_rows_kernel<T, Operation, Y>);
+  } else {
+    start({static_cast<unsigned>(results * of.parts.count), 1, 1}, rows_kernel<T, Operation, Y>);
+  }
+}
+
+template <typename T, typename Operation, typename Y>
+void reduce(const ReduceForward<T>& op, Stream stream) {
+  const Source<T, Operation> of{op.x, op.loops, parts_of(op.loops)};
+  const float divisor =
+      op.kind == ReduceKind::kMean ? static_cast<float>(op.loops.reduced.count) : 1.0f;
+  Y* const y = static_cast<Y*>(op.y);
+  const int64_t results = op.loops.kept.count, parts = of.parts.count;
+  if (results == 0) return;
+  if (parts == 1) return start_parts(of, divisor, y, stream);
+  start_parts(of, 1.0f, op.workspace, stream);
+  const bool rows = op.loops.by_rows();
+  launch({{blocks_for(results, kThreads / kWarp), 1, 1}, {kThreads, 1, 1}, stream},
+         combine_kernel<Operation, Y>,
+         op.workspace,
+         results,
+         parts,
+         rows ? parts : 1,
+         rows ? 1 : results,
+         divisor,
+         y);
+}
+
+template <typename T, typename Y>
+void reduce(const ReduceForward<T>& op, Stream stream) {
+  switch (op.kind) {
+    case ReduceKind::kSum:
+    case ReduceKind::kMean: return reduce<T, SumOf, Y>(op, stream);
+    case ReduceKind::kMax: return reduce<T, MaxOf, Y>(op, stream);
+    case ReduceKind::kMin: return reduce<T, MinOf, Y>(op, stream);
+    case ReduceKind::kProduct: return reduce<T, ProductOf, Y>(op, stream);
+  }
+}
+
+void run(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = ReduceForward<T>::of(call);
+    if (op.wide) {
+      reduce<T, float>(op, stream_of(call));
+    } else {
+      reduce<T, T>(op, stream_of(call));
+    }
+  });
+}
+
+size_t workspace_bytes(const OpCall& call) {
+  const auto op = ReduceForward<float>::of(call);
+  const int64_t parts = parts_of(op.loops).count;
+  return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
+}
+
+constexpr Implementation kRows[] = {{OpKind::kReduce, "own", run, workspace_bytes}};
+
+}  // namespace
+
+constinit const Implementations kCudaReduce = kRows;
+
+}  // namespace lockstep::cuda
