@@ -1,0 +1,95 @@
+#include "runtime/graph/ops/softmax.h"
+
+#include <cmath>
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/softmax.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// Rows [begin, end).
+void softmax_forward_kernel(const SoftmaxForward<float>& op, int64_t begin, int64_t end) {
+  const auto columns = static_cast<size_t>(op.columns);
+  for (int64_t row = begin; row < end; ++row) {
+    const float* x = op.x + row * op.columns;
+    float* y = op.y + row * op.columns;
+    const Vec largest = set(row_max(x, columns));
+    RowSum sum;
+    for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
+      const Vec e = exp(hn::Sub(access.load(x + i), largest));
+      if (!op.log) access.store(e, y + i);
+      sum.add(part, access.keep(e));
+    });
+    if (op.log) {
+      const Vec log_sum = set(static_cast<float>(std::log(double{sum.total()})));
+      for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
+        access.store(hn::Sub(hn::Sub(access.load(x + i), largest), log_sum), y + i);
+      });
+    } else {
+      const Vec scale = set(1.0f / sum.total());
+      for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
+        access.store(hn::Mul(access.load(y + i), scale), y + i);
+      });
+    }
+  }
+}
+
+void softmax_backward_kernel(const SoftmaxBackward<float>& op, int64_t begin, int64_t end) {
+  const auto columns = static_cast<size_t>(op.columns);
+  for (int64_t row = begin; row < end; ++row) {
+    const float *d_y = op.d_y + row * op.columns, *y = op.y + row * op.columns;
+    float* d_x = op.d_x + row * op.columns;
+    const Vec sum = set(op.log ? row_sum(d_y, columns) : row_dot(d_y, y, columns));
+    for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
+      const Vec d = access.load(d_y + i), value = access.load(y + i);
+      access.store(op.log ? hn::NegMulAdd(exp(value), sum, d) : hn::Mul(value, hn::Sub(d, sum)),
+                   d_x + i);
+    });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(softmax_forward_kernel);
+HWY_EXPORT(softmax_backward_kernel);
+
+namespace {
+
+void run_forward(const OpCall& call) {
+  const auto op = SoftmaxForward<float>::of(call);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_forward_kernel);
+  parallel_for(
+      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+}
+
+void run_backward(const OpCall& call) {
+  const auto op = SoftmaxBackward<float>::of(call);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_backward_kernel);
+  parallel_for(
+      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kSoftmax, "simd", run_forward},
+    {OpKind::kSoftmaxBackward, "simd", run_backward},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuSoftmax = kRows;
+
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,34 @@
+#include "runtime/graph/ops/softmax.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+TensorId ops::softmax(GraphBuilder& builder, const std::string& name, TensorId x, bool log) {
+  LOCKSTEP_CHECK(builder[x].role != Role::kParameter, "{}: a parameter as input ", name);
+  const TensorId y = builder.tensor(name, builder.shape(x), builder[x].dtype, Role::kActivation);
+  builder.append({OpKind::kSoftmax, name, {x}, {y}, SoftmaxAttributes{log}});
+  return y;
+}
+
+namespace {
+
+std::vector<TensorId> softmax_gradient(GradientBuilder& builder,
+                                       const Op& op,
+                                       const std::vector<TensorId>& d_outputs) {
+  if (!builder.needs_gradient(op.inputs[0])) return {kNoTensor};
+  const TensorId d_x = builder.new_gradient(op.inputs[0]);
+  builder.append(
+      {OpKind::kSoftmaxBackward, op.name, {d_outputs[0], op.outputs[0]}, {d_x}, op.attributes});
+  return {d_x};
+}
+
+}  // namespace
+
+const OpSchema kSoftmaxSchema = {softmax_gradient, elementwise_flops<12>, {{0, 0}}};
+const OpSchema kSoftmaxBackwardSchema = {nullptr, elementwise_flops<4>, {{0, 0}, {0, 1}}};
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#pragma once
+// softmax: over the last axis, y = e^(x - m) / sum(e^(x - m)), or its logarithm
+// x - m - log(sum(e^(x - m))), m the row's largest element. A row of nothing but -infinity, or with
+// +infinity or NaN, gives NaN.            inputs x (..., C); outputs y (..., C)
+// softmax_backward: d_x = y (d_y - sum(d_y y)), of the logarithm d_x = d_y - e^y sum(d_y).
+//                                         inputs d_y, y (..., C); outputs d_x (..., C)
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+struct SoftmaxAttributes {
+  bool log = false;
+};
+
+namespace ops {
+
+// -> shape and type of x, which is no parameter. log: the logarithm of it.
+TensorId softmax(GraphBuilder& builder, const std::string& name, TensorId x, bool log);
+
+}  // namespace ops
+
+template <typename T>
+struct SoftmaxForward {
+  bool log;
+  int64_t rows, columns;
+  const T* x;  // (rows, columns)
+  T* y;        // (rows, columns). May be x
+
+  static SoftmaxForward of(const OpCall& op) {
+    return {.log = op.attributes<SoftmaxAttributes>().log,
+            .rows = op.input_shape(0).rows(),
+            .columns = op.input_shape(0).columns(),
+            .x = op.input<T>(0),
+            .y = op.output<T>(0)};
+  }
+};
+
+template <typename T>
+struct SoftmaxBackward {
+  bool log;
+  int64_t rows, columns;
+  const T* d_y;  // (rows, columns)
+  const T* y;    // (rows, columns)
+  T* d_x;        // (rows, columns). May be d_y or y
+
+  static SoftmaxBackward of(const OpCall& op) {
+    return {.log = op.attributes<SoftmaxAttributes>().log,
+            .rows = op.input_shape(0).rows(),
+            .columns = op.input_shape(0).columns(),
+            .d_y = op.input<T>(0),
+            .y = op.input<T>(1),
+            .d_x = op.output<T>(0)};
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+// Catches: overflow of large elements, a wrong gradient, columns lost at the borders of vectors, warps
+// and blocks, rows that are no distribution but look like one.
+#include "runtime/graph/ops/softmax.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+void reference_forward(const OpCall& call) {
+  const auto op = SoftmaxForward<double>::of(call);
+  for (int64_t row = 0; row < op.rows; ++row) {
+    const double* x = op.x + row * op.columns;
+    double* y = op.y + row * op.columns;
+    const double largest = *std::max_element(x, x + op.columns);
+    double sum = 0;
+    for (int64_t c = 0; c < op.columns; ++c) sum += std::exp(x[c] - largest);
+    for (int64_t c = 0; c < op.columns; ++c)
+      y[c] = op.log ? x[c] - largest - std::log(sum) : std::exp(x[c] - largest) / sum;
+  }
+}
+
+void reference_backward(const OpCall& call) {
+  const auto op = SoftmaxBackward<double>::of(call);
+  for (int64_t row = 0; row < op.rows; ++row) {
+    const double *d_y = op.d_y + row * op.columns, *y = op.y + row * op.columns;
+    double sum = 0;
+    for (int64_t c = 0; c < op.columns; ++c) sum += op.log ? d_y[c] : d_y[c] * y[c];
+    for (int64_t c = 0; c < op.columns; ++c)
+      op.d_x[row * op.columns + c] = op.log ? d_y[c] - std::exp(y[c]) * sum : y[c] * (d_y[c] - sum);
+  }
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kSoftmax, "double", reference_forward},
+    {OpKind::kSoftmaxBackward, "double", reference_backward},
+};
+
+// A sum of n positive floats in 16 lanes or more, whose errors are of either sign.
+double sum_error(int64_t n) { return 8 + static_cast<double>(n) / 64; }
+
+Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+  if (expected.kind() == OpKind::kSoftmax) {
+    const auto op = SoftmaxForward<double>::of(expected);
+    const double y = std::abs(op.y[i]);
+    return {sum_error(op.columns) * (op.log ? 1 + y : y), y};
+  }
+  const auto op = SoftmaxBackward<double>::of(expected);
+  double terms = 0;
+  const int64_t row = i / op.columns * op.columns;
+  for (int64_t c = row; c < row + op.columns; ++c)
+    terms += std::abs(op.log ? op.d_y[c] : op.d_y[c] * op.y[c]);
+  const double y = op.log ? std::exp(op.y[i]) : op.y[i];
+  return {sum_error(op.columns) * (std::abs(op.d_y[i]) + y * (std::abs(op.d_y[i]) + terms)),
+          std::abs(op.d_x[i])};
+}
+
+OpTest softmax_test(const Shape& shape, bool log) {
+  return {.name = std::string(log ? "log-softmax of " : "softmax of ") + to_string(shape),
+          .build =
+              [=](GraphBuilder& builder) {
+                ops::softmax(builder, "y", builder.activation_tensor("x", shape), log);
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuSoftmax,
+          .cuda = cuda::kCudaSoftmax,
+          .tolerance = tolerance,
+          .low = -5,
+          .high = 5};
+}
+
+class SoftmaxTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(All, SoftmaxTest, testing::Bool());
+
+TEST_P(SoftmaxTest, ReferenceMatchesFiniteDifferences) {
+  check_gradient_of_reference(softmax_test({3, 7}, GetParam()));
+}
+
+TEST_P(SoftmaxTest, MatchesTheReferenceOnAllDevices) {
+  for (const int64_t columns : {1, 2, 15, 17, 64, 600, 4104})
+    check_on_all_devices(softmax_test({2, 3, columns}, GetParam()));
+  OpTest many = softmax_test({301, 130}, GetParam());
+  many.cuda = {};
+  check_on_all_devices(many);
+}
+
+TEST_P(SoftmaxTest, LargeElementsDoNotOverflow) {
+  OpTest test = softmax_test({2, 20}, GetParam());
+  test.gradients = 0;
+  test.value = [](const std::string&, int64_t i) { return i % 2 == 0 ? 3e4 : -3e4; };
+  check_on_all_devices(test);
+}
+
+TEST_P(SoftmaxTest, WhatHasNoDistributionIsNotANumber) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const double value : {-kInf, kInf, std::nan("")}) {
+    OpTest test = softmax_test({3, 19}, GetParam());
+    test.gradients = 0;
+    // One row is of it.
+    test.value = [=](const std::string&, int64_t i) {
+      return i / 19 == 1 ? value : 0.1 * (i % 19);
+    };
+    check_on_all_devices(test);
+  }
+  OpTest masked = softmax_test({3, 19}, false);
+  masked.value = [=](const std::string& tensor, int64_t i) {
+    return tensor == "x" && i % 3 == 0 ? -kInf : 0.1 * (i % 19);
+  };
+  check_on_all_devices(masked);
+}
+
+}  // namespace
+}  // namespace lockstep::test
