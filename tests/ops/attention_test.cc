@@ -1,7 +1,8 @@
 // Catches: a mask that is one token off, a window or a document that hides too much or too little, a
 // token that sees nothing and is no zero, a tile passed over that has something to see, a block of keys left out or taken twice, a running maximum
 // or sum that is not carried from block to block, heads or samples mixed up, a wrong gradient,
-// gradients added to what was in the output, elements behind the head's size that count, a missing
+// gradients added to what was in the output, a mask of dropout that is another one in the backward
+// pass or in another block, or that changes the softmax's denominator, elements behind the head's size that count, a missing
 // barrier around shared tiles.
 #include "runtime/graph/ops/attention.h"
 
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/base/rng.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "tests/ops/op_test.h"
@@ -53,6 +55,22 @@ struct Head {
   int64_t index;
 };
 
+// What a probability is multiplied by, as in DropoutTest.
+double kept(const OpCall& call,
+            const AttentionDropout& dropout,
+            const Head& head,
+            int64_t query,
+            int64_t key) {
+  if (dropout.probability == 0) return 1;
+  const LaneContext& lane = call.lane();
+  const RngStream stream{lane.seed, lane.step, lane.lane, dropout.purpose};
+  const int64_t row = (head.s.time + 3) / 4 * 4;
+  const int64_t word = (head.index * head.s.time + key) * row + query;
+  const double random = philox_word(stream, static_cast<uint64_t>(word));
+  const double threshold = static_cast<double>(dropout.probability) * 4294967296.0;
+  return random >= threshold ? 1 / (1 - static_cast<double>(dropout.probability)) : 0;
+}
+
 void reference_forward(const OpCall& call) {
   const auto op = AttentionForward<double>::of(call);
   const AttentionShape& s = op.shape;
@@ -74,7 +92,8 @@ void reference_forward(const OpCall& call) {
       for (int64_t d = 0; d < s.head_size; ++d) {
         y[d] = 0;
         for (size_t k = 0; k < seen.size(); ++k)
-          y[d] += p[k] / total * op.qkv[head.at(seen[k], 2) + d];
+          y[d] += kept(call, op.dropout, head, query, seen[k]) * p[k] / total *
+                  op.qkv[head.at(seen[k], 2) + d];
       }
     }
   }
@@ -93,12 +112,13 @@ void reference_backward(const OpCall& call) {
         if (!head.sees(op.documents, query, key)) continue;
         const double p =
             std::exp(head.score(op.qkv, query, key) - op.log_sum_exp[index * s.time + query]);
-        const double d_p = head.dot(d_y, op.qkv + head.at(key, 2));
+        const double factor = kept(call, op.dropout, head, query, key);
+        const double d_p = factor * head.dot(d_y, op.qkv + head.at(key, 2));
         const double d_score = p * (d_p - delta) * head.scale();
         for (int64_t d = 0; d < s.head_size; ++d) {
           op.d_qkv[head.at(query, 0) + d] += d_score * op.qkv[head.at(key, 1) + d];
           op.d_qkv[head.at(key, 1) + d] += d_score * op.qkv[head.at(query, 0) + d];
-          op.d_qkv[head.at(key, 2) + d] += p * d_y[d];
+          op.d_qkv[head.at(key, 2) + d] += factor * p * d_y[d];
         }
       }
     }
@@ -174,6 +194,27 @@ std::function<int32_t(int64_t)> growing_documents(int64_t time) {
     const auto number = static_cast<int32_t>((std::sqrt(8.0 * (i % time) + 1) - 1) / 2);
     return i % time > time - time / 5 ? -1 : number;
   };
+}
+
+// The same of any test, with dropout. What is kept is larger by as much, and so is each error.
+OpTest with_dropout(const AttentionShape& s, float probability, bool documents) {
+  OpTest test = documents ? with_documents(s, growing_documents(s.time)) : attention(s, 1);
+  test.name += " dropout " + std::to_string(probability);
+  test.build = [=](GraphBuilder& builder) {
+    builder.new_random_stream();  // of another op
+    const TensorId qkv = builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
+    const TensorId numbers =
+        documents ? builder.tensor("documents", {s.batch, s.time}, DType::kI32, Role::kActivation)
+                  : kNoTensor;
+    const AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window, probability};
+    ops::attention(builder, "y", qkv, attributes, numbers);
+  };
+  test.tolerance = [=](const OpCall& expected, size_t output, int64_t i) {
+    const Tolerance plain = tolerance(expected, 1, output, i);
+    return Tolerance{plain.floats / (1 - probability) / (1 - probability), plain.stored};
+  };
+  test.lane = {.seed = 0xFEDCBA9876543210u, .step = 4000000000u, .lane = 4095};
+  return test;
 }
 
 TEST(AttentionTest, ReferenceMatchesFiniteDifferences) {
@@ -253,6 +294,37 @@ TEST(AttentionTest, DocumentsMatchTheReference) {
     check_on_all_devices(
         with_documents({1, 70, 1, 8, causal}, [](int64_t t) { return t % 3 - 1; }));
   }
+}
+
+TEST(AttentionTest, DropoutMatchesTheReference) {
+  for (const bool causal : {false, true}) {
+    for (const AttentionShape& s : {AttentionShape{1, 1, 1, 8, causal},
+                                    {2, 70, 2, 20, causal, 1},
+                                    {3, 9, 6, 8, causal, 2},
+                                    {1, 130, 1, 16, causal, 1, 65},
+                                    {1, 67, 1, 130, causal},
+                                    {1, 64, 4, 16, causal, 2}}) {
+      check_on_all_devices(with_dropout(s, 0.1f, false));
+      check_on_all_devices(with_dropout(s, 0.5f, s.time > 20));
+    }
+  }
+  check_gradient_of_reference(with_dropout({2, 6, 2, 2, true, 1, 3}, 0.4f, true));
+  check_gradient_of_reference(with_dropout({1, 5, 4, 3, false, 2}, 0.4f, false));
+}
+
+// With equal scores each probability is 1 / T, and outputs of values of 1 are the share that is kept.
+TEST(AttentionTest, DropoutKeepsTheStatedShareAndTheMean) {
+  const AttentionShape s = {2, 160, 8, 4, false};
+  constexpr float kProbability = 0.3f;
+  OpTest ones = with_dropout(s, kProbability, false);
+  ones.value = [=](const std::string&, int64_t i) { return i % s.packed_width() >= 2 * s.width(); };
+  double sum = 0;
+  const std::vector<double> y = first_output_of_reference(ones);
+  for (const double value : y) sum += value;
+  const auto pairs = static_cast<double>(s.batch * s.heads * s.time * s.time);
+  // Five standard deviations of a binomial count.
+  const double deviation = 5 * std::sqrt(kProbability * (1 - kProbability) / pairs);
+  EXPECT_LE(std::abs(sum / static_cast<double>(y.size()) - 1), deviation / (1 - kProbability));
 }
 
 // Values of another document, however large, change no bit.

@@ -5,6 +5,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/graph/ops/dropout.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/attention.cc"
@@ -12,6 +13,7 @@
 #include "hwy/highway.h"
 #include "runtime/cpu/ops/attention_blocks-inl.h"
 #include "runtime/cpu/ops/attention_mask-inl.h"
+#include "runtime/cpu/philox-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
 // Without the T x T matrix: keys are visited in blocks, and the softmax is kept as a running
@@ -29,10 +31,26 @@
 //   o = o exp((m - m') / sqrt D) + v^T p;  at the end out = o / l.
 // Backward, with p = exp(s / sqrt D - log_sum_exp) and delta = d_out . out for each query:
 //   d_v += p^T d_out   d_s = p (v d_out^T - delta) / sqrt D   d_k += d_s^T q   d_q += d_s k.
+// With dropout and its factors r, 0 or 1 / (1 - probability), drawn again in the backward pass:
+//   o += v^T (r p)   d_v += (r p)^T d_out   d_s = p (r (v d_out^T) - delta) / sqrt D.
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
+
+// What draws the factors of dropout, the same for all heads.
+struct Draw {
+  Draw(const AttentionDropout& dropout, const LaneContext& lane)
+      : stream{lane.seed, lane.step, lane.lane, dropout.purpose},
+        keys(lane.seed),
+        threshold(dropout_threshold(dropout.probability)),
+        factor(dropout_factor(dropout.probability)) {}
+
+  RngStream stream;
+  RoundKeys keys;
+  uint32_t threshold;
+  float factor;
+};
 
 // Calls body(lane, queries) for each vector of queries of the block.
 template <typename Body>
@@ -47,6 +65,34 @@ HWY_INLINE void hide_keys(const AttentionMask& mask, float* scores, Range keys, 
     for_each_query_vector(queries, [&](int64_t lane) HWY_ATTR {
       const Vec s = hn::Load(F32(), row + lane);
       hn::Store(hn::IfThenElse(mask.hidden(lane, key), set(RowMax::kNone), s), F32(), row + lane);
+    });
+  }
+}
+
+// The factors of a block of keys, into work.kept.
+HWY_NOINLINE void draw_kept(
+    const Draw& draw, const AttentionHead& head, Range keys, Range queries, AttentionWorker& work) {
+  for (int64_t key = keys.begin; key < keys.end; ++key)
+    dropout_factors(draw.stream,
+                    draw.keys,
+                    AttentionDropout::word(head.time, head.number, key, queries.begin),
+                    queries.size(),
+                    draw.threshold,
+                    draw.factor,
+                    work.kept + (key - keys.begin) * kBlock);
+}
+
+// Multiplies `values` (keys, queries) by work.kept.
+HWY_INLINE void multiply_by_kept(int64_t keys,
+                                 Range queries,
+                                 const AttentionWorker& work,
+                                 float* values) {
+  const F32 d;
+  for (int64_t key = 0; key < keys; ++key) {
+    const float* const kept = work.kept + key * kBlock;
+    float* const row = values + key * kBlock;
+    for_each_query_vector(queries, [&](int64_t lane) HWY_ATTR {
+      hn::Store(hn::Mul(hn::Load(d, row + lane), hn::Load(d, kept + lane)), d, row + lane);
     });
   }
 }
@@ -136,6 +182,7 @@ HWY_INLINE void end_softmax(const AttentionHead& head, Range queries, AttentionW
 
 HWY_NOINLINE void forward_block(const AttentionHead& head,
                                 const AttentionMask& mask,
+                                const Draw* draw,
                                 Range queries,
                                 float* out,
                                 float* log_sum_exp,
@@ -155,6 +202,10 @@ HWY_NOINLINE void forward_block(const AttentionHead& head,
     multiply_by_queries(head.k, head, keys, queries, work.q_transposed, work.scores, work.products);
     if (view == AttentionMask::View::kPart) hide_keys(mask, work.scores, keys, queries);
     update_softmax(head, keys.size(), queries, first, sparse, work);
+    if (draw != nullptr) {
+      draw_kept(*draw, head, keys, queries, work);
+      multiply_by_kept(keys.size(), queries, work, work.scores);
+    }
     multiply_weights(head.v, head, keys, queries, work.scores, !first, work.sums, work.products);
   }
   end_softmax(head, queries, work);
@@ -194,6 +245,7 @@ HWY_INLINE void softmax_backward(const AttentionHead& head,
 // that share k and v starts the sums; of a sparse mask they begin as zeros.
 HWY_NOINLINE void backward_block(const AttentionHead& head,
                                  const AttentionMask& mask,
+                                 const Draw* draw,
                                  bool first_head,
                                  Range queries,
                                  const float* d_out,
@@ -233,7 +285,12 @@ HWY_NOINLINE void backward_block(const AttentionHead& head,
     multiply_by_queries(head.k, head, keys, queries, work.q_transposed, work.scores, work.products);
     multiply_by_queries(
         head.v, head, keys, queries, work.d_out_transposed, work.d_scores, work.products);
+    if (draw != nullptr) {
+      draw_kept(*draw, head, keys, queries, work);
+      multiply_by_kept(keys.size(), queries, work, work.d_scores);
+    }
     softmax_backward(head, mask, view == AttentionMask::View::kPart, keys, queries, work);
+    if (draw != nullptr) multiply_by_kept(keys.size(), queries, work, work.scores);
     // The first block of queries that sees these keys starts their sums, unless they are zeros.
     const bool accumulate = sparse || !first_head || queries.begin > mask.first_query(keys.begin);
     multiply_by_weights(
@@ -262,17 +319,18 @@ void clear_head(const AttentionHead& head, float* d) {
 
 // A worker's part of the workspace.
 template <typename Op>
-float* scratch_of(const Op& op, int64_t worker) {
-  return reinterpret_cast<float*>(op.workspace) +
-         worker * AttentionScratch(op.shape.head_size).floats();
+AttentionWorker worker_of(const Op& op, int64_t worker) {
+  const AttentionScratch sizes = scratch_sizes(op);
+  return {reinterpret_cast<float*>(op.workspace) + worker * sizes.floats(), sizes};
 }
 
-void attention_forward_kernel(const AttentionForward<float>& op) {
+void attention_forward_kernel(const AttentionForward<float>& op, const LaneContext& lane) {
   const AttentionShape& shape = op.shape;
   const int workers = compute_threads();
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
-    AttentionWorker work(scratch_of(op, index), shape.head_size);
+    AttentionWorker work = worker_of(op, index);
+    const Draw draw(op.dropout, lane);
     const Range mine = share(shape.batch * shape.heads * blocks, 1, index, workers);
     for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
       const AttentionHead head(shape, op.qkv, unit / blocks);
@@ -281,6 +339,7 @@ void attention_forward_kernel(const AttentionForward<float>& op) {
           shape, documents_of(shape, op.documents, unit / blocks / shape.heads), queries);
       forward_block(head,
                     mask,
+                    op.dropout.probability > 0 ? &draw : nullptr,
                     queries,
                     op.y + head.out_offset,
                     op.log_sum_exp + unit / blocks * shape.time,
@@ -289,12 +348,13 @@ void attention_forward_kernel(const AttentionForward<float>& op) {
   });
 }
 
-void attention_backward_kernel(const AttentionBackward<float>& op) {
+void attention_backward_kernel(const AttentionBackward<float>& op, const LaneContext& lane) {
   const AttentionShape& shape = op.shape;
   const int workers = compute_threads();
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
-    AttentionWorker work(scratch_of(op, index), shape.head_size);
+    AttentionWorker work = worker_of(op, index);
+    const Draw draw(op.dropout, lane);
     const int64_t group = shape.group();
     const Range mine = share(shape.batch * shape.kv_heads, 1, index, workers);
     for (int64_t unit = mine.begin * group; unit < mine.end * group; ++unit) {
@@ -309,6 +369,7 @@ void attention_backward_kernel(const AttentionBackward<float>& op) {
         }
         backward_block(head,
                        mask,
+                       op.dropout.probability > 0 ? &draw : nullptr,
                        unit % group == 0,
                        queries,
                        op.d_y + head.out_offset,
@@ -332,24 +393,23 @@ HWY_EXPORT(attention_backward_kernel);
 
 namespace {
 
-size_t workspace_bytes(const AttentionShape& shape) {
-  return static_cast<size_t>(compute_threads() * AttentionScratch(shape.head_size).floats()) *
-         sizeof(float);
+size_t workspace_bytes(const AttentionScratch& sizes) {
+  return static_cast<size_t>(compute_threads() * sizes.floats()) * sizeof(float);
 }
 
 size_t forward_workspace_bytes(const OpCall& op) {
-  return workspace_bytes(AttentionForward<float>::of(op).shape);
+  return workspace_bytes(scratch_sizes(AttentionForward<float>::of(op)));
 }
 size_t backward_workspace_bytes(const OpCall& op) {
-  return workspace_bytes(AttentionBackward<float>::of(op).shape);
+  return workspace_bytes(scratch_sizes(AttentionBackward<float>::of(op)));
 }
 
 void run_forward(const OpCall& call) {
-  HWY_DYNAMIC_DISPATCH(attention_forward_kernel)(AttentionForward<float>::of(call));
+  HWY_DYNAMIC_DISPATCH(attention_forward_kernel)(AttentionForward<float>::of(call), call.lane());
 }
 
 void run_backward(const OpCall& call) {
-  HWY_DYNAMIC_DISPATCH(attention_backward_kernel)(AttentionBackward<float>::of(call));
+  HWY_DYNAMIC_DISPATCH(attention_backward_kernel)(AttentionBackward<float>::of(call), call.lane());
 }
 
 constexpr Implementation kRows[] = {

@@ -25,11 +25,19 @@ constexpr int64_t kBlock = 64;  // queries and keys of a block; part of the orde
 // Scratch of one worker, in floats, each part a multiple of 16 so that all stay aligned.
 struct AttentionScratch {
   int64_t vectors;  // a block of queries, keys or outputs: kBlock x D
-  explicit AttentionScratch(int64_t head_size) : vectors(kBlock * round_up(head_size, kMaxPanel)) {}
+  int64_t kept;     // a block of what dropout multiplies by, where there is dropout
+  AttentionScratch(int64_t head_size, bool drops)
+      : vectors(kBlock * round_up(head_size, kMaxPanel)), kept(drops ? kBlock * kBlock : 0) {}
   // Rows packed by multiply_block, with room for the vector that may be stored past their end.
   int64_t packed_rows() const { return vectors + 16; }
-  int64_t floats() const { return packed_rows() + 5 * vectors + 2 * kBlock * kBlock + 3 * kBlock; }
+  int64_t floats() const {
+    return packed_rows() + 5 * vectors + 2 * kBlock * kBlock + 3 * kBlock + kept;
+  }
 };
+template <typename Op>
+AttentionScratch scratch_sizes(const Op& op) {
+  return {op.shape.head_size, op.dropout.probability > 0};
+}
 }  // namespace lockstep::cpu
 #endif
 
@@ -39,9 +47,9 @@ namespace HWY_NAMESPACE {
 
 // One worker's memory, for one block of queries.
 struct AttentionWorker {
-  AttentionWorker(float* scratch, int64_t head_size) : products(scratch) {
-    const int64_t vectors = AttentionScratch(head_size).vectors;
-    float* next = scratch + AttentionScratch(head_size).packed_rows();
+  AttentionWorker(float* scratch, const AttentionScratch& sizes) : products(scratch) {
+    const int64_t vectors = sizes.vectors;
+    float* next = scratch + sizes.packed_rows();
     const auto take = [&next](int64_t floats) {
       float* const taken = next;
       next += floats;
@@ -52,6 +60,7 @@ struct AttentionWorker {
     for (float** part : {&q_transposed, &d_out_transposed, &q, &d_out, &sums})
       *part = take(vectors);
     for (float** part : {&maximum, &total, &delta}) *part = take(kBlock);
+    kept = take(sizes.kept);
   }
 
   float* products;          // for multiply_block
@@ -65,12 +74,14 @@ struct AttentionWorker {
   float* maximum;           // (queries) m; backward: log_sum_exp
   float* total;             // (queries) l
   float* delta;             // (queries)
+  float* kept;              // (keys, queries) what dropout multiplies p^T by
 };
 
 // One head of one sample, and the head of k and v that it reads.
 struct AttentionHead {
   AttentionHead(const AttentionShape& s, const float* qkv, int64_t index)
-      : time(s.time),
+      : number(index),
+        time(s.time),
         size(s.head_size),
         stride(s.packed_width()),
         out_stride(s.width()),
@@ -84,6 +95,7 @@ struct AttentionHead {
         k(qkv + k_offset),
         v(qkv + v_offset) {}
 
+  int64_t number;                        // of all samples' heads
   int64_t time, size;                    // T, D
   int64_t stride, out_stride;            // P and H D: floats between tokens
   float scale;                           // 1 / sqrt(D)

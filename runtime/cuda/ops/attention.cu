@@ -17,6 +17,7 @@
 #include "runtime/cuda/ops/attention_tiles.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/warn_once.h"
+#include "runtime/graph/ops/dropout.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -28,8 +29,9 @@ constexpr int64_t kMostHeadSize = 256;
 constexpr int64_t kMostHeads = 65535;
 constexpr int64_t kMostTime = int64_t{1} << 30;
 
-template <typename S, typename T>
+template <typename S, typename T, typename D>
 __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionShape shape,
+                                                           D dropout,
                                                            Packed<const T> in,
                                                            const int32_t* document_numbers,
                                                            Tokens<T> out,
@@ -62,7 +64,9 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionShape shape,
       }
       const float weight = expf(score - largest);
       denominator += weight;
-      add_scaled<S>(weight, values[j] + at.first, sum);
+      add_scaled<S>(weight * dropout.factor_of(shape, at.number(shape), begin + j, at.row),
+                    values[j] + at.first,
+                    sum);
     }
   }
 #pragma unroll
@@ -86,8 +90,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A thread's row is a query.
-template <typename S, typename T>
+template <typename S, typename T, typename D>
 __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape shape,
+                                                                  D dropout,
                                                                   Tokens<const T> d_out,
                                                                   Packed<const T> in,
                                                                   const int32_t* document_numbers,
@@ -116,7 +121,8 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
       const float score = dot<S>(q, keys[j] + at.first) * scale;
       const float d_weight = dot<S>(d, values[j] + at.first);
       if (!shape.reaches(at.row, begin + j) || !same_document(documents, begin + j)) continue;
-      const float d_score = expf(score - log_sum) * (d_weight - shift) * scale;
+      const float kept = dropout.factor_of(shape, at.number(shape), begin + j, at.row);
+      const float d_score = expf(score - log_sum) * (d_weight * kept - shift) * scale;
       add_scaled<S>(d_score, keys[j] + at.first, sum);
     }
   }
@@ -125,8 +131,9 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
 
 // A thread's row is a key and its value. Where heads share them, these come one after the other. One
 // block at least: without it the compiler spills some registers, to have room for a few more blocks.
-template <typename S, typename T, bool Shared>
+template <typename S, typename T, typename D, bool Shared>
 __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(AttentionShape shape,
+                                                                         D dropout,
                                                                          Tokens<const T> d_out,
                                                                          Packed<const T> in,
                                                                          const int32_t* numbers,
@@ -161,8 +168,10 @@ __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(Attenti
         if (!shape.reaches(begin + j, at.row) || !same_document(documents, begin + j)) continue;
         const int64_t row = query.statistics(shape) + begin + j;
         const float weight = expf(score - log_sum_exp[row]);
-        add_scaled<S>(weight, d_outs[j] + at.first, sum_v);
-        add_scaled<S>(weight * (d_weight - delta[row]) * scale, queries[j] + at.first, sum_k);
+        const float kept = dropout.factor_of(shape, query.number(shape), at.row, begin + j);
+        add_scaled<S>(weight * kept, d_outs[j] + at.first, sum_v);
+        add_scaled<S>(
+            weight * (d_weight * kept - delta[row]) * scale, queries[j] + at.first, sum_k);
       }
     }
   }
@@ -186,14 +195,26 @@ Launch how_to_launch(const AttentionShape& shape, int64_t heads, Stream stream) 
   return {{blocks_for(shape.time, S::kRows), all_heads, 1}, {kThreads, 1, 1}, stream};
 }
 
-template <typename T>
-void start_forward(const AttentionForward<T>& op, Stream stream) {
+// Calls f with what keeps all probabilities, or with the op's dropout. A pass without dropout has
+// kernels of its own, which draw nothing.
+template <typename F>
+void with_dropout(const AttentionDropout& dropout, const LaneContext* lane, F f) {
+  if (dropout.probability == 0) return f(KeepAll());
+  f(Dropped{lane,
+            dropout.purpose,
+            dropout_threshold(dropout.probability),
+            dropout_factor(dropout.probability)});
+}
+
+template <typename T, typename D>
+void start_forward(const AttentionForward<T>& op, const D& dropout, Stream stream) {
   const Tokens<T> to{op.y, op.shape.width()};
   with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
     launch(how_to_launch<S>(op.shape, op.shape.heads, stream),
-           forward_kernel<S, T>,
+           forward_kernel<S, T, D>,
            op.shape,
+           dropout,
            unpack(op.shape, op.qkv),
            op.documents,
            to,
@@ -201,8 +222,8 @@ void start_forward(const AttentionForward<T>& op, Stream stream) {
   });
 }
 
-template <typename T>
-void start_backward(const AttentionBackward<T>& op, Stream stream) {
+template <typename T, typename D>
+void start_backward(const AttentionBackward<T>& op, const D& dropout, Stream stream) {
   const Tokens<const T> d_out{op.d_y, op.shape.width()}, out{op.y, op.shape.width()};
   const Packed<const T> in = unpack(op.shape, op.qkv);
   const Packed<T> gradients = unpack(op.shape, op.d_qkv);
@@ -212,8 +233,9 @@ void start_backward(const AttentionBackward<T>& op, Stream stream) {
     const Launch how = how_to_launch<S>(op.shape, op.shape.heads, stream);
     launch(how, delta_kernel<S, T>, op.shape, d_out, out, delta);
     launch(how,
-           query_gradient_kernel<S, T>,
+           query_gradient_kernel<S, T, D>,
            op.shape,
+           dropout,
            d_out,
            in,
            op.documents,
@@ -221,9 +243,10 @@ void start_backward(const AttentionBackward<T>& op, Stream stream) {
            delta,
            gradients.q);
     launch(how_to_launch<S>(op.shape, op.shape.kv_heads, stream),
-           op.shape.group() > 1 ? key_value_gradient_kernel<S, T, true>
-                                : key_value_gradient_kernel<S, T, false>,
+           op.shape.group() > 1 ? key_value_gradient_kernel<S, T, D, true>
+                                : key_value_gradient_kernel<S, T, D, false>,
            op.shape,
+           dropout,
            d_out,
            in,
            op.documents,
@@ -263,10 +286,12 @@ bool has_documents(const OpCall& op) {
   return op.has_input(op.kind() == OpKind::kAttention ? 1 : 4);
 }
 
-// Windows and documents are for the own kernels.
+bool has_dropout(const OpCall& op) { return op.attributes<AttentionAttributes>().dropout > 0; }
+
+// Windows, documents and dropout, whose mask is to be the same everywhere, are for the own kernels.
 bool supports_cudnn(const OpCall& op) {
   return dtype_of(op) != DType::kF32 && shape_of(op).window == 0 && !has_documents(op) &&
-         supports_own(op);
+         !has_dropout(op) && supports_own(op);
 }
 
 // The same for both passes of a shape.
@@ -316,13 +341,18 @@ void run_cudnn_backward(const OpCall& call) {
 void warn_of_masks(const OpCall& call) {
   if (dtype_of(call) != DType::kF32 && !supports_cudnn(call))
     warn_once(
-        "attention with a window or documents by the own kernel, which is slower than cuDNN's");
+        "attention with a window, documents or dropout by the own kernel, which is slower than "
+        "cuDNN's");
 }
 
 void run_own(const OpCall& call) {
   warn_of_masks(call);
-  by_type(dtype_of(call),
-          [&]<typename T>() { start_forward(AttentionForward<T>::of(call), stream_of(call)); });
+  by_type(dtype_of(call), [&]<typename T>() {
+    const auto op = AttentionForward<T>::of(call);
+    with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
+      start_forward(op, dropout, stream_of(call));
+    });
+  });
 }
 
 size_t own_backward_workspace(const OpCall& op) {
@@ -331,8 +361,12 @@ size_t own_backward_workspace(const OpCall& op) {
 }
 
 void run_own_backward(const OpCall& call) {
-  by_type(dtype_of(call),
-          [&]<typename T>() { start_backward(AttentionBackward<T>::of(call), stream_of(call)); });
+  by_type(dtype_of(call), [&]<typename T>() {
+    const auto op = AttentionBackward<T>::of(call);
+    with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
+      start_backward(op, dropout, stream_of(call));
+    });
+  });
 }
 
 constexpr Implementation kRows[] = {

@@ -35,9 +35,13 @@ struct Place {
   __device__ __forceinline__ Place of_keys(const AttentionShape& shape) const {
     return of_head(head / static_cast<int>(shape.group()));
   }
+  // Of all samples' heads.
+  __device__ __forceinline__ int64_t number(const AttentionShape& shape) const {
+    return sample * shape.heads + head;
+  }
   // Of the head's first token, in what is (B, H, T).
   __device__ __forceinline__ int64_t statistics(const AttentionShape& shape) const {
-    return (sample * shape.heads + head) * shape.time;
+    return number(shape) * shape.time;
   }
 };
 // heads: of a sample, each of which has a row of blocks.
@@ -135,6 +139,32 @@ __device__ __forceinline__ void add_scaled(float factor, const float* row, float
 __device__ __forceinline__ float softmax_scale(const AttentionShape& shape) {
   return 1.0f / sqrtf(static_cast<float>(shape.head_size));
 }
+
+// ---- Dropout ----
+
+// What a probability is multiplied by, of a head by its number.
+struct KeepAll {
+  __device__ __forceinline__ float factor_of(const AttentionShape&,
+                                             int64_t /*head*/,
+                                             int64_t /*key*/,
+                                             int64_t /*query*/) const {
+    return 1;
+  }
+};
+struct Dropped {
+  const LaneContext* lane;  // on the device
+  uint32_t purpose, threshold;
+  float factor;
+
+  __device__ __forceinline__ float factor_of(const AttentionShape& shape,
+                                             int64_t head,
+                                             int64_t key,
+                                             int64_t query) const {
+    const RngStream random{lane->seed, lane->step, lane->lane, purpose};
+    const uint64_t word = AttentionDropout::word(shape.time, head, key, query);
+    return philox_word(random, word) >= threshold ? factor : 0;
+  }
+};
 
 // ---- What is seen ----
 

@@ -14,6 +14,8 @@ TensorId ops::attention(GraphBuilder& builder,
                         TensorId documents) {
   const Shape packed = builder.shape(qkv);
   LOCKSTEP_CHECK(attributes.heads % attributes.kv_heads == 0, "{}: heads ", name);
+  LOCKSTEP_CHECK(
+      attributes.dropout >= 0 && attributes.dropout < 1, "{}: p = {} ", name, attributes.dropout);
   LOCKSTEP_CHECK(attributes.window >= 0, "{}: window {} ", name, attributes.window);
   LOCKSTEP_CHECK(
       packed.rank() == 3 && packed[2] % (attributes.heads + 2 * attributes.kv_heads) == 0,
@@ -29,7 +31,10 @@ TensorId ops::attention(GraphBuilder& builder,
   const TensorId y = builder.activation_tensor(name, {shape.batch, shape.time, shape.width()});
   const TensorId log_sum_exp =
       builder.statistics_tensor(name + ".log_sum_exp", {shape.batch, shape.heads, shape.time});
-  builder.append({OpKind::kAttention, name, {qkv, documents}, {y, log_sum_exp}, attributes});
+  AttentionAttributes own = attributes;
+  if (!builder.training()) own.dropout = 0;
+  if (own.dropout > 0) own.stream = builder.new_random_stream();
+  builder.append({OpKind::kAttention, name, {qkv, documents}, {y, log_sum_exp}, own});
   return y;
 }
 

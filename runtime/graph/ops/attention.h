@@ -1,5 +1,5 @@
 #pragma once
-// attention: per head, softmax(q k^T / sqrt(D) [masks]) v, blockwise. Groups of H / K heads share a
+// attention: per head, dropout(softmax(q k^T / sqrt(D) [masks])) v, blockwise. Groups of H / K heads share a
 // head of k and v (Ainslie et al. 2023); K = H where each has its own.
 //   inputs  qkv (B, T, P), documents (B, T) i32 or none
 //   outputs y (B, T, H D), log_sum_exp (B, H, T)
@@ -13,11 +13,17 @@
 //   documents  of these only those of its own document, by number. A token whose number is negative
 //              is padding: it sees nothing and nothing sees it; its y and log_sum_exp are 0, and so
 //              is its gradient
+//
+// With dropout, of the probabilities those are 0 whose word of the stream (seed, step, lane, the op's
+// number) is below the threshold, and others are 1 / (1 - dropout) times as large; log_sum_exp is of
+// them as they were. The word's number is that of the pair: see AttentionDropout.
 
 #include <compare>
 #include <cstdint>
 #include <string>
 
+#include "runtime/base/host_device.h"
+#include "runtime/base/rng.h"
 #include "runtime/graph/op_call.h"
 
 namespace lockstep {
@@ -29,12 +35,14 @@ struct AttentionAttributes {
   bool causal = true;
   int64_t kv_heads = heads;  // of k and v; a divisor of heads
   int64_t window = 0;        // tokens; 0: no limit
+  float dropout = 0;         // of probabilities, in [0, 1)
+  uint32_t stream = 0;       // its number in the graph; ops::attention sets it
 };
 
 namespace ops {
 
 // Self-attention over packed qkv (B, T, P) -> (B, T, H D), scores scaled by 1/sqrt(D). documents
-// (B, T) i32 may be kNoTensor.
+// (B, T) i32 may be kNoTensor. Dropout is for training alone.
 TensorId attention(GraphBuilder& builder,
                    const std::string& name,
                    TensorId qkv,
@@ -86,9 +94,25 @@ struct AttentionShape {
   auto operator<=>(const AttentionShape&) const = default;
 };
 
+// Which probabilities are dropped.
+struct AttentionDropout {
+  float probability = 0;
+  uint32_t purpose = 0;  // of the RngStream; the rest of it is the lane's
+
+  static AttentionDropout of(const AttentionAttributes& attributes) {
+    return {attributes.dropout, kRngDropout | attributes.stream};
+  }
+  // The number of a pair's word. `head`: of all samples' heads. Neighbouring queries lie side by
+  // side, so that a block of four words is of one key and four queries from a multiple of four on.
+  LOCKSTEP_HD static uint64_t word(int64_t time, int64_t head, int64_t key, int64_t query) {
+    return static_cast<uint64_t>((head * time + key) * ((time + 3) / 4 * 4) + query);
+  }
+};
+
 template <typename T>
 struct AttentionForward {
   AttentionShape shape;
+  AttentionDropout dropout;
   const T* qkv;              // (B, T, P): q (H, D), k (K, D) and v (K, D) after each other
   const int32_t* documents;  // (B, T), negative: padding; or null
   T* y;                      // (B, T, H D)
@@ -96,7 +120,9 @@ struct AttentionForward {
   std::byte* workspace;      // as the implementation needs
 
   static AttentionForward of(const OpCall& op) {
-    return {.shape = AttentionShape::of(op.input_shape(0), op.attributes<AttentionAttributes>()),
+    const auto& attributes = op.attributes<AttentionAttributes>();
+    return {.shape = AttentionShape::of(op.input_shape(0), attributes),
+            .dropout = AttentionDropout::of(attributes),
             .qkv = op.input<T>(0),
             .documents = op.input<int32_t>(1),
             .y = op.output<T>(0),
@@ -108,6 +134,7 @@ struct AttentionForward {
 template <typename T>
 struct AttentionBackward {
   AttentionShape shape;
+  AttentionDropout dropout;
   const T* d_y;                // (B, T, H D)
   const T* qkv;                // (B, T, P)
   const T* y;                  // (B, T, H D)
@@ -117,7 +144,9 @@ struct AttentionBackward {
   std::byte* workspace;        // as the implementation needs
 
   static AttentionBackward of(const OpCall& op) {
-    return {.shape = AttentionShape::of(op.input_shape(1), op.attributes<AttentionAttributes>()),
+    const auto& attributes = op.attributes<AttentionAttributes>();
+    return {.shape = AttentionShape::of(op.input_shape(1), attributes),
+            .dropout = AttentionDropout::of(attributes),
             .d_y = op.input<T>(0),
             .qkv = op.input<T>(1),
             .y = op.input<T>(2),

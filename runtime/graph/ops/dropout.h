@@ -26,6 +26,13 @@ TensorId dropout(GraphBuilder& builder, const std::string& name, TensorId x, flo
 
 }  // namespace ops
 
+// Elements whose word of the stream is below it are dropped.
+inline uint32_t dropout_threshold(float probability) {
+  return static_cast<uint32_t>(static_cast<double>(probability) * 0x1p32);
+}
+// What the others are multiplied by.
+inline float dropout_factor(float probability) { return 1 / (1 - probability); }
+
 // Forward and backward.
 template <typename T>
 struct Dropout {
@@ -35,12 +42,8 @@ struct Dropout {
   const T* x;         // (n)
   T* y;               // (n). May be x
 
-  // Elements whose word of the stream is below it are dropped.
-  uint32_t threshold() const {
-    return static_cast<uint32_t>(static_cast<double>(probability) * 0x1p32);
-  }
-  // Of the others.
-  float factor() const { return 1 / (1 - probability); }
+  uint32_t threshold() const { return dropout_threshold(probability); }
+  float factor() const { return dropout_factor(probability); }
 
   static Dropout of(const OpCall& op) {
     const auto& attributes = op.attributes<DropoutAttributes>();
