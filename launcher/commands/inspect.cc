@@ -1,4 +1,4 @@
-// lockstep inspect DIR
+// lockstep inspect DIR|FILE.onnx
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "launcher/bench/bucket_record.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/flight.h"
+#include "launcher/commands/inspect_onnx.h"
 #include "launcher/commands/results.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/folder.h"
@@ -111,7 +112,16 @@ ExitCode tell_done(const InspectOptions& options) {
   return done ? ExitCode::kOk : kNotDone;
 }
 
+// What --flight and --done ask is asked of run folders.
+void check_flags(const InspectOptions& options) {
+  if (!is_onnx_path(options.folder) || (!options.flight && !options.done)) return;
+  throw ConfigError("{} is of a run folder; '{}' is an ONNX file",
+                    options.flight ? "--flight" : "--done",
+                    options.folder);
+}
+
 ExitCode inspect(Session& session, const InspectOptions& options) {
+  run_on_root(session.communicator(), [&] { check_flags(options); });
   if (options.done) {
     ExitCode code = ExitCode::kOk;
     run_on_root(session.communicator(), [&] { code = tell_done(options); });
@@ -119,6 +129,8 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
   }
   run_on_root(session.communicator(), [&] {
     if (options.flight) return show_flight(options.folder, options.json);
+    if (is_onnx_path(options.folder))
+      return show_onnx(options.folder, options.tensors, options.json);
     const std::filesystem::path folder = resolve_checkpoint(options.folder);
     fmt::print("{}\n", folder.string());
     std::fflush(stdout);
@@ -152,11 +164,13 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
 
 CommandSpec inspect_command() {
   auto options = std::make_shared<InspectOptions>();
-  CommandSpec command{.name = "inspect", .help = "Show a checkpoint and verify every bit of it"};
-  command.add("DIR",
-              &options->folder,
-              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
-              {.required = true});
+  CommandSpec command{.name = "inspect",
+                      .help = "Show a checkpoint and verify every bit of it, or an ONNX file"};
+  command.add(
+      "DIR|FILE.onnx",
+      &options->folder,
+      "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); or a network",
+      {.required = true});
   command.add("--json", &options->json, "Write the findings to this file as JSON");
   command.add("--tensors", &options->tensors, "Also list the parameters");
   command.add("--flight",

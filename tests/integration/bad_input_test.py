@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import lockstep_run
+import onnx_train_test as onnx
 
 LIMIT_S = 120
 AT_ONCE = 4  # most of a case's time mpirun waits
@@ -230,6 +231,46 @@ def checkpoints(cases, binary):
     cases.train("run_dir_is_a_file", CHECKPOINT, ["run"], MLP)
 
 
+def onnx_files(cases):
+    def refused(name, words, content):
+        path = cases.file(f"{name}/net.onnx", content)
+        cases.add(name, USAGE, ["net.onnx", *words], ["inspect", path])
+
+    def model(nodes=None, weights=None, opset=17, more=b""):
+        nodes = nodes or [onnx.node("Mul", ["x", "w"], ["y"])]
+        weights = {"w": ([2], [1, 2])} if weights is None else weights
+        return onnx.model(nodes, weights, [("x", ["batch", 2])], ("y", ["batch", 2]), opset) + more
+
+    def tensor(*fields):  # a second initializer, v
+        return onnx.field(7, onnx.field(5, onnx.field(2, 1) + onnx.field(8, "v") + b"".join(fields)))
+
+    def entry(key, value):
+        return onnx.field(13, onnx.field(1, key) + onnx.field(2, value))
+
+    whole, extents, outside = model(), onnx.field(1, 2), onnx.field(14, 1)
+    refused("onnx_empty", ["it is empty"], b"")
+    refused("onnx_text", ["it is no ONNX file"], "a text, no network")
+    refused("onnx_cut_short", ["it is no ONNX file, or is damaged or cut short"], whole[:-20])
+    refused("onnx_opset", ["opset 24", "9 to 23"], model(opset=24))
+    refused("onnx_no_source", ["node Mul", "'z'"], model([onnx.node("Mul", ["x", "z"], ["y"])]))
+    refused("onnx_cycle", ["cycle"], model([onnx.node("Mul", ["x", "h"], ["y"]), onnx.node("Add", ["y", "x"], ["h"])]))
+    refused("onnx_twice", ["'y' comes from"], model([onnx.node("Mul", ["x", "w"], ["y"])] * 2))
+    refused("onnx_raw_data", ["'v'", "4 bytes", "must have 8"], model(more=tensor(extents, onnx.field(9, b"abcd"))))
+    refused("onnx_extents", ["'v'", "none may be below 0"], model(more=tensor(onnx.field(1, -2))))
+    refused("onnx_huge", ["'v'", "more than fit in memory"], model(more=tensor(*[onnx.field(1, 1 << 40)] * 2)))
+    refused("onnx_climbs", ["'v'", "within the folder"],
+            model(more=tensor(extents, entry("location", "../net.onnx"), outside)))
+    refused("onnx_absent_data", ["'v'", "weights", "No such file"],
+            model(more=tensor(extents, entry("location", "weights"), outside)))
+    refused("onnx_short_data", ["'v'", "8 bytes at 9999999 of 'net.onnx'"],
+            model(more=tensor(extents, entry("location", "net.onnx"), entry("offset", "9999999"), outside)))
+    refused("onnx_domain", ["node elsewhere.Odd", "'elsewhere'"],
+            model([onnx.node("Odd", ["x"], ["y"]) + onnx.field(7, "elsewhere")]))
+    cases.add("onnx_missing", USAGE, ["nowhere.onnx"], ["inspect", "nowhere.onnx"])
+    good = cases.file("onnx_flags/net.onnx", whole)
+    cases.add("onnx_flags", USAGE, ["--done", "net.onnx"], ["inspect", good, "--done"])
+
+
 def the_rest(cases):
     cases.set("does_not_fit", ["GiB", "global_batch"], "train.global_batch=16777216", code=MEMORY,
               text=MLP.replace("hidden: 8", "hidden: [4096, 4096]"))
@@ -286,6 +327,7 @@ def main():
         config(cases)
         data(cases)
         checkpoints(cases, binary)
+        onnx_files(cases)
         the_rest(cases)
         ranks_that_differ(cases)
         wanted_cases = [case for case in cases.list if not wanted or case[0] in wanted]

@@ -1,0 +1,171 @@
+#include "launcher/commands/inspect_onnx.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+#include "models/onnx/network.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/base/text.h"
+
+namespace lockstep {
+namespace {
+
+using onnx::File;
+using onnx::FileValue;
+using onnx::Initializer;
+
+// The axes of an input that must be bound before it can train: by name or, where they have none, INPUT.AXIS.
+std::vector<std::string> open_axes(const FileValue& value) {
+  std::vector<std::string> axes;
+  for (size_t axis = 0; axis < value.extents.size(); ++axis)
+    if (const onnx::OpenExtent& extent = value.extents[axis]; extent.extent < 0)
+      axes.push_back(extent.name.empty() ? fmt::format("{}.{}", value.name, axis) : extent.name);
+  return axes;
+}
+
+std::vector<std::string> extents_of(const FileValue& value) {
+  std::vector<std::string> extents;
+  for (const onnx::OpenExtent& extent : value.extents)
+    extents.push_back(extent.extent >= 0    ? std::to_string(extent.extent)
+                      : extent.name.empty() ? "?"
+                                            : extent.name);
+  return extents;
+}
+
+std::string type_of(const FileValue& value) { return value.typed ? onnx::name_of(value.type) : ""; }
+
+// "float (batch, 3, 32, 32)".
+std::string text_of(const FileValue& value) {
+  if (!value.typed) return "of a type that the file does not tell";
+  if (!value.has_extents) return type_of(value) + " of extents that the file does not tell";
+  return fmt::format("{} ({})", type_of(value), fmt::join(extents_of(value), ", "));
+}
+
+void print_line(const std::string& line) { fmt::print("  {}\n", escape_controls(line)); }
+
+struct Totals {
+  int64_t elements = 0;
+  size_t bytes = 0;
+  size_t external = 0;  // tensors
+};
+
+Totals totals_of(const File& file) {
+  Totals totals;
+  for (const Initializer& initializer : file.initializers) {
+    totals.elements += initializer.array.size();
+    totals.bytes += initializer.array.bytes();
+    if (initializer.external) ++totals.external;
+  }
+  return totals;
+}
+
+std::map<std::string, int64_t> count_ops(const File& file) {
+  std::map<std::string, int64_t> counts;
+  for (const onnx::Node& node : file.nodes)
+    ++counts[node.domain.empty() ? node.op : node.domain + "." + node.op];
+  return counts;
+}
+
+// The most frequent first.
+std::string text_of(const std::map<std::string, int64_t>& counts) {
+  std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second > b.second;
+  });
+  std::string text;
+  for (const auto& [op, count] : sorted)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, op);
+  return text;
+}
+
+void print(const File& file, bool tensors) {
+  print_line(fmt::format("ONNX, opset {}, version {} of the format, written by {}",
+                         file.opset,
+                         file.ir_version,
+                         file.producer.empty() ? "a program that does not tell" : file.producer));
+  for (const int number : file.inputs) {
+    const FileValue& input = file.values[static_cast<size_t>(number)];
+    const std::vector<std::string> open = open_axes(input);
+    print_line(fmt::format("input {:<24} {}{}",
+                           input.name,
+                           text_of(input),
+                           open.empty() ? "" : fmt::format("; open: {}", fmt::join(open, ", "))));
+  }
+  for (const int number : file.outputs) {
+    const FileValue& output = file.values[static_cast<size_t>(number)];
+    print_line(fmt::format("output {:<23} {}", output.name, text_of(output)));
+  }
+  const Totals totals = totals_of(file);
+  const size_t count = file.initializers.size();
+  print_line(fmt::format(
+      "{} parameters and constants in {} initializer{}, {} bytes{}",
+      totals.elements,
+      count,
+      count == 1 ? "" : "s",
+      totals.bytes,
+      totals.external > 0 ? fmt::format("; {} of them in files beside it", totals.external) : ""));
+  const size_t nodes = file.nodes.size();
+  print_line(fmt::format("{} node{}{}{}",
+                         nodes,
+                         nodes == 1 ? "" : "s",
+                         nodes == 0 ? "" : ": ",
+                         text_of(count_ops(file))));
+  if (!tensors) return;
+  for (const Initializer& initializer : file.initializers)
+    print_line(fmt::format("  {:<44}{} {}",
+                           initializer.name,
+                           onnx::name_of(initializer.array.type),
+                           onnx::to_string(initializer.array.extents)));
+}
+
+Json json_of(const FileValue& value, bool input) {
+  Json json;
+  json["name"] = value.name;
+  json["type"] = type_of(value);
+  json["extents"] = extents_of(value);
+  if (input) json["open"] = open_axes(value);
+  return json;
+}
+
+Json json_of(const File& file) {
+  Json json;
+  json["file"] = file.path;
+  json["opset"] = file.opset;
+  json["ir_version"] = file.ir_version;
+  json["producer"] = file.producer;
+  json["inputs"] = Json::array();
+  for (const int number : file.inputs)
+    json["inputs"].push_back(json_of(file.values[static_cast<size_t>(number)], true));
+  json["outputs"] = Json::array();
+  for (const int number : file.outputs)
+    json["outputs"].push_back(json_of(file.values[static_cast<size_t>(number)], false));
+  const Totals totals = totals_of(file);
+  json["initializers"] = static_cast<int64_t>(file.initializers.size());
+  json["parameters"] = totals.elements;
+  json["bytes"] = static_cast<int64_t>(totals.bytes);
+  json["nodes"] = Json::object();
+  for (const auto& [op, count] : count_ops(file)) json["nodes"][op] = count;
+  return json;
+}
+
+}  // namespace
+
+bool is_onnx_path(const std::string& path) { return path.ends_with(".onnx"); }
+
+void show_onnx(const std::string& path, bool tensors, const std::string& json) {
+  const File file = onnx::read_file(path);
+  fmt::print("{}\n", escape_controls(path));
+  print(file, tensors);
+  std::fflush(stdout);
+  if (json.empty()) return;
+  // Names in a file may be any bytes.
+  const std::string text = json_of(file).dump({.indent = 2, .replace_invalid = true});
+  write_file_atomically(json, text + "\n");
+}
+
+}  // namespace lockstep
