@@ -105,11 +105,12 @@ class BertBuilder {
     const int64_t width = config_.width;
     const TensorId qkv =
         linear(name + "attention.self.qkv", x, 3 * width, Activation::kNone, {width, width, width});
-    const TensorId mixed = ops::attention(builder_,
-                                          name + "attention.self",
-                                          qkv,
-                                          {.heads = config_.heads, .causal = false},
-                                          inputs_.documents);
+    const TensorId mixed = ops::attention(
+        builder_,
+        name + "attention.self",
+        qkv,
+        {.heads = config_.heads, .causal = false, .dropout = config_.attention_dropout},
+        inputs_.documents);
     x = after_branch(name + "attention.output.", x, mixed);
     const TensorId up =
         linear(name + "intermediate.dense", x, config_.mlp_width, config_.activation);

@@ -118,8 +118,12 @@ class GptBuilder {
                          .rotary_size = config_.rotary_size > 0 ? config_.rotary_size : head_size,
                          .interleaved = true});
     }
-    const TensorId mixed =
-        text_attention(builder_, name, qkv, {.heads = config_.heads, .causal = true}, inputs_);
+    const TensorId mixed = text_attention(
+        builder_,
+        name,
+        qkv,
+        {.heads = config_.heads, .causal = true, .dropout = config_.attention_dropout},
+        inputs_);
     return dropout(name,
                    linear(name + ".c_proj",
                           mixed,

@@ -119,7 +119,8 @@ class LlamaBuilder {
                                           {.heads = sizes_.heads,
                                            .causal = true,
                                            .kv_heads = sizes_.kv_heads,
-                                           .window = config_.sliding_window},
+                                           .window = config_.sliding_window,
+                                           .dropout = config_.attention_dropout},
                                           inputs_);
     return linear(name + "o_proj", mixed, sizes_.mixed(), sizes_.width, false);
   }

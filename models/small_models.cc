@@ -110,6 +110,7 @@ void add_encoders(std::vector<SmallModel>& models) {
   bert.vocabulary = 61;
   bert.segments = 61;
   bert.dropout = 0.1f;
+  bert.attention_dropout = 0.2f;
   models.push_back({"bert", bert, {0, 61, 0}, 3});
   bert.layout = BertConfig::Layout::kRoberta;
   bert.task = BertConfig::Task::kSequenceClasses;

@@ -68,7 +68,10 @@ class VitBuilder {
                                 Activation::kNone,
                                 {width, width, width});
     const TensorId mixed = ops::attention(
-        builder_, name + "attention", qkv, {.heads = config_.heads, .causal = false});
+        builder_,
+        name + "attention",
+        qkv,
+        {.heads = config_.heads, .causal = false, .dropout = config_.attention_dropout});
     branch(name + "attention.output", linear(name + "attention.output.dense", mixed, width, width));
     const TensorId up = linear(name + "intermediate.dense",
                                norm(name + "layernorm_after"),

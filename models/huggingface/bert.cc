@@ -88,16 +88,12 @@ class Bert final : public Family {
     bert.activation = fields.activation("hidden_act", Activation::kGeluErf);
     bert.norm_epsilon = static_cast<float>(fields.number("layer_norm_eps", 1e-12));
     bert.dropout = static_cast<float>(fields.number("hidden_dropout_prob", 0.1));
+    bert.attention_dropout = static_cast<float>(fields.number("attention_probs_dropout_prob", 0.1));
     bert.task = task_of(fields);
     if (bert.task != Task::kMaskedTokens && bert.task != Task::kHiddenStates)
       bert.classes = read_labels(fields);
     refuse_others(fields, bert);
     return bert;
-  }
-
-  std::vector<std::string> not_applied(ConfigFields& fields) const override {
-    if (fields.number("attention_probs_dropout_prob", 0.1) == 0) return {};
-    return {"attention_probs_dropout_prob (dropout of the probabilities of attention)"};
   }
 
   // How sentence-transformers makes one vector of a text's tokens, where no head of transformers
@@ -140,8 +136,7 @@ class Bert final : public Family {
     config["layer_norm_eps"] = shortest(bert.norm_epsilon);
     config["hidden_dropout_prob"] = shortest(bert.dropout);
     config["classifier_dropout"] = Json();
-    if (!config.contains("attention_probs_dropout_prob"))
-      config["attention_probs_dropout_prob"] = 0.0;
+    config["attention_probs_dropout_prob"] = shortest(bert.attention_dropout);
     config["tie_word_embeddings"] = true;
     write_task(bert, config);
   }
@@ -217,8 +212,7 @@ class Bert final : public Family {
       fields.refuse("tie_word_embeddings", "true");
     if (static_cast<float>(fields.number("classifier_dropout", bert.dropout)) != bert.dropout)
       fields.refuse("classifier_dropout", "null, or the value of hidden_dropout_prob");
-    fields.pass_over({"attention_probs_dropout_prob",
-                      "chunk_size_feed_forward",
+    fields.pass_over({"chunk_size_feed_forward",
                       "directionality",
                       "num_labels",
                       "pooler_fc_size",

@@ -45,8 +45,6 @@ class Family {
                                                    const ModelConfig& /*model*/) const {
     return {};
   }
-  // Fields of config.json which `read` would not apply, in words, to be said.
-  virtual std::vector<std::string> not_applied(ConfigFields& /*fields*/) const { return {}; }
   // Sets the fields of `config`, which may have others. `slices` are the model's tensors. Throws
   // ConfigError for what no such folder can say.
   virtual void write(const ModelConfig& model,

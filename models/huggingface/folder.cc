@@ -48,9 +48,6 @@ WeightsRead read_weights(const fs::path& folder,
                                      kConfigFile,
                                      field.before));
   }
-  ConfigFields fields(config.json, config.origin);
-  for (const std::string& field : config.family->not_applied(fields))
-    read.notes.push_back(fmt::format("{}: not applied: {}", config.origin, field));
   for (const std::string& note : config.family->notes_of_others(folder, model))
     read.notes.push_back(note);
   return read;

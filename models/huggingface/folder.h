@@ -26,7 +26,7 @@ ModelConfig read_model(const std::filesystem::path& folder);
 // Fills the parameters of `model` that `slices` name in `flat` (fp32, at the slices' offsets) from
 // the folder's tensors; F16 and BF16 are converted. A head that the folder lacks, or has for another
 // number of classes, keeps what `flat` has. Notes: such heads, tensors that are left out, and fields
-// of config.json that differ from the model's or are not applied. Refuses tensors that are missing, of
+// of config.json that differ from the model's, and what other files of the folder say. Refuses tensors that are missing, of
 // other extents or unknown.
 WeightsRead read_weights(const std::filesystem::path& folder,
                          const ModelConfig& model,

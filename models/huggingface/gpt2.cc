@@ -32,10 +32,6 @@ class Gpt2 final : public Family {
     return gpt;
   }
 
-  std::vector<std::string> not_applied(ConfigFields& fields) const override {
-    return gpt_not_applied(fields, kDropout);
-  }
-
   void write(const ModelConfig& model,
              const std::vector<NamedSlice>& /*slices*/,
              Json& config) const override {

@@ -12,21 +12,16 @@ void read_gpt(ConfigFields& fields, double dropout, GptConfig& gpt) {
   gpt.activation = fields.activation("activation_function", Activation::kGeluTanh);
   gpt.norm_epsilon = static_cast<float>(fields.number("layer_norm_epsilon", 1e-5));
   gpt.dropout = static_cast<float>(fields.number("resid_pdrop", dropout));
+  gpt.attention_dropout = static_cast<float>(fields.number("attn_pdrop", dropout));
   if (fields.number("embd_pdrop", dropout) != fields.number("resid_pdrop", dropout))
     fields.refuse("embd_pdrop", "the value of resid_pdrop");
   if (!fields.boolean("scale_attn_weights", true)) fields.refuse("scale_attn_weights", "true");
-  fields.pass_over({"attn_pdrop",
-                    "n_ctx",
+  fields.pass_over({"n_ctx",
                     "summary_activation",
                     "summary_first_dropout",
                     "summary_proj_to_labels",
                     "summary_type",
                     "summary_use_proj"});
-}
-
-std::vector<std::string> gpt_not_applied(ConfigFields& fields, double dropout) {
-  if (fields.number("attn_pdrop", dropout) == 0) return {};
-  return {"attn_pdrop (dropout of the probabilities of attention)"};
 }
 
 void write_gpt(const GptConfig& gpt, const char* type, const char* architecture, Json& config) {
@@ -43,7 +38,7 @@ void write_gpt(const GptConfig& gpt, const char* type, const char* architecture,
   config["layer_norm_epsilon"] = shortest(gpt.norm_epsilon);
   config["resid_pdrop"] = shortest(gpt.dropout);
   config["embd_pdrop"] = shortest(gpt.dropout);
-  if (!config.contains("attn_pdrop")) config["attn_pdrop"] = 0.0;
+  config["attn_pdrop"] = shortest(gpt.attention_dropout);
 }
 
 }  // namespace lockstep::huggingface

@@ -13,9 +13,6 @@ namespace lockstep::huggingface {
 // Throws ConfigError for values that the model here does not have.
 void read_gpt(ConfigFields& fields, double dropout, GptConfig& gpt);
 
-// As Family::not_applied.
-std::vector<std::string> gpt_not_applied(ConfigFields& fields, double dropout);
-
 // As Family::write. `type` is the model_type, `architecture` the class that reads such a folder.
 void write_gpt(const GptConfig& gpt, const char* type, const char* architecture, Json& config);
 

@@ -71,16 +71,12 @@ class Llama final : public Family {
     for (const char* bias : {"attention_bias", "mlp_bias"}) {
       if (fields.boolean(bias, false)) fields.refuse(bias, "false");
     }
-    fields.pass_over({"attention_dropout", "pretraining_tp"});
+    llama.attention_dropout = static_cast<float>(fields.number("attention_dropout", 0));
+    fields.pass_over({"pretraining_tp"});
     for (const char* other : {"rope_interleaved", "use_mrope"}) {
       if (fields.boolean(other, false)) fields.refuse(other, "false");
     }
     return llama;
-  }
-
-  std::vector<std::string> not_applied(ConfigFields& fields) const override {
-    if (fields.number("attention_dropout", 0) == 0) return {};
-    return {"attention_dropout (dropout of the probabilities of attention)"};
   }
 
   void write(const ModelConfig& model,
@@ -101,6 +97,7 @@ class Llama final : public Family {
     config["tie_word_embeddings"] = llama.tied_head;
     write_activation("hidden_act", llama.activation, config);
     config["rms_norm_eps"] = shortest(llama.norm_epsilon);
+    config["attention_dropout"] = shortest(llama.attention_dropout);
     write_rotary({llama.rope_theta,
                   llama.rope_scaling,
                   llama.rope_factor,

@@ -31,6 +31,7 @@ class Vit final : public Family {
     vit.patch = fields.integer("patch_size", 16);
     vit.activation = fields.activation("hidden_act", Activation::kGeluErf);
     vit.dropout = static_cast<float>(fields.number("hidden_dropout_prob", 0));
+    vit.attention_dropout = static_cast<float>(fields.number("attention_probs_dropout_prob", 0));
     vit.norm_epsilon = static_cast<float>(fields.number("layer_norm_eps", 1e-12));
     vit.qkv_bias = fields.boolean("qkv_bias", true);
     vit.classes = read_labels(fields);
@@ -38,18 +39,9 @@ class Vit final : public Family {
     if (fields.text("problem_type", one_class) != one_class)
       fields.refuse("problem_type", "null or " + one_class);
     // How many positions and channels there are the tensors tell.
-    fields.pass_over({"attention_probs_dropout_prob",
-                      "encoder_stride",
-                      "image_size",
-                      "num_channels",
-                      "pooler_act",
-                      "pooler_output_size"});
+    fields.pass_over(
+        {"encoder_stride", "image_size", "num_channels", "pooler_act", "pooler_output_size"});
     return vit;
-  }
-
-  std::vector<std::string> not_applied(ConfigFields& fields) const override {
-    if (fields.number("attention_probs_dropout_prob", 0) == 0) return {};
-    return {"attention_probs_dropout_prob (dropout of the probabilities of attention)"};
   }
 
   void write(const ModelConfig& model,
@@ -65,8 +57,7 @@ class Vit final : public Family {
     config["patch_size"] = vit.patch;
     write_activation("hidden_act", vit.activation, config);
     config["hidden_dropout_prob"] = shortest(vit.dropout);
-    if (!config.contains("attention_probs_dropout_prob"))
-      config["attention_probs_dropout_prob"] = 0.0;
+    config["attention_probs_dropout_prob"] = shortest(vit.attention_dropout);
     config["layer_norm_eps"] = shortest(vit.norm_epsilon);
     config["qkv_bias"] = vit.qkv_bias;
     config["image_size"] = image_size(vit, slices);

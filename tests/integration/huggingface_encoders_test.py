@@ -151,7 +151,8 @@ def test_a_mean_has_the_same_bits_on_any_number_of_ranks(bench):
         run = f"ranks-{ranks}"
         bench.run("launch", "-n", ranks, "--", "train", bench.golden / "bert_mean.textproto",
                   "--set", f"train.init_from={bench.golden}/bert_mean.safetensors",
-                  "--set", "model.bert.dropout=0.125", "--device", "cpu", "--run-dir", run, "--json",
+                  "--set", "model.bert.dropout=0.125", "--set", "model.bert.attention_dropout=0.25",
+                  "--device", "cpu", "--run-dir", run, "--json",
                   f"{run}.json")
         hashes.add(json.loads((bench.folder / f"{run}.json").read_text())["weights_hash"])
     assert len(hashes) == 1, hashes
@@ -209,6 +210,24 @@ def test_refused(bench):
         folder = bench.make("gptj", **fields)
         message = bench.run("plan", bench.config("gptj", f'from: "{folder}"'), code=2)
         assert words in message, (words, message)
+
+
+def test_dropout_of_attention_is_read_and_written(bench):
+    for name, field, ours in (("bert", "attention_probs_dropout_prob", "0.25"),
+                              ("gpt_tied", "attn_pdrop", "0.125"),
+                              ("gptj", "attn_pdrop", "0.5"),
+                              ("llama", "attention_dropout", "0.375")):
+        folder = bench.make(name, **{field: float(ours)})
+        config = bench.config(name, f'from: "{folder}"')
+        text = bench.run("config", "--defaults", config)
+        assert f"attention_dropout: {ours}" in text, text
+        run = f"dropped-{name}"
+        bench.run("train", config, "--device", "cpu", "--run-dir", run)
+        bench.run("export", run, "--format", "huggingface", "--out", f"{run}-out")
+        written = json.loads((bench.folder / f"{run}-out/config.json").read_text())
+        assert written[field] == float(ours), written
+        plain = bench.config(name, f'from: "{bench.make(name, **{field: 0.0})}"')
+        assert bench.weights_hash(config) != bench.weights_hash(plain), name
 
 
 def test_losses_of_a_vit_that_are_not_here(bench):

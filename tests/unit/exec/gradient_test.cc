@@ -182,6 +182,7 @@ std::vector<Case> cases() {
   untied.tied_head = false;
   untied.bias = false;
   untied.dropout = 0.2f;
+  untied.attention_dropout = 0.3f;
   list.push_back({"gpt_untied_no_bias_dropout", untied});
   list.push_back({"gpt_recomputed", untied, true});
   list.push_back({"llama_tied", testing::small_llama()});
@@ -210,6 +211,7 @@ std::vector<Case> cases() {
     list.push_back({std::string("bert_") + name, bert});
     bert.layout = BertConfig::Layout::kRoberta;
     bert.dropout = 0.2f;
+    bert.attention_dropout = 0.3f;
     list.push_back({std::string("roberta_recomputed_") + name, bert, true, 7});
     if (task != Task::kSequenceClasses && task != Task::kSequenceValues) continue;
     bert.pooling = BertConfig::Pooling::kMean;
