@@ -3,13 +3,15 @@
 
     compare_finetuning.py LOCKSTEP MODEL DATA [--task sst2|mrpc] [--train N] [--repeats R]
                           [--epochs E] [--lr LR] [--batch B] [--length T] [--only lockstep|pytorch]
+                          [--pooling FIRST_TOKEN|MEAN] [--dropout P] [--layer-decay D] ...
 
 MODEL is a folder with config.json, model.safetensors and tokenizer.json; DATA has GLUE's train.tsv
 and dev.tsv, of which the first N rows of train.tsv are used. Both train on two processes of one
 thread: Lockstep under mpirun, PyTorch with DistributedDataParallel over gloo and transformers'
-AutoModelForSequenceClassification. The recipe is the same: AdamW, a linear schedule with a tenth of
-it as warm-up, gradients clipped to norm 1, dropout as config.json says (but Lockstep has none of the
-probabilities of attention), batches of texts that are padded to the longest one in PyTorch and to T
+AutoModelForSequenceClassification, or for MEAN its body and a linear layer of the mean of all tokens.
+The recipe is the same: AdamW, a linear schedule with a tenth of it as warm-up, gradients clipped to
+norm 1, dropout (--dropout and --attention-dropout, else as config.json says), rates that shrink from
+block to block towards the embedding (--layer-decay), batches of texts that are padded to the longest one in PyTorch and to T
 in Lockstep. With --buckets both put texts of like lengths into a batch (transformers'
 LengthGroupedSampler, data.group_by_length), and Lockstep pads to those lengths. Prints accuracy, F1
 and seconds of training of each. Needs torch, transformers, numpy.
@@ -28,14 +30,22 @@ TASKS = {"sst2": {"text": "sentence", "label": "label"},
 
 CONFIG = """
 name: "finetuning"
-model {{ from: "{model}"  bert {{ task: SEQUENCE_CLASSES  context: {length}  dropout: {dropout} }} }}
+model {{
+  from: "{model}"
+  bert {{
+    task: SEQUENCE_CLASSES  context: {length}  pooling: {pooling}
+    dropout: {dropout}  attention_dropout: {attention_dropout}  label_smoothing: {smoothing}
+  }}
+}}
 data {{
   labelled_text {{ train: "train.tsv"  eval: "dev.tsv"  quotes: false  {columns} }}
   dir: "{data}"
   group_by_length: {grouped}
 }}
-train {{ global_batch: {batch}  lanes: {lanes}  epochs: {epochs} log_every: 100 }}
-optimizer {{ adamw {{ weight_decay: 0.01 }}  clip_norm: 1 }}
+train {{
+  global_batch: {batch}  lanes: {lanes}  epochs: {epochs}  layer_lr_decay: {layer_decay} log_every: 100
+}}
+optimizer {{ adamw {{ weight_decay: {decay} }}  clip_norm: 1 }}
 schedule {{ kind: LINEAR  lr: {lr}  warmup_steps: {warmup} }}
 execution {{ threads: 1 {buckets} }}
 eval {{ every: {steps} }}
@@ -70,10 +80,11 @@ def f1_of(labels, predictions):
 def train_lockstep(options, folder, steps):
     columns = "  ".join(f'{key}: "{name}"' for key, name in TASKS[options.task].items())
     config = folder / "finetuning.textproto"
-    dropout = json.loads((options.model / "config.json").read_text()).get("hidden_dropout_prob", 0)
     config.write_text(CONFIG.format(
-        model=options.model.resolve(), length=options.length, dropout=dropout, columns=columns,
-        data=folder, grouped="true" if options.buckets else "false", batch=options.batch,
+        model=options.model.resolve(), length=options.length, pooling=options.pooling,
+        dropout=options.dropout, attention_dropout=options.attention_dropout,
+        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay,
+        columns=columns, data=folder, grouped="true" if options.buckets else "false", batch=options.batch,
         lanes=options.lanes, epochs=options.epochs, lr=options.lr, warmup=steps // 10, steps=steps,
         buckets=f"length_buckets: [{options.buckets}]" if options.buckets else ""))
     result = folder / "result.json"
@@ -100,18 +111,65 @@ def train_lockstep(options, folder, steps):
 def train_pytorch(options, folder):
     result = folder / "pytorch.json"
     workers = []
+    recipe = ("task", "train", "epochs", "lr", "batch", "length", "seed", "buckets", "pooling",
+              "dropout", "attention_dropout", "smoothing", "layer_decay", "decay")
+    told = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in recipe]
     for rank in range(2):
         env = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
                    MASTER_PORT=str(29500 + os.getpid() % 500), OMP_NUM_THREADS="1")
         workers.append(subprocess.Popen(
-            [sys.executable, __file__, options.lockstep, options.model, folder, "--task",
-             options.task, "--train", str(options.train), "--epochs", str(options.epochs), "--lr",
-             str(options.lr), "--batch", str(options.batch), "--length", str(options.length),
-             "--seed", str(options.seed), "--buckets", options.buckets, "--worker", str(result)],
-            env=env))
+            [sys.executable, __file__, options.lockstep, options.model, folder, *told, "--worker",
+             str(result)], env=env))
     if any([worker.wait() != 0 for worker in workers]):
         raise RuntimeError("a worker of PyTorch failed")
     return json.loads(result.read_text())
+
+
+def make_pytorch(options):
+    import torch
+    import transformers
+    dropout = {"hidden_dropout_prob": options.dropout,
+               "attention_probs_dropout_prob": options.attention_dropout}
+    if options.pooling == "FIRST_TOKEN":
+        return transformers.AutoModelForSequenceClassification.from_pretrained(
+            options.model, num_labels=2, dtype=torch.float32, **dropout)
+
+    class MeanClassifier(torch.nn.Module):
+
+        def __init__(self):
+            super().__init__()
+            self.bert = transformers.AutoModel.from_pretrained(
+                options.model, dtype=torch.float32, add_pooling_layer=False, **dropout)
+            self.dropout = torch.nn.Dropout(options.dropout)
+            self.classifier = torch.nn.Linear(self.bert.config.hidden_size, 2)
+            torch.nn.init.normal_(self.classifier.weight, std=0.02)
+            torch.nn.init.zeros_(self.classifier.bias)
+
+        def forward(self, attention_mask, **inputs):
+            states = self.bert(attention_mask=attention_mask, **inputs).last_hidden_state
+            counted = attention_mask[..., None].to(states.dtype)
+            mean = (states * counted).sum(1) / counted.sum(1)
+            return transformers.modeling_outputs.SequenceClassifierOutput(
+                logits=self.classifier(self.dropout(mean)))
+
+    return MeanClassifier()
+
+
+def parameter_groups(model, options):
+    """Weights of matrices decay; k blocks below the head the rate is layer_decay to the power of k."""
+    blocks = len(model.bert.encoder.layer)
+    groups = {}
+    for name, parameter in model.named_parameters():
+        below = 0
+        if ".embeddings." in name:
+            below = blocks + 1
+        elif ".encoder.layer." in name:
+            below = blocks - int(name.split(".encoder.layer.")[1].split(".")[0])
+        key = (options.lr * options.layer_decay**below,
+               options.decay if parameter.dim() > 1 else 0.0)
+        groups.setdefault(key, []).append(parameter)
+    return [{"params": parameters, "lr": lr, "weight_decay": decay}
+            for (lr, decay), parameters in groups.items()]
 
 
 def work_pytorch(options):
@@ -124,8 +182,7 @@ def work_pytorch(options):
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     torch.manual_seed(options.seed)  # the head is the same on both
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        options.model, num_labels=2, dtype=torch.float32)
+    model = make_pytorch(options)
     torch.manual_seed(1000 * options.seed + rank)  # dropout is not
     data = {name: [(dict(tokenizer(*texts, truncation=True, max_length=options.length)), label)
                    for texts, label in rows_of(options.data / f"{name}.tsv", options.task)]
@@ -136,10 +193,7 @@ def work_pytorch(options):
         return inputs, torch.tensor([row[1] for row in rows])
 
     wrapped = DistributedDataParallel(model)
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.01},
-                                   {"params": others, "weight_decay": 0.0}], lr=options.lr)
+    optimizer = torch.optim.AdamW(parameter_groups(model, options))
     train, share = data["train"], options.batch // ranks
     steps = -(-len(train) * options.epochs // options.batch)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
@@ -157,7 +211,8 @@ def work_pytorch(options):
     for step in range(steps):
         first = step * options.batch + rank * share
         inputs, labels = batch_of([train[i] for i in order[first:first + share]])
-        torch.nn.functional.cross_entropy(wrapped(**inputs).logits, labels).backward()
+        torch.nn.functional.cross_entropy(wrapped(**inputs).logits, labels,
+                                          label_smoothing=options.smoothing).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
@@ -193,11 +248,22 @@ def main():
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--buckets", default="", help="of Lockstep: 8,16,32")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pooling", choices=("FIRST_TOKEN", "MEAN"), default="FIRST_TOKEN")
+    parser.add_argument("--dropout", type=float)
+    parser.add_argument("--attention-dropout", type=float)
+    parser.add_argument("--smoothing", type=float, default=0, help="of labels")
+    parser.add_argument("--layer-decay", type=float, default=1)
+    parser.add_argument("--decay", type=float, default=0.01, help="of weights")
     parser.add_argument("--only", choices=("lockstep", "pytorch"))
     parser.add_argument("--worker", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         return work_pytorch(options)
+    said = json.loads((options.model / "config.json").read_text())
+    if options.dropout is None:
+        options.dropout = said.get("hidden_dropout_prob", 0.1)
+    if options.attention_dropout is None:
+        options.attention_dropout = said.get("attention_probs_dropout_prob", 0.1)
     with tempfile.TemporaryDirectory(prefix="lockstep-finetuning-") as folder:
         folder = pathlib.Path(folder)
         write_data(options, folder)
