@@ -103,7 +103,6 @@ TEST_P(PointwiseFunctionTest, TreatsNanInfinityAndZeroAsTheReferenceDoes) {
   constexpr double kValues[] = {
       std::numeric_limits<double>::quiet_NaN(), kInf, -kInf, 0, 1, -1, 2, -0.5, 3};
   const F f = function().function;
-  // Of NaN the larger and the smaller are the reference's own business: both are NaN.
   PointwiseProgram program;  // infinities become numbers, which can be compared
   int operands[3] = {-1, -1, -1};
   for (int k = 0; k < operand_count(f); ++k) operands[k] = program.input(k);

@@ -36,7 +36,7 @@ HWY_INLINE void binary(size_t n, float* to, PointwiseOperand a, PointwiseOperand
   for (size_t i = 0; i < n; i += kVecLanes) hn::StoreU(f(load(a, i), load(b, i)), F32(), to + i);
 }
 
-// Two functions of the same operands share a loop's body in the tables below.
+// A row of the table below: the function, and what it makes of the vectors x and y.
 #define LOCKSTEP_UNARY(Function, expression) \
   case PointwiseFunction::Function:          \
     return unary(n, to, a, [](Vec x) HWY_ATTR { return expression; })

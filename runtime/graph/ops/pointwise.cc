@@ -98,6 +98,7 @@ TensorId ops::pointwise(GraphBuilder& builder,
   for (const TensorId input : inputs) {
     read.push_back({input, builder.shape(input)});
     LOCKSTEP_CHECK(builder[input].role != Role::kParameter, "{}: a parameter as input ", name);
+    LOCKSTEP_CHECK(builder[input].padded_columns == 0, "{}: an input of padded rows ", name);
     LOCKSTEP_CHECK(broadcast(builder.shape(input), shape), "{}: shapes of inputs ", name);
   }
   const TensorId y = integers ? builder.tensor(name, shape, DType::kI32, Role::kActivation)

@@ -57,6 +57,7 @@ TensorId ops::reduce(GraphBuilder& builder,
                      bool keep_dims) {
   const Shape shape = builder.shape(x);
   LOCKSTEP_CHECK(builder[x].role != Role::kParameter, "{}: a parameter as input ", name);
+  LOCKSTEP_CHECK(builder[x].padded_columns == 0, "{}: an input of padded rows ", name);
   ReduceAttributes attributes{kind, shape, 0};
   for (const int axis : axes) {
     const int dimension = axis < 0 ? axis + shape.rank() : axis;
