@@ -108,7 +108,7 @@ void print(const File& file, bool tensors) {
       count,
       count == 1 ? "" : "s",
       totals.bytes,
-      totals.external > 0 ? fmt::format("; {} of them in files beside it", totals.external) : ""));
+      totals.external > 0 ? fmt::format("; {} of the initializers in files beside it", totals.external) : ""));
   const size_t nodes = file.nodes.size();
   print_line(fmt::format("{} node{}{}{}",
                          nodes,

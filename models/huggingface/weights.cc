@@ -5,6 +5,7 @@
 #include <set>
 
 #include "runtime/base/error.h"
+#include "runtime/base/transpose.h"
 #include "runtime/checkpoint/file_form.h"
 #include "runtime/checkpoint/match.h"
 
@@ -213,12 +214,6 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
     extents = own;
   }
   return extents;
-}
-
-void transpose(const float* from, int64_t rows, int64_t columns, float* to) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = from[c * rows + r];
-  }
 }
 
 WeightsRead fill_weights(const Family& family,

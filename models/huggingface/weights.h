@@ -32,9 +32,6 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
                                                const ModelConfig& model,
                                                const std::string& name);
 
-// to (rows, columns) from (columns, rows).
-void transpose(const float* from, int64_t rows, int64_t columns, float* to);
-
 // Fills the place of `parameter`, which is the slice's, from the folder's tensor of its extents, or one
 // that has more rows behind.
 void read_place(const TensorFiles::Tensor& tensor,

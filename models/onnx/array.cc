@@ -83,13 +83,7 @@ NewArray make_array(ElementType type, Extents extents) {
 }
 
 Array array_of(ElementType type, Extents extents, const std::vector<double>& values) {
-  NewArray made = make_array(type, std::move(extents));
-  LOCKSTEP_REQUIRE(made.array.size() == static_cast<int64_t>(values.size()));
-  by_type(type, made.data, [&](auto* to) {
-    using To = std::decay_t<decltype(*to)>;
-    for (size_t i = 0; i < values.size(); ++i) to[i] = write_element<To>(values[i]);
-  });
-  return made.array;
+  return array_from(type, std::move(extents), values);
 }
 
 Array array_of_int64(Extents extents, const std::vector<int64_t>& values) {

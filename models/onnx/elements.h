@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "models/onnx/array.h"
 #include "runtime/base/check.h"
@@ -88,6 +90,18 @@ To write_element(From x) {
     return static_cast<To>(truncated(static_cast<double>(x)));
   else
     return static_cast<To>(x);
+}
+
+// From numbers or integers, written in `type`.
+template <typename From>
+Array array_from(ElementType type, Extents extents, const std::vector<From>& values) {
+  NewArray made = make_array(type, std::move(extents));
+  LOCKSTEP_REQUIRE(made.array.size() == static_cast<int64_t>(values.size()));
+  by_type(type, made.data, [&](auto* to) {
+    using To = std::decay_t<decltype(*to)>;
+    for (size_t i = 0; i < values.size(); ++i) to[i] = write_element<To>(values[i]);
+  });
+  return made.array;
 }
 
 }  // namespace lockstep::onnx

@@ -41,7 +41,8 @@ class OnnxModel final : public Model {
     check_shared(*opened, config_);
     // Whether there are ops for all of it.
     GraphBuilder builder{GraphOptions(Purpose::kInference)};
-    append_network(builder, network, given_input(builder, *opened, network));
+    append_network(
+        builder, network, data_input(builder, *opened, network, io_of(*opened, network)));
   }
 
   ModelTraits traits() const override {
@@ -77,20 +78,7 @@ class OnnxModel final : public Model {
 
   ModelIo io_of_weights(const ExtentsOf& /*extents_of*/) const override {
     const auto opened = open_file(config_);
-    const Network network = usual_network(*opened);
-    ModelIo io;
-    if (takes_images(*opened)) {
-      const Extents& extents = network.values[static_cast<size_t>(network.inputs[0])].extents;
-      io.channels = extents[1];
-      io.height = extents[2];
-      io.width = extents[3];
-      io.mean.assign(static_cast<size_t>(io.channels), 0);
-      io.std.assign(static_cast<size_t>(io.channels), 1);
-    } else {
-      io.features = elements_of_input(network);
-    }
-    (has_labels() ? io.classes : io.target_columns) = outputs_of(*opened, network);
-    return io;
+    return io_of(*opened, usual_network(*opened));
   }
 
   // The file's initializers with the elements of trained parameters.
@@ -99,7 +87,7 @@ class OnnxModel final : public Model {
     const Network network = usual_network(*opened);
     GraphBuilder builder{GraphOptions(Purpose::kInference)};
     Lowering lowering(network, builder);
-    run(lowering, given_input(builder, *opened, network));
+    run(lowering, data_input(builder, *opened, network, io_of(*opened, network)));
     std::map<std::string, Array> arrays;
     for (const LoweredParameter& parameter : lowering.parameters()) {
       const Value& value = lowering.value(parameter.value);
@@ -238,18 +226,21 @@ class OnnxModel final : public Model {
             false};
   }
 
-  // One that stands for it where only the ops are asked about.
-  Input given_input(GraphBuilder& builder, const OpenedFile& opened, const Network& network) const {
+  // What data for this network would say.
+  ModelIo io_of(const OpenedFile& opened, const Network& network) const {
     ModelIo io;
-    const Extents& extents = network.values[static_cast<size_t>(network.inputs[0])].extents;
     if (takes_images(opened)) {
+      const Extents& extents = network.values[static_cast<size_t>(network.inputs[0])].extents;
       io.channels = extents[1];
       io.height = extents[2];
       io.width = extents[3];
       io.mean.assign(static_cast<size_t>(io.channels), 0);
       io.std.assign(static_cast<size_t>(io.channels), 1);
+    } else {
+      io.features = elements_of_input(network);
     }
-    return data_input(builder, opened, network, io);
+    (has_labels() ? io.classes : io.target_columns) = outputs_of(opened, network);
+    return io;
   }
 
   TensorId append_network(GraphBuilder& builder, const Network& network, const Input& input) const {
@@ -259,7 +250,7 @@ class OnnxModel final : public Model {
   }
 
   void run(Lowering& lowering, const Input& input) const {
-    lowering.give(lowering.network().inputs[0], input.tensor, input.channels_last);
+    lowering.set(lowering.network().inputs[0], input.tensor, input.channels_last);
     try {
       lowering.run();
     } catch (const ConfigError& error) {

@@ -1,6 +1,10 @@
 #include "runtime/graph/builder.h"
 
+#include <memory>
+#include <type_traits>
+
 #include "runtime/base/error.h"
+#include "runtime/base/half.h"
 
 namespace lockstep {
 
@@ -43,13 +47,41 @@ TensorId GraphBuilder::state(const std::string& name, Shape shape) {
   return tensor(name, shape, options_.compute, Role::kState);
 }
 
+namespace {
+
+// As they lie in memory, each a T.
+template <typename T, typename From>
+std::shared_ptr<const std::vector<std::byte>> bytes_of(const std::vector<From>& elements) {
+  std::vector<T> stored;
+  for (const From element : elements) {
+    if constexpr (std::is_same_v<From, float>)
+      stored.push_back(round_to<T>(element));
+    else
+      stored.push_back(element);
+  }
+  const auto* begin = reinterpret_cast<const std::byte*>(stored.data());
+  return std::make_shared<const std::vector<std::byte>>(begin, begin + stored.size() * sizeof(T));
+}
+
+}  // namespace
+
 TensorId GraphBuilder::constant(const std::string& name,
                                 Shape shape,
-                                DType dtype,
-                                std::shared_ptr<const std::vector<std::byte>> bytes) {
-  const TensorId id = tensor(name, shape, dtype, Role::kConstant);
-  LOCKSTEP_CHECK(bytes != nullptr && bytes->size() == graph_[id].bytes());
-  graph_[id].constant = std::move(bytes);
+                                const std::vector<float>& numbers) {
+  LOCKSTEP_CHECK(static_cast<int64_t>(numbers.size()) == shape.elements());
+  const TensorId id = tensor(name, shape, options_.compute, Role::kConstant);
+  graph_[id].constant = options_.compute == DType::kBF16  ? bytes_of<BFloat16>(numbers)
+                        : options_.compute == DType::kF16 ? bytes_of<Float16>(numbers)
+                                                          : bytes_of<float>(numbers);
+  return id;
+}
+
+TensorId GraphBuilder::constant(const std::string& name,
+                                Shape shape,
+                                const std::vector<int32_t>& integers) {
+  LOCKSTEP_CHECK(static_cast<int64_t>(integers.size()) == shape.elements());
+  const TensorId id = tensor(name, shape, DType::kI32, Role::kConstant);
+  graph_[id].constant = bytes_of<int32_t>(integers);
   return id;
 }
 

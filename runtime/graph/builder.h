@@ -66,11 +66,9 @@ class GraphBuilder {
   TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
   // Zeros at first, of the compute type; what a run leaves in it the next one finds.
   TensorId state(const std::string& name, Shape shape);
-  // A table that never changes: as many bytes as a tensor of the shape and type has.
-  TensorId constant(const std::string& name,
-                    Shape shape,
-                    DType dtype,
-                    std::shared_ptr<const std::vector<std::byte>> bytes);
+  // A table that never changes: numbers, rounded to the compute type, or integers (i32).
+  TensorId constant(const std::string& name, Shape shape, const std::vector<float>& numbers);
+  TensorId constant(const std::string& name, Shape shape, const std::vector<int32_t>& integers);
 
   // A parameter that each step moves by the share `momentum` towards what the batch shows, instead
   // of by a gradient.

@@ -65,7 +65,7 @@ def inspect(binary, folder):
     expect(found["inputs"] == [{"name": "x", "type": "float", "extents": ["batch", "6"], "open": ["batch"]}], found)
     expect(found["parameters"] == 92 and found["nodes"]["Gemm"] == 1 and found["opset"] == 17, found)
     beside = subprocess.run([binary, "inspect", folder / "beside.onnx"], capture_output=True, text=True)
-    expect("2 of them in files beside it" in beside.stdout, beside)
+    expect("2 of the initializers in files beside it" in beside.stdout, beside)
 
 
 def copy(tool, folder, paths):

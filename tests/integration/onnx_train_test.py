@@ -206,6 +206,21 @@ def refusals(bench):
                              {"v": ([4, 6], [0.1 * i for i in range(24)]), "w": ([4, 4], [0.1 * i for i in range(16)]), "b": ([4], [0.0] * 4)},
                              [("x", ["batch", 6])], ("y", ["batch", 4])))
     bench.refused(["\"b\"", "allow_shared"], text(f'file: "{shared}"'))
+    images = lambda nodes, weights, name: (bench.folder / name).write_bytes(
+        model(nodes + [node("Flatten", ["p"], ["f"]), node("Gemm", ["f", "w"], ["y"], transB=1)], weights,
+              [("x", ["batch", 1, 28, 28])], ("y", ["batch", 5])))
+    pool = lambda kernel, pads: [node("MaxPool", ["x"], ["p"], kernel_shape=kernel, strides=[28, 28], pads=pads)]
+    for name, nodes, outputs, part in (("large", pool([17, 17], [0] * 4), 1, "289 pixels"),
+                                       ("outside", pool([2, 2], [2, 0, 0, 0]), 2, "pads")):
+        images(nodes, {"w": ([5, outputs], [0.1] * 5 * outputs)}, f"{name}.onnx")
+        bench.refused([part, "MaxPool of p"], text(f'file: "{bench.folder / name}.onnx"', CASES["lenet"][1]))
+    norm = lambda x, y: node("LayerNormalization", [x, "g", "b"], [y])
+    twice = bench.folder / "twice.onnx"
+    twice.write_bytes(model([norm("x", "h"), norm("h", "i"), node("Gemm", ["i", "w"], ["y"], transB=1)],
+                            {"g": ([6], [1.0] * 6), "b": ([6], [0.0] * 6), "w": ([4, 6], [0.1 * i for i in range(24)])},
+                            [("x", ["batch", 6])], ("y", ["batch", 4])))
+    bench.refused(["allow_shared"], text(f'file: "{twice}"'))
+    bench.refused(['"g"', "several nodes"], text(f'file: "{twice}" allow_shared: true'))
     done = bench.run("allowed", text(f'file: "{shared}" allow_shared: true'))
     bench.expect(done is not None and len(done) == 6, "shared biases that are allowed")
 

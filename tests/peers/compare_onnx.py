@@ -27,6 +27,7 @@ from torch import nn
 
 warnings.filterwarnings("ignore")
 BATCH, CLASSES, SIDE, FEATURES = 16, 10, 32, 60
+ORDER = torch.randperm(16, generator=torch.Generator().manual_seed(2))
 LIMITS, OWN = (1e-4, 1e-3), 10  # of losses and weights; and how many times as far as PyTorch's
 OPTIMIZERS = {"sgd": ("sgd { momentum: 0.9 }", 1e-3, lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9)),
               "adamw": ("adamw { weight_decay: 0 }", 1e-4,
@@ -34,7 +35,7 @@ OPTIMIZERS = {"sgd": ("sgd { momentum: 0.9 }", 1e-3, lambda p: torch.optim.SGD(p
 
 
 class Residual(nn.Module):
-    """Depthwise convolutions, sums, a transposed linear layer, uneven padding."""
+    """Depthwise convolutions, sums, uneven padding, a pool that rounds up, splits, selections."""
 
     def __init__(self):
         super().__init__()
@@ -49,10 +50,10 @@ class Residual(nn.Module):
     def forward(self, x):
         x = torch.relu(self.norm(self.stem(x)))
         x = x + torch.relu(self.point(self.deep(x)))
-        x = self.pool(nn.functional.pad(x, (1, 0, 2, 1)))
+        x = nn.functional.max_pool2d(self.pool(nn.functional.pad(x, (1, 0, 2, 1))), 3, 2, ceil_mode=True)
         both = torch.cat((x, torch.tanh(x)), 1)
         a, b = both.split(8, 1)
-        means = torch.cat((self.ends(a.mean((2, 3))), torch.flatten(torch.cat((a, b), 1)[:, :, 3:5, 2], 1)[:, ::2]), 1)
+        means = torch.cat((self.ends(a.mean((2, 3))), torch.flatten(torch.cat((a, b), 1)[:, :, 3:5, 2], 1)[:, ::2].index_select(1, ORDER)), 1)
         return self.head(means)
 
 
@@ -100,17 +101,19 @@ def run(lockstep, *arguments):
 
 def train_ours(lockstep, folder, file, optimizer, lr, steps):
     config = folder / "config.textproto"
+    images = numpy.load(folder / "x.npy", mmap_mode="r").ndim > 2
     config.write_text(f"""
 model {{ onnx {{ file: "{file}" }} }}
-data {{ npy {{ train_inputs: "x.npy" train_labels: "y.npy" }} dir: "{folder}" shuffle: false
-  image {{ mean: [0, 0, 0] std: [1, 1, 1] }} }}
+data {{
+  npy {{ train_inputs: "x.npy" train_labels: "y.npy" }} dir: "{folder}" shuffle: false
+  {"image { mean: [0, 0, 0] std: [1, 1, 1] }" if images else ""}
+}}
 train {{ global_batch: {BATCH} lanes: 1 steps: {steps} }}
 optimizer {{ {optimizer} }}
 schedule {{ lr: {lr} }}
 execution {{ threads: 1 }}
 output {{ tensorboard: false }}
-""".replace("  image { mean: [0, 0, 0] std: [1, 1, 1] } ", "" if numpy.load(folder / "x.npy").ndim == 2 else
-            "  image { mean: [0, 0, 0] std: [1, 1, 1] } "))
+""")
     run(lockstep, "train", config, "--run-dir", folder / "run")
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     run(lockstep, "export", folder / "run", "--out", folder / "last.safetensors")

@@ -27,12 +27,12 @@ TensorId as_it_lies(Lowering& lowering, int number) {
                                            : lowering.plain(number);
 }
 
-// Rows of `shape` without a gain of the file's.
+// A gain or bias of each column.
 TensorId parameter_row(Lowering& lowering, const Node& node, int number, int64_t columns) {
   const Lowering::Source source = lowering.source_of(number);
   if (source.value < 0 || lowering.value(source.value).extents != Extents{columns})
     refuse(node, fmt::format("Scale and B: must be {} parameters of the file each", columns));
-  return lowering.parameter(node, source.value, Storage::kAsInFile);
+  return lowering.unshared_parameter(source.value);
 }
 
 }  // namespace
@@ -82,8 +82,6 @@ void lower_layer_normalization(Lowering& lowering, const Node& node) {
   int64_t axis = node.integer("axis", -1);
   axis += axis < 0 ? rank : 0;
   if (axis != rank - 1) refuse(node, "axis: only norms over the last axis are known here");
-  if (node.output(1) >= 0 || node.output(2) >= 0)
-    refuse(node, "Mean and InvStdDev: are not known here");
   const int64_t columns = lowering.value(node.input(0)).extents.back();
   const TensorId x = lowering.plain(node.input(0));
   const TensorId gain = parameter_row(lowering, node, node.input(1), columns);

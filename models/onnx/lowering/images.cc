@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/batch_norm.h"
@@ -36,30 +37,29 @@ void require_images(Lowering& lowering, const Node& node) {
     refuse(node, fmt::format("takes {} axes; only images (N, C, H, W) are known here", rank));
 }
 
-// As the attributes and the extents of `input` and `output` say.
+// As the attributes say. What auto_pad adds, and ceil_mode behind the image, follows from the extents of
+// `output`.
 Window window_of(const Node& node, const Extents& input, const Extents& output, Extent2d kernel) {
   Window window{.kernel = kernel,
                 .stride = extent2d(node, node.integers("strides", {1, 1}), "strides"),
                 .dilation = extent2d(node, node.integers("dilations", {1, 1}), "dilations")};
   const std::string automatic = node.text("auto_pad", "NOTSET");
-  if (automatic == "NOTSET") {
-    const std::vector<int64_t> pads = node.integers("pads", {0, 0, 0, 0});
-    if (pads.size() != 4) refuse(node, "pads: must be 4 numbers");
-    for (size_t axis = 0; axis < 2; ++axis) {
+  const std::vector<int64_t> pads = node.integers("pads", {0, 0, 0, 0});
+  if (pads.size() != 4) refuse(node, "pads: must be 4 numbers");
+  const int64_t kernels[] = {kernel.height, kernel.width},
+                strides[] = {window.stride.height, window.stride.width},
+                dilations[] = {window.dilation.height, window.dilation.width};
+  for (size_t axis = 0; axis < 2; ++axis) {
+    const int64_t missing =
+        std::max<int64_t>(0,
+                          (output[axis + 2] - 1) * strides[axis] +
+                              (kernels[axis] - 1) * dilations[axis] + 1 - input[axis + 2]);
+    if (automatic.starts_with("SAME"))
+      window.before[axis] = automatic == "SAME_UPPER" ? missing / 2 : missing - missing / 2;
+    else if (automatic == "NOTSET")
       window.before[axis] = pads[axis];
-      window.after[axis] = pads[axis + 2];
-    }
-  } else if (automatic != "VALID") {
-    const int64_t kernels[] = {kernel.height, kernel.width},
-                  strides[] = {window.stride.height, window.stride.width},
-                  dilations[] = {window.dilation.height, window.dilation.width};
-    for (size_t axis = 0; axis < 2; ++axis) {
-      const int64_t reach = (output[axis + 2] - 1) * strides[axis] +
-                            (kernels[axis] - 1) * dilations[axis] + 1 - input[axis + 2];
-      const int64_t all = std::max<int64_t>(0, reach), less = all / 2;
-      window.before[axis] = automatic == "SAME_LOWER" ? all - less : less;
-      window.after[axis] = all - window.before[axis];
-    }
+    window.after[axis] = missing - std::min(missing, window.before[axis]);
+    if (automatic == "NOTSET") window.after[axis] = std::max(window.after[axis], pads[axis + 2]);
   }
   return window;
 }
@@ -79,17 +79,7 @@ TensorId pad_unevenly(
   return padded;
 }
 
-// That the op's output has the extents of the node's: it cannot round up, as ceil_mode does.
 void set_images(Lowering& lowering, const Node& node, TensorId y) {
-  const Extents& wanted = lowering.value(node.output(0)).extents;
-  const Shape& shape = lowering.builder().shape(y);
-  if (shape[1] != wanted[2] || shape[2] != wanted[3])
-    refuse(node,
-           fmt::format("gives images of {} x {}, here {} x {} (ceil_mode is not known here)",
-                       wanted[2],
-                       wanted[3],
-                       shape[1],
-                       shape[2]));
   lowering.set(node.output(0), y, /*channels_last=*/true);
 }
 
@@ -106,6 +96,9 @@ PoolAttributes pool_of(Lowering& lowering, const Node& node, float value, Tensor
       node, lowering.value(node.input(0)).extents, lowering.value(node.output(0)).extents, kernel);
   if (window.dilation.height != 1 || window.dilation.width != 1)
     refuse(node, "dilations: must be 1; pools of others are not known here");
+  for (const auto& [before, extent] :
+       {std::pair(window.before[0], kernel.height), std::pair(window.before[1], kernel.width)})
+    if (before >= extent) refuse(node, "pads: a window would lie in the padding alone");
   x = pad_unevenly(lowering, node, lowering.channels_last(node.input(0)), value, window);
   PoolAttributes attributes;
   attributes.kernel = kernel;
@@ -127,14 +120,14 @@ void lower_conv(Lowering& lowering, const Node& node) {
                             lowering.value(node.output(0)).extents,
                             {extents[2], extents[3]});
   const TensorId x = pad_unevenly(lowering, node, lowering.channels_last(node.input(0)), 0, window);
-  const TensorId weight = lowering.parameter(node, source.value, Storage::kChannelsLast);
+  const TensorId weight = lowering.parameter(source.value, Storage::kChannelsLast);
   GraphBuilder& builder = lowering.builder();
   builder.set_channels_last(weight, builder.shape(weight));
   TensorId bias = kNoTensor;
   if (node.input(2) >= 0 && !is_zero(lowering.value(lowering.origin_of(node.input(2))))) {
     const Lowering::Source of_bias = lowering.source_of(node.input(2));
     if (of_bias.value < 0) refuse(node, "B: is computed; only biases of the file are known here");
-    bias = lowering.parameter(node, of_bias.value, Storage::kAsInFile);
+    bias = lowering.parameter(of_bias.value);
   }
   Conv2dAttributes attributes;
   attributes.stride = window.stride;
@@ -153,8 +146,8 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
     refuse(node, "scale and B: must be parameters of the file");
   const float momentum = 1 - node.number("momentum", 0.9f);
   ops::BatchNormParameters parameters;
-  parameters.gamma = lowering.parameter(node, scale.value, Storage::kAsInFile);
-  parameters.beta = lowering.parameter(node, bias.value, Storage::kAsInFile);
+  parameters.gamma = lowering.unshared_parameter(scale.value);
+  parameters.beta = lowering.unshared_parameter(bias.value);
   parameters.running_mean =
       lowering.running_statistic(node, lowering.origin_of(node.input(3)), momentum);
   parameters.running_variance =
@@ -176,7 +169,12 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
 }
 
 void lower_max_pool(Lowering& lowering, const Node& node) {
-  if (node.output(1) >= 0) refuse(node, "Indices: are not known here");
+  constexpr int64_t kMostPixels = 256;  // of a window: which it was is kept in a byte
+  const std::vector<int64_t> kernel = node.integers("kernel_shape");
+  if (elements(kernel) > kMostPixels)
+    refuse(node,
+           fmt::format(
+               "kernel_shape: has {} pixels; allowed: at most {}", elements(kernel), kMostPixels));
   TensorId x = kNoTensor;
   const PoolAttributes attributes =
       pool_of(lowering, node, -std::numeric_limits<float>::infinity(), x);
@@ -189,7 +187,7 @@ void lower_average_pool(Lowering& lowering, const Node& node) {
   PoolAttributes attributes = pool_of(lowering, node, 0, x);
   attributes.count_include_pad = node.integer("count_include_pad", 0) != 0;
   const bool padded = x != lowering.channels_last(node.input(0));
-  if (padded && !attributes.count_include_pad)
+  if (padded && (!attributes.count_include_pad || node.integer("ceil_mode", 0) != 0))
     refuse(node, "pads: must be the same on both sides; means over others are not known here");
   set_images(
       lowering, node, ops::avg_pool(lowering.builder(), lowering.name_of(node), x, attributes));

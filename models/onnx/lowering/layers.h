@@ -5,7 +5,7 @@
 
 namespace lockstep::onnx {
 
-// layers.cc: products and tables with parameters.
+// layers.cc
 void lower_gemm(Lowering& lowering, const Node& node);
 void lower_mat_mul(Lowering& lowering, const Node& node);
 void lower_gather(Lowering& lowering, const Node& node);

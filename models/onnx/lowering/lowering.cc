@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <numeric>
 
 #include "runtime/base/error.h"
+#include "runtime/base/transpose.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::onnx {
@@ -40,17 +39,14 @@ bool is_plain_transpose(const Node& node, size_t rank) {
          node.integers("perm", {1, 0}) == std::vector<int64_t>{1, 0};
 }
 
-// Elements (rows, columns) as (columns, rows), of `outer` matrices.
+// `outer` matrices (rows, columns) as (columns, rows) each.
 std::vector<float> transposed(const std::vector<float>& from,
                               int64_t outer,
                               int64_t rows,
                               int64_t columns) {
   std::vector<float> to(from.size());
   for (int64_t o = 0; o < outer; ++o)
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < columns; ++c)
-        to[static_cast<size_t>((o * columns + c) * rows + r)] =
-            from[static_cast<size_t>((o * rows + r) * columns + c)];
+    transpose(from.data() + o * rows * columns, columns, rows, to.data() + o * rows * columns);
   return to;
 }
 
@@ -61,13 +57,6 @@ Shape stored_shape(const Value& value, Storage storage) {
   Shape last;
   for (const int dimension : to_channels_last(shape.rank())) last.append(shape[dimension]);
   return last;
-}
-
-template <typename T>
-std::shared_ptr<const std::vector<std::byte>> bytes_of(const std::vector<T>& elements) {
-  std::vector<std::byte> bytes(elements.size() * sizeof(T));
-  if (!bytes.empty()) std::memcpy(bytes.data(), elements.data(), bytes.size());
-  return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
 }
 
 }  // namespace
@@ -84,6 +73,9 @@ Shape shape_of(const Value& value) {
                       Shape::kMaxRank);
   Shape shape;
   for (const int64_t extent : value.extents) shape.append(extent);
+  if (shape.elements() == 0)
+    throw ConfigError(
+        "value \"{}\": has extents {}; must have an element", value.name, to_string(value.extents));
   return shape;
 }
 
@@ -135,10 +127,6 @@ Lowering::Lowering(const Network& network, GraphBuilder& builder)
   }
 }
 
-void Lowering::give(int number, TensorId tensor, bool channels_last) {
-  set(number, tensor, channels_last);
-}
-
 void Lowering::run() {
   for (size_t i = 0; i < network_.nodes.size(); ++i) {
     const Node& node = network_.nodes[i];
@@ -147,7 +135,24 @@ void Lowering::run() {
     const LowerNode lower = node.domain.empty() ? lower_of(node.op) : nullptr;
     if (lower == nullptr) refuse(node, "cannot be trained: there is no such op here");
     lower(*this, node);
+    require_outputs(node);
   }
+}
+
+void Lowering::require_outputs(const Node& node) const {
+  for (const int output : node.outputs) {
+    if (output < 0) continue;
+    const Place& place = places_[static_cast<size_t>(output)];
+    if (place.plain != kNoTensor || place.channels_last != kNoTensor) continue;
+    const bool read = std::ranges::any_of(readers_[static_cast<size_t>(output)],
+                                          [&](size_t reader) { return !passed_over_[reader]; });
+    if (read || is_output(output))
+      refuse(node, fmt::format("its output \"{}\" is not known here", value(output).name));
+  }
+}
+
+bool Lowering::is_output(int number) const {
+  return std::ranges::count(network_.outputs, number) > 0;
 }
 
 int Lowering::origin_of(int number) const { return origins_[static_cast<size_t>(number)]; }
@@ -164,20 +169,24 @@ TensorId Lowering::plain(int number) {
     return place.plain;
   }
   const Source source = source_of(number);
-  if (source.value >= 0) {
-    const Value& origin = value(source.value);
-    const Node* reader = nullptr;
-    for (const size_t i : readers_[static_cast<size_t>(number)]) reader = &network_.nodes[i];
-    const Node none;
-    const TensorId stored =
-        parameter(reader != nullptr ? *reader : none, source.value, Storage::kAsInFile);
-    place.plain = source.transposed ? ops::transpose(builder_, known.name, stored, {1, 0})
-                                    : ops::copy_parameter(builder_, origin.name + ".copy", stored);
-    return place.plain;
-  }
+  if (source.value >= 0) return place.plain = copy_of(source, known.name + ".copy");
   if (known.kind == ValueKind::kConstant) place.plain = make_constant(number);
   LOCKSTEP_CHECK(place.plain != kNoTensor, "value {} has no tensor ", known.name);
   return place.plain;
+}
+
+// From however an op before has wanted the parameter.
+TensorId Lowering::copy_of(Source source, const std::string& name) {
+  const auto found = parameter_of_.find(source.value);
+  const Storage storage =
+      found == parameter_of_.end() ? Storage::kAsInFile : parameters_[found->second].storage;
+  const TensorId stored = parameter(source.value, storage);
+  if (storage == Storage::kChannelsLast && !source.transposed)
+    return ops::transpose(
+        builder_, name, stored, from_channels_last(builder_.shape(stored).rank()));
+  return (storage == Storage::kTransposed) != source.transposed
+             ? ops::transpose(builder_, name, stored, {1, 0})
+             : ops::copy_parameter(builder_, name, stored);
 }
 
 TensorId Lowering::channels_last(int number) {
@@ -215,23 +224,27 @@ lockstep::Initializer given(const Value& value, Storage storage) {
 
 }  // namespace
 
-TensorId Lowering::parameter(const Node& node, int number, Storage storage) {
+TensorId Lowering::parameter(int number, Storage storage) {
+  const Value& origin = value(number);
   const auto found = parameter_of_.find(number);
   if (found != parameter_of_.end()) {
     const LoweredParameter& known = parameters_[found->second];
-    if (known.storage != storage)
-      refuse(node,
-             fmt::format("uses \"{}\" in another way than a node before it does; give each its own",
-                         value(number).name));
+    if (known.storage != storage || unshared_.count(number) > 0)
+      throw ConfigError("parameter \"{}\": is used by several nodes, which cannot share it here",
+                        origin.name);
     return known.tensor;
   }
-  const Value& origin = value(number);
   const bool decays = origin.extents.size() > 1;
   const TensorId tensor = builder_.parameter(
       origin.name, stored_shape(origin, storage), given(origin, storage), decays);
   parameter_of_[number] = parameters_.size();
   parameters_.push_back({tensor, number, storage});
   return tensor;
+}
+
+TensorId Lowering::unshared_parameter(int number) {
+  unshared_.insert(number);
+  return parameter(number);
 }
 
 TensorId Lowering::running_statistic(const Node& node, int number, float momentum) {
@@ -249,19 +262,17 @@ TensorId Lowering::running_statistic(const Node& node, int number, float momentu
 
 TensorId Lowering::make_constant(int number) {
   const Value& known = value(number);
-  const Shape shape = shape_of(known);
   if (is_floating(known.type))
-    return builder_.constant(known.name, shape, DType::kF32, bytes_of(known.array.as_float()));
+    return builder_.constant(known.name, shape_of(known), known.array.as_float());
   std::vector<int32_t> integers;
   for (const int64_t element : known.array.as_int64())
     integers.push_back(static_cast<int32_t>(std::clamp<int64_t>(element, INT32_MIN, INT32_MAX)));
-  return builder_.constant(known.name, shape, DType::kI32, bytes_of(integers));
+  return builder_.constant(known.name, shape_of(known), integers);
 }
 
 const Node* Lowering::only_reader(int number) const {
   const std::vector<size_t>& readers = readers_[static_cast<size_t>(number)];
-  const bool kept = std::ranges::count(network_.outputs, number) > 0;
-  return readers.size() == 1 && !kept ? &network_.nodes[readers[0]] : nullptr;
+  return readers.size() == 1 && !is_output(number) ? &network_.nodes[readers[0]] : nullptr;
 }
 
 void Lowering::pass_over(const Node& node) {

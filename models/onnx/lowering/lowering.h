@@ -3,6 +3,7 @@
 // ones of the house where they can. Images lie channels last as long as nothing asks for another order.
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,15 +32,11 @@ std::vector<double> elements_in_file(const Value& value, Storage storage, const 
 
 class Lowering {
  public:
-  // Borrows both. The inputs of the network are given before run().
+  // Borrows both. The inputs of the network are set before run().
   Lowering(const Network& network, GraphBuilder& builder);
 
-  // The tensor that stands for an input of the network, in the input's own order, or as images:
-  // (N, ..., C) for (N, C, ...).
-  void give(int value, TensorId tensor, bool channels_last = false);
-
-  // Appends the ops of all nodes. Throws ConfigError for a node that there is no op for, with
-  // Node::description().
+  // Appends the ops of all nodes. Throws ConfigError for a node that there is no op for, or an output
+  // of it that is read and that the op does not have, with Node::description().
   void run();
 
   // In the order of creation: as many as Graph::parameters.
@@ -55,7 +52,8 @@ class Lowering {
   // A value (N, C, ...) as (N, ..., C).
   TensorId channels_last(int number);
   bool is_channels_last(int number) const;
-  // Says what a node's output is; as the value has it, or (N, ..., C) for (N, C, ...).
+  // Says what an input of the network or an output of a node is: as the value has it, or (N, ..., C)
+  // for (N, C, ...).
   void set(int number, TensorId tensor, bool channels_last = false);
 
   // The parameter that a value is, or whose transpose it is.
@@ -66,9 +64,11 @@ class Lowering {
   Source source_of(int number) const;
   // The value that this one is a copy of, by nodes that leave numbers as they are; else itself.
   int origin_of(int number) const;
-  // As an op wants it. The same one again where it was asked for before; throws ConfigError where it
-  // was asked for in another way.
-  TensorId parameter(const Node& node, int number, Storage storage);
+  // As an op wants it. The same one again where it was asked for before; throws ConfigError where an
+  // op wanted it in another way.
+  TensorId parameter(int number, Storage storage = Storage::kAsInFile);
+  // One that no other op may have, as those of norms.
+  TensorId unshared_parameter(int number);
   // A running statistic, which a constant of the file begins. Used once.
   TensorId running_statistic(const Node& node, int number, float momentum);
 
@@ -86,6 +86,9 @@ class Lowering {
   };
 
   TensorId make_constant(int number);
+  TensorId copy_of(Source source, const std::string& name);
+  void require_outputs(const Node& node) const;
+  bool is_output(int number) const;
 
   const Network& network_;
   GraphBuilder& builder_;
@@ -96,9 +99,10 @@ class Lowering {
   std::vector<bool> passed_over_;             // by node
   std::vector<LoweredParameter> parameters_;
   std::map<int, size_t> parameter_of_;  // by value: place in parameters_
+  std::set<int> unshared_;              // values
 };
 
-// Extents of a value as those of a tensor. Throws ConfigError where there are too many.
+// Extents of a value as those of a tensor. Throws ConfigError where there are too many, or no element.
 Shape shape_of(const Value& value);
 
 // A node that cannot be run: its description, and what is not known here.

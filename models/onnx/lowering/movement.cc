@@ -67,7 +67,6 @@ void lower_slice(Lowering& lowering, const Node& node) {
     starts[axis] = std::clamp<int64_t>(start, 0, std::max<int64_t>(0, extent - 1));
   }
   const Shape shape = shape_of(lowering.value(node.output(0)));
-  if (shape.elements() == 0) refuse(node, "gives no element at all");
   lowering.set(node.output(0),
                ops::slice(lowering.builder(),
                           lowering.name_of(node),
@@ -96,6 +95,10 @@ void lower_split(Lowering& lowering, const Node& node) {
 
 // Images stay as they lie, where all of them lie so.
 void lower_concat(Lowering& lowering, const Node& node) {
+  if (node.inputs.size() > kMostConcatInputs)
+    refuse(
+        node,
+        fmt::format("has {} inputs; allowed: at most {}", node.inputs.size(), kMostConcatInputs));
   const auto rank = static_cast<int64_t>(lowering.value(node.output(0)).extents.size());
   const int64_t given = node.integer("axis", 0);
   int64_t axis = given < 0 ? given + rank : given;

@@ -58,18 +58,6 @@ Array with_extents(const Array& from, Extents extents);
 // The elements in another type, as the op Cast has it.
 Array cast(const Array& from, ElementType to);
 
-// From numbers or integers, written in `type`.
-template <typename From>
-Array array_from(ElementType type, Extents extents, const std::vector<From>& values) {
-  NewArray made = make_array(type, std::move(extents));
-  LOCKSTEP_REQUIRE(made.array.size() == static_cast<int64_t>(values.size()));
-  by_type(type, made.data, [&](auto* to) {
-    using To = std::decay_t<decltype(*to)>;
-    for (size_t i = 0; i < values.size(); ++i) to[i] = write_element<To>(values[i]);
-  });
-  return made.array;
-}
-
 // Elements in the type in which they are computed: int64_t or double.
 template <typename To>
 std::vector<To> elements_as(const Array& array) {

@@ -25,6 +25,8 @@ struct Op {
 // The op's row, or nullptr where there is none.
 const Op* find_op(const Node& node);
 
+std::vector<std::span<const Op>> all_families();
+
 // The rows of each family, one file each.
 std::span<const Op> activation_ops();
 std::span<const Op> attention_ops();

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <vector>
 
+#include "runtime/base/half.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"
 #include "runtime/graph/autodiff.h"
@@ -22,18 +22,12 @@ namespace {
 
 constexpr int64_t kWidth = 3;
 
-std::shared_ptr<const std::vector<std::byte>> bytes_of(const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
-}
-
 // y = x + table.
 Graph adds_a_table(float first) {
   GraphBuilder builder(GraphOptions(Purpose::kInference));
   const TensorId x = builder.input("x", {1, kWidth}, DType::kF32);
   const TensorId table =
-      builder.constant("table", {1, kWidth}, DType::kF32, bytes_of({first, first + 1, first + 2}));
+      builder.constant("table", {1, kWidth}, std::vector<float>{first, first + 1, first + 2});
   builder.keep(ops::add(builder, "sum", x, table));
   return std::move(builder).finish();
 }
@@ -83,8 +77,7 @@ Graph learns_beside_a_table(Purpose purpose) {
   const TensorId target = builder.input("target", {2, kWidth}, DType::kF32);
   const TensorId weight = builder.parameter("weight", {kWidth, kWidth}, {}, true);
   const TensorId y = ops::linear(builder, "layer", x, weight, kNoTensor, Activation::kNone);
-  const TensorId table =
-      builder.constant("table", {2, kWidth}, DType::kF32, bytes_of(std::vector<float>(6, 1)));
+  const TensorId table = builder.constant("table", {2, kWidth}, std::vector<float>(6, 1));
   ops::mean_squared_error(builder, ops::add(builder, "sum", y, table), target);
   Graph graph = std::move(builder).finish();
   if (purpose == Purpose::kTraining) differentiate(graph);
@@ -106,6 +99,19 @@ TEST(Constants, ArePlannedForEachProgramAndHaveNoGradient) {
     for (const TensorId output : op.outputs)
       EXPECT_TRUE(output == kNoTensor || training[output].role != Role::kConstant) << op.name;
   }
+}
+
+TEST(Constants, AreRoundedToTheComputeType) {
+  GraphOptions options(Purpose::kInference);
+  options.compute = DType::kBF16;
+  GraphBuilder builder(options);
+  const TensorId table = builder.constant("table", {1}, std::vector<float>{1.00390625f});
+  EXPECT_EQ(builder[table].dtype, DType::kBF16);
+  const auto* stored = reinterpret_cast<const BFloat16*>(builder[table].constant->data());
+  EXPECT_EQ(to_float(*stored), 1.0f);  // half a unit in the last place: to the even one
+  const TensorId ids = builder.constant("ids", {2}, std::vector<int32_t>{7, -1});
+  EXPECT_EQ(builder[ids].dtype, DType::kI32);
+  EXPECT_EQ(reinterpret_cast<const int32_t*>(builder[ids].constant->data())[1], -1);
 }
 
 }  // namespace

@@ -17,20 +17,7 @@ namespace {
 
 std::vector<std::string> all_ops() {
   std::vector<std::string> names = {"SplitToSequence", "SequenceConstruct", "ConcatFromSequence"};
-  for (const std::span<const Op> family : {activation_ops(),
-                                           attention_ops(),
-                                           convolution_ops(),
-                                           creation_ops(),
-                                           elementwise_ops(),
-                                           indexing_ops(),
-                                           movement_ops(),
-                                           normalization_ops(),
-                                           product_ops(),
-                                           random_ops(),
-                                           recurrence_ops(),
-                                           reduction_ops(),
-                                           resizing_ops(),
-                                           slicing_ops()})
+  for (const std::span<const Op> family : all_families())
     for (const Op& op : family) names.push_back(op.name);
   return names;
 }
