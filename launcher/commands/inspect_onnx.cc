@@ -102,13 +102,15 @@ void print(const File& file, bool tensors) {
   }
   const Totals totals = totals_of(file);
   const size_t count = file.initializers.size();
-  print_line(fmt::format(
-      "{} parameters and constants in {} initializer{}, {} bytes{}",
-      totals.elements,
-      count,
-      count == 1 ? "" : "s",
-      totals.bytes,
-      totals.external > 0 ? fmt::format("; {} of the initializers in files beside it", totals.external) : ""));
+  print_line(
+      fmt::format("{} parameters and constants in {} initializer{}, {} bytes{}",
+                  totals.elements,
+                  count,
+                  count == 1 ? "" : "s",
+                  totals.bytes,
+                  totals.external > 0
+                      ? fmt::format("; {} of the initializers in files beside it", totals.external)
+                      : ""));
   const size_t nodes = file.nodes.size();
   print_line(fmt::format("{} node{}{}{}",
                          nodes,

@@ -9,9 +9,9 @@
 #include "models/huggingface/unfinished_folder.h"
 #include "models/huggingface/weights.h"
 #include "runtime/base/error.h"
-#include "runtime/base/transpose.h"
 #include "runtime/base/file.h"
 #include "runtime/base/half.h"
+#include "runtime/base/transpose.h"
 #include "runtime/checkpoint/file_form.h"
 
 namespace lockstep::huggingface {
