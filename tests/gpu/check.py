@@ -55,9 +55,9 @@ def kernels(machine, report):
             # Of the convolutions some are there to need it: in groups, dilated, with odd channels.
             said = [line for line in done.stderr.splitlines() if "own kernel" in line]
             own_convolutions += sum("convolution" in line for line in said)
-            # So does attention with a window or documents, which cuDNN's takes no part in.
+            # So does attention with a window, documents or dropout, which cuDNN's takes no part in.
             attention = [line for line in said if "attention" in line and not any(
-                why in line for why in ("would not align", "with a window or documents"))]
+                why in line for why in ("would not align", "with a window, documents or dropout"))]
             if attention and precision in ("BF16", "FP16"):
                 report.check("kernels", f"{precision} {case}: attention runs on cuDNN", False,
                              attention[0])
