@@ -193,7 +193,7 @@ class Watchdog::Watch {
     return gone ? "its process has ended" : "";
   }
 
-  // What is known of one that is gone. What it told over a link is some parts of a second old; where
+  // What is known of one that is gone or stopped. What it told over a link is some parts of a second old; where
   // all hosts see one folder its record has the rest.
   FlightMoment last_moment(const Peer& peer) const {
     if (peer.link == nullptr) return peer.moment;
@@ -236,7 +236,7 @@ class Watchdog::Watch {
                      fmt::format("{} has done nothing for {:.3g} s: {}",
                                  name_of(*stuck),
                                  stuck->still_s(),
-                                 text_of(stuck->moment))});
+                                 text_of(last_moment(*stuck)))});
     }
     // One that is about to be found stopped is the reason why the others wait.
     const bool all_wait =
