@@ -118,6 +118,9 @@ class PointwiseProgram {
   // operands of kMin or kMax are equal each gets half.
   std::optional<PointwiseProgram> derivative(int input) const;
 
+  // Instruction by instruction.
+  bool operator==(const PointwiseProgram& other) const = default;
+
   // Whether the op can run it and its derivatives: kMostInputs, and the limits of PointwiseCode.
   bool fits() const;
 

@@ -1,18 +1,21 @@
 // Binds cases of the `onnx` package (model.onnx, test_data_set_0/input_0.pb ...), once with the inputs as
-// constants, once with the inputs open, and compares with the expected outputs.
+// constants, once with the inputs open, and compares with the expected outputs; then runs them on the CPU with
+// the inputs as parameters.
 //
-//   onnx_nodes FOLDER ...     prints for each folder: FOLDER<tab>FOLD<tab>INFER
+//   onnx_nodes FOLDER ...     prints for each folder: FOLDER<tab>FOLD<tab>INFER<tab>RUN
 //
-// FOLD, INFER: right, or wrong, other (types that no array has), refused or computed (an output that the
-// evaluator leaves to the network), and why.
+// FOLD, INFER, RUN: right, or wrong, other (types that no array has; no input of floats, which could learn),
+// refused or computed (an output that the evaluator leaves to the network), and why.
 
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 
 #include "models/onnx/network.h"
 #include "runtime/base/error.h"
+#include "tests/reference/lowered_network.h"
 #include "tests/reference/onnx_tensor_file.h"
 
 namespace lockstep::onnx {
@@ -113,17 +116,63 @@ std::string inferred(const Case& c) {
   return outcome(c, first, false);
 }
 
+// With those inputs as parameters that `learns` says; the others are constants.
+std::string run_with(const Case& c, const std::vector<bool>& learns) {
+  const File file = with_constants(c, std::vector<bool>(c.inputs.size(), false));
+  Classes classes;
+  classes.parameter.resize(file.values.size(), false);
+  for (size_t i = 0; i < c.inputs.size(); ++i)
+    classes.parameter[static_cast<size_t>(c.file.inputs[i])] = learns[i];
+  try {
+    const Network network = bind(file, classes, {});
+    for (size_t k = 0; k < c.outputs.size(); ++k) {
+      const std::vector<float> got =
+          testing::LoweredNetwork(network, k, Purpose::kInference).output();
+      const std::vector<double> wanted = c.outputs[k].as_double();
+      if (got.size() != wanted.size())
+        return fmt::format("wrong extent {} for {}", got.size(), wanted.size());
+      for (size_t i = 0; i < got.size(); ++i)
+        if (!close(got[i], wanted[i], ElementType::kFloat) &&
+            !(std::fabs(got[i] - wanted[i]) < 1e-5))
+          return fmt::format("wrong element {}: {} for {}", i, got[i], wanted[i]);
+    }
+    return "right";
+  } catch (const ConfigError& error) {
+    return fmt::format("refused {}", error.what());
+  }
+}
+
+// All inputs of floats are parameters; or the first, where others decide extents.
+std::string run(const Case& c) {
+  std::vector<bool> learns(c.inputs.size(), false), first(c.inputs.size(), false);
+  bool any = false;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    learns[i] = c.inputs[i].type == ElementType::kFloat && c.inputs[i].size() > 0;
+    first[i] = learns[i] && !any;
+    any |= learns[i];
+  }
+  if (!any) return "other no input of floats";
+  for (const Node& node : c.file.nodes)
+    if (node.op == "Dropout" && node.input(2) >= 0) return "other its outputs are random";
+  const std::string all = run_with(c, learns);
+  return all.starts_with("refused") && learns != first ? run_with(c, first) : all;
+}
+
 void report(const std::string& folder) {
   std::string fold;
   std::string infer;
+  std::string ran;
   try {
     const Case c = read_case(folder);
     fold = outcome(c, std::vector<bool>(c.inputs.size(), false), true);
     infer = inferred(c);
+    ran = run(c);
   } catch (const Error& error) {
-    fold = infer = fmt::format("other {}", error.what());
+    fold = infer = ran = fmt::format("other {}", error.what());
   }
-  fmt::print("{}\t{}\t{}\n", std::filesystem::path(folder).filename().string(), fold, infer);
+  fmt::print(
+      "{}\t{}\t{}\t{}\n", std::filesystem::path(folder).filename().string(), fold, infer, ran);
+  std::fflush(stdout);
 }
 
 }  // namespace

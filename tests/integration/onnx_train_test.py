@@ -220,9 +220,9 @@ def refusals(bench):
                             {"g": ([6], [1.0] * 6), "b": ([6], [0.0] * 6), "w": ([4, 6], [0.1 * i for i in range(24)])},
                             [("x", ["batch", 6])], ("y", ["batch", 4])))
     bench.refused(["allow_shared"], text(f'file: "{twice}"'))
-    bench.refused(['"g"', "several nodes"], text(f'file: "{twice}" allow_shared: true'))
-    done = bench.run("allowed", text(f'file: "{shared}" allow_shared: true'))
-    bench.expect(done is not None and len(done) == 6, "shared biases that are allowed")
+    for name, file in (("biases", shared), ("gains", twice)):
+        done = bench.run(f"allowed-{name}", text(f'file: "{file}" allow_shared: true'))
+        bench.expect(done is not None and len(done) == 6, f"shared {name} that are allowed")
 
 
 def main():

@@ -193,26 +193,4 @@ void lower_average_pool(Lowering& lowering, const Node& node) {
       lowering, node, ops::avg_pool(lowering.builder(), lowering.name_of(node), x, attributes));
 }
 
-void lower_global_average_pool(Lowering& lowering, const Node& node) {
-  require_images(lowering, node);
-  GraphBuilder& builder = lowering.builder();
-  const std::string name = lowering.name_of(node);
-  const TensorId y = ops::global_avg_pool(builder, name, lowering.channels_last(node.input(0)));
-  const Shape shape = shape_of(lowering.value(node.output(0)));
-  lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape));
-}
-
-// Over all pixels of images: a pool.
-void lower_reduce_mean(Lowering& lowering, const Node& node) {
-  require_images(lowering, node);
-  std::vector<int64_t> axes = node.integers("axes");
-  if (node.input(1) >= 0 && lowering.value(node.input(1)).kind == ValueKind::kConstant)
-    axes = lowering.value(node.input(1)).array.as_int64();
-  for (int64_t& axis : axes) axis += axis < 0 ? 4 : 0;
-  std::ranges::sort(axes);
-  if (axes != std::vector<int64_t>{2, 3})
-    refuse(node, "axes: only means over the pixels of images are known here");
-  lower_global_average_pool(lowering, node);
-}
-
 }  // namespace lockstep::onnx

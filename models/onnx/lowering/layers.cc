@@ -1,22 +1,25 @@
-// Products with parameters, and what indices name.
+// Products with parameters.
 #include "models/onnx/lowering/layers.h"
 
-#include <fmt/format.h>
+#include <optional>
 
-#include "runtime/graph/ops/gather.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::onnx {
 namespace {
 
-// The matrix (O, I) of a product, whatever order the file has it in.
-TensorId output_matrix(Lowering& lowering, const Node& node, int number, bool transposed_by_node) {
+// How the matrix (O, I) of a product with a matrix of parameters lies; none where the value is no such
+// matrix, or another op has it in another way.
+std::optional<Storage> matrix_storage(const Lowering& lowering,
+                                      int number,
+                                      bool transposed_by_node) {
   const Lowering::Source source = lowering.source_of(number);
-  if (source.value < 0 || lowering.value(source.value).extents.size() != 2)
-    refuse(node, "is a product with what is no matrix of parameters; there is no such op here");
-  const bool transposed = source.transposed != transposed_by_node;
-  return lowering.parameter(source.value, transposed ? Storage::kAsInFile : Storage::kTransposed);
+  if (source.value < 0 || lowering.value(source.value).extents.size() != 2) return std::nullopt;
+  const Storage storage =
+      source.transposed != transposed_by_node ? Storage::kAsInFile : Storage::kTransposed;
+  if (!lowering.can_have(source.value, storage)) return std::nullopt;
+  return storage;
 }
 
 // Of so many elements; kNoTensor where the value is no such parameter.
@@ -49,24 +52,26 @@ void append_linear(
 }  // namespace
 
 void lower_gemm(Lowering& lowering, const Node& node) {
-  if (node.number("alpha", 1) != 1 || node.integer("transA", 0) != 0)
-    refuse(node, "alpha and transA: must be 1 and 0; other products are not known here");
-  const TensorId weight =
-      output_matrix(lowering, node, node.input(1), node.integer("transB", 0) != 0);
-  const int64_t outputs = lowering.builder().shape(weight)[0];
+  const auto storage = matrix_storage(lowering, node.input(1), node.integer("transB", 0) != 0);
+  if (!storage || node.number("alpha", 1) != 1 || node.integer("transA", 0) != 0)
+    return lower_batched_gemm(lowering, node);
+  const int64_t outputs = lowering.value(node.output(0)).extents.back();
   const TensorId bias = bias_of(lowering, node.input(2), outputs);
   if (node.input(2) >= 0 && (bias == kNoTensor || node.number("beta", 1) != 1))
-    refuse(node, fmt::format("C: must be {} parameters, with a beta of 1", outputs));
+    return lower_batched_gemm(lowering, node);
+  const TensorId weight = lowering.parameter(lowering.source_of(node.input(1)).value, *storage);
   append_linear(lowering, node, node.input(0), weight, bias, node.output(0));
 }
 
 // With the bias that the only reader adds.
 void lower_mat_mul(Lowering& lowering, const Node& node) {
-  const TensorId weight = output_matrix(lowering, node, node.input(1), false);
+  const auto storage = matrix_storage(lowering, node.input(1), false);
+  if (!storage) return lower_batched_mat_mul(lowering, node);
+  const TensorId weight = lowering.parameter(lowering.source_of(node.input(1)).value, *storage);
   const int64_t outputs = lowering.builder().shape(weight)[0];
   const Node* reader = lowering.only_reader(node.output(0));
   if (reader != nullptr && reader->op == "Add" && reader->domain.empty()) {
-    const int other = reader->input(reader->input(0) == node.output(0) ? 1 : 0);
+    const int other = reader->input(lowering.origin_of(reader->input(0)) == node.output(0) ? 1 : 0);
     const TensorId bias = bias_of(lowering, other, outputs);
     if (bias != kNoTensor) {
       lowering.pass_over(*reader);
@@ -74,18 +79,6 @@ void lower_mat_mul(Lowering& lowering, const Node& node) {
     }
   }
   append_linear(lowering, node, node.input(0), weight, kNoTensor, node.output(0));
-}
-
-// By indices that are known.
-void lower_gather(Lowering& lowering, const Node& node) {
-  if (lowering.value(node.input(1)).kind != ValueKind::kConstant)
-    refuse(node, "indices: are computed; must be a constant");
-  lowering.set(node.output(0),
-               ops::gather(lowering.builder(),
-                           lowering.name_of(node),
-                           lowering.plain(node.input(0)),
-                           lowering.plain(node.input(1)),
-                           static_cast<int>(node.integer("axis", 0))));
 }
 
 }  // namespace lockstep::onnx

@@ -8,21 +8,43 @@ namespace lockstep::onnx {
 // layers.cc
 void lower_gemm(Lowering& lowering, const Node& node);
 void lower_mat_mul(Lowering& lowering, const Node& node);
+
+// products.cc
+void lower_batched_gemm(Lowering& lowering, const Node& node);
+void lower_batched_mat_mul(Lowering& lowering, const Node& node);
+void lower_einsum(Lowering& lowering, const Node& node);
+
+// reductions.cc
+void lower_reduction(Lowering& lowering, const Node& node);
+void lower_global_pool(Lowering& lowering, const Node& node);
+void lower_softmax(Lowering& lowering, const Node& node);
+
+// indexing.cc
 void lower_gather(Lowering& lowering, const Node& node);
+void lower_gather_elements(Lowering& lowering, const Node& node);
+void lower_gather_nd(Lowering& lowering, const Node& node);
+void lower_tile(Lowering& lowering, const Node& node);
+void lower_depth_to_space(Lowering& lowering, const Node& node);
+void lower_space_to_depth(Lowering& lowering, const Node& node);
+void lower_trilu(Lowering& lowering, const Node& node);
 
 // images.cc
 void lower_conv(Lowering& lowering, const Node& node);
 void lower_batch_normalization(Lowering& lowering, const Node& node);
 void lower_max_pool(Lowering& lowering, const Node& node);
 void lower_average_pool(Lowering& lowering, const Node& node);
-void lower_global_average_pool(Lowering& lowering, const Node& node);
-void lower_reduce_mean(Lowering& lowering, const Node& node);
 
-// elementwise.cc
-void lower_activation(Lowering& lowering, const Node& node);
-void lower_add(Lowering& lowering, const Node& node);
+// rows.cc
 void lower_dropout(Lowering& lowering, const Node& node);
 void lower_layer_normalization(Lowering& lowering, const Node& node);
+void lower_rms_normalization(Lowering& lowering, const Node& node);
+
+// attention.cc
+void lower_attention(Lowering& lowering, const Node& node);
+void lower_rotary_embedding(Lowering& lowering, const Node& node);
+
+// pointwise.cc
+void lower_pointwise(Lowering& lowering, const Node& node);
 
 // movement.cc
 void lower_reshape(Lowering& lowering, const Node& node);

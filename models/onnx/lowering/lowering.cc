@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/onnx/lowering/pointwise_functions.h"
 #include "runtime/base/error.h"
 #include "runtime/base/transpose.h"
 #include "runtime/graph/ops/rearrange.h"
@@ -27,11 +28,19 @@ std::vector<int> from_channels_last(int rank) {
   return permutation;
 }
 
+std::vector<int> last_two_swapped(int rank) {
+  std::vector<int> permutation(static_cast<size_t>(rank));
+  std::iota(permutation.begin(), permutation.end(), 0);
+  std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
+  return permutation;
+}
+
 // Types of floats are all one here, and counts and ids are.
 bool is_copy(const Node& node, const Value& from, const Value& to) {
   if (!node.domain.empty()) return false;
   return node.op == "Identity" || ((node.op == "Cast" || node.op == "CastLike") &&
-                                   is_floating(from.type) == is_floating(to.type));
+                                   is_floating(from.type) == is_floating(to.type) &&
+                                   is_whole(from.type) == is_whole(to.type));
 }
 
 bool is_plain_transpose(const Node& node, size_t rank) {
@@ -48,6 +57,11 @@ std::vector<float> transposed(const std::vector<float>& from,
   for (int64_t o = 0; o < outer; ++o)
     transpose(from.data() + o * rows * columns, columns, rows, to.data() + o * rows * columns);
   return to;
+}
+
+// Whether (N, C, ...) and (N, ..., C) have their elements in one order.
+bool same_in_both_orders(const Extents& extents) {
+  return extents[1] == 1 || elements({extents.begin() + 2, extents.end()}) == 1;
 }
 
 Shape stored_shape(const Value& value, Storage storage) {
@@ -106,32 +120,49 @@ Lowering::Lowering(const Network& network, GraphBuilder& builder)
       sources_(network.values.size()),
       origins_(network.values.size()),
       readers_(network.values.size()),
+      learns_(network.values.size(), false),
       passed_over_(network.nodes.size(), false) {
   std::iota(origins_.begin(), origins_.end(), 0);
   for (size_t i = 0; i < network.values.size(); ++i) {
-    if (network.values[i].kind == ValueKind::kParameter) sources_[i] = {static_cast<int>(i), false};
+    if (network.values[i].kind != ValueKind::kParameter) continue;
+    sources_[i] = {static_cast<int>(i), false};
+    learns_[i] = true;
   }
-  for (size_t i = 0; i < network.nodes.size(); ++i) {
-    const Node& node = network.nodes[i];
-    for (const int input : node.inputs)
-      if (input >= 0) readers_[static_cast<size_t>(input)].push_back(i);
-    if (node.input(0) < 0 || node.output(0) < 0) continue;
-    const auto output = static_cast<size_t>(node.output(0));
-    const Source source = source_of(node.input(0));
-    if (is_copy(node, value(node.input(0)), value(node.output(0)))) {
-      sources_[output] = source;
-      origins_[output] = origin_of(node.input(0));
-    } else if (source.value >= 0 && is_plain_transpose(node, value(source.value).extents.size())) {
-      sources_[output] = {source.value, !source.transposed};
-    }
+  for (size_t i = 0; i < network.nodes.size(); ++i) trace(i);
+}
+
+// Where the node's outputs come from.
+void Lowering::trace(size_t number) {
+  const Node& node = network_.nodes[number];
+  const bool known = node.input(0) >= 0 && node.output(0) >= 0;
+  const bool copies = known && is_copy(node, value(node.input(0)), value(node.output(0)));
+  for (const int input : node.inputs) {
+    if (input < 0) continue;
+    if (learns(input))
+      for (const int output : node.outputs)
+        if (output >= 0 && is_floating(value(output).type))
+          learns_[static_cast<size_t>(output)] = true;
+    std::vector<size_t>& readers = readers_[static_cast<size_t>(origin_of(input))];
+    if (!copies && (readers.empty() || readers.back() != number)) readers.push_back(number);
+  }
+  if (!known) return;
+  const auto output = static_cast<size_t>(node.output(0));
+  const Source source = source_of(node.input(0));
+  if (copies) {
+    sources_[output] = source;
+    origins_[output] = origin_of(node.input(0));
+  } else if (source.value >= 0 && is_plain_transpose(node, value(source.value).extents.size())) {
+    sources_[output] = {source.value, !source.transposed};
   }
 }
 
 void Lowering::run() {
   for (size_t i = 0; i < network_.nodes.size(); ++i) {
     const Node& node = network_.nodes[i];
-    const bool copies = origin_of(node.output(0)) != node.output(0);
-    if (passed_over_[i] || copies || source_of(node.output(0)).value >= 0) continue;
+    const int output = node.output(0);
+    if (passed_over_[i] ||
+        (output >= 0 && (origin_of(output) != output || source_of(output).value >= 0)))
+      continue;
     const LowerNode lower = node.domain.empty() ? lower_of(node.op) : nullptr;
     if (lower == nullptr) refuse(node, "cannot be trained: there is no such op here");
     lower(*this, node);
@@ -143,29 +174,41 @@ void Lowering::require_outputs(const Node& node) const {
   for (const int output : node.outputs) {
     if (output < 0) continue;
     const Place& place = places_[static_cast<size_t>(output)];
-    if (place.plain != kNoTensor || place.channels_last != kNoTensor) continue;
-    const bool read = std::ranges::any_of(readers_[static_cast<size_t>(output)],
-                                          [&](size_t reader) { return !passed_over_[reader]; });
-    if (read || is_output(output))
+    if (place.is_set() || deferred(output) != nullptr) continue;
+    if (is_read(output))
       refuse(node, fmt::format("its output \"{}\" is not known here", value(output).name));
   }
 }
 
+bool Lowering::is_read(int number) const {
+  const bool read = std::ranges::any_of(readers_[static_cast<size_t>(number)],
+                                        [&](size_t reader) { return !passed_over_[reader]; });
+  return read || is_output(number);
+}
+
 bool Lowering::is_output(int number) const {
-  return std::ranges::count(network_.outputs, number) > 0;
+  return std::ranges::any_of(network_.outputs,
+                             [&](int output) { return origin_of(output) == number; });
 }
 
 int Lowering::origin_of(int number) const { return origins_[static_cast<size_t>(number)]; }
 
 TensorId Lowering::plain(int number) {
   number = origin_of(number);
+  append_deferred(number);
   Place& place = places_[static_cast<size_t>(number)];
   if (place.plain != kNoTensor) return place.plain;
   const Value& known = value(number);
+  const int rank = static_cast<int>(known.extents.size());
+  if (place.transposed != kNoTensor)
+    return place.plain = ops::transpose(
+               builder_, known.name + ".transposed", place.transposed, place.permutation);
   if (place.channels_last != kNoTensor) {
-    const int rank = static_cast<int>(known.extents.size());
-    place.plain = ops::transpose(
-        builder_, known.name + ".channels_first", place.channels_last, from_channels_last(rank));
+    const std::string name = known.name + ".channels_first";
+    place.plain =
+        same_in_both_orders(known.extents)
+            ? ops::reshape(builder_, name, place.channels_last, shape_of(known))
+            : ops::transpose(builder_, name, place.channels_last, from_channels_last(rank));
     return place.plain;
   }
   const Source source = source_of(number);
@@ -191,18 +234,67 @@ TensorId Lowering::copy_of(Source source, const std::string& name) {
 
 TensorId Lowering::channels_last(int number) {
   number = origin_of(number);
+  append_deferred(number);
   Place& place = places_[static_cast<size_t>(number)];
   if (place.channels_last != kNoTensor) return place.channels_last;
+  const Value& known = value(number);
   const TensorId tensor = plain(number);
-  const int rank = builder_.shape(tensor).rank();
-  places_[static_cast<size_t>(number)].channels_last = ops::transpose(
-      builder_, value(number).name + ".channels_last", tensor, to_channels_last(rank));
-  return places_[static_cast<size_t>(number)].channels_last;
+  const std::string name = known.name + ".channels_last";
+  place.channels_last =
+      same_in_both_orders(known.extents)
+          ? ops::reshape(builder_, name, tensor, stored_shape(known, Storage::kChannelsLast))
+          : ops::transpose(builder_, name, tensor, to_channels_last(builder_.shape(tensor).rank()));
+  return place.channels_last;
 }
 
 bool Lowering::is_channels_last(int number) const {
+  if (const DeferredPointwise* waits = deferred(number)) return waits->channels_last;
   const Place& place = places_[static_cast<size_t>(origin_of(number))];
   return place.channels_last != kNoTensor && place.plain == kNoTensor;
+}
+
+void Lowering::set_transposed(int number, TensorId tensor, std::vector<int> permutation) {
+  const auto rank = static_cast<int>(permutation.size());
+  if (std::ranges::is_sorted(permutation)) return set(number, tensor);
+  if (rank > 2 && permutation == from_channels_last(rank)) return set(number, tensor, true);
+  places_[static_cast<size_t>(number)].transposed = tensor;
+  places_[static_cast<size_t>(number)].permutation = std::move(permutation);
+}
+
+Lowering::Transposed Lowering::as_it_lies(int number) {
+  number = origin_of(number);
+  append_deferred(number);
+  const Place& place = places_[static_cast<size_t>(number)];
+  const auto rank = static_cast<int>(value(number).extents.size());
+  if (place.plain == kNoTensor && place.transposed != kNoTensor)
+    return {place.transposed, place.permutation};
+  if (place.plain == kNoTensor && place.channels_last != kNoTensor)
+    return {place.channels_last, from_channels_last(rank)};
+  std::vector<int> same(static_cast<size_t>(rank));
+  std::iota(same.begin(), same.end(), 0);
+  return {plain(number), std::move(same)};
+}
+
+Lowering::Matrices Lowering::matrices(int number) {
+  const Transposed lies = as_it_lies(number);
+  if (lies.permutation == last_two_swapped(static_cast<int>(lies.permutation.size())))
+    return {lies.tensor, true};
+  return {plain(number), false};
+}
+
+void Lowering::defer(int number, DeferredPointwise what) { deferred_[number] = std::move(what); }
+
+const DeferredPointwise* Lowering::deferred(int number) const {
+  const auto found = deferred_.find(origin_of(number));
+  return found == deferred_.end() ? nullptr : &found->second;
+}
+
+void Lowering::append_deferred(int number) {
+  const auto found = deferred_.find(number);
+  if (found == deferred_.end()) return;
+  const DeferredPointwise what = std::move(found->second);
+  deferred_.erase(found);
+  set(number, append_pointwise(*this, value(number), what), what.channels_last);
 }
 
 void Lowering::set(int number, TensorId tensor, bool channels_last) {
@@ -224,16 +316,19 @@ lockstep::Initializer given(const Value& value, Storage storage) {
 
 }  // namespace
 
+bool Lowering::can_have(int number, Storage storage) const {
+  const auto found = parameter_of_.find(number);
+  return found == parameter_of_.end() ||
+         (parameters_[found->second].storage == storage && unshared_.count(number) == 0);
+}
+
 TensorId Lowering::parameter(int number, Storage storage) {
   const Value& origin = value(number);
+  if (!can_have(number, storage))
+    throw ConfigError("parameter \"{}\": is used by several nodes, which cannot share it here",
+                      origin.name);
   const auto found = parameter_of_.find(number);
-  if (found != parameter_of_.end()) {
-    const LoweredParameter& known = parameters_[found->second];
-    if (known.storage != storage || unshared_.count(number) > 0)
-      throw ConfigError("parameter \"{}\": is used by several nodes, which cannot share it here",
-                        origin.name);
-    return known.tensor;
-  }
+  if (found != parameter_of_.end()) return parameters_[found->second].tensor;
   const bool decays = origin.extents.size() > 1;
   const TensorId tensor = builder_.parameter(
       origin.name, stored_shape(origin, storage), given(origin, storage), decays);
@@ -271,6 +366,7 @@ TensorId Lowering::make_constant(int number) {
 }
 
 const Node* Lowering::only_reader(int number) const {
+  number = origin_of(number);
   const std::vector<size_t>& readers = readers_[static_cast<size_t>(number)];
   return readers.size() == 1 && !is_output(number) ? &network_.nodes[readers[0]] : nullptr;
 }
@@ -280,7 +376,7 @@ void Lowering::pass_over(const Node& node) {
 }
 
 std::string Lowering::name_of(const Node& node) const {
-  return node.name.empty() ? value(node.output(0)).name : node.name;
+  return node.name.empty() && node.output(0) >= 0 ? value(node.output(0)).name : node.name;
 }
 
 }  // namespace lockstep::onnx

@@ -9,6 +9,7 @@
 
 #include "models/onnx/network.h"
 #include "runtime/graph/builder.h"
+#include "runtime/graph/pointwise_program.h"
 
 namespace lockstep::onnx {
 
@@ -23,6 +24,15 @@ struct LoweredParameter {
   TensorId tensor = kNoTensor;
   int value = -1;  // of the network
   Storage storage = Storage::kAsInFile;
+};
+
+// A value that is computed element by element. It has no tensor before it is asked for, so that nodes
+// that read it can take its program into theirs.
+struct DeferredPointwise {
+  std::string name;
+  PointwiseProgram program;
+  std::vector<int> inputs;  // values: input i of the program is inputs[i]
+  bool channels_last = false;
 };
 
 // A value's elements as a parameter has them.
@@ -53,8 +63,28 @@ class Lowering {
   TensorId channels_last(int number);
   bool is_channels_last(int number) const;
   // Says what an input of the network or an output of a node is: as the value has it, or (N, ..., C)
-  // for (N, C, ...).
+  // for (N, C, ...). Truth values are numbers, of any type.
   void set(int number, TensorId tensor, bool channels_last = false);
+  // Dimension d of the output is dimension permutation[d] of the tensor.
+  void set_transposed(int number, TensorId tensor, std::vector<int> permutation);
+  // The value as it lies, transposed or not, without moving its elements.
+  struct Transposed {
+    TensorId tensor;
+    std::vector<int> permutation;
+  };
+  Transposed as_it_lies(int number);
+  // The value as matrices, the last two axes: transposed where that is how they lie.
+  struct Matrices {
+    TensorId tensor;
+    bool transposed;
+  };
+  Matrices matrices(int number);
+  // Says that an output of a node is this, once it is asked for.
+  void defer(int number, DeferredPointwise what);
+  // Null where the value is not deferred, or has its tensor already.
+  const DeferredPointwise* deferred(int number) const;
+  // Whether a gradient may reach the value.
+  bool learns(int number) const { return learns_[static_cast<size_t>(number)]; }
 
   // The parameter that a value is, or whose transpose it is.
   struct Source {
@@ -67,13 +97,17 @@ class Lowering {
   // As an op wants it. The same one again where it was asked for before; throws ConfigError where an
   // op wanted it in another way.
   TensorId parameter(int number, Storage storage = Storage::kAsInFile);
+  // Whether parameter() can give it so.
+  bool can_have(int number, Storage storage) const;
   // One that no other op may have, as those of norms.
   TensorId unshared_parameter(int number);
   // A running statistic, which a constant of the file begins. Used once.
   TensorId running_statistic(const Node& node, int number, float momentum);
 
-  // The only node that reads the value; null where there are others, or it is an output.
+  // The only node that reads the value, or a copy of it; null where there are others, or it is an output.
   const Node* only_reader(int number) const;
+  // Whether a node reads the value, or it is an output.
+  bool is_read(int number) const;
   // What a node has done for another one, which is passed over then.
   void pass_over(const Node& node);
 
@@ -82,9 +116,16 @@ class Lowering {
 
  private:
   struct Place {
-    TensorId plain = kNoTensor, channels_last = kNoTensor;
+    TensorId plain = kNoTensor, channels_last = kNoTensor, transposed = kNoTensor;
+    std::vector<int> permutation = {};  // of the transposed one
+
+    bool is_set() const {
+      return plain != kNoTensor || channels_last != kNoTensor || transposed != kNoTensor;
+    }
   };
 
+  void trace(size_t number);
+  void append_deferred(int number);
   TensorId make_constant(int number);
   TensorId copy_of(Source source, const std::string& name);
   void require_outputs(const Node& node) const;
@@ -92,11 +133,13 @@ class Lowering {
 
   const Network& network_;
   GraphBuilder& builder_;
-  std::vector<Place> places_;                 // by value
-  std::vector<Source> sources_;               // by value
-  std::vector<int> origins_;                  // by value
-  std::vector<std::vector<size_t>> readers_;  // by value: the nodes
-  std::vector<bool> passed_over_;             // by node
+  std::vector<Place> places_;                  // by value
+  std::vector<Source> sources_;                // by value
+  std::vector<int> origins_;                   // by value
+  std::vector<std::vector<size_t>> readers_;   // by value: the nodes
+  std::vector<bool> learns_;                   // by value
+  std::vector<bool> passed_over_;              // by node
+  std::map<int, DeferredPointwise> deferred_;  // by value
   std::vector<LoweredParameter> parameters_;
   std::map<int, size_t> parameter_of_;  // by value: place in parameters_
   std::set<int> unshared_;              // values
@@ -104,6 +147,9 @@ class Lowering {
 
 // Extents of a value as those of a tensor. Throws ConfigError where there are too many, or no element.
 Shape shape_of(const Value& value);
+
+// The tensor of what was deferred.
+TensorId append_pointwise(Lowering& lowering, const Value& value, const DeferredPointwise& what);
 
 // A node that cannot be run: its description, and what is not known here.
 [[noreturn]] void refuse(const Node& node, const std::string& what);

@@ -5,46 +5,55 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/onnx/lowering/axes.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::onnx {
-namespace {
-
 std::vector<int64_t> constant_list(Lowering& lowering, const Node& node, size_t place) {
-  const Value& list = lowering.value(node.input(place));
+  const Value& list = lowering.value(lowering.origin_of(node.input(place)));
   if (list.kind != ValueKind::kConstant)
     refuse(node, fmt::format("input {} is computed; must be a constant", place));
   return list.array.as_int64();
 }
 
-}  // namespace
+std::vector<int64_t> list_of(Lowering& lowering,
+                             const Node& node,
+                             const std::string& attribute,
+                             size_t place) {
+  return node.input(place) >= 0 ? constant_list(lowering, node, place) : node.integers(attribute);
+}
 
+// Images whose pixels become one axis stay as they lie.
 void lower_reshape(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
-  const TensorId x = lowering.plain(node.input(0));
+  const Extents& from = lowering.value(node.input(0)).extents;
   const Shape shape = shape_of(lowering.value(node.output(0)));
+  if (lowering.is_channels_last(node.input(0)) && shape.rank() == 3 && shape[0] == from[0] &&
+      shape[1] == from[1]) {
+    const TensorId y = ops::reshape(builder,
+                                    lowering.name_of(node),
+                                    lowering.channels_last(node.input(0)),
+                                    {shape[0], shape[2], shape[1]});
+    return lowering.set(node.output(0), y, /*channels_last=*/true);
+  }
+  const TensorId x = lowering.plain(node.input(0));
   lowering.set(
       node.output(0),
       builder.shape(x) == shape ? x : ops::reshape(builder, lowering.name_of(node), x, shape));
 }
 
+// Nothing moves before an op asks for it: some take what is transposed.
 void lower_transpose(Lowering& lowering, const Node& node) {
   const size_t rank = lowering.value(node.input(0)).extents.size();
   std::vector<int64_t> reversed(rank);
   std::iota(reversed.rbegin(), reversed.rend(), 0);
-  const std::vector<int64_t> permutation = node.integers("perm", reversed);
-  const bool to_last = rank == 4 && permutation == std::vector<int64_t>{0, 2, 3, 1};
-  if (to_last && lowering.is_channels_last(node.input(0)))
-    return lowering.set(node.output(0), lowering.channels_last(node.input(0)));
-  if (rank == 4 && permutation == std::vector<int64_t>{0, 3, 1, 2})
-    return lowering.set(node.output(0), lowering.plain(node.input(0)), /*channels_last=*/true);
-  const TensorId y = ops::transpose(lowering.builder(),
-                                    lowering.name_of(node),
-                                    lowering.plain(node.input(0)),
-                                    {permutation.begin(), permutation.end()});
-  lowering.set(node.output(0), y);
+  const Lowering::Transposed x = lowering.as_it_lies(node.input(0));
+  std::vector<int> permutation;
+  for (const int64_t axis : node.integers("perm", reversed))
+    permutation.push_back(x.permutation[static_cast<size_t>(axis)]);
+  lowering.set_transposed(node.output(0), x.tensor, permutation);
 }
 
 void lower_slice(Lowering& lowering, const Node& node) {

@@ -1,40 +1,60 @@
 #include <map>
 
 #include "models/onnx/lowering/layers.h"
+#include "models/onnx/lowering/pointwise_functions.h"
 
 namespace lockstep::onnx {
 
+// Here is what does not work on each element by itself; pointwise_functions.cc has the rest.
 LowerNode lower_of(const std::string& op) {
   static const std::map<std::string, LowerNode> kTable = {
-      {"Add", lower_add},
+      {"Attention", lower_attention},
       {"AveragePool", lower_average_pool},
       {"BatchNormalization", lower_batch_normalization},
       {"Concat", lower_concat},
       {"Conv", lower_conv},
+      {"DepthToSpace", lower_depth_to_space},
       {"Dropout", lower_dropout},
+      {"Einsum", lower_einsum},
       {"Expand", lower_expand},
       {"Flatten", lower_reshape},
       {"Gather", lower_gather},
-      {"Gelu", lower_activation},
+      {"GatherElements", lower_gather_elements},
+      {"GatherND", lower_gather_nd},
       {"Gemm", lower_gemm},
-      {"GlobalAveragePool", lower_global_average_pool},
+      {"GlobalAveragePool", lower_global_pool},
+      {"GlobalMaxPool", lower_global_pool},
       {"LayerNormalization", lower_layer_normalization},
+      {"LogSoftmax", lower_softmax},
       {"MatMul", lower_mat_mul},
       {"MaxPool", lower_max_pool},
       {"Pad", lower_pad},
-      {"ReduceMean", lower_reduce_mean},
-      {"Relu", lower_activation},
+      {"RMSNormalization", lower_rms_normalization},
+      {"ReduceL1", lower_reduction},
+      {"ReduceL2", lower_reduction},
+      {"ReduceLogSum", lower_reduction},
+      {"ReduceLogSumExp", lower_reduction},
+      {"ReduceMax", lower_reduction},
+      {"ReduceMean", lower_reduction},
+      {"ReduceMin", lower_reduction},
+      {"ReduceProd", lower_reduction},
+      {"ReduceSum", lower_reduction},
+      {"ReduceSumSquare", lower_reduction},
       {"Reshape", lower_reshape},
+      {"RotaryEmbedding", lower_rotary_embedding},
       {"Slice", lower_slice},
+      {"Softmax", lower_softmax},
+      {"SpaceToDepth", lower_space_to_depth},
       {"Split", lower_split},
       {"Squeeze", lower_reshape},
-      {"Swish", lower_activation},
-      {"Tanh", lower_activation},
+      {"Tile", lower_tile},
       {"Transpose", lower_transpose},
+      {"Trilu", lower_trilu},
       {"Unsqueeze", lower_reshape},
   };
   const auto found = kTable.find(op);
-  return found == kTable.end() ? nullptr : found->second;
+  if (found != kTable.end()) return found->second;
+  return pointwise_of(op) != nullptr ? lower_pointwise : nullptr;
 }
 
 }  // namespace lockstep::onnx

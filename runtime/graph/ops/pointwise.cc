@@ -120,6 +120,8 @@ std::vector<TensorId> pointwise_gradient(GradientBuilder& builder,
   std::vector<PointwiseInput> read = {{d_y, graph.shape(y)}};
   for (size_t k = 0; k < op.inputs.size(); ++k)
     read.push_back({op.inputs[k], attributes.shapes[k]});
+  // Inputs with the same slope, as those of a sum, share it.
+  std::vector<std::pair<TensorId, PointwiseProgram>> made;
   for (size_t k = 0; k < op.inputs.size(); ++k) {
     const TensorId x = op.inputs[k];
     if (graph[x].dtype == DType::kI32 || !builder.needs_gradient(x)) continue;
@@ -129,8 +131,18 @@ std::vector<TensorId> pointwise_gradient(GradientBuilder& builder,
     const bool alike = graph.shape(x) == graph.shape(y) && graph[x].dtype == graph[y].dtype;
     TensorId d = d_y;  // where the input was only added
     if (slope->functions() > 0 || (whole && !alike)) {
-      d = builder.new_gradient(whole ? x : y);
-      builder.append(pointwise_op(op.name, read, *slope, d));
+      const TensorId like = whole ? x : y;
+      const auto known = std::ranges::find_if(made, [&](const auto& other) {
+        return other.second == *slope && graph.shape(other.first) == graph.shape(like) &&
+               graph[other.first].dtype == graph[like].dtype;
+      });
+      if (known != made.end()) {
+        d = known->first;
+      } else {
+        d = builder.new_gradient(like);
+        builder.append(pointwise_op(op.name, read, *slope, d));
+        made.emplace_back(d, *slope);
+      }
     }
     gradients[k] = whole ? d : append_broadcast_sum(builder, op.name, d, attributes.shapes[k], x);
   }

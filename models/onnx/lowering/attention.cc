@@ -1,0 +1,323 @@
+// Attention and the rotary embedding of positions.
+#include "runtime/graph/ops/attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/batched_matmul.h"
+#include "runtime/graph/ops/concat.h"
+#include "runtime/graph/ops/gather.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/softmax.h"
+
+namespace lockstep::onnx {
+namespace {
+
+using F = PointwiseFunction;
+
+const std::vector<int> kHeadsAndTokens = {0, 2, 1, 3};  // (B, T, H, D) and (B, H, T, D)
+
+// A value (B, H, T, D), or (B, T, H D), as (B, T, H, D).
+TensorId by_tokens(Lowering& lowering, int number, int64_t heads) {
+  GraphBuilder& builder = lowering.builder();
+  const Extents& extents = lowering.value(number).extents;
+  const std::string& name = lowering.value(number).name;
+  if (extents.size() == 3)
+    return ops::reshape(builder,
+                        name + ".heads",
+                        lowering.plain(number),
+                        {extents[0], extents[1], heads, extents[2] / heads});
+  const auto [tensor, permutation] = lowering.as_it_lies(number);
+  if (permutation == kHeadsAndTokens) return tensor;
+  return ops::transpose(builder, name + ".tokens", lowering.plain(number), kHeadsAndTokens);
+}
+
+// The same as (B, H, T, D).
+TensorId by_heads(Lowering& lowering, int number, int64_t heads) {
+  if (lowering.value(number).extents.size() == 4) return lowering.plain(number);
+  return ops::transpose(lowering.builder(),
+                        lowering.value(number).name + ".by_head",
+                        by_tokens(lowering, number, heads),
+                        kHeadsAndTokens);
+}
+
+// Says that the output of a node, of as many axes as its input, is x (B, T, H, D).
+void set_by_tokens(Lowering& lowering, const Node& node, TensorId x) {
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  if (shape.rank() == 4) return lowering.set_transposed(node.output(0), x, kHeadsAndTokens);
+  lowering.set(node.output(0),
+               ops::reshape(lowering.builder(), lowering.name_of(node) + ".rows", x, shape));
+}
+
+enum class Mask { kNone, kCausal, kOther };
+
+// What a mask leaves out that is known before the start.
+Mask kind_of(const Value& mask) {
+  if (mask.kind != ValueKind::kConstant || mask.extents.size() < 2) return Mask::kOther;
+  const int64_t rows = mask.extents[mask.extents.size() - 2], columns = mask.extents.back();
+  if (mask.array.size() != rows * columns) return Mask::kOther;
+  const std::vector<float> elements = mask.array.as_float();
+  bool all = true, causal = rows == columns;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      const float element = elements[static_cast<size_t>(r * columns + c)];
+      const bool truth = mask.type == ElementType::kBool;
+      const bool seen = truth ? element != 0 : element == 0;
+      const bool hidden = truth ? element == 0 : element == -std::numeric_limits<float>::infinity();
+      all &= seen;
+      causal &= c <= r ? seen : hidden;
+    }
+  }
+  return all ? Mask::kNone : causal ? Mask::kCausal : Mask::kOther;
+}
+
+class AttentionLowering {
+ public:
+  AttentionLowering(Lowering& lowering, const Node& node)
+      : lowering_(lowering),
+        builder_(lowering.builder()),
+        node_(node),
+        name_(lowering.name_of(node)),
+        heads_(heads_of(0, "q_num_heads")),
+        kv_heads_(heads_of(1, "kv_num_heads")),
+        softcap_(node.number("softcap", 0)),
+        causal_(node.integer("is_causal", 0) != 0),
+        masked_(node.input(3) >= 0) {
+    if (node.input(6) >= 0) refuse(node, "nonpad_kv_seqlen: is not known here");
+    head_size_ = shape_of(lowering.value(node.input(0))).columns();
+    if (lowering.value(node.input(0)).extents.size() == 3) head_size_ /= heads_;
+    scale_ = node.number("scale", 1 / std::sqrt(static_cast<float>(head_size_)));
+    if (!masked_) return;
+    const Mask kind = kind_of(lowering.value(lowering.origin_of(node.input(3))));
+    if (kind != Mask::kOther) masked_ = false;
+    causal_ |= kind == Mask::kCausal;
+  }
+
+  void run() {
+    if (is_plain_self_attention())
+      run_fused();
+    else
+      run_in_steps();
+  }
+
+ private:
+  int64_t heads_of(size_t place, const char* attribute) const {
+    const Extents& extents = lowering_.value(node_.input(place)).extents;
+    return extents.size() == 4 ? extents[1] : node_.integer(attribute, 1);
+  }
+  bool is_read(size_t output) const {
+    return node_.output(output) >= 0 && lowering_.is_read(node_.output(output));
+  }
+
+  bool is_plain_self_attention() const {
+    const auto tokens = [&](size_t place) {
+      const Extents& extents = lowering_.value(node_.input(place)).extents;
+      return extents[extents.size() - 2];
+    };
+    const Extents& v = lowering_.value(node_.input(2)).extents;
+    const int64_t v_size = v.size() == 4 ? v[3] : v[2] / kv_heads_;
+    const float usual = 1 / std::sqrt(static_cast<float>(head_size_));
+    return !masked_ && node_.input(4) < 0 && node_.input(5) < 0 && softcap_ == 0 &&
+           tokens(0) == tokens(1) && v_size == head_size_ &&
+           std::abs(scale_ - usual) <= 1e-6f * usual && !is_read(1) && !is_read(2) && !is_read(3);
+  }
+
+  void run_fused() {
+    std::vector<TensorId> parts;
+    for (size_t place = 0; place < 3; ++place) {
+      const TensorId part =
+          by_tokens(lowering_, node_.input(place), place == 0 ? heads_ : kv_heads_);
+      const Shape shape = builder_.shape(part);
+      parts.push_back(ops::reshape(builder_,
+                                   fmt::format("{}.rows{}", name_, place),
+                                   part,
+                                   {shape[0], shape[1], shape[2] * shape[3]}));
+    }
+    AttentionAttributes attributes;
+    attributes.heads = heads_;
+    attributes.kv_heads = kv_heads_;
+    attributes.causal = causal_;
+    const TensorId qkv = ops::concat(builder_, name_ + ".qkv", parts, 2);
+    const TensorId y = ops::attention(builder_, name_, qkv, attributes);
+    const Shape shape = builder_.shape(y);
+    set_by_tokens(
+        lowering_,
+        node_,
+        ops::reshape(builder_, name_ + ".heads", y, {shape[0], shape[1], heads_, head_size_}));
+  }
+
+  // With what earlier steps have left in front of it.
+  TensorId with_past(size_t place, size_t past, size_t present) {
+    TensorId x = by_heads(lowering_, node_.input(place), kv_heads_);
+    if (node_.input(past) >= 0)
+      x = ops::concat(
+          builder_, name_ + ".present", {lowering_.plain(node_.input(past)), x}, /*axis=*/2);
+    if (node_.output(present) >= 0) lowering_.set(node_.output(present), x);
+    return x;
+  }
+
+  // Heads that share one of k and v have an axis of their own.
+  TensorId grouped(TensorId x) {
+    const Shape shape = builder_.shape(x);
+    if (heads_ == kv_heads_) return x;
+    return ops::reshape(builder_,
+                        name_ + ".groups",
+                        x,
+                        {shape[0], kv_heads_, shape[1] / kv_heads_, shape[2], shape[3]});
+  }
+
+  // (B or 1, H or 1, T, S), with groups as scores have them.
+  TensorId mask(int64_t keys) {
+    const Value& value = lowering_.value(node_.input(3));
+    TensorId x = lowering_.plain(node_.input(3));
+    Shape shape = builder_.shape(x);
+    if (const int64_t missing = keys - shape.columns(); missing > 0) {
+      std::vector<int64_t> none(static_cast<size_t>(shape.rank()), 0), after = none;
+      after.back() = missing;
+      const float hidden = is_floating(value.type) ? -std::numeric_limits<float>::infinity() : 0;
+      x = ops::pad(builder_, name_ + ".mask", x, none, after, hidden);
+      shape = builder_.shape(x);
+    }
+    if (heads_ == kv_heads_ || shape.rank() < 3) return x;
+    const int64_t batch = shape.rank() == 4 ? shape[0] : 1, own = shape[shape.rank() - 3];
+    const int64_t kv = own == 1 ? 1 : kv_heads_;
+    return ops::reshape(builder_,
+                        name_ + ".mask_groups",
+                        x,
+                        {batch, kv, own / kv, shape[shape.rank() - 2], shape.columns()});
+  }
+
+  // Which keys come before a query or are its own; `past` keys do in any case.
+  TensorId causal_mask(int64_t queries, int64_t keys, int64_t past) {
+    std::vector<float> seen;
+    for (int64_t q = 0; q < queries; ++q)
+      for (int64_t k = 0; k < keys; ++k) seen.push_back(k <= q + past ? 1.0f : 0.0f);
+    return builder_.constant(name_ + ".causal", {queries, keys}, seen);
+  }
+
+  TensorId masked(TensorId scores, int64_t past) {
+    const Shape shape = builder_.shape(scores);
+    const int64_t keys = shape.columns(), queries = shape[shape.rank() - 2];
+    PointwiseProgram program;
+    std::vector<TensorId> inputs = {scores};
+    int x = program.input(0);
+    if (softcap_ != 0) {
+      const int cap = program.constant(softcap_);
+      x = program.append(F::kMul, cap, program.append(F::kTanh, program.append(F::kDiv, x, cap)));
+    }
+    const int hidden = program.constant(-std::numeric_limits<float>::infinity());
+    if (masked_) {
+      const int of = program.input(static_cast<int>(inputs.size()));
+      inputs.push_back(mask(keys));
+      x = is_floating(lowering_.value(node_.input(3)).type)
+              ? program.append(F::kAdd, x, of)
+              : program.append(F::kWhere, of, x, hidden);
+    }
+    if (causal_) {
+      const int of = program.input(static_cast<int>(inputs.size()));
+      inputs.push_back(causal_mask(queries, keys, past));
+      x = program.append(F::kWhere, of, x, hidden);
+    }
+    program.set_result(x);
+    if (softcap_ == 0 && inputs.size() == 1) return scores;
+    return ops::pointwise(builder_, name_ + ".masked", inputs, program);
+  }
+
+  // An output that has no axis for groups.
+  void set_scores(size_t output, TensorId scores) {
+    const Shape shape = shape_of(lowering_.value(node_.output(output)));
+    lowering_.set(node_.output(output), ops::reshape(builder_, name_ + ".scores", scores, shape));
+  }
+
+  void run_in_steps() {
+    const TensorId q = grouped(by_heads(lowering_, node_.input(0), heads_));
+    const TensorId k = grouped(with_past(1, 4, 1)), v = grouped(with_past(2, 5, 2));
+    const int64_t past = node_.input(4) < 0 ? 0 : lowering_.value(node_.input(4)).extents[2];
+    const TensorId scores =
+        ops::batched_matmul(builder_, name_ + ".products", q, k, false, true, scale_);
+    const TensorId shares =
+        ops::softmax(builder_, name_ + ".softmax", masked(scores, past), /*log=*/false);
+    const int64_t shown = node_.integer("qk_matmul_output_mode", 0);
+    if (is_read(3) && shown != 0 && shown != 3)
+      refuse(node_, fmt::format("qk_matmul_output_mode: value is {}; allowed: 0 or 3", shown));
+    if (is_read(3)) set_scores(3, shown == 0 ? scores : shares);
+    TensorId y = ops::batched_matmul(builder_, name_, shares, v, false, false, 1);
+    const Shape shape = builder_.shape(y);
+    const int64_t tokens = shape[shape.rank() - 2];
+    y = ops::reshape(builder_, name_ + ".by_head", y, {shape[0], heads_, tokens, shape.columns()});
+    if (lowering_.value(node_.output(0)).extents.size() == 4)
+      return lowering_.set(node_.output(0), y);
+    set_by_tokens(
+        lowering_, node_, ops::transpose(builder_, name_ + ".tokens", y, kHeadsAndTokens));
+  }
+
+  Lowering& lowering_;
+  GraphBuilder& builder_;
+  const Node& node_;
+  std::string name_;
+  int64_t heads_, kv_heads_, head_size_ = 0;
+  float softcap_, scale_ = 1;
+  bool causal_, masked_;
+};
+
+}  // namespace
+
+// Self-attention that sees all tokens, or those before its own, is one op; else it is products and a
+// softmax.
+void lower_attention(Lowering& lowering, const Node& node) {
+  AttentionLowering(lowering, node).run();
+}
+
+// Pairs (a, b) become (a cos - b sin, a sin + b cos).
+void lower_rotary_embedding(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const TensorId x = by_tokens(lowering, node.input(0), node.integer("num_heads", 1));
+  const Shape shape = builder.shape(x);
+  const auto table = [&](size_t place) {
+    TensorId of = lowering.plain(node.input(place));
+    if (node.input(3) >= 0)
+      of = ops::gather(builder, name + ".table", of, lowering.plain(node.input(3)), 0);
+    const Shape found = builder.shape(of);
+    return ops::reshape(builder, name + ".angles", of, {found[0], found[1], 1, found[2]});
+  };
+  const TensorId cosines = table(1), sines = table(2);
+  const int64_t pairs = builder.shape(cosines).columns(), turned = 2 * pairs;
+  const bool interleaved = node.integer("interleaved", 0) != 0;
+  const auto part = [&](int64_t start, int64_t step, int64_t count) {
+    return ops::slice(builder,
+                      name + ".part",
+                      x,
+                      {0, 0, 0, start},
+                      {1, 1, 1, step},
+                      {shape[0], shape[1], shape[2], count});
+  };
+  const int64_t step = interleaved ? 2 : 1;
+  const std::vector<TensorId> inputs = {
+      part(0, step, pairs), part(interleaved ? 1 : pairs, step, pairs), cosines, sines};
+  const auto turn = [&](F function, int first, int second) {
+    PointwiseProgram program;
+    const int a = program.append(F::kMul, program.input(0), program.input(first));
+    const int b = program.append(F::kMul, program.input(1), program.input(second));
+    program.append(function, a, b);
+    return ops::pointwise(builder, name + ".turned", inputs, program);
+  };
+  std::vector<TensorId> parts = {turn(F::kSub, 2, 3), turn(F::kAdd, 3, 2)};
+  if (interleaved) {
+    for (TensorId& one : parts)
+      one = ops::reshape(builder, name + ".pairs", one, {shape[0], shape[1], shape[2], pairs, 1});
+    const TensorId both = ops::concat(builder, name + ".both", parts, -1);
+    parts = {
+        ops::reshape(builder, name + ".interleaved", both, {shape[0], shape[1], shape[2], turned})};
+  }
+  if (turned < shape[3]) parts.push_back(part(turned, 1, shape[3] - turned));
+  set_by_tokens(
+      lowering, node, parts.size() == 1 ? parts[0] : ops::concat(builder, name, parts, -1));
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,28 @@
+#pragma once
+// Axes of nodes, and lists that are attributes in some opsets and inputs in others.
+
+#include <vector>
+
+#include "models/onnx/lowering/lowering.h"
+
+namespace lockstep::onnx {
+
+// Counted from the end where it is below 0.
+inline int axis_of(int64_t axis, size_t rank) {
+  return static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
+}
+
+// The elements of an input, which must be a constant.
+std::vector<int64_t> constant_list(Lowering& lowering, const Node& node, size_t place);
+// The attribute, or the input at `place` where there is one.
+std::vector<int64_t> list_of(Lowering& lowering,
+                             const Node& node,
+                             const std::string& attribute,
+                             size_t place);
+
+// Where axis `axis` of (N, C, ...) is in (N, ..., C).
+inline int axis_in_last(int axis, size_t rank) {
+  return axis == 0 ? 0 : axis == 1 ? static_cast<int>(rank) - 1 : axis - 1;
+}
+
+}  // namespace lockstep::onnx

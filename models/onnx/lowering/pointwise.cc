@@ -1,0 +1,221 @@
+// Nodes that work on each element by itself. One is appended when its value is asked for; a node that
+// reads it before takes its program, where that neither costs more work nor keeps more for the
+// backward pass.
+#include "runtime/graph/ops/pointwise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "models/onnx/lowering/layers.h"
+#include "models/onnx/lowering/pointwise_functions.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep::onnx {
+namespace {
+
+using Program = PointwiseProgram;
+
+// Makes the program of a node, in which the values `taken` stand with their own programs.
+class Fusion {
+ public:
+  Fusion(const Lowering& lowering, const Node& node, const std::set<int>& taken)
+      : lowering_(lowering), taken_(taken) {
+    std::vector<int> operands;
+    for (const int input : node.inputs) operands.push_back(input < 0 ? -1 : operand(input));
+    const PointwiseNode of{
+        node, lowering.value(node.input(0)).type, lowering.value(node.output(0)).type};
+    made_.program.set_result(pointwise_of(node.op)(made_.program, of, operands));
+    made_.program = made_.program.pruned();
+    drop_unread_inputs(lowering.value(node.output(0)).extents);
+  }
+
+  DeferredPointwise& made() { return made_; }
+
+ private:
+  int operand(int number) {
+    number = lowering_.origin_of(number);
+    const Value& value = lowering_.value(number);
+    if (value.kind == ValueKind::kConstant && value.array.size() == 1)
+      return made_.program.constant(value.array.as_float()[0]);
+    if (taken_.count(number) == 0) return input(number);
+    const DeferredPointwise& part = *lowering_.deferred(number);
+    std::vector<int> inputs;
+    for (const int of : part.inputs) inputs.push_back(input(of));
+    return made_.program.append(part.program, inputs);
+  }
+
+  int input(int number) {
+    const auto found = std::ranges::find(made_.inputs, number);
+    const auto place = static_cast<int>(found - made_.inputs.begin());
+    if (found == made_.inputs.end()) made_.inputs.push_back(number);
+    return made_.program.input(place);
+  }
+
+  // Unless they alone make the result as large as it is.
+  void drop_unread_inputs(const Extents& result) {
+    std::vector<int> read, numbers(made_.inputs.size(), 0);
+    Shape shape;
+    for (size_t k = 0; k < made_.inputs.size(); ++k) {
+      if (!made_.program.uses(static_cast<int>(k))) continue;
+      numbers[k] = static_cast<int>(read.size());
+      read.push_back(made_.inputs[k]);
+      broadcast(shape_of(lowering_.value(read.back())), shape);
+    }
+    if (read.size() == made_.inputs.size() || shape.elements() != elements(result)) return;
+    made_.program = made_.program.renumbered(numbers);
+    made_.inputs = std::move(read);
+  }
+
+  const Lowering& lowering_;
+  const std::set<int>& taken_;
+  DeferredPointwise made_;
+};
+
+// Values as large as the result that the backward pass reads.
+std::set<int> kept_for_backward(const Lowering& lowering,
+                                const DeferredPointwise& of,
+                                int64_t result) {
+  std::set<int> kept;
+  for (size_t k = 0; k < of.inputs.size(); ++k) {
+    if (!lowering.learns(of.inputs[k])) continue;
+    const auto slope = of.program.derivative(static_cast<int>(k));
+    for (size_t j = 0; slope && j < of.inputs.size(); ++j) {
+      const Value& value = lowering.value(of.inputs[j]);
+      if (value.kind != ValueKind::kConstant && elements(value.extents) == result &&
+          slope->uses(static_cast<int>(j) + 1))
+        kept.insert(of.inputs[j]);
+    }
+  }
+  return kept;
+}
+
+// The node's program with those of its inputs that it alone reads, as far as that is worth it.
+DeferredPointwise fused(const Lowering& lowering, const Node& node) {
+  std::set<int> taken;
+  DeferredPointwise best = Fusion(lowering, node, taken).made();
+  const int64_t result = elements(lowering.value(node.output(0)).extents);
+  for (const int input : node.inputs) {
+    if (input < 0 || lowering.deferred(input) == nullptr) continue;
+    const int number = lowering.origin_of(input);
+    if (taken.count(number) > 0 || lowering.only_reader(number) != &node ||
+        elements(lowering.value(number).extents) != result)
+      continue;
+    taken.insert(number);
+    DeferredPointwise trial = Fusion(lowering, node, taken).made();
+    std::set<int> apart = kept_for_backward(lowering, best, result);
+    apart.merge(kept_for_backward(lowering, *lowering.deferred(number), result));
+    if (trial.program.fits() && kept_for_backward(lowering, trial, result).size() <= apart.size())
+      best = std::move(trial);
+    else
+      taken.erase(number);
+  }
+  return best;
+}
+
+// The op of the house that has the program.
+Activation activation_of(const Program& program) {
+  struct Known {
+    Activation activation;
+    const char* op;
+    std::map<std::string, Attribute> attributes;
+  };
+  static const std::vector<Known> kKnown = {
+      {Activation::kRelu, "Relu", {}},
+      {Activation::kTanh, "Tanh", {}},
+      {Activation::kSilu, "Swish", {}},
+      {Activation::kGeluErf, "Gelu", {}},
+      {Activation::kGeluTanh, "Gelu", {{"approximate", std::string("tanh")}}}};
+  for (const Known& known : kKnown) {
+    Node node;
+    node.attributes = known.attributes;
+    Program other;
+    const PointwiseNode of{node, ElementType::kFloat, ElementType::kFloat};
+    other.set_result(pointwise_of(known.op)(other, of, {other.input(0)}));
+    if (other.pruned() == program) return known.activation;
+  }
+  return Activation::kNone;
+}
+
+// Extents of (N, C, ...) with so many ones before them as to have `rank`, in the order (N, ..., C).
+Shape last_shape(const Extents& extents, size_t rank) {
+  std::vector<int64_t> longer(rank - extents.size(), 1);
+  longer.insert(longer.end(), extents.begin(), extents.end());
+  std::rotate(longer.begin() + 1, longer.begin() + 2, longer.end());
+  Shape shape;
+  for (const int64_t extent : longer) shape.append(extent);
+  return shape;
+}
+
+// An input as a result of `rank` axes, channels last, reads it.
+TensorId last_input(Lowering& lowering, int number, size_t rank) {
+  const Extents& extents = lowering.value(number).extents;
+  if (extents.size() == rank) return lowering.channels_last(number);
+  GraphBuilder& builder = lowering.builder();
+  const TensorId plain = lowering.plain(number);
+  if (elements(extents) == 1) return plain;
+  const std::string name = lowering.value(number).name + ".channels_last";
+  const Shape shape = last_shape(extents, rank);
+  const bool has_channels = extents.size() + 1 == rank;  // before the pixels
+  if (!has_channels || extents[0] == 1 || elements({extents.begin() + 1, extents.end()}) == 1)
+    return ops::reshape(builder, name, plain, shape);
+  std::vector<int> permutation;
+  for (int d = 1; d < static_cast<int>(extents.size()); ++d) permutation.push_back(d);
+  permutation.push_back(0);
+  return ops::transpose(builder, name, plain, permutation);
+}
+
+}  // namespace
+
+void lower_pointwise(Lowering& lowering, const Node& node) {
+  DeferredPointwise made = fused(lowering, node);
+  if (!made.program.fits())
+    refuse(node,
+           fmt::format(
+               "has {} inputs; allowed: at most {}", made.inputs.size(), Program::kMostInputs));
+  made.name = lowering.name_of(node);
+  const Extents& extents = lowering.value(node.output(0)).extents;
+  // As the inputs lie that are as large as the result, else as any.
+  bool any = false, whole = false, whole_last = false;
+  for (const int input : made.inputs) {
+    if (lowering.value(input).extents.size() != extents.size()) continue;
+    const bool last = lowering.is_channels_last(input);
+    const bool is_whole = lowering.value(input).extents == extents;
+    any |= last;
+    whole |= is_whole;
+    whole_last |= is_whole && last;
+  }
+  made.channels_last = extents.size() > 2 && (whole ? whole_last : any);
+  lowering.defer(node.output(0), std::move(made));
+}
+
+TensorId append_pointwise(Lowering& lowering, const Value& value, const DeferredPointwise& what) {
+  GraphBuilder& builder = lowering.builder();
+  const Shape shape =
+      what.channels_last ? last_shape(value.extents, value.extents.size()) : shape_of(value);
+  std::vector<TensorId> inputs;
+  for (const int input : what.inputs)
+    inputs.push_back(what.channels_last ? last_input(lowering, input, value.extents.size())
+                                        : lowering.plain(input));
+  const bool numbers = is_floating(value.type);
+  const auto is_alike = [&](TensorId tensor) {
+    return builder.shape(tensor) == shape && builder[tensor].dtype == builder.options().compute;
+  };
+  if (numbers && !inputs.empty() && std::ranges::all_of(inputs, is_alike)) {
+    Program cast, sum;
+    cast.input(0);
+    const int a = sum.input(0), b = sum.input(1);
+    sum.append(PointwiseFunction::kAdd, a, b);
+    if (what.program == cast) return inputs[0];
+    if (what.program == sum) return ops::add(builder, what.name, inputs[0], inputs[1]);
+    if (const Activation found = activation_of(what.program); found != Activation::kNone)
+      return ops::activation(builder, what.name, inputs[0], found);
+  }
+  const TensorId y = ops::pointwise(builder, what.name, inputs, what.program, is_whole(value.type));
+  return builder.shape(y) == shape ? y : ops::reshape(builder, what.name + ".extents", y, shape);
+}
+
+}  // namespace lockstep::onnx

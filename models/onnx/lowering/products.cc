@@ -1,0 +1,236 @@
+// Products of two computed tensors.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "models/onnx/lowering/layers.h"
+#include "models/onnx/rules/einsum.h"
+#include "runtime/graph/ops/batched_matmul.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/reduce.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// The matrices of a value; a vector is one row, or one column.
+Lowering::Matrices operand(Lowering& lowering, const Node& node, int number, bool row) {
+  if (lowering.value(number).extents.size() > 1) return lowering.matrices(number);
+  GraphBuilder& builder = lowering.builder();
+  const TensorId x = lowering.plain(number);
+  const int64_t n = builder.shape(x).elements();
+  const std::string name = fmt::format("{}.{}", lowering.name_of(node), row ? "row" : "column");
+  return {ops::reshape(builder, name, x, row ? Shape{1, n} : Shape{n, 1}), false};
+}
+
+// The number that the only reader of the product multiplies or divides it by, and then its output.
+struct Scaled {
+  float scale = 1;
+  int output;
+};
+
+Scaled scale_of(Lowering& lowering, int product) {
+  const Node* reader = lowering.only_reader(product);
+  if (reader == nullptr || !reader->domain.empty() || (reader->op != "Mul" && reader->op != "Div"))
+    return {1, product};
+  const int first = lowering.origin_of(reader->input(0));
+  const bool is_first = first == product;
+  if (reader->op == "Div" && !is_first) return {1, product};
+  const Value& other = lowering.value(is_first ? lowering.origin_of(reader->input(1)) : first);
+  if (other.kind != ValueKind::kConstant || other.array.size() != 1 ||
+      lowering.value(reader->output(0)).extents != lowering.value(product).extents)
+    return {1, product};
+  lowering.pass_over(*reader);
+  const float factor = other.array.as_float()[0];
+  return {reader->op == "Mul" ? factor : 1 / factor, reader->output(0)};
+}
+
+}  // namespace
+
+// With the number that it is multiplied by.
+void lower_batched_mat_mul(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const auto [a, a_transposed] = operand(lowering, node, node.input(0), true);
+  const auto [b, b_transposed] = operand(lowering, node, node.input(1), false);
+  const auto [scale, output] = scale_of(lowering, node.output(0));
+  TensorId y = ops::batched_matmul(builder, name, a, b, a_transposed, b_transposed, scale);
+  const Shape shape = shape_of(lowering.value(output));
+  if (builder.shape(y) != shape) y = ops::reshape(builder, name + ".extents", y, shape);
+  lowering.set(output, y);
+}
+
+// alpha op(A) op(B) + beta C.
+void lower_batched_gemm(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const Lowering::Matrices a = lowering.matrices(node.input(0)),
+                           b = lowering.matrices(node.input(1));
+  TensorId y = ops::batched_matmul(builder,
+                                   name,
+                                   a.tensor,
+                                   b.tensor,
+                                   a.transposed != (node.integer("transA", 0) != 0),
+                                   b.transposed != (node.integer("transB", 0) != 0),
+                                   node.number("alpha", 1));
+  if (node.input(2) >= 0) {
+    PointwiseProgram sum;
+    const int product = sum.input(0);
+    const int added =
+        sum.append(PointwiseFunction::kMul, sum.input(1), sum.constant(node.number("beta", 1)));
+    sum.append(PointwiseFunction::kAdd, product, added);
+    y = ops::pointwise(builder, name + ".sum", {y, lowering.plain(node.input(2))}, sum);
+  }
+  lowering.set(node.output(0), y);
+}
+
+namespace {
+
+// A tensor whose axes have letters; digits stand for those of `...`, counted from the last one.
+struct Lettered {
+  TensorId tensor;
+  std::string letters;
+};
+
+class EinsumLowering {
+ public:
+  EinsumLowering(Lowering& lowering, const Node& node)
+      : lowering_(lowering),
+        builder_(lowering.builder()),
+        node_(node),
+        name_(lowering.name_of(node)) {}
+
+  void run() {
+    const Einsum equation = parse_einsum(NodeView(node_, lowering_.network().values));
+    std::vector<Lettered> operands;
+    size_t longest = 0;
+    for (size_t i = 0; i < node_.inputs.size(); ++i) {
+      operands.push_back({lowering_.plain(node_.input(i)), letters(equation.inputs[i], i)});
+      for (const char letter : operands.back().letters)
+        if (std::isdigit(letter) != 0) longest = std::max<size_t>(longest, letter - '0' + 1u);
+      require_extents(operands.back());
+    }
+    output_ = equation.output.before;
+    if (equation.output.ellipsis)
+      for (size_t i = longest; i-- > 0;) output_ += static_cast<char>('0' + i);
+    output_ += equation.output.after;
+    Lettered product = summed(operands, 0, operands[0], "");
+    for (size_t i = 1; i < operands.size(); ++i)
+      product = times(operands, i, product, summed(operands, i, operands[i], product.letters));
+    lowering_.set(node_.output(0), ordered(product, output_).tensor);
+  }
+
+ private:
+  std::string letters(const EinsumTerm& term, size_t place) {
+    std::string all = term.before;
+    const size_t rank = lowering_.value(node_.input(place)).extents.size();
+    const size_t named = term.before.size() + term.after.size();
+    if (term.ellipsis)
+      for (size_t i = rank - named; i-- > 0;) all += static_cast<char>('0' + i);
+    all += term.after;
+    std::string sorted = all;
+    std::ranges::sort(sorted);
+    if (std::ranges::adjacent_find(sorted) != sorted.end())
+      refuse(node_, "equation: takes a diagonal; only products and sums are known here");
+    return all;
+  }
+
+  // A letter has one extent in all operands.
+  void require_extents(const Lettered& of) {
+    for (size_t i = 0; i < of.letters.size(); ++i) {
+      const int64_t extent = builder_.shape(of.tensor)[static_cast<int>(i)];
+      if (extents_.emplace(of.letters[i], extent).first->second != extent)
+        refuse(node_, "equation: an axis is broadcast; there is no such product here");
+    }
+  }
+
+  // Whether the output or an operand behind number `last` has the letter.
+  bool is_needed(const std::vector<Lettered>& operands, size_t last, char letter) const {
+    if (output_.find(letter) != std::string::npos) return true;
+    for (size_t i = last + 1; i < operands.size(); ++i)
+      if (operands[i].letters.find(letter) != std::string::npos) return true;
+    return false;
+  }
+
+  // Operand number `last` summed over the axes that nothing else needs; `product` is what it is multiplied
+  // by.
+  Lettered summed(const std::vector<Lettered>& operands,
+                  size_t last,
+                  Lettered of,
+                  const std::string& product) {
+    std::vector<int> axes;
+    std::string kept;
+    for (size_t i = 0; i < of.letters.size(); ++i) {
+      const char letter = of.letters[i];
+      if (is_needed(operands, last, letter) || product.find(letter) != std::string::npos)
+        kept += letter;
+      else
+        axes.push_back(static_cast<int>(i));
+    }
+    if (!axes.empty())
+      of.tensor = ops::reduce(builder_, name_ + ".sum", of.tensor, ReduceKind::kSum, axes, false);
+    of.letters = kept;
+    return of;
+  }
+
+  Lettered ordered(const Lettered& of, const std::string& letters) {
+    if (of.letters == letters) return of;
+    std::vector<int> permutation;
+    for (const char letter : letters)
+      permutation.push_back(static_cast<int>(of.letters.find(letter)));
+    return {ops::transpose(builder_, name_ + ".order", of.tensor, permutation), letters};
+  }
+
+  // As (batch, rows, columns), each the axes of such letters together.
+  TensorId matrices(const Lettered& of,
+                    const std::string& batch,
+                    const std::string& rows,
+                    const std::string& columns) {
+    const Lettered order = ordered(of, batch + rows + columns);
+    return ops::reshape(
+        builder_, name_ + ".matrices", order.tensor, {count(batch), count(rows), count(columns)});
+  }
+
+  int64_t count(const std::string& letters) const {
+    int64_t product = 1;
+    for (const char letter : letters) product *= extents_.at(letter);
+    return product;
+  }
+
+  Lettered times(const std::vector<Lettered>& operands,
+                 size_t last,
+                 const Lettered& a,
+                 const Lettered& b) {
+    std::string batch, depth, rows, columns;
+    for (const char letter : a.letters) {
+      const bool shared = b.letters.find(letter) != std::string::npos;
+      (!shared ? rows : is_needed(operands, last, letter) ? batch : depth) += letter;
+    }
+    for (const char letter : b.letters)
+      if (a.letters.find(letter) == std::string::npos) columns += letter;
+    const TensorId y = ops::batched_matmul(builder_,
+                                           name_,
+                                           matrices(a, batch, rows, depth),
+                                           matrices(b, batch, depth, columns),
+                                           false,
+                                           false,
+                                           1);
+    Shape shape;
+    for (const char letter : batch + rows + columns) shape.append(extents_.at(letter));
+    return {ops::reshape(builder_, name_ + ".axes", y, shape), batch + rows + columns};
+  }
+
+  Lowering& lowering_;
+  GraphBuilder& builder_;
+  const Node& node_;
+  std::string name_, output_;
+  std::map<char, int64_t> extents_;
+};
+
+}  // namespace
+
+// Two operands at a time, from the first one on.
+void lower_einsum(Lowering& lowering, const Node& node) { EinsumLowering(lowering, node).run(); }
+
+}  // namespace lockstep::onnx

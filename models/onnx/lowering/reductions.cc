@@ -1,0 +1,174 @@
+// Sums, means and the like over axes, and softmax.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "models/onnx/lowering/axes.h"
+#include "models/onnx/lowering/layers.h"
+#include "models/onnx/lowering/pointwise_functions.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/pooling.h"
+#include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/reduce.h"
+#include "runtime/graph/ops/softmax.h"
+
+namespace lockstep::onnx {
+namespace {
+
+using F = PointwiseFunction;
+
+// f_1(f_0(x)) ... of each element; x itself without functions.
+TensorId apply(GraphBuilder& builder,
+               const std::string& name,
+               TensorId x,
+               const std::vector<F>& functions) {
+  if (functions.empty()) return x;
+  PointwiseProgram program;
+  int value = program.input(0);
+  for (const F function : functions) value = program.append(function, value);
+  return ops::pointwise(builder, name, {x}, program);
+}
+
+TensorId pair(GraphBuilder& builder, const std::string& name, F function, TensorId a, TensorId b) {
+  PointwiseProgram program;
+  const int first = program.input(0), second = program.input(1);
+  program.append(function, first, second);
+  return ops::pointwise(builder, name, {a, b}, program);
+}
+
+TensorId square(GraphBuilder& builder, const std::string& name, TensorId x) {
+  PointwiseProgram program;
+  const int value = program.input(0);
+  program.append(F::kMul, value, value);
+  return ops::pointwise(builder, name, {x}, program);
+}
+
+// log(sum(e^(x - m))) + m, m the largest one: nothing overflows.
+TensorId log_sum_exp(GraphBuilder& builder,
+                     const std::string& name,
+                     TensorId x,
+                     const std::vector<int>& axes) {
+  const TensorId most = ops::reduce(builder, name + ".max", x, ReduceKind::kMax, axes, true);
+  const TensorId below = pair(builder, name + ".below", F::kSub, x, most);
+  const TensorId powers = apply(builder, name + ".powers", below, {F::kExp});
+  const TensorId sum = ops::reduce(builder, name + ".sum", powers, ReduceKind::kSum, axes, true);
+  return pair(builder, name, F::kAdd, apply(builder, name + ".log", sum, {F::kLog}), most);
+}
+
+// With axes that stay, of extent 1.
+TensorId reduced(GraphBuilder& builder,
+                 const Node& node,
+                 const std::string& name,
+                 TensorId x,
+                 const std::vector<int>& axes) {
+  const auto over = [&](TensorId of, ReduceKind kind) {
+    return ops::reduce(builder, name + ".reduced", of, kind, axes, true);
+  };
+  const std::string& op = node.op;
+  if (op == "ReduceMax") return over(x, ReduceKind::kMax);
+  if (op == "ReduceMin") return over(x, ReduceKind::kMin);
+  if (op == "ReduceMean") return over(x, ReduceKind::kMean);
+  if (op == "ReduceProd") return over(x, ReduceKind::kProduct);
+  if (op == "ReduceSum") return over(x, ReduceKind::kSum);
+  if (op == "ReduceL1") return over(apply(builder, name + ".abs", x, {F::kAbs}), ReduceKind::kSum);
+  if (op == "ReduceLogSum") return apply(builder, name, over(x, ReduceKind::kSum), {F::kLog});
+  if (op == "ReduceLogSumExp") return log_sum_exp(builder, name, x, axes);
+  const TensorId sum = over(square(builder, name + ".squares", x), ReduceKind::kSum);
+  return op == "ReduceL2" ? apply(builder, name, sum, {F::kSqrt}) : sum;
+}
+
+// Of whole numbers and truth the numbers that they are.
+TensorId as_numbers(Lowering& lowering, const std::string& name, TensorId x) {
+  GraphBuilder& builder = lowering.builder();
+  return builder[x].dtype == DType::kI32 ? apply(builder, name + ".numbers", x, {F::kIdentity}) : x;
+}
+
+}  // namespace
+
+// Images stay as they lie, unless some but not all of their pixels' axes go.
+void lower_reduction(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const Value& to = lowering.value(node.output(0));
+  const size_t rank = lowering.value(node.input(0)).extents.size();
+  const std::string name = lowering.name_of(node);
+  std::vector<int> axes;
+  for (const int64_t axis : list_of(lowering, node, "axes", 1)) axes.push_back(axis_of(axis, rank));
+  if (axes.empty() && node.integer("noop_with_empty_axes", 0) == 0) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  const bool kept = to.extents.size() == rank;
+  const auto pixels = std::ranges::count_if(axes, [](int axis) { return axis > 1; });
+  const bool last =
+      lowering.is_channels_last(node.input(0)) &&
+      (kept || pixels == static_cast<int64_t>(rank) - 2 || std::ranges::count(axes, 1) > 0);
+  TensorId y = kNoTensor;
+  if (last && node.op == "ReduceMean" && rank == 4 && axes.size() == 2 && pixels == 2) {
+    y = ops::global_avg_pool(builder, name, lowering.channels_last(node.input(0)));
+    return lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape_of(to)));
+  }
+  if (last)
+    for (int& axis : axes) axis = axis_in_last(axis, rank);
+  const TensorId x = as_numbers(
+      lowering, name, last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0)));
+  y = reduced(builder, node, name, x, axes);
+  if (is_whole(to.type)) {
+    PointwiseProgram same;
+    same.input(0);
+    y = ops::pointwise(builder, name + ".whole", {y}, same, /*integers=*/true);
+  }
+  if (kept) return lowering.set(node.output(0), y, last);
+  lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape_of(to)));
+}
+
+// Over all axes but the first two.
+void lower_global_pool(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const size_t rank = lowering.value(node.input(0)).extents.size();
+  const TensorId x = lowering.channels_last(node.input(0));
+  std::vector<int> axes(rank - 2);
+  std::iota(axes.begin(), axes.end(), 1);
+  TensorId y = kNoTensor;
+  if (node.op == "GlobalMaxPool")
+    y = ops::reduce(builder, name, x, ReduceKind::kMax, axes, false);
+  else if (rank == 4)
+    y = ops::global_avg_pool(builder, name, x);
+  else
+    y = ops::reduce(builder, name, x, ReduceKind::kMean, axes, false);
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape));
+}
+
+// Before opset 13 over all axes from the given one on.
+void lower_softmax(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const bool log = node.op == "LogSoftmax", together = node.opset < 13;
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  const int rank = shape.rank();
+  const int axis = axis_of(node.integer("axis", together ? 1 : -1), static_cast<size_t>(rank));
+  if (!together && axis == 1 && lowering.is_channels_last(node.input(0)))
+    return lowering.set(node.output(0),
+                        ops::softmax(builder, name, lowering.channels_last(node.input(0)), log),
+                        /*channels_last=*/true);
+  TensorId x = lowering.plain(node.input(0));
+  if (together || axis == rank - 1) {
+    int64_t columns = 1;
+    for (int d = axis; d < rank; ++d) columns *= shape[d];
+    const bool rows = axis != rank - 1;
+    if (rows) x = ops::reshape(builder, name + ".rows", x, {shape.elements() / columns, columns});
+    x = ops::softmax(builder, name, x, log);
+    return lowering.set(node.output(0),
+                        rows ? ops::reshape(builder, name + ".extents", x, shape) : x);
+  }
+  std::vector<int> swapped(static_cast<size_t>(rank));
+  std::iota(swapped.begin(), swapped.end(), 0);
+  std::swap(swapped[static_cast<size_t>(axis)], swapped.back());
+  x = ops::softmax(builder, name, ops::transpose(builder, name + ".last", x, swapped), log);
+  lowering.set(node.output(0), ops::transpose(builder, name + ".back", x, swapped));
+}
+
+}  // namespace lockstep::onnx

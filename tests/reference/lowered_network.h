@@ -1,0 +1,130 @@
+#pragma once
+// Runs on the CPU what the network of an ONNX file is lowered to. Its inputs are parameters or
+// constants, so that gradients of all of them can be asked for.
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/onnx/lowering/lowering.h"
+#include "runtime/cpu/backend.h"
+#include "runtime/exec/executor.h"
+#include "runtime/graph/autodiff.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/rearrange.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/plan.h"
+#include "runtime/train/checkpoints/initialize.h"
+
+namespace lockstep::testing {
+
+class LoweredNetwork {
+ public:
+  // Of output number `output`. In training its loss is the mean square of what it differs from `target`
+  // by, else it is the result. Throws ConfigError as the lowering does.
+  LoweredNetwork(const onnx::Network& network,
+                 size_t output,
+                 Purpose purpose,
+                 const std::vector<float>& target = {})
+      : network_(network), backend_(cpu::make_backend()), graph_(build(output, purpose)) {
+    const ParameterLayout layout = make_layout(graph_, 1);
+    slots_ = layout.slots;
+    plan_ = plan_program(graph_, [&](const Graph& g, const Op& op) {
+      return backend_->ops().op_workspace_bytes(g, op);
+    });
+    float* const parameters = floats(layout.elements);
+    gradients_ = floats(layout.elements);
+    std::byte* const states =
+        plan_.state_bytes > 0 ? backend_->allocate(plan_.state_bytes, "states") : nullptr;
+    Executor executor(graph_,
+                      plan_,
+                      layout,
+                      *backend_,
+                      {.arena = backend_->allocate(plan_.arena_bytes, "arena"),
+                       .parameters = reinterpret_cast<std::byte*>(parameters),
+                       .states = states,
+                       .constants = backend_->allocate(plan_.constant_bytes, "constants")});
+    initialize_parameters(layout, 1, parameters);
+    const std::span<LaneContext> lane = backend_->host_array<LaneContext>(1);
+    lane.front().valid_rows = 1;
+    lane.front().gradient_scale = 1;
+    const std::span<float> unused = backend_->host_array<float>(1),
+                           given = backend_->host_array<float>(target.size() + 1);
+    std::ranges::copy(target, given.begin());
+    result_ = backend_->host_array<float>(
+        std::max<size_t>(16, static_cast<size_t>(graph_.shape(graph_.result).elements())));
+    executor.run(lane.front(),
+                 reinterpret_cast<const std::byte*>(unused.data()),
+                 reinterpret_cast<const std::byte*>(given.data()),
+                 gradients_,
+                 nullptr,
+                 reinterpret_cast<std::byte*>(result_.data()));
+  }
+
+  // Of inference: the output's elements, in the file's order.
+  std::vector<float> output() const {
+    return {result_.begin(), result_.begin() + graph_.shape(graph_.result).elements()};
+  }
+
+  // Of training: those of a value of the network that is a parameter.
+  std::vector<double> gradient(int value) const {
+    for (const onnx::LoweredParameter& parameter : parameters_) {
+      if (parameter.value != value) continue;
+      const std::string& name = graph_[parameter.tensor].name;
+      const auto slot = std::ranges::find(slots_, name, &ParameterSlot::name);
+      return onnx::elements_in_file(network_.values[static_cast<size_t>(value)],
+                                    parameter.storage,
+                                    gradients_ + slot->offset);
+    }
+    return {};
+  }
+
+  size_t ops(OpKind kind) const {
+    return static_cast<size_t>(
+        std::ranges::count(std::span(graph_.ops).first(graph_.forward_ops), kind, &Op::kind));
+  }
+
+ private:
+  float* floats(int64_t count) {
+    return reinterpret_cast<float*>(
+        backend_->allocate(static_cast<size_t>(count + 16) * sizeof(float), "test"));
+  }
+
+  Graph build(size_t output, Purpose purpose) {
+    GraphBuilder builder((GraphOptions(purpose)));
+    builder.input("unused", {1, 1}, DType::kF32);
+    onnx::Lowering lowering(network_, builder);
+    lowering.run();
+    PointwiseProgram same;
+    same.input(0);
+    const TensorId y =
+        ops::pointwise(builder, "numbers", {lowering.plain(network_.outputs[output])}, same);
+    parameters_ = lowering.parameters();
+    if (purpose == Purpose::kInference) {
+      builder.keep(y);
+      Graph graph = std::move(builder).finish();
+      for (const TensorId parameter : graph.parameters) graph[parameter].frozen = true;
+      return graph;
+    }
+    const Shape row = {1, builder.shape(y).elements()};
+    const TensorId target = builder.input("target", row, DType::kF32);
+    ops::mean_squared_error(builder, ops::reshape(builder, "row", y, row), target);
+    Graph graph = std::move(builder).finish();
+    differentiate(graph);
+    return graph;
+  }
+
+  const onnx::Network& network_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<onnx::LoweredParameter> parameters_;
+  Graph graph_;
+  std::vector<ParameterSlot> slots_;
+  ProgramPlan plan_;
+  float* gradients_ = nullptr;
+  std::span<float> result_;
+};
+
+}  // namespace lockstep::testing

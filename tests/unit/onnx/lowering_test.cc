@@ -1,0 +1,280 @@
+// Catches: ops of files that compute something else than ONNX says, or whose gradient is not the slope.
+// Nodes with random inputs are lowered, run on the CPU, and held against the evaluator of
+// models/onnx/rules, in double precision.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "runtime/base/error.h"
+#include "tests/reference/lowered_network.h"
+#include "tests/unit/onnx/file_builder.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// An input, drawn evenly from [low, high]. Numbers are parameters; truth and whole numbers are constants.
+struct Drawn {
+  Extents extents;
+  double low = -2, high = 2;
+  ElementType type = ElementType::kDouble;
+  std::vector<double> values = {};  // instead
+};
+
+using Attributes = std::map<std::string, Attribute>;
+using Integers = std::vector<int64_t>;
+
+struct Case {
+  std::string op;
+  std::vector<Drawn> inputs;
+  Attributes attributes = {};
+  int64_t opset = 23;
+  bool slopes = true;  // whether there are gradients
+  // What the evaluator computes instead of an op that it does not have: the same.
+  std::string judge = {};
+  Attributes judge_attributes = {};
+};
+
+Drawn whole(const std::vector<int64_t>& values, Extents extents) {
+  return {std::move(extents), 0, 0, ElementType::kInt64, {values.begin(), values.end()}};
+}
+Drawn list(const std::vector<int64_t>& values) {
+  return whole(values, {static_cast<int64_t>(values.size())});
+}
+Drawn truth(Extents extents) { return {std::move(extents), 0, 2, ElementType::kBool}; }
+
+std::vector<Case> cases() {
+  const Drawn x = {{2, 3, 4}}, row = {{4}}, column = {{3, 1}}, positive = {{2, 3, 4}, 0.3, 2};
+  const Drawn image = {{2, 3, 4, 5}}, channel = {{1, 3, 1, 1}};
+  std::vector<Case> all;
+  for (const char* op : {"Neg",         "Abs",
+                         "Exp",         "Sigmoid",
+                         "Tanh",        "Erf",
+                         "Sin",         "Cos",
+                         "Atan",        "Sinh",
+                         "Cosh",        "Asinh",
+                         "Relu",        "Softplus",
+                         "Softsign",    "Mish",
+                         "Gelu",        "HardSwish",
+                         "HardSigmoid", "LeakyRelu",
+                         "Elu",         "Celu",
+                         "Selu",        "Swish",
+                         "Shrink",      "ThresholdedRelu",
+                         "Softmax",     "LogSoftmax",
+                         "Clip"})
+    all.push_back({op, {x}});
+  for (const char* op : {"Sqrt", "Reciprocal", "Log"}) all.push_back({op, {positive}});
+  for (const char* op : {"Tan", "Asin", "Acos", "Atanh"})
+    all.push_back({op, {{{2, 5}, -0.8, 0.8}}});
+  all.push_back({"Acosh", {{{7}, 1.2, 3}}});
+  for (const char* op : {"Sign", "Floor", "Ceil", "Round", "IsNaN", "IsInf"})
+    all.push_back({op, {x}, {}, 23, false});
+  for (const char* op : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+    all.push_back({op, {x, row}, {}, 23, false});
+  all.push_back({"Not", {truth({2, 3})}, {}, 23, false});
+  for (const char* op : {"Add", "Sub", "Mul", "Max", "Min"}) {
+    all.push_back({op, {x, x}});
+    all.push_back({op, {x, row}});
+    all.push_back({op, {column, {{2, 1, 4}}}});
+    all.push_back({op, {{{}}, x}});
+  }
+  all.push_back({"Div", {x, {{3, 1}, 0.5, 2}}});
+  all.push_back({"Pow", {{{2, 3}, 0.5, 2}, {{3}}}});
+  all.push_back({"Pow", {x, {{}, 0, 0, ElementType::kDouble, {3}}}, {}, 23});
+  for (const char* op : {"Sum", "Mean", "Max", "Min"}) all.push_back({op, {x, row, column}});
+  all.push_back({"Where", {truth({2, 1, 4}), x, row}});
+  all.push_back({"PRelu", {x, {{3, 1}, 0.1, 0.5}}});
+  all.push_back({"Mod", {x, {{4}, 0.5, 2}}, {{"fmod", int64_t{1}}}});
+  all.push_back({"Clip", {x, {{}, -1, -1}, {{}, 1, 1}}});
+  all.push_back({"Clip", {x}, {{"min", -0.5f}, {"max", 1.0f}}, 9});
+  all.push_back({"Gelu", {x}, {{"approximate", std::string("tanh")}}});
+  all.push_back({"Swish", {x}, {{"alpha", 1.5f}}});
+  all.push_back({"Elu", {x}, {{"alpha", 0.7f}}});
+  all.push_back({"Celu", {x}, {{"alpha", 1.7f}}});
+  all.push_back({"Cast", {x}, {{"to", int64_t{7}}}, 23, false});
+  all.push_back({"Cast", {x}, {{"to", int64_t{9}}}, 23, false});
+
+  for (const char* op : {"ReduceMean",
+                         "ReduceSum",
+                         "ReduceMax",
+                         "ReduceMin",
+                         "ReduceL1",
+                         "ReduceL2",
+                         "ReduceSumSquare",
+                         "ReduceLogSumExp",
+                         "ReduceProd"}) {
+    all.push_back({op, {x, list({1})}});
+    all.push_back({op, {x, list({0, -1})}, {{"keepdims", int64_t{0}}}});
+    all.push_back({op, {x}, {{"axes", Integers{2}}}, 11});
+    all.push_back({op, {x}});
+  }
+  all.push_back({"ReduceLogSum", {positive, list({1})}});
+  all.push_back({"Softmax", {x}, {{"axis", int64_t{1}}}});
+  all.push_back({"Softmax", {x}, {{"axis", int64_t{1}}}, 11});
+  all.push_back({"LogSoftmax", {x}, {{"axis", int64_t{0}}}});
+  for (const auto& [op, judge] :
+       {std::pair("GlobalMaxPool", "ReduceMax"), std::pair("GlobalAveragePool", "ReduceMean")}) {
+    all.push_back({op, {image}, {}, 11, true, judge, {{"axes", Integers{2, 3}}}});
+    all.push_back({op, {x}, {}, 11, true, judge, {{"axes", Integers{2}}}});
+  }
+  for (const auto& [a, b] : std::vector<std::pair<Extents, Extents>>{{{2, 3, 4}, {2, 4, 5}},
+                                                                     {{2, 1, 3, 4}, {3, 4, 2}},
+                                                                     {{4}, {2, 4, 3}},
+                                                                     {{2, 3, 4}, {4}},
+                                                                     {{3, 4}, {4, 2}},
+                                                                     {{2, 3, 4}, {4, 2}},
+                                                                     {{4}, {4}}})
+    all.push_back({"MatMul", {{a}, {b}}});
+  all.push_back({"Gemm", {{{3, 4}}, {{4, 2}}, {{2}}}});
+  all.push_back(
+      {"Gemm",
+       {{{4, 3}}, {{2, 4}}, {{3, 1}}},
+       {{"alpha", 0.5f}, {"beta", 2.0f}, {"transA", int64_t{1}}, {"transB", int64_t{1}}}});
+  for (const auto& [equation, inputs] : std::vector<std::pair<std::string, std::vector<Drawn>>>{
+           {"bij,bjk->bik", {{{2, 3, 4}}, {{2, 4, 5}}}},
+           {"...ij,...jk->...ik", {{{2, 3, 4}}, {{2, 4, 5}}}},
+           {"bhqd,bkhd->bhqk", {{{2, 2, 3, 4}}, {{2, 5, 2, 4}}}},
+           {"ij->ji", {{{3, 4}}}},
+           {"ijk->k", {{{2, 3, 4}}}},
+           {"ij,jk,kl->il", {{{2, 3}}, {{3, 4}}, {{4, 2}}}},
+           {"ai,aj->ij", {{{5, 2}}, {{5, 3}}}},
+           {"i,j->ij", {{{3}}, {{4}}}},
+           {"ijk,jl->il", {{{2, 3, 4}}, {{3, 2}}}}})
+    all.push_back({"Einsum", inputs, {{"equation", equation}}});
+
+  all.push_back({"Gather", {x, list({2, 0, -1, 2})}, {{"axis", int64_t{1}}}});
+  all.push_back({"Gather", {x, whole({1}, {})}, {{"axis", int64_t{2}}}});
+  all.push_back(
+      {"GatherElements", {{{3, 4}}, whole({0, 2, -1, 1, 0, 2}, {2, 3})}, {{"axis", int64_t{0}}}});
+  all.push_back({"GatherND", {x, whole({0, 1, 1, -1, 0, 1}, {3, 2})}});
+  all.push_back({"GatherND", {x, whole({1, 2}, {2, 1})}, {{"batch_dims", int64_t{1}}}});
+  all.push_back({"Tile", {x, list({1, 2, 3})}});
+  all.push_back({"DepthToSpace", {{{2, 8, 2, 3}}}, {{"blocksize", int64_t{2}}}});
+  all.push_back({"DepthToSpace",
+                 {{{2, 8, 2, 3}}},
+                 {{"blocksize", int64_t{2}}, {"mode", std::string("CRD")}}});
+  all.push_back({"SpaceToDepth", {{{2, 3, 4, 6}}}, {{"blocksize", int64_t{2}}}});
+  all.push_back({"Trilu", {x}, {{"upper", int64_t{0}}}});
+  all.push_back({"Trilu", {x, whole({1}, {})}});
+  all.push_back({"Transpose", {x}, {{"perm", Integers{0, 2, 1}}}});
+  all.push_back({"Transpose", {image}, {{"perm", Integers{0, 1, 3, 2}}}});
+  all.push_back({"Transpose", {image}, {{"perm", Integers{0, 3, 1, 2}}}});
+  all.push_back({"Reshape", {image, list({2, 3, 20})}});
+  all.push_back({"Mul", {image, channel}});
+  return all;
+}
+
+// A file of nodes whose inputs have elements.
+class Judge {
+ public:
+  Judge(const Case& of, uint64_t seed) : case_(of) {
+    std::mt19937_64 random(seed);
+    for (const Drawn& drawn : of.inputs) {
+      std::vector<double> values = drawn.values;
+      while (static_cast<int64_t>(values.size()) < elements(drawn.extents)) {
+        const double share = static_cast<double>(random() >> 11) * 0x1p-53;
+        const double value = drawn.low + (drawn.high - drawn.low) * share;
+        values.push_back(drawn.type == ElementType::kDouble ? static_cast<float>(value)
+                                                            : std::floor(value));
+      }
+      values_.push_back(std::move(values));
+    }
+  }
+
+  // As a network of constants, of which numbers learn where it is asked for.
+  Network network(bool learns) const {
+    FileBuilder builder;
+    builder.opset(case_.opset);
+    std::vector<int> inputs;
+    for (size_t k = 0; k < values_.size(); ++k) {
+      const Drawn& drawn = case_.inputs[k];
+      const bool number = drawn.type == ElementType::kDouble;
+      const ElementType type = number && learns ? ElementType::kFloat : drawn.type;
+      inputs.push_back(
+          builder.initializer("x" + std::to_string(k), array_of(type, drawn.extents, values_[k])));
+    }
+    if (learns || case_.judge.empty())
+      builder.output(builder.node(case_.op, inputs, case_.attributes));
+    else
+      builder.output(builder.node(case_.judge, inputs, case_.judge_attributes));
+    Classes classes;
+    classes.parameter.resize(builder.file().values.size(), false);
+    for (size_t k = 0; k < inputs.size(); ++k)
+      classes.parameter[static_cast<size_t>(inputs[k])] =
+          learns && case_.inputs[k].type == ElementType::kDouble && case_.inputs[k].values.empty();
+    BindOptions options;
+    options.all_constant = !learns;
+    return bind(builder.file(), classes, options);
+  }
+
+  std::vector<double> outputs() const {
+    const Network known = network(false);
+    const Value& output = known.values[static_cast<size_t>(known.outputs[0])];
+    LOCKSTEP_CHECK(output.kind == ValueKind::kConstant, "{} has no evaluator ", case_.op);
+    return output.array.as_double();
+  }
+
+  double loss(const std::vector<float>& target) const {
+    const std::vector<double> y = outputs();
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) sum += (y[i] - target[i]) * (y[i] - target[i]);
+    return sum / static_cast<double>(y.size());
+  }
+
+  std::vector<double>& values(size_t input) { return values_[input]; }
+
+ private:
+  const Case& case_;
+  std::vector<std::vector<double>> values_;  // by input
+};
+
+class LoweredNode : public ::testing::TestWithParam<Case> {};
+
+// Sums of at most some sixty products of numbers up to 2, in single precision.
+TEST_P(LoweredNode, ComputesWhatOnnxSays) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const Judge judge(GetParam(), seed);
+    const Network network = judge.network(true);
+    const testing::LoweredNetwork lowered(network, 0, Purpose::kInference);
+    const std::vector<float> y = lowered.output();
+    const std::vector<double> wanted = judge.outputs();
+    ASSERT_EQ(y.size(), wanted.size());
+    for (size_t i = 0; i < y.size(); ++i)
+      EXPECT_NEAR(y[i], wanted[i], 4e-6 * (1 + std::abs(wanted[i]))) << GetParam().op << ' ' << i;
+  }
+}
+
+// Differences of the evaluator, in double precision, are within 1e-7 of the slope.
+TEST_P(LoweredNode, HasTheSlopeAsItsGradient) {
+  if (!GetParam().slopes) return;
+  Judge judge(GetParam(), 7);
+  const Network network = judge.network(true);
+  std::vector<float> target;
+  for (const double y : judge.outputs()) target.push_back(static_cast<float>(0.5 * y - 0.25));
+  const testing::LoweredNetwork lowered(network, 0, Purpose::kTraining, target);
+  for (size_t k = 0; k < GetParam().inputs.size(); ++k) {
+    const Drawn& drawn = GetParam().inputs[k];
+    if (drawn.type != ElementType::kDouble || !drawn.values.empty()) continue;
+    const std::vector<double> gradient = lowered.gradient(static_cast<int>(k));
+    ASSERT_EQ(gradient.size(), judge.values(k).size()) << GetParam().op;
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      constexpr double kStep = 1e-5;
+      const double value = judge.values(k)[i];
+      judge.values(k)[i] = value + kStep;
+      const double above = judge.loss(target);
+      judge.values(k)[i] = value - kStep;
+      const double slope = (above - judge.loss(target)) / (2 * kStep);
+      judge.values(k)[i] = value;
+      EXPECT_NEAR(gradient[i], slope, 1e-5 * (1 + std::abs(slope)))
+          << GetParam().op << ", input " << k << ", element " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LoweredNode, ::testing::ValuesIn(cases()), [](const auto& info) {
+  return info.param.op + "_" + std::to_string(info.index);
+});
+
+}  // namespace
+}  // namespace lockstep::onnx
