@@ -29,9 +29,10 @@ warnings.filterwarnings("ignore")
 BATCH, CLASSES, SIDE, FEATURES = 16, 10, 32, 60
 ORDER = torch.randperm(16, generator=torch.Generator().manual_seed(2))
 LIMITS, OWN = (1e-4, 1e-3), 10  # of losses and weights; and how many times as far as PyTorch's
-OPTIMIZERS = {"sgd": ("sgd { momentum: 0.9 }", 1e-3, lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9)),
+SLOWER = {"efficientnet_b0": 0.01}  # times the rate: batch norms of 16 single pixels amplify what steps round
+OPTIMIZERS = {"sgd": ("sgd { momentum: 0.9 }", 1e-3, lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9)),
               "adamw": ("adamw { weight_decay: 0 }", 1e-4,
-                        lambda p: torch.optim.AdamW(p, 1e-4, weight_decay=0))}
+                        lambda p, lr: torch.optim.AdamW(p, lr, weight_decay=0))}
 
 
 class Residual(nn.Module):
@@ -57,11 +58,34 @@ class Residual(nn.Module):
         return self.head(means)
 
 
+class Encoder(nn.Module):
+    """Rows of pixels as tokens, two layers of attention, the mean of what they give."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Linear(3 * SIDE, 24)
+        self.places = nn.Parameter(torch.randn(SIDE, 24) * 0.1)
+        layer = nn.TransformerEncoderLayer(24, 4, 40, dropout=0, activation="gelu", batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.norm = nn.RMSNorm(24)
+        self.head = nn.Linear(24, CLASSES)
+
+    def forward(self, x):
+        x = self.rows(x.permute(0, 2, 1, 3).flatten(2)) + self.places
+        return self.head(self.norm(self.layers(x)).mean(1))
+
+
 CASES = {
     "mlp": lambda: nn.Sequential(nn.Linear(FEATURES, 50), nn.GELU(), nn.Linear(50, 40), nn.Tanh(), nn.LayerNorm(40),
                                  nn.Linear(40, 30, bias=False), nn.ReLU(), nn.Linear(30, CLASSES)),
     "residual": Residual,
     "resnet18": lambda: torchvision.models.resnet18(num_classes=CLASSES),
+    "mobilenet_v3_small": lambda: torchvision.models.mobilenet_v3_small(num_classes=CLASSES, dropout=0),
+    "efficientnet_b0": lambda: torchvision.models.efficientnet_b0(num_classes=CLASSES, dropout=0, stochastic_depth_prob=0),
+    "convnext": lambda: torchvision.models.ConvNeXt(
+        [torchvision.models.convnext.CNBlockConfig(16, 32, 2), torchvision.models.convnext.CNBlockConfig(32, None, 2)], 0.0, 0.1, CLASSES),
+    "vit": lambda: torchvision.models.VisionTransformer(SIDE, 8, 2, 4, 32, 48, num_classes=CLASSES),
+    "encoder": Encoder,
     "vgg11_bn": lambda: nn.Sequential(*torchvision.models.vgg11_bn().features, nn.Flatten(), nn.Linear(512, CLASSES)),
 }
 
@@ -131,7 +155,9 @@ def compare(lockstep, name, steps):
     batches = [(given[i:i + BATCH].contiguous(), torch.from_numpy(y[i:i + BATCH])) for i in range(0, count, BATCH)]
     worst = 0.0
     for training in (False, True):
-        for optimizer, (section, lr, make) in OPTIMIZERS.items():
+        for optimizer, (section, usual, make_with) in OPTIMIZERS.items():
+            lr = usual * SLOWER.get(name, 1)
+            make = lambda parameters, lr=lr, make_with=make_with: make_with(parameters, lr)
             with tempfile.TemporaryDirectory() as temporary:
                 folder = pathlib.Path(temporary)
                 numpy.save(folder / "x.npy", x)
@@ -145,7 +171,7 @@ def compare(lockstep, name, steps):
                 here, there = distance(ours, judge), distance(train(model, batches, make), judge)
                 good = all(a <= max(limit, OWN * b) for a, b, limit in zip(here, there, LIMITS))
                 worst = max(worst, 0 if good else 1)
-                print(f"{name:10} {'train' if training else 'eval':5} {optimizer:5} losses {here[0]:.1e} (PyTorch {there[0]:.1e}) "
+                print(f"{name:18} {'train' if training else 'eval':5} {optimizer:5} losses {here[0]:.1e} (PyTorch {there[0]:.1e}) "
                       f"weights {here[1]:.1e} ({there[1]:.1e}){'' if good else '  FAILED'}", flush=True)
     return worst == 0
 

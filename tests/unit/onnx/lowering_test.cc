@@ -1,26 +1,9 @@
 // Catches: ops of files that compute something else than ONNX says, or whose gradient is not the slope.
-// Nodes with random inputs are lowered, run on the CPU, and held against the evaluator of
-// models/onnx/rules, in double precision.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <random>
-
-#include "runtime/base/error.h"
-#include "tests/reference/lowered_network.h"
-#include "tests/unit/onnx/file_builder.h"
+#include "tests/unit/onnx/lowered_case.h"
 
 namespace lockstep::onnx {
 namespace {
-
-// An input, drawn evenly from [low, high]. Numbers are parameters; truth and whole numbers are constants.
-struct Drawn {
-  Extents extents;
-  double low = -2, high = 2;
-  ElementType type = ElementType::kDouble;
-  std::vector<double> values = {};  // instead
-};
 
 using Attributes = std::map<std::string, Attribute>;
 using Integers = std::vector<int64_t>;
@@ -165,111 +148,26 @@ std::vector<Case> cases() {
   return all;
 }
 
-// A file of nodes whose inputs have elements.
-class Judge {
- public:
-  Judge(const Case& of, uint64_t seed) : case_(of) {
-    std::mt19937_64 random(seed);
-    for (const Drawn& drawn : of.inputs) {
-      std::vector<double> values = drawn.values;
-      while (static_cast<int64_t>(values.size()) < elements(drawn.extents)) {
-        const double share = static_cast<double>(random() >> 11) * 0x1p-53;
-        const double value = drawn.low + (drawn.high - drawn.low) * share;
-        values.push_back(drawn.type == ElementType::kDouble ? static_cast<float>(value)
-                                                            : std::floor(value));
-      }
-      values_.push_back(std::move(values));
-    }
-  }
-
-  // As a network of constants, of which numbers learn where it is asked for.
-  Network network(bool learns) const {
-    FileBuilder builder;
-    builder.opset(case_.opset);
-    std::vector<int> inputs;
-    for (size_t k = 0; k < values_.size(); ++k) {
-      const Drawn& drawn = case_.inputs[k];
-      const bool number = drawn.type == ElementType::kDouble;
-      const ElementType type = number && learns ? ElementType::kFloat : drawn.type;
-      inputs.push_back(
-          builder.initializer("x" + std::to_string(k), array_of(type, drawn.extents, values_[k])));
-    }
-    if (learns || case_.judge.empty())
-      builder.output(builder.node(case_.op, inputs, case_.attributes));
-    else
-      builder.output(builder.node(case_.judge, inputs, case_.judge_attributes));
-    Classes classes;
-    classes.parameter.resize(builder.file().values.size(), false);
-    for (size_t k = 0; k < inputs.size(); ++k)
-      classes.parameter[static_cast<size_t>(inputs[k])] =
-          learns && case_.inputs[k].type == ElementType::kDouble && case_.inputs[k].values.empty();
-    BindOptions options;
-    options.all_constant = !learns;
-    return bind(builder.file(), classes, options);
-  }
-
-  std::vector<double> outputs() const {
-    const Network known = network(false);
-    const Value& output = known.values[static_cast<size_t>(known.outputs[0])];
-    LOCKSTEP_CHECK(output.kind == ValueKind::kConstant, "{} has no evaluator ", case_.op);
-    return output.array.as_double();
-  }
-
-  double loss(const std::vector<float>& target) const {
-    const std::vector<double> y = outputs();
-    double sum = 0;
-    for (size_t i = 0; i < y.size(); ++i) sum += (y[i] - target[i]) * (y[i] - target[i]);
-    return sum / static_cast<double>(y.size());
-  }
-
-  std::vector<double>& values(size_t input) { return values_[input]; }
-
- private:
-  const Case& case_;
-  std::vector<std::vector<double>> values_;  // by input
-};
+LoweredCase lowered_case(const Case& of) {
+  LoweredCase made{.inputs = of.inputs, .nodes = {}, .judge = {}, .opset = of.opset};
+  made.nodes = [of](FileBuilder& builder, const std::vector<int>& inputs) {
+    return builder.node(of.op, inputs, of.attributes);
+  };
+  made.judge = [of](FileBuilder& builder, const std::vector<int>& inputs) {
+    return of.judge.empty() ? builder.node(of.op, inputs, of.attributes)
+                            : builder.node(of.judge, inputs, of.judge_attributes);
+  };
+  return made;
+}
 
 class LoweredNode : public ::testing::TestWithParam<Case> {};
 
-// Sums of at most some sixty products of numbers up to 2, in single precision.
 TEST_P(LoweredNode, ComputesWhatOnnxSays) {
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
-    const Judge judge(GetParam(), seed);
-    const Network network = judge.network(true);
-    const testing::LoweredNetwork lowered(network, 0, Purpose::kInference);
-    const std::vector<float> y = lowered.output();
-    const std::vector<double> wanted = judge.outputs();
-    ASSERT_EQ(y.size(), wanted.size());
-    for (size_t i = 0; i < y.size(); ++i)
-      EXPECT_NEAR(y[i], wanted[i], 4e-6 * (1 + std::abs(wanted[i]))) << GetParam().op << ' ' << i;
-  }
+  for (uint64_t seed = 1; seed <= 5; ++seed) expect_outputs(lowered_case(GetParam()), seed);
 }
 
-// Differences of the evaluator, in double precision, are within 1e-7 of the slope.
 TEST_P(LoweredNode, HasTheSlopeAsItsGradient) {
-  if (!GetParam().slopes) return;
-  Judge judge(GetParam(), 7);
-  const Network network = judge.network(true);
-  std::vector<float> target;
-  for (const double y : judge.outputs()) target.push_back(static_cast<float>(0.5 * y - 0.25));
-  const testing::LoweredNetwork lowered(network, 0, Purpose::kTraining, target);
-  for (size_t k = 0; k < GetParam().inputs.size(); ++k) {
-    const Drawn& drawn = GetParam().inputs[k];
-    if (drawn.type != ElementType::kDouble || !drawn.values.empty()) continue;
-    const std::vector<double> gradient = lowered.gradient(static_cast<int>(k));
-    ASSERT_EQ(gradient.size(), judge.values(k).size()) << GetParam().op;
-    for (size_t i = 0; i < gradient.size(); ++i) {
-      constexpr double kStep = 1e-5;
-      const double value = judge.values(k)[i];
-      judge.values(k)[i] = value + kStep;
-      const double above = judge.loss(target);
-      judge.values(k)[i] = value - kStep;
-      const double slope = (above - judge.loss(target)) / (2 * kStep);
-      judge.values(k)[i] = value;
-      EXPECT_NEAR(gradient[i], slope, 1e-5 * (1 + std::abs(slope)))
-          << GetParam().op << ", input " << k << ", element " << i;
-    }
-  }
+  if (GetParam().slopes) expect_slopes(lowered_case(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LoweredNode, ::testing::ValuesIn(cases()), [](const auto& info) {
