@@ -60,7 +60,10 @@ std::vector<Array> empty_arrays(const std::vector<Form>& forms) {
 }  // namespace
 
 Binder::Binder(const File& file, const Classes& classes, const BindOptions& options)
-    : file_(file), learns_(classes.parameter), defined_(file.values.size(), false) {
+    : file_(file),
+      wanted_output_(options.output),
+      learns_(classes.parameter),
+      defined_(file.values.size(), false) {
   if (options.all_constant) learns_.clear();
   learns_.resize(file.values.size(), false);
   network_.values.resize(file.values.size());
@@ -209,7 +212,9 @@ void Binder::add_masking(const Node& node) {
 
 Network Binder::finish() {
   std::vector<bool> needed(network_.values.size(), false);
-  for (const int output : network_.outputs) {
+  for (size_t i = 0; i < network_.outputs.size(); ++i) {
+    const int output = network_.outputs[i];
+    if (wanted_output_ >= 0 && static_cast<int>(i) != wanted_output_) continue;
     if (!defined_[static_cast<size_t>(output)])
       throw ConfigError(
           "{}: output \"{}\" is a sequence; must be a tensor", file_.path, value(output).name);

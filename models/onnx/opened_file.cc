@@ -41,7 +41,7 @@ Network network_of(const OpenedFile& opened,
                    const OnnxConfig& config,
                    int64_t batch,
                    const Extents& images) {
-  BindOptions options{.batch = batch};
+  BindOptions options{.batch = batch, .output = static_cast<int>(output_of(opened, config))};
   for (const OnnxAxis& axis : config.axes) options.axes[axis.name] = axis.extent;
   if (!images.empty()) {
     const FileValue& input = opened.file.values[static_cast<size_t>(opened.file.inputs.front())];

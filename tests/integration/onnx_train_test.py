@@ -68,9 +68,9 @@ def node(op, inputs, outputs, **attributes):
             field(4, op) + b"".join(field(5, attribute(n, v)) for n, v in attributes.items()))
 
 
-def model(nodes, weights, inputs, output, opset=17):
+def model(nodes, weights, inputs, *outputs, opset=17):
     graph = (b"".join(field(1, n) for n in nodes) + field(2, "net") + b"".join(field(5, tensor(n, *w)) for n, w in weights.items()) +
-             b"".join(field(11, value_info(*i)) for i in inputs) + field(12, value_info(*output)))
+             b"".join(field(11, value_info(*i)) for i in inputs) + b"".join(field(12, value_info(*o)) for o in outputs))
     return field(1, 8) + field(2, "a test") + field(7, graph) + field(8, field(2, opset))
 
 
@@ -225,11 +225,60 @@ def refusals(bench):
         bench.expect(done is not None and len(done) == 6, f"shared {name} that are allowed")
 
 
+def seeded(extents, seed):
+    """Numbers in [-0.5, 0.5] that do not repeat."""
+    count = 1
+    for extent in extents:
+        count *= extent
+    return extents, [((i * 7919 + seed * 104729) % 10007) / 10007 - 0.5 for i in range(count)]
+
+
+def scaled_file():
+    """Blocks of images scaled by what they are like on the whole, tokens that attend to each other, and a second
+    head that is not trained."""
+    weights = {"stem": seeded([6, 3, 3, 3], 1), "squeeze": seeded([2, 6, 1, 1], 2), "expand": seeded([6, 2, 1, 1], 3),
+               "scale": seeded([6, 1, 1], 4), "q": seeded([6, 6], 5), "k": seeded([6, 6], 6), "v": seeded([6, 6], 7),
+               "places": seeded([16, 6], 8), "head": seeded([5, 6], 9), "other": seeded([2, 6], 10)}
+    nodes = [node("Conv", ["x", "stem"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2]),
+             node("HardSwish", ["c"], ["h"]),
+             node("GlobalAveragePool", ["h"], ["g"]), node("Conv", ["g", "squeeze"], ["s"]), node("Relu", ["s"], ["r"]),
+             node("Conv", ["r", "expand"], ["e"]), node("HardSigmoid", ["e"], ["w"], alpha=1 / 6, beta=0.5),
+             node("Mul", ["h", "w"], ["m"]), node("Mul", ["scale", "m"], ["l"]), node("Add", ["l", "h"], ["a"]),
+             node("Reshape", ["a", "rows"], ["f"]), node("Transpose", ["f"], ["t"], perm=[0, 2, 1]), node("Add", ["t", "places"], ["i"])]
+    nodes += [node("MatMul", ["i", part], [f"{part}i"]) for part in "qkv"]
+    nodes += [node("Transpose", ["ki"], ["kt"], perm=[0, 2, 1]), node("MatMul", ["qi", "kt"], ["qk"]), node("Softmax", ["qk"], ["p"]),
+              node("MatMul", ["p", "vi"], ["o"]), node("ReduceMean", ["o"], ["n"], axes=[1], keepdims=0),
+              node("Gemm", ["n", "head"], ["y"], transB=1), node("Gemm", ["n", "other"], ["z"], transB=1)]
+    rows = field(1, 3) + field(2, INT64) + field(8, "rows") + field(9, struct.pack("<3q", 0, 6, 16))
+    content = model(nodes, weights, [("x", ["batch", 3, 8, 8])], ("y", ["batch", 5]), ("z", ["batch", 2]))
+    return content + field(7, field(5, rows))  # a message in two parts is one
+
+
+def train_alone(bench):
+    """A network that no family has."""
+    path = bench.folder / "scaled.onnx"
+    path.write_bytes(scaled_file())
+    text = (f'model {{ onnx {{ file: "{path}" output: "y" }} }}\n'
+            f"data {{ synthetic {{ samples: 64 height: 8 width: 8 channels: 3 classes: 5 }} }}\n{REST}")
+    losses = bench.run("scaled", text)
+    bench.expect(losses is not None and len(losses) == 6 and losses[-1] != losses[0], f"scaled: losses {losses}")
+    for name, arguments, ranks in (("scaled-two", [], 2), ("scaled-threads", ["--set", "execution.threads=2"], 0)):
+        bench.expect(bench.run(name, text, *arguments, ranks=ranks) == losses, f"{name}: other losses")
+        bench.expect(bench.weights(name) == bench.weights("scaled"), f"{name}: other weights")
+    last = bench.weights("scaled")
+    bench.expect("other" not in last and len(last) == 9, f"scaled: trains {sorted(last)}")
+    bench.run("scaled-first", text, "--max-steps", "1", "--set", "schedule.lr=1e-30")
+    first = bench.weights("scaled-first")
+    for name in last:
+        bench.expect(last[name] != first[name], f"scaled: {name} has not learned")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
         for label, case in CASES.items():
             compare(bench, label, *case)
+        train_alone(bench)
         refusals(bench)
         return 1 if bench.failures else 0
 

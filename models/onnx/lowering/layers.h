@@ -34,8 +34,12 @@ void lower_batch_normalization(Lowering& lowering, const Node& node);
 void lower_max_pool(Lowering& lowering, const Node& node);
 void lower_average_pool(Lowering& lowering, const Node& node);
 
-// rows.cc
+// random.cc
 void lower_dropout(Lowering& lowering, const Node& node);
+void lower_random_uniform(Lowering& lowering, const Node& node);
+void lower_bernoulli(Lowering& lowering, const Node& node);
+
+// rows.cc
 void lower_layer_normalization(Lowering& lowering, const Node& node);
 void lower_rms_normalization(Lowering& lowering, const Node& node);
 

@@ -1,8 +1,5 @@
-// Norms of rows, and dropout.
-#include <fmt/format.h>
-
+// Norms of rows.
 #include "models/onnx/lowering/layers.h"
-#include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/reduce.h"
@@ -10,12 +7,6 @@
 
 namespace lockstep::onnx {
 namespace {
-
-// The value in the order that it is in.
-TensorId as_it_lies(Lowering& lowering, int number) {
-  return lowering.is_channels_last(number) ? lowering.channels_last(number)
-                                           : lowering.plain(number);
-}
 
 // Whether the input is a parameter of so many elements that no other op has: a gain or bias of the
 // house's norms.
@@ -74,23 +65,6 @@ void lower_norm_in_steps(Lowering& lowering, const Node& node) {
 }
 
 }  // namespace
-
-// The share is an attribute in old files, and in new ones a constant.
-void lower_dropout(Lowering& lowering, const Node& node) {
-  float ratio = node.number("ratio", 0.5f);
-  if (node.input(1) >= 0) {
-    const Value& given = lowering.value(node.input(1));
-    if (given.kind != ValueKind::kConstant || given.array.size() != 1)
-      refuse(node, "ratio: is computed; must be a constant");
-    ratio = given.array.as_float()[0];
-  }
-  if (!(ratio >= 0 && ratio < 1))
-    refuse(node, fmt::format("ratio: value is {}; allowed: at least 0 and below 1", ratio));
-  const bool last = lowering.is_channels_last(node.input(0));
-  const TensorId y = ops::dropout(
-      lowering.builder(), lowering.name_of(node), as_it_lies(lowering, node.input(0)), ratio);
-  lowering.set(node.output(0), y, last);
-}
 
 void lower_layer_normalization(Lowering& lowering, const Node& node) {
   const Extents& extents = lowering.value(node.input(0)).extents;

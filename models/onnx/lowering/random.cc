@@ -1,0 +1,85 @@
+// What is drawn at random while a network trains. Else everything stays: a draw that keeps a share p of
+// what it meets, which the file divides by p, is p itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/dropout.h"
+#include "runtime/graph/ops/pointwise.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// Says that the value is 1 with the probability `kept`, else 0.
+void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
+  if (!(kept > 0 && kept <= 1))
+    refuse(node, fmt::format("keeps a share of {}; allowed: above 0 and at most 1", kept));
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const Shape shape = shape_of(lowering.value(number));
+  const auto filled = [&](float value) {
+    return builder.constant(
+        name + ".all", shape, std::vector<float>(static_cast<size_t>(shape.elements()), value));
+  };
+  if (!builder.training() || kept == 1) return lowering.set(number, filled(kept));
+  PointwiseProgram program;
+  const int drawn = program.input(0);
+  program.append(PointwiseFunction::kLess, program.constant(0), drawn);
+  const TensorId scaled = ops::dropout(builder, name, filled(1), 1 - kept);
+  lowering.set(number, ops::pointwise(builder, name + ".kept", {scaled}, program));
+}
+
+// The only number that a constant has in all its elements.
+const float* only_number(Lowering& lowering, int number, std::vector<float>& elements) {
+  const Value& value = lowering.value(lowering.origin_of(number));
+  if (value.kind != ValueKind::kConstant) return nullptr;
+  elements = value.array.as_float();
+  const bool one = std::ranges::adjacent_find(elements, std::not_equal_to<>()) == elements.end();
+  return one && !elements.empty() ? elements.data() : nullptr;
+}
+
+}  // namespace
+
+// The share is an attribute in old files, and in new ones a constant.
+void lower_dropout(Lowering& lowering, const Node& node) {
+  float ratio = node.number("ratio", 0.5f);
+  if (node.input(1) >= 0) {
+    const Value& given = lowering.value(node.input(1));
+    if (given.kind != ValueKind::kConstant || given.array.size() != 1)
+      refuse(node, "ratio: is computed; must be a constant");
+    ratio = given.array.as_float()[0];
+  }
+  if (!(ratio >= 0 && ratio < 1))
+    refuse(node, fmt::format("ratio: value is {}; allowed: at least 0 and below 1", ratio));
+  const bool last = lowering.is_channels_last(node.input(0));
+  const TensorId x = last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0));
+  lowering.set(
+      node.output(0), ops::dropout(lowering.builder(), lowering.name_of(node), x, ratio), last);
+}
+
+// Numbers in [0, 1) that are only compared with a constant, as exporters write dropout in place and
+// stochastic depth.
+void lower_random_uniform(Lowering& lowering, const Node& node) {
+  const Node* reader = lowering.only_reader(node.output(0));
+  std::vector<float> elements;
+  const float* limit = nullptr;
+  const bool below = reader != nullptr && (reader->op == "Less" || reader->op == "LessOrEqual");
+  const bool above =
+      reader != nullptr && (reader->op == "Greater" || reader->op == "GreaterOrEqual");
+  if (below || above) limit = only_number(lowering, reader->input(1), elements);
+  if (limit == nullptr || node.number("low", 0) != 0 || node.number("high", 1) != 1)
+    refuse(node, "draws numbers that are not only compared with a constant; no op here does that");
+  lowering.pass_over(*reader);
+  set_draw(lowering, node, reader->output(0), below ? *limit : 1 - *limit);
+}
+
+// With one probability for all elements.
+void lower_bernoulli(Lowering& lowering, const Node& node) {
+  std::vector<float> elements;
+  const float* kept = only_number(lowering, node.input(0), elements);
+  if (kept == nullptr) refuse(node, "draws with probabilities that are not one constant");
+  set_draw(lowering, node, node.output(0), *kept);
+}
+
+}  // namespace lockstep::onnx
