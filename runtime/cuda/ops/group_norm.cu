@@ -1,0 +1,343 @@
+// Tiles of a sample's pixels and some channels have two sums for each channel; a block for each group
+// brings those of its channels together. The grid's third dimension is the sample.
+#include "runtime/graph/ops/group_norm.h"
+
+#include <algorithm>
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/row_tiles.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kGroupThreads = 128;
+constexpr int64_t kMostSamples = 65535;  // of a grid's third dimension
+constexpr int64_t kMostBlocks = 256;     // of a sample, about
+
+RowTiles tiles_of(const GroupNormShape& s, int n) {
+  return row_tiles(s.pixels, s.channels, n, 4, kMostBlocks);
+}
+
+// Of tiles of any width of vectors.
+int64_t most_row_blocks(const GroupNormShape& s) {
+  int64_t most = 0;
+  for (const int n : {1, kVectorWidth<float>, kVectorWidth<BFloat16>})
+    most = std::max<int64_t>(most, tiles_of(s, n).row_blocks);
+  return most;
+}
+
+// Two floats for each channel of each block of rows of each sample: (N, blocks, 2, C).
+struct TileSums {
+  float* sums;
+  int64_t blocks, channels;
+  __device__ float* of(int64_t sample, int64_t block) const {
+    return sums + (sample * blocks + block) * 2 * channels;
+  }
+};
+
+// Each tile's mean of a channel, and its sum of squared distances from it. What is added up are
+// distances from the tile's first row, so that nothing cancels.
+template <typename T, int N>
+__global__ void __launch_bounds__(kTileThreads)
+    moments_kernel(GroupNormShape s, const T* x, int width, int64_t block_rows, TileSums tiles) {
+  const TilePlace<N> place(width, block_rows, s.pixels);
+  const bool inside = place.channel < s.channels;
+  x += blockIdx.z * s.pixels * s.channels;
+  float shift[N] = {}, sums[N] = {}, squares[N] = {};
+  if (inside) {
+    load(x + place.first * s.channels + place.channel, shift);
+    for (int64_t row = place.begin; row < place.end; row += place.step) {
+      float values[N];
+      load(x + row * s.channels + place.channel, values);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        values[i] -= shift[i];
+        sums[i] += values[i];
+        squares[i] = fmaf(values[i], values[i], squares[i]);
+      }
+    }
+  }
+  add_up_tile(sums, width);
+  add_up_tile(squares, width);
+  if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
+  const auto count = static_cast<float>(place.end - place.first);
+  float* const means = tiles.of(blockIdx.z, blockIdx.x) + place.channel;
+  for (int i = 0; i < N; ++i) {
+    const float mean = sums[i] / count;
+    means[i] = shift[i] + mean;
+    means[s.channels + i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
+  }
+}
+
+// Blocks (G, N): mean and rstd of a group.
+__global__ void __launch_bounds__(kGroupThreads) statistics_kernel(
+    GroupNormShape s, float epsilon, int64_t block_rows, TileSums tiles, float* mean, float* rstd) {
+  const int64_t each = s.group_channels(), first = blockIdx.x * each, sample = blockIdx.y;
+  const int64_t entries = tiles.blocks * each;
+  const double count = static_cast<double>(s.pixels * each);
+  const auto rows_of = [&](int64_t block) {
+    const int64_t left = s.pixels - block * block_rows;
+    return static_cast<double>(left < block_rows ? left : block_rows);
+  };
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < entries; i += kGroupThreads) {
+    const int64_t block = i / each;
+    sum += rows_of(block) * tiles.of(sample, block)[first + i % each];
+  }
+  const double centre = block_reduce<Sum, kGroupThreads>(sum) / count;
+  double squares = 0;
+  for (int64_t i = threadIdx.x; i < entries; i += kGroupThreads) {
+    const int64_t block = i / each;
+    const float* const at = tiles.of(sample, block) + first + i % each;
+    const double distance = at[0] - centre;
+    squares += at[s.channels] + rows_of(block) * distance * distance;
+  }
+  const double variance = block_reduce<Sum, kGroupThreads>(squares) / count;
+  if (threadIdx.x > 0) return;
+  mean[sample * s.groups + blockIdx.x] = static_cast<float>(centre);
+  rstd[sample * s.groups + blockIdx.x] = static_cast<float>(1 / sqrt(variance + epsilon));
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kTileThreads)
+    forward_kernel(GroupNormForward<T> op, int width, int64_t block_rows) {
+  const GroupNormShape s = op.shape;
+  const TilePlace<N> place(width, block_rows, s.pixels);
+  if (place.channel >= s.channels) return;
+  const int64_t sample = blockIdx.z, each = s.group_channels();
+  float mean[N], scale[N], shift[N] = {};
+  for (int i = 0; i < N; ++i) scale[i] = 1;
+  if (op.gamma != nullptr) load(op.gamma + place.channel, scale);
+  if (op.beta != nullptr) load(op.beta + place.channel, shift);
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const int64_t group = sample * s.groups + (place.channel + i) / each;
+    mean[i] = op.mean[group];
+    scale[i] *= op.rstd[group];
+  }
+  for (int64_t row = place.begin; row < place.end; row += place.step) {
+    const int64_t at = (sample * s.pixels + row) * s.channels + place.channel;
+    float values[N];
+    load(op.x + at, values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = fmaf(values[i] - mean[i], scale[i], shift[i]);
+    store(values, op.y + at);
+  }
+}
+
+// Each tile's sums of d_y and of d_y (x - mean).
+template <typename T, int N>
+__global__ void __launch_bounds__(kTileThreads)
+    gradient_sums_kernel(GroupNormBackward<T> op, int width, int64_t block_rows, TileSums tiles) {
+  const GroupNormShape s = op.shape;
+  const TilePlace<N> place(width, block_rows, s.pixels);
+  const bool inside = place.channel < s.channels;
+  const int64_t sample = blockIdx.z;
+  float sums[N] = {}, products[N] = {};
+  if (inside) {
+    float mean[N];
+    for (int i = 0; i < N; ++i)
+      mean[i] = op.mean[sample * s.groups + (place.channel + i) / s.group_channels()];
+    for (int64_t row = place.begin; row < place.end; row += place.step) {
+      const int64_t at = (sample * s.pixels + row) * s.channels + place.channel;
+      float d_y[N], x[N];
+      load(op.d_y + at, d_y);
+      load(op.x + at, x);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        sums[i] += d_y[i];
+        products[i] = fmaf(d_y[i], x[i] - mean[i], products[i]);
+      }
+    }
+  }
+  add_up_tile(sums, width);
+  add_up_tile(products, width);
+  if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
+  float* const to = tiles.of(sample, blockIdx.x) + place.channel;
+  for (int i = 0; i < N; ++i) {
+    to[i] = sums[i];
+    to[s.channels + i] = products[i];
+  }
+}
+
+// What the sums of tiles become.
+struct GradientSums {
+  float* d_gamma;      // (N, C): each sample's share
+  float* d_beta;       // (N, C)
+  float* mean_g;       // (N, G)
+  float* mean_g_xhat;  // (N, G)
+};
+
+// Blocks (G, N).
+template <typename T>
+__global__ void __launch_bounds__(kGroupThreads)
+    combine_gradients_kernel(GroupNormBackward<T> op, TileSums tiles, GradientSums to) {
+  const GroupNormShape s = op.shape;
+  const int64_t each = s.group_channels(), sample = blockIdx.y;
+  const int64_t group = sample * s.groups + blockIdx.x;
+  const double rstd = op.rstd[group];
+  double g = 0, g_xhat = 0;
+  for (int64_t i = threadIdx.x; i < each; i += kGroupThreads) {
+    const int64_t channel = blockIdx.x * each + i;
+    double sum = 0, product = 0;
+    for (int64_t block = 0; block < tiles.blocks; ++block) {
+      const float* const at = tiles.of(sample, block) + channel;
+      sum += at[0];
+      product += at[s.channels];
+    }
+    const double gamma = op.gamma == nullptr ? 1.0f : to_float(op.gamma[channel]);
+    g += gamma * sum;
+    g_xhat += gamma * rstd * product;
+    to.d_gamma[sample * s.channels + channel] = static_cast<float>(rstd * product);
+    to.d_beta[sample * s.channels + channel] = static_cast<float>(sum);
+  }
+  const double count = static_cast<double>(s.pixels * each);
+  g = block_reduce<Sum, kGroupThreads>(g) / count;
+  g_xhat = block_reduce<Sum, kGroupThreads>(g_xhat) / count;
+  if (threadIdx.x > 0) return;
+  to.mean_g[group] = static_cast<float>(g);
+  to.mean_g_xhat[group] = static_cast<float>(g_xhat);
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kTileThreads)
+    backward_kernel(GroupNormBackward<T> op, int width, int64_t block_rows, GradientSums sums) {
+  const GroupNormShape s = op.shape;
+  const TilePlace<N> place(width, block_rows, s.pixels);
+  if (place.channel >= s.channels) return;
+  const int64_t sample = blockIdx.z, each = s.group_channels();
+  float mean[N], scale[N], slope[N], shift[N];
+  for (int i = 0; i < N; ++i) scale[i] = 1;
+  if (op.gamma != nullptr) load(op.gamma + place.channel, scale);
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const int64_t group = sample * s.groups + (place.channel + i) / each;
+    const float rstd = op.rstd[group];
+    mean[i] = op.mean[group];
+    scale[i] *= rstd;
+    slope[i] = -rstd * rstd * sums.mean_g_xhat[group];
+    shift[i] = -rstd * sums.mean_g[group];
+  }
+  for (int64_t row = place.begin; row < place.end; row += place.step) {
+    const int64_t at = (sample * s.pixels + row) * s.channels + place.channel;
+    float d_y[N], x[N];
+    load(op.d_y + at, d_y);
+    load(op.x + at, x);
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      x[i] = fmaf(x[i] - mean[i], slope[i], fmaf(d_y[i], scale[i], shift[i]));
+    store(x, op.d_x + at);
+  }
+}
+
+Launch by_tiles(const GroupNormShape& s, const RowTiles& tiles, Stream stream) {
+  return {{tiles.row_blocks, tiles.channel_tiles, static_cast<unsigned>(s.samples)},
+          {kTileThreads, 1, 1},
+          stream};
+}
+
+Launch by_groups(const GroupNormShape& s, Stream stream) {
+  return {{static_cast<unsigned>(s.groups), static_cast<unsigned>(s.samples), 1},
+          {kGroupThreads, 1, 1},
+          stream};
+}
+
+size_t tile_sums_elements(const GroupNormShape& s) {
+  return static_cast<size_t>(s.samples * most_row_blocks(s) * 2 * s.channels);
+}
+
+size_t forward_workspace_bytes(const OpCall& call) {
+  return tile_sums_elements(GroupNormForward<float>::of(call).shape) * sizeof(float);
+}
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  const GroupNormShape s = GroupNormBackward<float>::of(call).shape;
+  return (tile_sums_elements(s) + static_cast<size_t>(2 * s.samples * (s.channels + s.groups))) *
+         sizeof(float);
+}
+
+void run_forward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = GroupNormForward<T>::of(call);
+    const GroupNormShape& s = op.shape;
+    const Stream stream = stream_of(call);
+    with_vectors<T>(is_vectorizable<T>(s.channels, {op.x, op.gamma, op.beta, op.y}),
+                    [&](auto count) {
+                      constexpr int kCount = decltype(count)::value;
+                      const RowTiles tiles = tiles_of(s, kCount);
+                      const TileSums sums{op.workspace, tiles.row_blocks, s.channels};
+                      launch(by_tiles(s, tiles, stream),
+                             moments_kernel<T, kCount>,
+                             s,
+                             op.x,
+                             tiles.width,
+                             tiles.block_rows,
+                             sums);
+                      launch(by_groups(s, stream),
+                             statistics_kernel,
+                             s,
+                             op.epsilon,
+                             tiles.block_rows,
+                             sums,
+                             op.mean,
+                             op.rstd);
+                      launch(by_tiles(s, tiles, stream),
+                             forward_kernel<T, kCount>,
+                             op,
+                             tiles.width,
+                             tiles.block_rows);
+                    });
+  });
+}
+
+void run_backward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = GroupNormBackward<T>::of(call);
+    const GroupNormShape& s = op.shape;
+    const Stream stream = stream_of(call);
+    float* const behind = op.workspace + tile_sums_elements(s);
+    const GradientSums sums{behind,
+                            behind + s.samples * s.channels,
+                            behind + 2 * s.samples * s.channels,
+                            behind + s.samples * (2 * s.channels + s.groups)};
+    with_vectors<T>(is_vectorizable<T>(s.channels, {op.d_y, op.x, op.gamma, op.d_x}),
+                    [&](auto count) {
+                      constexpr int kCount = decltype(count)::value;
+                      const RowTiles tiles = tiles_of(s, kCount);
+                      const TileSums of_tiles{op.workspace, tiles.row_blocks, s.channels};
+                      launch(by_tiles(s, tiles, stream),
+                             gradient_sums_kernel<T, kCount>,
+                             op,
+                             tiles.width,
+                             tiles.block_rows,
+                             of_tiles);
+                      launch(by_groups(s, stream), combine_gradients_kernel<T>, op, of_tiles, sums);
+                      launch(by_tiles(s, tiles, stream),
+                             backward_kernel<T, kCount>,
+                             op,
+                             tiles.width,
+                             tiles.block_rows,
+                             sums);
+                    });
+    if (op.d_gamma != nullptr)
+      sum_partials(sums.d_gamma, s.samples, s.channels, false, op.d_gamma, stream);
+    if (op.d_beta != nullptr)
+      sum_partials(sums.d_beta, s.samples, s.channels, false, op.d_beta, stream);
+  });
+}
+
+bool supports_samples(const OpCall& op) { return op.input_shape(0)[0] <= kMostSamples; }
+
+constexpr Implementation kRows[] = {
+    {OpKind::kGroupNorm, "own", run_forward, forward_workspace_bytes, supports_samples},
+    {OpKind::kGroupNormBackward, "own", run_backward, backward_workspace_bytes, supports_samples},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaGroupNorm = kRows;
+
+}  // namespace lockstep::cuda

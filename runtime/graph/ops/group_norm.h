@@ -1,0 +1,109 @@
+#pragma once
+// group_norm: y = (x - mean) rstd gamma + beta, rstd = 1 / sqrt(variance + epsilon). Mean and variance,
+// which is divided by the count, are those of a sample's pixels and the C / G channels of a group (Wu and
+// He 2018, equation 7). With G = C it is instance norm, with G = 1 a layer norm of whole samples.
+//   inputs  x (N, ..., C), gamma (C) or none, beta (C) or none
+//   outputs y (N, ..., C), mean (N, G), rstd (N, G)
+// group_norm_backward: with g = d_y gamma, xhat = (x - mean) rstd and means over the group,
+//   d_x = rstd (g - mean(g) - xhat mean(g xhat)),
+//   d_gamma = sum over samples and pixels of d_y xhat, d_beta = that of d_y.
+//   inputs  d_y, x, gamma or none, mean, rstd
+//   outputs d_x, d_gamma or none, d_beta or none
+// A parameter of a norm is used once in a graph, so its gradient is always overwritten.
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/host_device.h"
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+struct GroupNormAttributes {
+  int64_t groups = 1;
+  float epsilon = 1e-5f;
+};
+
+namespace ops {
+
+// x (N, ..., C), each sample's groups of channels normalised, with gamma and beta, parameters of C elements
+// that may be kNoTensor each. groups divides C.
+TensorId group_norm(GraphBuilder& builder,
+                    const std::string& name,
+                    TensorId x,
+                    TensorId gamma,
+                    TensorId beta,
+                    const GroupNormAttributes& attributes);
+
+}  // namespace ops
+
+// What is normalised: samples of pixels of channels.
+struct GroupNormShape {
+  int64_t samples, pixels, channels, groups;
+
+  static GroupNormShape of(const Shape& x, int64_t groups) {
+    return {.samples = x[0],
+            .pixels = x.elements() / (x[0] * x.columns()),
+            .channels = x.columns(),
+            .groups = groups};
+  }
+  LOCKSTEP_HD int64_t group_channels() const { return channels / groups; }
+};
+
+template <typename T>
+struct GroupNormForward {
+  GroupNormShape shape;
+  float epsilon;
+  const T* x;      // (N, P, C)
+  const T* gamma;  // (C) or null
+  const T* beta;   // (C) or null
+  T* y;            // (N, P, C)
+  Wide<T>* mean;   // (N, G)
+  Wide<T>* rstd;   // (N, G)
+  Wide<T>* workspace;
+
+  static GroupNormForward of(const OpCall& op) {
+    const auto& attributes = op.attributes<GroupNormAttributes>();
+    return {.shape = GroupNormShape::of(op.input_shape(0), attributes.groups),
+            .epsilon = attributes.epsilon,
+            .x = op.input<T>(0),
+            .gamma = op.input<T>(1),
+            .beta = op.input<T>(2),
+            .y = op.output<T>(0),
+            .mean = op.output<Wide<T>>(1),
+            .rstd = op.output<Wide<T>>(2),
+            .workspace = op.workspace<Wide<T>>()};
+  }
+};
+
+template <typename T>
+struct GroupNormBackward {
+  GroupNormShape shape;
+  const T* d_y;         // (N, P, C)
+  const T* x;           // (N, P, C)
+  const T* gamma;       // (C) or null
+  const Wide<T>* mean;  // (N, G)
+  const Wide<T>* rstd;  // (N, G)
+  T* d_x;               // (N, P, C). May be d_y
+  Wide<T>* d_gamma;     // (C) or null
+  Wide<T>* d_beta;      // (C) or null
+  Wide<T>* workspace;
+
+  static GroupNormBackward of(const OpCall& op) {
+    return {
+        .shape = GroupNormShape::of(op.input_shape(0), op.attributes<GroupNormAttributes>().groups),
+        .d_y = op.input<T>(0),
+        .x = op.input<T>(1),
+        .gamma = op.input<T>(2),
+        .mean = op.input<Wide<T>>(3),
+        .rstd = op.input<Wide<T>>(4),
+        .d_x = op.output<T>(0),
+        .d_gamma = op.output<Wide<T>>(1),
+        .d_beta = op.output<Wide<T>>(2),
+        .workspace = op.workspace<Wide<T>>()};
+  }
+};
+
+}  // namespace lockstep
