@@ -1,0 +1,93 @@
+#pragma once
+// resize: y[i, j] = sum of down(i, h) across(j, w) x[h, w] over the one or two rows h and columns w that
+// i and j read, by image and channel. Which they are and what they weigh stands in tables, one for each
+// axis, that are made when the graph is built: so every mode is the same two kernels.
+//   inputs  x (N, H, W, C), reads_down (OH, 3) i32, reads_across (OW, 3) i32, readers_down (H, 2) i32,
+//           readers_across (W, 2) i32: the tables of ResizeAxis
+//   outputs y (N, OH, OW, C)
+// resize_backward: d_x[h, w] = sum of down(i, h) across(j, w) d_y[i, j] over the outputs that read the
+// pixel, row by row.
+//   inputs  d_y and the same tables; outputs d_x
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runtime/base/host_device.h"
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+// What the outputs along an axis read. Places never go back from one output to the next, so that those
+// that read a place are neighbours.
+struct ResizeAxis {
+  struct Read {
+    int64_t first = 0, second = 0;  // places of x; the second one is not below the first
+    float weight = 0;               // of the second; the first one has the rest
+  };
+  std::vector<Read> reads;  // by output
+};
+
+namespace ops {
+
+// y of as many rows and columns as the axes have outputs.
+TensorId resize(GraphBuilder& builder,
+                const std::string& name,
+                TensorId x,
+                const ResizeAxis& down,
+                const ResizeAxis& across);
+
+}  // namespace ops
+
+// A row of reads_down and reads_across.
+struct ResizeRead {
+  int32_t first, second;
+  float weight;  // its bits in the table
+};
+static_assert(sizeof(ResizeRead) == 3 * sizeof(int32_t));
+
+// A row of readers_down and readers_across: outputs [begin, end) read the place.
+struct ResizeReaders {
+  int32_t begin, end;
+};
+
+// What an output that reads `place` makes of it.
+LOCKSTEP_HD float resize_weight(const ResizeRead& read, int32_t place) {
+  return (read.first == place ? 1 - read.weight : 0) + (read.second == place ? read.weight : 0);
+}
+
+template <typename T>
+struct ResizeCall {
+  int64_t images, height, width, channels;  // of x
+  int64_t out_height, out_width;            // of y
+  const T* from;                            // x; d_y of the backward pass
+  const ResizeRead* reads_down;             // (OH)
+  const ResizeRead* reads_across;           // (OW)
+  const ResizeReaders* readers_down;        // (H)
+  const ResizeReaders* readers_across;      // (W)
+  T* to;                                    // y; d_x
+
+  static ResizeCall of(const OpCall& op) {
+    const bool forward = op.kind() == OpKind::kResize;
+    const Shape& x = forward ? op.input_shape(0) : op.output_shape(0);
+    const Shape& y = forward ? op.output_shape(0) : op.input_shape(0);
+    return {.images = x[0],
+            .height = x[1],
+            .width = x[2],
+            .channels = x[3],
+            .out_height = y[1],
+            .out_width = y[2],
+            .from = op.input<T>(0),
+            .reads_down = op.input<ResizeRead>(1),
+            .reads_across = op.input<ResizeRead>(2),
+            .readers_down = op.input<ResizeReaders>(3),
+            .readers_across = op.input<ResizeReaders>(4),
+            .to = op.output<T>(0)};
+  }
+};
+
+}  // namespace lockstep
