@@ -1,0 +1,85 @@
+// Transposed convolutions by the kernels of conv2d/, whose gradients they are.
+#include "runtime/graph/ops/conv_transpose2d.h"
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/conv2d/conv2d.h"
+#include "runtime/cpu/conv2d/conv2d_bf16x3.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+namespace lockstep::cpu {
+namespace {
+
+Conv2dShape shape_of(const OpCall& op) {
+  return op.kind() == OpKind::kConvTranspose2d ? ConvTranspose2dForward<float>::of(op).shape
+                                               : ConvTranspose2dBackward<float>::of(op).shape;
+}
+
+// The ways to multiply floats.
+struct Kernels {
+  decltype(&conv2d_workspace_bytes) workspace_bytes;
+  decltype(&conv2d_forward) forward;
+  decltype(&conv2d_backward_input) backward_input;
+  decltype(&conv2d_backward_weight) backward_weight;
+};
+constexpr Kernels kFloat = {
+    conv2d_workspace_bytes, conv2d_forward, conv2d_backward_input, conv2d_backward_weight};
+constexpr Kernels kBf16x3 = {bf16x3::conv2d_workspace_bytes,
+                             bf16x3::conv2d_forward,
+                             bf16x3::conv2d_backward_input,
+                             bf16x3::conv2d_backward_weight};
+
+bool uses_bf16x3(const OpCall& op) { return op.bf16x3() && bf16x3::supports(shape_of(op)); }
+
+template <const Kernels& kKernels>
+size_t workspace_bytes(const OpCall& op) {
+  return static_cast<size_t>(kKernels.workspace_bytes(shape_of(op), compute_threads()));
+}
+
+template <const Kernels& kKernels>
+void run_forward(const OpCall& call) {
+  const auto op = ConvTranspose2dForward<float>::of(call);
+  kKernels.backward_input(op.product());
+  if (op.bias == nullptr) return;
+  const int64_t channels = op.shape.channels;
+  parallel_for(op.shape.pixels(), grain_rows(channels), [&](int64_t begin, int64_t end) {
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
+      for (int64_t c = 0; c < channels; ++c) op.y[pixel * channels + c] += op.bias[c];
+    }
+  });
+}
+
+template <const Kernels& kKernels>
+void run_backward(const OpCall& call) {
+  const auto op = ConvTranspose2dBackward<float>::of(call);
+  if (op.d_x != nullptr) {
+    kKernels.forward({.shape = op.shape, .x = op.d_y, .w = op.weight, .epilogue = {}, .y = op.d_x},
+                     op.workspace);
+  }
+  if (op.d_weight != nullptr) kKernels.backward_weight(op.weight_product());
+  if (op.d_bias != nullptr) conv2d_backward_bias(op.bias_sum());
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kConvTranspose2d,
+     "bf16x3",
+     run_forward<kBf16x3>,
+     workspace_bytes<kBf16x3>,
+     uses_bf16x3},
+    {OpKind::kConvTranspose2d, "implicit gemm", run_forward<kFloat>, workspace_bytes<kFloat>},
+    {OpKind::kConvTranspose2dBackward,
+     "bf16x3",
+     run_backward<kBf16x3>,
+     workspace_bytes<kBf16x3>,
+     uses_bf16x3},
+    {OpKind::kConvTranspose2dBackward,
+     "implicit gemm",
+     run_backward<kFloat>,
+     workspace_bytes<kFloat>},
+};
+
+}  // namespace
+
+constinit const Implementations kCpuConvTranspose2d = kRows;
+
+}  // namespace lockstep::cpu

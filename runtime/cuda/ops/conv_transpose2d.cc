@@ -1,0 +1,191 @@
+// Transposed convolutions by cuDNN or the own kernels of conv2d, whose gradients they are: forward is
+// the gradient of the input, backward a convolution and the gradient of the weights. The last one goes
+// through cuDNN where it stores floats.
+#include "runtime/graph/ops/conv_transpose2d.h"
+
+#include <algorithm>
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/conv2d/conv2d.h"
+#include "runtime/cuda/cudnn/cudnn_conv2d.h"
+#include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/halves.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/warn_once.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// Of arrays of any type: libraries are told which.
+using Forward = ConvTranspose2dForward<std::byte>;
+using Backward = ConvTranspose2dBackward<std::byte>;
+
+Conv2dShape shape_of(const OpCall& op) {
+  return op.kind() == OpKind::kConvTranspose2d ? Forward::of(op).shape : Backward::of(op).shape;
+}
+
+bool supports_shape(const OpCall& op) { return conv2d_supports(shape_of(op)); }
+
+// What is planned for cuDNN is the same with TF32.
+CudnnConv2dKey planned_key(const OpCall& op, Conv2dPass pass) {
+  return {shape_of(op), op.input_dtype(0), false, pass};
+}
+CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
+  CudnnConv2dKey key = {shape_of(call), call.input_dtype(0), context_of(call).tf32, pass};
+  key.wide = pass == Conv2dPass::kBackwardWeight && key.dtype != DType::kF32;
+  return key;
+}
+
+// Whether cuDNN can; that it cannot is said once for each reason.
+bool on_cudnn(const OpCall& call, Conv2dPass pass) {
+  CudnnConv2d& cudnn = *context_of(call).cudnn_conv2d;
+  if (cudnn.supports(key_of(call, pass))) return true;
+  warn_once("a transposed convolution by the own kernel, which is slower than cuDNN's: " +
+            cudnn.why_not());
+  return false;
+}
+
+template <Conv2dPass kPass>
+size_t cudnn_workspace(const OpCall& op) {
+  return cudnn_conv2d_workspace_bytes(planned_key(op, kPass));
+}
+
+// ---- Forward ----
+
+// Calls f with the op, of arrays of its type.
+template <template <typename> typename Op, typename F>
+void with_op(const OpCall& call, F f) {
+  by_type(call.input_dtype(0), [&]<typename T>() { f(Op<T>::of(call)); });
+}
+
+void run_bias(const OpCall& call) {
+  with_op<ConvTranspose2dForward>(call, [&](const auto& op) {
+    if (op.bias != nullptr) add_bias(op.bias_sum(), stream_of(call));
+  });
+}
+
+void run_cudnn(const OpCall& call) {
+  const auto op = Forward::of(call);
+  context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardInput),
+                                     {.x = op.y, .w = op.weight, .y = op.x},
+                                     op.workspace);
+  run_bias(call);
+}
+
+void run_own(const OpCall& call) {
+  with_op<ConvTranspose2dForward>(
+      call, [&](const auto& op) { conv2d_backward_input(op.product(), stream_of(call)); });
+  run_bias(call);
+}
+
+// ---- Backward: d_x ----
+
+constexpr Half kInputOnCudnn = {
+    .run =
+        [](const OpCall& call) {
+          const auto op = Backward::of(call);
+          if (op.d_x == nullptr) return;
+          context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kForward),
+                                             {.x = op.d_y, .w = op.weight, .y = op.d_x},
+                                             op.workspace);
+        },
+    .workspace_bytes = cudnn_workspace<Conv2dPass::kForward>,
+    .supports = supports_shape,
+    .available =
+        [](const OpCall& call) {
+          return !call.has_output(0) || on_cudnn(call, Conv2dPass::kForward);
+        }};
+
+constexpr Half kInputByOwn = {.run =
+                                  [](const OpCall& call) {
+                                    with_op<ConvTranspose2dBackward>(call, [&](const auto& op) {
+                                      if (op.d_x != nullptr)
+                                        conv2d_forward(op.input_product(), stream_of(call));
+                                    });
+                                  },
+                              .supports = supports_shape};
+
+// ---- Backward: d_weight, and d_bias behind it ----
+
+void run_bias_gradient(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() {
+    const auto op = ConvTranspose2dBackward<T>::of(call);
+    if (op.d_bias == nullptr) return;
+    column_sum<T>(op.d_y,
+                  op.shape.pixels(),
+                  op.shape.channels,
+                  op.shape.channels,
+                  op.accumulate_bias,
+                  op.d_bias,
+                  reinterpret_cast<float*>(op.workspace),
+                  stream_of(call));
+  });
+}
+
+size_t with_bias_workspace(const OpCall& op, size_t bytes) {
+  const Conv2dShape shape = shape_of(op);
+  return op.has_output(2)
+             ? std::max(bytes, column_sum_workspace_bytes(shape.pixels(), shape.channels))
+             : bytes;
+}
+
+constexpr Half kWeightOnCudnn = {
+    .run =
+        [](const OpCall& call) {
+          const auto op = Backward::of(call);
+          if (op.d_weight != nullptr) {
+            context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardWeight),
+                                               {.x = op.d_y, .w = op.d_weight, .y = op.x},
+                                               op.workspace);
+          }
+          run_bias_gradient(call);
+        },
+    .workspace_bytes =
+        [](const OpCall& op) {
+          return with_bias_workspace(op, cudnn_workspace<Conv2dPass::kBackwardWeight>(op));
+        },
+    .available =
+        [](const OpCall& call) {
+          return !call.has_output(1) || (!Backward::of(call).accumulate_weight &&
+                                         on_cudnn(call, Conv2dPass::kBackwardWeight));
+        }};
+
+constexpr Half kWeightByOwn = {
+    .run =
+        [](const OpCall& call) {
+          with_op<ConvTranspose2dBackward>(call, [&](const auto& op) {
+            if (op.d_weight != nullptr)
+              conv2d_backward_weight(op.weight_product(), stream_of(call));
+          });
+          run_bias_gradient(call);
+        },
+    .workspace_bytes =
+        [](const OpCall& op) {
+          return with_bias_workspace(op, conv2d_workspace_bytes(shape_of(op)));
+        }};
+
+template <const Half& kInput, const Half& kWeight>
+constexpr Implementation backward(const char* name) {
+  return both<OpKind::kConvTranspose2dBackward, kInput, kWeight>(name);
+}
+
+constexpr Implementation kRows[] = {
+    {OpKind::kConvTranspose2d,
+     "cudnn",
+     run_cudnn,
+     cudnn_workspace<Conv2dPass::kBackwardInput>,
+     supports_shape,
+     [](const OpCall& call) { return on_cudnn(call, Conv2dPass::kBackwardInput); }},
+    {.kind = OpKind::kConvTranspose2d, .name = "own", .run = run_own, .supports = supports_shape},
+    backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),
+    backward<kInputOnCudnn, kWeightByOwn>("cudnn, own"),
+    backward<kInputByOwn, kWeightOnCudnn>("own, cudnn"),
+    backward<kInputByOwn, kWeightByOwn>("own, own"),
+};
+
+}  // namespace
+
+constinit const Implementations kCudaConvTranspose2d = kRows;
+
+}  // namespace lockstep::cuda

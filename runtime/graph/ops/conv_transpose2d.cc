@@ -1,0 +1,77 @@
+#include "runtime/graph/ops/conv_transpose2d.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+TensorId ops::conv_transpose2d(GraphBuilder& builder,
+                               const std::string& name,
+                               TensorId x,
+                               TensorId weight,
+                               TensorId bias,
+                               const Conv2dAttributes& attributes,
+                               Extent2d output) {
+  const Shape x_shape = builder.shape(x), w_shape = builder.shape(weight);
+  LOCKSTEP_CHECK(x_shape.rank() == 4 && w_shape.rank() == 4 && w_shape[0] == x_shape[3] &&
+                     attributes.groups > 0 && x_shape[3] % attributes.groups == 0 &&
+                     attributes.activation == Activation::kNone,
+                 "{}: x {} weight {} groups {} ",
+                 name,
+                 to_string(x_shape),
+                 to_string(w_shape),
+                 attributes.groups);
+  const int64_t outputs = w_shape[3] * attributes.groups;
+  const Shape y_shape = {x_shape[0], output.height, output.width, outputs};
+  const Conv2dShape back = conv2d_shape(y_shape, w_shape, attributes);
+  LOCKSTEP_CHECK(back.out_height() == x_shape[1] && back.out_width() == x_shape[2],
+                 "{}: no convolution makes {} of {} ",
+                 name,
+                 to_string(x_shape),
+                 to_string(y_shape));
+  LOCKSTEP_CHECK(bias == kNoTensor || builder.shape(bias) == Shape({outputs}), "{}: bias ", name);
+  const TensorId y = builder.activation_tensor(name, y_shape);
+  builder.append({OpKind::kConvTranspose2d, name, {x, weight, bias}, {y}, attributes});
+  return y;
+}
+
+namespace {
+
+std::vector<TensorId> conv_transpose2d_gradient(GradientBuilder& builder,
+                                                const Op& op,
+                                                const std::vector<TensorId>& d_outputs) {
+  const TensorId x = op.inputs[0], weight = op.inputs[1], bias = op.inputs[2];
+  const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
+  const auto [d_weight, accumulate_weight] = builder.parameter_gradient(weight);
+  const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
+  builder.append({OpKind::kConvTranspose2dBackward,
+                  op.name,
+                  {d_outputs[0], x, weight},
+                  {d_x, d_weight, d_bias},
+                  ConvTranspose2dBackwardAttributes{
+                      op.as<Conv2dAttributes>(), accumulate_weight, accumulate_bias}});
+  return {d_x, kNoTensor, kNoTensor};
+}
+
+// Each pixel of x meets all weights of its channel.
+int64_t product_flops(const Graph& graph, TensorId x, TensorId weight) {
+  return 2 * graph.shape(x).rows() * graph.shape(weight).elements();
+}
+
+int64_t conv_transpose2d_flops(const Graph& graph, const Op& op) {
+  return product_flops(graph, op.inputs[0], op.inputs[1]);
+}
+
+int64_t conv_transpose2d_backward_flops(const Graph& graph, const Op& op) {
+  const int products = op.outputs[0] == kNoTensor ? 1 : 2;
+  return products * product_flops(graph, op.inputs[1], op.inputs[2]);
+}
+
+}  // namespace
+
+const OpSchema kConvTranspose2dSchema = {conv_transpose2d_gradient, conv_transpose2d_flops, {}};
+const OpSchema kConvTranspose2dBackwardSchema = {nullptr, conv_transpose2d_backward_flops, {}};
+
+}  // namespace lockstep
