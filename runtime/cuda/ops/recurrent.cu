@@ -1,0 +1,375 @@
+// The products as cuBLASLt's, or by the plain kernel where it has no algorithm or arrays of a step do not
+// begin on multiples of 16 bytes; between them the gates of a step, a thread for each number of its state.
+#include "runtime/graph/ops/recurrent.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/matmul/matmul.h"
+#include "runtime/cuda/matmul/plain_product.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/recurrent_steps.h"
+#include "runtime/cuda/warn_once.h"
+
+namespace lockstep::cuda {
+namespace {
+
+void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  context_of(call).matmul->run(product, operands);
+}
+void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
+  plain_product(product, operands, stream_of(call));
+}
+using Multiply = decltype(multiply);
+
+template <typename F>
+void for_each(int64_t n, F f, Stream stream) {
+  for_each_flat<1>(n, false, f, stream);
+}
+
+// ---- Products ----
+
+enum class Part : uint8_t {
+  kInput,
+  kState,
+  kStateGradient,
+  kInputGradient,
+  kInputWeight,
+  kStateWeight
+};
+
+// `rows`: of the products with x. `times`: of kStateWeight.
+Product product_of(const OpCall& call,
+                   const RecurrentShape& s,
+                   Part part,
+                   const RecurrentRows& rows,
+                   bool accumulate,
+                   int64_t times = 1) {
+  const int64_t all = s.times * s.batch;
+  Product product = {.in = call.input_dtype(call.kind() == OpKind::kRecurrent ? 0 : 2),
+                     .out = DType::kF32,
+                     .accumulate = accumulate,
+                     .tf32 = call.device<LaunchContext>().tf32};
+  switch (part) {
+    case Part::kInput:  // v += x w^T
+      product.m = all, product.n = rows.count, product.k = s.features;
+      product.stride_out = s.slot_columns();
+      product.transpose_b = true;
+      break;
+    case Part::kState:  // v += h r^T
+      product.m = s.batch, product.n = s.gate_rows(), product.k = s.hidden;
+      product.stride_out = s.slot_columns();
+      product.transpose_b = true;
+      break;
+    case Part::kStateGradient:  // d_h = d_v r
+      product.m = s.batch, product.n = s.hidden, product.k = s.gate_rows();
+      product.stride_a = s.slot_columns();
+      break;
+    case Part::kInputGradient:  // d_x = d_v w
+      product.m = all, product.n = s.features, product.k = rows.count;
+      product.stride_a = s.slot_columns();
+      product.out = product.in;
+      break;
+    case Part::kInputWeight:  // d_w = d_v^T x
+      product.m = rows.count, product.n = s.features, product.k = all;
+      product.stride_a = s.slot_columns();
+      product.transpose_a = true;
+      break;
+    case Part::kStateWeight:  // d_r = d_v^T h
+      product.m = s.gate_rows(), product.n = s.hidden, product.k = times * s.batch;
+      product.stride_a = s.slot_columns();
+      product.transpose_a = true;
+      break;
+  }
+  return product;
+}
+
+bool is_gru(const RecurrentShape& s) { return s.attributes.cell == Cell::kGru; }
+
+// ---- Forward ----
+
+template <typename T, Multiply kMultiply>
+void run_forward_as(const OpCall& call) {
+  const auto op = RecurrentForward<T>::of(call);
+  const RecurrentShape& s = op.shape;
+  const Stream stream = stream_of(call);
+  const int64_t rows_of_direction = s.times * s.batch, columns = s.slot_columns();
+  for_each(s.directions * rows_of_direction * columns,
+           FillBiases<T>{s.attributes.cell,
+                         s.hidden,
+                         s.gate_rows(),
+                         columns,
+                         rows_of_direction,
+                         op.bias,
+                         op.gates},
+           stream);
+  RecurrentRows rows[2];
+  const int parts = recurrent_input_rows(s, rows);
+  for (int64_t d = 0; d < s.directions; ++d) {
+    for (int i = 0; i < parts; ++i) {
+      const ProductOperands operands = {
+          .a = op.x,
+          .b = op.w + (d * s.gate_rows() + rows[i].weights) * s.features,
+          .out = op.gates + op.row(d, 0) * columns + rows[i].slots};
+      kMultiply(call, product_of(call, s, Part::kInput, rows[i], true), operands);
+    }
+    for (int64_t step = 0; step < s.times; ++step) {
+      const int64_t row = op.row(d, s.time(d, step));
+      const T* const h = op.h_before(d, step);
+      float* const gates = op.gates + row * columns;
+      if (h != nullptr) {
+        const ProductOperands operands = {
+            .a = h, .b = op.r + d * s.gate_rows() * s.hidden, .out = gates};
+        kMultiply(call, product_of(call, s, Part::kState, rows[0], true), operands);
+      }
+      for_each(s.states(),
+               Step<T>{s.attributes.cell,
+                       s.hidden,
+                       columns,
+                       h,
+                       op.cells == nullptr ? nullptr : op.c_before(d, step),
+                       gates,
+                       op.cells == nullptr ? nullptr : op.cells + row * s.hidden,
+                       op.y + row * s.hidden},
+               stream);
+    }
+  }
+}
+
+// ---- Backward ----
+
+size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// d_gates (D, T, N, S H) of what is stored; d_h, d_c (N, H) and sums of columns (S H), floats; and what
+// those sums work in.
+template <typename T>
+struct BackwardWorkspace {
+  BackwardWorkspace(const RecurrentShape& s, std::byte* memory)
+      : d_gates(reinterpret_cast<T*>(memory)),
+        d_h(reinterpret_cast<float*>(memory + gates_bytes(s))),
+        d_c(d_h + aligned_states(s)),
+        sums(d_c + aligned_states(s)),
+        of_sums(reinterpret_cast<float*>(memory + gates_bytes(s) + states_bytes(s))) {}
+
+  static int64_t aligned_states(const RecurrentShape& s) { return (s.states() + 63) / 64 * 64; }
+  static size_t gates_bytes(const RecurrentShape& s) {
+    return aligned(static_cast<size_t>(s.directions * s.times * s.batch * s.slot_columns()) *
+                   sizeof(T));
+  }
+  static size_t states_bytes(const RecurrentShape& s) {
+    return aligned(static_cast<size_t>(2 * aligned_states(s) + s.slot_columns()) * sizeof(float));
+  }
+  static size_t bytes(const RecurrentShape& s) {
+    return gates_bytes(s) + states_bytes(s) +
+           column_sum_workspace_bytes(s.times * s.batch, s.slot_columns());
+  }
+
+  T* d_gates;
+  float *d_h, *d_c, *sums, *of_sums;
+};
+
+size_t backward_workspace_bytes(const OpCall& call) {
+  size_t bytes = 0;
+  by_type(call.input_dtype(2), [&]<typename T>() {
+    bytes = BackwardWorkspace<T>::bytes(RecurrentBackward<T>::of(call).shape);
+  });
+  return bytes;
+}
+
+template <typename T, Multiply kMultiply>
+void run_steps_backward(const OpCall& call,
+                        const RecurrentBackward<T>& op,
+                        const BackwardWorkspace<T>& work,
+                        int64_t d) {
+  const RecurrentShape& s = op.shape;
+  const Stream stream = stream_of(call);
+  const int64_t columns = s.slot_columns();
+  for_each(s.states(), Zeros{work.d_h}, stream);
+  for_each(s.states(), Zeros{work.d_c}, stream);
+  for (int64_t step = s.times - 1; step >= 0; --step) {
+    const int64_t row = op.row(d, s.time(d, step));
+    const auto states = [&](const T* all) {
+      return all == nullptr ? nullptr : all + row * s.hidden;
+    };
+    for_each(s.states(),
+             StepBackward<T>{s.attributes.cell,
+                             s.hidden,
+                             columns,
+                             op.h_before(d, step),
+                             op.cells == nullptr ? nullptr : op.c_before(d, step),
+                             op.gates + row * columns,
+                             states(op.cells),
+                             states(op.y),
+                             states(op.d_y),
+                             states(op.d_cells),
+                             work.d_h,
+                             work.d_c,
+                             work.d_gates + row * columns},
+             stream);
+    if (step == 0 && op.d_initial_h == nullptr) break;
+    const ProductOperands operands = {.a = work.d_gates + row * columns,
+                                      .b = op.r + d * s.gate_rows() * s.hidden,
+                                      .out = work.d_h};
+    kMultiply(call, product_of(call, s, Part::kStateGradient, {}, is_gru(s)), operands);
+  }
+  if (op.d_initial_h != nullptr)
+    for_each(s.states(), Rounded<T>{work.d_h, op.d_initial_h + d * s.states()}, stream);
+  if (op.d_initial_c != nullptr)
+    for_each(s.states(), Rounded<T>{work.d_c, op.d_initial_c + d * s.states()}, stream);
+}
+
+// Of all times but a direction's first step the h before it stand one after the other, beside d_gates.
+template <typename T, Multiply kMultiply>
+void add_state_weight_gradient(const OpCall& call,
+                               const RecurrentBackward<T>& op,
+                               const BackwardWorkspace<T>& work,
+                               int64_t d) {
+  const RecurrentShape& s = op.shape;
+  float* const d_r = op.d_r + d * s.gate_rows() * s.hidden;
+  const int64_t later = s.is_reverse(d) ? 0 : 1, columns = s.slot_columns();
+  bool accumulate = op.accumulate_r;
+  if (s.times > 1) {
+    const ProductOperands operands = {.a = work.d_gates + op.row(d, later) * columns,
+                                      .b = op.y + op.row(d, 1 - later) * s.hidden,
+                                      .out = d_r};
+    kMultiply(call, product_of(call, s, Part::kStateWeight, {}, accumulate, s.times - 1), operands);
+    accumulate = true;
+  }
+  const T* const initial = op.h_before(d, 0);
+  if (initial != nullptr) {
+    const ProductOperands operands = {
+        .a = work.d_gates + op.row(d, s.time(d, 0)) * columns, .b = initial, .out = d_r};
+    kMultiply(call, product_of(call, s, Part::kStateWeight, {}, accumulate), operands);
+  } else if (!accumulate) {
+    for_each(s.gate_rows() * s.hidden, Zeros{d_r}, stream_of(call));
+  }
+}
+
+template <typename T, Multiply kMultiply>
+void run_backward_as(const OpCall& call) {
+  const auto op = RecurrentBackward<T>::of(call);
+  const RecurrentShape& s = op.shape;
+  const BackwardWorkspace<T> work(s, op.workspace);
+  const Stream stream = stream_of(call);
+  const int64_t columns = s.slot_columns();
+  RecurrentRows rows[2];
+  const int parts = recurrent_input_rows(s, rows);
+  for (int64_t d = 0; d < s.directions; ++d) {
+    run_steps_backward<T, kMultiply>(call, op, work, d);
+    const T* const d_gates = work.d_gates + op.row(d, 0) * columns;
+    for (int i = 0; i < parts; ++i) {
+      const int64_t first = (d * s.gate_rows() + rows[i].weights) * s.features;
+      if (op.d_x != nullptr) {
+        const ProductOperands operands = {
+            .a = d_gates + rows[i].slots, .b = op.w + first, .out = op.d_x};
+        kMultiply(
+            call, product_of(call, s, Part::kInputGradient, rows[i], d > 0 || i > 0), operands);
+      }
+      if (op.d_w != nullptr) {
+        const ProductOperands operands = {
+            .a = d_gates + rows[i].slots, .b = op.x, .out = op.d_w + first};
+        kMultiply(
+            call, product_of(call, s, Part::kInputWeight, rows[i], op.accumulate_w), operands);
+      }
+    }
+    if (op.d_r != nullptr) add_state_weight_gradient<T, kMultiply>(call, op, work, d);
+    if (op.d_bias == nullptr) continue;
+    column_sum<T>(
+        d_gates, s.times * s.batch, columns, columns, false, work.sums, work.of_sums, stream);
+    for_each(2 * s.gate_rows(),
+             BiasGradient{s.attributes.cell,
+                          s.hidden,
+                          s.gate_rows(),
+                          op.accumulate_bias,
+                          work.sums,
+                          op.d_bias + d * 2 * s.gate_rows()},
+             stream);
+  }
+}
+
+// ---- The table ----
+
+template <Multiply kMultiply>
+void run_forward(const OpCall& call) {
+  by_type(call.input_dtype(0), [&]<typename T>() { run_forward_as<T, kMultiply>(call); });
+}
+template <Multiply kMultiply>
+void run_backward(const OpCall& call) {
+  by_type(call.input_dtype(2), [&]<typename T>() { run_backward_as<T, kMultiply>(call); });
+}
+
+RecurrentShape shape_of(const OpCall& call) {
+  return call.kind() == OpKind::kRecurrent ? RecurrentForward<std::byte>::of(call).shape
+                                           : RecurrentBackward<std::byte>::of(call).shape;
+}
+
+// Every array of a step begins after whole rows of H elements.
+bool supports_library(const OpCall& call) {
+  const DType dtype = call.input_dtype(call.kind() == OpKind::kRecurrent ? 0 : 2);
+  return shape_of(call).hidden * static_cast<int64_t>(size_of(dtype)) % 16 == 0;
+}
+
+std::vector<Product> products_of(const OpCall& call) {
+  const RecurrentShape s = shape_of(call);
+  RecurrentRows rows[2];
+  const int parts = recurrent_input_rows(s, rows);
+  std::vector<Product> all;
+  if (call.kind() == OpKind::kRecurrent) {
+    for (int i = 0; i < parts; ++i) all.push_back(product_of(call, s, Part::kInput, rows[i], true));
+    all.push_back(product_of(call, s, Part::kState, {}, true));
+    return all;
+  }
+  all.push_back(product_of(call, s, Part::kStateGradient, {}, is_gru(s)));
+  for (int i = 0; i < parts; ++i) {
+    for (const bool accumulate : {false, true}) {
+      all.push_back(product_of(call, s, Part::kInputGradient, rows[i], accumulate));
+      all.push_back(product_of(call, s, Part::kInputWeight, rows[i], accumulate));
+    }
+  }
+  for (const bool accumulate : {false, true}) {
+    all.push_back(product_of(call, s, Part::kStateWeight, {}, accumulate));
+    if (s.times > 1)
+      all.push_back(product_of(call, s, Part::kStateWeight, {}, accumulate, s.times - 1));
+  }
+  return all;
+}
+
+bool has_algorithms(const OpCall& call) {
+  Matmul& matmul = *context_of(call).matmul;
+  for (const Product& product : products_of(call)) {
+    if (matmul.supports(product)) continue;
+    warn_once("a recurrent layer by the own kernel, which is slow: cuBLASLt has no algorithm for " +
+              std::to_string(product.m) + " x " + std::to_string(product.n) + " x " +
+              std::to_string(product.k) + " in " + name_of(product.in) + " (" +
+              matmul.why_not(product) + ")");
+    return false;
+  }
+  return true;
+}
+
+constexpr Implementation kRows[] = {
+    {.kind = OpKind::kRecurrent,
+     .name = "cublaslt",
+     .run = run_forward<multiply>,
+     .supports = supports_library,
+     .available = has_algorithms},
+    {.kind = OpKind::kRecurrent, .name = "plain", .run = run_forward<multiply_plainly>},
+    {.kind = OpKind::kRecurrentBackward,
+     .name = "cublaslt",
+     .run = run_backward<multiply>,
+     .workspace_bytes = backward_workspace_bytes,
+     .supports = supports_library,
+     .available = has_algorithms},
+    {OpKind::kRecurrentBackward, "plain", run_backward<multiply_plainly>, backward_workspace_bytes},
+};
+
+}  // namespace
+
+constinit const Implementations kCudaRecurrent = kRows;
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,126 @@
+#include "runtime/graph/ops/recurrent.h"
+
+#include "runtime/base/error.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/rules.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep {
+
+std::pair<TensorId, TensorId> ops::recurrent(GraphBuilder& builder,
+                                             const std::string& name,
+                                             const RecurrentInputs& inputs,
+                                             const RecurrentAttributes& attributes) {
+  const Shape x = builder.shape(inputs.x), r = builder.shape(inputs.r);
+  const int64_t directions = directions_of(attributes.direction);
+  const int64_t hidden = r[2], rows = gates_of(attributes.cell) * hidden;
+  LOCKSTEP_CHECK(x.rank() == 3 && r == Shape({directions, rows, hidden}) &&
+                     builder.shape(inputs.w) == Shape({directions, rows, x[2]}),
+                 "{}: x {} w {} r {} ",
+                 name,
+                 to_string(x),
+                 to_string(builder.shape(inputs.w)),
+                 to_string(r));
+  LOCKSTEP_CHECK(
+      inputs.bias == kNoTensor || builder.shape(inputs.bias) == Shape({directions, 2 * rows}),
+      "{}: bias ",
+      name);
+  for (const TensorId state : {inputs.initial_h, inputs.initial_c})
+    LOCKSTEP_CHECK(state == kNoTensor || builder.shape(state) == Shape({directions, x[1], hidden}),
+                   "{}: an initial state ",
+                   name);
+  const bool lstm = attributes.cell == Cell::kLstm;
+  LOCKSTEP_CHECK(lstm || inputs.initial_c == kNoTensor, "{}: initial_c ", name);
+  const Shape states = {directions, x[0], x[1], hidden};
+  const TensorId y = builder.activation_tensor(name, states);
+  const TensorId cells = lstm ? builder.activation_tensor(name + ".cells", states) : kNoTensor;
+  const TensorId gates = builder.statistics_tensor(
+      name + ".gates", {directions, x[0], x[1], slots_of(attributes.cell) * hidden});
+  builder.append({OpKind::kRecurrent,
+                  name,
+                  {inputs.x, inputs.w, inputs.r, inputs.bias, inputs.initial_h, inputs.initial_c},
+                  {y, cells, gates},
+                  attributes});
+  return {y, cells};
+}
+
+namespace {
+
+bool is_computed(const Graph& graph, TensorId weight) {
+  return weight != kNoTensor && graph[weight].role != Role::kParameter;
+}
+
+// Where the kernels write the gradient of a weight, and whether they add to it: floats, also of one that
+// is no parameter.
+std::pair<TensorId, bool> weight_gradient(GradientBuilder& builder, const Op& op, size_t place) {
+  const TensorId weight = op.inputs[place];
+  if (!is_computed(builder.graph(), weight)) return builder.parameter_gradient(weight);
+  if (!builder.needs_gradient(weight)) return {kNoTensor, false};
+  const Tensor& tensor = builder.graph()[weight];
+  return {builder.new_statistics("d_" + tensor.name, tensor.shape), false};
+}
+
+// The gradient of a weight that is no parameter, in the type of activations.
+TensorId passed_on(GradientBuilder& builder, const Op& op, size_t place, TensorId gradient) {
+  const TensorId weight = op.inputs[place];
+  if (gradient == kNoTensor || !is_computed(builder.graph(), weight)) return kNoTensor;
+  if (builder.graph()[weight].dtype == DType::kF32) return gradient;
+  const Shape shape = builder.graph().shape(weight);
+  const TensorId rounded = builder.new_gradient(weight);
+  PointwiseProgram same;
+  same.input(0);
+  builder.append(pointwise_op(op.name + ".rounded", {{gradient, shape}}, same, rounded));
+  return rounded;
+}
+
+std::vector<TensorId> recurrent_gradient(GradientBuilder& builder,
+                                         const Op& op,
+                                         const std::vector<TensorId>& d_outputs) {
+  const auto of_activation = [&](TensorId tensor) {
+    return tensor != kNoTensor && builder.needs_gradient(tensor) ? builder.new_gradient(tensor)
+                                                                 : kNoTensor;
+  };
+  const TensorId d_x = of_activation(op.inputs[0]);
+  const TensorId d_h = of_activation(op.inputs[4]), d_c = of_activation(op.inputs[5]);
+  const auto [d_w, accumulate_w] = weight_gradient(builder, op, 1);
+  const auto [d_r, accumulate_r] = weight_gradient(builder, op, 2);
+  const auto [d_bias, accumulate_bias] = weight_gradient(builder, op, 3);
+  builder.append({OpKind::kRecurrentBackward,
+                  op.name,
+                  {d_outputs[0],
+                   d_outputs[1],
+                   op.inputs[0],
+                   op.inputs[1],
+                   op.inputs[2],
+                   op.inputs[4],
+                   op.inputs[5],
+                   op.outputs[0],
+                   op.outputs[1],
+                   op.outputs[2]},
+                  {d_x, d_w, d_r, d_bias, d_h, d_c},
+                  RecurrentBackwardAttributes{
+                      op.as<RecurrentAttributes>(), accumulate_w, accumulate_r, accumulate_bias}});
+  return {d_x,
+          passed_on(builder, op, 1, d_w),
+          passed_on(builder, op, 2, d_r),
+          passed_on(builder, op, 3, d_bias),
+          d_h,
+          d_c};
+}
+
+// Of the products; the gates' own work is little beside it.
+int64_t recurrent_flops(const Graph& graph, const Op& op) {
+  const bool forward = op.kind == OpKind::kRecurrent;
+  const Shape &x = graph.shape(op.inputs[forward ? 0 : 2]),
+              &w = graph.shape(op.inputs[forward ? 1 : 3]),
+              &r = graph.shape(op.inputs[forward ? 2 : 4]);
+  return (forward ? 2 : 4) * x[0] * x[1] * (w.elements() + r.elements());
+}
+
+}  // namespace
+
+const OpSchema kRecurrentSchema = {recurrent_gradient, recurrent_flops, {}};
+const OpSchema kRecurrentBackwardSchema = {nullptr, recurrent_flops, {}};
+
+}  // namespace lockstep

@@ -1,0 +1,221 @@
+#pragma once
+// recurrent: a recurrent layer over a sequence, in one direction or in both. Of each direction, with
+// v = x_t w^T + b_w + h R^T + b_R, h = y of the step before (initial_h at first, or zeros):
+//   LSTM  i, o, f = sigmoid(v_i, v_o, v_f), g = tanh(v_g); c' = f c + i g; h' = o tanh(c')
+//   GRU   z, r = sigmoid(v_z, v_r), n = tanh(x_t w_n^T + b_wn + r q), q = h R_n^T + b_Rn;
+//         h' = (1 - z) n + z h
+//   RNN   h' = tanh(v), or relu(v)
+// The rows of weights are those gates one below the other, in that order, as ONNX has them (Hochreiter
+// and Schmidhuber 1997; Cho et al. 2014, with the reset behind the product).
+//   inputs  x (T, N, F), w (D, G H, F), r (D, G H, H), bias (D, 2 G H) or none: b_w, then b_R;
+//           initial_h (D, N, H) or none, initial_c (D, N, H) or none
+//   outputs y (D, T, N, H), each at the time of its input whatever the direction; cells (D, T, N, H) of
+//           LSTM, the c'; gates (D, T, N, S H) f32: LSTM i, o, f, g; GRU z, r, q, n; RNN v
+// recurrent_backward:
+//   inputs  d_y or none, d_cells or none, x, w, r, initial_h, initial_c, y, cells, gates
+//   outputs d_x, d_w, d_r, d_bias, d_initial_h, d_initial_c: each or none
+// The products with x are one for all times; then each step is a product and a kernel of the gates.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+enum class Cell : uint8_t { kLstm, kGru, kTanh, kRelu };
+enum class Direction : uint8_t { kForward, kReverse, kBoth };
+
+struct RecurrentAttributes {
+  Cell cell = Cell::kLstm;
+  Direction direction = Direction::kForward;
+};
+struct RecurrentBackwardAttributes {
+  RecurrentAttributes forward;
+  bool accumulate_w = false, accumulate_r = false, accumulate_bias = false;
+};
+
+// Gates in the rows of a direction's weights.
+constexpr int64_t gates_of(Cell cell) {
+  return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1;
+}
+// Rows of H in `gates`, for each sample and time.
+constexpr int64_t slots_of(Cell cell) { return cell == Cell::kGru ? 4 : gates_of(cell); }
+constexpr int64_t directions_of(Direction direction) {
+  return direction == Direction::kBoth ? 2 : 1;
+}
+
+namespace ops {
+
+// The op's weights and states, each as its inputs say. Weights are parameters, or computed; states are
+// activations.
+struct RecurrentInputs {
+  TensorId x, w, r;
+  TensorId bias = kNoTensor, initial_h = kNoTensor, initial_c = kNoTensor;
+};
+
+// {y, cells}; cells is kNoTensor but for LSTM.
+std::pair<TensorId, TensorId> recurrent(GraphBuilder& builder,
+                                        const std::string& name,
+                                        const RecurrentInputs& inputs,
+                                        const RecurrentAttributes& attributes);
+
+}  // namespace ops
+
+struct RecurrentShape {
+  int64_t times, batch, features, hidden;  // T, N, F, H
+  int64_t directions;                      // D
+  RecurrentAttributes attributes;
+
+  static RecurrentShape of(const Shape& x, const Shape& r, const RecurrentAttributes& attributes) {
+    return {.times = x[0],
+            .batch = x[1],
+            .features = x[2],
+            .hidden = r[2],
+            .directions = r[0],
+            .attributes = attributes};
+  }
+  int64_t gate_rows() const { return gates_of(attributes.cell) * hidden; }     // G H
+  int64_t slot_columns() const { return slots_of(attributes.cell) * hidden; }  // S H
+  int64_t states() const { return batch * hidden; }
+  bool is_reverse(int64_t direction) const {
+    return attributes.direction == Direction::kReverse || direction == 1;
+  }
+  // The time of step `step` of a direction, and that of the step before; below 0: there is none.
+  int64_t time(int64_t direction, int64_t step) const {
+    return is_reverse(direction) ? times - 1 - step : step;
+  }
+  int64_t time_before(int64_t direction, int64_t step) const {
+    return step == 0 ? -1 : time(direction, step - 1);
+  }
+};
+
+// The products with x: rows [weights, weights + count) of w are columns [slots, ...) of gates.
+struct RecurrentRows {
+  int64_t weights, slots, count;
+};
+// GRU's n stands behind q, which has no product with x; all others stand as in the weights.
+inline int recurrent_input_rows(const RecurrentShape& s, RecurrentRows (&rows)[2]) {
+  if (s.attributes.cell != Cell::kGru) {
+    rows[0] = {0, 0, s.gate_rows()};
+    return 1;
+  }
+  rows[0] = {0, 0, 2 * s.hidden};
+  rows[1] = {2 * s.hidden, 3 * s.hidden, s.hidden};
+  return 2;
+}
+
+template <typename T>
+struct RecurrentForward {
+  RecurrentShape shape;
+  const T* x;          // (T, N, F)
+  const T* w;          // (D, G H, F)
+  const T* r;          // (D, G H, H)
+  const T* bias;       // (D, 2 G H) or null
+  const T* initial_h;  // (D, N, H) or null
+  const T* initial_c;  // (D, N, H) or null
+  T* y;                // (D, T, N, H)
+  T* cells;            // (D, T, N, H) or null
+  Wide<T>* gates;      // (D, T, N, S H)
+  std::byte* workspace;
+
+  static RecurrentForward of(const OpCall& op) {
+    return {.shape = RecurrentShape::of(
+                op.input_shape(0), op.input_shape(2), op.attributes<RecurrentAttributes>()),
+            .x = op.input<T>(0),
+            .w = op.input<T>(1),
+            .r = op.input<T>(2),
+            .bias = op.input<T>(3),
+            .initial_h = op.input<T>(4),
+            .initial_c = op.input<T>(5),
+            .y = op.output<T>(0),
+            .cells = op.output<T>(1),
+            .gates = op.output<Wide<T>>(2),
+            .workspace = op.workspace()};
+  }
+  // (N, H) of a state before a step; null: zeros.
+  const T* h_before(int64_t direction, int64_t step) const {
+    return before(y, initial_h, direction, step);
+  }
+  const T* c_before(int64_t direction, int64_t step) const {
+    return before(cells, initial_c, direction, step);
+  }
+  // First row of a direction's time.
+  int64_t row(int64_t direction, int64_t time) const {
+    return (direction * shape.times + time) * shape.batch;
+  }
+
+ private:
+  const T* before(const T* all, const T* initial, int64_t direction, int64_t step) const {
+    if (step > 0) return all + row(direction, shape.time(direction, step - 1)) * shape.hidden;
+    return initial == nullptr ? nullptr : initial + direction * shape.states();
+  }
+};
+
+template <typename T>
+struct RecurrentBackward {
+  RecurrentShape shape;
+  bool accumulate_w, accumulate_r, accumulate_bias;
+  const T* d_y;          // (D, T, N, H) or null
+  const T* d_cells;      // (D, T, N, H) or null
+  const T* x;            // (T, N, F)
+  const T* w;            // (D, G H, F)
+  const T* r;            // (D, G H, H)
+  const T* initial_h;    // (D, N, H) or null
+  const T* initial_c;    // (D, N, H) or null
+  const T* y;            // (D, T, N, H)
+  const T* cells;        // (D, T, N, H) or null
+  const Wide<T>* gates;  // (D, T, N, S H)
+  T* d_x;                // (T, N, F) or null
+  Wide<T>* d_w;          // (D, G H, F) or null
+  Wide<T>* d_r;          // (D, G H, H) or null
+  Wide<T>* d_bias;       // (D, 2 G H) or null
+  T* d_initial_h;        // (D, N, H) or null
+  T* d_initial_c;        // (D, N, H) or null
+  std::byte* workspace;
+
+  static RecurrentBackward of(const OpCall& op) {
+    const auto& attributes = op.attributes<RecurrentBackwardAttributes>();
+    return {.shape = RecurrentShape::of(op.input_shape(2), op.input_shape(4), attributes.forward),
+            .accumulate_w = attributes.accumulate_w,
+            .accumulate_r = attributes.accumulate_r,
+            .accumulate_bias = attributes.accumulate_bias,
+            .d_y = op.input<T>(0),
+            .d_cells = op.input<T>(1),
+            .x = op.input<T>(2),
+            .w = op.input<T>(3),
+            .r = op.input<T>(4),
+            .initial_h = op.input<T>(5),
+            .initial_c = op.input<T>(6),
+            .y = op.input<T>(7),
+            .cells = op.input<T>(8),
+            .gates = op.input<Wide<T>>(9),
+            .d_x = op.output<T>(0),
+            .d_w = op.output<Wide<T>>(1),
+            .d_r = op.output<Wide<T>>(2),
+            .d_bias = op.output<Wide<T>>(3),
+            .d_initial_h = op.output<T>(4),
+            .d_initial_c = op.output<T>(5),
+            .workspace = op.workspace()};
+  }
+  const T* h_before(int64_t direction, int64_t step) const {
+    return before(y, initial_h, direction, step);
+  }
+  const T* c_before(int64_t direction, int64_t step) const {
+    return before(cells, initial_c, direction, step);
+  }
+  int64_t row(int64_t direction, int64_t time) const {
+    return (direction * shape.times + time) * shape.batch;
+  }
+
+ private:
+  const T* before(const T* all, const T* initial, int64_t direction, int64_t step) const {
+    if (step > 0) return all + row(direction, shape.time(direction, step - 1)) * shape.hidden;
+    return initial == nullptr ? nullptr : initial + direction * shape.states();
+  }
+};
+
+}  // namespace lockstep

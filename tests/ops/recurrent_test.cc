@@ -1,0 +1,335 @@
+// Catches: gates in another order than ONNX's, a step that reads the state of the wrong time or
+// direction, an initial state left out, a bias that GRU's reset does not or should not multiply, a
+// gradient that does not go back through the cells, gradients of weights that lose a step, a sample or a
+// direction, accumulation where there should be none.
+#include "runtime/graph/ops/recurrent.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/ops/implementations.h"
+#include "tests/ops/op_test.h"
+
+namespace lockstep::test {
+namespace {
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double at(const double* from, int64_t i) { return from == nullptr ? 0 : from[i]; }
+
+// One sample's unit at one step: row (d G + gate) H + unit of w and r.
+double product(const double* weights, int64_t row, const double* x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; x != nullptr && i < n; ++i) sum += weights[row * n + i] * x[i];
+  return sum;
+}
+
+void reference_forward(const OpCall& call) {
+  const auto op = RecurrentForward<double>::of(call);
+  const RecurrentShape& s = op.shape;
+  const int64_t hidden = s.hidden, gates = gates_of(s.attributes.cell);
+  for (int64_t d = 0; d < s.directions; ++d) {
+    for (int64_t step = 0; step < s.times; ++step) {
+      const int64_t time = s.time(d, step);
+      for (int64_t n = 0; n < s.batch; ++n) {
+        const double* const x = op.x + (time * s.batch + n) * s.features;
+        const double* const all_h = op.h_before(d, step);
+        const double* const h = all_h == nullptr ? nullptr : all_h + n * hidden;
+        for (int64_t i = 0; i < hidden; ++i) {
+          double of_x[4] = {}, of_h[4] = {};
+          for (int64_t g = 0; g < gates; ++g) {
+            const int64_t row = (d * gates + g) * hidden + i;
+            const int64_t bias = d * 2 * gates * hidden + g * hidden + i;
+            of_x[g] = product(op.w, row, x, s.features) + at(op.bias, bias);
+            of_h[g] = product(op.r, row, h, hidden) + at(op.bias, bias + gates * hidden);
+          }
+          const int64_t sample = op.row(d, time) + n, unit = sample * hidden + i;
+          double* const v = op.gates + sample * s.slot_columns() + i;
+          const auto sum = [&](int64_t g) { return of_x[g] + of_h[g]; };
+          switch (s.attributes.cell) {
+            case Cell::kLstm:
+              for (int64_t g = 0; g < 3; ++g) v[g * hidden] = sigmoid(sum(g));
+              v[3 * hidden] = std::tanh(sum(3));
+              op.cells[unit] =
+                  v[2 * hidden] * at(op.c_before(d, step), n * hidden + i) + v[0] * v[3 * hidden];
+              op.y[unit] = v[hidden] * std::tanh(op.cells[unit]);
+              break;
+            case Cell::kGru:
+              v[0] = sigmoid(sum(0));
+              v[hidden] = sigmoid(sum(1));
+              v[2 * hidden] = of_h[2];
+              v[3 * hidden] = std::tanh(of_x[2] + v[hidden] * of_h[2]);
+              op.y[unit] = (1 - v[0]) * v[3 * hidden] + v[0] * at(h, i);
+              break;
+            case Cell::kTanh: op.y[unit] = std::tanh(v[0] = sum(0)); break;
+            case Cell::kRelu: op.y[unit] = std::max(0.0, v[0] = sum(0)); break;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Gradients of one unit's gates, as they stand in the weights, for the products with x and with h.
+struct GateGradients {
+  double of_x[4] = {}, of_h[4] = {}, through_h = 0;  // through_h: GRU's own share of the h before
+};
+
+GateGradients gate_gradients(Cell cell,
+                             const double* v,
+                             int64_t hidden,
+                             double y,
+                             double cell_value,
+                             double h_before,
+                             double c_before,
+                             double d_h,
+                             double& d_c) {
+  GateGradients d;
+  const auto both = [&](int64_t g, double value) { d.of_x[g] = d.of_h[g] = value; };
+  const auto slope = [](double value) { return value * (1 - value); };
+  if (cell == Cell::kLstm) {
+    const double in = v[0], out = v[hidden], forget = v[2 * hidden], g = v[3 * hidden];
+    const double squashed = std::tanh(cell_value);
+    d_c += d_h * out * (1 - squashed * squashed);
+    both(0, d_c * g * slope(in));
+    both(1, d_h * squashed * slope(out));
+    both(2, d_c * c_before * slope(forget));
+    both(3, d_c * in * (1 - g * g));
+    d_c *= forget;
+  } else if (cell == Cell::kGru) {
+    const double z = v[0], r = v[hidden], q = v[2 * hidden], n = v[3 * hidden];
+    const double d_n = d_h * (1 - z) * (1 - n * n);
+    both(0, d_h * (h_before - n) * slope(z));
+    both(1, d_n * q * slope(r));
+    d.of_x[2] = d_n;
+    d.of_h[2] = d_n * r;
+    d.through_h = d_h * z;
+  } else {
+    both(0, cell == Cell::kTanh ? d_h * (1 - y * y) : y > 0 ? d_h : 0);
+  }
+  return d;
+}
+
+void clear(double* to, int64_t n, bool keep) {
+  if (to != nullptr && !keep) std::fill_n(to, n, 0.0);
+}
+
+void reference_backward(const OpCall& call) {
+  const auto op = RecurrentBackward<double>::of(call);
+  const RecurrentShape& s = op.shape;
+  const int64_t hidden = s.hidden, gates = gates_of(s.attributes.cell), rows = gates * hidden;
+  clear(op.d_x, s.times * s.batch * s.features, false);
+  clear(op.d_w, s.directions * rows * s.features, op.accumulate_w);
+  clear(op.d_r, s.directions * rows * hidden, op.accumulate_r);
+  clear(op.d_bias, s.directions * 2 * rows, op.accumulate_bias);
+  for (int64_t d = 0; d < s.directions; ++d) {
+    std::vector<double> d_h(static_cast<size_t>(s.states()), 0), d_c = d_h;
+    for (int64_t step = s.times - 1; step >= 0; --step) {
+      const int64_t time = s.time(d, step);
+      std::vector<double> before(d_h.size(), 0);
+      for (int64_t unit = 0; unit < s.states(); ++unit) {
+        const int64_t n = unit / hidden, i = unit % hidden;
+        const int64_t sample = op.row(d, time) + n, place = sample * hidden + i;
+        const double* const h = op.h_before(d, step);
+        const auto k = static_cast<size_t>(unit);
+        d_c[k] += at(op.d_cells, place);
+        const GateGradients g =
+            gate_gradients(s.attributes.cell,
+                           op.gates + sample * s.slot_columns() + i,
+                           hidden,
+                           op.y[place],
+                           at(op.cells, place),
+                           at(h, unit),
+                           op.cells == nullptr ? 0 : at(op.c_before(d, step), unit),
+                           d_h[k] + at(op.d_y, place),
+                           d_c[k]);
+        before[k] += g.through_h;
+        for (int64_t gate = 0; gate < gates; ++gate) {
+          const int64_t row = d * rows + gate * hidden + i;
+          for (int64_t f = 0; f < s.features; ++f) {
+            const int64_t from = (time * s.batch + n) * s.features + f;
+            if (op.d_x != nullptr) op.d_x[from] += g.of_x[gate] * op.w[row * s.features + f];
+            if (op.d_w != nullptr) op.d_w[row * s.features + f] += g.of_x[gate] * op.x[from];
+          }
+          for (int64_t j = 0; j < hidden; ++j) {
+            before[static_cast<size_t>(n * hidden + j)] += g.of_h[gate] * op.r[row * hidden + j];
+            if (op.d_r != nullptr) op.d_r[row * hidden + j] += g.of_h[gate] * at(h, n * hidden + j);
+          }
+          if (op.d_bias == nullptr) continue;
+          double* const bias = op.d_bias + d * 2 * rows + gate * hidden + i;
+          bias[0] += g.of_x[gate];
+          bias[rows] += g.of_h[gate];
+        }
+      }
+      d_h = before;
+    }
+    if (op.d_initial_h != nullptr) std::ranges::copy(d_h, op.d_initial_h + d * s.states());
+    if (op.d_initial_c != nullptr) std::ranges::copy(d_c, op.d_initial_c + d * s.states());
+  }
+}
+
+constexpr Implementation kReference[] = {
+    {OpKind::kRecurrent, "double", reference_forward},
+    {OpKind::kRecurrentBackward, "double", reference_backward},
+};
+
+// Weights and states are below 1. A step's error goes on to the next ones: through gates below 1 and rows
+// of H weights, of either sign, so that what is counted for each step is what a step adds.
+Tolerance tolerance(const OpCall& expected, size_t output, int64_t) {
+  if (expected.kind() == OpKind::kRecurrent) {
+    const RecurrentShape s = RecurrentForward<double>::of(expected).shape;
+    const auto steps = static_cast<double>(s.times);
+    const double errors = steps * (16 + static_cast<double>(s.features + s.hidden));
+    return {errors, output == 2 ? 4 * steps * static_cast<double>(s.hidden) : 4 * steps};
+  }
+  const RecurrentShape s = RecurrentBackward<double>::of(expected).shape;
+  const auto terms = static_cast<double>(s.times * s.batch), hidden = static_cast<double>(s.hidden);
+  const double chain = 16 + 4 * hidden;  // of a step
+  const bool summed = output >= 1 && output <= 3;
+  const double steps = static_cast<double>(s.times) * (summed ? static_cast<double>(s.batch) : 1);
+  return {2 * chain * steps + (summed ? terms : 0), 8 * hidden * steps};
+}
+
+struct Case {
+  Cell cell;
+  Direction direction;
+  int64_t times, batch, features, hidden;
+  bool bias, states;
+};
+
+OpTest recurrent(const Case& c) {
+  const int64_t directions = directions_of(c.direction), rows = gates_of(c.cell) * c.hidden;
+  return {.name = "recurrent " + std::to_string(static_cast<int>(c.cell)) + ", direction " +
+                  std::to_string(static_cast<int>(c.direction)) + ", " + std::to_string(c.times) +
+                  " times " + std::to_string(c.batch) + ", " + std::to_string(c.features) + " to " +
+                  std::to_string(c.hidden),
+          .build =
+              [=](GraphBuilder& builder) {
+                const auto state = [&](const char* name) {
+                  return builder.activation_tensor(name, {directions, c.batch, c.hidden});
+                };
+                ops::RecurrentInputs inputs;
+                inputs.x = builder.activation_tensor("x", {c.times, c.batch, c.features});
+                inputs.w = builder.parameter("w", {directions, rows, c.features}, {}, false);
+                inputs.r = builder.parameter("r", {directions, rows, c.hidden}, {}, false);
+                if (c.bias)
+                  inputs.bias = builder.parameter("bias", {directions, 2 * rows}, {}, false);
+                if (c.states) inputs.initial_h = state("h");
+                if (c.states && c.cell == Cell::kLstm) inputs.initial_c = state("c");
+                ops::recurrent(builder, "y", inputs, {c.cell, c.direction});
+              },
+          .reference = kReference,
+          .cpu = cpu::kCpuRecurrent,
+          .cuda = cuda::kCudaRecurrent,
+          .tolerance = tolerance,
+          .gradients = 2,
+          .low = -0.7,
+          .high = 0.7};
+}
+
+constexpr Cell kCells[] = {Cell::kLstm, Cell::kGru, Cell::kTanh, Cell::kRelu};
+
+TEST(RecurrentTest, ReferenceMatchesFiniteDifferences) {
+  for (const Cell cell : kCells) {
+    for (const Direction direction : {Direction::kForward, Direction::kReverse, Direction::kBoth})
+      check_gradient_of_reference(recurrent({cell, direction, 3, 2, 3, 2, true, true}));
+  }
+}
+
+TEST(RecurrentTest, MatchesTheReferenceOnAllDevices) {
+  for (const Cell cell : kCells) {
+    check_on_all_devices(recurrent({cell, Direction::kForward, 4, 3, 5, 8, true, false}));
+    check_on_all_devices(recurrent({cell, Direction::kReverse, 3, 2, 8, 16, true, true}));
+    check_on_all_devices(recurrent({cell, Direction::kBoth, 3, 3, 7, 5, true, true}));
+    check_on_all_devices(recurrent({cell, Direction::kBoth, 2, 1, 3, 24, false, false}));
+  }
+}
+
+TEST(RecurrentTest, TakesSequencesOfOneTime) {
+  for (const Cell cell : {Cell::kLstm, Cell::kGru}) {
+    check_on_all_devices(recurrent({cell, Direction::kBoth, 1, 2, 4, 8, true, false}));
+    check_on_all_devices(recurrent({cell, Direction::kReverse, 1, 2, 4, 8, true, true}));
+  }
+}
+
+// A batch, units and features beyond the blocks of products.
+TEST(RecurrentTest, LosesNothingAtTheBordersOfProducts) {
+  check_on_all_devices(recurrent({Cell::kLstm, Direction::kForward, 3, 19, 37, 40, true, true}));
+  check_on_all_devices(recurrent({Cell::kGru, Direction::kReverse, 3, 19, 37, 40, true, true}));
+}
+
+TEST(RecurrentTest, HasNoGradientsOfFrozenParameters) {
+  OpTest test = recurrent({Cell::kGru, Direction::kBoth, 3, 2, 5, 8, true, true});
+  test.name += ", frozen";
+  test.build = [build = test.build](GraphBuilder& builder) {
+    build(builder);
+    for (const TensorId parameter : builder.graph().parameters) builder[parameter].frozen = true;
+  };
+  check_on_all_devices(test);
+}
+
+// As exporters write them, who put gates into ONNX's order by ops.
+TEST(RecurrentTest, WeightsMayBeComputed) {
+  for (const Cell cell : {Cell::kLstm, Cell::kGru}) {
+    OpTest test = recurrent({cell, Direction::kBoth, 3, 2, 4, 8, true, true});
+    test.name += ", computed weights";
+    test.build = [cell](GraphBuilder& builder) {
+      const int64_t rows = gates_of(cell) * 8;
+      ops::RecurrentInputs inputs;
+      inputs.x = builder.activation_tensor("x", {3, 2, 4});
+      inputs.w = builder.activation_tensor("w", {2, rows, 4});
+      inputs.r = builder.activation_tensor("r", {2, rows, 8});
+      inputs.bias = builder.activation_tensor("bias", {2, 2 * rows});
+      ops::recurrent(builder, "y", inputs, {cell, Direction::kBoth});
+    };
+    check_gradient_of_reference(test);
+    check_on_all_devices(test);
+  }
+}
+
+// As of a layer whose parameters stand in the graph twice.
+TEST(RecurrentTest, AddsToGradients) {
+  for (const Cell cell : {Cell::kLstm, Cell::kGru}) {
+    for (const bool states : {false, true}) {
+      OpTest test = recurrent({cell, Direction::kBoth, 3, 2, 4, 8, true, states});
+      test.name += ", adding";
+      test.gradients = 0;
+      test.build = [build = test.build](GraphBuilder& builder) {
+        build(builder);
+        const Op forward = builder.graph().ops.back();
+        const auto like = [&](TensorId tensor, const char* name) {
+          return builder.statistics_tensor(name, builder.shape(tensor));
+        };
+        const TensorId d_w = like(forward.inputs[1], "d_w");
+        builder.append(
+            {OpKind::kRecurrentBackward,
+             "backward",
+             {builder.activation_tensor("d_y", builder.shape(forward.outputs[0])),
+              kNoTensor,
+              forward.inputs[0],
+              forward.inputs[1],
+              forward.inputs[2],
+              forward.inputs[4],
+              forward.inputs[5],
+              forward.outputs[0],
+              forward.outputs[1],
+              forward.outputs[2]},
+             {kNoTensor,
+              d_w,
+              like(forward.inputs[2], "d_r"),
+              like(forward.inputs[3], "d_bias"),
+              kNoTensor,
+              kNoTensor},
+             RecurrentBackwardAttributes{forward.as<RecurrentAttributes>(), true, true, true}});
+        builder.keep(d_w);
+      };
+      check_on_all_devices(test);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
